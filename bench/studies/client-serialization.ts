@@ -1,4 +1,4 @@
-import { setImmediate as turn } from "node:timers/promises";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import {
   decodeInferResponse,
   encodeInferRequest,
@@ -22,15 +22,12 @@ export interface ClientSerializationOptions {
   readonly signal: AbortSignal;
 }
 
-/** JSON of a batch of 32 is 95 MB and takes seconds: no more of it than the median needs. */
+/** JSON of a batch of 32 is 95 MB and takes seconds, so few runs are made. */
 const minimumRuns = 3;
 const longestMs = 1_500;
-const mostRuns = 200;
+const maximumRuns = 200;
 
-/**
- * What a client's own processor spends on the tensors of one request: written before it is sent, and read from the answer. No
- * server is asked.
- */
+/** Client time to encode the tensors of one request and to decode those of its response, without a server. */
 export async function measureSerialization({
   batches,
   tensor,
@@ -54,18 +51,18 @@ async function measureOne(
   signal: AbortSignal,
 ): Promise<ClientCost> {
   const request = () => encodeInferRequest([inputTensor(data, batch)], { encoding: serialization });
-  const answer = answerOf(serialization, batch);
+  const response = responseOf(serialization, batch);
   const bytes = request().byteLength;
   const encodeMs = await medianMs(request, signal);
   const decodeMs = await medianMs(
-    () => decodeInferResponse(answer.body, answer.headerLength),
+    () => decodeInferResponse(response.body, response.headerLength),
     signal,
   );
   return { serialization, batch, encodeMs, decodeMs, bytes };
 }
 
-/** What a Triton answers: `[batch, 512]`. */
-function answerOf(serialization: Serialization, batch: number) {
+/** Response of a Triton: `[batch, 512]`. */
+function responseOf(serialization: Serialization, batch: number) {
   const [output] = openclipVitB32.outputs;
   const data = Float32Array.from({ length: batch * embeddingDims }, (_, i) => Math.sin(i) / 22);
   const { chunks, headers } = encodeInferResponse(
@@ -80,14 +77,14 @@ function answerOf(serialization: Serialization, batch: number) {
   return { body: Buffer.concat(chunks), headerLength: headers[headerLengthField] };
 }
 
-/** Median time of `work`, after one run that is not counted. */
+/** Median time of `work`, after one warm-up run. */
 async function medianMs(work: () => unknown, signal: AbortSignal): Promise<number> {
   work();
   const times: number[] = [];
   const endsAt = performance.now() + longestMs;
-  while (times.length < minimumRuns || (times.length < mostRuns && performance.now() < endsAt)) {
-    // so that Ctrl-C is seen between two runs
-    await turn();
+  while (times.length < minimumRuns || (times.length < maximumRuns && performance.now() < endsAt)) {
+    // so that an interrupt is handled between two runs
+    await yieldToEventLoop();
     signal.throwIfAborted();
     const startedAt = performance.now();
     work();

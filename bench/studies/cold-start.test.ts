@@ -8,7 +8,8 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { planFor } from "../run/local-environment.ts";
-import { type ColdStart, coldStarts } from "./cold-start.ts";
+import { coldStarts } from "./cold-start.ts";
+import type { ColdStart } from "./study.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cold-start-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -12,30 +12,44 @@ import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { StudyResult } from "../record/bench-record.ts";
 import { embedBy } from "../run/embed-requests.ts";
 import { type HttpClient, openHttpClient } from "../run/http-client.ts";
 import { inferRows } from "../run/infer.ts";
 import type { PreparedImage } from "../run/reference.ts";
+import type { ColdStart, EnvironmentStudy } from "./study.ts";
 
-type ColdStartResult = Extract<StudyResult, { readonly study: "cold-start" }>;
-export type ColdStart = ColdStartResult["starts"][number];
+/** Time from the start of a service to its first responses. */
+export const coldStartStudy: EnvironmentStudy = {
+  kind: "environment",
+  id: "cold-start",
+  async run({ environment, record }) {
+    const starts: ColdStart[] = [];
+    const notes: string[] = [];
+    try {
+      notes.push(...(await environment.coldStarts((start) => starts.push(start))));
+    } finally {
+      if (starts.length > 0) {
+        record.studies.push({ study: "cold-start", environment: environment.name, starts, notes });
+      }
+    }
+  },
+};
 
-/** A service that can be started as often as is wanted. */
+/** A service that can be started repeatedly. */
 export interface StartableService {
   readonly service: string;
   readonly role: "embed" | "triton";
   /** `http://host:port`. */
   readonly url: string;
   readonly model: string;
-  /** Sent to its address. */
+  /** Bearer token, sent to its address. */
   readonly apiKey?: string;
-  /** Path of its readiness, where it has one of its own. */
+  /** URL of its readiness; absent: the role's own route. */
   readonly readyUrl?: string;
   readonly budgetSeconds: number;
-  /** Resolves when it was told to start; then the clock runs. */
+  /** Resolves once the start is requested; the clock runs from before the request. */
   start(): Promise<void>;
-  /** One line, where it has ended. */
+  /** One line, if it has ended. */
   ended(): string | undefined;
 }
 
@@ -44,13 +58,13 @@ export interface ColdStartOptions {
   readonly image: PreparedImage;
   readonly signal: AbortSignal;
   readonly onPhase: (text: string) => void;
-  /** Called with each start that was measured, so that it is kept when the next one is interrupted. */
+  /** Called after each measured start, so that it is recorded even if the next one is interrupted. */
   readonly onStart: (start: ColdStart) => void;
 }
 
 const pollMs = 5;
 const requestTimeoutMs = 120_000;
-/** The warm request is their median. */
+/** The warm request time is their median. */
 const warmRequests = 9;
 const stopPatienceSeconds = 10;
 
@@ -58,10 +72,10 @@ const livePaths = { embed: embedPaths.healthz, triton: oipPaths.live } as const;
 const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const;
 
 /**
- * Start each service of an environment on this machine, one after the other, and stop all of them; as often as there are rounds.
- * Of a Deployment one replica. A gateway comes after the Tritons that it asks.
+ * Measures the start of each simulated service, one after another, in rounds. A Deployment has one replica, and a gateway
+ * starts after its Tritons.
  *
- * @throws {UserError} one line for a service that does not start.
+ * @throws {UserError} one line, if a service does not start.
  */
 export async function coldStarts(
   plan: SimulationPlan,
@@ -80,7 +94,7 @@ export async function coldStarts(
       try {
         for (const instance of order) {
           const service = localService(instance, serverCommand, children);
-          options.onPhase(`start ${instance.name}, round ${round} of ${options.rounds}`);
+          options.onPhase(`starting ${instance.name}, round ${round} of ${options.rounds}`);
           options.onStart(await measureStart(service, round, options));
         }
       } finally {
@@ -94,12 +108,12 @@ export async function coldStarts(
   }
 }
 
-/** A Triton before the gateway that asks it. */
+/** Tritons before gateways. */
 function rank({ role }: Instance): number {
   return role === "triton" ? 0 : 1;
 }
 
-/** A process of this machine; `children` gets each one that is started. */
+/** A process of this machine; `children` receives each started process. */
 function localService(
   instance: Instance,
   serverCommand: readonly string[],
@@ -124,14 +138,14 @@ function localService(
   };
 }
 
-/** One start, from the moment that it is asked for to a request that is warm. */
+/** Measures one start, from its request to the first warm inference. */
 export async function measureStart(
   service: StartableService,
   round: number,
   { image, signal }: Pick<ColdStartOptions, "image" | "signal">,
 ): Promise<ColdStart> {
   const { role, url, readyUrl = `${url}${readyPaths[role]}` } = service;
-  // connections of its own: an answer comes from the process that was started
+  // new connections, so that every response is of the started process
   const bearer = service.apiKey === undefined ? undefined : { origin: url, key: service.apiKey };
   const http = openHttpClient(undefined, bearer, { oneRequestEach: true });
   const transport = openHttpTransport({ url });
@@ -140,7 +154,7 @@ export async function measureStart(
     await service.start();
     const since = () => performance.now() - startedAt;
     const wait = async (address: string): Promise<number> => {
-      while (!(await answersOk(http, address))) {
+      while (!(await respondsOk(http, address))) {
         signal.throwIfAborted();
         const ended = service.ended();
         if (ended !== undefined) throw new UserError(`${service.service}: ${ended}`);
@@ -173,7 +187,7 @@ export async function measureStart(
   }
 }
 
-async function answersOk(http: HttpClient, url: string): Promise<boolean> {
+async function respondsOk(http: HttpClient, url: string): Promise<boolean> {
   try {
     return (await http.send(url, { timeoutMs: 2_000 })).status === 200;
   } catch {

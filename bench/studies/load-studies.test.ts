@@ -2,15 +2,13 @@ import { expect, test } from "vitest";
 import type { BenchPath, StudyResult } from "../record/bench-record.ts";
 import { benchPathName } from "../record/bench-record.ts";
 import { defaultSettings } from "../run/bench-run.ts";
-import {
-  hostAndPort,
-  studyBatch,
-  studyConcurrency,
-  studyLink,
-  studyProtocol,
-} from "./load-studies.ts";
-import { studyScaling, studyTopology } from "./scale-studies.ts";
-import type { StudyGrid, StudyPath, StudyRun } from "./study-run.ts";
+import { batchStudy } from "./batch.ts";
+import { concurrencyStudy } from "./concurrency.ts";
+import { hostAndPort, linkStudy } from "./link.ts";
+import { protocolStudy } from "./protocol.ts";
+import { measureScaling } from "./scaling.ts";
+import type { StudyGrid, StudyPath, StudyRun } from "./study.ts";
+import { measureTopology } from "./topology.ts";
 
 const grid: StudyGrid = {
   batchSizes: [1, 4, 8],
@@ -38,7 +36,7 @@ const at = (
   path: { path, payload, serialization },
 });
 
-/** A run that writes down what would be measured: `onnx-http b4 c1`. */
+/** A run that records the load points instead of measuring them: `onnx-http b4 c1`. */
 function recorder(...paths: StudyPath[]) {
   const loads: string[] = [];
   const kept: StudyResult[] = [];
@@ -82,13 +80,13 @@ function recorder(...paths: StudyPath[]) {
 
 test("batch grows the requests of one client", async () => {
   const { run, loads } = recorder(at("onnx-http"));
-  await studyBatch(run);
+  await batchStudy.run(run);
   expect(loads).toEqual(["onnx-http b1 c1", "onnx-http b4 c1", "onnx-http b8 c1"]);
 });
 
 test("concurrency adds clients that send single images", async () => {
   const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
-  await studyConcurrency(run);
+  await concurrencyStudy.run(run);
   expect(loads).toEqual([
     "embed-http b1 c1",
     "embed-http b1 c16",
@@ -99,7 +97,7 @@ test("concurrency adds clients that send single images", async () => {
 
 test("protocol pairs HTTP and gRPC of one Triton, and reverses them with each batch", async () => {
   const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"), at("onnx-grpc"));
-  await studyProtocol(run);
+  await protocolStudy.run(run);
   expect(loads).toEqual([
     "onnx-http b1 c1",
     "onnx-grpc b1 c1",
@@ -110,21 +108,21 @@ test("protocol pairs HTTP and gRPC of one Triton, and reverses them with each ba
   ]);
 });
 
-test("protocol fails where no Triton is reached both ways", async () => {
+test("protocol fails if no Triton has both endpoints", async () => {
   const { run, kept } = recorder(at("onnx-http"), at("trt-grpc"));
-  await expect(studyProtocol(run)).rejects.toThrow(
-    "no Triton is reached over HTTP and over gRPC, like onnx-http and onnx-grpc",
+  await expect(protocolStudy.run(run)).rejects.toThrow(
+    "no Triton has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
   );
   expect(kept).toEqual([]);
 });
 
-test("link puts each path behind each link, and sends to the proxy", async () => {
+test("link measures each endpoint behind each link, through the proxy", async () => {
   const { run, loads, options } = recorder(
     at("onnx-http", "u8"),
     at("onnx-grpc"),
     at("onnx-http", "fp32", "json"),
   );
-  await studyLink(run);
+  await linkStudy.run(run);
   expect(loads).toEqual([
     "onnx-http_u8 b1 c1",
     "onnx-grpc b1 c1",
@@ -136,17 +134,17 @@ test("link puts each path behind each link, and sends to the proxy", async () =>
   expect(options[1]?.url).toMatch(/^127\.0\.0\.1:\d{4,}$/);
 });
 
-test("scaling gives each GPU as many clients", async () => {
+test("scaling uses the same number of clients per GPU", async () => {
   const { run, loads, options } = recorder(at("embed-http", "encoded"));
   const conditions = { gpus: 4, topology: "instance-group" } as const;
-  await studyScaling({ run, conditions });
+  await measureScaling({ run, conditions });
   expect(loads).toEqual(["embed-http b1 c12"]);
   expect(options[0]?.conditions).toEqual(conditions);
 });
 
-test("topology measures the gateway, which leads to all GPUs either way", async () => {
+test("topology measures the gateway, which reaches all GPUs in both topologies", async () => {
   const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
-  await studyTopology({ run, conditions: { gpus: 4, topology: "per-gpu" } });
+  await measureTopology({ run, conditions: { gpus: 4, topology: "per-gpu" } });
   expect(loads).toEqual(["embed-http b1 c5"]);
 });
 
@@ -156,10 +154,10 @@ test("an IPv6 address behind a link has no brackets", () => {
   expect(hostAndPort("localhost:8001").host).toBe("localhost");
 });
 
-test("link says how late its proxy was", async () => {
+test("link records the delay of its proxy", async () => {
   const { run, kept } = recorder(at("onnx-http"));
-  await studyLink(run);
+  await linkStudy.run(run);
   expect(kept[0]?.notes.at(-1)).toMatch(
-    /^The proxy itself passed bytes on late, in each direction: by [\d.]+ to [\d.]+ ms in the median of a load/,
+    /^The proxy's own delay was [\d.]+ to [\d.]+ ms in each direction/,
   );
 });

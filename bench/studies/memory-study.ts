@@ -2,47 +2,38 @@ import type { BenchTarget, OpenTargets } from "../run/bench-target.ts";
 import { openHttpClient } from "../run/http-client.ts";
 import { readMetrics } from "../run/instance-metrics.ts";
 import { metricSum } from "../run/prometheus.ts";
-import { type MemoryReading, measureMemory, residentMiB, type ServiceMemory } from "./memory.ts";
-import { clients, type StudyPath, type StudyRun } from "./study-run.ts";
+import {
+  type IdleMemory,
+  type MemoryReading,
+  measureMemory,
+  residentMiB,
+  type ServiceMemory,
+} from "./memory.ts";
+import { clients, type LoadStudy, type StudyPath, type StudyRun } from "./study.ts";
 
 const bytesPerMiB = 1024 * 1024;
-/** A server that is busy for longer has no figure of that moment. */
+/** A later response is not a figure of the moment of the request. */
 const metricsTimeoutMs = 5_000;
-/** So many clients with the largest batch: what buffers grow to. */
+/** Clients with the largest batch, so that buffers reach their full size. */
 const loadConcurrency = 4;
 
 const notes = [
-  "At rest is before the first request: a service that was started for it has answered none yet, one that was found running may have.",
-  "Memory of a gateway is with that of the Tritons that it asks, where they run on this machine.",
+  "Idle memory is read before the first request of this run; a deployed service may have processed requests before.",
+  "Memory of a gateway includes the Tritons behind it if they run on this machine.",
 ];
-const allGpus = "all GPUs, whoever uses them";
+const allGpus = "all GPUs, including other processes";
 
-/** Memory of every service, and of all GPUs, at one moment. */
-export interface MemoryOfAll {
-  readonly services: ReadonlyMap<string, MemoryReading>;
-  readonly gpus: MemoryReading;
-}
+/** Memory of each service, idle and under load, one service after another while all of them run. */
+export const memoryStudy: LoadStudy = {
+  kind: "load",
+  id: "memory",
+  readsIdleMemory: true,
+  async run(run) {
+    if (run.idleMemory !== undefined) await measureServices(run, run.idleMemory);
+  },
+};
 
-/** To be read before anything is asked of the services. */
-export async function readMemoryOfAll(
-  { targets, readGpus }: OpenTargets,
-  readMemory: StudyRun["readMemory"],
-): Promise<MemoryOfAll> {
-  const services = new Map<string, MemoryReading>();
-  for (const target of targets) {
-    if (services.has(target.service)) continue;
-    services.set(target.service, await read(readMemory, target));
-  }
-  return { services, gpus: await readAllGpus(readGpus) };
-}
-
-/**
- * Memory of each service, at rest and under load, one service after the other while all of them run. The row of all GPUs is what
- * they hold of everybody.
- *
- * @param rest - What {@link readMemoryOfAll} gave when the services had just been started or found.
- */
-export async function studyMemory(run: StudyRun, rest: MemoryOfAll): Promise<void> {
+async function measureServices(run: StudyRun, idle: IdleMemory): Promise<void> {
   const memories: ServiceMemory[] = [];
   const { readGpus } = run.open;
   let gpus: ServiceMemory | undefined;
@@ -53,11 +44,12 @@ export async function studyMemory(run: StudyRun, rest: MemoryOfAll): Promise<voi
   }
   for (const [service, at] of services) {
     const load = () => run.measure("memory", at, { batch, load: clients(loadConcurrency) });
-    const ofAll = async () => {
-      gpus = await measureMemory(allGpus, rest.gpus, () => readAllGpus(readGpus), load);
+    const loadAndReadGpus = async () => {
+      gpus = await measureMemory(allGpus, idle.gpus, () => readAllGpus(readGpus), load);
     };
-    const own = rest.services.get(service) ?? {};
-    memories.push(await measureMemory(service, own, () => read(run.readMemory, at.target), ofAll));
+    const own = idle.services.get(service) ?? {};
+    const read = () => readService(run.readMemory, at.target);
+    memories.push(await measureMemory(service, own, read, loadAndReadGpus));
     if (memories.length > 1) continue;
     run.keep({
       study: "memory",
@@ -69,24 +61,37 @@ export async function studyMemory(run: StudyRun, rest: MemoryOfAll): Promise<voi
   if (gpus?.gpuMemoryMiB !== undefined) memories.push(gpus);
 }
 
+/** Reads the memory of every service; to be called before the first request. */
+export async function readIdleMemory(
+  { targets, readGpus }: OpenTargets,
+  readMemory: StudyRun["readMemory"],
+): Promise<IdleMemory> {
+  const services = new Map<string, MemoryReading>();
+  for (const target of targets) {
+    if (services.has(target.service)) continue;
+    services.set(target.service, await readService(readMemory, target));
+  }
+  return { services, gpus: await readAllGpus(readGpus) };
+}
+
 async function readAllGpus(readGpus: StudyRun["open"]["readGpus"]): Promise<MemoryReading> {
   const gpus = (await readGpus?.().catch(() => [])) ?? [];
   const used = gpus.flatMap(({ memoryUsedMiB }) => memoryUsedMiB ?? []);
   return used.length === 0 ? {} : { gpuMemoryMiB: used.reduce((sum, mib) => sum + mib, 0) };
 }
 
-async function read(
+async function readService(
   readMemory: StudyRun["readMemory"],
   target: BenchTarget,
 ): Promise<MemoryReading> {
   if (target.pids.length > 0) return { residentMiB: residentMiB(target.pids) };
   const memory = (await readMemory?.(target.service)) ?? {};
-  const residentByItself = memory.residentMiB ?? (await residentByMetrics(target.metrics));
-  return { ...memory, residentMiB: residentByItself };
+  const resident = memory.residentMiB ?? (await residentFromMetrics(target.metrics));
+  return { ...memory, residentMiB: resident };
 }
 
-/** Of servers that say so themselves: the embed server does, Triton does not. */
-async function residentByMetrics(metrics: BenchTarget["metrics"]): Promise<number | undefined> {
+/** Resident memory from the servers' own metrics, which the embed server has and Triton lacks. */
+async function residentFromMetrics(metrics: BenchTarget["metrics"]): Promise<number | undefined> {
   const http = openHttpClient(2);
   try {
     const bytes = await Promise.all(

@@ -4,10 +4,16 @@ import type { StudyResult } from "../record/bench-record.ts";
 
 export type ServiceMemory = Extract<StudyResult, { readonly study: "memory" }>["services"][number];
 
-/** Memory of one service now, in MiB; a part that cannot be read here is absent. */
+/** Current memory of one service, in MiB; unreadable parts are absent. */
 export interface MemoryReading {
   readonly residentMiB?: number;
   readonly gpuMemoryMiB?: number;
+}
+
+/** Memory before the first request: by service, and of all GPUs. */
+export interface IdleMemory {
+  readonly services: ReadonlyMap<string, MemoryReading>;
+  readonly gpus: MemoryReading;
 }
 
 export type ReadMemory = () => Promise<MemoryReading>;
@@ -15,12 +21,12 @@ export type ReadMemory = () => Promise<MemoryReading>;
 const bytesPerMiB = 1024 * 1024;
 const sampleMs = 200;
 
-/** Resident memory of process groups of this machine, children included; nothing where there is no `/proc`. */
+/** Resident memory of process groups of this machine, children included; `undefined` without `/proc`. */
 export function residentMiB(pids: readonly number[]): number | undefined {
   let sum: number | undefined;
   for (const pid of pids) {
     const megabytes = residentMB(pid);
-    // a process that has ended holds nothing, and that is no figure
+    // zero is a process that has ended
     if (megabytes === undefined || megabytes === 0) return undefined;
     sum = (sum ?? 0) + (megabytes * 1e6) / bytesPerMiB;
   }
@@ -28,18 +34,19 @@ export function residentMiB(pids: readonly number[]): number | undefined {
 }
 
 /**
- * The highest memory of a service while it is loaded, beside what it had at rest.
+ * Samples the memory of a service under load.
  *
- * @param rest - Read before anything was asked of it: what buffers have grown to stays.
- * @param load - Loads it, and ends.
+ * @param idle - Memory before the first request, because buffers do not shrink afterwards.
+ * @param load - Loads the service, and resolves at the end of the load.
+ * @returns The idle and the highest memory.
  */
 export async function measureMemory(
   service: string,
-  rest: MemoryReading,
+  idle: MemoryReading,
   read: ReadMemory,
   load: () => Promise<unknown>,
 ): Promise<ServiceMemory> {
-  let [resident, gpu] = [rest.residentMiB, rest.gpuMemoryMiB];
+  let [resident, gpu] = [idle.residentMiB, idle.gpuMemoryMiB];
   const ended = new AbortController();
   const sampling = (async () => {
     while (!ended.signal.aborted) {
@@ -57,9 +64,9 @@ export async function measureMemory(
   }
   return {
     service,
-    residentMiB: rest.residentMiB,
+    residentMiB: idle.residentMiB,
     residentUnderLoadMiB: resident,
-    gpuMemoryMiB: rest.gpuMemoryMiB,
+    gpuMemoryMiB: idle.gpuMemoryMiB,
     gpuMemoryUnderLoadMiB: gpu,
   };
 }

@@ -1,27 +1,40 @@
 import { UserError } from "../../contract/user-error.ts";
 import { runCommand } from "../baselines/run-process.ts";
-import type { StudyResult } from "../record/bench-record.ts";
+import { type EnvironmentStudy, type OperatorResult, StudyUnavailable } from "./study.ts";
+
+/** Share of each operator in the model's compute time, and operators that fall back to the CPU. */
+export const operatorsStudy: EnvironmentStudy = {
+  kind: "environment",
+  id: "operators",
+  async run({ environment, record, onPhase }) {
+    if (environment.profiles.length === 0) {
+      throw new StudyUnavailable("this machine has no model file to profile");
+    }
+    for (const profile of environment.profiles) {
+      onPhase("profiling the operators");
+      record.studies.push(await profile());
+    }
+  },
+};
 
 export interface OperatorOptions {
   readonly environment: string;
-  /** Services that run this model. */
+  /** Names of the services that run this model. */
   readonly service: string;
-  /** Name for people. */
+  /** Display name. */
   readonly model: string;
   /** ONNX file. */
   readonly modelPath: string;
-  /** Program that profiles: `inference/session/profile-session.mjs`. */
+  /** Command of `inference/session/profile-session.mjs`. */
   readonly command: readonly string[];
-  /** As ONNX Runtime takes them. */
+  /** Session options of ONNX Runtime. */
   readonly sessionOptions: { readonly executionProviders: readonly string[] };
   readonly batch: number;
   readonly runs: number;
   readonly signal: AbortSignal;
 }
 
-type OperatorResult = Extract<StudyResult, { readonly study: "operators" }>;
-
-/** What the program prints: the time of all runs together. */
+/** Output of the program, with the total time of all runs. */
 interface Profile {
   readonly runs: number;
   readonly rows: readonly {
@@ -32,16 +45,16 @@ interface Profile {
   }[];
 }
 
-/** The first runs allocate. */
+/** The first runs allocate memory. */
 const warmupRuns = 2;
 const cpuProvider = "CPUExecutionProvider";
 /** As the server does: the official build reports model and machine unless this is set. */
 const environment = { ORT_DISABLE_TELEMETRY: "1" };
 
 /**
- * Which operators take the compute, from ONNX Runtime's profile of a model, in a process of its own on this machine.
+ * Profiles the operators of a model with ONNX Runtime, in a separate process on this machine.
  *
- * @throws {UserError} one line: what ONNX Runtime said.
+ * @throws {UserError} one line: the error of ONNX Runtime.
  */
 export async function profileOperators(options: OperatorOptions): Promise<OperatorResult> {
   const { command, modelPath, sessionOptions, batch, runs, signal } = options;
@@ -59,7 +72,7 @@ export async function profileOperators(options: OperatorOptions): Promise<Operat
   }
 }
 
-/** The rows of a profile, the largest share first. */
+/** Result of a profile, with the largest share first. */
 export function operatorShares(
   {
     environment,
@@ -95,9 +108,9 @@ export function operatorShares(
       .sort((a, b) => b.share - a.share),
     notes: [
       onCpu
-        ? "Profiled on this machine with the CPU execution provider: shares on a GPU differ, and fallbacks to the CPU cannot be seen here."
-        : "Times of an operator on a GPU are those of its launch where it runs asynchronously.",
-      "A profile slows each operator a little: the shares matter, the times are upper bounds.",
+        ? "Profiled on this machine with the CPU execution provider: shares on a GPU differ, and fallbacks to the CPU are not visible."
+        : "The time of an operator that runs asynchronously on a GPU is that of its launch.",
+      "Profiling slows every operator slightly, so the times are upper bounds; use the shares.",
     ],
   };
 }

@@ -9,8 +9,8 @@ import {
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import type { StudyResult } from "../record/bench-record.ts";
 import { type BenchEvent, defaultSettings } from "../run/bench-run.ts";
-import { studyQueueDelay } from "./queue-delay-study.ts";
-import type { StudyRun } from "./study-run.ts";
+import { measureQueueDelays } from "./queue-delay-study.ts";
+import type { StudyRun } from "./study.ts";
 
 const model = openclipVitB32.name;
 const own = openclipVitB32.maxQueueDelayMicroseconds;
@@ -25,7 +25,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A Triton that loads a model so many times, and then refuses to. */
+/** A Triton that loads a model a number of times and then fails. */
 async function triton(loads = Number.POSITIVE_INFINITY) {
   const flags = {
     "model-config-name": "single-gpu",
@@ -65,7 +65,7 @@ async function delayOf(url: string): Promise<unknown> {
   return config.dynamic_batching.max_queue_delay_microseconds;
 }
 
-/** The study of a Triton's model with one other delay; the load of it is `measure`. */
+/** A study of one other queue delay; `measure` replaces its load. */
 function study(url: string, measure: () => Promise<void>, signal = new AbortController().signal) {
   const failures: string[] = [];
   const kept: StudyResult[] = [];
@@ -123,7 +123,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
   return { run, failures, kept, events, held };
 }
 
-/** A load in which Ctrl-C is pressed. */
+/** A load that is interrupted. */
 function interrupted(controller: AbortController) {
   return async () => {
     controller.abort();
@@ -131,44 +131,44 @@ function interrupted(controller: AbortController) {
   };
 }
 
-test("says that the delay was put back when it was", async () => {
+test("records that the delay was restored", async () => {
   const url = await triton();
   const { run, failures, kept, held } = study(url, async () => {
     expect(await delayOf(url)).toBe(9_000);
-    expect(held).toEqual([`putting back the queue delay of ${model} at ${url}`]);
+    expect(held).toEqual([`restoring the queue delay of ${model} at ${url}`]);
   });
-  await studyQueueDelay(run);
+  await measureQueueDelays(run);
   expect(await delayOf(url)).toBe(own);
   expect(kept[0]?.notes).toEqual([
-    `onnx-http of e has a queue delay of ${own} µs by itself; it was loaded so again afterwards.`,
+    `The original queue delay of onnx-http of e is ${own} µs; it was restored afterwards.`,
   ]);
   expect(failures).toEqual([]);
   expect(held).toEqual([]);
 });
 
-test("puts the delay back after an interrupt, and says that it does", async () => {
+test("restores the delay after an interrupt, and prints that it does", async () => {
   const url = await triton();
   const controller = new AbortController();
   const { run, events } = study(url, interrupted(controller), controller.signal);
-  await expect(studyQueueDelay(run)).rejects.toThrow();
+  await expect(measureQueueDelays(run)).rejects.toThrow();
   expect(await delayOf(url)).toBe(own);
   expect(events.at(-1)).toEqual({
     kind: "notice",
-    text: `interrupted: putting back the queue delay of ${model} at ${url}, wait`,
+    text: `interrupted: restoring the queue delay of ${model} at ${url}; please wait`,
   });
 });
 
-test("says what the server still has where the delay cannot be put back, also after an interrupt", async () => {
-  // once as it is, once with the other delay
+test("records the server's delay if it cannot be restored, also after an interrupt", async () => {
+  // one load with the original delay, one with the other delay
   const url = await triton(2);
   const controller = new AbortController();
   const { run, failures, kept } = study(url, interrupted(controller), controller.signal);
-  await expect(studyQueueDelay(run)).rejects.toThrow();
+  await expect(measureQueueDelays(run)).rejects.toThrow();
   expect(await delayOf(url)).toBe(9_000);
   expect(failures).toEqual([
-    `queue-delay of onnx-http of e: ${model} at ${url} still has a queue delay of 9000 µs: ${url} did not load ${model}: out of memory; put ${own} µs back: unload the model and load it again, or start its Triton anew`,
+    `queue-delay of onnx-http of e: ${model} at ${url} still has a queue delay of 9000 µs: ${url} did not load ${model}: out of memory; restore ${own} µs: unload and load the model, or restart its Triton`,
   ]);
   expect(kept[0]?.notes).toEqual([
-    `onnx-http of e has a queue delay of ${own} µs by itself; it could not be loaded so again.`,
+    `The original queue delay of onnx-http of e is ${own} µs; it could not be restored.`,
   ]);
 });

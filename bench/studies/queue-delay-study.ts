@@ -1,17 +1,38 @@
 import { reason } from "../run/http-client.ts";
 import { controlQueueDelay, type QueueDelayControl } from "./queue-delay.ts";
-import { clients, placeOf, type StudyPath, type StudyRun, StudyUnavailable } from "./study-run.ts";
+import {
+  clients,
+  describePath,
+  type EnvironmentStudy,
+  optionalPath,
+  orDefault,
+  type StudyPath,
+  type StudyRun,
+  StudyUnavailable,
+} from "./study.ts";
 
-/** Options of an embedded Triton that then takes orders; what is deployed has what it has. */
-export const modelControlArgs = ["--model-control-mode=explicit", "--load-model=*"] as const;
+/** Enables model control on a simulated Triton; a deployed one keeps its own options. */
+const modelControlArgs = ["--model-control-mode=explicit", "--load-model=*"] as const;
+
+/** Queue delays of Triton's dynamic batcher. */
+export const queueDelayStudy: EnvironmentStudy = {
+  kind: "environment",
+  id: "queue-delay",
+  pathsOf: orDefault(optionalPath("onnx-http"), optionalPath("trt-http")),
+  async run({ environment, needed, requireOffered, open }) {
+    requireOffered();
+    const source = environment.source({ ...needed, tritonArgs: modelControlArgs });
+    await open(source, measureQueueDelays);
+  },
+};
 
 /**
- * Each queue delay with each number of clients. The model is loaded as it was afterwards, also after an interrupt.
+ * Measures each queue delay with each number of clients, then restores the model, also after an interrupt.
  *
- * @throws {UserError} where a Triton takes no orders
+ * @throws {UserError} if a Triton does not allow model control
  */
-export async function studyQueueDelay(run: StudyRun): Promise<void> {
-  // one way to each model: a queue is the same behind all of them
+export async function measureQueueDelays(run: StudyRun): Promise<void> {
+  // one endpoint per model: all of its endpoints share a queue
   const paths = run.paths.filter(
     ({ target, path }, i, all) =>
       target.controlUrl !== undefined &&
@@ -23,49 +44,60 @@ export async function studyQueueDelay(run: StudyRun): Promise<void> {
     throw new StudyUnavailable("no Triton is measured; an embed server has no model control");
   }
   const notes: string[] = [];
-  let kept = false;
   for (const at of paths) {
     const { controlUrl = "", controlHeader: header, model } = at.target;
     const { signal } = run.context;
     const control = await controlQueueDelay(controlUrl, model, { header, signal });
-    if (!kept) run.keep({ study: "queue-delay", environment: run.environment, notes });
-    kept = true;
-    const restoring = `putting back the queue delay of ${model} at ${controlUrl}`;
-    const release = run.context.hold?.(restoring);
-    const tell = () =>
-      run.context.onEvent({ kind: "notice", text: `interrupted: ${restoring}, wait` });
-    signal.addEventListener("abort", tell);
-    try {
-      for (const queueDelayUs of run.grid.queueDelaysUs) {
-        run.context.onEvent({
-          kind: "phase",
-          environment: run.environment,
-          text: `load ${model} with a queue delay of ${queueDelayUs} µs`,
-        });
-        await control.set(queueDelayUs, signal);
-        for (const concurrency of run.grid.concurrency["queue-delay"]) {
-          const load = clients(concurrency);
-          await run.measure("queue-delay", at, { batch: 1, load, conditions: { queueDelayUs } });
-        }
-      }
-    } finally {
-      notes.push(await restore(run, at, control));
-      signal.removeEventListener("abort", tell);
-      release?.();
+    if (at === paths[0]) {
+      run.keep({ study: "queue-delay", environment: run.environment, notes });
     }
+    await measureModel(run, at, control, notes);
   }
 }
 
-/** @returns What the record says of it. A failure is told besides: whoever serves with that Triton must know it. */
+async function measureModel(
+  run: StudyRun,
+  at: StudyPath,
+  control: QueueDelayControl,
+  notes: string[],
+): Promise<void> {
+  const { controlUrl, model } = at.target;
+  const { signal } = run.context;
+  const restoring = `restoring the queue delay of ${model} at ${controlUrl}`;
+  const release = run.context.hold?.(restoring);
+  const announce = () =>
+    run.context.onEvent({ kind: "notice", text: `interrupted: ${restoring}; please wait` });
+  signal.addEventListener("abort", announce);
+  try {
+    for (const queueDelayUs of run.grid.queueDelaysUs) {
+      run.context.onEvent({
+        kind: "phase",
+        environment: run.environment,
+        text: `loading ${model} with a queue delay of ${queueDelayUs} µs`,
+      });
+      await control.set(queueDelayUs, signal);
+      for (const concurrency of run.grid.concurrency["queue-delay"]) {
+        const load = clients(concurrency);
+        await run.measure("queue-delay", at, { batch: 1, load, conditions: { queueDelayUs } });
+      }
+    }
+  } finally {
+    notes.push(await restore(run, at, control));
+    signal.removeEventListener("abort", announce);
+    release?.();
+  }
+}
+
+/** @returns Note for the record. A failure is also printed, because other users of the Triton are affected. */
 async function restore(run: StudyRun, at: StudyPath, control: QueueDelayControl): Promise<string> {
   const { originalUs } = control;
-  const own = `${placeOf(at)} has a queue delay of ${originalUs} µs by itself`;
+  const original = `The original queue delay of ${describePath(at)} is ${originalUs} µs`;
   try {
     await control.restore();
-    return `${own}; it was loaded so again afterwards.`;
+    return `${original}; it was restored afterwards.`;
   } catch (error) {
-    run.fail(`queue-delay of ${placeOf(at)}: ${reason(error)}`);
-    return `${own}; it could not be loaded so again.`;
+    run.fail(`queue-delay of ${describePath(at)}: ${reason(error)}`);
+    return `${original}; it could not be restored.`;
   } finally {
     await control.close();
   }

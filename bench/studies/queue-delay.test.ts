@@ -87,10 +87,10 @@ test("what was served before is restored, also where the repository has another 
   expect(await delayOf(url)).toBe(777);
 });
 
-test("fails when the server takes no orders", async () => {
+test("fails if the server does not allow model control", async () => {
   const url = await start({ "model-control-mode": "none" });
   await expect(controlQueueDelay(url, model)).rejects.toThrow(
-    `${url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${model}`,
+    `${url} does not allow model control: its --model-control-mode must be explicit to change the queue delay of ${model}`,
   );
 });
 

@@ -12,44 +12,44 @@ import {
 } from "../run/http-client.ts";
 
 /**
- * Another queue delay of a model's dynamic batcher, while its Triton runs: the model is loaded anew with an override of its
- * configuration, as Triton's model repository extension has it.
+ * Changes the queue delay of a model's dynamic batcher on a running Triton: the model is reloaded with an override of its
+ * configuration (Triton's model repository extension).
  */
 export interface QueueDelayControl {
-  /** Queue delay that the model has by itself, in microseconds. */
+  /** Configured queue delay of the model, in microseconds. */
   readonly originalUs: number;
   /**
-   * @param signal - Ends the waiting, but not a load that was asked for: its Triton goes on with it anyway.
-   * @throws {UserError} one line, where the server does not take it.
+   * @param signal - Ends the wait, but not a requested load, which Triton continues.
+   * @throws {UserError} one line, if the server rejects it.
    */
   set(microseconds: number, signal?: AbortSignal): Promise<void>;
   /**
-   * Load the model as it was. Safe to call when nothing was changed.
+   * Restores the configured queue delay. No effect if nothing was changed.
    *
-   * @throws {UserError} one line that says what the server has now, and how it gets back what it had.
+   * @throws {UserError} one line with the server's current delay and how to restore the configured one.
    */
   restore(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** A load builds TensorRT's engines, where its cache has none. */
+/** A load compiles TensorRT engines that are not cached. */
 const loadTimeoutMs = 600_000;
-const answerTimeoutMs = 30_000;
+const requestTimeoutMs = 30_000;
 const pollMs = 50;
 
 const batching = z.looseObject({ max_queue_delay_microseconds: z.coerce.number().default(0) });
 const modelConfig = z.looseObject({ dynamic_batching: batching.optional() });
 type ModelConfig = z.infer<typeof modelConfig>;
 
-/** Words of Triton where `--model-control-mode` is not `explicit`. */
+/** Error message of Triton unless `--model-control-mode` is `explicit`. */
 const noControl = /load \/ unload is not allowed/;
 
 /**
- * Take the model control of one model of one Triton: the model is loaded once as it is, which changes nothing.
+ * Opens the model control of one model of one Triton. Reloads the model without a change, to check that control is allowed.
  *
  * @param url - `http://host:port`.
  * @param options.header - Header that the model control API requires.
- * @throws {UserError} one line, where the server takes no orders or the model has no dynamic batcher.
+ * @throws {UserError} one line, if the server does not allow model control or the model has no dynamic batcher.
  */
 export async function controlQueueDelay(
   url: string,
@@ -86,7 +86,7 @@ class Control implements QueueDelayControl {
     if (this.#original.dynamic_batching === undefined) {
       throw new UserError(`${this.model} at ${this.url} has no dynamic batcher, so no queue delay`);
     }
-    // the configuration that it has: whether orders are taken is seen before anything is measured
+    // reloads the current configuration, so that missing permission is reported before anything is measured
     await this.#load(this.#original, signal);
     this.#changed = true;
   }
@@ -101,21 +101,21 @@ class Control implements QueueDelayControl {
 
   async restore(): Promise<void> {
     if (!this.#changed) return;
-    // as an override too: a Triton keeps one until the model's files change or it is unloaded, which would be a gap
+    // also as an override: Triton keeps one until the model's files change or it is unloaded, which would interrupt service
     try {
       await this.#load(this.#original as ModelConfig);
       await this.#require(this.originalUs);
     } catch (error) {
-      const has = await this.#has();
+      const state = await this.#describeState();
       throw new UserError(
-        `${this.model} at ${this.url} ${has}: ${reason(error)}; put ${this.originalUs} µs back: unload the model and load it again, or start its Triton anew`,
+        `${this.model} at ${this.url} ${state}: ${reason(error)}; restore ${this.originalUs} µs: unload and load the model, or restart its Triton`,
       );
     }
     this.#changed = false;
   }
 
-  /** In words, also of a server that does not answer. */
-  async #has(): Promise<string> {
+  /** Current queue delay for messages, also if the server does not respond. */
+  async #describeState(): Promise<string> {
     try {
       const { dynamic_batching: batcher } = await this.#config();
       return `still has a queue delay of ${batcher?.max_queue_delay_microseconds ?? 0} µs`;
@@ -141,11 +141,11 @@ class Control implements QueueDelayControl {
     const parsed = modelConfig.safeParse(jsonOf(answer));
     if (answer.status === 200 && parsed.success) return parsed.data;
     throw new UserError(
-      `${this.model} at ${this.url}: its configuration cannot be read: ${said(answer)}`,
+      `${this.model} at ${this.url}: its configuration cannot be read: ${errorText(answer)}`,
     );
   }
 
-  /** Have the model loaded with a configuration in place of the repository's. */
+  /** Loads the model with a configuration in place of the repository's. */
   async #load(config: ModelConfig, signal?: AbortSignal): Promise<void> {
     const parameters = { config: JSON.stringify(config) };
     const answer = await this.#send(`repository/models/${this.model}/load`, {
@@ -159,16 +159,16 @@ class Control implements QueueDelayControl {
     });
     if (noControl.test(answer.body.toString("utf8"))) {
       throw new UserError(
-        `${this.url} takes no orders: its --model-control-mode must be explicit to change the queue delay of ${this.model}`,
+        `${this.url} does not allow model control: its --model-control-mode must be explicit to change the queue delay of ${this.model}`,
       );
     }
     if (answer.status === 403) {
       throw new UserError(
-        `${this.url} requires a key to change the queue delay of ${this.model}: ${said(answer)}`,
+        `${this.url} requires a key to change the queue delay of ${this.model}: ${errorText(answer)}`,
       );
     }
     if (answer.status !== 200) {
-      throw new UserError(`${this.url} did not load ${this.model}: ${said(answer)}`);
+      throw new UserError(`${this.url} did not load ${this.model}: ${errorText(answer)}`);
     }
     const endsAt = performance.now() + loadTimeoutMs;
     while ((await this.#send(`models/${this.model}/ready`, { signal })).status !== 200) {
@@ -182,7 +182,7 @@ class Control implements QueueDelayControl {
   async #send(path: string, options: HttpRequest = {}) {
     try {
       return await this.#http.send(`${this.url}/v2/${path}`, {
-        timeoutMs: answerTimeoutMs,
+        timeoutMs: requestTimeoutMs,
         ...options,
       });
     } catch (error) {
@@ -191,9 +191,9 @@ class Control implements QueueDelayControl {
   }
 }
 
-const errorAnswer = z.object({ error: z.string() });
+const errorBody = z.object({ error: z.string() });
 
-function said(answer: Pick<HttpAnswer, "status" | "body">): string {
-  const error = errorAnswer.safeParse(jsonOf(answer));
+function errorText(answer: Pick<HttpAnswer, "status" | "body">): string {
+  const error = errorBody.safeParse(jsonOf(answer));
   return error.success ? error.data.error : `status ${answer.status}`;
 }

@@ -12,15 +12,14 @@ import { type BenchRecord, benchRecord, type StudyId } from "../record/bench-rec
 import { defaultSettings, finishBenchRecord, newBenchRecord } from "../run/bench-run.ts";
 import type { PreparedImage } from "../run/reference.ts";
 import { makeReference, type ReferenceImage, readSamples } from "../run/reference.ts";
-import type { EnvironmentVariant, StudyEnvironment } from "./run-studies.ts";
 import { runStudies } from "./run-studies.ts";
-import { StudyUnavailable } from "./study-run.ts";
+import { type EnvironmentVariant, type StudyEnvironment, StudyUnavailable } from "./study.ts";
 
 const project = fileURLToPath(new URL("../../", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-studies-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** However much else the machine does. */
+/** Generous, for a busy machine. */
 const timeoutMs = 600_000;
 const limits = { maxPixels: 100_000_000 };
 let modelFile: string;
@@ -130,14 +129,14 @@ async function study(
   return finishBenchRecord(record);
 }
 
-describe("studies of an environment that runs here", () => {
+describe("studies of a simulated environment", () => {
   let record: BenchRecord;
   beforeAll(async () => {
     record = await study(["batch", "serialization", "link", "memory", "queue-delay", "scaling"]);
   }, timeoutMs);
   const cells = (id: StudyId) => record.cells.filter((cell) => cell.study === id);
 
-  test("make a record that is one, and in which nothing failed", () => {
+  test("produce a valid record without failures", () => {
     expect(record.failures).toEqual([]);
     benchRecord.parse(record);
   });
@@ -147,31 +146,31 @@ describe("studies of an environment that runs here", () => {
       "batch",
       "serialization",
       "memory",
-      // with the models of the payload variants, so after those without
+      // requires the models of other payload formats, which are served in a second start
       "link",
       "queue-delay",
       "scaling",
     ]);
   });
 
-  test("every cell was answered, and its id is its own", () => {
+  test("every load point has samples and a unique id", () => {
     for (const { id, samples } of record.cells) expect(samples, id).toBeGreaterThan(0);
     expect(new Set(record.cells.map(({ id }) => id)).size).toBe(record.cells.length);
   });
 
-  test("batch measures the five paths as far as the environment has them", () => {
+  test("batch measures every endpoint that the environment has", () => {
     const paths = [...new Set(cells("batch").map(({ path }) => path))];
     expect(paths).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
   });
 
-  test("serialization has requests of both kinds, and what a client spends on them", () => {
+  test("serialization has requests of both kinds, and the client's own time", () => {
     const kinds = new Set(cells("serialization").map(({ serialization }) => serialization));
     expect(kinds).toEqual(new Set(["binary", "json"]));
     const found = record.studies.find((it) => it.study === "serialization");
     expect(found?.study === "serialization" && found.client.length).toBe(4);
   });
 
-  test("a request behind a link takes its round trip and its bytes", () => {
+  test("a request behind a link takes the round trip and the transfer of its bytes", () => {
     const found = cells("link");
     expect(found.map(({ path }) => path)).toEqual(["embed-http", "onnx-http"]);
     for (const { latencyMs, requestBytes, conditions } of found) {
@@ -182,7 +181,7 @@ describe("studies of an environment that runs here", () => {
     }
   });
 
-  test("memory is of each service", () => {
+  test("memory has a row per service", () => {
     const found = record.studies.find((it) => it.study === "memory");
     const services = found?.study === "memory" ? found.services : [];
     expect(services.map(({ service }) => service)).toEqual(["embed", "triton-onnx"]);
@@ -193,7 +192,7 @@ describe("studies of an environment that runs here", () => {
     }
   });
 
-  test("one client waits for a queue delay", () => {
+  test("a single client's latency includes the queue delay", () => {
     const one = (delay: number) =>
       cells("queue-delay").find(
         ({ conditions, load }) =>
@@ -222,7 +221,7 @@ describe("studies of an environment that runs here", () => {
 });
 
 test(
-  "a study that cannot be made is a failure when it was named",
+  "an unavailable study is a failure if it was named",
   async () => {
     const { failures, passed } = await study(["cold-start"]);
     expect(failures).toEqual(["cold-start of two-services: not from a test"]);
@@ -232,12 +231,12 @@ test(
 );
 
 test(
-  "a study that cannot be made is a note when all were asked for",
+  "an unavailable study is a note if all studies were requested",
   async () => {
     const { failures, notes } = await study(["cold-start", "operators"], { named: false });
     expect(failures).toEqual([]);
     expect(notes).toEqual([
-      "Left out: operators of two-services: there is no model file here to profile.",
+      "Left out: operators of two-services: this machine has no model file to profile.",
       "Left out: cold-start of two-services: not from a test.",
     ]);
   },

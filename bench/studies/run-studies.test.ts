@@ -6,7 +6,7 @@ import { defaultSettings, newBenchRecord } from "../run/bench-run.ts";
 import type { EndpointsSource } from "../run/endpoint-targets.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
-import { StudyUnavailable } from "./study-run.ts";
+import { StudyUnavailable } from "./study.ts";
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
@@ -23,7 +23,7 @@ const image: ReferenceImage = {
   embedding,
 };
 
-/** An embed server that keeps a MiB for each request that it ever answered. */
+/** An embed server that grows by 1 MiB per request. */
 async function growingServer(): Promise<string> {
   let answered = 0;
   const server = createServer((request, response) => {
@@ -101,7 +101,7 @@ async function study(url: string, metrics: EndpointsSource["metrics"]) {
   return { record, events };
 }
 
-test("memory at rest is that before the first request, whatever is studied before", async () => {
+test("idle memory is read before the first request, whichever study runs first", async () => {
   const url = await growingServer();
   const { record } = await study(url, [{ backend: "embed", url }]);
   expect(record.failures).toEqual([]);
@@ -111,7 +111,7 @@ test("memory at rest is that before the first request, whatever is studied befor
   expect(service?.residentUnderLoadMiB).toBeGreaterThan(101);
 });
 
-test("metrics that cannot be read are told before the first load, and once in the record", async () => {
+test("unreadable metrics are reported before the first load, and once in the record", async () => {
   const [port = 0] = await freePorts(1);
   const metrics = [{ backend: "embed", url: `http://127.0.0.1:${port}` }] as const;
   const { record, events } = await study(await growingServer(), metrics);

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeEach, expect, test } from "vitest";
 import { readArtefact, readEnvironment } from "../../artefact/artefact.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
-import type { ColdStart } from "../../bench/studies/cold-start.ts";
+import type { ColdStart } from "../../bench/studies/study.ts";
 import { embeddingDims } from "../../contract/model-signature.ts";
 import { pathWith, standIns } from "../test-programs.ts";
 import { mebibytes, studiedContainers } from "./studied-containers.ts";

@@ -11,13 +11,13 @@ import { type EnvironmentFile, planFor, subjectOf } from "../../bench/run/local-
 import type { SimulatedSource } from "../../bench/run/simulated-targets.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import { profileOperators } from "../../bench/studies/operators.ts";
-import type {
-  EnvironmentVariant,
-  SourceChange,
-  StudyEnvironment,
-} from "../../bench/studies/run-studies.ts";
-import { cellsAgainst } from "../../bench/studies/scale-studies.ts";
-import { StudyUnavailable } from "../../bench/studies/study-run.ts";
+import { cellsAgainst } from "../../bench/studies/other-record.ts";
+import {
+  type EnvironmentVariant,
+  type SourceChange,
+  type StudyEnvironment,
+  StudyUnavailable,
+} from "../../bench/studies/study.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { project } from "../project.ts";

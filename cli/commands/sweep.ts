@@ -6,8 +6,9 @@ import {
   studyQuestions,
 } from "../../bench/record/bench-record.ts";
 import type { AskedPath } from "../../bench/run/bench-run.ts";
-import { pathsOfStudies, runStudies } from "../../bench/studies/run-studies.ts";
-import type { StudyGrid } from "../../bench/studies/study-run.ts";
+import { runStudies } from "../../bench/studies/run-studies.ts";
+import type { StudyGrid } from "../../bench/studies/study.ts";
+import { pathsOfStudies } from "../../bench/studies/study-paths.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { testBenchRecord, testCell } from "../report/test-bench-record.ts";
-import { cellsAgainst } from "./scale-studies.ts";
+import { cellsAgainst } from "./other-record.ts";
 
 const { subject } = testBenchRecord();
 const model = { ...subject.model, sha256: "a".repeat(64) };
@@ -13,7 +13,7 @@ function other(sha256 = model.sha256) {
   return testBenchRecord({ cells, subject: { ...subject, model: { ...model, sha256 } } });
 }
 
-test("cells of the study come from the other record, with its name", () => {
+test("load points of the study come from the other record, with its name", () => {
   const cells = cellsAgainst("scaling", other(), "one-gpu.json", model);
   expect(cells.map(({ id }) => id)).toEqual(["one (one-gpu.json)"]);
 });
@@ -27,6 +27,6 @@ test("fails when the other record is of another model file", () => {
 
 test("fails when the other record has no such study", () => {
   expect(() => cellsAgainst("topology", other(), "one-gpu.json", model)).toThrow(
-    "--against one-gpu.json: has no cells of the study 'topology': measure it there with 'clipstack sweep topology'",
+    "--against one-gpu.json: has no load points of the study 'topology': measure it there with 'clipstack sweep topology'",
   );
 });

@@ -1,0 +1,15 @@
+import { clients, type LoadStudy } from "./study.ts";
+
+/** One image per request from more and more clients. */
+export const concurrencyStudy: LoadStudy = {
+  kind: "load",
+  id: "concurrency",
+  async run(run) {
+    run.keep({ study: "concurrency", environment: run.environment, notes: [] });
+    for (const at of run.paths) {
+      for (const concurrency of run.grid.concurrency.concurrency) {
+        await run.measure("concurrency", at, { batch: 1, load: clients(concurrency) });
+      }
+    }
+  },
+};

@@ -1,0 +1,81 @@
+import { benchPathName } from "../record/bench-record.ts";
+import { startLinkProxy } from "./link-proxy.ts";
+import {
+  clients,
+  type LoadStudy,
+  optionalPath,
+  orDefault,
+  type StudyPath,
+  type StudyRun,
+  StudyUnavailable,
+} from "./study.ts";
+
+/** One client behind a link of limited bandwidth and round-trip time, one request at a time. */
+export const linkStudy: LoadStudy = {
+  kind: "load",
+  id: "link",
+  // one endpoint per payload format, because the link's effect does not depend on the backend
+  pathsOf: orDefault(
+    optionalPath("embed-http", "encoded"),
+    optionalPath("onnx-http"),
+    optionalPath("onnx-http", "u8"),
+    optionalPath("onnx-http", "encoded"),
+  ),
+  async run(run) {
+    const paths = run.paths.filter(({ path }) => path.serialization !== "json");
+    if (paths.length === 0) throw new StudyUnavailable("only JSON was requested");
+    const notes = [
+      "A local proxy with a rate and a delay was between client and server. Packet loss and TCP slow start are not emulated; they make a real link of that bandwidth and round trip slower.",
+    ];
+    run.keep({ study: "link", environment: run.environment, notes });
+    const lateness: number[] = [];
+    try {
+      for (const bandwidthMbps of run.grid.bandwidthsMbps) {
+        for (const roundTripMs of run.grid.roundTripsMs) {
+          for (const at of paths) {
+            lateness.push(await measureBehind(run, at, { bandwidthMbps, roundTripMs }));
+          }
+        }
+      }
+    } finally {
+      if (lateness.length > 0) {
+        notes.push(
+          `The proxy's own delay was ${Math.min(...lateness).toFixed(2)} to ${Math.max(...lateness).toFixed(2)} ms in each direction (median of a load); the latencies include it.`,
+        );
+      }
+    }
+  },
+};
+
+/** Address of a URL: `http://host:port`, or `host:port` for gRPC; an IPv6 address without its brackets. */
+export function hostAndPort(url: string): {
+  readonly protocol: string;
+  readonly host: string;
+  readonly port: number;
+} {
+  const { protocol, hostname, port } = new URL(url.includes("://") ? url : `grpc://${url}`);
+  return { protocol, host: hostname.replace(/^\[(.+)\]$/, "$1"), port: Number(port || 80) };
+}
+
+/** @returns {@link LinkProxy.medianLatenessMs} of the load. */
+async function measureBehind(
+  run: StudyRun,
+  at: StudyPath,
+  link: { readonly bandwidthMbps: number; readonly roundTripMs: number },
+): Promise<number> {
+  const { url } = at.target;
+  const { protocol, host, port } = hostAndPort(url);
+  if (protocol === "https:") {
+    throw new StudyUnavailable(
+      `${benchPathName(at.path)} is at ${url}: a link before https cannot be emulated`,
+    );
+  }
+  const proxy = await startLinkProxy({ host, port }, link);
+  try {
+    const local = `${protocol === "grpc:" ? "" : "http://"}127.0.0.1:${proxy.port}`;
+    await run.measure("link", at, { batch: 1, load: clients(1), conditions: link, url: local });
+    return proxy.medianLatenessMs();
+  } finally {
+    await proxy.close();
+  }
+}

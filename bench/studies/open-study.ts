@@ -1,0 +1,157 @@
+import { UserError } from "../../contract/user-error.ts";
+import { type BenchRecord, benchPathName, type StudyId } from "../record/bench-record.ts";
+import {
+  type AskedPath,
+  addSubject,
+  type BenchContext,
+  choosePaths,
+  gateParity,
+  measureCell,
+  noteOnce,
+  tryCounters,
+} from "../run/bench-run.ts";
+import type { OpenTargets } from "../run/bench-target.ts";
+import { type TargetsSource, withTargets } from "../run/bench-targets.ts";
+import { reason } from "../run/http-client.ts";
+import type { ReferenceImage } from "../run/reference.ts";
+import { readIdleMemory } from "./memory-study.ts";
+import type {
+  LoadStudy,
+  Study,
+  StudyEnvironment,
+  StudyGrid,
+  StudyPath,
+  StudyRun,
+} from "./study.ts";
+import { pathsOf } from "./study-paths.ts";
+
+export interface RunStudiesOptions {
+  readonly studies: readonly StudyId[];
+  /** Whether the studies were requested by name: an unavailable one is then a failure, otherwise a note. */
+  readonly named: boolean;
+  readonly environments: readonly StudyEnvironment[];
+  /** Endpoints to measure; none: each study's own. */
+  readonly paths: readonly AskedPath[];
+  readonly context: BenchContext;
+  readonly grid: StudyGrid;
+  /** Images with their embeddings by the local model. */
+  readonly reference: readonly ReferenceImage[];
+  /** Receives load points, results, notes and failures as they are produced. */
+  readonly record: BenchRecord;
+}
+
+/**
+ * Opens a source, and calls `use` with a function that creates the run of a study on it.
+ *
+ * @param group - Studies that will run.
+ */
+export async function openStudies(
+  { readMemory }: StudyEnvironment,
+  group: readonly Study[],
+  source: TargetsSource,
+  options: RunStudiesOptions,
+  use: (runOf: (study: Study) => Promise<StudyRun>) => Promise<void>,
+): Promise<void> {
+  const { context, record } = options;
+  const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
+  await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
+    const passed = new Map<string, boolean>();
+    try {
+      // before the parity check, because the first request makes buffers grow
+      const idleMemory = group.some(readsIdleMemory)
+        ? await readIdleMemory(open, readMemory)
+        : undefined;
+      await use(async (study) => ({
+        ...createRun(open, await verifiedPaths(study, open, options, passed), options),
+        readMemory,
+        idleMemory,
+      }));
+    } finally {
+      addSubjectOnce(record, open);
+    }
+  });
+}
+
+function readsIdleMemory(study: Study): boolean {
+  return (study as LoadStudy).readsIdleMemory === true;
+}
+
+/**
+ * Endpoints of a study whose embeddings match the local reference.
+ *
+ * @param passed - Results by endpoint, because each is checked once for all studies.
+ */
+async function verifiedPaths(
+  study: Study,
+  open: OpenTargets,
+  { context, record, paths, reference }: RunStudiesOptions,
+  passed: Map<string, boolean>,
+): Promise<readonly StudyPath[]> {
+  const chosen = choosePaths(pathsOf(study, paths), open, () => {});
+  await tryCounters(context, chosen, noteOnce(record, context));
+  const verified: StudyPath[] = [];
+  for (const at of chosen) {
+    const key = `${at.target.service} ${benchPathName(at.path)}`;
+    const isPassed =
+      passed.get(key) ?? (await gateParity(context, record, [at], reference)).length > 0;
+    passed.set(key, isPassed);
+    if (isPassed) verified.push(at);
+  }
+  if (verified.length === 0) {
+    throw new UserError("no endpoint passed the parity check, so none is measured");
+  }
+  return verified;
+}
+
+function createRun(
+  open: OpenTargets,
+  paths: readonly StudyPath[],
+  { context, grid, record }: RunStudiesOptions,
+): StudyRun {
+  const [first] = open.targets;
+  const environment = first?.environment ?? "";
+  const onNote = noteOnce(record, context);
+  return {
+    environment,
+    open,
+    context,
+    grid,
+    paths,
+    async measure(study, { target, path }, options) {
+      context.signal.throwIfAborted();
+      context.onEvent({ kind: "phase", environment, text: `${study}: ${benchPathName(path)}` });
+      const cellOptions = { readGpus: open.readGpus, onNote, ...options, study };
+      try {
+        const cell = await measureCell(context, target, path, cellOptions);
+        record.cells.push(cell);
+        context.onEvent({ kind: "cell", cell });
+      } catch (error) {
+        context.signal.throwIfAborted();
+        record.failures.push(
+          `${study} of ${environment}: ${benchPathName(path)}, batch ${options.batch}: ${reason(error)}`,
+        );
+      }
+      context.signal.throwIfAborted();
+    },
+    fail(line) {
+      record.failures.push(line);
+      context.onEvent({ kind: "notice", text: `✘ ${line}` });
+    },
+    keep(result) {
+      record.studies.push(result);
+      return result;
+    },
+  };
+}
+
+/** Adds the subject of an environment that may have been opened before. */
+function addSubjectOnce(record: BenchRecord, open: OpenTargets): void {
+  const known = record.subject.environments;
+  const environments = open.subject.environments.filter((opened) => {
+    const same = known.find(({ name }) => name === opened.name);
+    same?.notes.push(...opened.notes.filter((note) => !same.notes.includes(note)));
+    return same === undefined;
+  });
+  const notes = open.notes.filter((note) => !record.notes.includes(note));
+  addSubject(record, { ...open, subject: { ...open.subject, environments }, notes });
+}

@@ -1,0 +1,20 @@
+import { clients, type EnvironmentStudy, optionalPath, orDefault } from "./study.ts";
+import { measureVariants, type Variant } from "./variant-studies.ts";
+
+/** The same load per GPU on different numbers of GPUs. Efficiency is the throughput of N against N times that of one. */
+export const scalingStudy: EnvironmentStudy = {
+  kind: "environment",
+  id: "scaling",
+  pathsOf: orDefault(optionalPath("embed-http", "encoded")),
+  run: (run) => measureVariants("scaling", run, measureScaling),
+};
+
+/** Measures one number of GPUs with the same number of clients per GPU. */
+export async function measureScaling({ run, conditions }: Variant): Promise<void> {
+  for (const at of run.paths.filter(({ path }) => path.serialization === "binary")) {
+    for (const perGpu of run.grid.concurrency.scaling) {
+      const load = clients(perGpu * conditions.gpus);
+      await run.measure("scaling", at, { batch: 1, load, conditions });
+    }
+  }
+}

@@ -1,0 +1,180 @@
+import type { EndpointName } from "../../contract/environment.ts";
+import {
+  type BenchPath,
+  type BenchRecord,
+  benchPathName,
+  type Conditions,
+  type StudyId,
+  type StudyResult,
+} from "../record/bench-record.ts";
+import type { EnvironmentSubject } from "../record/record.ts";
+import type { AskedPath, BenchContext, CellOptions, MeasuredPath } from "../run/bench-run.ts";
+import type { OpenTargets } from "../run/bench-target.ts";
+import type { TargetsSource } from "../run/bench-targets.ts";
+import type { IdleMemory, MemoryReading } from "./memory.ts";
+
+/** One study: a file of this folder, registered in `registry.ts`. */
+export type Study = LoadStudy | EnvironmentStudy;
+
+interface StudyBase {
+  readonly id: StudyId;
+  /**
+   * Endpoints and payload formats to measure.
+   *
+   * @param requested - Those of the command line; none: the study's own.
+   * @default - the requested ones, or every endpoint with its default format
+   */
+  readonly pathsOf?: (requested: readonly AskedPath[]) => readonly AskedPath[];
+}
+
+/** Study that loads an environment without changing it; all of them share one start. */
+export interface LoadStudy extends StudyBase {
+  readonly kind: "load";
+  /** Requires the services' memory before their first request. */
+  readonly readsIdleMemory?: true;
+  readonly run: (run: StudyRun) => Promise<void>;
+}
+
+/** Study that starts, changes or only inspects an environment. */
+export interface EnvironmentStudy extends StudyBase {
+  readonly kind: "environment";
+  readonly run: (run: EnvironmentRun) => Promise<void>;
+}
+
+/** Values that the studies vary. */
+export interface StudyGrid {
+  /** Images per request, for `batch`, `protocol`, `serialization`. */
+  readonly batchSizes: readonly number[];
+  /** Number of clients; for `scaling`, per GPU. */
+  readonly concurrency: Readonly<
+    Record<"concurrency" | "queue-delay" | "scaling" | "topology", readonly number[]>
+  >;
+  /** Queue delays in microseconds, for `queue-delay`. */
+  readonly queueDelaysUs: readonly number[];
+  /** Bandwidths in 10^6 bits per second in each direction, for `link`. */
+  readonly bandwidthsMbps: readonly number[];
+  /** Round-trip times in milliseconds, for `link`. */
+  readonly roundTripsMs: readonly number[];
+}
+
+/** Endpoint whose embeddings passed the parity check. */
+export type StudyPath = MeasuredPath;
+
+/** Open environment of a study that measures load points. */
+export interface StudyRun {
+  readonly environment: string;
+  readonly open: OpenTargets;
+  readonly context: BenchContext;
+  readonly grid: StudyGrid;
+  readonly paths: readonly StudyPath[];
+  /** Memory of a service on another machine; unreadable parts are absent. */
+  readonly readMemory?: (service: string) => Promise<MemoryReading>;
+  /** Memory before the first request; absent unless a study requires it. */
+  readonly idleMemory?: IdleMemory;
+  /**
+   * Measures a load point and records it, or records why it could not be measured.
+   *
+   * @throws the reason of the context's signal, after an interrupt
+   */
+  measure(study: StudyId, at: StudyPath, options: Omit<CellOptions, "study">): Promise<void>;
+  /** Records a failure and prints it. */
+  fail(line: string): void;
+  /** Records a result other than load points. Later additions to its lists are recorded too. */
+  keep<Result extends StudyResult>(result: Result): Result;
+}
+
+/** One environment for a study that starts or changes it. */
+export interface EnvironmentRun {
+  readonly environment: StudyEnvironment;
+  readonly record: BenchRecord;
+  /** Endpoints and models that the study requires. */
+  readonly needed: SourceChange;
+  onPhase(text: string): void;
+  /** @throws {StudyUnavailable} if the environment offers none of the study's endpoints */
+  requireOffered(): void;
+  /** Opens a source and calls `use` with the endpoints that pass the parity check. */
+  open(source: TargetsSource, use: (run: StudyRun) => Promise<void>): Promise<void>;
+}
+
+/** One environment, with the operations that studies require. */
+export interface StudyEnvironment {
+  readonly name: string;
+  /** Endpoints of its services. */
+  readonly offers: readonly EndpointName[];
+  /** Its description for the record; absent if only addresses are known. */
+  readonly subject?: () => EnvironmentSubject;
+  readonly source: (change: SourceChange) => TargetsSource;
+  /**
+   * Starts its services repeatedly, calls `onStart` after each start, and returns notes.
+   *
+   * @throws {StudyUnavailable} if they cannot be started
+   */
+  readonly coldStarts: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
+  readonly readMemory?: StudyRun["readMemory"];
+  /** Profilers of its models. */
+  readonly profiles: readonly (() => Promise<OperatorResult>)[];
+  /**
+   * The environment with other GPU counts or topologies. Load points of another record are added to this one.
+   *
+   * @throws {StudyUnavailable} if it has no variants
+   */
+  readonly variants: (
+    study: "scaling" | "topology",
+    change: SourceChange,
+  ) => Promise<{
+    readonly variants: readonly EnvironmentVariant[];
+    readonly notes: readonly string[];
+  }>;
+}
+
+export type ColdStart = Extract<StudyResult, { readonly study: "cold-start" }>["starts"][number];
+
+export type OperatorResult = Extract<StudyResult, { readonly study: "operators" }>;
+
+export interface SourceChange {
+  /** Endpoints to open; services that none of them needs are not started. */
+  readonly paths: readonly EndpointName[];
+  /** Whether a simulated Triton serves the models of the other payload formats. */
+  readonly variants: boolean;
+  /**
+   * Additional options of a simulated Triton.
+   *
+   * @default - none
+   */
+  readonly tritonArgs?: readonly string[];
+}
+
+export interface EnvironmentVariant {
+  readonly conditions: Required<Pick<Conditions, "gpus" | "topology">>;
+  readonly source: TargetsSource;
+}
+
+/** The study cannot run in this environment; the message is the reason, in one line. */
+export class StudyUnavailable extends Error {
+  override readonly name = "StudyUnavailable";
+}
+
+/** Closed loop of a number of clients. */
+export function clients(concurrency: number): CellOptions["load"] {
+  return { kind: "closed loop", concurrency };
+}
+
+/** Endpoint and environment for messages: `onnx-http of single-gpu`. */
+export function describePath({ target, path }: StudyPath): string {
+  return `${benchPathName(path)} of ${target.environment}`;
+}
+
+/** Endpoint that is measured only if it is available. */
+export function optionalPath(
+  path: BenchPath["path"],
+  payload: BenchPath["payload"] = "fp32",
+  serialization: BenchPath["serialization"] = "binary",
+): AskedPath {
+  return { path, payload, serialization, byName: false };
+}
+
+/** Endpoints of the command line, or the study's own. */
+export const orDefault =
+  (...own: readonly AskedPath[]): NonNullable<StudyBase["pathsOf"]> =>
+  (requested) =>
+    requested.length === 0 ? own : requested;
