@@ -9,9 +9,10 @@ import {
 } from "./onnx-reader.ts";
 import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 import type { ModelFileDraft } from "./publish-file.ts";
-import { matrixDims, recogniseTower, type Tower, type TowerLinear } from "./recognise-tower.ts";
+import { recogniseTower } from "./recognise-tower.ts";
 import { embedWith } from "./run-model.ts";
-import { allColumns, floatsOf, matrixOf } from "./tower-graph.ts";
+import { matrixDims, type Tower, type TowerLinear } from "./tower.ts";
+import { allColumns, floatsOf, matrixOf } from "./tower-weights.ts";
 import { imageTower } from "./vision-transformer.ts";
 
 /** What the standard file of a published one was found to be. */
