@@ -3,7 +3,8 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { type DownloadOptions, download, partStatePath } from "./download.ts";
+import { type DownloadOptions, download } from "./download.ts";
+import { partStatePath } from "./download-part.ts";
 import { openProxyDispatcher } from "./proxy-dispatcher.ts";
 import { sizeOf } from "./publish-file.ts";
 import {
@@ -86,7 +87,7 @@ test("goes on where the connection was cut, if the file is still the same", asyn
   expect(rangesOf(server)).toEqual([undefined, "bytes=100000-"]);
   expect(server.requests[1]?.headers["if-range"]).toBe('"1"');
   expect(waits).toEqual([1000]);
-  expect(lines).toEqual([expect.stringMatching(/^the connection .*; trying again in 1 s$/)]);
+  expect(lines).toEqual([expect.stringMatching(/^the connection .*; retrying in 1 s$/)]);
 });
 
 test("goes on with what an earlier process left, and says how much that was", async () => {
@@ -154,7 +155,7 @@ test("takes 416 for the end where all is there, and begins again where it is not
   expect(rangesOf(changed)).toEqual([`bytes=${body.length}-`, undefined]);
 });
 
-test("begins again when another part is sent than was asked for", async () => {
+test("restarts when the response has a different range than requested", async () => {
   const wrong: Answer = (_request, response) => {
     const range = `bytes 0-${body.length - 1}/${body.length}`;
     response.writeHead(206, { "content-range": range }).end(body);
@@ -180,7 +181,7 @@ test("keeps what came when a page is sent in its place", async () => {
     response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end("<h1>Log in</h1>");
   };
   const login = await serve(page);
-  await expect(get(login)).rejects.toThrow("must be a model, got a page (text/html)");
+  await expect(get(login)).rejects.toThrow("must be a model, got a web page (text/html)");
   expect(login.requests).toHaveLength(1);
   expect((await get(await serve(file(body)))).resumed).toBe(200_000);
 });
@@ -207,20 +208,20 @@ test("waits as long as the server asks for, and longer each time where it does n
   );
   const { waits, lines } = await get(server);
   expect(waits).toEqual([1000, 7000, 4000]);
-  expect(lines[1]).toBe(`${server.url.host} answered 429; trying again in 7 s`);
+  expect(lines[1]).toBe(`${server.url.host} answered 429; retrying in 7 s`);
 });
 
 test("gives up when the server asks for an hour", async () => {
   const server = await serve(status(503, { "retry-after": "3600" }));
   await expect(get(server)).rejects.toThrow(
-    `${server.url}model.onnx: ${server.url.host} answered 503, and asks to come back in 3600 s`,
+    `${server.url}model.onnx: ${server.url.host} answered 503, and requires a wait of 3600 s`,
   );
 });
 
 test("gives up after five answers that bring nothing, and keeps what came", async () => {
   const server = await serve(file(body, { cut: cutAt(100_000) }), status(502));
   await expect(get(server)).rejects.toThrow(
-    `${server.url}model.onnx: ${server.url.host} answered 502, tried 5 times; the 0.1 MB that came are kept`,
+    `${server.url}model.onnx: ${server.url.host} answered 502, 5 attempts; 0.1 MB are kept`,
   );
   expect(server.requests).toHaveLength(5);
   expect((await readFile(part)).equals(body.subarray(0, 100_000))).toBe(true);
@@ -230,7 +231,7 @@ test("says after several tries that nobody answers", async () => {
   const server = await startFileServer(file(body));
   await server.close();
   await expect(get(server)).rejects.toThrow(
-    /model\.onnx: the connection failed: .*ECONNREFUSED.*, tried 5 times$/,
+    /model\.onnx: the connection failed: .*ECONNREFUSED.*, 5 attempts$/,
   );
 });
 
@@ -256,7 +257,7 @@ test.each([
   [
     "what is no answer",
     (_request, response) => void response.socket?.end("SSH-2.0-OpenSSH_9.6\r\n\r\n"),
-    "the answer is not HTTP",
+    "the response is not HTTP",
   ],
   [
     "a hub that wants a token",
@@ -266,7 +267,7 @@ test.each([
   [
     "a file that is compressed on the way",
     file(body, { headers: { "content-encoding": "gzip" } }),
-    "must be sent as it is, got it as gzip",
+    "must be sent without compression, got gzip",
   ],
 ])("fails at once on %s", async (_name, answer, message) => {
   const server = await serve(answer);

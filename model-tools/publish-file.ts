@@ -167,7 +167,7 @@ export async function sizeOf(file: string): Promise<number | undefined> {
 export function aboutFolder(error: unknown, folder: string, kept: number): unknown {
   const { code } = error as NodeJS.ErrnoException;
   if (code === "ENOSPC" || code === "EDQUOT") {
-    const rest = kept > 0 ? `; the ${Math.round(kept / 1e6)} MB that came are kept` : "";
+    const rest = kept > 0 ? `; ${Math.round(kept / 1e6)} MB are kept` : "";
     return new FolderError(`${folder}: no room is left${rest}`, { cause: error });
   }
   if (["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST", "EISDIR", "EFBIG"].includes(code ?? "")) {

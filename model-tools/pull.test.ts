@@ -130,7 +130,7 @@ test("begins again when what an earlier pull left was of another file", async ()
   const server = await serve(file(published));
   const lines: string[] = [];
   await pull(server, { onRetry: (line) => lines.push(line) });
-  expect(lines).toEqual(["what an earlier download left is of another file; starting again"]);
+  expect(lines).toEqual(["the earlier download is of another file; restarting"]);
   expect(server.requests.map(({ headers }) => headers.range)).toEqual(["bytes=1000-", undefined]);
 });
 

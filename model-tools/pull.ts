@@ -1,7 +1,8 @@
 import { statfs } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Dispatcher } from "undici";
-import { type DownloadOptions, discardPart, downloadChecked } from "./download.ts";
+import { type DownloadOptions, downloadChecked } from "./download.ts";
+import { discardPart } from "./download-part.ts";
 import { type ModelInfo, modelInfo } from "./model-info.ts";
 import type { LockedModel } from "./model-lock.ts";
 import { readOnnx } from "./onnx-reader.ts";

@@ -2,7 +2,8 @@ import { resolve } from "node:path";
 import { type Command, InvalidArgumentError } from "commander";
 import { startStatusLine } from "../../bench/run/status-line.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { type DownloadProgress, redactedUrl } from "../../model-tools/download.ts";
+import type { DownloadProgress } from "../../model-tools/download.ts";
+import { redactedUrl } from "../../model-tools/download-request.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import {

@@ -187,7 +187,7 @@ test("asks the proxy that the environment names", async () => {
 test("keeps the weights that are there when the new ones do not come", async () => {
   await writeFile(join(folder, "model.onnx"), "older weights");
   await expect(fetchWeights(await options("/cut"))).rejects.toThrow(
-    /^http:\/\/127\.0\.0\.1:\d+\/cut: the connection .*, tried \d+ times/,
+    /^http:\/\/127\.0\.0\.1:\d+\/cut: the connection .*, \d+ attempts/,
   );
   expect(await readFile(join(folder, "model.onnx"), "utf8")).toBe("older weights");
 });
@@ -201,7 +201,7 @@ test("fails where there is no such file, without what the address has as a secre
 test("fails where nobody listens", async () => {
   await new Promise((resolve) => server.close(resolve));
   await expect(fetchWeights(await options("/model.onnx"))).rejects.toThrow(
-    /^http:\/\/127\.0\.0\.1:\d+\/model\.onnx: the connection failed: connect ECONNREFUSED 127\.0\.0\.1:\d+, tried 5 times$/,
+    /^http:\/\/127\.0\.0\.1:\d+\/model\.onnx: the connection failed: connect ECONNREFUSED 127\.0\.0\.1:\d+, 5 attempts$/,
   );
 });
 
@@ -278,7 +278,7 @@ test("fails on redirects that do not end", async () => {
 test("does not repeat the password of an address", async () => {
   const url = "http://user:pa55word@127.0.0.1:1/m?signature=secret";
   expect(await failureOf(fetchWeights({ ...(await options("")), url }))).toBe(
-    "http://127.0.0.1:1/m: the connection failed: connect ECONNREFUSED 127.0.0.1:1, tried 5 times",
+    "http://127.0.0.1:1/m: the connection failed: connect ECONNREFUSED 127.0.0.1:1, 5 attempts",
   );
 });
 

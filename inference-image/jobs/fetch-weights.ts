@@ -1,11 +1,8 @@
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
-import {
-  type DownloadProgress,
-  discardPart,
-  downloadChecked,
-  redactedUrl,
-} from "../../model-tools/download.ts";
+import { type DownloadProgress, downloadChecked } from "../../model-tools/download.ts";
+import { discardPart } from "../../model-tools/download-part.ts";
+import { redactedUrl } from "../../model-tools/download-request.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { aboutFolder, makeFolder, sizeOf } from "../../model-tools/publish-file.ts";
