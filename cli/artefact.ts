@@ -61,17 +61,25 @@ export interface SynthesizeEvents {
   readonly onNotice: (line: string) => void;
   /** Called before it starts, when it does. */
   readonly onSynthesize: () => void;
+  /**
+   * Whether an error in any environment is fatal.
+   *
+   * @default false - only errors of the named environments are
+   */
+  readonly strict?: boolean;
 }
 
 /**
- * Synthesize into `outdir`, unless the file of an asked environment was edited by hand since the last time.
+ * Synthesizes into `outdir`, unless the file of a named environment was edited by hand since the last time.
  *
- * @throws {UserError} what is wrong with the settings, all of it.
+ * @param names - Environments that the command needs; empty: all.
+ * @throws {UserError} with the errors of the settings if a needed environment has errors. Errors of other environments are
+ *   a notice.
  */
 export async function synthesizeUnlessEdited(
   asked: readonly string[],
   outdir: string,
-  { onNotice, onSynthesize }: SynthesizeEvents,
+  { onNotice, onSynthesize, strict = false }: SynthesizeEvents,
 ): Promise<void> {
   const edited = editedByHand(asked, outdir);
   if (edited.length > 0) {
@@ -81,29 +89,48 @@ export async function synthesizeUnlessEdited(
     return;
   }
   onSynthesize();
-  const mistakes = await runSynth(outdir);
-  if (mistakes !== undefined) throw new UserError(mistakes);
+  const errors = await runSynth(outdir);
+  if (errors === undefined) return;
+  const written = readManifest(outdir)?.stacks ?? {};
+  if (strict || asked.length === 0 || asked.some((name) => written[name] === undefined)) {
+    throw new UserError(errors);
+  }
+  onNotice(errors);
 }
 
 interface SynthOptions {
   /** @default - this checkout */
   readonly checkout?: string;
-  /** Folder of the settings, from the checkout. @default - as the environment names it */
-  readonly settings?: string;
+  /**
+   * Folder of the environments; `own`: that of the checkout.
+   *
+   * @default - CLIPSTACK_ENVIRONMENTS_DIR, otherwise that of the checkout
+   */
+  readonly environments?: string;
   readonly signal?: AbortSignal;
 }
 
-/** Synthesizes a checkout in a process of its own. Returns what is wrong with its settings, if anything. */
+/**
+ * Synthesizes all valid environments of a checkout in a separate process.
+ *
+ * @returns Errors of the others, one per line; undefined if all are valid.
+ */
 export async function runSynth(
   outdir: string,
-  { checkout = project, settings, signal }: SynthOptions = {},
+  { checkout = project, environments, signal }: SynthOptions = {},
 ): Promise<string | undefined> {
   const { exitCode, stderr } = await execa(
     process.execPath,
     ["--import", import.meta.resolve("tsx"), "stacks/main.ts"],
     {
       cwd: checkout,
-      env: { CDKTF_OUTDIR: outdir, ...(settings && { CLIPSTACK_SETTINGS_DIR: settings }) },
+      env: {
+        CDKTF_OUTDIR: outdir,
+        ...(environments !== undefined && {
+          CLIPSTACK_ENVIRONMENTS_DIR: environments === "own" ? undefined : environments,
+          CLIPSTACK_SETTINGS_DIR: undefined,
+        }),
+      },
       stdin: "ignore",
       reject: false,
       cancelSignal: signal,

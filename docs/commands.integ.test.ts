@@ -103,7 +103,7 @@ beforeAll(async () => {
     NO_COLOR: "1",
     // the copy has no server and no user configuration
     INFERENCE_MODE: "",
-    CLIPSTACK_SETTINGS_DIR: undefined,
+    CLIPSTACK_ENVIRONMENTS_DIR: undefined,
   };
 }, 300_000);
 

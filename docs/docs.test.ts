@@ -6,7 +6,8 @@ import { beforeAll, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { clipstackProgram, commandNames } from "../cli/program.ts";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
-import { type EnvironmentName, environmentNames, parseSettings } from "../stacks/settings.ts";
+import { shippedEnvironments } from "../stacks/environment-files.ts";
+import { parseEnvironment } from "../stacks/settings.ts";
 import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
 import { type Page, readPage } from "./markdown.ts";
 import { commandsOfBlock, commandsOfSession, type DocumentedCommand } from "./shell.ts";
@@ -213,7 +214,7 @@ test("every cdktf command names an environment, and options of cdktf", () => {
   ]);
   const wrong = argumentsOf("npx cdktf").flatMap(({ place, args: [name = "", ...rest] }) => {
     const names = rest.filter((word) => !word.startsWith("-"));
-    const known: readonly string[] = environmentNames;
+    const known: readonly string[] = shippedEnvironments;
     const good =
       ["deploy", "diff", "destroy", "output", "synth"].includes(name) &&
       names.every((word) => known.includes(word)) &&
@@ -237,7 +238,7 @@ function changed(file: unknown, shown: unknown): unknown {
 test("settings that a page shows are settings", () => {
   const shown = [...pages].flatMap(([path, { blocks }]) =>
     blocks.flatMap(({ line, lines }) => {
-      const [, file, name] = /^# (stacks\/(.*)\.settings\.yaml)$/.exec(lines[0] ?? "") ?? [];
+      const [, file, name] = /^# (environments\/(.*)\.yaml)$/.exec(lines[0] ?? "") ?? [];
       return file === undefined ? [] : [{ place: `${path}:${line}`, file, name, lines }];
     }),
   );
@@ -245,7 +246,7 @@ test("settings that a page shows are settings", () => {
   for (const { place, file, name, lines } of shown) {
     const whole = parse(readFileSync(join(root, file), "utf8"));
     const text = stringify(changed(whole, parse(lines.join("\n"))));
-    expect(() => parseSettings(name as EnvironmentName, place, text)).not.toThrow();
+    expect(() => parseEnvironment(name ?? "", place, text)).not.toThrow();
   }
 });
 

@@ -2,11 +2,9 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { App } from "../constructs/cdktf.ts";
-import { KindStack } from "../stacks/kind.ts";
-import { KubernetesStack } from "../stacks/kubernetes.ts";
-import { MultiGpuStack } from "../stacks/multi-gpu.ts";
-import { type EnvironmentName, parseSettings } from "../stacks/settings.ts";
-import { SingleGpuStack } from "../stacks/single-gpu.ts";
+import { createStack } from "../stacks/create-stack.ts";
+import { type ShippedEnvironment, shippedStacks } from "../stacks/environment-files.ts";
+import { type EnvironmentSettings, parseSettings } from "../stacks/settings.ts";
 import type { StackChange, Values } from "./input/change.ts";
 import { parseDocument } from "./input/synthesized-document.ts";
 import { changeOfTrees } from "./input/trees.ts";
@@ -24,21 +22,16 @@ type Json = Record<string | number, unknown>;
 const made = new Map<string, string>();
 
 /** The synthesized file of a stack, as text. */
-export function synthesizedText(environment: EnvironmentName, yaml = ""): string {
+export function synthesizedText(environment: ShippedEnvironment, yaml = ""): string {
   const key = `${environment}\n${yaml}`;
   const known = made.get(key);
   if (known !== undefined) return known;
-  const of = <Name extends EnvironmentName>(name: Name) => parseSettings(name, "test", yaml);
   // not `Testing`, which leaves the paths of constructs out
   const outdir = mkdtempSync(join(tmpdir(), "clipstack-review-"));
   const app = new App({ outdir });
-  const stacks = {
-    "single-gpu": () => new SingleGpuStack(app, environment, of("single-gpu")),
-    "multi-gpu-4x": () => new MultiGpuStack(app, environment, of("multi-gpu-4x")),
-    "kind-local": () => new KindStack(app, environment, of("kind-local")),
-    "k8s-gpu": () => new KubernetesStack(app, environment, of("k8s-gpu")),
-  };
-  stacks[environment]();
+  const stack = shippedStacks[environment];
+  const settings = parseSettings(stack, "test", yaml);
+  createStack(app, { name: environment, stack, settings } as EnvironmentSettings);
   app.synth();
   const text = readFileSync(join(outdir, "stacks", environment, "cdk.tf.json"), "utf8");
   made.set(key, text);

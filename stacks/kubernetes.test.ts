@@ -11,7 +11,7 @@ import { parseSettings } from "./settings.ts";
 const pinned = `registry.example/triton@sha256:${"a".repeat(64)}`;
 
 const stackOf = (yaml = "") =>
-  new KubernetesStack(Testing.app(), "k8s-gpu", parseSettings("k8s-gpu", "test", yaml));
+  new KubernetesStack(Testing.app(), "k8s-gpu", parseSettings("kubernetes", "test", yaml));
 const findings = (yaml: string) =>
   findingsOf(stackOf(yaml)).map((line) => line.replace("k8s-gpu/inference: ", ""));
 const warnings = (yaml: string) =>
@@ -30,7 +30,7 @@ const values = (yaml = "") => chartValues.parse(synthesized(yaml).values);
 describe("k8s-gpu", () => {
   test("is a cluster that is there, a namespace and the chart", () => {
     expect(Testing.renderConstructTree(stackOf())).toMatchInlineSnapshot(`
-      "k8s-gpu (K8sGpuStack)
+      "k8s-gpu (KubernetesStack)
       ├── backend (LocalBackend)
       ├── cluster (GpuCluster)
           ├── check (ClusterCheck)
@@ -561,7 +561,7 @@ describe("k8s-gpu fails", () => {
 
   test("on a queue time that KEDA cannot ask for", () => {
     const yaml = "triton: { autoscaler: { prometheus: ftp://x } }";
-    expect(() => parseSettings("k8s-gpu", "test", yaml)).toThrow(/triton.autoscaler.prometheus/);
+    expect(() => parseSettings("kubernetes", "test", yaml)).toThrow(/triton.autoscaler.prometheus/);
   });
 });
 

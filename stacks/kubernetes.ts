@@ -4,7 +4,7 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { keepState } from "../constructs/state.ts";
-import type { KubernetesSettings } from "./settings.ts";
+import type { KubernetesSettings } from "./kubernetes-settings.ts";
 
 /** A cluster with GPU nodes, where one machine is not enough: the chart, embed servers in front of Tritons. */
 export class KubernetesStack extends TerraformStack {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { environmentNames } from "./settings.ts";
+import { shippedEnvironments, shippedStacks } from "./environment-files.ts";
 import { synthCommand } from "./synth-command.ts";
 
 const main = fileURLToPath(new URL("./main.ts", import.meta.url));
@@ -20,11 +20,11 @@ interface Outcome {
 
 /** Run `tsx stacks/main.ts` in a folder of its own. */
 function run(
-  settings: string | undefined,
+  environments: string | undefined,
   env: Readonly<Record<string, string>> = {},
 ): Promise<Outcome> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-synth-"));
-  const args = settings === undefined ? [] : ["--settings", settings];
+  const args = environments === undefined ? [] : ["--environments", environments];
   return new Promise((resolve) => {
     execFile(
       process.execPath,
@@ -38,18 +38,23 @@ function run(
   });
 }
 
-/** A copy of the project's settings, with some files replaced. */
-function settingsWith(files: Readonly<Record<string, string>>): string {
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
-  for (const name of environmentNames) {
-    const file = `${name}.settings.yaml`;
-    cpSync(fileURLToPath(new URL(`./${file}`, import.meta.url)), join(folder, file));
+/** Copy of the shipped environments, with some files replaced or added; `stack` of a shipped one is added. */
+function folderWith(files: Readonly<Record<string, string>>): string {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-environments-"));
+  const shipped = fileURLToPath(new URL("../environments/", import.meta.url));
+  for (const name of shippedEnvironments) {
+    cpSync(join(shipped, `${name}.yaml`), join(folder, `${name}.yaml`));
   }
   for (const [name, text] of Object.entries(files)) {
-    writeFileSync(join(folder, `${name}.settings.yaml`), text);
+    const stack = shippedStacks[name as keyof typeof shippedStacks];
+    writeFileSync(join(folder, `${name}.yaml`), stack ? `stack: ${stack}\n${text}` : text);
   }
   return folder;
 }
+
+/** Note about the shipped environments, which are alternatives. */
+const shippedNote =
+  "note: multi-gpu-4x and single-gpu share ports 8002, 8010, 8011, 8012, 8020, 8021, 8022 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change one of them";
 
 function filesBelow(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -66,7 +71,7 @@ function written({ folder }: Outcome): Readonly<Record<string, string>> {
   );
 }
 
-test("synthesizes the same bytes from any folder, and says what is in each stack", async () => {
+test("synthesizes the same bytes from any folder, and prints the services of each stack", async () => {
   const canary = "canary-9f2c";
   const secrets = {
     AWS_SECRET_ACCESS_KEY: canary,
@@ -77,14 +82,14 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
     TERRAFORM_BINARY_NAME: "no-such-terraform",
   };
   const [one, two] = await Promise.all([run(undefined), run(undefined, secrets)]);
-  expect(one.stderr).toBe("");
+  expect(one.stderr).toBe(`${shippedNote}\n`);
   expect(one.code).toBe(0);
   expect(one.stdout).toBe(
     [
-      "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
-      "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)",
-      "kind-local: embed (2 to 6 pods)",
       "k8s-gpu: triton (2 to 4 pods), embed (2 to 6 pods); 4 l4 of 23034 MiB, 3.22 $/hour (2025-06)",
+      "kind-local: embed (2 to 6 pods)",
+      "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)",
+      "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
       "",
     ].join("\n"),
   );
@@ -100,7 +105,7 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
   expect(written(two)).toEqual(files);
 
   // no setting is a secret, so there is no variable that would have to be sensitive
-  for (const name of environmentNames) {
+  for (const name of shippedEnvironments) {
     expect(JSON.parse(files[`stacks/${name}/cdk.tf.json`] ?? "")).not.toHaveProperty("variable");
   }
   // nothing of this machine, and nothing of the environment of the process
@@ -112,7 +117,7 @@ test("synthesizes the same bytes from any folder, and says what is in each stack
 
   const { schema, stacks } = JSON.parse(files["clipstack.json"] ?? "");
   expect(schema).toBe(1);
-  for (const name of environmentNames) {
+  for (const name of shippedEnvironments) {
     const file = `stacks/${name}/cdk.tf.json`;
     const sha256 = createHash("sha256")
       .update(files[file] ?? "")
@@ -129,27 +134,83 @@ async function runHere(args: readonly string[], env: Readonly<Record<string, str
   const code = await synthCommand({
     args,
     env: { CDKTF_OUTDIR: outdir, ...env },
-    defaultSettings: "/nowhere",
+    defaultFolder: "/nowhere",
     output: { log: (text) => log.push(text), error: (text) => error.push(text) },
   });
   return { code, outdir, stdout: log.join("\n"), stderr: error.join("\n") };
 }
 
-test("fails with exit code 2 and lines that a person can read, as a process", async () => {
-  const settings = settingsWith({ "kind-local": "autoscaler: { maxReplicas: 8 }" });
-  const { code, stdout, stderr, folder } = await run(settings);
-  expect(stderr).toBe(
-    "kind-local/embed: autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 a pod, and a rolling update adds 1 pod), got 8\n",
+/** Five environments of three stacks; the file of `staging` is invalid. */
+const fiveEnvironments = {
+  edge: "stack: single-gpu\naccelerator: cpu\nembed: { port: 9002 }\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }\n",
+  production: "stack: multi-gpu\nhost: { docker: 'ssh://gpu-1' }\n",
+  quality: "stack: multi-gpu\nhost: { docker: 'ssh://gpu-2' }\ntopology: per-gpu\n",
+  shared: "stack: kubernetes\nnamespace: shared\n",
+  staging: "stack: single-gpu\nhost: { gpuu: t4 }\n",
+};
+
+function fiveFiles(): string {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-environments-"));
+  for (const [name, text] of Object.entries(fiveEnvironments)) {
+    writeFileSync(join(folder, `${name}.yaml`), text);
+  }
+  return folder;
+}
+
+test("writes four of five environments when one is invalid, and fails with its errors", async () => {
+  const folder = fiveFiles();
+  const outcome = await run(folder);
+  expect(outcome.stderr).toBe(
+    [
+      `${folder}/staging.yaml:`,
+      "  unknown key 'host.gpuu' (did you mean 'host.gpu'?)",
+      "not synthesized because of these errors: staging",
+      "",
+    ].join("\n"),
   );
-  expect(code).toBe(2);
-  expect(stdout).toBe("");
-  expect(filesBelow(folder).filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+  expect(outcome.code).toBe(2);
+  expect(outcome.stdout.match(/^[a-z]+(?=:)/gm)).toEqual([
+    "edge",
+    "production",
+    "quality",
+    "shared",
+  ]);
+  expect(Object.keys(written(outcome)).filter((path) => path.startsWith("stacks/"))).toEqual([
+    "stacks/edge/cdk.tf.json",
+    "stacks/production/cdk.tf.json",
+    "stacks/quality/cdk.tf.json",
+    "stacks/shared/cdk.tf.json",
+  ]);
 });
 
-test("keeps a password in a URL out of what is said and of what is written", async () => {
+test("removes the stack of an environment that has become invalid", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-environments-"));
+  const file = join(folder, "a.yaml");
+  writeFileSync(join(folder, "b.yaml"), "stack: kind");
+  writeFileSync(file, "stack: kubernetes");
+  const { outdir } = await runHere(["--environments", folder]);
+  expect(stacksIn(outdir)).toEqual(["stacks/a/cdk.tf.json", "stacks/b/cdk.tf.json"]);
+  for (const yaml of ["stack: k8s", "stack: kubernetes\nquota: { pods: 1 }"]) {
+    writeFileSync(file, yaml);
+    await runHere(["--environments", folder], { CDKTF_OUTDIR: outdir });
+    expect(stacksIn(outdir)).toEqual(["stacks/b/cdk.tf.json"]);
+  }
+});
+
+test("exits with 0 for cdktf when at least one environment is valid", async () => {
+  const skip = (folder: string) => runHere(["--environments", folder, "--skip-invalid"]);
+  const { code, stderr } = await skip(fiveFiles());
+  expect(code).toBe(0);
+  expect(stderr).toContain("staging.yaml:\n  unknown key 'host.gpuu'");
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-environments-"));
+  writeFileSync(join(folder, "staging.yaml"), fiveEnvironments.staging);
+  expect((await skip(folder)).code).toBe(2);
+});
+
+test("prints and writes no password of a URL", async () => {
   const password = "canary-51e0";
   const docker = `host: { docker: "ssh://gpu:${password}@gpu-1" }`;
-  const { code, stdout, stderr, folder } = await run(settingsWith({ "single-gpu": docker }));
+  const { code, stdout, stderr, folder } = await run(folderWith({ "single-gpu": docker }));
   expect(code).toBe(2);
   expect(stderr).toContain(
     "host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got 'ssh://gpu:…@gpu-1'\n",
@@ -158,41 +219,50 @@ test("keeps a password in a URL out of what is said and of what is written", asy
   expect([stdout, stderr, ...written].join("\n")).not.toContain(password);
 });
 
-/** Exit code 2, these lines and nothing else, and nothing written. */
-async function expectRefusal(
+/** Paths of the synthesized stacks inside `outdir`. */
+function stacksIn(outdir: string): readonly string[] {
+  return filesBelow(outdir)
+    .filter((file) => file.endsWith("cdk.tf.json"))
+    .map((file) => file.slice(outdir.length + 1));
+}
+
+/** Exit code 2, these lines and nothing else, and all environments written except those in `files`. */
+async function expectRejection(
   files: Readonly<Record<string, string>>,
   lines: readonly string[],
 ): Promise<void> {
-  const settings = settingsWith(files);
-  const outcome = await runHere(["--settings", settings]);
-  expect(outcome.stderr.split("\n")).toEqual(
-    lines.map((line) => line.replace("SETTINGS", settings)),
-  );
+  const folder = folderWith(files);
+  const outcome = await runHere(["--environments", folder]);
+  const names = shippedEnvironments.filter((name) => name in files).sort();
+  expect(outcome.stderr.split("\n").filter((line) => line !== shippedNote)).toEqual([
+    ...lines.map((line) => line.replace("FOLDER", folder)),
+    expect.stringMatching(/^not synthesized because of these errors: /),
+  ]);
   expect(outcome.code).toBe(2);
-  expect(outcome.stdout).toBe("");
-  const paths = existsSync(outcome.outdir) ? filesBelow(outcome.outdir) : [];
-  expect(paths.filter((file) => file.endsWith("cdk.tf.json"))).toEqual([]);
+  expect(stacksIn(outcome.outdir)).toEqual(
+    [...shippedEnvironments]
+      .sort()
+      .filter((name) => !names.includes(name))
+      .map((name) => `stacks/${name}/cdk.tf.json`),
+  );
 }
 
 test.each([
   [
     "an unknown key",
     { "single-gpu": "host: { gpuu: t4 }" },
-    ["SETTINGS/single-gpu.settings.yaml:", "  unknown key 'host.gpuu' (did you mean 'host.gpu'?)"],
+    ["FOLDER/single-gpu.yaml:", "  unknown key 'host.gpuu' (did you mean 'host.gpu'?)"],
   ],
   [
     "a wrong type",
     { "multi-gpu-4x": "host: { count: four }" },
-    [
-      "SETTINGS/multi-gpu-4x.settings.yaml:",
-      "  host.count must be a whole number, 1 to 16, got 'four'",
-    ],
+    ["FOLDER/multi-gpu-4x.yaml:", "  host.count must be a whole number, 1 to 16, got 'four'"],
   ],
   [
     "a syntax error",
     { "kind-local": "cluster: [" },
     [
-      "SETTINGS/kind-local.settings.yaml:1:11: Flow sequence in block collection must be sufficiently indented and end with a ]",
+      "FOLDER/kind-local.yaml:2:11: Flow sequence in block collection must be sufficiently indented and end with a ]",
     ],
   ],
   [
@@ -222,16 +292,17 @@ test.each([
     ],
   ],
   [
-    "errors in two files, before any finding of the checks",
+    "errors in two files, followed by findings of the checks",
     {
       "single-gpu": "embed: { gpuz: [0] }",
       "multi-gpu-4x": "embed: *foo",
       "kind-local": "budget: { maxUnavailable: 0 }",
     },
     [
-      "SETTINGS/single-gpu.settings.yaml:",
+      "FOLDER/multi-gpu-4x.yaml:2:8: alias '*foo' must come after its anchor '&foo'",
+      "FOLDER/single-gpu.yaml:",
       "  unknown key 'embed.gpuz' (did you mean 'embed.gpus'?)",
-      "SETTINGS/multi-gpu-4x.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'",
+      "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
     ],
   ],
   [
@@ -245,17 +316,17 @@ test.each([
     "findings in several stacks",
     { "kind-local": "budget: { maxUnavailable: 0 }", "single-gpu": "tritonTrt: { gpus: [1] }" },
     [
-      "single-gpu/triton-trt: gpus must be 0 to 0 (host.count is 1), got 1",
       "kind-local/embed: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
+      "single-gpu/triton-trt: gpus must be 0 to 0 (host.count is 1), got 1",
     ],
   ],
 ])("fails with exit code 2 and one clear line on %s", async (_, files, lines) => {
-  await expectRefusal(files, lines);
+  await expectRejection(files, lines);
 });
 
 test.each([
   ["--help", 0],
-  ["--settings=/nowhere", 2],
+  ["--environments=/nowhere", 2],
 ])("loads neither cdktf nor a provider for %s", async (arg, expected) => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-synth-"));
   const hook = join(folder, "hook.cjs");
@@ -275,45 +346,46 @@ test.each([
   expect(result.stdout).toMatch(/loaded \[\]\n$/);
 });
 
-test("says what is worth knowing, and synthesizes all the same", async () => {
+test("prints warnings, and synthesizes all the same", async () => {
   const { code, stdout, stderr } = await runHere([
-    "--settings",
-    settingsWith({ "k8s-gpu": "triton: { autoscaler: { minReplicas: 1 } }" }),
+    "--environments",
+    folderWith({ "k8s-gpu": "triton: { autoscaler: { minReplicas: 1 } }" }),
   ]);
   expect(code).toBe(0);
-  expect(stderr).toBe(
-    "warning: k8s-gpu/inference: triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
-  );
+  expect(stderr).toMatch(/^warning: k8s-gpu\/inference: triton\.autoscaler\.minReplicas is 1: /);
   expect(stdout).toContain("k8s-gpu: triton (1 to 4 pods)");
 });
 
-test("fails with exit code 2 when there are no settings", async () => {
+test("fails with exit code 2 if the folder of the environments does not exist", async () => {
   const { code, stderr } = await runHere([]);
   expect(code).toBe(2);
-  expect(stderr.split("\n")).toEqual(
-    environmentNames.map((name) => `/nowhere/${name}.settings.yaml: cannot be read (ENOENT)`),
-  );
+  expect(stderr).toBe("/nowhere: cannot be read as a folder of environments (ENOENT)");
 });
 
-test("explains itself with --help, and writes nothing", async () => {
+test("fails with exit code 2 on the former name of CLIPSTACK_ENVIRONMENTS_DIR", async () => {
+  const { code, stderr } = await runHere([], { CLIPSTACK_SETTINGS_DIR: "stacks" });
+  expect(code).toBe(2);
+  expect(stderr).toBe("CLIPSTACK_SETTINGS_DIR is now CLIPSTACK_ENVIRONMENTS_DIR");
+});
+
+test("prints its usage with --help, and writes nothing", async () => {
   const { code, stdout, outdir } = await runHere(["--help"]);
   expect(code).toBe(0);
   expect(existsSync(outdir)).toBe(false);
-  expect(stdout).toContain("usage: tsx stacks/main.ts [--settings FOLDER]");
-  expect(stdout).toContain("Exit codes: 0 all good, 2 wrong usage or settings.");
+  expect(stdout).toContain("usage: tsx stacks/main.ts [--environments FOLDER] [--skip-invalid]");
 });
 
-test("fails with exit code 2 on an argument that it does not know", async () => {
-  const { code, stderr } = await runHere(["--setings", "x"]);
+test("fails with exit code 2 on an unknown argument", async () => {
+  const { code, stderr } = await runHere(["--enviroments", "x"]);
   expect(code).toBe(2);
-  expect(stderr).toMatch(/^Unknown option '--setings'/);
-  expect(stderr).toContain("usage: tsx stacks/main.ts [--settings FOLDER]");
+  expect(stderr).toMatch(/^Unknown option '--enviroments'/);
+  expect(stderr).toContain("usage: tsx stacks/main.ts [--environments FOLDER] [--skip-invalid]");
 });
 
 test("fails with exit code 1 and one line when the folder cannot be written", async () => {
-  const settings = settingsWith({});
-  const file = join(settings, "single-gpu.settings.yaml");
-  const { code, stderr } = await runHere(["--settings", settings], {
+  const settings = folderWith({});
+  const file = join(settings, "single-gpu.yaml");
+  const { code, stderr } = await runHere(["--environments", settings], {
     CDKTF_OUTDIR: join(file, "out"),
   });
   expect(code).toBe(1);
@@ -321,9 +393,9 @@ test("fails with exit code 1 and one line when the folder cannot be written", as
   expect(stderr.split("\n")).toHaveLength(1);
 });
 
-test("takes the folder of the settings from CLIPSTACK_SETTINGS_DIR", async () => {
-  const folder = settingsWith({ "kind-local": "autoscaler: { maxReplicas: 5 }" });
-  const { code, stdout } = await runHere([], { CLIPSTACK_SETTINGS_DIR: folder });
+test("reads the environments of CLIPSTACK_ENVIRONMENTS_DIR", async () => {
+  const folder = folderWith({ "kind-local": "autoscaler: { maxReplicas: 5 }" });
+  const { code, stdout } = await runHere([], { CLIPSTACK_ENVIRONMENTS_DIR: folder });
   expect(code).toBe(0);
   expect(stdout).toContain("kind-local: embed (2 to 5 pods)");
 });

@@ -9,7 +9,8 @@ import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
-import type { MultiGpuSettings } from "./settings.ts";
+import { networkName } from "./docker-settings.ts";
+import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import { tritonProps } from "./triton-props.ts";
 
@@ -25,7 +26,7 @@ export class MultiGpuStack extends TerraformStack {
     const host = new GpuHost(this, "host", {
       ...settings.host,
       accelerator: settings.accelerator,
-      network: settings.network,
+      network: networkName(id, settings.network),
     });
     // the gateway needs no GPU
     const image = host.image("embed-cpu", settings.embed.image, settings.weights === "image");

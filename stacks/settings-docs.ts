@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { type EnvironmentName, stackSchemas } from "./settings.ts";
+import { type StackName, stackNames, stackSchemas } from "./settings.ts";
 
-/** What this needs of a JSON Schema. */
+/** Used part of a JSON Schema. */
 interface Schema {
   readonly type?: string;
   readonly description?: string;
@@ -23,27 +23,28 @@ interface Row {
   readonly description: string;
 }
 
-/** `docs/settings.md`: one table for each environment, from the schemas that check the settings. */
+/** `docs/settings.md`: one table per stack, from the schemas that validate the settings. */
 export function settingsDocs(): string {
   return [
-    "<!-- Rendered by `npm run render` from stacks/settings.ts. Do not edit. -->",
+    "<!-- Rendered by `npm run render` from the settings schemas in stacks/. Do not edit. -->",
     "",
     "# Settings",
     "",
-    "`stacks/<environment>.settings.yaml` holds what a person edits; whatever it leaves out has the default below. An editor",
-    "with YAML support checks the file as you type: its first line names the JSON Schema in `stacks/schemas/`. Every mistake in",
-    "every file is reported at once, one line each, by `npm run synth` and `npx cdktf synth`, with exit code 2.",
+    "Each `environments/<name>.yaml` is one environment: `stack` selects the kind of deployment, and the other keys are that",
+    "stack's settings, with the defaults below. Editors with YAML support validate the file while you type: its first line names",
+    "the JSON Schema in `stacks/schemas/`. `npm run synth` and `npx cdktf synth` print every error of every file, one line each.",
+    "An environment with errors is not written; the others are. `npm run synth` then exits with code 2.",
     "",
-    ...(Object.keys(stackSchemas) as EnvironmentName[]).flatMap(section),
+    ...stackNames.flatMap(section),
   ].join("\n");
 }
 
-function section(environment: EnvironmentName): readonly string[] {
-  const schema = z.toJSONSchema(stackSchemas[environment], { io: "input" }) as Schema;
-  return [`## ${environment}`, "", ...schemaTable("setting", schema), ""];
+function section(stack: StackName): readonly string[] {
+  const schema = z.toJSONSchema(stackSchemas[stack], { io: "input" }) as Schema;
+  return [`## ${stack}`, "", `\`stack: ${stack}\``, "", ...schemaTable("setting", schema), ""];
 }
 
-/** What can be set, from a JSON Schema: a Markdown table, a row for each leaf. */
+/** Markdown table of a JSON Schema, one row per leaf. */
 export function schemaTable(heading: string, schema: object): readonly string[] {
   return [
     `| ${heading} | value | default | |`,
@@ -55,7 +56,7 @@ export function schemaTable(heading: string, schema: object): readonly string[] 
   ];
 }
 
-/** Leaves of the schema; an object with a description of its own has a row too. */
+/** Leaves of the schema, and objects that have a description. */
 function rows(path: string, schema: Schema): readonly Row[] {
   return Object.entries(schema.properties ?? {}).flatMap(([key, property]) => {
     const name = path === "" ? key : `${path}.${key}`;
@@ -75,7 +76,7 @@ function rows(path: string, schema: Schema): readonly Row[] {
   });
 }
 
-/** The default of a leaf, where an object's default names it. */
+/** Default of a leaf that the default of an object around it contains. */
 function defaultAt(schema: Schema, path: string): unknown {
   const [key = "", ...rest] = path.split(".");
   if (rest.length > 0) return undefined;

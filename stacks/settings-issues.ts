@@ -37,7 +37,7 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   const value = valueAt(input, issue.path);
   const where = dotted(issue.path);
   if (value === undefined) return [`${where} is required`];
-  return [`${where || "the file"} ${rule(issue)}, got ${shown(value)}`];
+  return [`${where || "the file"} ${rule(issue)}, got ${renderValue(value)}`];
 }
 
 /** Of what each choice of a union says about a value, what the choice says that is of the value's type. */
@@ -107,7 +107,7 @@ function dotted(path: Path): string {
 }
 
 /** A value, for people, on one line. A password in a URL, or its query, is not repeated. */
-function shown(value: unknown): string {
+export function renderValue(value: unknown): string {
   const json = (JSON.stringify(value) ?? "nothing")
     .replace(/(:\/\/[^\s/@:]*:).*@/, "$1…@")
     .replace(/(:\/\/[^\s"?]*\?)[^\s"]*/, "$1…");

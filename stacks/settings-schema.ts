@@ -1,17 +1,29 @@
 import { z } from "zod";
-import { environmentNames, stackSchemas } from "./settings.ts";
+import { stackNames, stackSchemas } from "./settings.ts";
 
-/** JSON Schemas of the settings files, for editors: `stacks/schemas/<environment>.schema.json`. */
+/** JSON Schemas of environment files, for editors: `stacks/schemas/<stack>.schema.json`. */
 export function settingsSchemaFiles(): readonly { readonly path: string; readonly text: string }[] {
-  return environmentNames.map((environment) => {
-    const schema = {
-      title: `Settings of ${environment}`,
-      // what a person writes: with a default, a key may be left out
-      ...z.toJSONSchema(stackSchemas[environment], { io: "input" }),
+  return stackNames.map((stack) => {
+    // input side: a key with a default is optional
+    const {
+      properties,
+      required = [],
+      ...schema
+    } = z.toJSONSchema(stackSchemas[stack], {
+      io: "input",
+    });
+    const whole = {
+      title: `Environment of the stack ${stack}`,
+      ...schema,
+      properties: {
+        stack: { description: "Kind of deployment.", type: "string", const: stack },
+        ...properties,
+      },
+      required: ["stack", ...required],
     };
     return {
-      path: `stacks/schemas/${environment}.schema.json`,
-      text: `${JSON.stringify(schema, null, 2)}\n`,
+      path: `stacks/schemas/${stack}.schema.json`,
+      text: `${JSON.stringify(whole, null, 2)}\n`,
     };
   });
 }

@@ -1,21 +1,20 @@
-import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { shippedEnvironments, shippedStacks } from "./environment-files.ts";
 import {
-  type EnvironmentName,
-  environmentNames,
-  loadSettings,
+  parseEnvironment,
   parseSettings,
-  SettingsError,
+  type StackName,
+  stackNames,
   stackSchemas,
 } from "./settings.ts";
+import { SettingsError } from "./settings-error.ts";
 
 /** What is said about `yaml`, without the file's name. */
-function mistakes(environment: EnvironmentName, yaml: string): readonly string[] {
+function mistakes(stack: StackName, yaml: string): readonly string[] {
   try {
-    parseSettings(environment, "stacks/x.settings.yaml", yaml);
+    parseSettings(stack, "environments/x.yaml", yaml);
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error;
     return error.lines;
@@ -24,36 +23,38 @@ function mistakes(environment: EnvironmentName, yaml: string): readonly string[]
 }
 
 /** The same, of mistakes against the schema. */
-function schemaMistakes(environment: EnvironmentName, yaml: string): readonly string[] {
-  const [head, ...lines] = mistakes(environment, yaml);
-  expect(head).toBe("stacks/x.settings.yaml:");
+function schemaMistakes(stack: StackName, yaml: string): readonly string[] {
+  const [head, ...lines] = mistakes(stack, yaml);
+  expect(head).toBe("environments/x.yaml:");
   return lines.map((line) => line.replace(/^ {2}/, ""));
 }
 
 const gpuNames =
   "t4, l4, a10, rtx-a4000, rtx-a6000, rtx-4080, rtx-4090, rtx-pro-6000-blackwell, a100-sxm4-40gb, a100-sxm4-80gb, a100-pcie-40gb, a100-pcie-80gb, l40s, h100, h200, b200";
 
-test.each(environmentNames)("%s needs no setting at all", (environment) => {
+test.each(stackNames)("%s needs no setting at all", (environment) => {
   expect(mistakes(environment, "")).toEqual([]);
 });
 
-test.each(environmentNames)("the settings file of %s only spells out defaults", (environment) => {
-  const file = `stacks/${environment}.settings.yaml`;
-  const yaml = readFileSync(new URL(`../${file}`, import.meta.url), "utf8");
-  expect(parseSettings(environment, file, yaml)).toEqual(parseSettings(environment, file, ""));
+const shippedFile = (name: string) =>
+  readFileSync(new URL(`../environments/${name}.yaml`, import.meta.url), "utf8");
+
+test.each(shippedEnvironments)("the file of %s only spells out defaults", (name) => {
+  const { stack, settings } = parseEnvironment(name, name, shippedFile(name));
+  expect(stack).toBe(shippedStacks[name]);
+  expect(settings).toEqual(parseSettings(stack, name, ""));
 });
 
-test.each(environmentNames)("the settings file of %s names its JSON Schema", (environment) => {
-  const file = new URL(`./${environment}.settings.yaml`, import.meta.url);
-  expect(readFileSync(file, "utf8").split("\n")[0]).toBe(
-    `# yaml-language-server: $schema=./schemas/${environment}.schema.json`,
+test.each(shippedEnvironments)("the file of %s names its JSON Schema", (name) => {
+  expect(shippedFile(name).split("\n")[0]).toBe(
+    `# yaml-language-server: $schema=../stacks/schemas/${shippedStacks[name]}.schema.json`,
   );
 });
 
 test("fails with every mistake at once: path, rule and value", () => {
   const yaml = "host: { gpu: a10g, count: 0 }\nembed: { port: 70000, expose: everybody }";
   expect(mistakes("single-gpu", yaml)).toEqual([
-    "stacks/x.settings.yaml:",
+    "environments/x.yaml:",
     `  host.gpu must be one of ${gpuNames}, got 'a10g'`,
     "  host.count must be 1 to 16, got 0",
     "  embed.port must be 1 to 65535, got 70000",
@@ -69,15 +70,15 @@ test("fails on an unknown key, and says which one may be meant", () => {
 });
 
 test("fails on an unknown key that is like no other, and lists those that are known", () => {
-  expect(schemaMistakes("kind-local", "budget: { evictions: 1 }")).toContain(
+  expect(schemaMistakes("kind", "budget: { evictions: 1 }")).toContain(
     "unknown key 'budget.evictions' (known: maxUnavailable, minAvailable)",
   );
 });
 
 test.each([
-  ["kind-local", "budget: { minAvailable: 0 }", "budget"],
-  ["k8s-gpu", "embed: { budget: { minAvailable: 0 } }", "embed.budget"],
-  ["k8s-gpu", "triton: { budget: { minAvailable: 0 } }", "triton.budget"],
+  ["kind", "budget: { minAvailable: 0 }", "budget"],
+  ["kubernetes", "embed: { budget: { minAvailable: 0 } }", "embed.budget"],
+  ["kubernetes", "triton: { budget: { minAvailable: 0 } }", "triton.budget"],
 ] as const)("fails on a budget of %s that keeps no pod: %s", (environment, yaml, budget) => {
   expect(schemaMistakes(environment, yaml)).toEqual([
     `${budget}.minAvailable must be 1 to 1000, got 0`,
@@ -89,7 +90,6 @@ test.each([
   ["host: { count: 1.5 }", "host.count must be a whole number, 1 to 16, got 1.5"],
   ["host: [1]", "host must be a map of settings, got [1]"],
   ["host:", "host must be a map of settings, got null"],
-  ["just text", "the file must be a map of settings, got 'just text'"],
   ["tritonTrt: { enabled: perhaps }", "tritonTrt.enabled must be true or false, got 'perhaps'"],
   ["tritonTrt: { gpus: 0 }", "tritonTrt.gpus must be a list, got 0"],
   ["tritonTrt: { gpus: [] }", "tritonTrt.gpus must list at least one GPU, got []"],
@@ -122,7 +122,7 @@ test.each([
   expect(schemaMistakes("single-gpu", yaml)).toEqual([message]);
 });
 
-test.each(environmentNames)("takes waivers of a review, and a goal, for %s", (environment) => {
+test.each(stackNames)("takes waivers of a review, and a goal, for %s", (environment) => {
   const yaml =
     "review: { p99GoalMilliseconds: 100, waivers: [{ rule: image-digest, reason: our mirror moves no tag, expires: 2027-01-31 }] }";
   expect(parseSettings(environment, "x", yaml).review).toEqual({
@@ -151,7 +151,7 @@ test.each([
 });
 
 test("fails when a list item lacks a setting", () => {
-  expect(schemaMistakes("kind-local", "cluster: { portMappings: [{ nodePort: 30092 }] }")).toEqual([
+  expect(schemaMistakes("kind", "cluster: { portMappings: [{ nodePort: 30092 }] }")).toEqual([
     "cluster.portMappings.0.hostPort is required",
   ]);
 });
@@ -159,12 +159,12 @@ test("fails when a list item lacks a setting", () => {
 test("fails on YAML that cannot be read, with line and column", () => {
   const [line, ...more] = mistakes("single-gpu", "host:\n  gpu: t4\n gpu: l4\n");
   expect(more).toEqual([]);
-  expect(line).toMatch(/^stacks\/x\.settings\.yaml:3:1: /);
+  expect(line).toMatch(/^environments\/x\.yaml:3:1: /);
 });
 
 test("fails on a key that is there twice", () => {
   expect(mistakes("single-gpu", "accelerator: gpu\naccelerator: cpu")).toEqual([
-    "stacks/x.settings.yaml:2:1: Map keys must be unique",
+    "environments/x.yaml:2:1: Map keys must be unique",
   ]);
 });
 
@@ -187,7 +187,7 @@ test.each([
   ["a tag that is not known", "accelerator: !machine gpu", ":1:14: Unresolved tag: !machine"],
   ["a NUL", "network: a\0b", ": must be UTF-8 text, without control characters"],
 ])("fails in one line on %s", (_, yaml, line) => {
-  expect(mistakes("single-gpu", yaml)).toEqual([`stacks/x.settings.yaml${line}`]);
+  expect(mistakes("single-gpu", yaml)).toEqual([`environments/x.yaml${line}`]);
 });
 
 test("fails in one line on a value of several lines", () => {
@@ -208,42 +208,12 @@ test.each([
 
 test("refuses weights at a signed address, and does not repeat its secret", () => {
   const model = `{ weights: init, url: "https://a.example/m.onnx?signature=hunter2", sha256: ${"a".repeat(64)} }`;
-  expect(schemaMistakes("k8s-gpu", `model: ${model}`)).toEqual([
+  expect(schemaMistakes("kubernetes", `model: ${model}`)).toEqual([
     "model.url must be a URL without a user, a password or a query, got 'https://a.example/m.onnx?…'",
   ]);
 });
 
-test("fails with the mistakes of all files at once", () => {
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
-  writeFileSync(join(folder, "single-gpu.settings.yaml"), "host: { gpu: a10g }");
-  writeFileSync(join(folder, "kind-local.settings.yaml"), "namespace: 1");
-  const { settings, mistakes: lines } = loadSettings(folder);
-  expect(settings).toEqual({});
-  expect(lines.map((line) => line.replaceAll(`${folder}/`, ""))).toEqual([
-    "single-gpu.settings.yaml:",
-    `  host.gpu must be one of ${gpuNames}, got 'a10g'`,
-    "multi-gpu-4x.settings.yaml: cannot be read (ENOENT)",
-    "kind-local.settings.yaml:",
-    "  namespace must be lower-case letters, digits and '-', at most 40, got 1",
-    "k8s-gpu.settings.yaml: cannot be read (ENOENT)",
-  ]);
-});
-
-test("fails in one line on a file that is not text, and goes on with the others", () => {
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-settings-"));
-  writeFileSync(join(folder, "single-gpu.settings.yaml"), Buffer.from([0x80, 0xff, 0xfe, 0x00]));
-  writeFileSync(join(folder, "multi-gpu-4x.settings.yaml"), "embed: *foo");
-  writeFileSync(join(folder, "kind-local.settings.yaml"), "");
-  writeFileSync(join(folder, "k8s-gpu.settings.yaml"), "");
-  const { settings, mistakes: lines } = loadSettings(folder);
-  expect(Object.keys(settings)).toEqual(["kind-local", "k8s-gpu"]);
-  expect(lines).toEqual([
-    `${folder}/single-gpu.settings.yaml: must be UTF-8 text`,
-    `${folder}/multi-gpu-4x.settings.yaml:1:8: alias '*foo' must come after its anchor '&foo'`,
-  ]);
-});
-
-test.each(environmentNames)("every setting of %s says what it is for", (environment) => {
+test.each(stackNames)("every setting of %s says what it is for", (environment) => {
   interface Schema {
     readonly description?: string;
     readonly properties?: Readonly<Record<string, Schema>>;

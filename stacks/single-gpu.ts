@@ -7,8 +7,9 @@ import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
-import type { SingleGpuSettings } from "./settings.ts";
+import { networkName } from "./docker-settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
+import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 import { tritonProps } from "./triton-props.ts";
 
 /** One host, one GPU: the embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
@@ -22,7 +23,7 @@ export class SingleGpuStack extends TerraformStack {
     const host = new GpuHost(this, "host", {
       ...settings.host,
       accelerator,
-      network: settings.network,
+      network: networkName(id, settings.network),
     });
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
     const image = host.image(

@@ -10,9 +10,9 @@ import { SingleGpuStack } from "./single-gpu.ts";
 const single = (yaml = "") =>
   new SingleGpuStack(Testing.app(), "single-gpu", parseSettings("single-gpu", "test", yaml));
 const multi = (yaml = "") =>
-  new MultiGpuStack(Testing.app(), "multi-gpu-4x", parseSettings("multi-gpu-4x", "test", yaml));
+  new MultiGpuStack(Testing.app(), "multi-gpu-4x", parseSettings("multi-gpu", "test", yaml));
 const kind = (yaml = "") =>
-  new KindStack(Testing.app(), "kind-local", parseSettings("kind-local", "test", yaml));
+  new KindStack(Testing.app(), "kind-local", parseSettings("kind", "test", yaml));
 
 type Stack = ReturnType<typeof single> | ReturnType<typeof multi> | ReturnType<typeof kind>;
 

@@ -1,79 +1,110 @@
 import { parseArgs } from "node:util";
+import type { SynthesizeResult } from "./synthesize.ts";
 
-/** Where the command's lines go. */
+/** Destination of the command's output. */
 export interface Output {
   readonly log: (text: string) => void;
   readonly error: (text: string) => void;
 }
 
 export interface SynthCommandOptions {
-  /** After the program's name. */
+  /** Arguments after the program's name. */
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Folder of the settings when neither an argument nor the environment names one. */
-  readonly defaultSettings: string;
+  /** Folder of the environments if neither an argument nor an environment variable names one. */
+  readonly defaultFolder: string;
+  /** Folder that held the settings in earlier versions. */
+  readonly formerFolder?: string;
   readonly output: Output;
 }
 
-const usage = "usage: tsx stacks/main.ts [--settings FOLDER]";
+const usage = "usage: tsx stacks/main.ts [--environments FOLDER] [--skip-invalid]";
 
 const help = `${usage}
 
-Synthesizes every environment to cdktf.out, for cdktf to deploy.
+Synthesizes every environment to cdktf.out, from where cdktf deploys it.
 
-  --settings FOLDER   where <environment>.settings.yaml are (also CLIPSTACK_SETTINGS_DIR); default: stacks
+  --environments FOLDER   folder of <environment>.yaml (also CLIPSTACK_ENVIRONMENTS_DIR); default: environments
+  --skip-invalid          exit with 0 if at least one environment is valid, so that cdktf can deploy it
 
 Examples:
   $ npm run synth
-  $ npx tsx stacks/main.ts --settings ../my-settings
+  $ npx tsx stacks/main.ts --environments ../my-environments
 
-Exit codes: 0 all good, 2 wrong usage or settings.`;
+Exit codes: 0 success, 2 wrong usage, or an environment with errors; the others are written.`;
 
 /**
- * Synthesize every environment. What a person did wrong is said in plain lines, never with a stack trace.
+ * Synthesizes all valid environments and prints the errors of the others, without a stack trace.
  *
- * @returns The exit code: 0 all good, 1 a mistake of ours, 2 wrong usage or settings.
+ * @returns Exit code: 0 success, 1 internal error, 2 wrong usage or settings.
  */
-export async function synthCommand({
-  args,
-  env,
-  defaultSettings,
-  output,
-}: SynthCommandOptions): Promise<number> {
-  let folder: string | undefined;
+export async function synthCommand(options: SynthCommandOptions): Promise<number> {
+  const { env, output } = options;
+  let values: Arguments;
   try {
-    const options = {
-      settings: { type: "string" },
-      help: { type: "boolean", short: "h" },
-    } as const;
-    const { values } = parseArgs({ args: [...args], options });
-    if (values.help) {
-      output.log(help);
-      return 0;
-    }
-    folder = values.settings;
+    values = parseArguments(options.args);
   } catch (error) {
     output.error(`${(error as Error).message}\n${usage}`);
     return 2;
   }
-  // after the options: help and usage errors need no settings
-  const { SettingsError } = await import("./settings.ts");
+  if (values.help) {
+    output.log(help);
+    return 0;
+  }
+  if (env.CLIPSTACK_SETTINGS_DIR !== undefined) {
+    output.error("CLIPSTACK_SETTINGS_DIR is now CLIPSTACK_ENVIRONMENTS_DIR");
+    return 2;
+  }
+  // imported late, because --help and usage errors need no settings
+  const { SettingsError } = await import("./settings-error.ts");
   const { synthesize } = await import("./synthesize.ts");
   try {
-    const lines = await synthesize({
-      settings: folder ?? env.CLIPSTACK_SETTINGS_DIR ?? defaultSettings,
+    const result = await synthesize({
+      environments: values.environments ?? env.CLIPSTACK_ENVIRONMENTS_DIR ?? options.defaultFolder,
+      formerFolder: options.formerFolder,
       outdir: env.CDKTF_OUTDIR ?? "cdktf.out",
       warn: output.error,
     });
-    output.log(lines.join("\n"));
-    return 0;
+    return report(result, values.skipInvalid, output);
   } catch (error) {
     if (error instanceof SettingsError) {
-      output.error(error.lines.join("\n"));
+      output.error(error.message);
       return 2;
     }
     const detail = env.CLIPSTACK_DEBUG === undefined ? "message" : "stack";
     output.error(`synth failed: ${error instanceof Error ? error[detail] : String(error)}`);
     return 1;
   }
+}
+
+interface Arguments {
+  readonly help: boolean;
+  readonly environments: string | undefined;
+  readonly skipInvalid: boolean;
+}
+
+function parseArguments(args: readonly string[]): Arguments {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      environments: { type: "string" },
+      "skip-invalid": { type: "boolean", default: false },
+      help: { type: "boolean", short: "h", default: false },
+    },
+  });
+  const { help, environments, "skip-invalid": skipInvalid } = values;
+  return { help, environments, skipInvalid };
+}
+
+function report(
+  { summaries, rejected }: SynthesizeResult,
+  skipInvalid: boolean,
+  output: Output,
+): number {
+  if (summaries.length > 0) output.log(summaries.join("\n"));
+  if (rejected.length === 0) return 0;
+  const names = rejected.map(({ name }) => name).join(", ");
+  output.error(rejected.flatMap(({ lines }) => lines).join("\n"));
+  output.error(`not synthesized because of these errors: ${names}`);
+  return skipInvalid && summaries.length > 0 ? 0 : 2;
 }

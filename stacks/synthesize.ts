@@ -1,28 +1,54 @@
-import { loadSettings, SettingsError } from "./settings.ts";
+import { readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { loadEnvironments, type RejectedEnvironment } from "./environment-files.ts";
 
 export interface SynthesizeOptions {
-  /** Folder of the settings files. */
-  readonly settings: string;
-  /** Folder to write to. */
+  /** Folder of the environments. */
+  readonly environments: string;
+  /** Folder that held the settings in earlier versions. */
+  readonly formerFolder?: string;
+  /** Output folder. */
   readonly outdir: string;
-  /** Receives each warning, as one line. */
+  /** Receives each warning and note, as one line. */
   readonly warn?: (line: string) => void;
 }
 
+export interface SynthesizeResult {
+  /** One line for each written stack with its services. */
+  readonly summaries: readonly string[];
+  /** Environments with errors, which are not written, by name. */
+  readonly rejected: readonly RejectedEnvironment[];
+}
+
 /**
- * Synthesizes all environments.
+ * Synthesizes all valid environments of a folder.
  *
- * @returns One line for each stack with its services.
- * @throws {SettingsError} with every error of every file or, if there is none, all findings of the checks. Nothing is
- *   written then.
+ * @throws {SettingsError} if the folder cannot be read or has no environments.
  */
 export async function synthesize({
-  settings: folder,
+  environments: folder,
+  formerFolder,
   ...options
-}: SynthesizeOptions): Promise<readonly string[]> {
-  const { settings, mistakes } = loadSettings(folder);
-  if (mistakes.length > 0) throw new SettingsError(mistakes);
-  // after the settings: loading cdktf and the provider bindings takes most of the time
+}: SynthesizeOptions): Promise<SynthesizeResult> {
+  removeOutput(options.outdir);
+  const { environments, rejected } = loadEnvironments(folder, formerFolder);
+  // cdktf and the provider bindings take most of the time
+  if (environments.length === 0) return { summaries: [], rejected };
   const { writeStacks } = await import("./write-stacks.ts");
-  return writeStacks(settings, options);
+  const written = writeStacks(environments, options);
+  return { summaries: written.summaries, rejected: [...rejected, ...written.rejected] };
+}
+
+/** Removes what an earlier synthesis wrote, so that no invalid environment keeps its earlier stack. */
+function removeOutput(outdir: string): void {
+  rmSync(join(outdir, "clipstack.json"), { force: true });
+  const stacks = join(outdir, "stacks");
+  let names: readonly string[];
+  try {
+    names = readdirSync(stacks);
+  } catch {
+    return;
+  }
+  // only the file: the folder of a stack also contains Terraform's plugins and locks
+  for (const name of names) rmSync(join(stacks, name, "cdk.tf.json"), { force: true });
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
 import { providerPlaces } from "../tests/deploy/test-project.ts";
-import { environmentNames } from "./settings.ts";
+import { shippedEnvironments } from "./environment-files.ts";
 import { synthesize } from "./synthesize.ts";
 
 /** The real Terraform with the real providers, where it finds them, reads what was synthesized. */
@@ -16,7 +16,11 @@ beforeAll(async () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-validate-"));
   outdir = join(folder, "cdktf.out");
   places = await providerPlaces(folder);
-  await synthesize({ settings: fileURLToPath(new URL(".", import.meta.url)), outdir });
+  const { rejected } = await synthesize({
+    environments: fileURLToPath(new URL("../environments", import.meta.url)),
+    outdir,
+  });
+  expect(rejected).toEqual([]);
 });
 
 function terraform(cwd: string, ...args: readonly string[]) {
@@ -37,7 +41,7 @@ function missing(cwd: string): string | undefined {
   return `terraform init cannot get ${provider} on this machine`;
 }
 
-for (const environment of environmentNames) {
+for (const environment of shippedEnvironments) {
   test(`terraform accepts ${environment}`, ({ skip }) => {
     const cwd = join(outdir, "stacks", environment);
     const reason = missing(cwd);

@@ -9,64 +9,84 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
 import type { Environment } from "../contract/environment.ts";
-import { KindStack } from "./kind.ts";
-import { KubernetesStack } from "./kubernetes.ts";
-import { MultiGpuStack } from "./multi-gpu.ts";
-import { type AllSettings, SettingsError } from "./settings.ts";
-import { SingleGpuStack } from "./single-gpu.ts";
+import { createStack } from "./create-stack.ts";
+import type { RejectedEnvironment } from "./environment-files.ts";
+import type { EnvironmentSettings } from "./settings.ts";
+import { hostRequirementsIn, sharedHostNotes } from "./shared-hosts.ts";
+import { sharedNameFindings } from "./shared-names.ts";
 
 export interface WriteOptions {
-  /** Folder to write to. */
+  /** Output folder. */
   readonly outdir: string;
-  /** Receives each warning, as one line. */
+  /** Receives each warning and note, as one line. */
   readonly warn?: (line: string) => void;
 }
 
-/** What `clipstack.json` says: one line a stack, so that an edit by hand is seen. */
+/** Content of `clipstack.json`: the checksums show whether a stack was edited by hand. */
 export interface SynthManifest {
   readonly schema: 1;
   /** Path inside the folder, and SHA-256 of the file in hexadecimal. */
   readonly stacks: Readonly<Record<string, { readonly file: string; readonly sha256: string }>>;
 }
 
-/**
- * Writes the stacks of the environments in `settings`.
- *
- * @returns One line for each stack with its services.
- * @throws {SettingsError} with all findings of the checks; nothing is written then.
- */
-export function writeStacks(
-  settings: Partial<AllSettings>,
-  { outdir, warn }: WriteOptions,
-): readonly string[] {
-  const app = new App({ outdir });
-  const single = settings["single-gpu"];
-  const multi = settings["multi-gpu-4x"];
-  const kind = settings["kind-local"];
-  const k8s = settings["k8s-gpu"];
-  const stacks = [
-    single && new SingleGpuStack(app, "single-gpu", single),
-    multi && new MultiGpuStack(app, "multi-gpu-4x", multi),
-    kind && new KindStack(app, "kind-local", kind),
-    k8s && new KubernetesStack(app, "k8s-gpu", k8s),
-  ].filter((stack) => stack !== undefined);
-  const lines = findingsOf(app);
-  if (lines.length > 0) throw new SettingsError(lines);
-  for (const warning of warningsOf(app)) warn?.(`warning: ${warning}`);
-  app.synth();
-  writeFileSync(
-    join(outdir, "clipstack.json"),
-    `${JSON.stringify(manifest(stacks, outdir), null, 2)}\n`,
-  );
-  return stacks.map(summary);
+export interface WrittenStacks {
+  /** One line for each stack with its services. */
+  readonly summaries: readonly string[];
+  /** Environments with findings; their stacks are not written. */
+  readonly rejected: readonly RejectedEnvironment[];
 }
 
-function manifest(stacks: readonly TerraformStack[], outdir: string): SynthManifest {
+/** Writes the stacks of all environments that the checks accept. */
+export function writeStacks(
+  environments: readonly EnvironmentSettings[],
+  { outdir, warn }: WriteOptions,
+): WrittenStacks {
+  const app = new App({ outdir });
+  const stacks: TerraformStack[] = [];
+  const rejected: RejectedEnvironment[] = [];
+  for (const environment of environments) {
+    const { name } = environment;
+    const stack = createStack(app, environment);
+    const shared = sharedNameFindings(environment, environments);
+    const lines = [...findingsOf(stack), ...shared.map((finding) => `${name}: ${finding}`)];
+    if (lines.length === 0) {
+      stacks.push(stack);
+    } else {
+      app.node.tryRemoveChild(name);
+      rejected.push({ name, lines });
+    }
+  }
+  if (stacks.length > 0) app.synth();
+  for (const warning of warningsOf(app)) warn?.(`warning: ${warning}`);
+  for (const note of hostNotes(stacks, outdir)) warn?.(`note: ${note}`);
+  if (stacks.length > 0) {
+    const manifest = `${JSON.stringify(manifestOf(stacks, outdir), null, 2)}\n`;
+    writeFileSync(join(outdir, "clipstack.json"), manifest);
+  }
+  return { summaries: stacks.map(summary), rejected };
+}
+
+/** Path of a stack's Terraform JSON inside the output folder. */
+function stackFile(name: string): string {
+  return `stacks/${name}/cdk.tf.json`;
+}
+
+function hostNotes(stacks: readonly TerraformStack[], outdir: string): readonly string[] {
+  const requirements = stacks.flatMap(
+    ({ node: { id } }) =>
+      hostRequirementsIn(readFileSync(join(outdir, stackFile(id)), "utf8")) ?? [],
+  );
+  return requirements.flatMap((environment, index) =>
+    sharedHostNotes(environment, requirements.slice(index + 1)),
+  );
+}
+
+function manifestOf(stacks: readonly TerraformStack[], outdir: string): SynthManifest {
   return {
     schema: 1,
     stacks: Object.fromEntries(
       stacks.map(({ node: { id } }) => {
-        const file = `stacks/${id}/cdk.tf.json`;
+        const file = stackFile(id);
         const sha256 = createHash("sha256")
           .update(readFileSync(join(outdir, file)))
           .digest("hex");
@@ -75,7 +95,6 @@ function manifest(stacks: readonly TerraformStack[], outdir: string): SynthManif
     ),
   };
 }
-
 /** `multi-gpu-4x: embed, triton-onnx (4 execution instances), …; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)` */
 function summary({ node }: TerraformStack): string {
   const services = node.children.flatMap((construct) => {

@@ -99,9 +99,9 @@ interface Workload {
   readonly image?: { readonly repository: string; readonly tag: string };
 }
 
-test("the values for kind are the settings of kind-local", () => {
+test("the values for kind are the settings of the shipped environment kind-local", () => {
   const settings = parse(
-    readFileSync(new URL("../stacks/kind-local.settings.yaml", import.meta.url), "utf8"),
+    readFileSync(new URL("../environments/kind-local.yaml", import.meta.url), "utf8"),
   );
   const { embed } = parse(textOf("values-kind.yaml"));
   expect(embed.service.nodePort).toBe(settings.embed.nodePort);

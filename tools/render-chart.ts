@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { stringify } from "yaml";
 import { z } from "zod";
 import { clusterImage } from "../constructs/docker/server-image.ts";
@@ -304,18 +303,10 @@ function valuesFiles(): readonly RenderedFile[] {
 }
 
 function kindFile(): ValuesFile {
-  const file = "stacks/kind-local.settings.yaml";
-  const path = fileURLToPath(new URL(`../${file}`, import.meta.url));
-  const { embed, autoscaler, budget, quota, limitRange } = parseSettings(
-    "kind-local",
-    file,
-    readFileSync(path, "utf8"),
-  );
+  const { embed, autoscaler, budget, quota, limitRange } = parseSettings("kind", "defaults", "");
   return {
     name: "values-kind.yaml",
-    about: [
-      `The settings of kind-local (${file}) as values: the embed server on a kind cluster, on CPU.`,
-    ],
+    about: ["Defaults of the stack kind as values: the embed server on a kind cluster, on CPU."],
     values: chartValuesForKind({
       ...embed,
       image: embed.image.source === "local" ? embed.image.name : clusterImage,

@@ -6,7 +6,7 @@ import { beforeAll, expect, test } from "vitest";
 import { project } from "../cli/project.ts";
 
 const why = existsSync(join(project, ".git")) ? "" : " (skipped: this is not a clone of git)";
-const settings = "stacks/single-gpu.settings.yaml";
+const settings = "environments/single-gpu.yaml";
 
 /** A clone of this repository with what is edited here, and the packages that are installed here. */
 let clone: string;

@@ -64,13 +64,12 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
     );
     if (added.exitCode !== 0) throw new Error(`git worktree failed: ${added.stderr}`);
     linkPackages(worktree);
-    // each side has its own settings
-    const synth = { settings: "stacks", signal: interrupt.signal };
+    const synth = { environments: "own", signal: interrupt.signal };
     const old = await runSynth(before, { checkout: worktree, ...synth });
     if (old !== undefined) {
-      // what repairs a broken revision has to be reviewed too
-      console.error(`${base} does not synthesize, everything counts as new:\n${old}`);
-      emptyTree(before);
+      // the fix of a broken revision must be reviewable
+      console.error(`${base} has errors, and its invalid environments count as new:\n${old}`);
+      if (!existsSync(join(before, "clipstack.json"))) emptyTree(before);
     }
     const mine = await runSynth(after, synth);
     if (mine !== undefined) throw new UserError(mine);

@@ -1,18 +1,15 @@
-import {
-  copyFileSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isNode, parseDocument } from "yaml";
 import { UserError } from "../../contract/user-error.ts";
-import { type ArtefactFile, environmentFile, runSynth } from "../artefact.ts";
-import { project } from "../project.ts";
+import { environmentFile } from "../../stacks/environment-files.ts";
+import {
+  type ArtefactFile,
+  runSynth,
+  environmentFile as synthesizedEnvironment,
+} from "../artefact.ts";
+import { environmentsFolder } from "../project.ts";
 
 /** A setting and another value of it: `["tritonOnnx", "gpus"]`. */
 export interface SettingChange {
@@ -34,15 +31,11 @@ export interface EnvironmentVariants {
   remove(): void;
 }
 
-const suffix = ".settings.yaml";
-
-/** @param settings - Folder of the settings: that of the environment, or of this checkout. */
-export function openVariants(
-  settings: string = process.env.CLIPSTACK_SETTINGS_DIR ?? join(project, "stacks"),
-): EnvironmentVariants {
+/** @param folder - Folder of the environments. */
+export function openVariants(folder: string = environmentsFolder()): EnvironmentVariants {
   const scratch = mkdtempSync(join(tmpdir(), "clipstack-variants-"));
   const read = (environment: string) =>
-    parseDocument(readFileSync(join(settings, `${environment}${suffix}`), "utf8"));
+    parseDocument(readFileSync(environmentFile(folder, environment), "utf8"));
   let count = 0;
   return {
     settingOf(environment, path) {
@@ -50,18 +43,15 @@ export function openVariants(
       return isNode(value) ? value.toJS(read(environment)) : value;
     },
     async synthesize(environment, changes) {
-      const folder = join(scratch, String(++count));
-      const [changed, outdir] = [`${folder}-settings`, `${folder}-out`];
+      const variant = join(scratch, String(++count));
+      const [changed, outdir] = [`${variant}-environments`, `${variant}-out`];
       const document = read(environment);
       for (const { path, value } of changes) document.setIn(path, value);
       mkdirSync(changed);
-      for (const name of readdirSync(settings).filter((it) => it.endsWith(suffix))) {
-        copyFileSync(join(settings, name), join(changed, name));
-      }
-      writeFileSync(join(changed, `${environment}${suffix}`), document.toString());
-      const mistakes = await runSynth(outdir, { settings: changed });
-      if (mistakes !== undefined) throw new UserError(mistakes);
-      const file = environmentFile(environment, outdir);
+      writeFileSync(environmentFile(changed, environment), document.toString());
+      const errors = await runSynth(outdir, { environments: changed });
+      if (errors !== undefined) throw new UserError(errors);
+      const file = synthesizedEnvironment(environment, outdir);
       const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
       return { ...file, shown: `${environment} with ${shown.join(", ")}`, editedByHand: false };
     },

@@ -1,28 +1,23 @@
-import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { stringify } from "yaml";
 import { readArtefact } from "../../artefact/artefact.ts";
-import { loadSettings } from "../../stacks/settings.ts";
+import { type ShippedEnvironment, shippedStacks } from "../../stacks/environment-files.ts";
+import { parseEnvironment } from "../../stacks/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import { dockerRun, type LaunchOptions, launchSpec, shellText } from "./launch-spec.ts";
 
-const stacks = fileURLToPath(new URL("../../stacks/", import.meta.url));
-
-/** What is printed for an environment with these settings. */
+/** Launch specification of an environment with these settings. */
 function launch(
-  settings: Readonly<Record<string, unknown>> | undefined,
-  { name = "single-gpu", ...options }: LaunchOptions & { readonly name?: string } = {},
+  settings: Readonly<Record<string, unknown>>,
+  { name = "single-gpu", ...options }: LaunchOptions & { readonly name?: ShippedEnvironment } = {},
 ) {
-  const folder = mkdtempSync(join(tmpdir(), "clipstack-launch-"));
-  cpSync(stacks, folder, { recursive: true, filter: (path) => !/\/(?:cli|deploy)$/.test(path) });
-  if (settings !== undefined) {
-    writeFileSync(join(folder, `${name}.settings.yaml`), stringify(settings));
-  }
-  const outdir = join(folder, "cdktf.out");
-  writeStacks(loadSettings(folder).settings, { outdir });
+  const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-launch-")), "cdktf.out");
+  const yaml = stringify({ stack: shippedStacks[name], ...settings });
+  const { rejected } = writeStacks([parseEnvironment(name, "test", yaml)], { outdir });
+  expect(rejected).toEqual([]);
   const file = join(outdir, "stacks", name, "cdk.tf.json");
   return launchSpec(readArtefact(file), readFileSync(file, "utf8"), options);
 }
@@ -151,7 +146,7 @@ test("says that a changed model configuration is not the image's, and mounts it 
   );
 });
 
-test.each([
+test.each<[ShippedEnvironment, string]>([
   [
     "multi-gpu-4x",
     "multi-gpu-4x cannot be one container: it runs on 4 GPUs of one host; launch-spec is for single-gpu, or one like it",
@@ -161,7 +156,7 @@ test.each([
     "kind-local cannot be one container: embed is a Deployment of a cluster; launch-spec is for single-gpu, or one like it",
   ],
 ])("fails for %s, and says why", (name, message) => {
-  expect(() => launch(undefined, { name })).toThrow(message);
+  expect(() => launch({}, { name })).toThrow(message);
 });
 
 test("fails when the Tritons have different images: the container has one", () => {

@@ -4,11 +4,11 @@ import { parseDocument } from "../../review/input/synthesized-document.ts";
 import { changeOfTrees } from "../../review/input/trees.ts";
 import { reviewOf } from "../../review/review.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
-import type { EnvironmentName } from "../../stacks/settings.ts";
+import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
 import { environmentPredictor } from "./predict-environment.ts";
 
 /** Capacity of an environment as it is by default, and with other settings. */
-function capacities(name: EnvironmentName, ...settings: readonly string[]): readonly Capacity[] {
+function capacities(name: ShippedEnvironment, ...settings: readonly string[]): readonly Capacity[] {
   return ["", ...settings].map((yaml) => {
     const document = parseDocument(synthesizedText(name, yaml), name);
     const review = reviewOf([changeOfTrees(name, undefined, document)], {

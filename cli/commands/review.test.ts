@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -166,12 +166,8 @@ test("reads a plan that PowerShell wrote", async () => {
   expect((await review("--plan", `x=${path}`)).code).toBe(0);
 });
 
-const broken = mkdtempSync(join(tmpdir(), "clipstack-review-settings-"));
-cpSync(fileURLToPath(new URL("../../stacks/", import.meta.url)), broken, {
-  recursive: true,
-  filter: (source) => !/(cli|review|deploy|node_modules)$/.test(source),
-});
-writeFileSync(join(broken, "single-gpu.settings.yaml"), "accelerator: quantum\n");
+const broken = mkdtempSync(join(tmpdir(), "clipstack-review-environments-"));
+writeFileSync(join(broken, "single-gpu.yaml"), "stack: single-gpu\naccelerator: quantum\n");
 afterAll(() => rmSync(broken, { recursive: true, force: true }));
 
 test.each<readonly [string, () => readonly string[], RegExp]>([
@@ -212,7 +208,11 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
     () => ["--plan", plan("create"), "--output", "/nowhere/a.md"],
     /--output \/nowhere\/a\.md cannot be written: ENOENT$/,
   ],
-  ["wrong settings", () => ["--plan", plan("create"), "--settings", broken], /accelerator must be/],
+  [
+    "an environment with errors",
+    () => ["--plan", plan("create"), "--environments", broken],
+    /accelerator must be/,
+  ],
 ])("fails for %s in one line", async (_, args, message) => {
   const error = await review(...args()).then(
     () => undefined,

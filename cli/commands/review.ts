@@ -16,9 +16,9 @@ import { jsonReport } from "../../review/report/comment-json.ts";
 import { markdownComment } from "../../review/report/comment-markdown.ts";
 import { type Review, reviewOf } from "../../review/review.ts";
 import { findingsOfChange } from "../../review/rules/findings.ts";
-import { type EnvironmentName, loadSettings } from "../../stacks/settings.ts";
+import { loadEnvironments } from "../../stacks/environment-files.ts";
 import { repeated } from "../option-values.ts";
-import { project } from "../project.ts";
+import { environmentsFolder } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 import { environmentPredictor } from "./predict-environment.ts";
 import { verifyPlans } from "./verify-plan.ts";
@@ -29,7 +29,7 @@ interface ReviewArguments {
   readonly plan: readonly string[];
   readonly base?: string;
   readonly head?: string;
-  readonly settings: string;
+  readonly environments: string;
   readonly json?: true;
   readonly html?: true;
   readonly output: readonly string[];
@@ -71,9 +71,9 @@ export function registerReview(program: Command, outlet = processOutlet): void {
       "cdktf.out after it; beside --plan: paths of constructs, and the backend",
     )
     .option(
-      "--settings <folder>",
-      "where the settings with the waivers are",
-      join(relative("", project), "stacks"),
+      "--environments <folder>",
+      "folder of the environments, whose files contain the waivers",
+      relative("", environmentsFolder()),
     )
     .option("--json", "print JSON in place of Markdown")
     .option("--html", "print a whole page in place of Markdown")
@@ -130,7 +130,7 @@ interface Said {
 function review(args: ReviewArguments): Said {
   const changes = changesOf(args);
   if (args.verifyPlan.length > 0) return verified(args, changes);
-  const settings = reviewSettings(args.settings);
+  const settings = reviewSettings(args.environments);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
   const judged = changes.map((change) => withGoal(change, settings));
   const findings = judged.flatMap((change): readonly RuleFinding[] =>
@@ -255,12 +255,15 @@ function documentsIn(folder: string, option: string): ReadonlyMap<string, Synthe
 
 type ReviewSettings = ReturnType<typeof reviewSettings>;
 
-/** What the settings of a stack say of its review. A stack that has none is judged without. */
+/** Review settings of each stack; a stack without an environment file has none. */
 function reviewSettings(folder: string) {
-  const { settings, mistakes } = loadSettings(resolve(folder));
-  if (mistakes.length > 0) throw new UserError(mistakes.join("\n"));
+  const { environments, rejected } = loadEnvironments(resolve(folder));
+  if (rejected.length > 0) {
+    throw new UserError(rejected.flatMap(({ lines }) => lines).join("\n"));
+  }
+  const byName = new Map(environments.map(({ name, settings }) => [name, settings.review]));
   return (stack: string) => {
-    const { waivers = [], p99GoalMilliseconds } = settings[stack as EnvironmentName]?.review ?? {};
+    const { waivers = [], p99GoalMilliseconds } = byName.get(stack) ?? {};
     return { waivers, p99GoalMilliseconds };
   };
 }

@@ -22,7 +22,7 @@ Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
 
 const nextSteps = `
 Next:
-  edit stacks/single-gpu.settings.yaml     GPU, ports, services; docs/settings.md lists all settings
+  edit environments/single-gpu.yaml        GPU, ports, services; docs/settings.md lists all settings
   npx clipstack verify single-gpu          verify one environment again
   npx clipstack serve                      the embed server alone, with a page to try it: http://127.0.0.1:8002
   npx cdktf synth                          Terraform JSON in cdktf.out/stacks/

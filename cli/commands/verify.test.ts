@@ -136,14 +136,18 @@ test("fails with exit code 2 where what is deployed cannot be asked for", async 
   });
 });
 
-test("fails with exit code 2 and no stack trace when the settings are wrong", async () => {
-  const settings = mkdtempSync(join(folder, "settings-"));
-  const { code, stderr } = await verify(["single-gpu"], {
+test("fails with exit code 2 and no stack trace when an environment has errors, even if it is not named", async () => {
+  const environments = mkdtempSync(join(folder, "environments-"));
+  writeFileSync(join(environments, "good.yaml"), "stack: kind\n");
+  writeFileSync(join(environments, "bad.yaml"), "stack: kind\nclustr: {}\n");
+  const { code, stderr } = await verify(["good"], {
     CDKTF_OUTDIR: mkdtempSync(join(folder, "out-")),
-    CLIPSTACK_SETTINGS_DIR: settings,
+    CLIPSTACK_ENVIRONMENTS_DIR: environments,
   });
   expect(code).toBe(2);
-  expect(stderr).toContain("single-gpu.settings.yaml");
+  expect(stderr).toContain(
+    `${environments}/bad.yaml:\n  unknown key 'clustr' (did you mean 'cluster'?)`,
+  );
   expect(stderr).not.toMatch(/^\s+at /m);
 });
 

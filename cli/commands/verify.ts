@@ -62,6 +62,7 @@ async function verifyEnvironments(
       await synthesizeUnlessEdited(environments, outdir, {
         onNotice,
         onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
+        strict: true,
       });
     }
     const files = readableFiles(environments, environmentFiles(environments, outdir), onNotice);

@@ -1,19 +1,12 @@
 import { spawnSync } from "node:child_process";
-import {
-  copyFileSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { stringify } from "yaml";
-import { environmentNames, loadSettings } from "../../stacks/settings.ts";
+import { shippedStacks } from "../../stacks/environment-files.ts";
+import { parseEnvironment } from "../../stacks/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import {
   kindEnvironment,
@@ -65,12 +58,6 @@ describe.skipIf(missing !== "")(
     beforeAll(async () => {
       cluster = await sharedCluster();
       symlinkSync(join(root, "helm"), join(folder, "helm"), "dir");
-      // all environments are synthesized
-      mkdirSync(join(folder, "settings"));
-      for (const name of environmentNames) {
-        const file = `${name}.settings.yaml`;
-        copyFileSync(join(root, "stacks", file), join(folder, "settings", file));
-      }
     });
     afterAll(async () => {
       for (const environment of applied) terraform(environment, "destroy", "-auto-approve");
@@ -126,15 +113,12 @@ describe.skipIf(missing !== "")(
           },
         },
       }[environment];
-      writeFileSync(join(folder, "settings", `${environment}.settings.yaml`), stringify(settings));
-      writeStacks(loadSettings(join(folder, "settings")).settings, {
-        outdir: join(folder, "cdktf.out"),
-      });
-      // it synthesizes every environment
-      for (const name of ["kind-local", "k8s-gpu"]) {
-        const file = join(cwdOf(name), "cdk.tf.json");
-        writeFileSync(file, plannable(JSON.parse(readFileSync(file, "utf8"))));
-      }
+      const yaml = stringify({ stack: shippedStacks[environment], ...settings });
+      const outdir = join(folder, "cdktf.out");
+      const { rejected } = writeStacks([parseEnvironment(environment, "test", yaml)], { outdir });
+      expect(rejected).toEqual([]);
+      const file = join(cwdOf(environment), "cdk.tf.json");
+      writeFileSync(file, plannable(JSON.parse(readFileSync(file, "utf8"))));
     }
 
     for (const { name, environment, deployed, change, destroy } of clusterPlanCases) {

@@ -4,7 +4,7 @@ import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { loadSettings } from "../../stacks/settings.ts";
+import { parseSettings } from "../../stacks/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
 import { providerPlaces } from "../../tests/deploy/test-project.ts";
@@ -38,7 +38,8 @@ function terraform(...args: readonly string[]) {
 
 /** The stack without the helm provider, which it declares for `deployWith: helm` and does not use here. */
 function prepared(): string {
-  writeStacks(loadSettings(fileURLToPath(new URL("../../stacks/", import.meta.url))).settings, {
+  const settings = parseSettings("kind", "defaults", "");
+  writeStacks([{ name: "kind-local", stack: "kind", settings }], {
     outdir: join(folder, "cdktf.out"),
   });
   const file = join(cwd, "cdk.tf.json");

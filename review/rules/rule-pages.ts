@@ -186,7 +186,7 @@ export function constructOf({ stack, edits: [edit] }: Example): string | undefin
 function waiverExample(rule: string, stack: string, address?: string): readonly string[] {
   return [
     "```yaml",
-    `# stacks/${stack}.settings.yaml`,
+    `# environments/${stack}.yaml`,
     "review:",
     "  waivers:",
     `    - rule: ${rule}`,

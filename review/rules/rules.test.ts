@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { removedRules } from "../../contract/removed-rules.ts";
 import { ruleIds } from "../../contract/rule-ids.ts";
-import { environmentNames } from "../../stacks/settings.ts";
+import { shippedEnvironments } from "../../stacks/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
 import { plannedChange } from "../test-plans.ts";
 import { changeOf, inFormOfPlan } from "../test-stacks.ts";
@@ -148,7 +148,7 @@ test("no finding has the secret that it is about", () => {
   expect(JSON.stringify(all)).not.toContain("planted-0000000000");
 });
 
-test.each(environmentNames)("finds nothing but notes in %s as it comes", (stack) => {
+test.each(shippedEnvironments)("finds nothing but notes in %s as it comes", (stack) => {
   const change = changeOf({ stack, edits: [] }, "passing");
   const found = rules
     .filter(({ severity }) => severity !== "note")

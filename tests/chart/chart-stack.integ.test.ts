@@ -12,10 +12,9 @@ import { parseSettings } from "../../stacks/settings.ts";
 import { differences } from "./test-compare-objects.ts";
 import { chart, noHelm, type TestObject, template } from "./test-helm.ts";
 
-/** `values-kind.yaml` and the environment kind-local come from the same settings and must declare the same objects. */
+/** `values-kind.yaml` and the stack kind are rendered from the same settings: they must declare the same objects. */
 
-const file = join(chart, "../../stacks/kind-local.settings.yaml");
-const settings = parseSettings("kind-local", file, readFileSync(file, "utf8"));
+const settings = parseSettings("kind", "defaults", "");
 
 /** Intended differences with the reason. */
 const meant = [

@@ -44,7 +44,7 @@ function valuesOf(yaml: string): ChartValues {
   const stack = new KubernetesStack(
     Testing.app(),
     "k8s-gpu",
-    parseSettings("k8s-gpu", "test", yaml),
+    parseSettings("kubernetes", "test", yaml),
   );
   expect(findingsOf(stack)).toEqual([]);
   const { resource } = JSON.parse(Testing.synth(stack, true));

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
-import type { EnvironmentName } from "../../stacks/settings.ts";
+import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
 import { command, testDocker } from "./test-docker.ts";
 import { buildImage } from "./test-image.ts";
 import {
@@ -72,7 +72,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
   });
 
   const deploy = async (
-    environment: EnvironmentName,
+    environment: ShippedEnvironment,
     settings: Readonly<Record<string, unknown>>,
   ) => {
     await project.settings(environment, {

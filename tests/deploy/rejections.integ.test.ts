@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
-import type { EnvironmentName } from "../../stacks/settings.ts";
+import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
 import { testDocker } from "./test-docker.ts";
 import { buildImage } from "./test-image.ts";
 import {
@@ -63,7 +63,7 @@ describe.skipIf(missing !== "")(
       tritonTrt: { enabled: false },
     });
     const refuse = async (
-      environment: EnvironmentName,
+      environment: ShippedEnvironment,
       settings: Readonly<Record<string, unknown>>,
       ...messages: readonly string[]
     ) => {

@@ -9,7 +9,7 @@ import {
   environment as environmentSchema,
 } from "../../contract/environment.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import type { EnvironmentName } from "../../stacks/settings.ts";
+import { type ShippedEnvironment, shippedStacks } from "../../stacks/environment-files.ts";
 import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 
 /**
@@ -62,13 +62,13 @@ export interface TestProject {
   readonly folder: string;
   /** Write the settings of an environment, instead of the project's. */
   settings(
-    environment: EnvironmentName,
+    environment: ShippedEnvironment,
     settings: Readonly<Record<string, unknown>>,
   ): Promise<void>;
   /** `npx cdktf …` */
   cdktf(...args: readonly string[]): Promise<Outcome>;
   /** `npx cdktf deploy <environment> --auto-approve` */
-  deploy(environment: EnvironmentName): Promise<Outcome>;
+  deploy(environment: ShippedEnvironment): Promise<Outcome>;
   /** Write `cdktf.out`. */
   synthesize(): Promise<void>;
   /** `terraform …` in the folder of a stack; another one of the same depth where it is named. */
@@ -76,13 +76,13 @@ export interface TestProject {
   /** `npx clipstack …` */
   clipstack(...args: readonly string[]): Promise<Outcome>;
   /** Synthesize, and plan what a deploy would change: nothing where it changes nothing. */
-  plan(environment: EnvironmentName): Promise<Plan>;
+  plan(environment: ShippedEnvironment): Promise<Plan>;
   /** Synthesize, and let the program read the stack: what it finds wrong. */
-  validate(environment: EnvironmentName): Promise<readonly unknown[]>;
+  validate(environment: ShippedEnvironment): Promise<readonly unknown[]>;
   /** What the deployment says of itself. */
-  output(environment: EnvironmentName): Promise<Environment>;
+  output(environment: ShippedEnvironment): Promise<Environment>;
   /** `npx cdktf destroy <environment> --auto-approve` */
-  destroy(environment: EnvironmentName): Promise<Outcome>;
+  destroy(environment: ShippedEnvironment): Promise<Outcome>;
   /** Destroy what is deployed, whatever its state is, and remove the folder. */
   remove(): Promise<void>;
 }
@@ -117,16 +117,19 @@ export async function testProject({
     command(program, args, { cwd: folder, env, timeoutMs, ...options });
   const must = (program: string, args: readonly string[], options: CommandOptions = {}) =>
     succeed(program, args, { cwd: folder, env, ...options });
-  const stackFolder = (name: EnvironmentName) => join(folder, "cdktf.out", "stacks", name);
+  const stackFolder = (name: ShippedEnvironment) => join(folder, "cdktf.out", "stacks", name);
   const cdktf = (...args: readonly string[]) =>
     run(process.execPath, [join(root, "node_modules", ".bin", "cdktf"), ...args]);
   // the lock of a copy is nobody's, and a registry is asked for it
   const lock = "--skip-provider-lock";
-  const deployed = new Set<EnvironmentName>();
+  const deployed = new Set<ShippedEnvironment>();
   const project: TestProject = {
     folder,
     settings: (name, settings) =>
-      writeFile(join(folder, "stacks", `${name}.settings.yaml`), stringify(settings)),
+      writeFile(
+        join(folder, "environments", `${name}.yaml`),
+        stringify({ stack: shippedStacks[name], ...settings }),
+      ),
     cdktf,
     synthesize: async () => {
       await must(process.execPath, [tsx, join(folder, "stacks", "main.ts")]);
@@ -271,7 +274,7 @@ export function nvidiaSmi(gpus: readonly TestGpu[]): string {
 }
 
 /** Everything that is named like this environment is removed afterwards: it must not be somebody's. */
-async function refuseWhatIsThere(docker: Docker, environment: EnvironmentName): Promise<void> {
+async function refuseWhatIsThere(docker: Docker, environment: ShippedEnvironment): Promise<void> {
   const there = (await docker.contents()).filter((it) => it.includes(` ${environment}-`));
   if (there.length > 0) {
     throw new Error(
@@ -281,7 +284,7 @@ async function refuseWhatIsThere(docker: Docker, environment: EnvironmentName): 
 }
 
 /** What a deployment left behind when it could not be destroyed in order. */
-async function removeAll(docker: Docker, environment: EnvironmentName): Promise<void> {
+async function removeAll(docker: Docker, environment: ShippedEnvironment): Promise<void> {
   const prefix = `${environment}-`;
   const own = (names: readonly string[]) => names.filter((name) => name.startsWith(prefix));
   for (const name of own(await docker.lines("ps", "--all", "--format", "{{.Names}}"))) {

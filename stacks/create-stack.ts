@@ -1,0 +1,22 @@
+import type { Construct } from "constructs";
+import type { TerraformStack } from "../constructs/cdktf.ts";
+import { KindStack } from "./kind.ts";
+import { KubernetesStack } from "./kubernetes.ts";
+import { MultiGpuStack } from "./multi-gpu.ts";
+import type { EnvironmentSettings } from "./settings.ts";
+import { SingleGpuStack } from "./single-gpu.ts";
+
+/** Creates the Terraform stack of an environment. */
+export function createStack(scope: Construct, environment: EnvironmentSettings): TerraformStack {
+  const { name } = environment;
+  switch (environment.stack) {
+    case "single-gpu":
+      return new SingleGpuStack(scope, name, environment.settings);
+    case "multi-gpu":
+      return new MultiGpuStack(scope, name, environment.settings);
+    case "kind":
+      return new KindStack(scope, name, environment.settings);
+    case "kubernetes":
+      return new KubernetesStack(scope, name, environment.settings);
+  }
+}

@@ -1,0 +1,165 @@
+import { z } from "zod";
+import { optimumBatchSizes } from "../contract/deployed-model-config.ts";
+import { gpuNames } from "../contract/gpus.ts";
+import { openclipVitB32 } from "../contract/model-signature.ts";
+import { hostPorts, type TritonPorts } from "../contract/ports.ts";
+import { embedImage, tritonImage } from "./image-settings.ts";
+import { integer, name, port, text } from "./setting-types.ts";
+
+/** Settings shared by the stacks that deploy containers on a GPU host. */
+
+export const accelerator = z
+  .enum(["gpu", "cpu"])
+  .default("gpu")
+  .describe("Hardware that the services run on. `cpu` deploys the same services without a GPU.");
+
+const expose = z
+  .enum(["loopback", "all-interfaces"])
+  .default("loopback")
+  .describe(
+    "Network interfaces that the ports are bound to. `loopback`: reachable from the host and through SSH tunnels.",
+  );
+
+const gpuUuid = text(
+  "an index or a UUID like 'GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46'",
+  /^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+);
+export const gpus = z
+  .array(z.union([integer(0, 63), gpuUuid]))
+  .min(1, "must list at least one GPU")
+  .describe(
+    "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them. All services of a host use the same form.",
+  );
+
+/** Machine with Docker and `count` NVIDIA GPUs by default. */
+export const host = (count: number) =>
+  z
+    .strictObject({
+      docker: text(
+        "'ssh://[user@]host[:port]' or 'unix:///path'",
+        /^(ssh:\/\/([\w.-]+@)?[\w.-]+(:\d{1,5})?|unix:\/\/\/[\w./-]+)$/,
+      )
+        .default("unix:///var/run/docker.sock")
+        .describe("Docker endpoint of the GPU host."),
+      gpu: z.enum(gpuNames).default("rtx-4080").describe("GPU model, a key of the GPU catalogue."),
+      count: integer(1, 16).default(count).describe("Number of GPUs in the host."),
+    })
+    .prefault({});
+
+export const network = name
+  .optional()
+  .describe("Docker network of the services. Default: `clipstack-<environment>`.");
+
+/** Name of an environment's Docker network. */
+export function networkName(environment: string, network: string | undefined): string {
+  return network ?? `clipstack-${environment}`;
+}
+
+export const weights = z
+  .enum(["volume", "host-path", "image"])
+  .default("volume")
+  .describe(
+    "Source of the weights. `volume`: a volume of the host, copied from the deploying machine and verified by checksum. `host-path`: a folder of the host; put other weights into another folder, because TensorRT engines are named after its path. `image`: the images contain them.",
+  );
+
+export const modelRepository = text("a path without '~' or spaces", /^[\w@+=,./-]+$/)
+  .default("model_repository")
+  .describe(
+    "Model repository with the weights in `openclip_vit_b32/1`: an absolute path, or relative to the project (`../weights` is beside it). With the weights `host-path` on the Docker host, otherwise on the deploying machine.",
+  );
+
+export const upstream = z
+  .enum(["triton-onnx", "triton-trt"])
+  .default("triton-onnx")
+  .describe("Triton that the gateway forwards to.");
+
+/** Settings of every embed server on a GPU host. */
+export const embedService = {
+  image: embedImage,
+  port: port.default(hostPorts.embed).describe("Port of the host."),
+  expose: expose.describe(
+    "Network interfaces that the port is bound to. `all-interfaces` requires an API key, which Terraform reads from `TF_VAR_embed_api_key`.",
+  ),
+};
+
+/** Settings of every Triton, on a host or in a cluster. */
+export const triton = {
+  server: z
+    .enum(["tritonserver", "emulator"])
+    .default("tritonserver")
+    .describe(
+      "`tritonserver`: NVIDIA's server. `emulator`: the Triton emulator of the embed image, with the same options and ports; it always runs on the CPU.",
+    ),
+  maxQueueDelayMicroseconds: integer(0, 1_000_000)
+    .default(openclipVitB32.maxQueueDelayMicroseconds)
+    .describe("Maximum time that the dynamic batcher delays a request to fill a batch."),
+  instancesPerGpu: integer(1, 16)
+    .default(1)
+    .describe("Execution instances on each GPU, each with its own copy of the model."),
+  cudaGraphs: z
+    .boolean()
+    .default(false)
+    .describe(
+      "With TensorRT: replay the kernels of a batch as one CUDA graph; verify the deployed environment before you rely on it (docs/untested.md). `true` is rejected with ONNX Runtime, whose CUDA graphs can return the result of an earlier request.",
+    ),
+};
+
+/** Settings of a Triton on a GPU host, without its ports and GPUs. */
+export const tritonOnHost = {
+  server: triton.server,
+  image: tritonImage,
+  modelControl: z
+    .enum(["explicit", "none", "open"])
+    .default("explicit")
+    .describe(
+      "`explicit`: a changed model configuration is loaded while Triton runs, without losing a request; loading and unloading require a key that only the deployment has. `none`: a changed model configuration replaces the container. `open`: as `explicit`, but without the key: every client can load and unload models.",
+    ),
+  maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
+  instancesPerGpu: triton.instancesPerGpu,
+  cudaGraphs: triton.cudaGraphs,
+  allowUnauthenticated: z
+    .boolean()
+    .default(false)
+    .describe("Allow `expose: all-interfaces` although Triton has no authentication."),
+  expose,
+};
+
+export const optimumBatchSize = z
+  .literal(optimumBatchSizes)
+  .default(16)
+  .describe("Batch size that TensorRT's kernels are tuned for; every size up to 32 works.");
+
+const tritonPorts = (ports: TritonPorts) =>
+  z
+    .strictObject({
+      http: port.default(ports.http).describe("Open Inference Protocol over HTTP."),
+      grpc: port.default(ports.grpc).describe("Open Inference Protocol over gRPC."),
+      metrics: port
+        .default(ports.metrics)
+        .describe("Prometheus metrics, on the loopback interface only."),
+    })
+    .prefault({})
+    .describe("Ports of the host.");
+
+const tritonService = <More extends z.ZodRawShape>(
+  ports: TritonPorts,
+  defaultGpus: readonly number[],
+  more: More,
+) =>
+  z
+    .strictObject({
+      enabled: z.boolean().default(true).describe("`false` omits the service."),
+      ...tritonOnHost,
+      ...more,
+      ports: tritonPorts(ports),
+      gpus: gpus.default([...defaultGpus]),
+    })
+    .prefault({} as never);
+
+/** Triton with ONNX Runtime on `defaultGpus`. */
+export const tritonOnnx = (defaultGpus: readonly number[]) =>
+  tritonService(hostPorts.tritonOnnx, defaultGpus, {});
+
+/** Triton with TensorRT on `defaultGpus`. */
+export const tritonTrt = (defaultGpus: readonly number[]) =>
+  tritonService(hostPorts.tritonTrt, defaultGpus, { optimumBatchSize });

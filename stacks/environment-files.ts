@@ -1,0 +1,128 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { type EnvironmentSettings, parseEnvironment, type StackName } from "./settings.ts";
+import { SettingsError } from "./settings-error.ts";
+
+/** Environments of a folder: `<name>.yaml` each. An invalid file affects only its own environment. */
+
+/** Environment that is not synthesized, and the reasons. */
+export interface RejectedEnvironment {
+  readonly name: string;
+  /** Errors, one per line, ready to print. */
+  readonly lines: readonly string[];
+}
+
+export interface LoadedEnvironments {
+  /** Environments whose files match their stack's schema, by name. */
+  readonly environments: readonly EnvironmentSettings[];
+  readonly rejected: readonly RejectedEnvironment[];
+}
+
+/**
+ * Longest name of an environment. Docker limits a host name to 63 characters, and the longest host name is
+ * `<environment>-triton-onnx`.
+ */
+const maxNameLength = 40;
+
+/** Error message for an invalid name of an environment; undefined if it is valid. */
+export function environmentNameError(name: string): string | undefined {
+  const pattern = new RegExp(`^[a-z]([-a-z0-9]{0,${maxNameLength - 2}}[a-z0-9])?$`);
+  return pattern.test(name)
+    ? undefined
+    : `name must be lower-case letters, digits and '-', start with a letter and have at most ${maxNameLength} characters, got '${name}'`;
+}
+
+const extension = ".yaml";
+
+/** File of an environment. */
+export function environmentFile(folder: string, name: string): string {
+  return join(folder, `${name}${extension}`);
+}
+
+/**
+ * Reads every environment of `folder`.
+ *
+ * @param formerFolder - Folder that held `<environment>.settings.yaml` in earlier versions; such a file is rejected, so that
+ *   its environment is not deployed with other settings.
+ * @throws {SettingsError} if the folder cannot be read or has no environments.
+ */
+export function loadEnvironments(folder: string, formerFolder?: string): LoadedEnvironments {
+  const environments: EnvironmentSettings[] = [];
+  const rejected: RejectedEnvironment[] = formerFiles(formerFolder, folder);
+  for (const entry of environmentEntries(folder)) {
+    const file = join(folder, entry);
+    const name = entry.replace(/(\.settings)?\.ya?ml$/, "");
+    try {
+      environments.push(readEnvironmentFile(name, file, folder));
+    } catch (error) {
+      if (!(error instanceof SettingsError)) throw error;
+      rejected.push({ name, lines: error.lines });
+    }
+  }
+  if (environments.length + rejected.length === 0) {
+    throw new SettingsError([`${folder}: has no environments (<name>${extension})`]);
+  }
+  const isRejected = (name: string) => rejected.some((other) => other.name === name);
+  return { environments: environments.filter(({ name }) => !isRejected(name)), rejected };
+}
+
+/** Names of the YAML files in a folder, sorted. */
+function environmentEntries(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder)
+      .filter((entry) => !entry.startsWith(".") && /\.ya?ml$/.test(entry))
+      .sort();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new SettingsError([`${folder}: cannot be read as a folder of environments (${code})`]);
+  }
+}
+
+function readEnvironmentFile(name: string, file: string, folder: string): EnvironmentSettings {
+  const entry = basename(file);
+  if (entry.endsWith(".settings.yaml")) throw new SettingsError([movedLine(file, name, folder)]);
+  if (!entry.endsWith(extension)) {
+    throw new SettingsError([`${file}: the name of the file must end in ${extension}`]);
+  }
+  const nameError = environmentNameError(name);
+  if (nameError !== undefined) throw new SettingsError([`${file}: ${nameError}`]);
+  return parseEnvironment(name, file, readText(file));
+}
+
+/** Stacks of the shipped environments, which were the only ones in earlier versions. */
+export const shippedStacks = {
+  "single-gpu": "single-gpu",
+  "multi-gpu-4x": "multi-gpu",
+  "kind-local": "kind",
+  "k8s-gpu": "kubernetes",
+} as const satisfies Readonly<Record<string, StackName>>;
+export type ShippedEnvironment = keyof typeof shippedStacks;
+export const shippedEnvironments = Object.keys(shippedStacks) as ShippedEnvironment[];
+
+function formerFiles(formerFolder: string | undefined, folder: string): RejectedEnvironment[] {
+  if (formerFolder === undefined) return [];
+  return shippedEnvironments.flatMap((name) => {
+    const file = join(formerFolder, `${name}.settings.yaml`);
+    return existsSync(file) ? [{ name, lines: [movedLine(file, name, folder)] }] : [];
+  });
+}
+
+function movedLine(file: string, name: string, folder: string): string {
+  const stack = shippedEnvironments.find((shipped) => shipped === name);
+  return `${file}: move it to ${environmentFile(folder, name)} and add 'stack: ${stack === undefined ? "…" : shippedStacks[stack]}' to it`;
+}
+
+function readText(file: string): string {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file);
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? "unknown";
+    throw new SettingsError([`${file}: cannot be read (${code})`]);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new SettingsError([`${file}: must be UTF-8 text`]);
+  }
+}

@@ -1,0 +1,73 @@
+import { z } from "zod";
+import { image, oneOf } from "./setting-types.ts";
+
+type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";
+
+/** Image that a Docker host pulls or builds: a name, or an object with `source`. */
+const imageSource = (...baseImages: readonly [BaseImage, ...BaseImage[]]) =>
+  z
+    .union([
+      image,
+      z.discriminatedUnion(
+        "source",
+        [
+          z.strictObject({ source: z.literal("pull"), name: image }),
+          z.strictObject({
+            source: z.literal("build"),
+            buildArgs: z
+              .strictObject(
+                Object.fromEntries(baseImages.map((name) => [name, image.optional()])) as Record<
+                  BaseImage,
+                  z.ZodOptional<typeof image>
+                >,
+              )
+              .optional(),
+          }),
+        ],
+        oneOf("source", ["pull", "build"]),
+      ),
+    ])
+    .transform((value) =>
+      typeof value === "string" ? ({ source: "pull", name: value } as const) : value,
+    );
+
+const buildOrPull =
+  "`name:1.2` or `name@sha256:…`, or `{ source: pull, name: … }`; or `{ source: build }`: the host builds it";
+
+/** Embed image of a Docker host. */
+export const embedImage = imageSource("NODE_IMAGE", "CUDA_IMAGE")
+  .prefault({ source: "build" })
+  .describe(
+    `Embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images.`,
+  );
+
+/** Triton's image; the default is a tag and not a digest, because a tag shows the version. */
+export const tritonImage = imageSource("TRITON_IMAGE")
+  .prefault("nvcr.io/nvidia/tritonserver:26.07-py3")
+  .describe(
+    `Triton's image, used with the server \`tritonserver\`: ${buildOrPull} from \`Dockerfile.triton\`.`,
+  );
+
+/** Embed image of a kind cluster, which pulls nothing. */
+export const kindImage = z
+  .union([
+    image,
+    z.discriminatedUnion(
+      "source",
+      [
+        z.strictObject({
+          source: z.literal("build"),
+          buildArgs: z.strictObject({ NODE_IMAGE: image.optional() }).optional(),
+        }),
+        z.strictObject({ source: z.literal("local"), name: image }),
+      ],
+      oneOf("source", ["build", "local"]),
+    ),
+  ])
+  .transform((value) =>
+    typeof value === "string" ? ({ source: "local", name: value } as const) : value,
+  )
+  .prefault({ source: "build" })
+  .describe(
+    "Embed image that contains the weights; it is copied into the node, and nothing is pulled. `{ source: build }`: this machine's Docker builds it as `clipstack/embed:k8s-cpu-…`, with `buildArgs` NODE_IMAGE for another base image. `name:1.2`, or `{ source: local, name: … }`: an image in this machine's Docker.",
+  );

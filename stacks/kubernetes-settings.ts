@@ -1,0 +1,247 @@
+import { z } from "zod";
+import { gpuNames } from "../contract/gpus.ts";
+import {
+  cpuScaling,
+  disruptionBudget,
+  namespace,
+  podResources,
+  quantities,
+  quotaFields,
+} from "./cluster-settings.ts";
+import { accelerator, optimumBatchSize, triton } from "./docker-settings.ts";
+import { review } from "./review-settings.ts";
+import { downloadUrl, image, integer, oneOf, path, text, url } from "./setting-types.ts";
+import { state } from "./state-settings.ts";
+
+const labelText = text(
+  "a label or its value, at most 253 characters",
+  /^[\w]([\w./-]{0,251}[\w])?$/,
+);
+const objectName = text(
+  "a Kubernetes name: lower-case letters, digits, '-' and '.', at most 253",
+  /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/,
+);
+const sha256 = text("64 hexadecimal digits", /^[0-9a-f]{64}$/).describe(
+  "SHA-256 of the weights (`model.onnx`).",
+);
+
+const cluster = z
+  .strictObject({
+    kubeconfig: path.default("~/.kube/config").describe("Kubeconfig with the context."),
+    context: text("a context's name", /^[\w.:@/-]+$/)
+      .default("gpu-cluster")
+      .describe("Context of the kubeconfig; the current context is never used."),
+  })
+  .prefault({})
+  .describe("Existing cluster.");
+
+const nodePool = z
+  .strictObject({
+    gpu: z
+      .enum(gpuNames)
+      .default("l4")
+      .describe("GPU model of the nodes, a key of the GPU catalogue."),
+    nodes: integer(1, 1_000).default(4).describe("Number of GPU nodes."),
+    gpusPerNode: integer(1, 16).default(1).describe("Number of GPUs per node."),
+    runtimeClass: objectName
+      .default("nvidia")
+      .describe("RuntimeClass of pods with a GPU; `none` if NVIDIA's is the nodes' default."),
+    selector: z
+      .record(labelText, labelText)
+      .default({})
+      .describe("Labels of the nodes that pods with a GPU are scheduled on."),
+    tolerations: z
+      .array(
+        z.strictObject({
+          key: labelText.describe("Key of the taint."),
+          operator: z.enum(["Equal", "Exists"]).default("Exists").describe("Comparison operator."),
+          value: labelText.optional().describe("Value of the taint, with `Equal`."),
+          effect: z
+            .enum(["NoSchedule", "PreferNoSchedule", "NoExecute"])
+            .optional()
+            .describe("Effect of the taint. Default: every effect."),
+        }),
+      )
+      .default([{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }])
+      .describe("Tolerations of pods with a GPU."),
+  })
+  .prefault({})
+  .describe("GPU nodes of the cluster, used with the accelerator `gpu`.");
+
+const model = z
+  .discriminatedUnion(
+    "weights",
+    [
+      z.strictObject({ weights: z.literal("image") }),
+      z.strictObject({
+        weights: z.literal("pvc"),
+        claim: objectName,
+        folder: path.optional(),
+        sha256: sha256.optional(),
+      }),
+      z.strictObject({ weights: z.literal("init"), url: downloadUrl, sha256 }),
+    ],
+    oneOf("weights", ["image", "pvc", "init"]),
+  )
+  .prefault({ weights: "image" })
+  .describe(
+    "Source of the weights: `{ weights: image }`, the images contain them; `{ weights: pvc, claim, folder, sha256 }`, a volume contains them; `{ weights: init, url, sha256 }`, each pod downloads and verifies them when it starts.",
+  );
+
+const embed = z
+  .strictObject({
+    image: image
+      .default("registry.example/clipstack/embed:0.1.0")
+      .describe("Embed image, in a registry that the cluster pulls from."),
+    backend: z
+      .enum(["triton", "onnxruntime"])
+      .default("triton")
+      .describe(
+        "`triton`: gateway to the Tritons. `onnxruntime`: ONNX Runtime in the embed server, with one GPU per pod if the accelerator is `gpu`.",
+      ),
+    service: z
+      .enum(["ClusterIP", "NodePort", "LoadBalancer"])
+      .default("ClusterIP")
+      .describe("Type of the Service; `ClusterIP` is reachable only inside the cluster."),
+    keySecret: objectName
+      .optional()
+      .describe("Secret of the namespace whose entry `api-key` is required from clients."),
+    allowAnonymous: z
+      .boolean()
+      .default(false)
+      .describe("Allow `NodePort` and `LoadBalancer` without a key."),
+    resources: podResources(quantities(500, 768), quantities(2_000, 1_536)),
+    autoscaler: z
+      .strictObject(cpuScaling(2, 6))
+      .prefault({})
+      .describe("Autoscaler on CPU; requires metrics-server in the cluster."),
+    budget: disruptionBudget,
+  })
+  .prefault({});
+
+const engineCache = z
+  .strictObject({
+    enabled: z
+      .boolean()
+      .default(false)
+      .describe("Keep compiled engines on a volume; otherwise each new pod compiles them."),
+    accessMode: z
+      .enum(["ReadWriteOnce", "ReadWriteMany"])
+      .default("ReadWriteMany")
+      .describe("`ReadWriteOnce`: all pods run on one node."),
+    storageClass: objectName
+      .optional()
+      .describe("StorageClass of the volume. Default: the cluster's default."),
+    sizeGiB: integer(1, 1_000).default(2).describe("Size of the volume."),
+  })
+  .prefault({})
+  .describe("Used with the backend `tensorrt` on a GPU.");
+
+const tritonAutoscaler = z
+  .strictObject({
+    ...cpuScaling(2, 4),
+    metric: z
+      .enum(["queue-time", "cpu"])
+      .default("queue-time")
+      .describe("`queue-time`: time of requests in Triton's queue. `cpu`: for Tritons on the CPU."),
+    source: z
+      .enum(["keda", "prometheus-adapter"])
+      .default("keda")
+      .describe("Component, already installed in the cluster, that provides the queue time."),
+    prometheus: url
+      .default("http://prometheus-operated.monitoring.svc:9090")
+      .describe("Address of Prometheus in the cluster, which `keda` queries."),
+    targetQueueMilliseconds: integer(1, 60_000)
+      .default(50)
+      .describe("Target for the average queue time per request."),
+  })
+  .prefault({});
+
+const tritonDeployment = z
+  .strictObject({
+    enabled: z.boolean().default(true).describe("`false` omits the service."),
+    server: triton.server,
+    backend: z
+      .enum(["onnxruntime", "tensorrt"])
+      .default("onnxruntime")
+      .describe("Triton backend that executes the model."),
+    image: image
+      .default("registry.example/clipstack/triton:26.07-1")
+      .describe(
+        "Triton's image, in a registry that the cluster pulls from: NVIDIA's, or this project's (`Dockerfile.triton`), which can contain the weights.",
+      ),
+    gpusPerPod: integer(1, 16)
+      .default(1)
+      .describe("GPUs of one pod, all on one node; used with the accelerator `gpu`."),
+    spareGpu: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Whether a rolling update starts a pod before it stops another, which requires the GPUs of one more pod.",
+      ),
+    maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
+    instancesPerGpu: triton.instancesPerGpu,
+    optimumBatchSize: optimumBatchSize.describe(
+      "With the backend `tensorrt`: batch size that its kernels are tuned for.",
+    ),
+    cudaGraphs: triton.cudaGraphs,
+    engineCache,
+    resources: podResources(quantities(2_000, 4_096), quantities(4_000, 8_192)),
+    autoscaler: tritonAutoscaler,
+    budget: disruptionBudget,
+  })
+  .prefault({});
+
+/** Settings of the stack `kubernetes`. */
+export const kubernetesSettings = z.strictObject({
+  accelerator,
+  state,
+  review,
+  cluster,
+  namespace,
+  createNamespace: z
+    .boolean()
+    .default(true)
+    .describe(
+      "Create the namespace, and remove it with the environment; `false`: it exists. Changing it to `false` later removes the deployed namespace and everything in it.",
+    ),
+  imagePullSecret: objectName
+    .optional()
+    .describe("Secret of the namespace with which images are pulled."),
+  nodePool,
+  model,
+  embed,
+  triton: tritonDeployment,
+  scraping: z
+    .enum(["service-monitor", "annotations", "none"])
+    .default("service-monitor")
+    .describe(
+      "How Prometheus finds the metrics: a ServiceMonitor (requires the Prometheus operator) or annotations of the pods.",
+    ),
+  serviceMonitor: z
+    .strictObject({
+      labels: z
+        .record(labelText, labelText)
+        .default({})
+        .describe(
+          "Labels that Prometheus selects ServiceMonitors by; for kube-prometheus-stack `release: <name of its Helm release>`.",
+        ),
+      intervalSeconds: integer(1, 300)
+        .default(15)
+        .describe(
+          "Scrape interval, also with annotations; the queue time covers four intervals, and at least one minute.",
+        ),
+    })
+    .prefault({})
+    .describe("Scraping by Prometheus."),
+  quota: z
+    .strictObject({
+      gpus: integer(1, 10_000)
+        .default(4)
+        .describe("Number of GPUs; used with the accelerator `gpu`."),
+      ...quotaFields(quantities(14_000, 26_624), quantities(35_000, 53_248), 14),
+    })
+    .prefault({})
+    .describe("ResourceQuota: all pods at their maximum, and the pods that rolling updates add."),
+});
+export type KubernetesSettings = z.infer<typeof kubernetesSettings>;

@@ -1,0 +1,64 @@
+import { z } from "zod";
+import {
+  accelerator,
+  embedService,
+  gpus,
+  host,
+  modelRepository,
+  network,
+  optimumBatchSize,
+  tritonOnHost,
+  tritonOnnx,
+  tritonTrt,
+  upstream,
+  weights,
+} from "./docker-settings.ts";
+import { review } from "./review-settings.ts";
+import { state } from "./state-settings.ts";
+
+const fourGpus = [0, 1, 2, 3];
+
+/** Settings of the stack `multi-gpu`. */
+export const multiGpuSettings = z.strictObject({
+  topology: z
+    .enum(["instance-group", "per-gpu"])
+    .default("instance-group")
+    .describe(
+      "`instance-group`: one Triton per backend, across all GPUs. `per-gpu`: one Triton per GPU.",
+    ),
+  accelerator,
+  host: host(4),
+  state,
+  review,
+  modelRepository,
+  weights,
+  network,
+  embed: z
+    .strictObject({
+      image: embedService.image,
+      port: embedService.port,
+      upstream: upstream.describe("With `instance-group`: Triton that the gateway forwards to."),
+      expose: embedService.expose,
+    })
+    .prefault({}),
+  tritonOnnx: tritonOnnx(fourGpus).describe("Used with `instance-group`."),
+  tritonTrt: tritonTrt(fourGpus).describe("Used with `instance-group`."),
+  perGpu: z
+    .strictObject({
+      backend: z
+        .enum(["onnxruntime", "tensorrt"])
+        .default("onnxruntime")
+        .describe("Triton backend that executes the model."),
+      ...tritonOnHost,
+      optimumBatchSize: optimumBatchSize.describe(
+        "With the backend `tensorrt`: batch size that its kernels are tuned for.",
+      ),
+      gpus: gpus
+        .max(16, "must list at most 16 GPUs")
+        .default(fourGpus)
+        .describe("One Triton per GPU; their ports are 8010-8012, 8020-8022, 8030-8032, …"),
+    })
+    .prefault({})
+    .describe("Used with `per-gpu`."),
+});
+export type MultiGpuSettings = z.infer<typeof multiGpuSettings>;

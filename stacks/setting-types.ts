@@ -1,0 +1,52 @@
+import { z } from "zod";
+
+/** Types of single settings: each error message is `must …`. */
+
+/** Whole number in a range, both ends included. */
+export const integer = (min: number, max: number) => {
+  const error = `must be ${min} to ${max}`;
+  return z
+    .int({ error: `must be a whole number, ${min} to ${max}` })
+    .min(min, error)
+    .max(max, error);
+};
+
+/** String that matches `pattern`; `rule` describes it after "must be". */
+export const text = (rule: string, pattern: RegExp) =>
+  z.string({ error: `must be ${rule}` }).regex(pattern, `must be ${rule}`);
+
+/** Error option of a discriminated union: lists the valid discriminator values. */
+export const oneOf = <const Key extends string>(key: Key, words: readonly string[]) => ({
+  error: (issue: { readonly code?: string; readonly discriminator?: string }) =>
+    issue.code === "invalid_union" && issue.discriminator === key
+      ? `must be one of ${words.join(", ")}`
+      : undefined,
+});
+
+export const port = integer(1, 65_535);
+
+export const image = text("an image name like 'name:1.2' or 'name@sha256:…'", /^[\w./:@-]+$/);
+
+export const path = text("a path without '..' or spaces", /^(?!.*\.\.)[\w~@+=,./-]+$/);
+
+export const projectPath = text(
+  "a path relative to the project, without '..' or spaces",
+  /^(?![/~])(?!.*\.\.)[\w~@+=,./-]+$/,
+);
+
+/** Name of a Docker network, a kind cluster or a namespace. */
+export const name = text(
+  "lower-case letters, digits and '-', at most 40",
+  /^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$/,
+);
+
+export const url = text(
+  "a URL without a user or a password",
+  /^https?:\/\/[^\s/@?#]+(\/[^\s@]*)?$/,
+);
+
+/** Download URL. The query of a signed URL is a secret, which would be stored in Terraform's state. */
+export const downloadUrl = text(
+  "a URL without a user, a password or a query",
+  /^https?:\/\/[^\s/@?#]+(\/[^\s@?#]*)?$/,
+);

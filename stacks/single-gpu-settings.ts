@@ -1,0 +1,48 @@
+import { z } from "zod";
+import {
+  accelerator,
+  embedService,
+  gpus,
+  host,
+  modelRepository,
+  network,
+  tritonOnnx,
+  tritonTrt,
+  upstream,
+  weights,
+} from "./docker-settings.ts";
+import { review } from "./review-settings.ts";
+import { state } from "./state-settings.ts";
+
+/** Settings of the stack `single-gpu`. */
+export const singleGpuSettings = z.strictObject({
+  accelerator,
+  host: host(1),
+  state,
+  review,
+  modelRepository,
+  weights,
+  network,
+  embed: z
+    .strictObject({
+      enabled: z.boolean().default(true).describe("`false` omits the service."),
+      image: embedService.image,
+      port: embedService.port,
+      backend: z
+        .enum(["onnxruntime", "triton"])
+        .default("onnxruntime")
+        .describe(
+          "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to a Triton.",
+        ),
+      upstream,
+      gpus: gpus
+        .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
+        .default([0])
+        .describe("GPU of ONNX Runtime, by index or by UUID."),
+      expose: embedService.expose,
+    })
+    .prefault({}),
+  tritonOnnx: tritonOnnx([0]),
+  tritonTrt: tritonTrt([0]),
+});
+export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
