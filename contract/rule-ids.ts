@@ -32,22 +32,24 @@ export const ruleIds = [
   "secret-form",
   "secret-variable",
   "secret-build-argument",
-  // Triton and GPUs
+  // Triton
   "triton-shared-memory",
   "triton-strict-start",
   "triton-request-size",
+  "gateway-upstream",
+  // Models and engines
   "model-config-valid",
   "queue-delay-goal",
   "model-warm-up",
   "engine-cache",
   "engine-cache-gpu",
+  "engine-cache-pods",
   "model-fits-gpu",
   "memory-holds-model",
+  // GPUs
   "gpu-on-host",
   "gpu-request-agrees",
   "gpu-named-one-way",
-  "gateway-upstream",
-  "engine-cache-pods",
   "gpu-asked-for",
   // Health, start and stop
   "health-check",

@@ -36,7 +36,7 @@ test.each([
 
 test("folds the rules that were broken before, and names those that the change breaks first", () => {
   const finding = (rule: string, more: object) =>
-    ({ rule, severity: "warning", stack: "test", what: "w", fix: "f", ...more }) as const;
+    ({ rule, severity: "warning", stack: "test", message: "w", fix: "f", ...more }) as const;
   const findings = [finding("old", { severity: "error", existing: true }), finding("new", {})];
   const review = reviewOf([plannedChange([])], { findings });
   expect(review.verdict.reasons).toEqual(["test: 1 rule is to look at: new."]);
@@ -62,13 +62,13 @@ test("a changed queue delay is safe, and its field is reported", () => {
     {
       title: "config.pbtxt of openclip_vit_b32",
       lines: [
-        { where: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
+        { path: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
       ],
     },
     {
       title: "config.pbtxt of openclip_vit_b32_trt",
       lines: [
-        { where: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
+        { path: "dynamic_batching.max_queue_delay_microseconds", before: "5000", after: "2000" },
       ],
     },
   ]);
@@ -76,10 +76,11 @@ test("a changed queue delay is safe, and its field is reported", () => {
 
 test("says of a port that is opened to all who is new there, and that a key is asked for", () => {
   const { stacks } = reviewOf([savedChange("port-exposed")]);
-  expect(stacks[0]?.exposures.map(({ status, who, what }) => `${status} ${who}: ${what}`)).toEqual([
-    "new embed: port 8002/tcp on 0.0.0.0",
-    "new embed: asks for a key",
-  ]);
+  expect(
+    stacks[0]?.exposures.map(
+      ({ status, name, description }) => `${status} ${name}: ${description}`,
+    ),
+  ).toEqual(["new embed: port 8002/tcp on 0.0.0.0", "new embed: asks for a key"]);
 });
 
 test("says of another GPU what it costs and holds, and that the TensorRT engines are lost", () => {
@@ -140,7 +141,7 @@ test("counts what is moved and imported, and calls neither dangerous", () => {
 
 test("is blocked by a rule of severity error, and not by a waived one or one that was broken before", () => {
   const change = plannedChange([]);
-  const error = { rule: "x", severity: "error", stack: "test", what: "w", fix: "f" } as const;
+  const error = { rule: "x", severity: "error", stack: "test", message: "w", fix: "f" } as const;
   const level = (more: object) =>
     reviewOf([change], { findings: [{ ...error, ...more }] }).verdict.level;
   expect(level({})).toBe("blocked");
@@ -150,7 +151,7 @@ test("is blocked by a rule of severity error, and not by a waived one or one tha
 });
 
 test("says of an error that comes with its own waiver that it is waived", () => {
-  const error = { rule: "x", severity: "error", stack: "test", what: "w", fix: "f" } as const;
+  const error = { rule: "x", severity: "error", stack: "test", message: "w", fix: "f" } as const;
   const findings = [{ ...error, waived: "known" }];
   expect(reviewOf([plannedChange([])], { findings }).verdict).toEqual({
     level: "attention",
@@ -240,7 +241,7 @@ test("a container that Docker does not restart is a service all the same", () =>
     },
   ]);
   const { changes } = reviewOf([change]).stacks[0]!;
-  expect(changes[0]?.consequence?.text).toBe("Container db is started anew.");
+  expect(changes[0]?.impact?.text).toBe("Container db is started anew.");
 });
 
 test("asks the disruption budget that selects the pods, whatever it is called", () => {
@@ -266,7 +267,7 @@ test("asks the disruption budget that selects the pods, whatever it is called", 
           after: budget(match),
         },
       ]),
-    ]).stacks[0]?.changes[0]?.consequence?.text;
+    ]).stacks[0]?.changes[0]?.impact?.text;
   expect(text(labels)).toContain("below the 3 of the disruption budget");
   expect(text({ app: "another" })).not.toContain("budget");
 });
@@ -368,17 +369,17 @@ test("takes what an earlier replacement left for no service", () => {
   const change = savedChange("nothing-changed");
   const left = { ...embed!, action: "delete", deposed: "ab12", after: undefined } as const;
   const { changes } = reviewOf([{ ...change, resources: [left, ...change.resources] }]).stacks[0]!;
-  expect(changes.map(({ consequence }) => consequence)).toEqual([
+  expect(changes.map(({ impact }) => impact)).toEqual([
     {
       text: "It is what an earlier replacement left: what is at the address now stays.",
-      down: [],
-      lost: false,
+      unavailable: [],
+      dataLost: false,
     },
   ]);
 });
 
-const commentSaying = (what: string) => {
-  const findings = [{ rule: "x", severity: "note", stack: "test", what, fix: "f" } as const];
+const commentSaying = (message: string) => {
+  const findings = [{ rule: "x", severity: "note", stack: "test", message, fix: "f" } as const];
   return markdownComment(reviewOf([plannedChange([])], { findings }));
 };
 
@@ -431,7 +432,7 @@ test("no text of a plan becomes Markdown or HTML of the comment", () => {
     },
   ]);
   const review = reviewOf([change], {
-    findings: [{ rule: "x", severity: "warning", stack: "test", what: evil, fix: evil }],
+    findings: [{ rule: "x", severity: "warning", stack: "test", message: evil, fix: evil }],
   });
   expect(htmlReport(review)).not.toContain("<script");
   const text = markdownComment(review);
@@ -483,7 +484,7 @@ describe("a plan that is too long for a comment", () => {
         rule: `${severity}-${index}`,
         severity,
         stack: "test",
-        what: "w".repeat(120),
+        message: "w".repeat(120),
         fix: "f",
       }) as const;
     const findings = [

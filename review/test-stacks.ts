@@ -15,7 +15,7 @@ import type { Example, ExampleEdit } from "./rules/rule.ts";
 /** For tests: real stacks, and the same with one thing changed. */
 
 /** Of an example, what makes the stack. */
-export type Change = Omit<Example, "says">;
+export type Change = Omit<Example, "message">;
 
 type Json = Record<string | number, unknown>;
 

@@ -32,7 +32,7 @@ test("an image that is made on top of it is another one, and so are the pods", (
   );
   const { changes } = reviewOf([changeOfTrees("kind-local", before, after)]).stacks[0]!;
   const deployment = changes.find(({ title }) => title === "embed/deployment");
-  expect(deployment?.consequence?.text).toContain("replaced one after the other");
+  expect(deployment?.impact?.text).toContain("replaced one after the other");
 });
 
 test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/review.md"])(

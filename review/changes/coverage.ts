@@ -3,8 +3,8 @@ import { asTyped, baseType, isExaminedType } from "../input/resource-types.ts";
 import { few, isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
 import { blockOf, blocksOf, canonical, isObject } from "../input/value-paths.ts";
 import { chartDocuments } from "./chart-values.ts";
-import type { StackMoments } from "./consequences.ts";
 import { canExpose } from "./exposure.ts";
+import type { StackComparison } from "./impact-kinds.ts";
 
 /** Statements of a review; each covers only the resources that were examined for it. */
 export const topics = ["impact", "exposure", "capacity and cost"] as const;
@@ -27,7 +27,7 @@ export interface Coverage {
   readonly unexamined: readonly Unexamined[];
 }
 
-export function coverageOf(stack: StackMoments): Coverage {
+export function coverageOf(stack: StackComparison): Coverage {
   const { change } = stack;
   const managed = change.resources.filter(
     ({ mode, deposed }) => mode === "managed" && deposed === undefined,
@@ -65,7 +65,7 @@ function gap(resource: ResourceChange, which: string, about: readonly Topic[] = 
   return { address, type, which, topics: about, changes };
 }
 
-function gapsOf(resource: ResourceChange, stack: StackMoments): readonly Unexamined[] {
+function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unexamined[] {
   if (resource.deposed !== undefined) return [];
   if (resource.mode === "data") {
     // the apply runs its program
@@ -116,7 +116,7 @@ const ownPrograms = [
   /^kind load docker-image --name "\$NAME" "\$IMAGE"$/,
 ];
 
-function runsPrograms({ address, programs = [] }: ResourceChange, stack: StackMoments): boolean {
+function runsPrograms({ address, programs = [] }: ResourceChange, stack: StackComparison): boolean {
   const isCluster = [stack.before, stack.after].some(
     ({ services }) => services.get(withoutKey(address))?.resources.cluster === address,
   );
@@ -140,7 +140,7 @@ function hidesExposure({ unknown }: ResourceChange): boolean {
 }
 
 /** Whether a workload has GPUs that the table of capacity does not count. */
-function hasOtherGpus(resource: ResourceChange, base: string, stack: StackMoments): boolean {
+function hasOtherGpus(resource: ResourceChange, base: string, stack: StackComparison): boolean {
   const { values } = asTyped(resource.type, resource.after ?? {});
   if (stack.after.services.has(withoutKey(resource.address))) return false;
   if (base === "docker_container") {

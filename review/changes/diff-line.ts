@@ -1,7 +1,7 @@
 /** One thing that changes, as a reader sees it: no secret in it. */
 export interface DiffLine {
   /** `dynamic_batching.max_queue_delay_microseconds`, `env PORT`, `spec.replicas` */
-  readonly where: string;
+  readonly path: string;
   /** Absent: it was not there. */
   readonly before?: string;
   /** Absent: it is not there any more. */
@@ -23,10 +23,10 @@ export function diffTexts(
   after: ReadonlyMap<string, string>,
 ): readonly DiffLine[] {
   return [...new Set([...before.keys(), ...after.keys()])]
-    .filter((where) => before.get(where) !== after.get(where))
-    .map((where) => lineOf(where, before.get(where), after.get(where)));
+    .filter((path) => before.get(path) !== after.get(path))
+    .map((path) => lineOf(path, before.get(path), after.get(path)));
 }
 
-export function lineOf(where: string, before?: string, after?: string): DiffLine {
-  return { where, before, after };
+export function lineOf(path: string, before?: string, after?: string): DiffLine {
+  return { path, before, after };
 }

@@ -8,13 +8,13 @@ export function diffPbtxt(before: string, after: string): DiffBlock | undefined 
   const model = right.get("name") ?? left.get("name");
   return {
     title: model === undefined ? "config.pbtxt" : `config.pbtxt of ${model.replaceAll('"', "")}`,
-    lines: diffTexts(left, right).map((line) => ({ ...line, where: shortPath(line.where) })),
+    lines: diffTexts(left, right).map((line) => ({ ...line, path: shortPath(line.path) })),
   };
 }
 
 /** Of a parameter of TensorRT its name: what leads there is as long as a line. */
-function shortPath(where: string): string {
-  return where.replace(
+function shortPath(path: string): string {
+  return path.replace(
     /^optimization\.execution_accelerators\.gpu_execution_accelerator\[(\w+)\]\.parameters\[(\w+)\]$/,
     "$1 $2",
   );

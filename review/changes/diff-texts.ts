@@ -42,15 +42,15 @@ export function short(text: string): string {
 }
 
 /** A field of a configuration may be anything that somebody wrote. */
-export function guarded({ where, before, after }: DiffLine): DiffLine {
+export function guarded({ path, before, after }: DiffLine): DiffLine {
   const clean = (text: string | undefined) =>
     text === undefined
       ? undefined
       : hasSecretForm(text) ||
-          where.split(/[.[\]]/).some(isSecretName) ||
-          (where.endsWith("string_value") &&
+          path.split(/[.[\]]/).some(isSecretName) ||
+          (path.endsWith("string_value") &&
             !/^"(-?\d{1,12}(\.\d{1,6})?|true|false|yes|no)"$/.test(text))
         ? hidden
         : short(text);
-  return lineOf(safeKey(where), clean(before), clean(after));
+  return lineOf(safeKey(path), clean(before), clean(after));
 }

@@ -11,7 +11,7 @@ function lines(type: string, before: object, after: object, more: object = {}): 
   const change = plannedChange([{ address: `${type}.a`, before, after, more: more as never }]);
   return diffResource(change.resources[0]!, imageNames(change.resources)).flatMap((block) =>
     block.lines.map((line) => {
-      const where = block.title === "" ? line.where : `${block.title}: ${line.where}`;
+      const where = block.title === "" ? line.path : `${block.title}: ${line.path}`;
       return `${where}: ${line.before ?? ""} → ${line.after ?? ""}`;
     }),
   );
@@ -173,7 +173,7 @@ test("a parameter of TensorRT is named in short, and a broken configuration is n
   const trt = (mode: string) =>
     `optimization { execution_accelerators { gpu_execution_accelerator [ { name: "tensorrt" parameters { key: "precision_mode" value: "${mode}" } } ] } }`;
   expect(diffPbtxt(trt("FP16"), trt("FP32"))?.lines).toEqual([
-    { where: "tensorrt precision_mode", before: '"FP16"', after: '"FP32"' },
+    { path: "tensorrt precision_mode", before: '"FP16"', after: '"FP32"' },
   ]);
   expect(diffPbtxt("input: {", "max_batch_size: 1")).toBeUndefined();
 });

@@ -6,6 +6,14 @@ import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
 import { guarded, isNothing, safeKey, short, textOf, toList } from "./diff-texts.ts";
+import { byName, fieldOf, namingField } from "./list-items.ts";
+import {
+  isConfigData,
+  isFileContent,
+  isUnknownText,
+  lastName,
+  maySay,
+} from "./printable-values.ts";
 
 /**
  * What changes in a resource, as a reader wants to see it: environments and labels by name, ports by number, model configurations
@@ -29,20 +37,6 @@ const silent = new Set(["id", "timeouts", "output", "network_data", "hostname", 
 const ofImage = new Set(
   "working_dir runtime platform ipc_mode stop_signal shm_size bridge log_driver user".split(" "),
 );
-
-/** What an item of a list is called: its first of these. */
-const itemNames = [
-  ...["name", "label", "key", "file", "container_path", "target", "mount_path", "host"],
-  ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
-] as const;
-
-/** Arguments of a release that may be anything that somebody wrote. */
-function isUnknownText(type: string, path: Path): boolean {
-  if (type !== "helm_release") return false;
-  const [first] = path;
-  if (first === "set" || first === "set_list") return path.includes("value");
-  return first === "postrender" || first === "description";
-}
 
 class Differ {
   readonly #change: ResourceChange;
@@ -350,30 +344,6 @@ class Differ {
   }
 }
 
-/** What this project knows the arguments of. */
-const knownTypes =
-  /^(docker_(container|image|network|volume|tag|registry_image)|kubernetes_(?!manifest$)\w+|helm_release|terraform_data)$/;
-/** Arguments of any provider that say which kind of thing it is, how big and where. */
-const plainFields =
-  /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
-const plainWord = /^[\w.:/+-]{1,100}$/;
-
-/** Whether a text may be said that has neither the name nor the form of a secret: of what is not known here it may be anything. */
-function maySay(type: string, path: Path, text: string): boolean {
-  if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
-  const words = path.filter((step) => typeof step === "string");
-  // options of drivers have user names and passwords, and annotations whole files of configuration
-  if (words.includes("driver_opts") || words.includes("log_opts") || words.includes("options")) {
-    return (
-      /^[\w.:/-]{1,100}$/.test(text) &&
-      /^(type|device|mode|max-size|max-file|o)$/.test(words.at(-1) ?? "")
-    );
-  }
-  if (words.includes("annotations")) return plainWord.test(text);
-  if (words.includes("http_header") || words.includes("sysctls")) return words.at(-1) === "name";
-  return knownTypes.test(type) || (plainFields.test(words.at(-1) ?? "") && plainWord.test(text));
-}
-
 function keyOf(path: Path): string {
   return path.join("\u0000");
 }
@@ -393,73 +363,4 @@ function below(at: Place, step: string, shown: string): Place {
     path: [...at.path, step],
     pathBefore: [...at.pathBefore, step],
   };
-}
-
-function lastName(path: Path): string {
-  return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
-}
-
-/** Whether a text is that of a file that is put somewhere. */
-function isFileContent(path: Path): boolean {
-  return path[0] === "upload" && /^content/.test(lastName(path));
-}
-
-/** Whether a text is one of a ConfigMap, which may be any file with any password in it. */
-function isConfigData(type: string, path: Path): boolean {
-  if (/^kubernetes_config_map(_v1)?(_data)?$/.test(type))
-    return /^(binary_)?data$/.test(String(path[0]));
-  if (type !== "kubernetes_manifest") return false;
-  return /^(manifest|object)$/.test(String(path[0])) && /^(data|binaryData)$/.test(String(path[1]));
-}
-
-function fieldOf(item: unknown, name: string): unknown {
-  return isObject(item) ? stepInto(item, name) : undefined;
-}
-
-/** The field that names every item of a list, each with another name. What is secret in one of them names none. */
-function namingField(
-  before: readonly unknown[],
-  after: readonly unknown[],
-  isSecret: (index: number, field: string, list: readonly unknown[]) => boolean,
-): ItemName | undefined {
-  const items = [...before, ...after];
-  if (items.length === 0 || !items.every(isObject)) return undefined;
-  const isOpen = (field: string) =>
-    [before, after].every((list) => list.every((_, index) => !isSecret(index, field, list)));
-  if (
-    items.every((item) => "internal" in (item as object)) &&
-    isOpen("internal") &&
-    isOpen("protocol")
-  ) {
-    return (item) =>
-      short(`${textOf(fieldOf(item, "internal"))}/${textOf(fieldOf(item, "protocol")) || "tcp"}`);
-  }
-  const isNamed = (item: unknown, field: string) =>
-    ["string", "number"].includes(typeof fieldOf(item, field)) && fieldOf(item, field) !== "";
-  const isUnique = (list: readonly unknown[], field: string) =>
-    new Set(list.map((item) => fieldOf(item, field))).size === list.length;
-  const name = itemNames.find(
-    (field) =>
-      items.every((item) => isNamed(item, field)) &&
-      isUnique(before, field) &&
-      isUnique(after, field) &&
-      isOpen(field),
-  );
-  if (name === undefined) return undefined;
-  return (item) => short(String(fieldOf(item, name)));
-}
-
-type ItemName = (item: unknown) => string;
-
-function byName(
-  items: readonly unknown[],
-  name: ItemName,
-): ReadonlyMap<string, { readonly item: unknown; readonly index: number }> {
-  const found = new Map<string, { readonly item: unknown; readonly index: number }>();
-  items.forEach((item, index) => {
-    let key = name(item);
-    while (found.has(key)) key = `${key}'`;
-    found.set(key, { item, index });
-  });
-  return found;
 }

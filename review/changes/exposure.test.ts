@@ -1,12 +1,14 @@
 import { expect, test } from "vitest";
 import { type PlannedResource, plannedChange, savedChange } from "../test-plans.ts";
-import { momentsOf } from "./consequences.ts";
 import { exposuresOf } from "./exposure.ts";
+import { comparisonOf } from "./impact-kinds.ts";
 
 /** What is exposed after some resources are created, as `<who>: <what>`. */
 function exposed(...resources: readonly Omit<PlannedResource, "actions">[]): readonly string[] {
   const change = plannedChange(resources.map((it) => ({ ...it, actions: ["create"] })));
-  return exposuresOf(momentsOf(change)).map(({ kind, what }) => `${kind}: ${what}`);
+  return exposuresOf(comparisonOf(change)).map(
+    ({ kind, description }) => `${kind}: ${description}`,
+  );
 }
 const keyUnknown = "authentication: whether it asks for a key was not examined";
 const container = (after: object) => ({ address: "docker_container.a", after });
@@ -220,7 +222,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
 });
 
 test("a NodePort that kind maps to the loopback is not exposed", () => {
-  expect(exposuresOf(momentsOf(savedChange("kind-local-create")))).toEqual([]);
+  expect(exposuresOf(comparisonOf(savedChange("kind-local-create")))).toEqual([]);
 });
 
 test("says what is new, what is gone and what is as before", () => {
@@ -233,9 +235,9 @@ test("says what is new, what is gone and what is as before", () => {
     { address: "docker_container.b", actions: ["no-op"], before: open(90), after: open(90) },
   ]);
   expect(
-    exposuresOf(momentsOf(change))
+    exposuresOf(comparisonOf(change))
       .filter(({ kind }) => kind === "port")
-      .map(({ status, what }) => `${status} ${what}`),
+      .map(({ status, description }) => `${status} ${description}`),
   ).toEqual([
     "new port 81/tcp on 0.0.0.0",
     "gone port 80/tcp on 0.0.0.0",

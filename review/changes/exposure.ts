@@ -10,7 +10,7 @@ import {
 } from "../input/stack-facts.ts";
 import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
 import { chartDocuments, chartKey } from "./chart-values.ts";
-import type { StackMoments } from "./consequences.ts";
+import type { StackComparison } from "./impact-kinds.ts";
 
 export const exposureKinds = ["port", "authentication", "privilege"] as const;
 
@@ -19,32 +19,33 @@ export interface Exposure {
   readonly kind: (typeof exposureKinds)[number];
   readonly address: string;
   /** `embed`, or the address. */
-  readonly who: string;
+  readonly name: string;
   /** `port 8002/tcp on 0.0.0.0` */
-  readonly what: string;
+  readonly description: string;
   readonly status: "new" | "unchanged" | "gone";
 }
 
-interface Found {
+interface FoundExposure {
   /** What it is called, where its address has more than one service. */
-  readonly who?: string;
+  readonly name?: string;
   readonly kind: Exposure["kind"];
   readonly address: string;
-  readonly what: string;
+  readonly description: string;
 }
 
 /** What is exposed after a change, and what was before it. */
-export function exposuresOf(stack: StackMoments): readonly Exposure[] {
+export function exposuresOf(stack: StackComparison): readonly Exposure[] {
   const before = allIn(stack.before);
   const after = allIn(stack.after);
-  const key = ({ address, kind, who, what }: Found) => [address, kind, who, what].join("\n");
+  const key = ({ address, kind, name, description }: FoundExposure) =>
+    [address, kind, name, description].join("\n");
   const was = new Set(before.map(key));
   const is = new Set(after.map(key));
-  const named = (facts: StackFacts, it: Found, status: Exposure["status"]): Exposure => ({
+  const named = (facts: StackFacts, it: FoundExposure, status: Exposure["status"]): Exposure => ({
     kind: it.kind,
     address: it.address,
-    what: it.what,
-    who: it.who ?? facts.services.get(withoutKey(it.address))?.name ?? it.address,
+    description: it.description,
+    name: it.name ?? facts.services.get(withoutKey(it.address))?.name ?? it.address,
     status,
   });
   return [
@@ -54,16 +55,16 @@ export function exposuresOf(stack: StackMoments): readonly Exposure[] {
   ].sort((a, b) => (order(a) < order(b) ? -1 : 1));
 }
 
-function order({ status, kind, address, what }: Exposure): string {
+function order({ status, kind, address, description }: Exposure): string {
   return [
     ["new", "gone", "unchanged"].indexOf(status),
     exposureKinds.indexOf(kind),
     address,
-    what,
+    description,
   ].join(" ");
 }
 
-function allIn(facts: StackFacts): readonly Found[] {
+function allIn(facts: StackFacts): readonly FoundExposure[] {
   return [...facts.values].flatMap(([address, { type, values }]) => {
     const base = baseType(type);
     const find = Object.hasOwn(finders, base) ? finders[base as ExaminedType] : undefined;
@@ -71,10 +72,10 @@ function allIn(facts: StackFacts): readonly Found[] {
   });
 }
 
-type Unplaced = Omit<Found, "address">;
-const port = (what: string): Unplaced => ({ kind: "port", what });
-const authentication = (what: string): Unplaced => ({ kind: "authentication", what });
-const privilege = (what: string): Unplaced => ({ kind: "privilege", what });
+type Unplaced = Omit<FoundExposure, "address">;
+const port = (description: string): Unplaced => ({ kind: "port", description });
+const authentication = (description: string): Unplaced => ({ kind: "authentication", description });
+const privilege = (description: string): Unplaced => ({ kind: "privilege", description });
 
 type Finder = (values: Values, facts: StackFacts, address: string) => readonly Unplaced[];
 
@@ -352,5 +353,5 @@ function ofRelease(values: Values): readonly Unplaced[] {
 
 /** Whether anything of a stack is exposed after it, that was not before. */
 export function newExposures(list: readonly Exposure[]): readonly Exposure[] {
-  return list.filter(({ status, what }) => status === "new" && what !== asksForKey);
+  return list.filter(({ status, description }) => status === "new" && description !== asksForKey);
 }

@@ -2,8 +2,9 @@ import type { ModelConfigJson } from "../../client/triton/model-config.ts";
 import { type StackChange, unchanged } from "../input/change.ts";
 import { hasSecretForm } from "../input/secrets.ts";
 import { blockOf, isObject } from "../input/value-paths.ts";
-import { environmentOf, releasesOf, serviceContainers } from "../rules/facts.ts";
+import { environmentOf, releasesOf } from "../rules/facts.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "../rules/model-configs.ts";
+import { serviceContainers } from "../rules/service-containers.ts";
 import type { ImageNames } from "./diff-values.ts";
 
 /** What a Triton of an environment runs, at one moment. */

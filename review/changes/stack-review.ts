@@ -1,9 +1,9 @@
 import type { Action, RuleFinding, StackChange } from "../input/change.ts";
 import type { CapacityChange } from "./capacity.ts";
-import type { Consequence } from "./consequences.ts";
 import type { Coverage, Topic } from "./coverage.ts";
 import type { DiffBlock } from "./diff-line.ts";
 import type { Exposure } from "./exposure.ts";
+import type { Impact } from "./impact-kinds.ts";
 import type { ServingChange } from "./serving.ts";
 
 export interface StackReview {
@@ -20,11 +20,11 @@ export interface StackReview {
   readonly findings: readonly RuleFinding[];
   /** Addresses of what was changed outside of Terraform, and what is different there. */
   readonly drift: readonly ReviewedDrift[];
-  readonly notKnown: readonly string[];
+  readonly limitations: readonly string[];
   /** Terraform outputs that change. */
   readonly outputs: readonly string[];
   /** Whole sentences: what a plan says besides its resources, and a reader must know. */
-  readonly besides: readonly string[];
+  readonly notes: readonly string[];
   /** SHA-256 of what changes, secrets left out: another plan has another one. */
   readonly fingerprint: string;
 }
@@ -52,10 +52,10 @@ export interface ReviewedChange {
   /** What forces the replacement, with its values. */
   readonly forcedBy: readonly string[];
   /** A sentence: why Terraform does it, where the configuration does not say it. */
-  readonly because?: string;
+  readonly reason?: string;
   readonly movedFrom?: string;
   readonly imported?: boolean;
-  readonly consequence?: Consequence;
+  readonly impact?: Impact;
   readonly diffs: readonly DiffBlock[];
   /** Statements of the review that do not cover it. */
   readonly unexamined?: readonly Topic[];

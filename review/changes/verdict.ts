@@ -36,11 +36,11 @@ function worstFirst(
 }
 
 /** Whole sentences, an empty one where there is nothing to say: the place of a sentence is how bad it is. */
-function blockers({ findings, notKnown }: StackReview): readonly string[] {
+function blockers({ findings, limitations }: StackReview): readonly string[] {
   const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
   return [
     errors.length === 0 ? "" : `${rulesText(errors)} broken: ${names(errors)}.`,
-    ...notKnown.filter(saysBroken),
+    ...limitations.filter(saysBroken),
   ];
 }
 
@@ -49,8 +49,8 @@ function saysBroken(line: string): boolean {
 }
 
 /** Whether a plan is only a part of what it was to be. */
-export function isBroken({ notKnown }: StackReview): boolean {
-  return notKnown.some(saysBroken);
+export function isBroken({ limitations }: StackReview): boolean {
+  return limitations.some(saysBroken);
 }
 
 /** Whether a stack has a reason for another verdict than safe. */
@@ -61,22 +61,22 @@ export function needsAttention(review: StackReview): boolean {
 /** The same as {@link blockers}. */
 function worthAttention(review: StackReview): readonly string[] {
   const { changes, exposures, findings, drift } = review;
-  const down = new Set(changes.flatMap(({ consequence }) => consequence?.down ?? []));
+  const down = new Set(changes.flatMap(({ impact }) => impact?.unavailable ?? []));
   const gone = new Set(
-    changes.flatMap(({ action, consequence }) =>
-      action === "delete" || consequence?.forGood ? (consequence?.down ?? []) : [],
+    changes.flatMap(({ action, impact }) =>
+      action === "delete" || impact?.permanent ? (impact?.unavailable ?? []) : [],
     ),
   );
   // another resource may serve the same afterwards
   for (const { service } of review.capacity.after?.replicas ?? []) gone.delete(service);
   const back = [...down].filter((name) => !gone.has(name));
-  const lost = changes.filter(({ consequence }) => consequence?.lost === true);
+  const lost = changes.filter(({ impact }) => impact?.dataLost === true);
   const open = newExposures(exposures);
   const warnings = findings.filter(isOpen("warning")).filter(({ existing }) => existing !== true);
   const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
-  const opened = changes.filter(({ consequence }) => consequence?.worse === "access");
+  const opened = changes.filter(({ impact }) => impact?.degrades === "access");
   const forgotten = changes.filter(({ action }) => action === "forget");
-  const waits = changes.filter(({ consequence }) => consequence?.waits === true);
+  const waits = changes.filter(({ impact }) => impact?.interrupts === true);
   const waiting = waits.filter(({ action }) => action === "replace");
   const perhaps = waits.filter(({ action }) => action === "update");
   const waived = findings.filter(
@@ -108,13 +108,13 @@ function worthAttention(review: StackReview): readonly string[] {
       ? `${rulesText(waived)} broken by this change and waived: ${names(waived)}.`
       : "",
     open.length > 0
-      ? `${few([...new Set(open.map(({ who }) => who))])}: ${few(open.map(({ what }) => what))}, which was not before.`
+      ? `${few([...new Set(open.map(({ name }) => name))])}: ${few(open.map(({ description }) => description))}, which was not before.`
       : "",
     unexaminedText(review),
     warnings.length > 0 ? `${rulesText(warnings)} to look at: ${names(warnings)}.` : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
-    ...review.besides,
-    ...review.notKnown.filter((line) => line.startsWith("The plan is not complete")),
+    ...review.notes,
+    ...review.limitations.filter((line) => line.startsWith("The plan is not complete")),
   ];
 }
 
@@ -134,7 +134,7 @@ function fewerText({ capacity: { before, after }, changes }: StackReview): strin
     return [`${service} (${boundsText({ min, max })} in place of ${boundsText(was)})`];
   });
   const others = changes
-    .filter(({ consequence }) => consequence?.worse === "capacity")
+    .filter(({ impact }) => impact?.degrades === "capacity")
     .map(({ title }) => title);
   const all = services.length > 0 ? services : others;
   return all.length > 0 ? `Fewer pods of ${few(all)}.` : "";

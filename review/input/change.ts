@@ -86,11 +86,11 @@ export interface StackChange {
   /** What the settings aim at (`review.p99GoalMilliseconds`), where the caller has them. */
   readonly goals?: { readonly p99Milliseconds?: number };
   /** Whole sentences: what a reader must know besides what happens to resources. */
-  readonly besides?: readonly string[];
+  readonly notes?: readonly string[];
   /** Modules of synthesized files, by name: which resources are in them only a plan tells. */
   readonly modules?: { readonly before: Values; readonly after: Values };
   /** Whole sentences: what the source could not tell. */
-  readonly notKnown: readonly string[];
+  readonly limitations: readonly string[];
 }
 
 /** The stack before a change, as a change that does nothing. */
@@ -146,7 +146,7 @@ export interface RuleFinding {
   /** Address of the resource; absent: the stack as a whole. */
   readonly address?: string;
   /** What is wrong, one line, no secret in it. */
-  readonly what: string;
+  readonly message: string;
   /** How to fix it, one line. */
   readonly fix: string;
   /** Reason of the waiver that covers it; it does not count then. */

@@ -397,7 +397,7 @@ describe("a planted secret", () => {
       rule: "x",
       severity: "error",
       stack: "test",
-      what: `got ${canary}`,
+      message: `got ${canary}`,
       fix: "",
     } as const;
     const review = reviewOf([change], { findings: [finding] });

@@ -35,7 +35,7 @@ function summary(change: StackChange) {
       .sort(),
     consequences: changes
       .filter(({ isStep }) => !isStep)
-      .map(({ address, consequence }) => `${address}: ${consequence?.text}`)
+      .map(({ address, impact }) => `${address}: ${impact?.text}`)
       .sort(),
     capacity,
     exposures,
@@ -316,7 +316,7 @@ test("what is moved keeps its state", () => {
 });
 
 test("says that only a plan knows whether hashed files changed", () => {
-  expect(changed({}).notKnown.join()).toContain("Terraform hashes them when it plans");
+  expect(changed({}).limitations.join()).toContain("Terraform hashes them when it plans");
 });
 
 test("a value of a sensitive variable is marked", () => {

@@ -1,47 +1,14 @@
 import { environmentOutput } from "../../contract/environment.ts";
-import type { Action, Path, ResourceChange, StackChange, Values } from "./change.ts";
-import { forcingPaths } from "./force-new.ts";
-import { unique } from "./plan-json.ts";
+import type { Path, ResourceChange, StackChange, Values } from "./change.ts";
+import { type Declared, declaredIn, resolved, sourceOf } from "./declared-resources.ts";
+import { changedLocals, effectsOf } from "./derived-actions.ts";
+
+import { unique } from "./plan-resources.ts";
 import { newPrograms } from "./programs.ts";
 import { secretPaths } from "./secrets.ts";
 import { few, withoutKey } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
-import {
-  blockOf,
-  blocksOf,
-  canonical,
-  changedPaths,
-  isObject,
-  sameValue,
-  textsIn,
-  valueAt,
-} from "./value-paths.ts";
-
-interface Declared {
-  readonly address: string;
-  readonly type: string;
-  readonly name: string;
-  readonly mode: ResourceChange["mode"];
-  readonly constructPath?: string;
-  /** Arguments, with references to what stands in the file replaced. */
-  readonly values: Values;
-  /** The same without the replacement of what only Terraform knows: what is compared. */
-  readonly forEach?: string;
-  /** Of a resource with a `count` that is no number: as it stands there. */
-  readonly count?: string;
-  readonly provider?: string;
-  readonly programs?: readonly string[];
-  readonly createBeforeDestroy: boolean;
-  /** What must hold of it before and after an apply, as it stands there. */
-  readonly conditions: string;
-  readonly ignored: readonly string[];
-  readonly replacedBy: readonly string[];
-}
-
-/** What Terraform keeps for itself. */
-const metaArguments = new Set(
-  "// depends_on count for_each provider lifecycle provisioner connection".split(" "),
-);
+import { changedPaths, sameValue, textsIn, valueAt } from "./value-paths.ts";
 
 /** The change from one synthesized file of a stack to another; an absent one has no resources. */
 export function changeOfTrees(
@@ -105,12 +72,12 @@ export function changeOfTrees(
     environmentAfter: after?.output?.[environmentOutput]?.value,
     configuration: configurationIn(head),
     configurationBefore: before && configurationIn(before),
-    besides: [...pairs.flatMap(({ was, is }) => refusalOf(was, is)), ...newPrograms(before, after)],
+    notes: [...pairs.flatMap(({ was, is }) => refusalOf(was, is)), ...newPrograms(before, after)],
     modules: (before?.module ?? after?.module) && {
       before: before?.module ?? {},
       after: after?.module ?? {},
     },
-    notKnown: notKnownOf(before, after),
+    limitations: notKnownOf(before, after),
   };
 }
 
@@ -126,35 +93,6 @@ export function withDocument(change: StackChange, head: SynthesizedDocument): St
       return constructPath === undefined ? it : { ...it, constructPath };
     }),
   };
-}
-
-function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, Declared> {
-  const found = new Map<string, Declared>();
-  const take = (all: Readonly<Record<string, Record<string, unknown>>>, mode: Declared["mode"]) => {
-    for (const [type, resources] of Object.entries(all)) {
-      for (const [name, body] of Object.entries(resources)) {
-        if (!isObject(body)) continue;
-        const address = `${mode === "data" ? "data." : ""}${type}.${name}`;
-        for (const key of keysOf(body.count)) {
-          const own = `${address}${key}`;
-          found.set(own, declared(own, type, name, mode, body, from));
-        }
-      }
-    }
-  };
-  take(from?.resource ?? {}, "managed");
-  take(from?.data ?? {}, "data");
-  return found;
-}
-
-/** More of one resource are told as one. */
-const mostInstances = 100;
-
-/** What stands behind the address of each instance that a `count` makes: nothing where it is not given, or an expression. */
-function keysOf(count: unknown): readonly string[] {
-  const number = Number(count ?? Number.NaN);
-  if (!Number.isInteger(number) || number < 0 || number > mostInstances) return [""];
-  return Array.from({ length: number }, (_, index) => `[${index}]`);
 }
 
 /** Where what stands at an address was before: as the file says it, with all instances of a resource, and as Terraform takes it. */
@@ -182,93 +120,6 @@ function otherForm(address: string): string {
   return address.endsWith("[0]") ? address.slice(0, -"[0]".length) : `${address}[0]`;
 }
 
-function declared(
-  address: string,
-  type: string,
-  name: string,
-  mode: Declared["mode"],
-  body: Readonly<Record<string, unknown>>,
-  from: SynthesizedDocument | undefined,
-): Declared {
-  const own = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
-  const lifecycle = isObject(body.lifecycle) ? body.lifecycle : {};
-  const path = valueAt(body, ["//", "metadata", "path"]);
-  return {
-    address,
-    type,
-    name,
-    mode,
-    constructPath: typeof path === "string" ? path : undefined,
-    values: resolved(own, from) as Values,
-    forEach: body.for_each === undefined ? undefined : withLocals(String(body.for_each), from),
-    count:
-      keysOf(body.count)[0] === "" && body.count !== undefined
-        ? withLocals(String(body.count), from)
-        : undefined,
-    provider: typeof body.provider === "string" ? body.provider : undefined,
-    programs: body.provisioner === undefined ? undefined : commandsOf(body.provisioner),
-    createBeforeDestroy: lifecycle.create_before_destroy === true,
-    conditions: canonical([lifecycle.precondition ?? [], lifecycle.postcondition ?? []]),
-    ignored: textsOf(lifecycle.ignore_changes),
-    replacedBy: textsOf(lifecycle.replace_triggered_by).map((it) => it.replace(/^\$\{|\}$/g, "")),
-  };
-}
-
-/** Commands of provisioners, as a synthesized file has them. */
-function commandsOf(provisioners: unknown): readonly string[] {
-  return blocksOf(provisioners).flatMap((provisioner) =>
-    Object.entries(provisioner).map(([type, body]) => {
-      const command = isObject(body) ? body.command : undefined;
-      return type === "local-exec" && typeof command === "string" ? command : "";
-    }),
-  );
-}
-
-/** The provider of a resource, as `required_providers` names its source. */
-function sourceOf(
-  { type, provider }: Declared,
-  from: SynthesizedDocument | undefined,
-): string | undefined {
-  const [name = ""] = (provider ?? type.replace(/_.*/s, "")).split(".");
-  const required = blockOf(from?.terraform, "required_providers", name).source;
-  return typeof required === "string" ? required.split("/").slice(-2).join("/") : undefined;
-}
-
-function textsOf(value: unknown): readonly string[] {
-  return [value].flat().filter((it) => typeof it === "string");
-}
-
-/** `${docker_network.host.name}`: a whole reference, to one attribute of one resource. */
-const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
-/** A reference to a resource anywhere in an expression. */
-const anyReference =
-  /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
-const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;
-
-/** Values with references replaced by what stands in the same file. */
-function resolved(value: unknown, from: SynthesizedDocument | undefined): unknown {
-  if (typeof value === "string") {
-    return value.replace(reference, (whole, type: string, id: string, path: string) => {
-      const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
-      const found = steps.reduce<unknown>(
-        (inner, step) =>
-          step === "0" && isObject(inner)
-            ? inner
-            : valueAt(inner, [/^\d+$/.test(step) ? Number(step) : step]),
-        from?.resource?.[type]?.[id],
-      );
-      return (typeof found === "string" || typeof found === "number") && found !== whole
-        ? String(found)
-        : whole;
-    });
-  }
-  if (Array.isArray(value)) return value.map((item) => resolved(item, from));
-  if (!isObject(value)) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, resolved(item, from)]),
-  );
-}
-
 function configurationIn(from: SynthesizedDocument | undefined): StackChange["configuration"] {
   return { terraform: from?.terraform, provider: providersIn(from), variable: from?.variable };
 }
@@ -278,117 +129,6 @@ function providersIn(from: SynthesizedDocument | undefined): unknown {
   let provider = from?.provider;
   for (let depth = 0; depth < 4; depth += 1) provider = resolved(provider, from);
   return provider;
-}
-
-/** An expression with the locals that it names written out: two expressions are equal when these are. */
-function withLocals(text: string, from: SynthesizedDocument | undefined, depth = 0): string {
-  if (depth > 8) return text;
-  return text.replace(localReference, (whole, name: string) => {
-    const local = from?.locals?.[name];
-    return local === undefined ? whole : `(${withLocals(JSON.stringify(local), from, depth + 1)})`;
-  });
-}
-
-interface Pair {
-  readonly address: string;
-  readonly was?: Declared;
-  readonly is?: Declared;
-}
-
-interface Effect {
-  readonly action: Action;
-  readonly forcing: readonly Path[];
-  readonly unknown: readonly Path[];
-}
-
-/** Locals that are another expression afterwards. */
-function changedLocals(
-  before: SynthesizedDocument | undefined,
-  after: SynthesizedDocument | undefined,
-): ReadonlySet<string> {
-  const text = (name: string, from: SynthesizedDocument | undefined) =>
-    withLocals(`local.${name}`, from);
-  const names = Object.keys(after?.locals ?? {});
-  return new Set(names.filter((name) => text(name, before) !== text(name, after)));
-}
-
-/** What happens to each resource. What depends on a resource that is made anew may be replaced in turn, until no more is. */
-function effectsOf(
-  pairs: readonly Pair[],
-  locals: ReadonlySet<string>,
-): ReadonlyMap<string, Effect> {
-  const effects = new Map<string, Effect>();
-  const anew = new Set<string>();
-  const touched = new Set<string>();
-  for (let changed = true; changed; ) {
-    changed = false;
-    for (const pair of pairs) {
-      const effect = effectOf(pair, { anew, touched, locals });
-      if (effects.get(pair.address)?.action !== effect.action) changed = true;
-      effects.set(pair.address, effect);
-      // expressions name a resource without its key
-      if (["create", "replace"].includes(effect.action)) anew.add(withoutKey(pair.address));
-      if (effect.action !== "no-op") touched.add(withoutKey(pair.address));
-    }
-  }
-  return effects;
-}
-
-/** What is different besides the arguments of a resource themselves. */
-interface Surroundings {
-  /** Resources that are made, or made again. */
-  readonly anew: ReadonlySet<string>;
-  /** Resources with any change. */
-  readonly touched: ReadonlySet<string>;
-  /** Locals with another value. */
-  readonly locals: ReadonlySet<string>;
-}
-
-function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): Effect {
-  if (is === undefined) return { action: "delete", forcing: [], unknown: [] };
-  const unknown = expressionsIn(is.values);
-  const paths = unknown.map(({ path }) => path);
-  if (was === undefined) {
-    return { action: is.mode === "data" ? "read" : "create", forcing: [], unknown: paths };
-  }
-  const moved = unknown
-    .filter(
-      ({ references, text }) =>
-        references.some((address) => anew.has(address)) ||
-        [...text.matchAll(localReference)].some(([, name]) => locals.has(name ?? "")),
-    )
-    .map(({ path }) => path);
-  const different = unique([
-    ...changedPaths(was.values, is.values, { as: "given" }),
-    ...moved,
-  ]).filter(([first]) => !is.ignored.includes(String(first)) && !is.ignored.includes("all"));
-  const forcing = [
-    ...forcingPaths(is.type, different),
-    ...(was.forEach === is.forEach ? [] : [["for_each"] as const]),
-    ...(was.count === is.count ? [] : [["count"] as const]),
-    ...(was.provider === is.provider ? [] : [["provider"] as const]),
-    ...(is.replacedBy.some((it) => touched.has(it.split(".").slice(0, 2).join(".")))
-      ? [["replace_triggered_by"] as const]
-      : []),
-  ];
-  if (is.mode === "data") return { action: "no-op", forcing: [], unknown: paths };
-  if (forcing.length > 0) return { action: "replace", forcing, unknown: paths };
-  return { action: different.length > 0 ? "update" : "no-op", forcing: [], unknown: paths };
-}
-
-/** Texts that Terraform has to evaluate, and the resources that they name. */
-function expressionsIn(values: Values): readonly {
-  readonly path: Path;
-  readonly text: string;
-  readonly references: readonly string[];
-}[] {
-  return [...textsIn(values)]
-    .filter(([, text]) => /(?<!\$)\$\{/.test(text))
-    .map(([path, text]) => ({
-      path,
-      text,
-      references: [...text.matchAll(anyReference)].map(([, type, id]) => `${type}.${id}`),
-    }));
 }
 
 /** Where a value is of a variable that is declared as sensitive. */

@@ -1,6 +1,6 @@
+import { dangerOf } from "../changes/danger.ts";
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { ReviewedChange, StackReview } from "../changes/stack-review.ts";
-import { dangerOf } from "../review.ts";
 import {
   type Block,
   details,
@@ -95,7 +95,7 @@ function countsText(label: string, changes: readonly ReviewedChange[]): readonly
 }
 
 function changeText(change: ReviewedChange): Text {
-  const { action, address, title, forcedBy, because, consequence, movedFrom, imported } = change;
+  const { action, address, title, forcedBy, reason, impact, movedFrom, imported } = change;
   return [
     { strong: actionWord(action) },
     " ",
@@ -107,11 +107,11 @@ function changeText(change: ReviewedChange): Text {
     ...(change.createBeforeDestroy && !change.isStep ? [", the new one first"] : []),
     ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
     ...(imported ? [", imported"] : []),
-    ...(consequence === undefined ? [] : [`: ${lowerFirst(consequence.text)}`]),
+    ...(impact === undefined ? [] : [`: ${lowerFirst(impact.text)}`]),
     ...(change.unexamined === undefined
       ? []
       : [{ break: true as const }, `Not examined for ${change.unexamined.join(", ")}.`]),
-    ...(because === undefined ? [] : [{ break: true as const }, because]),
+    ...(reason === undefined ? [] : [{ break: true as const }, reason]),
     ...(forcedBy.length === 0
       ? []
       : [

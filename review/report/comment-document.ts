@@ -1,8 +1,9 @@
+import { dangerOf } from "../changes/danger.ts";
 import { countNames, type StackReview } from "../changes/stack-review.ts";
 import { isBroken, needsAttention } from "../changes/verdict.ts";
 import { few } from "../input/stack-facts.ts";
 import { filesUnknown, modulesUnknown } from "../input/trees.ts";
-import { dangerOf, type Review } from "../review.ts";
+import type { Review } from "../review.ts";
 import { type Block, heading, type Level, listOf, plural, type Text } from "./comment-blocks.ts";
 import { capacitySection, servingSection } from "./comment-capacity.ts";
 import { actionWord, changeSection, differenceSection } from "./comment-changes.ts";
@@ -51,8 +52,8 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
 
 /** Two trees have the same text where a file that an image is made of is another one: safe is what they tell, and no more. */
 function titleOf({ verdict, stacks }: Review): string {
-  const untold = stacks.some(({ notKnown }) =>
-    notKnown.some((it) => [filesUnknown, modulesUnknown].some((start) => it.startsWith(start))),
+  const untold = stacks.some(({ limitations }) =>
+    limitations.some((it) => [filesUnknown, modulesUnknown].some((start) => it.startsWith(start))),
   );
   const bounds = verdict.level === "safe" && untold ? " but for files that were not compared" : "";
   return `${verdictTitles[verdict.level]}${bounds}`;
@@ -78,8 +79,8 @@ function shortened({ level, reportUrl }: DocumentOptions): Block {
   };
 }
 
-export function isUnchanged({ changes, drift, outputs, besides }: StackReview): boolean {
-  return [changes, drift, outputs, besides].every((list) => list.length === 0);
+export function isUnchanged({ changes, drift, outputs, notes }: StackReview): boolean {
+  return [changes, drift, outputs, notes].every((list) => list.length === 0);
 }
 
 function headline({ verdict, stacks }: Review): string {

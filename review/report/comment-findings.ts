@@ -25,11 +25,11 @@ export function exposureSection(stacks: readonly StackReview[], level: Level): r
   if (first === undefined) return [heading(3, "Exposure"), noExposure(stacks), ...gaps];
   const of = (status: Exposure["status"]) => exposed.filter((it) => it.status === status);
   const named = level === "counts" ? [] : [...of("new"), ...of("gone")];
-  const row = ({ stack, status, who, what }: typeof first): readonly Text[] => [
+  const row = ({ stack, status, name, description }: typeof first): readonly Text[] => [
     [status === "unchanged" ? "as before" : { strong: status }],
     [{ code: stack }],
-    [{ code: who }],
-    [what],
+    [{ code: name }],
+    [description],
   ];
   const rows = (level === "full" ? [...named, ...of("unchanged")] : named).map(row);
   const counts = (["new", "gone", "unchanged"] as const)
@@ -111,7 +111,7 @@ function findingTable(
       [severityMarks[finding.severity]],
       [rule(finding.rule)],
       [{ code: place(finding) }],
-      [finding.what],
+      [finding.message],
       [finding.waived ?? finding.fix],
     ]),
   };
@@ -134,7 +134,7 @@ export function driftSection(stacks: readonly StackReview[], level: Level): read
   // the table of counts has them
   if (drifts.length === 0 || level === "counts") return [];
   const places = ({ diffs }: (typeof drifts)[number]) =>
-    diffs.flatMap(({ lines }) => lines.map(({ where }) => where)).slice(0, 6);
+    diffs.flatMap(({ lines }) => lines.map(({ path }) => path)).slice(0, 6);
   return [
     heading(3, "Changed outside of Terraform"),
     list(
@@ -153,9 +153,9 @@ export function driftSection(stacks: readonly StackReview[], level: Level): read
 /** Statements on what the source of a review does not tell. */
 export function notKnownSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const of = (source: StackReview["source"]) => stacks.filter((it) => it.source === source);
-  const ofTrees = [...new Set(of("trees").flatMap(({ notKnown }) => notKnown))];
-  const ofPlans = of("plan").flatMap(({ stack, notKnown }) =>
-    notKnown.map((line) => `${stack}: ${line}`),
+  const ofTrees = [...new Set(of("trees").flatMap(({ limitations }) => limitations))];
+  const ofPlans = of("plan").flatMap(({ stack, limitations }) =>
+    limitations.map((line) => `${stack}: ${line}`),
   );
   const most = level === "full" ? ofPlans.length : mostLines;
   return [

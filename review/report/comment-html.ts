@@ -54,9 +54,9 @@ function blockHtml(block: Block): string {
 }
 
 function diffHtml({ title, lines }: DiffBlock): string {
-  const rows = lines.flatMap(({ where, before, after }) => [
-    ...(before === undefined ? [] : [`<del>− ${escapeHtml(`${where}: ${before}`)}</del>`]),
-    ...(after === undefined ? [] : [`<ins>+ ${escapeHtml(`${where}: ${after}`)}</ins>`]),
+  const rows = lines.flatMap(({ path, before, after }) => [
+    ...(before === undefined ? [] : [`<del>− ${escapeHtml(`${path}: ${before}`)}</del>`]),
+    ...(after === undefined ? [] : [`<ins>+ ${escapeHtml(`${path}: ${after}`)}</ins>`]),
   ]);
   const head = title === "" ? "" : `<p class="part">${escapeHtml(title)}</p>`;
   return `${head}<pre tabindex="0">${rows.join("")}</pre>`;

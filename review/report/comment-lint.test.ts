@@ -13,7 +13,7 @@ function faultsIn(text: string): readonly string[] {
   let cells = 0;
   let empty = 0;
   for (const [index, line] of text.split("\n").entries()) {
-    const fault = (what: string) => faults.push(`line ${index + 1}: ${what}`);
+    const fault = (message: string) => faults.push(`line ${index + 1}: ${message}`);
     const [ticks = ""] = /^`{3,}/.exec(line) ?? [];
     if (fence !== "") {
       // only as many, alone, close it
@@ -61,7 +61,7 @@ describe("the Markdown of a comment", () => {
         rule: "x",
         severity: "error",
         stack: "test",
-        what: evil,
+        message: evil,
         fix: evil,
         address: evil,
       } as const,

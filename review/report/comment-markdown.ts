@@ -154,9 +154,9 @@ function htmlText(text: string): string {
 function diffText(title: string, diffs: readonly DiffBlock[]): string {
   const lines = diffs.flatMap(({ title: part, lines: all }) => [
     ...(part === "" ? [] : [`@@ ${part} @@`]),
-    ...all.flatMap(({ where, before, after }) => [
-      ...(before === undefined ? [] : [`- ${where}: ${before}`]),
-      ...(after === undefined ? [] : [`+ ${where}: ${after}`]),
+    ...all.flatMap(({ path, before, after }) => [
+      ...(before === undefined ? [] : [`- ${path}: ${before}`]),
+      ...(after === undefined ? [] : [`+ ${path}: ${after}`]),
     ]),
   ]);
   const clean = lines.map(unmarked);

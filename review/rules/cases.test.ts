@@ -7,10 +7,10 @@ import { rules } from "./rules.ts";
  * What a rule must find, and what it must leave alone, besides the one example of its page. `says` is undefined where both are
  * to pass: there the failing one is what looks wrong, and is not.
  */
-interface Case extends Omit<Example, "says"> {
+interface Case extends Omit<Example, "message"> {
   readonly rule: string;
   readonly of: string;
-  readonly says: string | undefined;
+  readonly message: string | undefined;
 }
 
 const onHost = (construct: string, ...path: readonly (string | number)[]) =>
@@ -52,7 +52,7 @@ const cases: readonly Case[] = [
     rule: "probe-independent",
     of: "a liveness probe that asks another workload in a command",
     stack: "kind-local",
-    says: "liveness_probe must ask the container itself, got host 'clipstack-triton'",
+    message: "liveness_probe must ask the container itself, got host 'clipstack-triton'",
     edits: [
       {
         at: embedPod("liveness_probe"),
@@ -67,7 +67,7 @@ const cases: readonly Case[] = [
     rule: "probe-independent",
     of: "a startup probe of another host",
     stack: "kind-local",
-    says: "startup_probe must ask the container itself, got host 'clipstack-triton'",
+    message: "startup_probe must ask the container itself, got host 'clipstack-triton'",
     edits: [
       {
         at: embedPod("startup_probe", "http_get", "host"),
@@ -80,7 +80,7 @@ const cases: readonly Case[] = [
     rule: "probe-independent",
     of: "a server that waits for its own model",
     stack: "kind-local",
-    says: undefined,
+    message: undefined,
     edits: [
       {
         at: embedPod("startup_probe", "http_get", "path"),
@@ -93,7 +93,8 @@ const cases: readonly Case[] = [
     rule: "health-check-readiness",
     of: "words of a command that may be secret",
     stack: "single-gpu",
-    says: "healthcheck.test should ask /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
+    message:
+      "healthcheck.test should ask /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
     edits: [
       {
         at: onHost("embed/container", "healthcheck", "test"),
@@ -106,7 +107,8 @@ const cases: readonly Case[] = [
     rule: "container-privilege-escalation",
     of: "a profile that is written out",
     stack: "single-gpu",
-    says: "security_opts should have no-new-privileges:true, got seccomp=(not shown), apparmor=unconfined",
+    message:
+      "security_opts should have no-new-privileges:true, got seccomp=(not shown), apparmor=unconfined",
     edits: [
       {
         at: onHost("embed/container", "security_opts"),
@@ -119,7 +121,7 @@ const cases: readonly Case[] = [
     rule: "triton-strict-start",
     of: "a word that is no switch",
     stack: "single-gpu",
-    says: "--exit-on-error must be true, got '(not shown)'",
+    message: "--exit-on-error must be true, got '(not shown)'",
     edits: [
       {
         at: onHost("triton-onnx/container", "command", 6),
@@ -132,7 +134,7 @@ const cases: readonly Case[] = [
     rule: "start-period",
     of: "a health check without one",
     stack: "single-gpu",
-    says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0 s",
+    message: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0 s",
     edits: [
       { at: onHost("triton-trt/container", "healthcheck", "start_period"), failing: undefined },
     ],
@@ -141,7 +143,8 @@ const cases: readonly Case[] = [
     rule: "start-period",
     of: "milliseconds",
     stack: "single-gpu",
-    says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0.5 s",
+    message:
+      "healthcheck.start_period must be at least 420 s, the time to load the model, got 0.5 s",
     edits: [
       {
         at: onHost("triton-trt/container", "healthcheck", "start_period"),
@@ -154,7 +157,7 @@ const cases: readonly Case[] = [
     rule: "start-period",
     of: "no health check at all, which is for another rule",
     stack: "single-gpu",
-    says: undefined,
+    message: undefined,
     edits: [{ at: onHost("triton-trt/container", "healthcheck"), failing: undefined }],
   },
   ...(
@@ -168,7 +171,7 @@ const cases: readonly Case[] = [
       rule: "liveness-independent",
       of,
       stack: "kind-local",
-      says: `the liveness probe must not ask the path of readiness, got '${failing.split("?")[0]}'`,
+      message: `the liveness probe must not ask the path of readiness, got '${failing.split("?")[0]}'`,
       edits: [{ at: embedPod("liveness_probe", "http_get", "path"), failing, passing }],
     }),
   ),
@@ -176,7 +179,7 @@ const cases: readonly Case[] = [
     rule: "liveness-independent",
     of: "readiness, where the readiness probe asks something else",
     stack: "kind-local",
-    says: "the liveness probe must not ask the path of readiness, got '/readyz'",
+    message: "the liveness probe must not ask the path of readiness, got '/readyz'",
     edits: [
       {
         at: embedPod("liveness_probe", "http_get", "path"),
@@ -190,7 +193,8 @@ const cases: readonly Case[] = [
     rule: "liveness-independent",
     of: "a command that asks for readiness",
     stack: "kind-local",
-    says: "the liveness probe must not ask the command of readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
+    message:
+      "the liveness probe must not ask the command of readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
     edits: [
       {
         at: embedPod("liveness_probe"),
@@ -203,7 +207,7 @@ const cases: readonly Case[] = [
     rule: "liveness-independent",
     of: "the gRPC service of the readiness probe",
     stack: "kind-local",
-    says: "the liveness probe must not ask the service of readiness, got 'gRPC at 8001'",
+    message: "the liveness probe must not ask the service of readiness, got 'gRPC at 8001'",
     edits: [
       {
         at: embedPod("liveness_probe"),
@@ -221,7 +225,7 @@ const cases: readonly Case[] = [
     rule: "liveness-independent",
     of: "a port that is open, of both probes",
     stack: "kind-local",
-    says: undefined,
+    message: undefined,
     edits: [
       { at: embedPod("liveness_probe"), failing: { tcp_socket: { port: 8002 } } },
       { at: embedPod("readiness_probe"), failing: { tcp_socket: { port: 8002 } } },
@@ -231,21 +235,22 @@ const cases: readonly Case[] = [
     rule: "environment-described",
     of: "a form that this version does not read",
     stack: "single-gpu",
-    says: "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+    message:
+      "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
     edits: [{ at: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
   },
   {
     rule: "environment-described",
     of: "an output of another project",
     stack: "single-gpu",
-    says: undefined,
+    message: undefined,
     edits: [{ at: ["output", "environment", "value"], failing: "prod", passing: "prod" }],
   },
   {
     rule: "environment-described",
     of: "a stack that goes away as a whole",
     stack: "single-gpu",
-    says: undefined,
+    message: undefined,
     edits: [
       { at: ["resource"], failing: {} },
       { at: ["output", "environment"], failing: undefined },
@@ -255,35 +260,35 @@ const cases: readonly Case[] = [
     rule: "renamed-resource",
     of: "a step of the deployment",
     stack: "single-gpu",
-    says: undefined,
+    message: undefined,
     edits: renamed("terraform_data", "embed/ready/healthy"),
   },
   {
     rule: "renamed-resource",
     of: "a container that runs once",
     stack: "single-gpu",
-    says: undefined,
+    message: undefined,
     edits: renamed("docker_container", "weights/check/container"),
   },
   {
     rule: "renamed-resource",
     of: "a kind cluster",
     stack: "kind-local",
-    says: "goes, and terraform_data.renamed comes with the same name: a renamed construct",
+    message: "goes, and terraform_data.renamed comes with the same name: a renamed construct",
     edits: renamed("terraform_data", "cluster/cluster"),
   },
   {
     rule: "renamed-resource",
     of: "a service",
     stack: "single-gpu",
-    says: "goes, and docker_container.renamed comes with the same name: a renamed construct",
+    message: "goes, and docker_container.renamed comes with the same name: a renamed construct",
     edits: renamed("docker_container", "embed/container"),
   },
   {
     rule: "memory-holds-model",
     of: "a container on a host",
     stack: "single-gpu",
-    says: "memory must be more than 337 MiB, the weights of the model, got 256 MiB",
+    message: "memory must be more than 337 MiB, the weights of the model, got 256 MiB",
     edits: [{ at: onHost("embed/container", "memory"), failing: 256, passing: 0 }],
   },
   {
@@ -291,14 +296,15 @@ const cases: readonly Case[] = [
     of: "a gateway, which has no model",
     stack: "single-gpu",
     settings: "embed: { backend: triton }",
-    says: undefined,
+    message: undefined,
     edits: [{ at: onHost("embed/container", "memory"), failing: 256 }],
   },
   {
     rule: "memory-holds-model",
     of: "a pod with weights of 8 bits",
     stack: "kind-local",
-    says: "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the model, got 64Mi",
+    message:
+      "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the model, got 64Mi",
     edits: [
       { at: embedPod("env", 0), failing: int8, passing: int8 },
       {
@@ -312,7 +318,8 @@ const cases: readonly Case[] = [
     rule: "memory-holds-model",
     of: "a Triton of the chart",
     stack: "k8s-gpu",
-    says: "limits.memory of triton must be more than 337 MiB, the weights of the model, got 128Mi",
+    message:
+      "limits.memory of triton must be more than 337 MiB, the weights of the model, got 128Mi",
     edits: [
       {
         at: chartValues,
@@ -325,7 +332,8 @@ const cases: readonly Case[] = [
     rule: "quota-admits-pods",
     of: "limits that Kubernetes takes for requests",
     stack: "kind-local",
-    says: "quota.requests.cpuMillicores must be at least 7000 (clipstack-embed 7 × 1000), got 1750",
+    message:
+      "quota.requests.cpuMillicores must be at least 7000 (clipstack-embed 7 × 1000), got 1750",
     edits: [
       {
         at: embedPod("resources"),
@@ -338,7 +346,7 @@ const cases: readonly Case[] = [
     rule: "quota-admits-pods",
     of: "a rollout that makes as many pods again",
     stack: "kind-local",
-    says: "quota.pods must be at least 12 (clipstack-embed 12 × 1), got 10",
+    message: "quota.pods must be at least 12 (clipstack-embed 12 × 1), got 10",
     edits: [
       {
         at: deployment("strategy", "rolling_update", "max_surge"),
@@ -351,7 +359,8 @@ const cases: readonly Case[] = [
     rule: "quota-admits-pods",
     of: "a second container",
     stack: "kind-local",
-    says: "quota.requests.cpuMillicores must be at least 8750 (clipstack-embed 7 × 1250), got 1750",
+    message:
+      "quota.requests.cpuMillicores must be at least 8750 (clipstack-embed 7 × 1250), got 1750",
     edits: [
       {
         at: embedPod("resources"),
@@ -375,7 +384,7 @@ const cases: readonly Case[] = [
     rule: "quota-admits-pods",
     of: "a container before the others that wants more than they do",
     stack: "kind-local",
-    says: "quota.requests.memoryMiB must be at least 14336 (clipstack-embed 7 × 2048), got 7168",
+    message: "quota.requests.memoryMiB must be at least 14336 (clipstack-embed 7 × 2048), got 7168",
     edits: [
       {
         at: initContainers,
@@ -392,14 +401,16 @@ const cases: readonly Case[] = [
     rule: "image-version",
     of: "a tag that moves",
     stack: "kind-local",
-    says: "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
+    message:
+      "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
     edits: [{ at: embedPod("image"), failing: "nginx:main", passing: "nginx:main-3f2c1ab" }],
   },
   {
     rule: "stop-time",
     of: "a grace that is given twice",
     stack: "kind-local",
-    says: "termination_grace_period_seconds must be at least 130 (5 before the stop + 120 of grace + 5), got 40",
+    message:
+      "termination_grace_period_seconds must be at least 130 (5 before the stop + 120 of grace + 5), got 40",
     edits: [
       {
         at: embedPod("env", 7),
@@ -412,7 +423,8 @@ const cases: readonly Case[] = [
     rule: "model-fits-gpu",
     of: "a Triton that sees all GPUs",
     stack: "single-gpu",
-    says: "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+    message:
+      "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
     edits: [
       { at: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
       {
@@ -426,7 +438,7 @@ const cases: readonly Case[] = [
     rule: "gpu-asked-for",
     of: "GPUs of a host that are left over",
     stack: "multi-gpu-4x",
-    says: "3 of 4 GPUs (rtx-4080) are paid for, and no service asks for them",
+    message: "3 of 4 GPUs (rtx-4080) are paid for, and no service asks for them",
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
       at: onHost(triton, "env", 1),
       failing: "NVIDIA_VISIBLE_DEVICES=0",
@@ -434,10 +446,23 @@ const cases: readonly Case[] = [
     })),
   },
   {
+    rule: "gateway-upstream",
+    of: "a chart whose gateway has no Triton",
+    stack: "k8s-gpu",
+    message: "triton.enabled must be true when embed.backend is triton, got false",
+    edits: [
+      {
+        at: chartValues,
+        failingText: '"triton": {\n    "enabled": false',
+        passingText: '"triton": {\n    "enabled": true',
+      },
+    ],
+  },
+  {
     rule: "gpu-asked-for",
     of: "GPUs of which the runtime decides",
     stack: "multi-gpu-4x",
-    says: undefined,
+    message: undefined,
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
       at: onHost(triton, "env", 1),
       failing: "PLAIN=1",
@@ -446,12 +471,12 @@ const cases: readonly Case[] = [
 ];
 
 describe.each(cases.map((one) => [`${one.rule}: ${one.of}`, one] as const))("%s", (_, one) => {
-  const { says, rule: id, of: _of, ...example } = one;
+  const { message, rule: id, of: _of, ...example } = one;
   const rule = rules.find((it) => it.id === id)!;
 
-  test(says === undefined ? "finds nothing" : "is found", () => {
+  test(message === undefined ? "finds nothing" : "is found", () => {
     const change = changeOf(example, "failing");
-    expect(rule.find(change).at(0)?.what).toBe(says);
+    expect(rule.find(change).at(0)?.message).toBe(message);
     expect(rule.find(inFormOfPlan(change))).toEqual(rule.find(change));
   });
 

@@ -32,13 +32,15 @@ export const changeRules: readonly ReviewRule[] = [
     id: "renamed-resource",
     severity: "error",
     title: "A resource that only has another address is moved.",
-    why: "The id of a construct is part of the Terraform address. With another id Terraform destroys the resource and makes it again: downtime for a rename, and often a conflict of two that have one name.",
-    looksAt:
+    rationale:
+      "The id of a construct is part of the Terraform address. With another id Terraform destroys the resource and makes it again: downtime for a rename, and often a conflict of two that have one name.",
+    inputs:
       "Resources of one type of which one goes and one comes with the same name (or, without a name, the same values). Steps of a deployment, in which nothing runs afterwards, are none of them.",
     fix: "keep the id of the construct, or say that it moved: stack.addOverride('moved', [{ from, to }]) with both addresses",
     example: {
       stack: "single-gpu",
-      says: "goes, and docker_volume.triton-onnx_config_volume_7C66A47E comes with the same name: a renamed construct",
+      message:
+        "goes, and docker_volume.triton-onnx_config_volume_7C66A47E comes with the same name: a renamed construct",
       edits: [
         {
           at: ["resource", "docker_volume", "triton-onnx/configuration/volume"],
@@ -66,7 +68,7 @@ export const changeRules: readonly ReviewRule[] = [
         if (twin === undefined || withoutKey(twin.address) === withoutKey(it.address)) continue;
         yield {
           address: it.address,
-          what: `goes, and ${twin.address} comes with the same name: a renamed construct`,
+          message: `goes, and ${twin.address} comes with the same name: a renamed construct`,
           fix: `keep the id of the construct, or say that it moved: stack.addOverride("moved", [{ from: "${withoutKey(it.address)}", to: "${withoutKey(twin.address)}" }])`,
         };
       }
@@ -76,13 +78,15 @@ export const changeRules: readonly ReviewRule[] = [
     id: "volume-lost",
     severity: "warning",
     title: "A volume keeps what is on it.",
-    why: "With the volume goes what no file of the project has: TensorRT's engines are compiled for minutes again, weights are copied again, and what somebody put there by hand is gone.",
-    looksAt:
+    rationale:
+      "With the volume goes what no file of the project has: TensorRT's engines are compiled for minutes again, weights are copied again, and what somebody put there by hand is gone.",
+    inputs:
       "`docker_volume` and `kubernetes_persistent_volume_claim` that are destroyed or replaced, while the stack stays.",
     fix: "check that everything on it can be made again, and plan for the longer start",
     example: {
       stack: "single-gpu",
-      says: "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT compiles its engines again",
+      message:
+        "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT compiles its engines again",
       edits: [
         { at: ["resource", "docker_volume", "triton-trt/engine-cache/volume"], failing: undefined },
       ],
@@ -100,13 +104,13 @@ export const changeRules: readonly ReviewRule[] = [
     id: "cluster-lost",
     severity: "error",
     title: "A cluster that runs services stays.",
-    why: "With a kind cluster goes everything in it, also what others have deployed there.",
-    looksAt:
+    rationale: "With a kind cluster goes everything in it, also what others have deployed there.",
+    inputs:
       "The `terraform_data` of a kind cluster that is destroyed or replaced, while the stack stays.",
     fix: "undo the change to the cluster, or destroy the whole environment first and deploy again",
     example: {
       stack: "kind-local",
-      says: "the kind cluster is destroyed, with everything in it",
+      message: "the kind cluster is destroyed, with everything in it",
       edits: [{ at: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
     },
     find: each(lost(/^terraform_data$/), ({ before, action }) =>
@@ -119,12 +123,13 @@ export const changeRules: readonly ReviewRule[] = [
     id: "namespace-lost",
     severity: "error",
     title: "A namespace that has services stays.",
-    why: "With a namespace go all objects in it, also volumes and Secrets that no stack knows of.",
-    looksAt: "Namespaces that are destroyed or replaced, while the stack stays.",
+    rationale:
+      "With a namespace go all objects in it, also volumes and Secrets that no stack knows of.",
+    inputs: "Namespaces that are destroyed or replaced, while the stack stays.",
     fix: "undo the change, or destroy the whole environment first and deploy again",
     example: {
       stack: "k8s-gpu",
-      says: "the namespace clipstack is destroyed, with everything in it",
+      message: "the namespace clipstack is destroyed, with everything in it",
       edits: [
         { at: ["resource", "kubernetes_namespace_v1", "inference/namespace"], failing: undefined },
       ],
@@ -138,12 +143,13 @@ export const changeRules: readonly ReviewRule[] = [
     id: "environment-lost",
     severity: "warning",
     title: "An environment is taken away on purpose.",
-    why: "Every endpoint goes away, and with it whatever asks there.",
-    looksAt: "Whether every resource of the stack is destroyed.",
+    rationale: "Every endpoint goes away, and with it whatever asks there.",
+    inputs: "Whether every resource of the stack is destroyed.",
     fix: "make sure that nobody uses its endpoints any more",
     example: {
       stack: "single-gpu",
-      says: "everything is destroyed: nobody answers any more at http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
+      message:
+        "everything is destroyed: nobody answers any more at http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
       edits: [{ at: ["resource"], failing: {} }],
     },
     *find(change) {
@@ -152,7 +158,7 @@ export const changeRules: readonly ReviewRule[] = [
         endpoints.filter(({ name }) => name !== undefined).map(({ url }) => url),
       );
       yield {
-        what: `everything is destroyed${urls === undefined ? "" : `: nobody answers any more at ${urls.join(", ")}`}`,
+        message: `everything is destroyed${urls === undefined ? "" : `: nobody answers any more at ${urls.join(", ")}`}`,
       };
     },
   }),
@@ -160,13 +166,15 @@ export const changeRules: readonly ReviewRule[] = [
     id: "environment-described",
     severity: "warning",
     title: "An environment says what its services are.",
-    why: "A review knows from the output `environment` which container is which service, where it answers and on which GPU. Without it, whatever happens to a service afterwards looks harmless; `clipstack verify` and the client do not find it either.",
-    looksAt:
+    rationale:
+      "A review knows from the output `environment` which container is which service, where it answers and on which GPU. Without it, whatever happens to a service afterwards looks harmless; `clipstack verify` and the client do not find it either.",
+    inputs:
       "Whether the output `environment` is there, and is of the form that this version reads, where it was before or where it has services.",
     fix: "keep the output environment, and review with the version of the project that wrote it",
     example: {
       stack: "single-gpu",
-      says: "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+      message:
+        "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
       edits: [{ at: ["output", "environment"], failing: undefined }],
     },
     *find(change) {
@@ -177,7 +185,7 @@ export const changeRules: readonly ReviewRule[] = [
       if (!wasRead && !(isObject(given) && Array.isArray(given.services))) return;
       const fate = isGiven(given) ? "cannot be read" : "is gone";
       yield {
-        what: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on`,
+        message: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on`,
       };
     },
   }),
@@ -185,13 +193,15 @@ export const changeRules: readonly ReviewRule[] = [
     id: "endpoint-changed",
     severity: "warning",
     title: "Clients find a service where it was.",
-    why: "Clients, dashboards and the tunnels of people have the old address. A key that is asked for from now on turns every one of them away.",
-    looksAt:
+    rationale:
+      "Clients, dashboards and the tunnels of people have the old address. A key that is asked for from now on turns every one of them away.",
+    inputs:
       "The endpoints and the authorization of every service in the output `environment`, before and after.",
     fix: "tell the clients, or keep the old endpoint until they have moved",
     example: {
       stack: "single-gpu",
-      says: "embed: embed-http is no longer at http://127.0.0.1:8002, but at http://127.0.0.1:8102",
+      message:
+        "embed: embed-http is no longer at http://127.0.0.1:8002, but at http://127.0.0.1:8102",
       edits: [
         {
           at: ["output", "environment", "value", "services", 0, "endpoints", 0, "url"],
@@ -206,7 +216,7 @@ export const changeRules: readonly ReviewRule[] = [
       for (const old of before.services) {
         const now = after.services.find(({ name }) => name === old.name);
         if (now === undefined) {
-          yield { what: `the service ${old.name} goes away` };
+          yield { message: `the service ${old.name} goes away` };
           continue;
         }
         for (const { name, url } of old.endpoints) {
@@ -214,11 +224,11 @@ export const changeRules: readonly ReviewRule[] = [
           if (name === undefined || same) continue;
           const moved = now.endpoints.find((it) => it.name === name);
           yield {
-            what: `${old.name}: ${name} is no longer at ${url}${moved === undefined ? "" : `, but at ${moved.url}`}`,
+            message: `${old.name}: ${name} is no longer at ${url}${moved === undefined ? "" : `, but at ${moved.url}`}`,
           };
         }
         if (old.authorization === undefined && now.authorization !== undefined) {
-          yield { what: `${old.name} asks for a key (${now.authorization}), which it did not` };
+          yield { message: `${old.name} asks for a key (${now.authorization}), which it did not` };
         }
       }
     },
@@ -227,12 +237,13 @@ export const changeRules: readonly ReviewRule[] = [
     id: "cost-rise",
     severity: "warning",
     title: "An environment does not get half as dear again unnoticed.",
-    why: "A count or a kind of GPU is one word in the settings, and thousands of dollars a month.",
-    looksAt: "Dollars an hour of the output `environment`, before and after.",
+    rationale:
+      "A count or a kind of GPU is one word in the settings, and thousands of dollars a month.",
+    inputs: "Dollars an hour of the output `environment`, before and after.",
     fix: "check the GPUs in the settings (host.gpu, host.count, nodePool)",
     example: {
       stack: "single-gpu",
-      says: "costs $8 an hour in place of $2 (1 rtx-4080 in place of 1 rtx-4080)",
+      message: "costs $8 an hour in place of $2 (1 rtx-4080 in place of 1 rtx-4080)",
       edits: [
         {
           at: ["output", "environment", "value", "gpu", "usdPerHour"],
@@ -246,7 +257,7 @@ export const changeRules: readonly ReviewRule[] = [
       if (before === undefined || after === undefined) return;
       if (after.usdPerHour < before.usdPerHour * 1.5 || before.usdPerHour === 0) return;
       yield {
-        what: `costs ${dollars(after.usdPerHour)} an hour in place of ${dollars(before.usdPerHour)} (${after.count} ${after.name} in place of ${before.count} ${before.name})`,
+        message: `costs ${dollars(after.usdPerHour)} an hour in place of ${dollars(before.usdPerHour)} (${after.count} ${after.name} in place of ${before.count} ${before.name})`,
       };
     },
   }),
@@ -254,13 +265,14 @@ export const changeRules: readonly ReviewRule[] = [
     id: "changed-outside",
     severity: "warning",
     title: "What is deployed is what Terraform made.",
-    why: "Somebody changed it by hand, and the apply undoes that: perhaps it was the repair of last night.",
-    looksAt:
+    rationale:
+      "Somebody changed it by hand, and the apply undoes that: perhaps it was the repair of last night.",
+    inputs:
       "What a plan reports as changed outside of Terraform. Two synthesized trees do not know it.",
     fix: "find out who changed it and why, and bring it into the settings or let it go",
     example: {
       stack: "single-gpu",
-      says: "was changed outside of Terraform",
+      message: "was changed outside of Terraform",
       drift: true,
       edits: [],
     },

@@ -1,7 +1,8 @@
 import { podSecurity } from "../../contract/pods.ts";
 import { hidden } from "../input/secrets.ts";
-import { metadataOf, ofType, serviceContainers } from "./facts.ts";
+import { metadataOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
+import { serviceContainers } from "./service-containers.ts";
 import { at, isMissing, map, text, texts } from "./values.ts";
 
 const embed = (field: string) =>
@@ -12,12 +13,13 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-privileged",
     severity: "error",
     title: "No container is privileged.",
-    why: "A privileged container, or one with SYS_ADMIN, is root on the host: it mounts its disks and loads kernel modules. A GPU does not need it.",
-    looksAt: "`privileged` and added capabilities of containers on Docker.",
+    rationale:
+      "A privileged container, or one with SYS_ADMIN, is root on the host: it mounts its disks and loads kernel modules. A GPU does not need it.",
+    inputs: "`privileged` and added capabilities of containers on Docker.",
     fix: "remove privileged and the capability",
     example: {
       stack: "single-gpu",
-      says: "privileged must not be true",
+      message: "privileged must not be true",
       edits: [{ at: embed("privileged"), failing: true }],
     },
     find: each(ofType("docker_container"), ({ after = {} }) => [
@@ -31,13 +33,14 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-root",
     severity: "warning",
     title: "A service does not run as root.",
-    why: "Who breaks out of a container is on the host as the user that it ran as. The servers need no right that root has.",
-    looksAt:
+    rationale:
+      "Who breaks out of a container is on the host as the user that it ran as. The servers need no right that root has.",
+    inputs:
       "`user` of containers that keep running. Containers that run once, without a network, and hand a volume over are left out.",
     fix: "set the user to 1000:1000, which the images have",
     example: {
       stack: "single-gpu",
-      says: "user should not be root, got '0:0'",
+      message: "user should not be root, got '0:0'",
       edits: [{ at: embed("user"), failing: "0:0", passing: "1000:1000" }],
     },
     find: each(serviceContainers, ({ resource, values }) => {
@@ -52,12 +55,13 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-capabilities",
     severity: "warning",
     title: "A container gives up all capabilities of the kernel.",
-    why: "Docker leaves a container fourteen capabilities, raw sockets among them. The servers use none.",
-    looksAt: "`capabilities.drop` of every container on Docker.",
+    rationale:
+      "Docker leaves a container fourteen capabilities, raw sockets among them. The servers use none.",
+    inputs: "`capabilities.drop` of every container on Docker.",
     fix: "set capabilities.drop to ALL",
     example: {
       stack: "single-gpu",
-      says: "capabilities.drop should be ALL, got nothing",
+      message: "capabilities.drop should be ALL, got nothing",
       edits: [{ at: embed("capabilities"), failing: undefined }],
     },
     find: each(ofType("docker_container"), ({ after, unknown }) => {
@@ -71,12 +75,13 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-read-only",
     severity: "warning",
     title: "A service cannot change its own image.",
-    why: "On a read-only disk nobody can leave a program behind, and what a service writes goes where someone thought of it: a volume or a tmpfs.",
-    looksAt: "`read_only` of containers that keep running.",
+    rationale:
+      "On a read-only disk nobody can leave a program behind, and what a service writes goes where someone thought of it: a volume or a tmpfs.",
+    inputs: "`read_only` of containers that keep running.",
     fix: "set read_only to true, with a tmpfs at /tmp",
     example: {
       stack: "single-gpu",
-      says: "read_only should be true, got false",
+      message: "read_only should be true, got false",
       edits: [{ at: embed("read_only"), failing: false, passing: true }],
     },
     find: each(serviceContainers, ({ values: { read_only: given } }) =>
@@ -87,12 +92,12 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-privilege-escalation",
     severity: "warning",
     title: "A program in a container gets no rights that it did not start with.",
-    why: "A setuid program in the image would make an ordinary user root in the container.",
-    looksAt: "`security_opts` of containers on Docker (`no-new-privileges:true`).",
+    rationale: "A setuid program in the image would make an ordinary user root in the container.",
+    inputs: "`security_opts` of containers on Docker (`no-new-privileges:true`).",
     fix: "add no-new-privileges:true to security_opts",
     example: {
       stack: "single-gpu",
-      says: "security_opts should have no-new-privileges:true, got nothing",
+      message: "security_opts should have no-new-privileges:true, got nothing",
       edits: [{ at: embed("security_opts"), failing: [] }],
     },
     find: each(ofType("docker_container"), ({ after }) => {
@@ -106,12 +111,13 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-restart",
     severity: "warning",
     title: "A service starts again after a crash and after a reboot.",
-    why: "Docker restarts nothing by itself: after a reboot of the host the service is gone until somebody applies again.",
-    looksAt: "`restart` of containers that keep running.",
+    rationale:
+      "Docker restarts nothing by itself: after a reboot of the host the service is gone until somebody applies again.",
+    inputs: "`restart` of containers that keep running.",
     fix: "set restart to unless-stopped",
     example: {
       stack: "single-gpu",
-      says: "restart should be unless-stopped or always, got 'no'",
+      message: "restart should be unless-stopped or always, got 'no'",
       edits: [{ at: embed("restart"), failing: "no", passing: "unless-stopped" }],
     },
     find: each(serviceContainers, ({ values: { restart } }) =>
@@ -124,12 +130,13 @@ export const containerRules: readonly ReviewRule[] = [
     id: "container-log-limit",
     severity: "warning",
     title: "Logs of a container have a limit.",
-    why: "Docker's json-file keeps every line for ever: a busy server fills the disk of the host, and everything on it stops.",
-    looksAt: "`log_opts` of containers that keep running with the log driver json-file.",
+    rationale:
+      "Docker's json-file keeps every line for ever: a busy server fills the disk of the host, and everything on it stops.",
+    inputs: "`log_opts` of containers that keep running with the log driver json-file.",
     fix: "set log_opts max-size and max-file",
     example: {
       stack: "single-gpu",
-      says: "log_opts should have max-size: json-file keeps every line for ever",
+      message: "log_opts should have max-size: json-file keeps every line for ever",
       edits: [{ at: embed("log_opts"), failing: undefined }],
     },
     find: each(serviceContainers, ({ values }) => {
@@ -143,12 +150,13 @@ export const containerRules: readonly ReviewRule[] = [
     id: "pod-security-level",
     severity: "warning",
     title: "A namespace refuses pods with privileges.",
-    why: "The label is what makes the API server check every pod of the namespace, also those that somebody adds later by hand.",
-    looksAt: `The label \`${podSecurity.label}\` of every namespace that the stack makes.`,
+    rationale:
+      "The label is what makes the API server check every pod of the namespace, also those that somebody adds later by hand.",
+    inputs: `The label \`${podSecurity.label}\` of every namespace that the stack makes.`,
     fix: `label the namespace ${podSecurity.label}=${podSecurity.level}`,
     example: {
       stack: "kind-local",
-      says: "pod-security.kubernetes.io/enforce should be restricted or baseline, got nothing",
+      message: "pod-security.kubernetes.io/enforce should be restricted or baseline, got nothing",
       edits: [
         {
           at: [

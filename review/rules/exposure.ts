@@ -4,27 +4,27 @@ import { serviceTypes } from "../changes/chart-values.ts";
 import type { StackChange } from "../input/change.ts";
 import { withoutUser } from "../input/secrets.ts";
 import { isLoopback, selects } from "../input/stack-facts.ts";
+import { containerPath, tritonOnnx } from "./example-paths.ts";
 import {
   deploymentsOf,
   environmentOf,
   metadataOf,
-  option,
   podContainers,
   podOf,
-  publishedPorts,
   releasesOf,
   resourcesOf,
-  type ServiceContainer,
-  serviceContainers,
   specOf,
-  volumesOf,
 } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
+import {
+  option,
+  publishedPorts,
+  type ServiceContainer,
+  serviceContainers,
+  volumesOf,
+} from "./service-containers.ts";
 import { at, blocks, list, map, number, optionText, text } from "./values.ts";
 
-const tritonOnnx = "triton-onnx/container";
-const ports = (container: string, index: number, field: string) =>
-  ["resource", "docker_container", container, "ports", index, field] as const;
 const openCommand = (service: string) => `'npx clipstack tunnel' reaches ${service} from elsewhere`;
 
 /** Type of a Service in the values of the chart, where it may be any text. */
@@ -54,13 +54,17 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "port-conflict",
     severity: "error",
     title: "Two containers do not publish the same port of the host.",
-    why: "The second container cannot start: the apply fails in the middle, with the first half replaced.",
-    looksAt: "`ports` of every `docker_container` of the stack, with the address that they are on.",
+    rationale:
+      "The second container cannot start: the apply fails in the middle, with the first half replaced.",
+    inputs: "`ports` of every `docker_container` of the stack, with the address that they are on.",
     fix: "give one of them another port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
     example: {
       stack: "single-gpu",
-      says: "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) has",
-      edits: [{ at: ports(tritonOnnx, 0, "external"), failing: 8002, passing: 8010 }],
+      message:
+        "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) has",
+      edits: [
+        { at: containerPath(tritonOnnx, "ports", 0, "external"), failing: 8002, passing: 8010 },
+      ],
     },
     *find(change) {
       const earlier: PortClaim[] = [];
@@ -69,7 +73,7 @@ export const exposureRules: readonly ReviewRule[] = [
           const port = number(external);
           return port === undefined ? [] : [{ service: address, prop: `ports.${index}`, port }];
         });
-        for (const what of portConflicts(mine, earlier)) yield { address, what };
+        for (const message of portConflicts(mine, earlier)) yield { address, message };
         earlier.push(...mine);
       }
     },
@@ -78,14 +82,21 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "triton-exposed",
     severity: "warning",
     title: "Nobody but the host reaches a Triton.",
-    why: "Triton asks nobody who they are: whoever reaches its ports may send any number of requests of any size, and read its statistics.",
-    looksAt:
+    rationale:
+      "Triton asks nobody who they are: whoever reaches its ports may send any number of requests of any size, and read its statistics.",
+    inputs:
       "The address that the HTTP and gRPC ports of a Triton are published at, and the type of its Service in the values of the chart.",
     fix: `set expose to loopback: the embed server is the way in, and ${openCommand("Triton")}`,
     example: {
       stack: "single-gpu",
-      says: "Triton has no authentication, and others than the host reach it at 0.0.0.0:8010",
-      edits: [{ at: ports(tritonOnnx, 0, "ip"), failing: "0.0.0.0", passing: "127.0.0.1" }],
+      message: "Triton has no authentication, and others than the host reach it at 0.0.0.0:8010",
+      edits: [
+        {
+          at: containerPath(tritonOnnx, "ports", 0, "ip"),
+          failing: "0.0.0.0",
+          passing: "127.0.0.1",
+        },
+      ],
     },
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [
@@ -95,7 +106,7 @@ export const exposureRules: readonly ReviewRule[] = [
         const where = open.map(({ ip, external }) => `${ip}:${String(external)}`).join(", ");
         yield {
           address: container.address,
-          what: `Triton has no authentication, and others than the host reach it at ${where}`,
+          message: `Triton has no authentication, and others than the host reach it at ${where}`,
         };
       }
       for (const { resource, values } of releasesOf(change)) {
@@ -103,7 +114,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (type === "ClusterIP" || at(values, "triton", "enabled") === false) continue;
         yield {
           address: resource.address,
-          what: `Triton has no authentication, and its Service is a ${type}`,
+          message: `Triton has no authentication, and its Service is a ${type}`,
           fix: "set triton.service.type to ClusterIP",
         };
       }
@@ -113,17 +124,19 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "model-control-exposed",
     severity: "error",
     title: "Loading and unloading models needs a key if clients beyond the host reach Triton.",
-    why: "With `--model-control-mode=explicit` and no key, every client can load another configuration or unload the model: one request takes the service down.",
-    looksAt:
+    rationale:
+      "With `--model-control-mode=explicit` and no key, every client can load another configuration or unload the model: one request takes the service down.",
+    inputs:
       "`--model-control-mode`, `--http-restricted-api` and `--grpc-restricted-protocol` of a Triton whose HTTP or gRPC port is published beyond the loopback interface, and `triton.modelControl` of a release whose Triton has another Service than ClusterIP.",
     fix: "set modelControl to explicit or none, or expose to loopback",
     example: {
       stack: "single-gpu",
-      says: "--http-restricted-api must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=explicit",
+      message:
+        "--http-restricted-api must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=explicit",
       settings: "tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }",
       edits: [
         {
-          at: ["resource", "docker_container", tritonOnnx, "command", 6],
+          at: containerPath(tritonOnnx, "command", 6),
           failing: "--http-restricted-api=health:key=…",
           passing: "--http-restricted-api=model-repository:key=…",
         },
@@ -140,7 +153,7 @@ export const exposureRules: readonly ReviewRule[] = [
           if (apis.split(",").includes("model-repository")) continue;
           yield {
             address: container.address,
-            what: `--${flag} must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=${optionText("model-control-mode", String(mode))}`,
+            message: `--${flag} must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=${optionText("model-control-mode", String(mode))}`,
           };
         }
       }
@@ -150,7 +163,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (at(values, "triton", "modelControl") !== "open") continue;
         yield {
           address: resource.address,
-          what: `triton.modelControl must be restricted if Triton's Service is a ${type}, got 'open'`,
+          message: `triton.modelControl must be restricted if Triton's Service is a ${type}, got 'open'`,
           fix: "set triton.modelControl to restricted, or triton.service.type to ClusterIP",
         };
       }
@@ -160,21 +173,27 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "metrics-exposed",
     severity: "error",
     title: "Metrics of a Triton stay on the host.",
-    why: "Metrics say what runs, how much it is used and when it fails, to whoever asks.",
-    looksAt:
+    rationale: "Metrics say what runs, how much it is used and when it fails, to whoever asks.",
+    inputs:
       "The address that the metrics port of a Triton (8002 in the container) is published at.",
     fix: `publish the metrics port on 127.0.0.1; ${openCommand("Prometheus")}`,
     example: {
       stack: "single-gpu",
-      says: "the metrics port must be on the loopback interface, got 0.0.0.0:8012",
-      edits: [{ at: ports(tritonOnnx, 2, "ip"), failing: "0.0.0.0", passing: "127.0.0.1" }],
+      message: "the metrics port must be on the loopback interface, got 0.0.0.0:8012",
+      edits: [
+        {
+          at: containerPath(tritonOnnx, "ports", 2, "ip"),
+          failing: "0.0.0.0",
+          passing: "127.0.0.1",
+        },
+      ],
     },
     *find(change) {
       for (const { container, open } of tritonsOpenAt(change, [tritonPorts.metrics])) {
         const [first] = open;
         yield {
           address: container.address,
-          what: `the metrics port must be on the loopback interface, got ${first?.ip}:${String(first?.external)}`,
+          message: `the metrics port must be on the loopback interface, got ${first?.ip}:${String(first?.external)}`,
         };
       }
     },
@@ -183,14 +202,22 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "embed-anonymous",
     severity: "error",
     title: "Who reaches the embed server from elsewhere must send a key.",
-    why: "GPUs are dear: an embed server that answers everybody computes for everybody, until requests of its own clients wait.",
-    looksAt:
+    rationale:
+      "GPUs are dear: an embed server that answers everybody computes for everybody, until requests of its own clients wait.",
+    inputs:
       "`ALLOW_ANONYMOUS` of an embed server whose port is published beyond the loopback interface, or whose Service is a NodePort or a LoadBalancer. A NodePort whose endpoints are on the loopback interface, as kind maps it, is not reached from elsewhere. `allowAnonymous` in the settings is no exception: a waiver says why, and until when.",
     fix: "set embed.expose to loopback, or give it a key: API_KEY from a sensitive variable, embed.keySecret in a cluster",
     example: {
       stack: "single-gpu",
-      says: "ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at 0.0.0.0:8002",
-      edits: [{ at: ports("embed/container", 0, "ip"), failing: "0.0.0.0", passing: "127.0.0.1" }],
+      message:
+        "ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at 0.0.0.0:8002",
+      edits: [
+        {
+          at: containerPath("embed/container", "ports", 0, "ip"),
+          failing: "0.0.0.0",
+          passing: "127.0.0.1",
+        },
+      ],
     },
     *find(change) {
       for (const container of serviceContainers(change)) {
@@ -201,7 +228,7 @@ export const exposureRules: readonly ReviewRule[] = [
         for (const { ip, external } of open) {
           yield {
             address: container.address,
-            what: `ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at ${ip}:${String(external)}`,
+            message: `ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at ${ip}:${String(external)}`,
           };
         }
       }
@@ -212,7 +239,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (type === "ClusterIP" || key !== "" || onLoopback(change)) continue;
         yield {
           address: resource.address,
-          what: `the embed server must have a key where its Service is a ${type}, got none`,
+          message: `the embed server must have a key where its Service is a ${type}, got none`,
         };
       }
     },
@@ -221,13 +248,14 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "node-port-mapped",
     severity: "error",
     title: "kind maps the NodePort of a Service.",
-    why: "A kind node is a container: of its ports only those are reached from outside that kind mapped when it made the cluster.",
-    looksAt:
+    rationale:
+      "A kind node is a container: of its ports only those are reached from outside that kind mapped when it made the cluster.",
+    inputs:
       "`node_port` of every Service in a stack that makes a kind cluster, and its port mappings.",
     fix: "add the port to cluster.portMappings, which makes the cluster anew, or take one of those that are there",
     example: {
       stack: "kind-local",
-      says: "node_port must be one that kind maps (30092), got 30093",
+      message: "node_port must be one that kind maps (30092), got 30093",
       edits: [
         {
           at: [
@@ -251,7 +279,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (mapped.includes(nodePort)) continue;
         yield {
           address,
-          what: `node_port must be one that kind maps (${mapped.join(", ")}), got ${nodePort}`,
+          message: `node_port must be one that kind maps (${mapped.join(", ")}), got ${nodePort}`,
         };
       }
     },
@@ -260,12 +288,13 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "docker-socket-mounted",
     severity: "error",
     title: "No container has the socket of Docker.",
-    why: "Who can talk to Docker's socket can start a container with the disk of the host in it: that is root on the host.",
-    looksAt: "Volumes and mounts of every container on Docker.",
+    rationale:
+      "Who can talk to Docker's socket can start a container with the disk of the host in it: that is root on the host.",
+    inputs: "Volumes and mounts of every container on Docker.",
     fix: "remove the mount of the socket",
     example: {
       stack: "single-gpu",
-      says: "must not mount the socket /var/run/docker.sock",
+      message: "must not mount the socket /var/run/docker.sock",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "volumes", 0],
@@ -281,7 +310,7 @@ export const exposureRules: readonly ReviewRule[] = [
           ...blocks(after.mounts).map(({ source }) => source),
         ];
         for (const source of sources.filter((path) => socket.test(String(path)))) {
-          yield { address, what: `must not mount the socket ${String(source)}` };
+          yield { address, message: `must not mount the socket ${String(source)}` };
         }
       }
     },
@@ -290,13 +319,14 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "docker-endpoint-plain",
     severity: "error",
     title: "Docker is reached over SSH, TLS or a local socket.",
-    why: "A Docker that listens on `tcp://` without TLS takes orders from everybody who reaches the port, and the orders travel in plain text.",
-    looksAt:
+    rationale:
+      "A Docker that listens on `tcp://` without TLS takes orders from everybody who reaches the port, and the orders travel in plain text.",
+    inputs:
       "`host` of the docker provider, and where the output `environment` says that the services are.",
     fix: "set host.docker to 'ssh://user@host'",
     example: {
       stack: "single-gpu",
-      says: "Docker must be reached over SSH, TLS or a socket, got 'tcp://gpu-1:2375'",
+      message: "Docker must be reached over SSH, TLS or a socket, got 'tcp://gpu-1:2375'",
       edits: [
         {
           at: ["output", "environment", "value", "where"],
@@ -313,7 +343,7 @@ export const exposureRules: readonly ReviewRule[] = [
       ].flatMap(({ host }) => (/^(tcp|http):\/\//.test(text(host) ?? "") ? [text(host)] : []));
       for (const host of new Set(plain)) {
         const shown = withoutUser(host ?? "");
-        yield { what: `Docker must be reached over SSH, TLS or a socket, got '${shown}'` };
+        yield { message: `Docker must be reached over SSH, TLS or a socket, got '${shown}'` };
       }
     },
   }),
@@ -321,12 +351,13 @@ export const exposureRules: readonly ReviewRule[] = [
     id: "host-network",
     severity: "warning",
     title: "A service has a network of its own.",
-    why: "On the network of the host a container listens on every interface, whatever its ports say, and reaches what listens on the loopback interface of the host.",
-    looksAt: "`network_mode` of containers on Docker.",
+    rationale:
+      "On the network of the host a container listens on every interface, whatever its ports say, and reaches what listens on the loopback interface of the host.",
+    inputs: "`network_mode` of containers on Docker.",
     fix: "remove network_mode host, and publish the ports that are needed",
     example: {
       stack: "single-gpu",
-      says: "network_mode should not be host",
+      message: "network_mode should not be host",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "network_mode"],
@@ -337,7 +368,7 @@ export const exposureRules: readonly ReviewRule[] = [
     *find(change) {
       for (const { address, values } of serviceContainers(change)) {
         if (values.network_mode === "host") {
-          yield { address, what: "network_mode should not be host" };
+          yield { address, message: "network_mode should not be host" };
         }
       }
     },
@@ -368,7 +399,7 @@ function* anonymousServices(change: StackChange) {
     const name = text(metadataOf(service).name) ?? service.name;
     yield {
       address: service.address,
-      what: `the embed server must have a key where its Service ${name} is a ${type}, got ALLOW_ANONYMOUS true`,
+      message: `the embed server must have a key where its Service ${name} is a ${type}, got ALLOW_ANONYMOUS true`,
     };
   }
 }

@@ -1,23 +1,11 @@
-import { type Environment, environment, type Service } from "../../contract/environment.ts";
+import { type Environment, environment } from "../../contract/environment.ts";
 import { type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
 import { chartDocuments } from "../changes/chart-values.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { baseType } from "../input/resource-types.ts";
-import { isOneShot, isOwnChart, withoutKey } from "../input/stack-facts.ts";
+import { isOwnChart } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
-import {
-  at,
-  block,
-  blocks,
-  cpuMillicores,
-  isExpression,
-  isMissing,
-  map,
-  memoryMiB,
-  number,
-  text,
-  texts,
-} from "./values.ts";
+import { at, block, blocks, cpuMillicores, map, memoryMiB, number, text } from "./values.ts";
 
 /** What several rules read of a stack as it is after the change. */
 
@@ -61,88 +49,6 @@ export function gpuOf(change: StackChange): GpuSpec | undefined {
   const name = environmentOf(change)?.gpu?.name;
   const catalogue: Readonly<Record<string, GpuSpec>> = gpuCatalogue;
   return name !== undefined && Object.hasOwn(catalogue, name) ? catalogue[name] : undefined;
-}
-
-/** A Docker container that keeps running. */
-export interface ServiceContainer {
-  readonly resource: ResourceChange;
-  readonly address: string;
-  readonly values: Values;
-  /** What the environment says that it is. */
-  readonly service: Service | undefined;
-  readonly kind: "embed" | "triton" | "other";
-  /** Environment variables; `undefined` is a value that only Terraform knows. */
-  readonly env: ReadonlyMap<string, string | undefined>;
-  readonly command: readonly string[];
-}
-
-/** Containers that keep running; those that run once are left out. */
-export const serviceContainers = cached((change: StackChange): readonly ServiceContainer[] => {
-  const services = environmentOf(change)?.services ?? [];
-  return resourcesOf(change, "docker_container")
-    .filter(({ after }) => !isOneShot(after))
-    .map((resource) => {
-      const values = resource.after ?? {};
-      const service = services.find(
-        ({ resources }) => resources.container === withoutKey(resource.address),
-      );
-      const command = texts(values.command);
-      return {
-        resource,
-        address: resource.address,
-        values,
-        service,
-        kind: service?.kind ?? (command[0]?.endsWith("tritonserver") ? "triton" : "other"),
-        env: environmentVariables(values.env),
-        command,
-      };
-    });
-});
-
-/** GPUs that a container sees: indexes, or ids; `all` are those of the environment. */
-export function visibleGpus(change: StackChange, { env }: ServiceContainer): readonly string[] {
-  const given = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
-  if (given === "all") {
-    const count = environmentOf(change)?.gpu?.count ?? 1;
-    return Array.from({ length: count }, (_, index) => String(index));
-  }
-  return given.split(",").filter((device) => !["", "none", "void"].includes(device));
-}
-
-/** `NAME=value` lines of a container. */
-export function environmentVariables(env: unknown): ReadonlyMap<string, string | undefined> {
-  return new Map(
-    texts(env).map((line) => {
-      const equals = line.indexOf("=");
-      return [line.slice(0, equals), text(line.slice(equals + 1))];
-    }),
-  );
-}
-
-/** Value of `--name=value` or `--name value` in a command line; `true` of an option without one. */
-export function option(command: readonly string[], name: string): string | true | undefined {
-  const index = command.findIndex((word) => word === `--${name}` || word.startsWith(`--${name}=`));
-  const word = command[index];
-  if (word === undefined) return undefined;
-  if (word.includes("=")) return word.slice(word.indexOf("=") + 1);
-  const next = command[index + 1];
-  return next === undefined || next.startsWith("--") ? true : next;
-}
-
-/** A port that a container publishes. */
-export interface PublishedPort {
-  readonly internal: unknown;
-  readonly external: unknown;
-  /** Address of the host; `0.0.0.0` where none is given. */
-  readonly ip: string;
-}
-
-export function publishedPorts(values: Values): readonly PublishedPort[] {
-  return blocks(values.ports).map(({ internal, external, ip }) => ({
-    internal,
-    external,
-    ip: typeof ip === "string" && ip !== "" ? ip : "0.0.0.0",
-  }));
 }
 
 /** Quantities of Kubernetes by resource: `memory: 1Gi`. */
@@ -420,73 +326,4 @@ export function quotasOf(
       : [],
   );
   return [...typed, ...ofChart];
-}
-
-/** An image that something runs, and who says so. */
-export interface UsedImage {
-  readonly address: string;
-  readonly image: string;
-  /** Absent: it runs on Docker. */
-  readonly pullPolicy?: string;
-  /** Whether it is Triton's, as far as that is known. */
-  readonly triton: boolean;
-}
-
-/** Images that come from somewhere: those that the project builds and those that a digest of Docker names are left out. */
-export function imagesOf(change: StackChange): readonly UsedImage[] {
-  const docker = resourcesOf(change, "docker_image")
-    .filter((resource) => isMissing(resource, "build"))
-    .flatMap(({ address, after }) => image(address, after?.name));
-  const direct = resourcesOf(change, "docker_container")
-    .filter(({ after }) => !/^sha256:/.test(String(after?.image ?? "")))
-    .flatMap(({ address, after }) => image(address, after?.image))
-    .filter(({ image }) => !docker.some((other) => other.image === image))
-    // what the project built has a version of its own in its name
-    .filter(({ image }) => !image.startsWith("clipstack/"));
-  const pods = deploymentsOf(change).flatMap((resource) =>
-    podContainers(podOf(resource).pod).flatMap((container) =>
-      image(resource.address, container.image, text(container.image_pull_policy)),
-    ),
-  );
-  const charts = releasesOf(change).flatMap(({ resource, values }) =>
-    ["embed", "triton"].flatMap((component) => {
-      const of = block(values[component]);
-      const repository = text(at(of, "image", "repository"));
-      if (of === undefined || of.enabled === false || repository === undefined) return [];
-      // of an image that the project builds, only Terraform knows the version
-      if (isExpression(at(of, "image", "tag"))) return [];
-      const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
-      const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
-      const policy = text(at(of, "image", "pullPolicy"));
-      return image(resource.address, `${repository}${version}`, policy, component === "triton");
-    }),
-  );
-  return [...docker, ...direct, ...pods, ...charts];
-}
-
-function image(
-  address: string,
-  name: unknown,
-  pullPolicy?: string,
-  triton?: boolean,
-): readonly UsedImage[] {
-  const known = text(name);
-  if (known === undefined) return [];
-  const isTriton = triton ?? /tritonserver|\/triton[:@]/.test(known);
-  return [
-    { address, image: known, triton: isTriton, ...(pullPolicy !== undefined && { pullPolicy }) },
-  ];
-}
-
-/** Whether an expression or a name of a volume is the volume that `resource` is. */
-export function volumesOf(values: Values): readonly {
-  readonly name: unknown;
-  readonly path: string;
-  readonly hostPath: unknown;
-}[] {
-  return blocks(values.volumes).map(({ volume_name, container_path, host_path }) => ({
-    name: volume_name,
-    path: String(container_path ?? ""),
-    hostPath: host_path,
-  }));
 }

@@ -29,7 +29,7 @@ test("tells where, what, and how to fix it", () => {
       severity: "warning",
       stack: "single-gpu",
       address,
-      what: "read_only should be true, got false",
+      message: "read_only should be true, got false",
       fix: "set read_only to true, with a tmpfs at /tmp",
     },
   ]);
@@ -100,7 +100,7 @@ describe("a waiver", () => {
         severity: "note",
         stack: "single-gpu",
         address: place,
-        what: `the waiver of container-read-only at ${place} covers nothing`,
+        message: `the waiver of container-read-only at ${place} covers nothing`,
         fix: "remove it from review.waivers in the settings",
       });
     },
@@ -115,7 +115,8 @@ describe("a waiver", () => {
         rule: "waiver-unused",
         severity: "note",
         stack: "single-gpu",
-        what: "the waiver of autoscaler-target covers nothing: the review no longer has this rule, kube-linter's dangling-horizontalpodautoscaler enforces it",
+        message:
+          "the waiver of autoscaler-target covers nothing: the review no longer has this rule, kube-linter's dangling-horizontalpodautoscaler enforces it",
         fix: "remove it from review.waivers in the settings",
       },
     ]);
@@ -131,7 +132,8 @@ describe("a waiver", () => {
       { rule: "container-read-only" },
       {
         rule: "waiver-expired",
-        what: "the waiver of container-read-only ended on 2026-12-31: a profiler writes beside the program",
+        message:
+          "the waiver of container-read-only ended on 2026-12-31: a profiler writes beside the program",
       },
     ]);
     expect(found[0]).not.toHaveProperty("waived");

@@ -61,8 +61,8 @@ function unwaived(given: StackChange): readonly RuleFinding[] {
   );
 }
 
-function keyOf({ rule, address, what }: RuleFinding): string {
-  return JSON.stringify([rule, address, what]);
+function keyOf({ rule, address, message }: RuleFinding): string {
+  return JSON.stringify([rule, address, message]);
 }
 
 function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackChange): boolean {
@@ -112,7 +112,7 @@ function waiverFindings(
         ...common,
         rule,
         severity: "note",
-        what: `the waiver of ${waiver.rule}${place} covers nothing${removedText(waiver.rule)}`,
+        message: `the waiver of ${waiver.rule}${place} covers nothing${removedText(waiver.rule)}`,
         fix: "remove it from review.waivers in the settings",
       },
     ];
@@ -127,7 +127,7 @@ function waiverFindings(
       rule,
       // that a note is no longer waived is worth no more than the note
       severity: open.some(({ finding }) => finding.severity !== "note") ? "warning" : "note",
-      what: `the waiver of ${waiver.rule}${place} ended on ${waiver.expires}: ${waiver.reason}`,
+      message: `the waiver of ${waiver.rule}${place} ended on ${waiver.expires}: ${waiver.reason}`,
       fix: "fix what it covers, or give it a new reason and a new day in review.waivers of the settings",
     },
   ];
@@ -141,8 +141,6 @@ function byImportance(a: RuleFinding, b: RuleFinding): number {
     severities.indexOf(a.severity) - severities.indexOf(b.severity) ||
     place(a.rule) - place(b.rule) ||
     (a.address ?? "").localeCompare(b.address ?? "", "en") ||
-    a.what.localeCompare(b.what, "en")
+    a.message.localeCompare(b.message, "en")
   );
 }
-
-/** Findings about waivers. They have no rule, and no waiver covers them. */

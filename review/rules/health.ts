@@ -8,19 +8,16 @@ import {
   startSeconds as podStartSeconds,
 } from "../../contract/pods.ts";
 import type { StackChange, Values } from "../input/change.ts";
-import {
-  deploymentsOf,
-  option,
-  podContainers,
-  podOf,
-  releasesOf,
-  type ServiceContainer,
-  serviceContainers,
-  specOf,
-  visibleGpus,
-} from "./facts.ts";
+import { containerPath, tritonOnnx } from "./example-paths.ts";
+import { deploymentsOf, podContainers, podOf, releasesOf, specOf } from "./facts.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "./model-configs.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
+import {
+  option,
+  type ServiceContainer,
+  serviceContainers,
+  visibleGpus,
+} from "./service-containers.ts";
 import {
   at,
   block,
@@ -34,8 +31,6 @@ import {
   texts,
 } from "./values.ts";
 
-const container = (construct: string, ...path: readonly (string | number)[]) =>
-  ["resource", "docker_container", construct, ...path] as const;
 const podPath = (...path: readonly (string | number)[]) =>
   [
     ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
@@ -48,13 +43,14 @@ export const healthRules: readonly ReviewRule[] = [
     id: "health-check",
     severity: "error",
     title: "A service has a health check.",
-    why: "Without one a deployment is over when the process starts, and nobody sees that the model never loads.",
-    looksAt: "`healthcheck` of containers that keep running.",
+    rationale:
+      "Without one a deployment is over when the process starts, and nobody sees that the model never loads.",
+    inputs: "`healthcheck` of containers that keep running.",
     fix: "add a healthcheck that asks the readiness path of the server",
     example: {
       stack: "single-gpu",
-      says: "healthcheck must be given, got nothing",
-      edits: [{ at: container("triton-onnx/container", "healthcheck"), failing: undefined }],
+      message: "healthcheck must be given, got nothing",
+      edits: [{ at: containerPath(tritonOnnx, "healthcheck"), failing: undefined }],
     },
     find: each(serviceContainers, ({ resource, values }) => {
       if (isMissing(resource, "healthcheck")) return "healthcheck must be given, got nothing";
@@ -67,15 +63,17 @@ export const healthRules: readonly ReviewRule[] = [
     id: "health-check-readiness",
     severity: "warning",
     title: "A health check asks whether the model is loaded.",
-    why: "A process that listens is not a service that answers: a check of the liveness path is green while the model loads, and when it failed to.",
-    looksAt: `The path in \`healthcheck.test\`: \`${embedPaths.readyz}\` of the embed server, \`${oipPaths.ready}\` of Triton.`,
+    rationale:
+      "A process that listens is not a service that answers: a check of the liveness path is green while the model loads, and when it failed to.",
+    inputs: `The path in \`healthcheck.test\`: \`${embedPaths.readyz}\` of the embed server, \`${oipPaths.ready}\` of Triton.`,
     fix: `ask ${embedPaths.readyz} of the embed server, ${oipPaths.ready} of Triton`,
     example: {
       stack: "single-gpu",
-      says: "healthcheck.test should ask /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
+      message:
+        "healthcheck.test should ask /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
       edits: [
         {
-          at: container("embed/container", "healthcheck", "test", 3),
+          at: containerPath("embed/container", "healthcheck", "test", 3),
           failing: "http://127.0.0.1:8002/healthz",
           passing: "http://127.0.0.1:8002/readyz",
         },
@@ -93,16 +91,18 @@ export const healthRules: readonly ReviewRule[] = [
     id: "start-period",
     severity: "error",
     title: "A health check waits as long as the model may take to load.",
-    why: "Before the end of the start period a failed check does not count. A TensorRT engine is compiled for minutes on an empty cache, once for each execution instance: with a shorter period the deployment fails while Triton still works.",
-    looksAt:
+    rationale:
+      "Before the end of the start period a failed check does not count. A TensorRT engine is compiled for minutes on an empty cache, once for each execution instance: with a shorter period the deployment fails while Triton still works.",
+    inputs:
       "`healthcheck.start_period` of a Triton (without one it is 0 s), against the time that its model configuration may take: 120 s, and 300 s more for each execution instance that TensorRT compiles for.",
     fix: "set healthcheck.start_period to at least that time",
     example: {
       stack: "single-gpu",
-      says: "healthcheck.start_period must be at least 420 s, the time to load the model, got 30 s",
+      message:
+        "healthcheck.start_period must be at least 420 s, the time to load the model, got 30 s",
       edits: [
         {
-          at: container("triton-trt/container", "healthcheck", "start_period"),
+          at: containerPath("triton-trt/container", "healthcheck", "start_period"),
           failing: "30s",
           passing: "7m0s",
         },
@@ -120,16 +120,17 @@ export const healthRules: readonly ReviewRule[] = [
     id: "stop-time",
     severity: "error",
     title: "A server is killed only after its own grace is over.",
-    why: "A server that is told to stop answers the requests that it accepted. A kill before that is requests that fail at every deployment.",
-    looksAt:
+    rationale:
+      "A server that is told to stop answers the requests that it accepted. A kill before that is requests that fail at every deployment.",
+    inputs:
       "`stop_timeout` and `destroy_grace_seconds` of a container, against `--exit-timeout-secs` or `SHUTDOWN_GRACE_SECONDS` and a margin of 5 s; `termination_grace_period_seconds` of a pod, with the seconds that it sleeps before the stop.",
     fix: "raise the time to stop, or lower the grace of the server",
     example: {
       stack: "single-gpu",
-      says: "destroy_grace_seconds must be at least 35 (30 of grace + 5), got 10",
+      message: "destroy_grace_seconds must be at least 35 (30 of grace + 5), got 10",
       edits: [
         {
-          at: container("triton-onnx/container", "destroy_grace_seconds"),
+          at: containerPath(tritonOnnx, "destroy_grace_seconds"),
           failing: 10,
           passing: 35,
         },
@@ -149,7 +150,7 @@ export const healthRules: readonly ReviewRule[] = [
           if (seconds === undefined ? !isMissing(resource, prop) : seconds >= least) continue;
           yield {
             address,
-            what: `${prop} must be at least ${least} (${grace} of grace + ${least - grace}), got ${seconds ?? "nothing"}`,
+            message: `${prop} must be at least ${least} (${grace} of grace + ${least - grace}), got ${seconds ?? "nothing"}`,
           };
         }
       }
@@ -165,7 +166,7 @@ export const healthRules: readonly ReviewRule[] = [
         if (seconds >= least) continue;
         yield {
           address: deployment.address,
-          what: `termination_grace_period_seconds must be at least ${least} (${preStop} before the stop + ${grace} of grace + ${least - grace - preStop}), got ${seconds}`,
+          message: `termination_grace_period_seconds must be at least ${least} (${preStop} before the stop + ${grace} of grace + ${least - grace - preStop}), got ${seconds}`,
         };
       }
     },
@@ -174,13 +175,14 @@ export const healthRules: readonly ReviewRule[] = [
     id: "pod-probes",
     severity: "error",
     title: "A container of a pod has a startup, a readiness and a liveness probe.",
-    why: "Without a readiness probe, requests go to a pod whose model is not loaded; without a liveness probe a process that hangs stays; without a startup probe the liveness probe kills it while the model loads.",
-    looksAt:
+    rationale:
+      "Without a readiness probe, requests go to a pod whose model is not loaded; without a liveness probe a process that hangs stays; without a startup probe the liveness probe kills it while the model loads.",
+    inputs:
       "The three probes of the pods of clipstack. Those of the chart are tested with the chart.",
     fix: "add the missing probe, as constructs/kubernetes/inference-deployment.ts has it",
     example: {
       stack: "kind-local",
-      says: "readiness_probe must be given, got nothing",
+      message: "readiness_probe must be given, got nothing",
       edits: [{ at: podPath("container", 0, "readiness_probe"), failing: undefined }],
     },
     find: each(ourPodContainers, ({ container }) =>
@@ -193,12 +195,13 @@ export const healthRules: readonly ReviewRule[] = [
     id: "liveness-independent",
     severity: "error",
     title: "A liveness probe does not ask whether the model is ready.",
-    why: "The kubelet restarts what is not alive. A probe that fails while the model loads, or while Triton is away, restarts every pod at once and makes a short outage a long one.",
-    looksAt: `What the liveness probe asks: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP as in a command, or the same as the readiness probe.`,
+    rationale:
+      "The kubelet restarts what is not alive. A probe that fails while the model loads, or while Triton is away, restarts every pod at once and makes a short outage a long one.",
+    inputs: `What the liveness probe asks: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP as in a command, or the same as the readiness probe.`,
     fix: `ask ${embedPaths.healthz} of the embed server, ${oipPaths.live} of Triton`,
     example: {
       stack: "kind-local",
-      says: "the liveness probe must not ask the path of readiness, got '/readyz'",
+      message: "the liveness probe must not ask the path of readiness, got '/readyz'",
       edits: [
         {
           at: podPath("container", 0, "liveness_probe", "http_get", "path"),
@@ -220,13 +223,15 @@ export const healthRules: readonly ReviewRule[] = [
     id: "startup-budget",
     severity: "error",
     title: "A startup probe waits as long as the model may take to load.",
-    why: "When the startup probe has failed for the last time the kubelet restarts the container, which loads the model from the beginning: it never gets ready.",
-    looksAt:
+    rationale:
+      "When the startup probe has failed for the last time the kubelet restarts the container, which loads the model from the beginning: it never gets ready.",
+    inputs:
       "`period_seconds` × `failure_threshold` of the startup probe, and `startSeconds` in the values of the chart, against the time that the model may take.",
     fix: "raise failure_threshold of the startup probe (startSeconds in the values of the chart)",
     example: {
       stack: "kind-local",
-      says: "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
+      message:
+        "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
       edits: [
         {
           at: podPath("container", 0, "startup_probe", "failure_threshold"),
@@ -241,7 +246,7 @@ export const healthRules: readonly ReviewRule[] = [
         if (seconds === undefined || seconds >= podStartSeconds) continue;
         yield {
           address,
-          what: `period_seconds × failure_threshold of the startup probe must be at least ${podStartSeconds}, got ${seconds}`,
+          message: `period_seconds × failure_threshold of the startup probe must be at least ${podStartSeconds}, got ${seconds}`,
         };
       }
       for (const { resource, values } of releasesOf(change)) {
@@ -258,7 +263,7 @@ export const healthRules: readonly ReviewRule[] = [
         }
         yield {
           address: resource.address,
-          what: `triton.startSeconds must be at least ${least}, the time to load the model, got ${given}`,
+          message: `triton.startSeconds must be at least ${least}, the time to load the model, got ${given}`,
         };
       }
     },
@@ -267,12 +272,14 @@ export const healthRules: readonly ReviewRule[] = [
     id: "progress-deadline",
     severity: "error",
     title: "A rollout fails only after a pod had the time to start.",
-    why: "After `progressDeadlineSeconds` without progress a rollout has failed, and the apply with it. Kubernetes' default is 10 minutes: an engine that is compiled takes longer.",
-    looksAt: "`progress_deadline_seconds` of a Deployment, against its startup probe.",
+    rationale:
+      "After `progressDeadlineSeconds` without progress a rollout has failed, and the apply with it. Kubernetes' default is 10 minutes: an engine that is compiled takes longer.",
+    inputs: "`progress_deadline_seconds` of a Deployment, against its startup probe.",
     fix: "raise progress_deadline_seconds above the time of the startup probe",
     example: {
       stack: "kind-local",
-      says: "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
+      message:
+        "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
       edits: [
         {
           at: [
@@ -297,12 +304,13 @@ export const healthRules: readonly ReviewRule[] = [
     id: "pre-stop",
     severity: "warning",
     title: "A pod waits before it stops until no node sends it anything new.",
-    why: "Kubernetes tells the pod to stop and the nodes to send nothing more at the same time: without a pause before the stop, the last requests find a closed port.",
-    looksAt: "`lifecycle.pre_stop` of the pods of clipstack.",
+    rationale:
+      "Kubernetes tells the pod to stop and the nodes to send nothing more at the same time: without a pause before the stop, the last requests find a closed port.",
+    inputs: "`lifecycle.pre_stop` of the pods of clipstack.",
     fix: "add a pre_stop that sleeps 5 seconds",
     example: {
       stack: "kind-local",
-      says: "lifecycle.pre_stop should be given, got nothing",
+      message: "lifecycle.pre_stop should be given, got nothing",
       edits: [{ at: podPath("container", 0, "lifecycle"), failing: undefined }],
     },
     find: each(ourPodContainers, ({ container }) =>

@@ -1,6 +1,7 @@
 import { imageFindings, releaseFindings } from "../../constructs/checks/images.ts";
-import { gpuOf, imagesOf, ofType } from "./facts.ts";
+import { gpuOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
+import { imagesOf } from "./used-images.ts";
 import { isMissing, text } from "./values.ts";
 
 /** Images: which one runs, and whether it can. */
@@ -9,13 +10,15 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-version",
     severity: "error",
     title: "An image names a version or a digest.",
-    why: "`latest`, `main`, `stable` or no tag at all is another image tomorrow: a container that is made again runs what nobody has tested, and a plan shows no difference.",
-    looksAt:
+    rationale:
+      "`latest`, `main`, `stable` or no tag at all is another image tomorrow: a container that is made again runs what nobody has tested, and a plan shows no difference.",
+    inputs:
       "The names of `docker_image`, of `docker_container`, of the containers of a Deployment, and of the images in the values of the chart.",
     fix: "name a version in the settings, like 'name:1.2', or better a digest, 'name@sha256:…'",
     example: {
       stack: "single-gpu",
-      says: "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nvcr.io/nvidia/tritonserver:latest'",
+      message:
+        "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nvcr.io/nvidia/tritonserver:latest'",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "name"],
@@ -30,12 +33,13 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-digest",
     severity: "note",
     title: "An image that is pulled is pinned by digest.",
-    why: "A tag says a version to people, and whoever owns the registry can move it. A digest is one image for ever.",
-    looksAt: "The same names as `image-version`; images that the project builds are left out.",
+    rationale:
+      "A tag says a version to people, and whoever owns the registry can move it. A digest is one image for ever.",
+    inputs: "The same names as `image-version`; images that the project builds are left out.",
     fix: "add the digest that 'docker buildx imagetools inspect NAME' prints: 'name@sha256:…'",
     example: {
       stack: "single-gpu",
-      says: "image should be pinned by digest, got 'nvcr.io/nvidia/tritonserver:26.07-py3'",
+      message: "image should be pinned by digest, got 'nvcr.io/nvidia/tritonserver:26.07-py3'",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "name"],
@@ -54,13 +58,15 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-gpu-architecture",
     severity: "error",
     title: "Triton's image knows the architecture of the GPU.",
-    why: "CUDA in an image that is older than the GPU has no code for it: Triton starts, and every model fails to load.",
-    looksAt:
+    rationale:
+      "CUDA in an image that is older than the GPU has no code for it: Triton starts, and every model fails to load.",
+    inputs:
       "The release in the tag of NVIDIA's image (`26.07-py3`), and the GPU of the output `environment`. Of another tag, or a digest alone, nothing is known.",
     fix: "take a newer release of Triton, or another GPU (host.gpu, nodePool.gpu)",
     example: {
       stack: "single-gpu",
-      says: "image must be 25.01 or newer for NVIDIA RTX PRO 6000 Blackwell (Blackwell), got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
+      message:
+        "image must be 25.01 or newer for NVIDIA RTX PRO 6000 Blackwell (Blackwell), got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
       settings: "host: { gpu: rtx-pro-6000-blackwell }",
       edits: [
         {
@@ -79,13 +85,15 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-local-never-pulled",
     severity: "error",
     title: "An image that only the node has is not pulled.",
-    why: "`kind load` copies an image into the node; no registry has it. With `imagePullPolicy: Always` the kubelet asks a registry, and no pod ever starts.",
-    looksAt:
+    rationale:
+      "`kind load` copies an image into the node; no registry has it. With `imagePullPolicy: Always` the kubelet asks a registry, and no pod ever starts.",
+    inputs:
       "The pull policy of containers whose image is one of the project's own builds (`clipstack/…` without a registry).",
     fix: "set image_pull_policy to IfNotPresent",
     example: {
       stack: "kind-local",
-      says: "image_pull_policy must not be Always for 'clipstack/embed:k8s-cpu-1', which no registry has",
+      message:
+        "image_pull_policy must not be Always for 'clipstack/embed:k8s-cpu-1', which no registry has",
       settings: "embed: { image: 'clipstack/embed:k8s-cpu-1' }",
       edits: [
         {
@@ -110,12 +118,14 @@ export const imageRules: readonly ReviewRule[] = [
     id: "image-kept",
     severity: "warning",
     title: "An image that was pulled stays on the host when its resource goes.",
-    why: "Triton's image has 20 GB. Without `keep_locally` a change of its name, or a destroy, removes it from the host: other environments there lose it, or the removal fails because they use it.",
-    looksAt: "`keep_locally` of every `docker_image` that is not built.",
+    rationale:
+      "Triton's image has 20 GB. Without `keep_locally` a change of its name, or a destroy, removes it from the host: other environments there lose it, or the removal fails because they use it.",
+    inputs: "`keep_locally` of every `docker_image` that is not built.",
     fix: "set keep_locally to true",
     example: {
       stack: "single-gpu",
-      says: "keep_locally should be true for an image that is pulled ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
+      message:
+        "keep_locally should be true for an image that is pulled ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],

@@ -39,13 +39,15 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "autoscaler-metric-source",
     severity: "error",
     title: "An autoscaler on queue time gets its metric.",
-    why: "KEDA without the address of Prometheus, or a Prometheus that nothing tells of the Tritons, gives no number: the autoscaler keeps the fewest pods, whatever waits in the queue.",
-    looksAt:
+    rationale:
+      "KEDA without the address of Prometheus, or a Prometheus that nothing tells of the Tritons, gives no number: the autoscaler keeps the fewest pods, whatever waits in the queue.",
+    inputs:
       "`triton.autoscaling`, `serviceMonitor` and `triton.podAnnotations` in the values of the chart.",
     fix: "set triton.autoscaler.prometheus, and scraping to service-monitor or annotations",
     example: {
       stack: "k8s-gpu",
-      says: "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+      message:
+        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
       edits: [
         {
           at: release,
@@ -73,7 +75,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
           monitored ? "service-monitor" : annotated ? "annotations" : "none",
           { minReplicas: 1, maxReplicas: 2 },
         );
-        for (const what of findings) yield { address: resource.address, what };
+        for (const message of findings) yield { address: resource.address, message };
       }
     },
   }),
@@ -81,12 +83,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "autoscaler-owns-replicas",
     severity: "warning",
     title: "A Deployment with an autoscaler does not set its number of pods.",
-    why: "Every apply would set the number back to that of the file, in the middle of the load that the autoscaler made pods for.",
-    looksAt: "`replicas` of Deployments that a typed autoscaler scales.",
+    rationale:
+      "Every apply would set the number back to that of the file, in the middle of the load that the autoscaler made pods for.",
+    inputs: "`replicas` of Deployments that a typed autoscaler scales.",
     fix: "remove replicas from the Deployment",
     example: {
       stack: "kind-local",
-      says: "replicas should not be given, the autoscaler owns it, got 2",
+      message: "replicas should not be given, the autoscaler owns it, got 2",
       edits: [{ at: deployment("replicas"), failing: 2 }],
     },
     find: each(deploymentsOf, (deployment, change) => {
@@ -105,13 +108,14 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "budget-selects",
     severity: "error",
     title: "A disruption budget selects pods that are there.",
-    why: "A budget whose labels no pod has protects nothing, and nobody is told.",
-    looksAt:
+    rationale: "A budget whose labels no pod has protects nothing, and nobody is told.",
+    inputs:
       "`selector` of every typed PodDisruptionBudget, and the labels of the pods of the stack. Nothing is said where a release or a manifest may have the pods.",
     fix: "select the labels of the pods",
     example: {
       stack: "kind-local",
-      says: "selector must be that of pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
+      message:
+        "selector must be that of pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
       edits: [
         {
           at: object(
@@ -136,13 +140,15 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "quota-admits-pods",
     severity: "error",
     title: "A quota admits all pods at their maximum, and those that a rolling update adds.",
-    why: "The API server refuses the pods above the quota: the autoscaler wants six and gets four, or an update never ends.",
-    looksAt:
+    rationale:
+      "The API server refuses the pods above the quota: the autoscaler wants six and gets four, or an update never ends.",
+    inputs:
       "Every ResourceQuota, typed and in the values of the chart, against requests, limits, bounds of the autoscalers and the surge of the Deployments in it.",
     fix: "raise the quota, or lower autoscaler.maxReplicas",
     example: {
       stack: "kind-local",
-      says: "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
+      message:
+        "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
       edits: [
         {
           at: object("kubernetes_resource_quota_v1", "namespace/quota", "hard", "requests.memory"),
@@ -170,8 +176,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
           requests: quantities(hard, "requests."),
           limits: quantities(hard, "limits."),
         };
-        for (const what of sharedQuotaFindings(workloads, unlimited(quota))) {
-          yield { address, what };
+        for (const message of sharedQuotaFindings(workloads, unlimited(quota))) {
+          yield { address, message };
         }
       }
     },
@@ -180,12 +186,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "gpu-quota-admits-pods",
     severity: "error",
     title: "The quota of GPUs admits all pods at their maximum.",
-    why: "Pods above the quota are refused: a scale-out stops, with requests in the queue, at GPUs that stand idle.",
-    looksAt: `\`requests.${gpuResource}\` of every ResourceQuota, against the GPUs, bounds and surge of the pods.`,
+    rationale:
+      "Pods above the quota are refused: a scale-out stops, with requests in the queue, at GPUs that stand idle.",
+    inputs: `\`requests.${gpuResource}\` of every ResourceQuota, against the GPUs, bounds and surge of the pods.`,
     fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
     example: {
       stack: "k8s-gpu",
-      says: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
+      message: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
       edits: [
         {
           at: release,
@@ -206,12 +213,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "gpu-pool-holds-pods",
     severity: "error",
     title: "The GPU nodes hold all pods at their maximum, and those that a rolling update adds.",
-    why: "A GPU is not shared: a pod without one waits for ever, and a rolling update that wants a spare one never ends.",
-    looksAt: "GPUs, bounds and surge of the pods, against the GPUs of the output `environment`.",
+    rationale:
+      "A GPU is not shared: a pod without one waits for ever, and a rolling update that wants a spare one never ends.",
+    inputs: "GPUs, bounds and surge of the pods, against the GPUs of the output `environment`.",
     fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
     example: {
       stack: "k8s-gpu",
-      says: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
+      message: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
       edits: [{ at: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
     },
     *find(change) {
@@ -226,7 +234,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       );
       yield {
         address: pods[0]?.address ?? "",
-        what: `the cluster must have ${needed} GPUs for ${parts.join(" + ")}, got ${gpu.count}`,
+        message: `the cluster must have ${needed} GPUs for ${parts.join(" + ")}, got ${gpu.count}`,
       };
     },
   }),
@@ -234,12 +242,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
     id: "gpu-limits-equal-requests",
     severity: "error",
     title: "A pod requests as many GPUs as its limit.",
-    why: "Kubernetes cannot lend a GPU twice: it refuses a pod whose request and limit differ.",
-    looksAt: `\`${gpuResource}\` in requests and limits of the containers of typed Deployments.`,
+    rationale:
+      "Kubernetes cannot lend a GPU twice: it refuses a pod whose request and limit differ.",
+    inputs: `\`${gpuResource}\` in requests and limits of the containers of typed Deployments.`,
     fix: "set both to the same number",
     example: {
       stack: "kind-local",
-      says: "requests of nvidia.com/gpu must be its limit (2), got 1",
+      message: "requests of nvidia.com/gpu must be its limit (2), got 1",
       edits: [
         {
           at: container("resources"),

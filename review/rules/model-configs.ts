@@ -6,13 +6,8 @@ import {
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import type { ResourceChange, StackChange } from "../input/change.ts";
 import { cached } from "./cached.ts";
-import {
-  releasesOf,
-  resourcesOf,
-  type ServiceContainer,
-  serviceContainers,
-  volumesOf,
-} from "./facts.ts";
+import { releasesOf, resourcesOf } from "./facts.ts";
+import { type ServiceContainer, serviceContainers, volumesOf } from "./service-containers.ts";
 import { at, blocks, isExpression, text } from "./values.ts";
 
 /** A `config.pbtxt` that a stack writes, and who reads it. */

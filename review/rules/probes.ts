@@ -16,12 +16,13 @@ export const probeRules: readonly ReviewRule[] = [
     id: "probe-independent",
     severity: "error",
     title: "No startup or liveness probe depends on another workload.",
-    why: "When a startup or liveness probe fails, the kubelet restarts the container. A gateway whose startup probe needs a ready Triton is restarted while Triton's image is still being pulled, and the first deployment fails.",
-    looksAt: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`BACKEND=triton\`) asks for readiness. Those of the chart are tested with the chart.`,
+    rationale:
+      "When a startup or liveness probe fails, the kubelet restarts the container. A gateway whose startup probe needs a ready Triton is restarted while Triton's image is still being pulled, and the first deployment fails.",
+    inputs: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`BACKEND=triton\`) asks for readiness. Those of the chart are tested with the chart.`,
     fix: `probe the container itself; ${embedPaths.healthz} for the startup of a gateway, ${embedPaths.readyz} for its readiness`,
     example: {
       stack: "kind-local",
-      says: "startup_probe of a gateway must not need a ready Triton, got '/readyz'",
+      message: "startup_probe of a gateway must not need a ready Triton, got '/readyz'",
       edits: [
         { at: podPath("env", 0, "value"), failing: "triton", passing: "triton" },
         {

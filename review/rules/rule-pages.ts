@@ -1,6 +1,6 @@
 import type { Path } from "../input/change.ts";
 import type { Example, ExampleEdit, ReviewRule } from "./rule.ts";
-import { type RuleFamily, ruleFamilies } from "./rules.ts";
+import { type RulePack, rulePacks } from "./rules.ts";
 
 /** Pages about the rules: all that they say of a rule is said by the rule, its example as its tests run it. */
 
@@ -9,7 +9,7 @@ const rendered =
 
 /** `contract/rule-ids.ts`: rule ids as data, because settings accept them in waivers but must not load the rules. */
 export function ruleIdFile(): { readonly path: string; readonly text: string } {
-  const ids = ruleFamilies.flatMap(({ title, rules }) => [
+  const ids = rulePacks.flatMap(({ title, rules }) => [
     `  // ${title}`,
     ...rules.map(({ id }) => `  "${id}",`),
   ]);
@@ -32,14 +32,14 @@ export function rulePages(): readonly { readonly path: string; readonly text: st
   });
   return [
     page("README", overview()),
-    ...ruleFamilies.flatMap((family) =>
+    ...rulePacks.flatMap((family) =>
       family.rules.map((rule) => page(rule.id, rulePage(rule, family))),
     ),
   ];
 }
 
 function overview(): readonly string[] {
-  const all = ruleFamilies.flatMap(({ rules }) => rules);
+  const all = rulePacks.flatMap(({ rules }) => rules);
   const count = (severity: ReviewRule["severity"]) =>
     all.filter((rule) => rule.severity === severity).length;
   return [
@@ -57,7 +57,7 @@ function overview(): readonly string[] {
     "Much of this is refused when the stacks are synthesized, in the words of the settings. The rules find it too where it comes",
     "from somewhere else: an override, a file edited by hand, a plan of another project.",
     "",
-    ...ruleFamilies.flatMap(({ title, rules }) => [
+    ...rulePacks.flatMap(({ title, rules }) => [
       `## ${title}`,
       "",
       "| rule | severity | what must hold |",
@@ -83,8 +83,8 @@ function overview(): readonly string[] {
   ];
 }
 
-function rulePage(rule: ReviewRule, family: RuleFamily): readonly string[] {
-  const { id, severity, title, why, looksAt, fix, example } = rule;
+function rulePage(rule: ReviewRule, family: RulePack): readonly string[] {
+  const { id, severity, title, rationale, inputs, fix, example } = rule;
   return [
     `# ${id}`,
     "",
@@ -92,11 +92,11 @@ function rulePage(rule: ReviewRule, family: RuleFamily): readonly string[] {
     "",
     "## Why",
     "",
-    why,
+    rationale,
     "",
     "## What it looks at",
     "",
-    looksAt,
+    inputs,
     "",
     "## Example",
     "",
@@ -113,7 +113,14 @@ function rulePage(rule: ReviewRule, family: RuleFamily): readonly string[] {
   ];
 }
 
-function exampleLines({ stack, settings, edits, goals, drift, says }: Example): readonly string[] {
+function exampleLines({
+  stack,
+  settings,
+  edits,
+  goals,
+  drift,
+  message,
+}: Example): readonly string[] {
   const goal =
     goals?.p99Milliseconds === undefined
       ? []
@@ -129,7 +136,7 @@ function exampleLines({ stack, settings, edits, goals, drift, says }: Example): 
     "The review says:",
     "",
     "```text",
-    says,
+    message,
     "```",
     "",
   ];

@@ -1,9 +1,9 @@
 import type { Path, Rule, RuleFinding, Severity, StackChange } from "../input/change.ts";
 
 /** What a rule found: where, what, and how to fix it where that is not the same for all that it finds. */
-export interface Found {
+export interface RuleMatch {
   readonly address?: string;
-  readonly what: string;
+  readonly message: string;
   readonly fix?: string;
 }
 
@@ -35,7 +35,7 @@ export interface Example {
   readonly settings?: string;
   readonly edits: readonly ExampleEdit[];
   /** What the rule says first of the one that fails. */
-  readonly says: string;
+  readonly message: string;
   readonly goals?: StackChange["goals"];
   /** What differed from the state before the change. */
   readonly drift?: true;
@@ -46,9 +46,9 @@ export interface ReviewRule extends Rule {
   /** In kebab case. Waivers and page addresses contain it, so a rename is a breaking change. */
   readonly id: string;
   /** What goes wrong without it. */
-  readonly why: string;
+  readonly rationale: string;
   /** What it reads. */
-  readonly looksAt: string;
+  readonly inputs: string;
   /** What to do, for a person who has one finding. */
   readonly fix: string;
   readonly example: Example;
@@ -56,7 +56,7 @@ export interface ReviewRule extends Rule {
 
 export interface RuleText extends Omit<ReviewRule, "find"> {
   readonly severity: Severity;
-  readonly find: (change: StackChange) => Iterable<Found>;
+  readonly find: (change: StackChange) => Iterable<RuleMatch>;
 }
 
 /** Finds what a judge says of each item; a judge returns nothing for an item that passes. */
@@ -66,7 +66,7 @@ export function each<Item extends { readonly address: string }>(
 ): RuleText["find"] {
   return (change) =>
     itemsOf(change).flatMap((item) =>
-      [judge(item, change) ?? []].flat().map((what) => ({ address: item.address, what })),
+      [judge(item, change) ?? []].flat().map((message) => ({ address: item.address, message })),
     );
 }
 

@@ -13,7 +13,7 @@ import { rules } from "./rules.ts";
 describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => {
   test("says of its failing example what its page says", () => {
     const [first] = rule.find(changeOf(rule.example, "failing"));
-    expect(first?.what).toBe(rule.example.says);
+    expect(first?.message).toBe(rule.example.message);
   });
 
   test("finds nothing in its passing example", () => {
@@ -42,8 +42,8 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
   });
 
   test("says in one line what is wrong and how to fix it", () => {
-    for (const { what, fix } of rule.find(changeOf(rule.example, "failing"))) {
-      expect(what).toMatch(/^[^\n]{8,400}$/);
+    for (const { message, fix } of rule.find(changeOf(rule.example, "failing"))) {
+      expect(message).toMatch(/^[^\n]{8,400}$/);
       expect(fix).toMatch(/^[^\n]{8,400}$/);
     }
   });
@@ -68,7 +68,7 @@ const says = (id: string, ...resources: Parameters<typeof plannedChange>[0]) =>
   rules
     .find((rule) => rule.id === id)
     ?.find(plannedChange(resources))
-    .map(({ what }) => what);
+    .map(({ message }) => message);
 
 const budget = created(
   "kubernetes_pod_disruption_budget_v1.db",
@@ -152,7 +152,7 @@ test.each(shippedEnvironments)("finds nothing but notes in %s as it comes", (sta
   const change = changeOf({ stack, edits: [] }, "passing");
   const found = rules
     .filter(({ severity }) => severity !== "note")
-    .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
+    .flatMap((rule) => rule.find(change).map(({ message }) => `${rule.id}: ${message}`));
   expect(found).toEqual([]);
 });
 
@@ -177,7 +177,7 @@ test.each([
   const change = changeOf({ stack, settings, edits: [] }, "passing");
   const found = rules
     .filter(({ severity }) => severity !== "note")
-    .flatMap((rule) => rule.find(change).map(({ what }) => `${rule.id}: ${what}`));
+    .flatMap((rule) => rule.find(change).map(({ message }) => `${rule.id}: ${message}`));
   expect(found).toEqual([]);
 });
 

@@ -1,9 +1,11 @@
 import { changeRules } from "./changes.ts";
 import { containerRules } from "./containers.ts";
 import { exposureRules } from "./exposure.ts";
+import { gpuRules } from "./gpus.ts";
 import { healthRules } from "./health.ts";
 import { imageRules } from "./images.ts";
 import { kubernetesRules } from "./kubernetes.ts";
+import { modelRules } from "./models.ts";
 import { probeRules } from "./probes.ts";
 import type { ReviewRule } from "./rule.ts";
 import { secretRules } from "./secrets.ts";
@@ -11,17 +13,19 @@ import { stateRules } from "./state.ts";
 import { tritonRules } from "./triton.ts";
 
 /** A page of related rules, for people who look for one. */
-export interface RuleFamily {
+export interface RulePack {
   readonly title: string;
   readonly rules: readonly ReviewRule[];
 }
 
-export const ruleFamilies: readonly RuleFamily[] = [
+export const rulePacks: readonly RulePack[] = [
   { title: "Images", rules: imageRules },
   { title: "Exposure", rules: exposureRules },
   { title: "Containers and pods", rules: containerRules },
   { title: "Secrets", rules: secretRules },
-  { title: "Triton and GPUs", rules: tritonRules },
+  { title: "Triton", rules: tritonRules },
+  { title: "Models and engines", rules: modelRules },
+  { title: "GPUs", rules: gpuRules },
   { title: "Health, start and stop", rules: [...healthRules, ...probeRules] },
   { title: "Kubernetes", rules: kubernetesRules },
   { title: "State and providers", rules: stateRules },
@@ -29,4 +33,4 @@ export const ruleFamilies: readonly RuleFamily[] = [
 ];
 
 /** Every rule that a review runs. */
-export const rules: readonly ReviewRule[] = ruleFamilies.flatMap((family) => family.rules);
+export const rules: readonly ReviewRule[] = rulePacks.flatMap((family) => family.rules);

@@ -19,13 +19,14 @@ export const secretRules: readonly ReviewRule[] = [
     id: "secret-plain-text",
     severity: "error",
     title: "A secret is not written into the stack.",
-    why: "What is in the synthesized file is in the repository, in every plan and in every log of the pipeline, for as long as they are kept.",
-    looksAt:
+    rationale:
+      "What is in the synthesized file is in the repository, in every plan and in every log of the pipeline, for as long as they are kept.",
+    inputs:
       "Environment variables of containers and pods whose name says that they are secret, and the data of typed Secrets. Switches and numbers are none, unless the name asks for a password. One that comes from a sensitive variable, or from a Secret of the cluster, passes.",
     fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster name a Secret (keySecret)",
     example: {
       stack: "single-gpu",
-      says: "API_KEY must come from a sensitive variable, got its value",
+      message: "API_KEY must come from a sensitive variable, got its value",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "env", 0],
@@ -44,7 +45,7 @@ export const secretRules: readonly ReviewRule[] = [
           if (isMarked(resource, ["env", index])) continue;
           yield {
             address: resource.address,
-            what: `${name} must come from a sensitive variable, got its value`,
+            message: `${name} must come from a sensitive variable, got its value`,
           };
         }
       }
@@ -56,7 +57,7 @@ export const secretRules: readonly ReviewRule[] = [
             continue;
           yield {
             address: deployment.address,
-            what: `${name} must come from a Secret (value_from), got its value`,
+            message: `${name} must come from a Secret (value_from), got its value`,
           };
         }
       }
@@ -64,7 +65,7 @@ export const secretRules: readonly ReviewRule[] = [
         for (const name of secretVariables(values)) {
           yield {
             address: resource.address,
-            what: `${name} must come from a Secret (valueFrom), got its value`,
+            message: `${name} must come from a Secret (valueFrom), got its value`,
           };
         }
       }
@@ -78,7 +79,7 @@ export const secretRules: readonly ReviewRule[] = [
             if (typeof value !== "string" || value === "" || isExpression(value)) continue;
             yield {
               address: resource.address,
-              what: `${field}.${name} must come from a sensitive variable, got its value`,
+              message: `${field}.${name} must come from a sensitive variable, got its value`,
             };
           }
         }
@@ -89,13 +90,14 @@ export const secretRules: readonly ReviewRule[] = [
     id: "secret-form",
     severity: "error",
     title: "No text of the stack looks like a secret.",
-    why: "Passwords are pasted into URLs, and keys of clouds and registries into commands. They have a form that gives them away, to a reviewer as to a thief.",
-    looksAt:
+    rationale:
+      "Passwords are pasted into URLs, and keys of clouds and registries into commands. They have a form that gives them away, to a reviewer as to a thief.",
+    inputs:
       "Every text of every resource: URLs with a password, private keys, signed tokens and addresses, webhooks, keys of AWS, Azure, Google, GitHub, GitLab, Slack, Stripe, SendGrid, Vault, Hugging Face, npm, PyPI, Docker and NVIDIA.",
     fix: "take the secret out, and give it another value: whoever read the repository has the old one",
     example: {
       stack: "single-gpu",
-      says: "env.0 must not have what looks like a secret (not shown)",
+      message: "env.0 must not have what looks like a secret (not shown)",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "env", 0],
@@ -112,7 +114,7 @@ export const secretRules: readonly ReviewRule[] = [
           if (!hasSecretForm(withoutExpressions(value))) continue;
           yield {
             address: resource.address,
-            what: `${pathName(path)} must not have what looks like a secret (not shown)`,
+            message: `${pathName(path)} must not have what looks like a secret (not shown)`,
           };
         }
       }
@@ -122,12 +124,13 @@ export const secretRules: readonly ReviewRule[] = [
     id: "secret-variable",
     severity: "error",
     title: "A variable for a secret is sensitive and has no default.",
-    why: "Terraform prints variables that are not sensitive in plans and logs; a default is in the repository.",
-    looksAt: "`variable` of the synthesized file, by name.",
+    rationale:
+      "Terraform prints variables that are not sensitive in plans and logs; a default is in the repository.",
+    inputs: "`variable` of the synthesized file, by name.",
     fix: "set sensitive to true, and remove the default",
     example: {
       stack: "single-gpu",
-      says: "variable embed_api_key must be sensitive",
+      message: "variable embed_api_key must be sensitive",
       settings: "embed: { expose: all-interfaces }",
       edits: [{ at: ["variable", "embed_api_key", "sensitive"], failing: false, passing: true }],
     },
@@ -137,9 +140,9 @@ export const secretRules: readonly ReviewRule[] = [
       for (const [name, body] of Object.entries(variables)) {
         const [variable] = blocks(body);
         if (variable === undefined || !isSecretName(name)) continue;
-        if (variable.sensitive !== true) yield { what: `variable ${name} must be sensitive` };
+        if (variable.sensitive !== true) yield { message: `variable ${name} must be sensitive` };
         if (isGiven(variable.default) && variable.default !== "") {
-          yield { what: `variable ${name} must have no default` };
+          yield { message: `variable ${name} must have no default` };
         }
       }
     },
@@ -148,12 +151,12 @@ export const secretRules: readonly ReviewRule[] = [
     id: "secret-build-argument",
     severity: "error",
     title: "An image is built without secrets in its arguments.",
-    why: "`docker history` shows the arguments of a build to everybody who has the image.",
-    looksAt: "`build_args` of every `docker_image`, by name.",
+    rationale: "`docker history` shows the arguments of a build to everybody who has the image.",
+    inputs: "`build_args` of every `docker_image`, by name.",
     fix: "give the build a secret (build.secrets), or fetch what needs it before the build",
     example: {
       stack: "kind-local",
-      says: "build_args must not have a secret, got NPM_TOKEN",
+      message: "build_args must not have a secret, got NPM_TOKEN",
       edits: [
         {
           at: ["resource", "docker_image", "image/image/image", "build", "build_args"],

@@ -18,23 +18,24 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-locking",
     severity: "warning",
     title: "Two deployments at a time are kept apart.",
-    why: "Without a lock, two applies write one state: the second forgets what the first made, and nobody can destroy it any more.",
-    looksAt:
+    rationale:
+      "Without a lock, two applies write one state: the second forgets what the first made, and nobody can destroy it any more.",
+    inputs:
       "The backend: `use_lockfile` or `dynamodb_table` of s3, `lock_address` of http. The others lock by themselves.",
     fix: "set use_lockfile of s3; give lockAddress and unlockAddress of http in the settings (state)",
     example: {
       stack: "single-gpu",
-      says: "use_lockfile of the backend s3 should be true, got nothing that locks",
+      message: "use_lockfile of the backend s3 should be true, got nothing that locks",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
     },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.use_lockfile !== true && !isGiven(settings.dynamodb_table)) {
-        yield { what: "use_lockfile of the backend s3 should be true, got nothing that locks" };
+        yield { message: "use_lockfile of the backend s3 should be true, got nothing that locks" };
       }
       if (kind === "http" && !isGiven(settings.lock_address)) {
-        yield { what: "lock_address of the backend http should be given, got nothing" };
+        yield { message: "lock_address of the backend http should be given, got nothing" };
       }
     },
   }),
@@ -42,12 +43,13 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-shared",
     severity: "note",
     title: "A state that several people need is where all of them reach it.",
-    why: "A local state is a file of one machine: who applies from another one makes everything a second time, and a lost disk is a lost state.",
-    looksAt: "Whether the backend is `local`.",
+    rationale:
+      "A local state is a file of one machine: who applies from another one makes everything a second time, and a lost disk is a lost state.",
+    inputs: "Whether the backend is `local`.",
     fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
     example: {
       stack: "single-gpu",
-      says: "the state is a file of the machine that deploys (backend local)",
+      message: "the state is a file of the machine that deploys (backend local)",
       edits: [
         {
           at: [...backend],
@@ -58,7 +60,7 @@ export const stateRules: readonly ReviewRule[] = [
     },
     *find({ configuration }) {
       if (backendOf(configuration?.terraform).kind === "local") {
-        yield { what: "the state is a file of the machine that deploys (backend local)" };
+        yield { message: "the state is a file of the machine that deploys (backend local)" };
       }
     },
   }),
@@ -66,12 +68,12 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-encrypted",
     severity: "warning",
     title: "A state in a bucket is encrypted.",
-    why: "A state has every value of every resource in plain text, keys among them.",
-    looksAt: "`encrypt` of the backend s3.",
+    rationale: "A state has every value of every resource in plain text, keys among them.",
+    inputs: "`encrypt` of the backend s3.",
     fix: "set encrypt to true",
     example: {
       stack: "single-gpu",
-      says: "encrypt of the backend s3 should be true, got false",
+      message: "encrypt of the backend s3 should be true, got false",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "encrypt"], failing: false, passing: true }],
     },
@@ -79,7 +81,7 @@ export const stateRules: readonly ReviewRule[] = [
       const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.encrypt !== true) {
         yield {
-          what: `encrypt of the backend s3 should be true, got ${String(settings.encrypt ?? "nothing")}`,
+          message: `encrypt of the backend s3 should be true, got ${String(settings.encrypt ?? "nothing")}`,
         };
       }
     },
@@ -88,13 +90,13 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-credentials",
     severity: "error",
     title: "Credentials of the state are not in the stack.",
-    why: "Who has them reads the state, and with it every secret of every environment.",
-    looksAt:
+    rationale: "Who has them reads the state, and with it every secret of every environment.",
+    inputs:
       "The settings of the backend, by name. Terraform reads credentials from the environment.",
     fix: "take them out, and give them in the environment (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
     example: {
       stack: "single-gpu",
-      says: "secret_key of the backend s3 must not be in the stack",
+      message: "secret_key of the backend s3 must not be in the stack",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
     },
@@ -102,11 +104,11 @@ export const stateRules: readonly ReviewRule[] = [
       const { kind, settings } = backendOf(configuration?.terraform);
       for (const [name, value] of Object.entries(settings)) {
         if (!credentials.has(name) || !isGiven(value) || value === "") continue;
-        yield { what: `${name} of the backend ${kind} must not be in the stack` };
+        yield { message: `${name} of the backend ${kind} must not be in the stack` };
       }
       const addresses = ["address", "lock_address", "unlock_address"].map((name) => settings[name]);
       if (addresses.some((address) => /:\/\/[^/@]*@/.test(text(address) ?? ""))) {
-        yield { what: `the address of the backend ${kind} must have no user and no password` };
+        yield { message: `the address of the backend ${kind} must have no user and no password` };
       }
     },
   }),
@@ -114,13 +116,14 @@ export const stateRules: readonly ReviewRule[] = [
     id: "provider-pinned",
     severity: "error",
     title: "A provider has a version with an upper bound.",
-    why: "Without one, `terraform init` takes the newest: a new major version renames attributes, and replaces what nobody meant to change.",
-    looksAt:
+    rationale:
+      "Without one, `terraform init` takes the newest: a new major version renames attributes, and replaces what nobody meant to change.",
+    inputs:
       "`required_providers` of the synthesized file. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
     fix: "give the provider a version like '~> 4.5'",
     example: {
       stack: "single-gpu",
-      says: "version of the provider docker must have an upper bound, got '>= 4.5'",
+      message: "version of the provider docker must have an upper bound, got '>= 4.5'",
       edits: [
         {
           at: ["terraform", "required_providers", "docker", "version"],
@@ -140,7 +143,7 @@ export const stateRules: readonly ReviewRule[] = [
           (isExpression(version) || /^\s*=?\s*\d|~>|<|(^|,)\s*=?\s*\d/.test(version));
         if (bounded) continue;
         yield {
-          what: `version of the provider ${name} must have an upper bound, got ${isGiven(version) ? `'${String(version)}'` : "nothing"}`,
+          message: `version of the provider ${name} must have an upper bound, got ${isGiven(version) ? `'${String(version)}'` : "nothing"}`,
         };
       }
     },
@@ -149,13 +152,15 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-moved",
     severity: "error",
     title: "A state stays where it is.",
-    why: "With another backend Terraform starts from an empty state, unless the old one is brought there by hand: it makes everything a second time, and nobody manages the first any more.",
-    looksAt:
+    rationale:
+      "With another backend Terraform starts from an empty state, unless the old one is brought there by hand: it makes everything a second time, and nobody manages the first any more.",
+    inputs:
       "The kind of the backend and the settings that say where it keeps the state, before and after. A plan alone does not know them before.",
     fix: "migrate the state (terraform init -migrate-state) as a step of its own, and waive this rule for it",
     example: {
       stack: "single-gpu",
-      says: "the state is kept in gcs in place of local: all is made again, unless it is migrated",
+      message:
+        "the state is kept in gcs in place of local: all is made again, unless it is migrated",
       edits: [
         {
           at: [...backend],
@@ -170,14 +175,14 @@ export const stateRules: readonly ReviewRule[] = [
       const [old, now] = [was?.kind || "local", is?.kind || "local"];
       if (old !== now) {
         yield {
-          what: `the state is kept in ${now} in place of ${old}: all is made again, unless it is migrated`,
+          message: `the state is kept in ${now} in place of ${old}: all is made again, unless it is migrated`,
         };
         return;
       }
       const names = differing(was?.settings, is?.settings).filter((name) => placeOfState.has(name));
       if (names.length === 0) return;
       yield {
-        what: `${names.join(", ")} of the backend ${now} is another: all is made again, unless the state is migrated`,
+        message: `${names.join(", ")} of the backend ${now} is another: all is made again, unless the state is migrated`,
       };
     },
   }),
@@ -185,13 +190,15 @@ export const stateRules: readonly ReviewRule[] = [
     id: "host-moved",
     severity: "error",
     title: "An environment stays on its host or cluster.",
-    why: "At another address Terraform finds nothing: it makes everything there, with empty volumes, while what runs at the old one goes on, costs money and is managed by nobody.",
-    looksAt:
+    rationale:
+      "At another address Terraform finds nothing: it makes everything there, with empty volumes, while what runs at the old one goes on, costs money and is managed by nobody.",
+    inputs:
       "Where the output `environment` says that it is, and what says in the providers where they work (`host`, `config_path`, `region`, …), before and after. Of the providers a plan alone does not know it before.",
     fix: "destroy the environment at the old place first, or waive this rule where both addresses are of one host",
     example: {
       stack: "single-gpu",
-      says: "the environment is at ssh://gpu-2 in place of ssh://gpu-1: all is made again there, and what is at the old place stays without anybody who manages it",
+      message:
+        "the environment is at ssh://gpu-2 in place of ssh://gpu-1: all is made again there, and what is at the old place stays without anybody who manages it",
       settings: "host: { docker: 'ssh://ops@gpu-1' }",
       edits: [
         {
@@ -206,7 +213,7 @@ export const stateRules: readonly ReviewRule[] = [
       const [old, now] = [environmentBefore(change)?.where, environmentOf(change)?.where];
       if (old !== undefined && now !== undefined && old !== now) {
         yield {
-          what: `the environment is at ${withoutUser(now)} in place of ${withoutUser(old)}: all is made again there, and what is at the old place stays without anybody who manages it`,
+          message: `the environment is at ${withoutUser(now)} in place of ${withoutUser(old)}: all is made again there, and what is at the old place stays without anybody who manages it`,
         };
         return;
       }
@@ -218,7 +225,7 @@ export const stateRules: readonly ReviewRule[] = [
         const places = differing(old, settings).filter((it) => placeOfProvider.has(it));
         if (places.length === 0) continue;
         yield {
-          what: `${places.join(", ")} of the provider ${name} is another: all is made again there, and what is at the old place stays without anybody who manages it`,
+          message: `${places.join(", ")} of the provider ${name} is another: all is made again there, and what is at the old place stays without anybody who manages it`,
         };
       }
     },
@@ -227,13 +234,14 @@ export const stateRules: readonly ReviewRule[] = [
     id: "provider-changed",
     severity: "warning",
     title: "Another provider, or one with other arguments, is looked at.",
-    why: "A provider is a program with the rights of whoever applies. Another source is a program of somebody else, another version may replace what nobody changed, and another argument is how it logs in or whom it trusts.",
-    looksAt:
+    rationale:
+      "A provider is a program with the rights of whoever applies. Another source is a program of somebody else, another version may replace what nobody changed, and another argument is how it logs in or whom it trusts.",
+    inputs:
       "`required_providers`, `required_version` and the arguments of the providers, before and after. A plan alone does not know them before. Where a provider works is for `host-moved`.",
     fix: "read what changed between the two versions, plan against the real state before the merge, and see that the source is the one that is meant",
     example: {
       stack: "single-gpu",
-      says: "the provider docker is of version 4.6.0 in place of 4.5.0",
+      message: "the provider docker is of version 4.6.0 in place of 4.5.0",
       edits: [
         {
           at: ["terraform", "required_providers", "docker", "version"],
@@ -249,20 +257,20 @@ export const stateRules: readonly ReviewRule[] = [
       for (const [name, provider] of now ?? []) {
         const was = old?.get(name);
         if (was === undefined) {
-          yield { what: `the provider ${name} is new, from ${provider.source}` };
+          yield { message: `the provider ${name} is new, from ${provider.source}` };
           continue;
         }
         for (const field of ["source", "version"] as const) {
           if (was[field] === provider[field]) continue;
           yield {
-            what: `the provider ${name} is of ${field} ${provider[field]} in place of ${was[field]}`,
+            message: `the provider ${name} is of ${field} ${provider[field]} in place of ${was[field]}`,
           };
         }
       }
       const [required, requires] = both.map((it) => text(at(it?.terraform, "required_version")));
       if (required !== requires) {
         yield {
-          what: `Terraform must be ${requires ?? "of any version"} in place of ${required ?? "of any version"}`,
+          message: `Terraform must be ${requires ?? "of any version"} in place of ${required ?? "of any version"}`,
         };
       }
       const [before, after] = both.map((it) => providersOf(it?.provider));
@@ -273,7 +281,7 @@ export const stateRules: readonly ReviewRule[] = [
         const names = differing(was, settings).filter((it) => !placeOfProvider.has(it));
         if (names.length > 0) {
           yield {
-            what: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "is" : "are"} another`,
+            message: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "is" : "are"} another`,
           };
         }
       }

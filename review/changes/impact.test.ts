@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import type { StackChange } from "../input/change.ts";
 import { type PlannedResource, plannedChange } from "../test-plans.ts";
-import { consequenceOf, momentsOf } from "./consequences.ts";
+import { impactOf } from "./impact.ts";
+import { comparisonOf } from "./impact-kinds.ts";
 
 const environment = {
   schema: 1,
@@ -33,7 +34,7 @@ function of(first: PlannedResource, ...others: readonly PlannedResource[]) {
     environmentAfter: environment,
   };
   const resource = change.resources.find(({ address }) => address === first.address)!;
-  return consequenceOf(resource, momentsOf(change));
+  return impactOf(resource, comparisonOf(change));
 }
 
 const labels = { app: "d" };
@@ -70,25 +71,28 @@ const budget = (spec: object) =>
 test("an update without a pod fewer takes nothing down", () => {
   expect(of(updated({ max_surge: "1", max_unavailable: "0" }), autoscaler(2))).toEqual({
     text: "Its pods are replaced one after the other: 1 more and 0 fewer at a time.",
-    down: [],
-    lost: false,
+    unavailable: [],
+    dataLost: false,
   });
 });
 
 test("an update that leaves fewer pods than the budget asks for says so", () => {
-  const { text, down } = of(
+  const { text, unavailable } = of(
     updated({ max_surge: "0", max_unavailable: "1" }),
     autoscaler(2),
     budget({ min_available: "2" }),
   )!;
   expect(text).toContain("With 2 pods, 1 answer meanwhile, below the 2 of the disruption budget.");
-  expect(down).toEqual([]);
+  expect(unavailable).toEqual([]);
 });
 
 test("an update of the only pod takes it down", () => {
-  const { text, down } = of(updated({ max_surge: "0", max_unavailable: "1" }), autoscaler(1))!;
+  const { text, unavailable } = of(
+    updated({ max_surge: "0", max_unavailable: "1" }),
+    autoscaler(1),
+  )!;
   expect(text).toContain("With 1 pod, none answers meanwhile.");
-  expect(down).toEqual(["embed"]);
+  expect(unavailable).toEqual(["embed"]);
 });
 
 test("a Deployment whose pods stay as they are starts none anew", () => {
@@ -141,10 +145,10 @@ test.each<readonly [string, PlannedResource, readonly string[], boolean, RegExp]
     true,
     /^What is in the volume is lost/,
   ],
-])("%s that goes says what goes with it", (_, resource, down, lost, text) => {
-  const consequence = of(resource)!;
-  expect(consequence).toMatchObject({ down, lost });
-  expect(consequence.text).toMatch(text);
+])("%s that goes says what goes with it", (_, resource, unavailable, dataLost, text) => {
+  const impact = of(resource)!;
+  expect(impact).toMatchObject({ unavailable, dataLost });
+  expect(impact.text).toMatch(text);
 });
 
 test("the only Triton of a release without a spare GPU does not answer while its pod is replaced", () => {
@@ -172,33 +176,45 @@ test("a release of which only the number of pods is another starts none anew", (
     name: "clipstack",
     values: [JSON.stringify({ triton: { gpus: 1, spareGpu: false, ...more } })],
   });
-  const { text, down } = of({
+  const { text, unavailable } = of({
     address: "helm_release.r",
     before: release({ autoscaling: { enabled: true, minReplicas: 2 } }),
     after: release({ replicas: 1, autoscaling: { enabled: false } }),
   })!;
-  expect([text, down]).toEqual(["No pod is started anew.", []]);
+  expect([text, unavailable]).toEqual(["No pod is started anew.", []]);
 });
 
 test.each([
-  ["another chart", { chart: "x" }, { text: /another chart/, waits: true }],
+  ["another chart", { chart: "x" }, { text: /another chart/, interrupts: true }],
   [
     "another repository",
     { repository: "https://a.example" },
-    { text: /another chart/, waits: true },
+    { text: /another chart/, interrupts: true },
   ],
   [
     "other files of the chart",
     { description: "chart 0b1c" },
-    { text: /^Files of its chart are others/, waits: true },
+    { text: /^Files of its chart are others/, interrupts: true },
   ],
-  ["recreate_pods", { recreate_pods: true }, { text: /all its pods at once/, down: ["embed"] }],
-  ["force_update", { force_update: true }, { text: /deletes objects that differ/, waits: true }],
-  ["no replica", { values: ['{"embed":{"replicas":0}}'] }, { down: ["embed"], forGood: true }],
+  [
+    "recreate_pods",
+    { recreate_pods: true },
+    { text: /all its pods at once/, unavailable: ["embed"] },
+  ],
+  [
+    "force_update",
+    { force_update: true },
+    { text: /deletes objects that differ/, interrupts: true },
+  ],
+  [
+    "no replica",
+    { values: ['{"embed":{"replicas":0}}'] },
+    { unavailable: ["embed"], permanent: true },
+  ],
   [
     "no policy",
     { values: ['{"embed":{"replicas":2},"networkPolicy":{"enabled":false}}'] },
-    { worse: "access" },
+    { degrades: "access" },
   ],
 ])("a release with %s says what that means", (_, more, expected) => {
   const values = { name: "r", chart: "./helm/clipstack", values: ['{"embed":{"replicas":2}}'] };
@@ -210,7 +226,7 @@ test.each([
   const deployed = { ...environment, services: [own] };
   const { text, ...rest } = expected as { readonly text?: RegExp };
   const moments = { ...change, environmentBefore: deployed, environmentAfter: deployed };
-  const found = consequenceOf(change.resources[0]!, momentsOf(moments));
+  const found = impactOf(change.resources[0]!, comparisonOf(moments));
   expect(found).toMatchObject(rest);
   expect(found?.text).toMatch(text ?? /./);
 });

@@ -1,0 +1,42 @@
+import type { ResourceChange } from "../input/change.ts";
+import { isOneShot } from "../input/stack-facts.ts";
+import type { Impact } from "./impact-kinds.ts";
+import type { ReviewedChange } from "./stack-review.ts";
+
+/** A step of a deployment: nothing runs in it afterwards. */
+export function isStep({ type, after, before }: ResourceChange, impact: Impact | undefined) {
+  const noHarm = impact === undefined || (impact.unavailable.length === 0 && !impact.dataLost);
+  if (type === "terraform_data" || type === "null_resource") return noHarm;
+  return type === "docker_container" && isOneShot(after ?? before) && noHarm;
+}
+
+/**
+ * How bad a change is: 0 a service does not answer, 1 something is lost, 2 something is destroyed, forgotten, not there for a
+ * while for whoever uses it, worse afterwards or not examined, 3 none of it.
+ */
+export function dangerOf(change: ReviewedChange): 0 | 1 | 2 | 3 {
+  const { action, impact, isStep: step } = change;
+  if (step) return 3;
+  if (impact !== undefined && impact.unavailable.length > 0) return 0;
+  if (impact?.dataLost) return 1;
+  const replacesUnknown = action === "replace" && impact === undefined;
+  const isWorse = impact?.degrades !== undefined || impact?.interrupts === true;
+  const isHarmful = replacesUnknown || isWorse || change.unexamined !== undefined;
+  return action === "delete" || action === "forget" || isHarmful ? 2 : 3;
+}
+
+const dangers = ["delete", "replace", "forget", "update", "create", "no-op"];
+/** The dangerous first, what is destroyed before what is replaced; among those what is not answered meanwhile, and what is lost. */
+export function byDanger(a: ReviewedChange, b: ReviewedChange): number {
+  const rank = (change: ReviewedChange) => [
+    change.isStep ? 1 : 0,
+    dangerOf(change) === 3 ? 1 : 0,
+    dangers.indexOf(change.action),
+    change.deposed === undefined ? 0 : 1,
+    dangerOf(change),
+  ];
+  const [left, right] = [rank(a), rank(b)];
+  const different = left.findIndex((value, index) => value !== right[index]);
+  if (different >= 0) return left[different]! - right[different]!;
+  return a.address < b.address ? -1 : 1;
+}

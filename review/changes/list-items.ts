@@ -1,0 +1,59 @@
+import { isObject, stepInto } from "../input/value-paths.ts";
+import { short, textOf } from "./diff-texts.ts";
+
+/** What an item of a list is called: its first of these. */
+const itemNames = [
+  ...["name", "label", "key", "file", "container_path", "target", "mount_path", "host"],
+  ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
+] as const;
+
+export function fieldOf(item: unknown, name: string): unknown {
+  return isObject(item) ? stepInto(item, name) : undefined;
+}
+
+/** The field that names every item of a list, each with another name. What is secret in one of them names none. */
+export function namingField(
+  before: readonly unknown[],
+  after: readonly unknown[],
+  isSecret: (index: number, field: string, list: readonly unknown[]) => boolean,
+): ItemName | undefined {
+  const items = [...before, ...after];
+  if (items.length === 0 || !items.every(isObject)) return undefined;
+  const isOpen = (field: string) =>
+    [before, after].every((list) => list.every((_, index) => !isSecret(index, field, list)));
+  if (
+    items.every((item) => "internal" in (item as object)) &&
+    isOpen("internal") &&
+    isOpen("protocol")
+  ) {
+    return (item) =>
+      short(`${textOf(fieldOf(item, "internal"))}/${textOf(fieldOf(item, "protocol")) || "tcp"}`);
+  }
+  const isNamed = (item: unknown, field: string) =>
+    ["string", "number"].includes(typeof fieldOf(item, field)) && fieldOf(item, field) !== "";
+  const isUnique = (list: readonly unknown[], field: string) =>
+    new Set(list.map((item) => fieldOf(item, field))).size === list.length;
+  const name = itemNames.find(
+    (field) =>
+      items.every((item) => isNamed(item, field)) &&
+      isUnique(before, field) &&
+      isUnique(after, field) &&
+      isOpen(field),
+  );
+  if (name === undefined) return undefined;
+  return (item) => short(String(fieldOf(item, name)));
+}
+
+type ItemName = (item: unknown) => string;
+export function byName(
+  items: readonly unknown[],
+  name: ItemName,
+): ReadonlyMap<string, { readonly item: unknown; readonly index: number }> {
+  const found = new Map<string, { readonly item: unknown; readonly index: number }>();
+  items.forEach((item, index) => {
+    let key = name(item);
+    while (found.has(key)) key = `${key}'`;
+    found.set(key, { item, index });
+  });
+  return found;
+}

@@ -1,0 +1,40 @@
+import type { Action, StackChange, Values } from "../input/change.ts";
+import { few } from "../input/stack-facts.ts";
+import { blocksOf, isObject } from "../input/value-paths.ts";
+
+export function besides({ plan }: StackChange): readonly string[] {
+  if (plan === undefined) return [];
+  const word: Readonly<Partial<Record<Action, string>>> = {
+    delete: "destroyed",
+    replace: "replaced",
+  };
+  const late = [
+    ...plan.deferred.map(({ address, action }) => `${address} (${word[action] ?? action})`),
+    ...plan.deferredActions,
+  ];
+  const programs = invokedActions(plan.actions.values);
+  return [
+    ...(programs.length === 0
+      ? []
+      : [`The apply runs ${few(programs)}: what an action does is in no plan.`]),
+    ...(plan.failedChecks.length === 0 ? [] : [`Checks fail: ${few(plan.failedChecks)}.`]),
+    ...(late.length === 0 ? [] : [`Another plan is needed afterwards, for ${few(late)}.`]),
+  ];
+}
+
+/** `action.local_command.x (after create of docker_container.a)` */
+function invokedActions(actions: Values): readonly string[] {
+  return Object.entries(actions).flatMap(([address, invocations]) =>
+    blocksOf(invocations).map(({ trigger }) => {
+      const { action_trigger_event: event, triggering_resource_address: resource } = isObject(
+        trigger,
+      )
+        ? trigger
+        : {};
+      if (typeof event !== "string" || typeof resource !== "string") return address;
+      // `AfterCreate` or `after_create`
+      const words = event.replaceAll(/([a-z])([A-Z])/g, "$1 $2").replaceAll("_", " ");
+      return `${address} (${words.toLowerCase()} of ${resource})`;
+    }),
+  );
+}

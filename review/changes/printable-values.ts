@@ -1,0 +1,49 @@
+import type { Path } from "../input/change.ts";
+
+/** Arguments of a release that may be anything that somebody wrote. */
+export function isUnknownText(type: string, path: Path): boolean {
+  if (type !== "helm_release") return false;
+  const [first] = path;
+  if (first === "set" || first === "set_list") return path.includes("value");
+  return first === "postrender" || first === "description";
+}
+
+/** What this project knows the arguments of. */
+const knownTypes =
+  /^(docker_(container|image|network|volume|tag|registry_image)|kubernetes_(?!manifest$)\w+|helm_release|terraform_data)$/;
+/** Arguments of any provider that say which kind of thing it is, how big and where. */
+const plainFields =
+  /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
+const plainWord = /^[\w.:/+-]{1,100}$/;
+/** Whether a text may be said that has neither the name nor the form of a secret: of what is not known here it may be anything. */
+export function maySay(type: string, path: Path, text: string): boolean {
+  if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
+  const words = path.filter((step) => typeof step === "string");
+  // options of drivers have user names and passwords, and annotations whole files of configuration
+  if (words.includes("driver_opts") || words.includes("log_opts") || words.includes("options")) {
+    return (
+      /^[\w.:/-]{1,100}$/.test(text) &&
+      /^(type|device|mode|max-size|max-file|o)$/.test(words.at(-1) ?? "")
+    );
+  }
+  if (words.includes("annotations")) return plainWord.test(text);
+  if (words.includes("http_header") || words.includes("sysctls")) return words.at(-1) === "name";
+  return knownTypes.test(type) || (plainFields.test(words.at(-1) ?? "") && plainWord.test(text));
+}
+
+export function lastName(path: Path): string {
+  return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
+}
+
+/** Whether a text is that of a file that is put somewhere. */
+export function isFileContent(path: Path): boolean {
+  return path[0] === "upload" && /^content/.test(lastName(path));
+}
+
+/** Whether a text is one of a ConfigMap, which may be any file with any password in it. */
+export function isConfigData(type: string, path: Path): boolean {
+  if (/^kubernetes_config_map(_v1)?(_data)?$/.test(type))
+    return /^(binary_)?data$/.test(String(path[0]));
+  if (type !== "kubernetes_manifest") return false;
+  return /^(manifest|object)$/.test(String(path[0])) && /^(data|binaryData)$/.test(String(path[1]));
+}

@@ -1,0 +1,152 @@
+import type { ResourceChange, Values } from "./change.ts";
+import type { SynthesizedDocument } from "./synthesized-document.ts";
+import { blockOf, blocksOf, canonical, isObject, valueAt } from "./value-paths.ts";
+
+export interface Declared {
+  readonly address: string;
+  readonly type: string;
+  readonly name: string;
+  readonly mode: ResourceChange["mode"];
+  readonly constructPath?: string;
+  /** Arguments, with references to what stands in the file replaced. */
+  readonly values: Values;
+  /** The same without the replacement of what only Terraform knows: what is compared. */
+  readonly forEach?: string;
+  /** Of a resource with a `count` that is no number: as it stands there. */
+  readonly count?: string;
+  readonly provider?: string;
+  readonly programs?: readonly string[];
+  readonly createBeforeDestroy: boolean;
+  /** What must hold of it before and after an apply, as it stands there. */
+  readonly conditions: string;
+  readonly ignored: readonly string[];
+  readonly replacedBy: readonly string[];
+}
+
+/** What Terraform keeps for itself. */
+const metaArguments = new Set(
+  "// depends_on count for_each provider lifecycle provisioner connection".split(" "),
+);
+
+export function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, Declared> {
+  const found = new Map<string, Declared>();
+  const take = (all: Readonly<Record<string, Record<string, unknown>>>, mode: Declared["mode"]) => {
+    for (const [type, resources] of Object.entries(all)) {
+      for (const [name, body] of Object.entries(resources)) {
+        if (!isObject(body)) continue;
+        const address = `${mode === "data" ? "data." : ""}${type}.${name}`;
+        for (const key of keysOf(body.count)) {
+          const own = `${address}${key}`;
+          found.set(own, declared(own, type, name, mode, body, from));
+        }
+      }
+    }
+  };
+  take(from?.resource ?? {}, "managed");
+  take(from?.data ?? {}, "data");
+  return found;
+}
+
+/** More of one resource are told as one. */
+const mostInstances = 100;
+/** What stands behind the address of each instance that a `count` makes: nothing where it is not given, or an expression. */
+function keysOf(count: unknown): readonly string[] {
+  const number = Number(count ?? Number.NaN);
+  if (!Number.isInteger(number) || number < 0 || number > mostInstances) return [""];
+  return Array.from({ length: number }, (_, index) => `[${index}]`);
+}
+
+function declared(
+  address: string,
+  type: string,
+  name: string,
+  mode: Declared["mode"],
+  body: Readonly<Record<string, unknown>>,
+  from: SynthesizedDocument | undefined,
+): Declared {
+  const own = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
+  const lifecycle = isObject(body.lifecycle) ? body.lifecycle : {};
+  const path = valueAt(body, ["//", "metadata", "path"]);
+  return {
+    address,
+    type,
+    name,
+    mode,
+    constructPath: typeof path === "string" ? path : undefined,
+    values: resolved(own, from) as Values,
+    forEach: body.for_each === undefined ? undefined : withLocals(String(body.for_each), from),
+    count:
+      keysOf(body.count)[0] === "" && body.count !== undefined
+        ? withLocals(String(body.count), from)
+        : undefined,
+    provider: typeof body.provider === "string" ? body.provider : undefined,
+    programs: body.provisioner === undefined ? undefined : commandsOf(body.provisioner),
+    createBeforeDestroy: lifecycle.create_before_destroy === true,
+    conditions: canonical([lifecycle.precondition ?? [], lifecycle.postcondition ?? []]),
+    ignored: textsOf(lifecycle.ignore_changes),
+    replacedBy: textsOf(lifecycle.replace_triggered_by).map((it) => it.replace(/^\$\{|\}$/g, "")),
+  };
+}
+
+/** Commands of provisioners, as a synthesized file has them. */
+function commandsOf(provisioners: unknown): readonly string[] {
+  return blocksOf(provisioners).flatMap((provisioner) =>
+    Object.entries(provisioner).map(([type, body]) => {
+      const command = isObject(body) ? body.command : undefined;
+      return type === "local-exec" && typeof command === "string" ? command : "";
+    }),
+  );
+}
+
+/** The provider of a resource, as `required_providers` names its source. */
+export function sourceOf(
+  { type, provider }: Declared,
+  from: SynthesizedDocument | undefined,
+): string | undefined {
+  const [name = ""] = (provider ?? type.replace(/_.*/s, "")).split(".");
+  const required = blockOf(from?.terraform, "required_providers", name).source;
+  return typeof required === "string" ? required.split("/").slice(-2).join("/") : undefined;
+}
+
+function textsOf(value: unknown): readonly string[] {
+  return [value].flat().filter((it) => typeof it === "string");
+}
+
+/** `${docker_network.host.name}`: a whole reference, to one attribute of one resource. */
+const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
+/** A reference to a resource anywhere in an expression. */
+export const anyReference =
+  /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
+export const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;
+/** Values with references replaced by what stands in the same file. */
+export function resolved(value: unknown, from: SynthesizedDocument | undefined): unknown {
+  if (typeof value === "string") {
+    return value.replace(reference, (whole, type: string, id: string, path: string) => {
+      const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
+      const found = steps.reduce<unknown>(
+        (inner, step) =>
+          step === "0" && isObject(inner)
+            ? inner
+            : valueAt(inner, [/^\d+$/.test(step) ? Number(step) : step]),
+        from?.resource?.[type]?.[id],
+      );
+      return (typeof found === "string" || typeof found === "number") && found !== whole
+        ? String(found)
+        : whole;
+    });
+  }
+  if (Array.isArray(value)) return value.map((item) => resolved(item, from));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, resolved(item, from)]),
+  );
+}
+
+/** An expression with the locals that it names written out: two expressions are equal when these are. */
+export function withLocals(text: string, from: SynthesizedDocument | undefined, depth = 0): string {
+  if (depth > 8) return text;
+  return text.replace(localReference, (whole, name: string) => {
+    const local = from?.locals?.[name];
+    return local === undefined ? whole : `(${withLocals(JSON.stringify(local), from, depth + 1)})`;
+  });
+}

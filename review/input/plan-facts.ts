@@ -1,0 +1,109 @@
+import type { Path, PlanFacts, PlanPart, Values } from "./change.ts";
+import { changesOf, unique } from "./plan-resources.ts";
+import type { ActionInvocation, Plan } from "./plan-schema.ts";
+import { isSecretName, secretPaths } from "./secrets.ts";
+import { isObject, markedPaths } from "./value-paths.ts";
+
+/** Values of variables that are declared as sensitive, or have the name of a secret: a plan has them in plain text. */
+export function sensitiveVariables(
+  read: Plan,
+): readonly (readonly [name: string, value: unknown])[] {
+  const declared = read.configuration?.root_module?.variables ?? {};
+  return Object.entries(read.variables ?? {})
+    .filter(
+      ([name]) =>
+        (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name),
+    )
+    .map(([name, { value }]) => [name, value]);
+}
+
+export function factsOfPlan(read: Plan, shown: string): PlanFacts {
+  const outputs = Object.entries(read.output_changes ?? {}).filter(
+    ([, { actions }]) => actions.join() !== "no-op",
+  );
+  return {
+    errored: read.errored === true,
+    complete: read.complete !== false,
+    failedChecks: (read.checks ?? [])
+      .filter(({ status }) => status === "fail" || status === "error")
+      .map(({ address }) => address?.to_display ?? "without a name"),
+    deferred: changesOf(
+      (read.deferred_changes ?? []).map((it) => it.resource_change),
+      shown,
+    ),
+    outputs: partOf(
+      Object.fromEntries(
+        outputs.map(([name, { actions, before, after, after_unknown: unknown }]) => [
+          name,
+          { actions, before, after, unknown },
+        ]),
+      ),
+      outputs.flatMap(([name, { before_sensitive: was, after_sensitive: is }]) => [
+        ...markedPaths(was).map((path) => [name, "before", ...path]),
+        ...markedPaths(is).map((path) => [name, "after", ...path]),
+      ]),
+    ),
+    variables: partOf(
+      Object.fromEntries(
+        Object.entries(read.variables ?? {}).map(([name, { value }]) => [name, value]),
+      ),
+      sensitiveVariables(read).map(([name]) => [name]),
+    ),
+    providers: partOf(plainValues(read.configuration?.provider_config ?? {})),
+    provisioners: partOf(plainValues(provisionersIn(read.configuration?.root_module, ""))),
+    actions: actionsPart(read.action_invocations ?? []),
+    deferredActions: (read.deferred_action_invocations ?? [])
+      .map((it) => it.action_invocation.address)
+      .sort(),
+  };
+}
+
+function actionsPart(invocations: readonly ActionInvocation[]): PlanPart {
+  const byAddress = new Map<string, Values[]>();
+  const sensitive: Path[] = [];
+  for (const it of invocations) {
+    const list = byAddress.get(it.address) ?? [];
+    byAddress.set(it.address, list);
+    const place = [it.address, list.length, "config"];
+    sensitive.push(...markedPaths(it.config_sensitive).map((path) => [...place, ...path]));
+    list.push({
+      config: it.config_values,
+      unknown: it.config_unknown,
+      trigger: it.lifecycle_action_trigger ?? it.invoke_action_trigger,
+    });
+  }
+  return partOf(Object.fromEntries(byAddress), sensitive);
+}
+
+function partOf(values: Values, sensitive: readonly Path[] = []): PlanPart {
+  return { values, sensitive: unique([...sensitive, ...secretPaths("", values)]) };
+}
+
+/** Expressions of a configuration with constants as they are: the name of what is secret stands above its value then. */
+export function plainValues(values: Values): Values {
+  const walk = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(walk);
+    if (!isObject(value)) return value;
+    if ("constant_value" in value) return value.constant_value;
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));
+  };
+  return walk(values) as Values;
+}
+
+/** Programs that Terraform runs when it makes or destroys a resource, in all modules. */
+export function provisionersIn(module: unknown, prefix: string): Values {
+  if (!isObject(module)) return {};
+  const resources = Array.isArray(module.resources) ? module.resources : [];
+  const own = resources.flatMap((it): [string, unknown][] =>
+    isObject(it) && Array.isArray(it.provisioners) && it.provisioners.length > 0
+      ? [[`${prefix}${String(it.address)}`, it.provisioners]]
+      : [],
+  );
+  const below = Object.entries(isObject(module.module_calls) ? module.module_calls : {}).flatMap(
+    ([name, call]) =>
+      Object.entries(
+        provisionersIn(isObject(call) ? call.module : undefined, `${prefix}module.${name}.`),
+      ),
+  );
+  return Object.fromEntries([...own, ...below]);
+}

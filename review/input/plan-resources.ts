@@ -1,0 +1,94 @@
+import type { Action, Path, ResourceChange } from "./change.ts";
+import type { Plan, PlannedResource } from "./plan-schema.ts";
+import { ReviewError } from "./review-error.ts";
+import { secretPaths } from "./secrets.ts";
+import { changedPaths, isObject, markedPaths, ofServer, valueAt } from "./value-paths.ts";
+
+/** What somebody else changed: not what Kubernetes counts itself, nor the replicas of what an autoscaler scales. */
+export function driftOf(read: Plan, shown: string): readonly ResourceChange[] {
+  const isScaled = (read.resource_changes ?? []).some(({ type }) =>
+    /^kubernetes_horizontal_pod_autoscaler/.test(type),
+  );
+  return changesOf(read.resource_drift ?? [], shown).filter((it) =>
+    isRealDrift(it, (path) => {
+      if (!it.type.startsWith("kubernetes_")) return false;
+      const last = String(path.at(-1));
+      return path[0] === "metadata" ? ofServer.has(last) : isScaled && last === "replicas";
+    }),
+  );
+}
+
+/** Providers write what nobody set as `null` when they make a thing, and as `0` or `[]` when they look at it. */
+function isRealDrift(
+  { action, before, after }: ResourceChange,
+  isOthers: (path: Path) => boolean,
+): boolean {
+  if (action === "no-op") return false;
+  if (action !== "update") return true;
+  return changedPaths(before, after).some(
+    (path) =>
+      !isOthers(path) &&
+      [valueAt(before, path), valueAt(after, path)].some((value) => value && value !== true),
+  );
+}
+
+export function changesOf(
+  list: readonly PlannedResource[],
+  shown: string,
+): readonly ResourceChange[] {
+  return list
+    .map((it) => resourceChange(it, shown))
+    .sort((a, b) => {
+      if (a.address !== b.address) return a.address < b.address ? -1 : 1;
+      return (a.deposed ?? "") < (b.deposed ?? "") ? -1 : 1;
+    });
+}
+
+function resourceChange(it: PlannedResource, shown: string): ResourceChange {
+  const { actions, after_unknown, before_sensitive, after_sensitive } = it.change;
+  const before = isObject(it.change.before) ? it.change.before : undefined;
+  const after = isObject(it.change.after) ? it.change.after : undefined;
+  return {
+    address: it.address,
+    type: it.type,
+    name: it.name,
+    mode: it.mode,
+    action: actionOf(actions, `${shown}: ${it.address}`),
+    ...(actions.join() === "create,delete" ? { createBeforeDestroy: true } : {}),
+    before,
+    after,
+    unknown: markedPaths(after_unknown),
+    sensitive: unique([
+      ...markedPaths(before_sensitive),
+      ...markedPaths(after_sensitive),
+      ...secretPaths(it.type, before),
+      // what does not change has them in the same places
+      ...(it.change.actions.join() === "no-op" && before !== undefined
+        ? []
+        : secretPaths(it.type, after)),
+    ]),
+    replacePaths: it.change.replace_paths ?? [],
+    actions,
+    ...(it.provider_name ? { provider: it.provider_name.split("/").slice(-2).join("/") } : {}),
+    ...(it.deposed ? { deposed: it.deposed } : {}),
+    ...(it.action_reason ? { reason: it.action_reason } : {}),
+    ...(it.previous_address ? { movedFrom: it.previous_address } : {}),
+    ...(isObject(it.change.importing) ? { imported: true } : {}),
+  };
+}
+
+const singleActions = ["no-op", "create", "read", "update", "delete", "forget"] as const;
+const replaceActions = ["delete,create", "create,delete", "create,forget"];
+function actionOf(actions: readonly string[], place: string): Action {
+  const words = actions.join();
+  const action = replaceActions.includes(words)
+    ? "replace"
+    : singleActions.find((single) => single === words);
+  if (action !== undefined) return action;
+  throw new ReviewError(`${place}: change.actions must be an action that Terraform 1 has`);
+}
+
+export function unique(paths: readonly Path[]): readonly Path[] {
+  const seen = new Map(paths.map((path) => [JSON.stringify(path), path]));
+  return [...seen.values()];
+}

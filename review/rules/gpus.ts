@@ -1,0 +1,169 @@
+import type { StackChange } from "../input/change.ts";
+import { containerPath, tritonOnnx } from "./example-paths.ts";
+import { environmentOf, releasesOf } from "./facts.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
+import { type ServiceContainer, serviceContainers, visibleGpus } from "./service-containers.ts";
+import { at, number, text } from "./values.ts";
+
+function mayHaveGpus({ values, env }: ServiceContainer): boolean {
+  const named = env.has("NVIDIA_VISIBLE_DEVICES") && env.get("NVIDIA_VISIBLE_DEVICES") !== "";
+  return named || Boolean(values.gpus) || values.runtime === "nvidia";
+}
+
+/** GPUs of a host that a service asks for; absent where only Terraform or the image knows. */
+function gpusUsed(change: StackChange): ReadonlySet<string> | undefined {
+  const used = new Set<string>();
+  for (const container of serviceContainers(change)) {
+    const isNamed = container.env.get("NVIDIA_VISIBLE_DEVICES") !== undefined;
+    if (!isNamed && mayHaveGpus(container)) return undefined;
+    for (const gpu of visibleGpus(change, container)) used.add(gpu);
+  }
+  return used.size === 0 ? undefined : used;
+}
+
+/** GPUs requested by containers and pods. */
+export const gpuRules: readonly ReviewRule[] = [
+  rule({
+    id: "gpu-on-host",
+    severity: "error",
+    title: "A container asks for GPUs that the host has.",
+    rationale:
+      "Docker refuses to start a container that names a GPU which is not there, after the old one is gone.",
+    inputs:
+      "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container, against the number of GPUs in the output `environment`.",
+    fix: "correct the list of gpus of the service, or host.count",
+    example: {
+      stack: "single-gpu",
+      message: "gpus must be 0 to 0, the host has 1, got 3",
+      edits: [{ at: containerPath(tritonOnnx, "gpus"), failing: "device=3", passing: "device=0" }],
+    },
+    *find(change) {
+      const count = environmentOf(change)?.gpu?.count;
+      if (count === undefined) return;
+      for (const { address, values, env } of serviceContainers(change)) {
+        const devices = [
+          (text(values.gpus) ?? "").replace(/^device=/, ""),
+          env.get("NVIDIA_VISIBLE_DEVICES") ?? "",
+        ].flatMap((names) => names.split(","));
+        const absent = new Set(devices.filter((it) => /^\d+$/.test(it) && Number(it) >= count));
+        for (const device of absent) {
+          yield {
+            address,
+            message: `gpus must be 0 to ${count - 1}, the host has ${count}, got ${device}`,
+          };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "gpu-request-agrees",
+    severity: "error",
+    title: "A container sees the GPUs that it asks for.",
+    rationale:
+      "Docker gives a container the GPUs of `gpus`, NVIDIA's runtime those of its variable. Where they differ, one GPU has two services and another none.",
+    inputs: "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container that has both.",
+    fix: "set both to the same GPUs, as constructs/docker/gpu-request.ts does",
+    example: {
+      stack: "multi-gpu-4x",
+      message: "NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('0'), got '1'",
+      settings: "topology: per-gpu",
+      edits: [
+        {
+          at: containerPath("triton-1/container", "gpus"),
+          failing: "device=0",
+          passing: "device=1",
+        },
+      ],
+    },
+    find: each(serviceContainers, ({ values, env }) => {
+      const asked = text(values.gpus)?.replace(/^device=/, "");
+      const seen = env.get("NVIDIA_VISIBLE_DEVICES");
+      return asked === undefined || asked === "" || seen === undefined || asked === seen
+        ? undefined
+        : `NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('${asked}'), got '${seen}'`;
+    }),
+  }),
+  rule({
+    id: "gpu-named-one-way",
+    severity: "error",
+    title: "The GPUs of a host are named all by index or all by UUID.",
+    rationale:
+      "With both, nobody can say which of them are the same: two services share a GPU, and the sum of their memory is not known.",
+    inputs: "`NVIDIA_VISIBLE_DEVICES` of all containers of the stack.",
+    fix: "name the gpus of all services the same way; 'nvidia-smi -L' has the UUIDs",
+    example: {
+      stack: "single-gpu",
+      message:
+        "gpus must be named all by index or all by UUID, got 0 (docker_container.embed_container_3CD7E964) and GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
+      edits: [
+        {
+          at: containerPath(tritonOnnx, "env", 1),
+          failing: "NVIDIA_VISIBLE_DEVICES=GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
+          passing: "NVIDIA_VISIBLE_DEVICES=0",
+        },
+      ],
+    },
+    *find(change) {
+      const named = serviceContainers(change).flatMap(({ address, env }) =>
+        (env.get("NVIDIA_VISIBLE_DEVICES") ?? "")
+          .split(",")
+          .filter((device) => /^(\d+|GPU-.*)$/.test(device))
+          .map((device) => ({ address, device })),
+      );
+      const index = named.find(({ device }) => /^\d/.test(device));
+      const uuid = named.find(({ device }) => !/^\d/.test(device));
+      if (index === undefined || uuid === undefined) return;
+      yield {
+        address: uuid.address,
+        message: `gpus must be named all by index or all by UUID, got ${index.device} (${index.address}) and ${uuid.device}`,
+      };
+    },
+  }),
+  rule({
+    id: "gpu-asked-for",
+    severity: "warning",
+    title: "An environment uses its GPUs.",
+    rationale: "GPUs that nothing asks for are paid by the hour all the same.",
+    inputs:
+      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the values of the chart, where the output `environment` has GPUs. In a cluster others may use those that are left, on a host nobody does.",
+    fix: "ask for the GPUs in a service (gpus), lower host.count, or set accelerator to cpu",
+    example: {
+      stack: "k8s-gpu",
+      message: "4 GPUs (l4) are paid for, and no service asks for one",
+      edits: [
+        {
+          at: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          failingText: '"gpus": 0',
+          passingText: '"gpus": 1',
+        },
+      ],
+    },
+    *find(change) {
+      const gpu = environmentOf(change)?.gpu;
+      if (gpu === undefined) return;
+      const hosts = serviceContainers(change);
+      const charts = releasesOf(change);
+      const asked =
+        hosts.some(mayHaveGpus) ||
+        charts.some(
+          ({ values }) =>
+            (number(at(values, "triton", "gpus")) ?? 0) > 0 ||
+            at(values, "embed", "accelerator") === "gpu",
+        );
+      if (asked || hosts.length + charts.length === 0) {
+        const idle = gpu.count - (gpusUsed(change)?.size ?? gpu.count);
+        if (idle <= 0) return;
+        const [are, them] = idle === 1 ? ["is", "it"] : ["are", "them"];
+        yield {
+          message: `${idle} of ${gpu.count} GPUs (${gpu.name}) ${are} paid for, and no service asks for ${them}`,
+        };
+        return;
+      }
+      const address = [...hosts, ...charts.map(({ resource }) => resource)][0]?.address ?? "";
+      yield {
+        address,
+        message: `${gpu.count} GPUs (${gpu.name}) are paid for, and no service asks for one`,
+      };
+    },
+  }),
+];

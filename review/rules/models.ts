@@ -1,0 +1,357 @@
+import { type VramUse, vram, vramFindings } from "../../constructs/checks/vram.ts";
+import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
+import type { StackChange } from "../input/change.ts";
+import { containerPath } from "./example-paths.ts";
+import {
+  environmentOf,
+  gpuOf,
+  podContainers,
+  releasesOf,
+  resourcesOf,
+  type Workload,
+  workloadsOf,
+} from "./facts.ts";
+import { configOf, deployedConfigs, problemsOf, tensorrtOf } from "./model-configs.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
+import {
+  option,
+  type ServiceContainer,
+  serviceContainers,
+  tritonContainers,
+  visibleGpus,
+  volumesOf,
+} from "./service-containers.ts";
+import { at, block, blocks, memoryMiB, number, refersTo, text } from "./values.ts";
+
+const configText = (service: string) =>
+  containerPath(`${service}/configuration/apply/container`, "upload", 0, "content");
+
+const podResources = [
+  ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
+  ...["spec", "template", "spec", "container", 0, "resources"],
+] as const;
+
+const tensorrtSettings = [
+  "triton:",
+  "  backend: tensorrt",
+  `  image: registry.example/clipstack/triton@sha256:${"0123456789abcdef".repeat(4)}`,
+  "  engineCache: { enabled: true }",
+].join("\n");
+
+/** Host memory that the weights take alone; absent where there are none, or nobody can say it. */
+function weightsMiB(
+  kind: ServiceContainer["kind"],
+  variable: (name: string) => string | undefined,
+): number | undefined {
+  if (kind === "other" || (kind === "embed" && variable("BACKEND") === "triton")) return undefined;
+  const isInt8 = variable("MODEL_PRECISION") === "int8";
+  return isInt8 ? Math.floor(vram.weightsFp32MiB / 4) : vram.weightsFp32MiB;
+}
+
+function tooLittle(what: string, least: number, given: string): string {
+  return `${what} must be more than ${least} MiB, the weights of the model, got ${given}`;
+}
+
+/** Environment variables of the server of a pod. */
+function variablesOf(
+  change: StackChange,
+  { address, kind, pod }: Pick<Workload, "address" | "kind" | "pod">,
+): (name: string) => string | undefined {
+  const release = releasesOf(change).find(({ resource }) => resource.address === address)?.values;
+  const component = block(release?.[kind]);
+  const given = blocks(component?.extraEnv ?? podContainers(pod)[0]?.env);
+  return (name) =>
+    name === "BACKEND" && component !== undefined
+      ? text(component.backend)
+      : text(given.find((it) => it.name === name)?.value);
+}
+
+/** Model configurations, compiled engines and memory. */
+export const modelRules: readonly ReviewRule[] = [
+  rule({
+    id: "model-config-valid",
+    severity: "error",
+    title: "A model configuration is one that Triton and its backend understand.",
+    rationale:
+      "Triton refuses a field that it does not know, after the old container is gone. Worse is what it accepts: CUDA graphs that ONNX Runtime ignores, a TensorRT parameter with a slip of the pen, a preferred batch above the maximum.",
+    inputs:
+      "The text of every `config.pbtxt` in uploads and in the values of the chart, against `model_config.proto`, and the settings of the ONNX Runtime backend.",
+    fix: "correct the field; configurations are rendered from the settings, so look for an override",
+    example: {
+      stack: "single-gpu",
+      message:
+        "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
+      edits: [
+        {
+          at: configText("triton-onnx"),
+          failingText: "preferred_batch_size: [8, 16, 64]",
+          passingText: "preferred_batch_size: [8, 16, 32]",
+        },
+      ],
+    },
+    find: each(deployedConfigs, ({ config, problem }) => [
+      ...(problem === undefined ? [] : [problem]),
+      ...(config === undefined ? [] : problemsOf(config)),
+    ]),
+  }),
+  rule({
+    id: "queue-delay-goal",
+    severity: "warning",
+    title: "Triton does not hold a request back for longer than half of the latency goal.",
+    rationale:
+      "The queue delay is paid by every request that finds the batch not full: with little load it is latency and nothing else.",
+    inputs:
+      "`max_queue_delay_microseconds` of every model configuration, against `review.p99GoalMilliseconds` in the settings. Without a goal nothing is found.",
+    fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
+    example: {
+      stack: "single-gpu",
+      message:
+        "max_queue_delay_microseconds should be at most 25000, half of the goal of 50 ms (p99), got 40000",
+      goals: { p99Milliseconds: 50 },
+      edits: [
+        {
+          at: configText("triton-onnx"),
+          failingText: "max_queue_delay_microseconds: 40000",
+          passingText: "max_queue_delay_microseconds: 5000",
+        },
+      ],
+    },
+    find: each(deployedConfigs, ({ config }, { goals }) => {
+      const goal = goals?.p99Milliseconds;
+      if (goal === undefined) return undefined;
+      const delay = config?.dynamic_batching?.max_queue_delay_microseconds ?? 0;
+      return delay <= (goal * 1000) / 2
+        ? undefined
+        : `max_queue_delay_microseconds should be at most ${(goal * 1000) / 2}, half of the goal of ${goal} ms (p99), got ${delay}`;
+    }),
+  }),
+  rule({
+    id: "model-warm-up",
+    severity: "warning",
+    title: "A model on a GPU is warmed up with the smallest and the largest batch.",
+    rationale:
+      "The first batch of each size pays for kernels and memory: without a warm-up the first users wait for them, with TensorRT for minutes.",
+    inputs: "`model_warmup` of model configurations with an instance group on GPUs.",
+    fix: "add warm-ups for batch 1 and max_batch_size",
+    example: {
+      stack: "single-gpu",
+      message: "model_warmup should have batches of 32, got 1, 4, 8, 16, 16",
+      edits: [
+        {
+          at: configText("triton-trt"),
+          failingText: "batch_size: 16\n    inputs",
+          passingText: "batch_size: 32\n    inputs",
+        },
+      ],
+    },
+    find: each(deployedConfigs, ({ config }) => {
+      if (!config?.instance_group.some(({ kind }) => kind === "KIND_GPU")) return undefined;
+      const sizes = config.model_warmup.map(({ batch_size }) => batch_size);
+      const missing = [1, config.max_batch_size].filter((size) => !sizes.includes(size));
+      return missing.length === 0 || config.max_batch_size === 0
+        ? undefined
+        : `model_warmup should have batches of ${missing.join(" and ")}, got ${sizes.join(", ") || "none"}`;
+    }),
+  }),
+  rule({
+    id: "engine-cache",
+    severity: "error",
+    title: "TensorRT's engines are on a volume that outlives the container.",
+    rationale:
+      "An engine takes minutes to compile. In the container it goes with it: every deployment, crash and reboot compiles anew.",
+    inputs:
+      "`trt_engine_cache_enable` and `trt_engine_cache_path` of TensorRT configurations, and the volumes of the Triton that reads them.",
+    fix: `enable the cache in the configuration, and mount a volume at ${engineCacheMount}`,
+    example: {
+      stack: "single-gpu",
+      message:
+        "a volume must be mounted where the engines are, at /engine-cache/openclip_vit_b32_trt, got none",
+      edits: [{ at: containerPath("triton-trt/container", "volumes", 2), failing: undefined }],
+    },
+    *find(change) {
+      for (const { address, config, container } of deployedConfigs(change)) {
+        const parameters = tensorrtOf(config);
+        if (parameters === undefined || container === undefined) continue;
+        const path = parameters.trt_engine_cache_path ?? "";
+        if (!/^(true|1)$/i.test(parameters.trt_engine_cache_enable ?? "")) {
+          yield { address, message: "trt_engine_cache_enable must be true for TensorRT" };
+          continue;
+        }
+        const mounted = volumesOf(container.values).some(
+          (volume) => volume.path !== "" && `${path}/`.startsWith(`${volume.path}/`),
+        );
+        if (mounted) continue;
+        yield {
+          address: container.address,
+          message: `a volume must be mounted where the engines are, at ${path}, got none`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "engine-cache-gpu",
+    severity: "warning",
+    title: "A volume of engines is named for the GPU that runs them.",
+    rationale:
+      "An engine runs on the compute capability that it was built for. On a volume that keeps its name when the GPU changes, TensorRT finds engines that it cannot use, or that are slower than they should be.",
+    inputs:
+      "`sm<compute capability>` in the name of the volume at the engine cache, against the GPU of the environment.",
+    fix: "name the volume for the GPU, as constructs/docker/engine-cache.ts does",
+    example: {
+      stack: "single-gpu",
+      message:
+        "the volume of the engines should be named for sm89 (NVIDIA GeForce RTX 4080), got 'single-gpu-triton-trt-engines-sm75-26.07-py3'",
+      edits: [
+        {
+          at: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
+          failingText: "-sm75-",
+          passingText: "-sm89-",
+        },
+      ],
+    },
+    *find(change) {
+      const gpu = gpuOf(change);
+      if (gpu === undefined) return;
+      const wanted = `sm${gpu.computeCapability.replace(".", "")}`;
+      const volumes = resourcesOf(change, "docker_volume");
+      for (const { values } of tritonContainers(change)) {
+        const mount = volumesOf(values).find(({ path }) => path === engineCacheMount);
+        const volume = volumes.find((it) => refersTo(mount?.name, it, text(it.after?.name)));
+        const named = /(^|-)(sm\d+)(-|$)/.exec(text(volume?.after?.name) ?? "")?.[2];
+        if (volume === undefined || named === undefined || named === wanted) continue;
+        yield {
+          address: volume.address,
+          message: `the volume of the engines should be named for ${wanted} (${gpu.label}), got '${text(volume.after?.name)}'`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "engine-cache-pods",
+    severity: "warning",
+    title: "Pods that run TensorRT keep their engines on a volume.",
+    rationale:
+      "Without one, each new pod compiles for minutes before it answers: the autoscaler adds pods that come after the peak.",
+    inputs: "`triton.backend` and `triton.engineCache` in the values of the chart.",
+    fix: "set triton.engineCache.enabled to true",
+    example: {
+      stack: "k8s-gpu",
+      settings: tensorrtSettings,
+      message:
+        "triton.engineCache.enabled should be true: each new pod compiles the model before it answers",
+      edits: [
+        {
+          at: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          failingText: '"engineCache": {\n      "enabled": false',
+          passingText: '"engineCache": {\n      "enabled": true',
+        },
+      ],
+    },
+    *find(change) {
+      for (const { resource, values } of releasesOf(change)) {
+        const triton = block(values.triton);
+        const compiles = triton?.backend === "tensorrt" && (number(triton.gpus) ?? 0) > 0;
+        if (triton?.enabled !== true || !compiles) continue;
+        if (at(triton.engineCache, "enabled") === true) continue;
+        yield {
+          address: resource.address,
+          message:
+            "triton.engineCache.enabled should be true: each new pod compiles the model before it answers",
+        };
+      }
+    },
+  }),
+  rule({
+    id: "model-fits-gpu",
+    severity: "error",
+    title: "What runs on a GPU fits into its memory.",
+    rationale:
+      "A model that does not fit fails to load, or takes down the one beside it when both are busy.",
+    inputs:
+      "The execution instances of every model configuration, ONNX Runtime in the embed server, and the memory of the GPU in the output `environment`. The estimate is the one of the synth-time check.",
+    fix: "take a GPU with more memory, fewer instances (instancesPerGpu), modelControl: none (which needs no room for a reload), or spread the services over GPUs",
+    example: {
+      stack: "single-gpu",
+      message:
+        "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51441 (embed 1105 + triton-onnx 24232 + a reload of triton-onnx 23720 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+      edits: [
+        {
+          at: configText("triton-onnx"),
+          failingText: "count: 40",
+          passingText: "count: 1",
+        },
+      ],
+    },
+    *find(change) {
+      const environment = environmentOf(change);
+      if (environment?.gpu === undefined) return;
+      const uses = new Map<string, VramUse[]>();
+      const first = new Map<string, string>();
+      for (const it of serviceContainers(change)) {
+        const visible = visibleGpus(change, it);
+        const deployed = configOf(change, it);
+        const instances =
+          it.kind === "embed"
+            ? 1
+            : deployed?.config && executionInstances(deployed.config, visible.length);
+        if (instances === undefined || it.kind === "other") continue;
+        for (const gpu of visible) {
+          const of = uses.get(gpu) ?? [];
+          of.push({
+            service: it.service?.name ?? it.address,
+            backend: tensorrtOf(deployed?.config) === undefined ? "onnxruntime" : "tensorrt",
+            instances: Math.ceil(instances / visible.length),
+            reloads: option(it.command, "model-control-mode") === "explicit",
+          });
+          uses.set(gpu, of);
+          if (it.kind === "triton" && !first.has(gpu)) first.set(gpu, it.address);
+        }
+      }
+      for (const [gpu, of] of uses) {
+        for (const message of vramFindings(gpu, of, environment.gpu.vramMiB)) {
+          const address = first.get(gpu);
+          yield { ...(address !== undefined && { address }), message };
+        }
+      }
+    },
+  }),
+  rule({
+    id: "memory-holds-model",
+    severity: "error",
+    title: "A server may take more memory than the weights of its model.",
+    rationale:
+      "The kernel kills a process at its limit of memory: with one below the size of the weights each start ends while the model loads, and the next one begins.",
+    inputs: `The limit of memory of the embed server and of Triton, on a host, in pods and in the values of the chart, against the weights alone (${vram.weightsFp32MiB} MiB, of int8 a quarter). What they need besides is for a load test. A gateway has no model.`,
+    fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host): the defaults of the settings are tested",
+    example: {
+      stack: "kind-local",
+      message:
+        "limits.memory of clipstack-embed must be more than 337 MiB, the weights of the model, got 64Mi",
+      edits: [
+        {
+          at: podResources,
+          failing: { requests: { cpu: "250m", memory: "64Mi" }, limits: { memory: "64Mi" } },
+          passing: { requests: { cpu: "250m", memory: "1Gi" }, limits: { memory: "1536Mi" } },
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, kind, values, env } of serviceContainers(change)) {
+        const limit = number(values.memory) ?? 0;
+        const least = weightsMiB(kind, (name) => env.get(name));
+        // 0: Docker sets no limit
+        if (least === undefined || limit === 0 || limit > least) continue;
+        yield { address, message: tooLittle("memory", least, `${limit} MiB`) };
+      }
+      for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
+        // the first is the server, as everywhere here; of the chart the values say what it is
+        const [server] = containers;
+        const limit = memoryMiB(server?.limits.memory);
+        const least = weightsMiB(kind, variablesOf(change, { address, kind, pod }));
+        if (limit === undefined || least === undefined || limit > least) continue;
+        const message = tooLittle(`limits.memory of ${name}`, least, String(server?.limits.memory));
+        yield { address, message };
+      }
+    },
+  }),
+];

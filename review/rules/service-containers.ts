@@ -1,0 +1,106 @@
+import type { Service } from "../../contract/environment.ts";
+import type { ResourceChange, StackChange, Values } from "../input/change.ts";
+import { isOneShot, withoutKey } from "../input/stack-facts.ts";
+import { cached } from "./cached.ts";
+import { environmentOf, resourcesOf } from "./facts.ts";
+import { blocks, text, texts } from "./values.ts";
+
+/** A Docker container that keeps running. */
+export interface ServiceContainer {
+  readonly resource: ResourceChange;
+  readonly address: string;
+  readonly values: Values;
+  /** What the environment says that it is. */
+  readonly service: Service | undefined;
+  readonly kind: "embed" | "triton" | "other";
+  /** Environment variables; `undefined` is a value that only Terraform knows. */
+  readonly env: ReadonlyMap<string, string | undefined>;
+  readonly command: readonly string[];
+}
+
+/** Containers that keep running; those that run once are left out. */
+export const serviceContainers = cached((change: StackChange): readonly ServiceContainer[] => {
+  const services = environmentOf(change)?.services ?? [];
+  return resourcesOf(change, "docker_container")
+    .filter(({ after }) => !isOneShot(after))
+    .map((resource) => {
+      const values = resource.after ?? {};
+      const service = services.find(
+        ({ resources }) => resources.container === withoutKey(resource.address),
+      );
+      const command = texts(values.command);
+      return {
+        resource,
+        address: resource.address,
+        values,
+        service,
+        kind: service?.kind ?? (command[0]?.endsWith("tritonserver") ? "triton" : "other"),
+        env: environmentVariables(values.env),
+        command,
+      };
+    });
+});
+
+/** Containers of a stack that run Triton. */
+export function tritonContainers(change: StackChange): readonly ServiceContainer[] {
+  return serviceContainers(change).filter(({ kind }) => kind === "triton");
+}
+
+/** GPUs that a container sees: indexes, or ids; `all` are those of the environment. */
+export function visibleGpus(change: StackChange, { env }: ServiceContainer): readonly string[] {
+  const given = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
+  if (given === "all") {
+    const count = environmentOf(change)?.gpu?.count ?? 1;
+    return Array.from({ length: count }, (_, index) => String(index));
+  }
+  return given.split(",").filter((device) => !["", "none", "void"].includes(device));
+}
+
+/** `NAME=value` lines of a container. */
+export function environmentVariables(env: unknown): ReadonlyMap<string, string | undefined> {
+  return new Map(
+    texts(env).map((line) => {
+      const equals = line.indexOf("=");
+      return [line.slice(0, equals), text(line.slice(equals + 1))];
+    }),
+  );
+}
+
+/** Value of `--name=value` or `--name value` in a command line; `true` of an option without one. */
+export function option(command: readonly string[], name: string): string | true | undefined {
+  const index = command.findIndex((word) => word === `--${name}` || word.startsWith(`--${name}=`));
+  const word = command[index];
+  if (word === undefined) return undefined;
+  if (word.includes("=")) return word.slice(word.indexOf("=") + 1);
+  const next = command[index + 1];
+  return next === undefined || next.startsWith("--") ? true : next;
+}
+
+/** A port that a container publishes. */
+export interface PublishedPort {
+  readonly internal: unknown;
+  readonly external: unknown;
+  /** Address of the host; `0.0.0.0` where none is given. */
+  readonly ip: string;
+}
+
+export function publishedPorts(values: Values): readonly PublishedPort[] {
+  return blocks(values.ports).map(({ internal, external, ip }) => ({
+    internal,
+    external,
+    ip: typeof ip === "string" && ip !== "" ? ip : "0.0.0.0",
+  }));
+}
+
+/** Whether an expression or a name of a volume is the volume that `resource` is. */
+export function volumesOf(values: Values): readonly {
+  readonly name: unknown;
+  readonly path: string;
+  readonly hostPath: unknown;
+}[] {
+  return blocks(values.volumes).map(({ volume_name, container_path, host_path }) => ({
+    name: volume_name,
+    path: String(container_path ?? ""),
+    hostPath: host_path,
+  }));
+}

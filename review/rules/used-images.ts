@@ -1,0 +1,59 @@
+import type { StackChange } from "../input/change.ts";
+import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
+import { at, block, isExpression, isMissing, text } from "./values.ts";
+
+/** An image that something runs, and who says so. */
+export interface UsedImage {
+  readonly address: string;
+  readonly image: string;
+  /** Absent: it runs on Docker. */
+  readonly pullPolicy?: string;
+  /** Whether it is Triton's, as far as that is known. */
+  readonly triton: boolean;
+}
+
+/** Images that come from somewhere: those that the project builds and those that a digest of Docker names are left out. */
+export function imagesOf(change: StackChange): readonly UsedImage[] {
+  const docker = resourcesOf(change, "docker_image")
+    .filter((resource) => isMissing(resource, "build"))
+    .flatMap(({ address, after }) => image(address, after?.name));
+  const direct = resourcesOf(change, "docker_container")
+    .filter(({ after }) => !/^sha256:/.test(String(after?.image ?? "")))
+    .flatMap(({ address, after }) => image(address, after?.image))
+    .filter(({ image }) => !docker.some((other) => other.image === image))
+    // what the project built has a version of its own in its name
+    .filter(({ image }) => !image.startsWith("clipstack/"));
+  const pods = deploymentsOf(change).flatMap((resource) =>
+    podContainers(podOf(resource).pod).flatMap((container) =>
+      image(resource.address, container.image, text(container.image_pull_policy)),
+    ),
+  );
+  const charts = releasesOf(change).flatMap(({ resource, values }) =>
+    ["embed", "triton"].flatMap((component) => {
+      const of = block(values[component]);
+      const repository = text(at(of, "image", "repository"));
+      if (of === undefined || of.enabled === false || repository === undefined) return [];
+      // of an image that the project builds, only Terraform knows the version
+      if (isExpression(at(of, "image", "tag"))) return [];
+      const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
+      const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
+      const policy = text(at(of, "image", "pullPolicy"));
+      return image(resource.address, `${repository}${version}`, policy, component === "triton");
+    }),
+  );
+  return [...docker, ...direct, ...pods, ...charts];
+}
+
+function image(
+  address: string,
+  name: unknown,
+  pullPolicy?: string,
+  triton?: boolean,
+): readonly UsedImage[] {
+  const known = text(name);
+  if (known === undefined) return [];
+  const isTriton = triton ?? /tritonserver|\/triton[:@]/.test(known);
+  return [
+    { address, image: known, triton: isTriton, ...(pullPolicy !== undefined && { pullPolicy }) },
+  ];
+}
