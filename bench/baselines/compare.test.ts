@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { compare } from "./compare.ts";
-import { limitBatchSizes, loads, type SubjectName } from "./loads.ts";
+import { ceilingBatchSizes, loads, type SubjectName } from "./loads.ts";
 import type { BenchRun } from "./record.ts";
 
 const run = (
@@ -20,18 +20,18 @@ const latency = (p95Ms: number): BenchRun["latency"] => ({
   histogram: [],
 });
 
-test("takes ratios of runs of the same round, and the median of them", () => {
+test("computes the median of the ratios of runs of the same round", () => {
   const { rows } = compare({
     runs: [
-      run("limit", 1, 100),
+      run("ceiling", 1, 100),
       run("server", 1, 99),
       run("server", 2, 45),
-      run("limit", 2, 50),
-      run("limit", 3, 50),
+      run("ceiling", 2, 50),
+      run("ceiling", 3, 50),
       run("server", 3, 49),
     ],
   });
-  expect(rows[0]?.ofLimit).toEqual({
+  expect(rows[0]?.ofCeiling).toEqual({
     value: 0.98,
     rounds: [0.99, 0.9, 0.98],
     target: { bound: "at least", value: 0.97 },
@@ -39,44 +39,49 @@ test("takes ratios of runs of the same round, and the median of them", () => {
   });
 });
 
-test("a target that is missed is said in words", () => {
-  const { misses } = compare({
+test("reports a missed target as a sentence", () => {
+  const { missedTargets } = compare({
     runs: [
       run("server", 1, 60, { latency: latency(80) }),
-      run("peer", 1, 50, { latency: latency(100) }),
+      run("baseline", 1, 50, { latency: latency(100) }),
     ],
   });
-  expect(misses).toEqual([
+  expect(missedTargets).toEqual([
     "10 KB JPEG, batch 1, concurrency 16: images/s as a ratio to the baseline must be at least 1.3, got 1.200",
     "10 KB JPEG, batch 1, concurrency 16: p95 as a ratio to the baseline must be at most 0.7, got 0.800",
   ]);
 });
 
-test("a failed request is a miss", () => {
-  const { rows, misses } = compare({ runs: [run("server", 1, 60, { failures: { "429": 3 } })] });
+test("counts a failed request as a missed target", () => {
+  const { rows, missedTargets } = compare({
+    runs: [run("server", 1, 60, { failures: { "429": 3 } })],
+  });
   expect(rows[0]?.failures).toBe(3);
-  expect(misses).toEqual(["10 KB JPEG, batch 1, concurrency 16: 3 requests failed"]);
+  expect(missedTargets).toEqual(["10 KB JPEG, batch 1, concurrency 16: 3 requests failed"]);
 });
 
-test("a round without one of the two gives no ratio", () => {
-  const { rows } = compare({ runs: [run("server", 1, 60), run("limit", 2, 60)] });
-  expect(rows[0]?.ofLimit).toBeUndefined();
+test("computes no ratio for a round that lacks one of the two", () => {
+  const { rows } = compare({ runs: [run("server", 1, 60), run("ceiling", 2, 60)] });
+  expect(rows[0]?.ofCeiling).toBeUndefined();
 });
 
-test("holds the start against the creation of the session", () => {
+test("compares the time to ready with the creation of the session", () => {
   const { facts } = compare({
     runs: [
-      run("limit", 1, 100, { createMs: 1_000, readyMs: 1_200 }),
+      run("ceiling", 1, 100, { createMs: 1_000, readyMs: 1_200 }),
       run("server", 1, 99, { readyMs: 1_500, residentMB: 500, residentAfterMB: 800 }),
     ],
   });
   const found = (name: string) => facts.find((fact) => fact.name === name);
-  expect(found("ready, of the session's creation")).toMatchObject({ value: 1.5, passed: false });
+  expect(found("ready, as a ratio to the session's creation")).toMatchObject({
+    value: 1.5,
+    passed: false,
+  });
   expect(found("resident size after load")).toMatchObject({ value: 800, passed: true });
 });
 
-test("the limit of a load is at batch sizes that its callers can fill", () => {
-  const sizes = Object.fromEntries(loads.map((load) => [load.id, limitBatchSizes(load)]));
+test("the ceiling of a load is measured at batch sizes that its clients can fill", () => {
+  const sizes = Object.fromEntries(loads.map((load) => [load.id, ceilingBatchSizes(load)]));
   expect(sizes).toMatchObject({
     single: [1],
     "12mp": [1, 2, 4],

@@ -2,42 +2,42 @@ import { median } from "../stats/statistics.ts";
 import { type Load, loads, type SubjectName, serverTargets } from "./loads.ts";
 import type { BenchRun, ServerRecord } from "./record.ts";
 
-/** A figure of several rounds. */
+/** Figure measured in several rounds. */
 export interface Figure {
-  /** The median of the rounds. */
+  /** Median of the rounds. */
   readonly value: number;
-  /** Each round's, in their order. */
+  /** Values of the rounds, in their order. */
   readonly rounds: readonly number[];
 }
 
-/** A figure and what it must be. */
+/** Figure with its target. */
 export interface Judged extends Figure {
   readonly target?: {
     readonly bound: "at least" | "at most" | "less than";
     readonly value: number;
   };
-  /** `undefined` where there is no target. */
+  /** `undefined` without a target. */
   readonly passed?: boolean;
 }
 
-/** One load, as it is shown. */
+/** Results of one load. */
 export interface LoadRow {
   readonly load: Load;
-  /** Images a second of each subject. */
+  /** Images per second of each subject. */
   readonly imagesPerSecond: Readonly<Partial<Record<SubjectName, Figure>>>;
   readonly p50Ms: Readonly<Partial<Record<SubjectName, Figure>>>;
   readonly p95Ms: Readonly<Partial<Record<SubjectName, Figure>>>;
   readonly cpuMsPerImage: Readonly<Partial<Record<SubjectName, Figure>>>;
-  /** Ratios of the rounds, each of runs of the same round. */
-  readonly ofLimit?: Judged;
-  readonly againstPeer?: Judged;
-  readonly p95AgainstPeer?: Judged;
+  /** Ratios of runs of the same round. */
+  readonly ofCeiling?: Judged;
+  readonly againstBaseline?: Judged;
+  readonly p95AgainstBaseline?: Judged;
   readonly failures: number;
-  /** The largest part of the machine that others had during a run. */
+  /** Maximum share of the machine that other processes used during a run. */
   readonly othersShare?: number;
 }
 
-/** A figure that is not of one load. */
+/** Figure that does not belong to one load. */
 export interface Fact extends Judged {
   readonly name: string;
   readonly unit: "MB" | "ms" | "s" | "ratio" | "cosine";
@@ -46,11 +46,11 @@ export interface Fact extends Judged {
 export interface Comparison {
   readonly rows: readonly LoadRow[];
   readonly facts: readonly Fact[];
-  /** Targets that were missed, in words. */
-  readonly misses: readonly string[];
+  /** Missed targets, as sentences. */
+  readonly missedTargets: readonly string[];
 }
 
-/** The tables of a record: medians of rounds, ratios of runs of the same round, and what they must be. */
+/** Results of a record: medians of rounds, ratios of runs of the same round, and their targets. */
 export function compare({ runs }: Pick<ServerRecord, "runs">): Comparison {
   const rows = loads
     .filter(({ id }) => runs.some((run) => run.load === id))
@@ -61,7 +61,11 @@ export function compare({ runs }: Pick<ServerRecord, "runs">): Comparison {
       ),
     );
   const facts = factsOf(runs);
-  return { rows, facts, misses: [...rows.flatMap(missesOf), ...facts.flatMap(missOf)] };
+  return {
+    rows,
+    facts,
+    missedTargets: [...rows.flatMap(missedRatios), ...facts.flatMap(missedFact)],
+  };
 }
 
 function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
@@ -82,9 +86,9 @@ function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
     p50Ms: bySubject((run) => run.latency?.p50Ms),
     p95Ms: bySubject(p95),
     cpuMsPerImage: bySubject((run) => run.cpuMsPerImage),
-    ofLimit: atLeast(ratio(runs, measured, "limit", rate), targets.ofLimit),
-    againstPeer: atLeast(ratio(runs, measured, "peer", rate), targets.againstPeer),
-    p95AgainstPeer: atMost(ratio(runs, measured, "peer", p95), targets.p95AgainstPeer),
+    ofCeiling: atLeast(ratio(runs, measured, "ceiling", rate), targets.ofCeiling),
+    againstBaseline: atLeast(ratio(runs, measured, "baseline", rate), targets.againstBaseline),
+    p95AgainstBaseline: atMost(ratio(runs, measured, "baseline", p95), targets.p95AgainstBaseline),
     failures: runs.reduce((sum, run) => sum + failuresOf(run), 0),
     othersShare: shares.length === 0 ? undefined : Math.max(...shares),
   };
@@ -94,7 +98,7 @@ function failuresOf({ failures, healthFailures = {} }: BenchRun): number {
   return [...Object.values(failures), ...Object.values(healthFailures)].reduce((a, b) => a + b, 0);
 }
 
-/** A value of one subject by that of another, round by round. */
+/** Ratio of one subject's value to another's, round by round. */
 function ratio(
   runs: readonly BenchRun[],
   subject: SubjectName,
@@ -127,7 +131,7 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
   const resident = (run: BenchRun) => run.residentMB;
   const loaded = (run: BenchRun) => run.residentAfterMB;
   const ready = (run: BenchRun) => run.readyMs;
-  const created = of("limit", ({ createMs }) => createMs);
+  const created = of("ceiling", ({ createMs }) => createMs);
   const [serverReady, health] = [of("server", ready), of("server", (run) => run.health?.p99Ms)];
   const added = figure(
     runs
@@ -151,27 +155,27 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
       "MB",
       atMost(of("server-int8", loaded), residentInt8MB),
     ),
-    ...fact("resident size after load, peer", "MB", judged(of("peer", loaded))),
+    ...fact("resident size after load, baseline", "MB", judged(of("baseline", loaded))),
     ...fact("session creation, ONNX Runtime alone", "ms", judged(created)),
     ...fact(
       "start of the process to a session, ONNX Runtime alone",
       "ms",
-      judged(of("limit", ready)),
+      judged(of("ceiling", ready)),
     ),
     ...fact("start of the process to ready", "ms", judged(serverReady)),
     ...fact("start of the process to ready, int8", "ms", judged(of("server-int8", ready))),
-    ...fact("start of the process to ready, peer", "ms", judged(of("peer", ready))),
+    ...fact("start of the process to ready, baseline", "ms", judged(of("baseline", ready))),
     ...fact(
-      "ready, of the session's creation",
+      "ready, as a ratio to the session's creation",
       "ratio",
       created && serverReady && atMost(single(serverReady.value / created.value), readyOfCreation),
     ),
     ...fact("added beyond preprocessing and compute, concurrency 1", "ms", judged(added)),
     ...fact("GET /healthz beside 32 requests, p99", "ms", lessThan(health, healthP99Ms)),
     ...fact(
-      "GET /healthz beside 32 requests, p99, peer",
+      "GET /healthz beside 32 requests, p99, baseline",
       "ms",
-      judged(of("peer", (run) => run.health?.p99Ms)),
+      judged(of("baseline", (run) => run.health?.p99Ms)),
     ),
     ...fact(
       "smallest cosine of embeddings, int8 to fp32",
@@ -179,9 +183,9 @@ function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
       judged(cosineOf("server-int8")),
     ),
     ...fact(
-      "smallest cosine of embeddings, the peer to the server",
+      "smallest cosine of embeddings, the baseline to the server",
       "cosine",
-      judged(cosineOf("peer")),
+      judged(cosineOf("baseline")),
     ),
   ];
 }
@@ -207,11 +211,11 @@ function lessThan(found: Figure | undefined, value: number): Judged | undefined 
   return { ...found, target: { bound: "less than", value }, passed: found.value < value };
 }
 
-function missesOf({
+function missedRatios({
   load,
-  ofLimit,
-  againstPeer,
-  p95AgainstPeer,
+  ofCeiling,
+  againstBaseline,
+  p95AgainstBaseline,
   failures,
 }: LoadRow): readonly string[] {
   const miss = (what: string, value: Judged | undefined) =>
@@ -221,14 +225,14 @@ function missesOf({
         ]
       : [];
   return [
-    ...miss("images/s as a ratio to the ceiling", ofLimit),
-    ...miss("images/s as a ratio to the baseline", againstPeer),
-    ...miss("p95 as a ratio to the baseline", p95AgainstPeer),
+    ...miss("images/s as a ratio to the ceiling", ofCeiling),
+    ...miss("images/s as a ratio to the baseline", againstBaseline),
+    ...miss("p95 as a ratio to the baseline", p95AgainstBaseline),
     ...(failures > 0 ? [`${load.title}: ${failures} requests failed`] : []),
   ];
 }
 
-function missOf({ name, unit, value, target, passed }: Fact): readonly string[] {
+function missedFact({ name, unit, value, target, passed }: Fact): readonly string[] {
   if (passed !== false || target === undefined) return [];
   const suffix = unit === "MB" || unit === "ms" || unit === "s" ? ` ${unit}` : "";
   return [

@@ -18,23 +18,26 @@ import {
   readCpu,
   residentMB,
 } from "./cpu-use.ts";
-import { type Load, limitBatchSizes, type SubjectName } from "./loads.ts";
+import { ceilingBatchSizes, type Load, type SubjectName } from "./loads.ts";
 import type { BenchRun } from "./record.ts";
 import { runCommand, type Service, withService } from "./run-process.ts";
 
-/** What the measurements need of this machine. */
+/** Commands, models and requests of the measurements. */
 export interface Bench {
-  /** Starts the embed server: program and arguments. */
+  /** Command that starts the embed server. */
   readonly serverCommand: readonly string[];
-  /** Starts ONNX Runtime alone; its job is the next argument. */
-  readonly limitCommand: readonly string[];
-  readonly limitSessionOptions: object;
+  /** Command that runs ONNX Runtime alone; its job is appended as an argument. */
+  readonly ceilingCommand: readonly string[];
+  readonly ceilingSessionOptions: object;
   readonly models: Readonly<Partial<Record<Load["model"], BenchModel>>>;
-  /** `undefined` where the peer is not measured. */
-  readonly peer?: { readonly python: string; readonly settings: Readonly<Record<string, string>> };
+  /** `undefined` if the baseline is not measured. */
+  readonly baseline?: {
+    readonly python: string;
+    readonly settings: Readonly<Record<string, string>>;
+  };
   /** Bodies of a load's requests. */
   readonly bodies: (load: Load) => readonly Buffer[];
-  /** A request body for each image of a load's kind: all in one would be larger than a server takes. */
+  /** One request body per image of a load, because all images in one request exceed the server's body limit. */
   readonly eachImage: (load: Load) => readonly Buffer[];
   readonly warmupSeconds: number;
   readonly seconds: number;
@@ -42,19 +45,19 @@ export interface Bench {
 }
 
 export interface BenchModel {
-  /** The standard file, for the server and the peer. */
+  /** Original model file, for the server and the baseline. */
   readonly standard: string;
-  /** File that the limit runs: the optimised one, as the server. */
-  readonly limit: string;
-  /** Files prepared from it, the one of fp32 first. */
-  readonly forms: readonly [BenchForm, ...BenchForm[]];
+  /** Optimised file that the ceiling runs, as the server does. */
+  readonly ceiling: string;
+  /** Optimised models derived from it, fp32 first. */
+  readonly optimised: readonly [OptimisedModel, ...OptimisedModel[]];
 }
 
-/** A prepared file, and the agreement of its embeddings with those of the standard file. */
-export interface BenchForm {
+/** Optimised model, and the agreement of its embeddings with those of the original. */
+export interface OptimisedModel {
   readonly modelPath: string;
   readonly precision: "fp32" | "int8";
-  /** What is different from the standard file. */
+  /** Applied optimisations. */
   readonly parts: string[];
   readonly images: number;
   readonly minCosine: number;
@@ -62,35 +65,35 @@ export interface BenchForm {
   readonly maxDifference: number;
 }
 
-/** What one run gave, and the embeddings of the load's images. */
+/** Result of one run, and the embeddings of the load's images. */
 export interface Measured {
   readonly run: BenchRun;
   readonly embeddings: readonly (readonly number[])[];
 }
 
-/** Measure one subject under one load, in a fresh process. */
+/** Measures one subject under one load, in a new process. */
 export async function measure(
   bench: Bench,
   load: Load,
   subject: SubjectName,
   round: number,
 ): Promise<Measured> {
-  if (subject === "limit") {
-    return { run: await measureLimit(bench, load, round), embeddings: [] };
+  if (subject === "ceiling") {
+    return { run: await measureCeiling(bench, load, round), embeddings: [] };
   }
   const port = (await freePorts(1))[0]!;
-  const isPeer = subject === "peer";
-  const service = isPeer
-    ? peerProcess(bench, load, port)
+  const isBaseline = subject === "baseline";
+  const service = isBaseline
+    ? baselineProcess(bench, load, port)
     : serverProcess(bench, load, subject, port);
   const url = `http://127.0.0.1:${port}`;
-  const readyPath = isPeer ? embedPaths.healthz : embedPaths.readyz;
+  const readyPath = isBaseline ? embedPaths.healthz : embedPaths.readyz;
   return withService(service, { name: subject, url, readyPath }, bench.signal, (running) =>
     measureService(bench, load, subject, round, running),
   );
 }
 
-interface LimitResult {
+interface CeilingResult {
   readonly createMs: number;
   readonly readyMs: number;
   readonly rows: readonly {
@@ -100,17 +103,17 @@ interface LimitResult {
   }[];
 }
 
-async function measureLimit(bench: Bench, load: Load, round: number): Promise<BenchRun> {
+async function measureCeiling(bench: Bench, load: Load, round: number): Promise<BenchRun> {
   const job = {
-    modelPath: modelOf(bench, load).limit,
-    sessionOptions: bench.limitSessionOptions,
-    batchSizes: limitBatchSizes(load),
+    modelPath: modelOf(bench, load).ceiling,
+    sessionOptions: bench.ceilingSessionOptions,
+    batchSizes: ceilingBatchSizes(load),
     seconds: bench.seconds,
   };
   const before = readCpu();
-  const { createMs, readyMs, rows } = await runCommand<LimitResult>(
-    { command: bench.limitCommand, args: [JSON.stringify(job)], env: limitEnv },
-    "limit",
+  const { createMs, readyMs, rows } = await runCommand<CeilingResult>(
+    { command: bench.ceilingCommand, args: [JSON.stringify(job)], env: ceilingEnv },
+    "ceiling",
     bench.signal,
   );
   const after = readCpu();
@@ -123,7 +126,7 @@ async function measureLimit(bench: Bench, load: Load, round: number): Promise<Be
   const best = batchSizes.reduce((a, b) => (b.imagesPerSecond > a.imagesPerSecond ? b : a));
   return {
     load: load.id,
-    subject: "limit",
+    subject: "ceiling",
     round,
     imagesPerSecond: best.imagesPerSecond,
     failures: {},
@@ -135,10 +138,10 @@ async function measureLimit(bench: Bench, load: Load, round: number): Promise<Be
   };
 }
 
-/** As the server does: its official build reports model and machine unless this is set. */
-const limitEnv = { ORT_DISABLE_TELEMETRY: "1" };
+/** Disables telemetry, as the server does. */
+const ceilingEnv = { ORT_DISABLE_TELEMETRY: "1" };
 
-/** Read at the boundaries of the measured window. */
+/** Counters read at the boundaries of the measured window. */
 interface Counters {
   readonly cpu: CpuReading | undefined;
   readonly metrics: Metrics | undefined;
@@ -194,10 +197,10 @@ async function measureService(
   };
 }
 
-/** As inference-image/Dockerfile sets it. */
+/** Environment variables of inference-image/Dockerfile. */
 const imageEnv = { NODE_ENV: "production", MALLOC_MMAP_THRESHOLD_: String(2 * 1024 * 1024) };
 
-/** One window, whose length differs only if answers are few. */
+/** One window of fixed length, extended only if there are few responses. */
 function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptions, "load"> {
   return {
     windowSeconds: seconds,
@@ -211,7 +214,7 @@ function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptio
   };
 }
 
-/** A slow service gets so much longer to answer the requests that a rate needs. */
+/** Extra time for a slow service to reach the number of responses that a rate requires, in seconds. */
 const longestSeconds = 60;
 
 function embedRequests(bench: Bench, load: Load, url: string): PreparedRequests {
@@ -225,7 +228,7 @@ function embedRequests(bench: Bench, load: Load, url: string): PreparedRequests 
   };
 }
 
-/** One every 20 ms, whether or not the one before was answered. */
+/** One request every 20 ms, independent of responses. */
 export const healthLoad = {
   kind: "open loop",
   arrivals: "constant",
@@ -233,7 +236,7 @@ export const healthLoad = {
   seed: 0,
 } as const;
 
-/** Requests of a health endpoint. */
+/** Requests to the liveness route. */
 export function healthRequests(url: string): PreparedRequests {
   return {
     transport: "http",
@@ -270,8 +273,8 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
   return { command, args: [], env: { ...imageEnv, ...env } };
 }
 
-function peerProcess(bench: Bench, load: Load, port: number): ChildOptions {
-  const { python, settings } = bench.peer!;
+function baselineProcess(bench: Bench, load: Load, port: number): ChildOptions {
+  const { python, settings } = bench.baseline!;
   return {
     command: [python],
     args: [fileURLToPath(new URL("./fastapi/serve.py", import.meta.url))],
@@ -279,13 +282,13 @@ function peerProcess(bench: Bench, load: Load, port: number): ChildOptions {
       ...settings,
       PORT: String(port),
       MODEL_PATH: modelOf(bench, load).standard,
-      // pip's folders are the venv's, and the bytecode of app.py does not belong into the checkout
+      // no bytecode files in the checkout
       PYTHONDONTWRITEBYTECODE: "1",
     },
   };
 }
 
-/** Each image of the load once: what its embedding is, and the server's first large request. */
+/** Embeds each image of the load once. */
 async function embedEach(
   url: string,
   bodies: readonly Buffer[],
@@ -301,29 +304,29 @@ async function embedOne(
   body: Buffer,
   signal: AbortSignal,
 ): Promise<readonly (readonly number[])[]> {
-  const answer = await request(`${url}${embedPaths.embedBase64}`, {
+  const response = await request(`${url}${embedPaths.embedBase64}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body,
     headersTimeout: 120_000,
     signal,
   });
-  const text = await answer.body.text();
-  if (answer.statusCode !== 200) {
+  const text = await response.body.text();
+  if (response.statusCode !== 200) {
     throw new UserError(
-      `status ${answer.statusCode} to the images of a load: ${text.slice(0, 200)}`,
+      `embedding the images of a load failed with status ${response.statusCode}: ${text.slice(0, 200)}`,
     );
   }
   return embedResponse.parse(JSON.parse(text)).embeddings;
 }
 
 async function readMetrics(url: string, subject: SubjectName): Promise<Metrics | undefined> {
-  if (subject === "peer") return undefined;
-  const answer = await request(`${url}${embedPaths.metrics}`);
-  return parseMetrics(await answer.body.text());
+  if (subject === "baseline") return undefined;
+  const response = await request(`${url}${embedPaths.metrics}`);
+  return parseMetrics(await response.body.text());
 }
 
-/** Mean time of a request beyond decoding and inference: latency at the client less the means of the server's histograms. */
+/** Mean request time beyond decoding and inference: client latency minus the means of the server's histograms. */
 function addedOf(
   meanLatencyMs: number | undefined,
   before: Metrics | undefined,

@@ -1,64 +1,65 @@
 import { z } from "zod";
+import { parseRecordAs, type RecordKind } from "../record/parse-record.ts";
 import { machineSubject } from "../record/record.ts";
 import { imageKinds, subjectNames } from "./loads.ts";
 
 /**
- * One saved run of `clipstack bench-server`. The tables are computed from this and from nothing else.
- * `bench/baselines/server-record.schema.json` is the same as JSON Schema (`npm run render`).
+ * Saved run of `clipstack bench-server`. The report is computed from this record alone. `npm run render` writes the schema
+ * to `bench/baselines/server-record.schema.json`.
  */
 
-/** Bumped when a field changes meaning, so that old records are refused and not misread. */
-export const serverRecordVersion = 1;
+/** Incremented when a field changes. Records of version 1 are upgraded when they are read. */
+export const serverRecordVersion = 2;
 
 const latency = z.strictObject({
-  /** Requests that were answered well after the warm-up; only they are counted here. */
+  /** Successful requests after the warm-up; failures are not included. */
   count: z.int().min(1),
   p50Ms: z.number(),
   p95Ms: z.number(),
   p99Ms: z.number(),
   maxMs: z.number(),
-  /** False below the number of samples at which a p99 is more than one or two requests. */
+  /** False if there are too few samples for a p99. */
   p99Reliable: z.boolean(),
   /** [latency in microseconds, requests], ascending. */
   histogram: z.array(z.tuple([z.int().min(0), z.int().min(1)])),
 });
 
-/** One subject under one load in one round, in a process of its own. */
+/** One subject under one load in one round, in a separate process. */
 export const benchRun = z.strictObject({
   load: z.string(),
   subject: z.enum(subjectNames),
   /** From 1. */
   round: z.int().min(1),
-  /** Images per second of the measured window, between its answers. */
+  /** Images per second in the measured window, between its first and last response. */
   imagesPerSecond: z.number().min(0).optional(),
   latency: latency.optional(),
-  /** Requests that failed, by status or code. */
+  /** Number of failed requests by status or code. */
   failures: z.record(z.string(), z.int().min(1)),
-  /** Processor time of the subject for an image, all its threads. */
+  /** CPU time of the subject per image, over all threads. */
   cpuMsPerImage: z.number().min(0).optional(),
-  /** Part of the machine that was busy with what is no part of the measurement, 0..1. */
+  /** Share of the machine used by processes outside the measurement, 0..1. */
   othersShare: z.number().min(0).max(1).optional(),
-  /** Processor time of the load generator, in cores. */
+  /** CPU utilisation of the load generator, in cores. */
   generatorCores: z.number().min(0).optional(),
-  /** From the start of the process to its first ready answer; for the limit, to the created session. */
+  /** Time from the start of the process until it is ready; for the ceiling, until its session is created. */
   readyMs: z.number().min(0).optional(),
-  /** Resident memory when it was ready, and at the end of the load; 10⁶ bytes. */
+  /** Resident memory when ready and at the end of the load, in 10⁶ bytes. */
   residentMB: z.number().min(0).optional(),
   residentAfterMB: z.number().min(0).optional(),
-  /** What a request took beyond decoding and resizing and beyond the model. */
+  /** Request time beyond decoding, resizing and inference. */
   added: z
     .strictObject({
       ms: z.number(),
-      /** `metrics`: the mean, from the server's histograms. `Server-Timing`: the median, in records of before 2026-11-24. */
+      /** `metrics`: mean, from the server's histograms. `Server-Timing`: median, in records from before 2026-11-24. */
       from: z.enum(["Server-Timing", "metrics"]),
     })
     .optional(),
-  /** Of the health checks that were sent meanwhile. */
+  /** Latency of the health checks during the load. */
   health: latency.optional(),
   healthFailures: z.record(z.string(), z.int().min(1)).optional(),
-  /** Smallest cosine between its embeddings of the load's images and those of `server`. */
+  /** Minimum cosine similarity of its embeddings to those of `server`. */
   cosineToServer: z.number().optional(),
-  /** Of the limit: creation of the session, and each batch size. */
+  /** Ceiling only: time to create the session, and results by batch size. */
   createMs: z.number().min(0).optional(),
   batchSizes: z
     .array(
@@ -88,10 +89,10 @@ export const serverRecord = z.strictObject({
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
-  /** What was measured: without it the numbers mean nothing. */
+  /** System under test; without it the numbers mean nothing. */
   subject: z.strictObject({
     commit: z.string().optional(),
-    /** Files differed from the commit. */
+    /** Whether files differed from the commit. */
     dirty: z.boolean().optional(),
     machine: machineSubject,
     /** Packages of the server and of the load generator, with their versions. */
@@ -100,10 +101,15 @@ export const serverRecord = z.strictObject({
       full: modelFile.optional(),
       tiny: modelFile.optional(),
     }),
-    /** What the limit runs. */
-    limit: z.strictObject({ file: z.string(), form: z.string(), sessionOptions: z.unknown() }),
-    /** Prepared files of the model, and their agreement with the standard file. */
-    forms: z.array(
+    /** Model file and session options of the ceiling. */
+    ceiling: z.strictObject({
+      file: z.string(),
+      /** Optimisations of the file. */
+      precision: z.string(),
+      sessionOptions: z.unknown(),
+    }),
+    /** Optimised models, and the agreement of their embeddings with those of the original file. */
+    optimisedModels: z.array(
       z.strictObject({
         precision: z.enum(["fp32", "int8"]),
         parts: z.array(z.string()),
@@ -113,7 +119,7 @@ export const serverRecord = z.strictObject({
         maxDifference: z.number(),
       }),
     ),
-    peer: z.discriminatedUnion("measured", [
+    baseline: z.discriminatedUnion("measured", [
       z.strictObject({
         measured: z.literal(true),
         packages: z.array(z.string()),
@@ -141,8 +147,62 @@ export const serverRecord = z.strictObject({
 });
 export type ServerRecord = z.infer<typeof serverRecord>;
 
-/** `bench/baselines/server-record.schema.json`, whole. */
+/** Content of `bench/baselines/server-record.schema.json`. */
 export function renderServerRecordSchema(): string {
   const schema = z.toJSONSchema(serverRecord, { target: "draft-2020-12" });
   return `${JSON.stringify({ title: "clipstack bench-server record", ...schema }, null, 2)}\n`;
+}
+
+/**
+ * Parses a saved record.
+ *
+ * @param displayPath - Name of the file in messages.
+ * @throws {UserError} one line: the file, the field, the rule and the value.
+ */
+export function parseServerRecord(text: string, displayPath: string): ServerRecord {
+  return parseRecordAs(recordKind, text, displayPath);
+}
+
+const recordKind: RecordKind<ServerRecord> = {
+  kind: "bench-server",
+  version: serverRecordVersion,
+  schema: serverRecord,
+  upgrade: upgradeFrom1,
+};
+
+const record1 = z.looseObject({
+  subject: z.looseObject({
+    limit: z.looseObject({ form: z.unknown().optional() }).optional(),
+    forms: z.unknown().optional(),
+    peer: z.unknown().optional(),
+  }),
+  runs: z.array(z.looseObject({ subject: z.unknown().optional() })),
+});
+
+/** Subjects whose names changed with version 2. */
+const renamedSubjects = new Map<unknown, string>([
+  ["limit", "ceiling"],
+  ["peer", "baseline"],
+]);
+
+/** Version 1 used `limit`, `form`, `forms` and `peer`. Other deviations are rejected by the schema of version 2. */
+function upgradeFrom1(record: Readonly<Record<string, unknown>>): unknown {
+  const parsed = record1.safeParse(record);
+  if (!parsed.success) return { ...record, schema: serverRecordVersion };
+  const { limit, forms, peer, ...subject } = parsed.data.subject;
+  const { form, ...ceiling } = limit ?? {};
+  return {
+    ...parsed.data,
+    schema: serverRecordVersion,
+    subject: {
+      ...subject,
+      ceiling: limit && { ...ceiling, precision: form },
+      optimisedModels: forms,
+      baseline: peer,
+    },
+    runs: parsed.data.runs.map((run) => ({
+      ...run,
+      subject: renamedSubjects.get(run.subject) ?? run.subject,
+    })),
+  };
 }

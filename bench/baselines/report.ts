@@ -18,17 +18,17 @@ import type { ServerRecord } from "./record.ts";
 
 /** Report of the server benchmark: ratios to the ceiling and the baseline, then the figures behind them. */
 export function serverReport(record: ServerRecord): Report {
-  const { rows, facts, misses } = compare(record);
+  const { rows, facts, missedTargets } = compare(record);
   return {
     title: "Server bench",
     verdict: targetsText(rows, facts),
-    tone: misses.length === 0 ? "good" : "bad",
+    tone: missedTargets.length === 0 ? "good" : "bad",
     facts: [
       ["Machine", machineText(record.subject.machine)],
       ["Commit", commitText(record.subject)],
       ["When", whenText(record)],
     ],
-    failures: misses.map((text) => ({ title: "Target missed", text })),
+    failures: missedTargets.map((text) => ({ title: "Target missed", text })),
     caveats: disturbances(rows),
     summary: [
       tableSection("ratios", "Against the ceiling and the baseline", ratioTable(rows), {
@@ -45,7 +45,8 @@ export function serverReport(record: ServerRecord): Report {
 }
 
 function subjectFacts({ subject }: ServerRecord): readonly ReportFact[] {
-  const { machine, settings, peer, limit, versions, images, models, forms } = subject;
+  const { machine, settings, baseline, ceiling, versions, images, models, optimisedModels } =
+    subject;
   const pairs = (values: Readonly<Record<string, string>>, between: string) =>
     Object.entries(values).map(([name, value]) => `${name}${between}${value}`);
   return [
@@ -63,19 +64,19 @@ function subjectFacts({ subject }: ServerRecord): readonly ReportFact[] {
     ),
     [
       "Ceiling",
-      `ONNX Runtime alone on ${limit.file} (${limit.form}), session options ${JSON.stringify(limit.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
+      `ONNX Runtime alone on ${ceiling.file} (${ceiling.precision}), session options ${JSON.stringify(ceiling.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
     ],
-    ...forms.map(
+    ...optimisedModels.map(
       ({ precision, parts, minCosine, images: count }): ReportFact => [
-        `Prepared file, ${precision}`,
-        `${parts.join(", ")}; lowest cosine to the standard file ${minCosine.toFixed(6)} on ${count} images`,
+        `Optimised model, ${precision}`,
+        `${parts.join(", ")}; lowest cosine similarity to the original file ${minCosine.toFixed(6)} on ${count} images`,
       ],
     ),
     [
       "Baseline",
-      peer.measured
-        ? `${peer.packages.join(", ")}; ${pairs(peer.settings, "=").join(" ")}`
-        : `not measured: ${peer.reason}`,
+      baseline.measured
+        ? `${baseline.packages.join(", ")}; ${pairs(baseline.settings, "=").join(" ")}`
+        : `not measured: ${baseline.reason}`,
     ],
     [
       "Load",
@@ -94,10 +95,10 @@ const kilobytes = (bytes: number) => Math.round(bytes / 1_000);
 
 function targetsText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
   const judged = [
-    ...rows.flatMap(({ ofLimit, againstPeer, p95AgainstPeer }) => [
-      ofLimit,
-      againstPeer,
-      p95AgainstPeer,
+    ...rows.flatMap(({ ofCeiling, againstBaseline, p95AgainstBaseline }) => [
+      ofCeiling,
+      againstBaseline,
+      p95AgainstBaseline,
     ]),
     ...facts,
   ].filter((value) => value?.passed !== undefined);
@@ -107,18 +108,13 @@ function targetsText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
 function ratioTable(rows: readonly LoadRow[]): DataTable {
   return tableOf("Ratios of images per second and of p95", rows, [
     longField("load", ({ load }) => load.title),
-    longField("of the ceiling", ({ ofLimit }) => judgedCell(ofLimit)),
-    longField("to the baseline", ({ againstPeer }) => judgedCell(againstPeer)),
-    longField("p95 to the baseline", ({ p95AgainstPeer }) => judgedCell(p95AgainstPeer)),
+    longField("of the ceiling", ({ ofCeiling }) => judgedCell(ofCeiling)),
+    longField("to the baseline", ({ againstBaseline }) => judgedCell(againstBaseline)),
+    longField("p95 to the baseline", ({ p95AgainstBaseline }) => judgedCell(p95AgainstBaseline)),
   ]);
 }
 
 type SubjectFigures = "imagesPerSecond" | "cpuMsPerImage" | "p50Ms";
-
-const labels: Readonly<Partial<Record<SubjectName, string>>> = {
-  limit: "ceiling",
-  peer: "baseline",
-};
 
 /** One column for each subject with a figure. */
 function subjectTable(
@@ -134,7 +130,7 @@ function subjectTable(
     longField("load", ({ load }) => load.title),
     ...subjects.map(
       (subject): Field<LoadRow> => ({
-        label: labels[subject] ?? subject,
+        label: subject,
         kind: "number",
         cell: (row) => ({ text: cell(row, subject), sort: row[what][subject]?.value }),
       }),

@@ -12,29 +12,29 @@ export interface Step {
 }
 
 /**
- * The order of the measurements: rounds, in each every load, in each every subject; every second round has the subjects
- * the other way round, so that a machine that gets slower or faster favours nobody.
+ * Order of the measurements: every subject of every load in each round. Every second round reverses the subjects, so that
+ * a machine that becomes slower or faster favours none of them.
  */
 export function planRounds(
   chosen: readonly Load[],
   rounds: number,
-  leftOut: ReadonlySet<SubjectName>,
+  excluded: ReadonlySet<SubjectName>,
 ): readonly Step[] {
   return Array.from({ length: rounds }, (_, index) => index + 1).flatMap((round) =>
     chosen.flatMap((load) => {
-      const subjects = load.subjects.filter((subject) => !leftOut.has(subject));
+      const subjects = load.subjects.filter((subject) => !excluded.has(subject));
       const ordered = round % 2 === 1 ? subjects : [...subjects].reverse();
       return ordered.map((subject) => ({ round, load, subject }));
     }),
   );
 }
 
-/** The loads of these names, in the order of the table; all of them without a name. */
+/** Loads with these names, in the order of the table; all loads if no name is given. */
 export function chooseLoads(names: readonly string[]): readonly Load[] {
   return names.length === 0 ? loads : loads.filter(({ id }) => names.includes(id));
 }
 
-/** Images and request bodies of some loads. */
+/** Images and request bodies of loads. */
 export interface Payloads {
   readonly images: ReadonlyMap<ImageKind, readonly Buffer[]>;
   readonly bodies: (load: Load) => readonly Buffer[];
@@ -53,7 +53,7 @@ export async function makePayloads(chosen: readonly Load[]): Promise<Payloads> {
   };
 }
 
-/** One body for each image, that image first. */
+/** One body per image, starting with that image. */
 function requestBodies(images: readonly Buffer[], imagesPerRequest: number): readonly Buffer[] {
   return images.map((_, first) =>
     requestBody(
@@ -69,7 +69,7 @@ function requestBody(images: readonly Buffer[]): Buffer {
   return Buffer.from(JSON.stringify({ images: images.map((image) => image.toString("base64")) }));
 }
 
-/** Go through the plan, one measurement at a time; what is measured is told at once. */
+/** Measures the steps of a plan one at a time; `onRun` is called after each. */
 export async function runPlan(
   bench: Bench,
   steps: readonly Step[],
@@ -85,7 +85,7 @@ export async function runPlan(
     runs.push(measured.run);
     onRun(measured.run, index);
   }
-  // which of two comes first changes with the round: compared once all are there
+  // compared at the end, because the order of the subjects changes between rounds
   const model = new Map(loads.map((load) => [load.id, load]));
   return runs.map((run) => {
     const load = model.get(run.load)!;

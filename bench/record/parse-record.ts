@@ -5,8 +5,14 @@ import { UserError } from "../../contract/user-error.ts";
 /** Identity of one kind of record. */
 export interface RecordKind<T> {
   readonly kind: string;
-  /** Schema version; records of other versions are rejected. */
+  /** Current schema version. */
   readonly version: number;
+  /**
+   * Converts a record of the preceding version.
+   *
+   * @default - such records are rejected by their version, as all other versions are
+   */
+  readonly upgrade?: (record: Readonly<Record<string, unknown>>) => unknown;
   readonly schema: ZodType<T>;
 }
 
@@ -21,9 +27,13 @@ export function parseRecordAs<T>(kind: RecordKind<T>, text: string, shown: strin
   const head = z
     .looseObject({ schema: z.unknown().optional(), kind: z.unknown().optional() })
     .safeParse(raw);
-  if (!head.success) throw new UserError(`${shown}: must be a record of the bench`);
+  if (!head.success) throw new UserError(`${shown}: must be a saved record`);
   requireEqual(shown, "kind", kind.kind, head.data.kind);
-  requireEqual(shown, "schema", kind.version, head.data.schema);
+  const { upgrade, version } = kind;
+  if (upgrade !== undefined && head.data.schema === version - 1) {
+    return parseAs(kind.schema, upgrade(head.data), shown);
+  }
+  requireEqual(shown, "schema", version, head.data.schema);
   return parseAs(kind.schema, raw, shown);
 }
 

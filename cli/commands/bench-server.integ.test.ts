@@ -8,17 +8,17 @@ import { benchServer } from "./bench-server.ts";
 const reports = mkdtempSync(join(tmpdir(), "clipstack-bench-server-"));
 afterAll(() => rmSync(reports, { recursive: true, force: true }));
 
-test("measures the server with the tiny model and saves a record that its schema takes", async () => {
+test("measures the server with the tiny model and saves a valid record", async () => {
   const { record, saved } = await benchServer({
     rounds: 1,
     seconds: 1,
     only: ["tiny"],
-    peer: false,
+    baseline: false,
     reports,
-    say: () => {},
+    onProgress: () => {},
   });
   expect(serverRecord.safeParse(record).error).toBeUndefined();
-  expect(record.subject.peer).toEqual({ measured: false, reason: "--no-peer" });
+  expect(record.subject.baseline).toEqual({ measured: false, reason: "--no-baseline" });
   expect(record.runs).toHaveLength(1);
   expect(record.runs[0]).toMatchObject({ load: "tiny", subject: "server", failures: {} });
   expect(record.runs[0]?.imagesPerSecond).toBeGreaterThan(0);

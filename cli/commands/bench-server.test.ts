@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { serverRecord } from "../../bench/baselines/record.ts";
+import { parseServerRecord } from "../../bench/baselines/record.ts";
 import { serverReport } from "../../bench/baselines/report.ts";
 import { renderMarkdown } from "../../bench/report/render-md.ts";
 import { clipstackProgram } from "../program.ts";
@@ -13,23 +13,23 @@ async function run(...args: readonly string[]): Promise<void> {
   await program.parseAsync(["bench-server", ...args], { from: "user" });
 }
 
-test("fails on a load that does not exist, with all options taken", async () => {
-  const good = ["--quick", "--no-peer", "--strict", "--rounds", "5", "--report", "reports"];
+test("fails on an unknown load, and accepts every option", async () => {
+  const good = ["--quick", "--no-baseline", "--strict", "--rounds", "5", "--report", "reports"];
   await expect(run(...good, "--only", "c16", "c17")).rejects.toThrow(
     "--only must be of single, c16, batch32, photos, 12mp, tiny, int8, health, got 'c17'",
   );
 });
 
-test("fails on a number of rounds that is none", async () => {
-  await expect(run("--rounds", "many")).rejects.toThrow("It must be an integer, 1 to 100.");
+test("fails if rounds is not a number", async () => {
+  await expect(run("--rounds", "many")).rejects.toThrow("It must be an integer from 1 to 100.");
 });
 
-test("older records are readable: their tables can be rendered again", () => {
+test("reads the saved records of version 1 and renders the same figures", () => {
   const folder = join(project, "bench/records");
   const files = readdirSync(folder).filter((name) => name.endsWith(".json"));
   expect(files.length).toBeGreaterThan(4);
   for (const file of files) {
-    const record = serverRecord.parse(JSON.parse(readFileSync(join(folder, file), "utf8")));
+    const record = parseServerRecord(readFileSync(join(folder, file), "utf8"), file);
     const saved = readFileSync(join(folder, file.replace(/json$/, "md")), "utf8");
     const row = /^\| 10 KB JPEG, batch 1, concurrency 16 \|.*$/m;
     const shown = row.exec(renderMarkdown(serverReport(record)))?.[0];

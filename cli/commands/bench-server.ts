@@ -7,7 +7,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { compare } from "../../bench/baselines/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/baselines/loads.ts";
-import type { Bench, BenchForm, BenchModel } from "../../bench/baselines/measure.ts";
+import type { Bench, BenchModel, OptimisedModel } from "../../bench/baselines/measure.ts";
 import {
   type BenchRun,
   type ServerRecord,
@@ -36,33 +36,33 @@ import { project } from "../project.ts";
 
 export interface BenchServerOptions {
   readonly rounds: number;
-  /** Length of each measurement, after its warm-up. */
+  /** Length of each measurement after its warm-up, in seconds. */
   readonly seconds: number;
-  /** Names of loads; none: all of them. */
+  /** Names of loads; none: all loads. */
   readonly only: readonly string[];
-  readonly peer: boolean;
+  readonly baseline: boolean;
   /** Folder for the record and its reports. */
   readonly reports: string;
-  readonly say: (line: string) => void;
+  readonly onProgress: (line: string) => void;
 }
 
 export interface BenchServerResult {
   readonly record: ServerRecord;
-  /** Targets that were missed, in words. */
-  readonly misses: readonly string[];
+  /** Missed targets, as sentences. */
+  readonly missedTargets: readonly string[];
   readonly saved: SavedReports;
 }
 
-/** Before a measurement, and not counted: code is compiled, and what opens with the first load is open. */
+/** Warm-up before each measurement, in seconds: compiles code and opens connections. */
 const warmupSeconds = 2;
 
-/** What the peer is started with: one process with the defaults of ONNX Runtime; without spinning, single images took longer. */
-const peerSettings = { WORKERS: "1", ALLOW_SPINNING: "1" } as const;
+/** Settings of the baseline: one process with the defaults of ONNX Runtime; without spinning, single images took longer. */
+const baselineSettings = { WORKERS: "1", ALLOW_SPINNING: "1" } as const;
 
 /**
- * Measure the embed server against ONNX Runtime alone and against the peer, and save the record.
+ * Measures the embed server against its ceiling and its baseline, and saves the record.
  *
- * @throws {UserError} wrong options
+ * @throws {UserError} if an option is invalid
  * @throws {Interrupted} on SIGINT and SIGTERM; nothing is left running
  */
 export async function benchServer(options: BenchServerOptions): Promise<BenchServerResult> {
@@ -75,19 +75,22 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
   const chosen = chooseLoads(options.only);
   const interrupt = onInterrupt();
   const startedAt = new Date().toISOString();
-  const { say } = options;
+  const { onProgress } = options;
   try {
-    const models = await prepareModels(chosen, say);
-    const peer = options.peer ? await preparePeer(interrupt.signal, say) : { reason: "--no-peer" };
-    if ("reason" in peer) say(`the baseline is not measured: ${peer.reason}`);
-    say("making the images");
+    const models = await prepareModels(chosen, onProgress);
+    const baseline = options.baseline
+      ? await prepareBaseline(interrupt.signal, onProgress)
+      : { reason: "--no-baseline" };
+    if ("reason" in baseline) onProgress(`the baseline is not measured: ${baseline.reason}`);
+    onProgress("generating the images");
     const payloads = await makePayloads(chosen);
     const bench: Bench = {
-      serverCommand: [process.execPath, await compiledServer(say)],
-      limitCommand: [process.execPath, join(project, "inference/session/raw-session.mjs")],
-      limitSessionOptions: sessionOptions(),
+      serverCommand: [process.execPath, await compiledServer(onProgress)],
+      ceilingCommand: [process.execPath, join(project, "inference/session/raw-session.mjs")],
+      ceilingSessionOptions: sessionOptions(),
       models,
-      peer: "python" in peer ? { python: peer.python, settings: peerSettings } : undefined,
+      baseline:
+        "python" in baseline ? { python: baseline.python, settings: baselineSettings } : undefined,
       bodies: payloads.bodies,
       eachImage: payloads.eachImage,
       warmupSeconds,
@@ -97,23 +100,23 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
     const steps = planRounds(
       chosen,
       options.rounds,
-      new Set<SubjectName>("python" in peer ? [] : ["peer"]),
+      new Set<SubjectName>("python" in baseline ? [] : ["baseline"]),
     );
     const runs = await runPlan(bench, steps, (run, index) =>
-      say(`${index + 1}/${steps.length}  ${runLine(run)}`),
+      onProgress(`${index + 1}/${steps.length}  ${runLine(run)}`),
     );
     const record: ServerRecord = {
       schema: serverRecordVersion,
       kind: "bench-server",
       startedAt,
       finishedAt: new Date().toISOString(),
-      subject: await subjectOf(options, chosen, bench, peer, payloads),
+      subject: await subjectOf(options, chosen, bench, baseline, payloads),
       runs: [...runs],
     };
     const name = reportName(record.startedAt, "bench-server");
     const json = `${JSON.stringify(record)}\n`;
     const saved = saveReports(options.reports, name, json, serverReport(record));
-    return { record, misses: compare(record).misses, saved };
+    return { record, missedTargets: compare(record).missedTargets, saved };
   } catch (error) {
     if (interrupt.signal.aborted)
       throw new Interrupted("nothing is left running", { cause: error });
@@ -123,14 +126,14 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
   }
 }
 
-type PeerEnvironment =
+type BaselineEnvironment =
   | { readonly python: string; readonly packages: string[] }
   | { readonly reason: string };
 
-async function preparePeer(
+async function prepareBaseline(
   signal: AbortSignal,
   onProgress: (line: string) => void,
-): Promise<PeerEnvironment> {
+): Promise<BaselineEnvironment> {
   try {
     const lock = join(project, "bench/baselines/fastapi/requirements.txt");
     const packages = readFileSync(lock, "utf8").trim().split("\n");
@@ -141,9 +144,9 @@ async function preparePeer(
   }
 }
 
-/** The server as the container runs it: compiled, into `inference-image/dist`. */
-async function compiledServer(say: (line: string) => void): Promise<string> {
-  say("compiling the server");
+/** Compiles the server into `inference-image/dist`, as for the container. */
+async function compiledServer(onProgress: (line: string) => void): Promise<string> {
+  onProgress("compiling the server");
   const folder = join(project, "inference-image");
   await promisify(execFile)(process.execPath, [join(folder, "build.mjs")]);
   return join(folder, "dist", "main.js");
@@ -151,32 +154,36 @@ async function compiledServer(say: (line: string) => void): Promise<string> {
 
 async function prepareModels(
   chosen: readonly Load[],
-  say: (line: string) => void,
+  onProgress: (line: string) => void,
 ): Promise<Bench["models"]> {
   const models: Partial<Record<Load["model"], BenchModel>> = {};
   for (const model of new Set(chosen.map((load) => load.model))) {
-    let told = false;
+    let isAnnounced = false;
     const standard =
       model === "tiny"
         ? await ensureTinyModel()
         : await ensureGeneratedModel(() => {
-            if (!told) say("generating the full-size model");
-            told = true;
+            if (!isAnnounced) onProgress("generating the full-size model");
+            isAnnounced = true;
           });
     const needed = chosen.filter((load) => load.model === model);
     const isInt8 = needed.some((load) => load.subjects.includes("server-int8"));
-    const forms: BenchModel["forms"] = [
-      await benchForm("fp32", await ensureOptimised(standard)),
-      ...(isInt8 ? [await benchForm("int8", await ensureConverted(standard, "int8", say))] : []),
+    const optimised: BenchModel["optimised"] = [
+      await optimisedModel("fp32", await ensureOptimised(standard)),
+      ...(isInt8
+        ? [await optimisedModel("int8", await ensureConverted(standard, "int8", onProgress))]
+        : []),
     ];
-    const [own] = forms;
-    models[model] = { standard, limit: own.modelPath, forms };
+    models[model] = { standard, ceiling: optimised[0].modelPath, optimised };
   }
   return models;
 }
 
-/** @param modelPath - A prepared file with a manifest. */
-async function benchForm(precision: BenchForm["precision"], modelPath: string): Promise<BenchForm> {
+/** @param modelPath - An optimised model with a manifest. */
+async function optimisedModel(
+  precision: OptimisedModel["precision"],
+  modelPath: string,
+): Promise<OptimisedModel> {
   const { precision: part, agreement } = await modelInfo(modelPath);
   return { modelPath, precision, parts: [part!], ...agreement! };
 }
@@ -195,7 +202,7 @@ async function subjectOf(
   options: BenchServerOptions,
   chosen: readonly Load[],
   bench: Bench,
-  peer: PeerEnvironment,
+  baseline: BaselineEnvironment,
   { images }: Payloads,
 ): Promise<ServerRecord["subject"]> {
   const versions = versionsOf();
@@ -205,22 +212,22 @@ async function subjectOf(
     return { file: basename(model.standard), sha256, bytes, weights, source };
   };
   const { full, tiny } = bench.models;
-  const limit = (full ?? tiny)!;
+  const { ceiling, optimised } = (full ?? tiny)!;
   return {
     ...(await describeCommit(project)),
     machine: describeMachine(),
     versions,
     models: { full: await modelOf(full), tiny: await modelOf(tiny) },
-    limit: {
-      file: basename(limit.limit),
-      form: limit.forms[0]?.parts.join(", ") ?? "as it is",
-      sessionOptions: bench.limitSessionOptions,
+    ceiling: {
+      file: basename(ceiling),
+      precision: optimised[0].parts.join(", "),
+      sessionOptions: bench.ceilingSessionOptions,
     },
-    forms: limit.forms.map(({ modelPath: _, ...form }) => form),
-    peer:
-      "python" in peer
-        ? { measured: true, packages: peer.packages, settings: { ...peerSettings } }
-        : { measured: false, reason: peer.reason },
+    optimisedModels: optimised.map(({ modelPath: _, ...agreement }) => agreement),
+    baseline:
+      "python" in baseline
+        ? { measured: true, packages: baseline.packages, settings: { ...baselineSettings } }
+        : { measured: false, reason: baseline.reason },
     images: [...images].map(([kind, files]) => ({
       kind,
       width: loadImages[kind].width,
@@ -237,7 +244,7 @@ async function subjectOf(
   };
 }
 
-/** Versions of what is measured and of what measures. */
+/** Versions of the server's packages. */
 function versionsOf(): Record<string, string> {
   const installed = (name: string): string => {
     const require = createRequire(join(project, "inference-image/package.json"));
@@ -245,7 +252,7 @@ function versionsOf(): Record<string, string> {
       try {
         return JSON.parse(readFileSync(join(folder, name, "package.json"), "utf8")).version;
       } catch {
-        // not in this one
+        // not in this folder
       }
     }
     return "unknown";
@@ -259,13 +266,13 @@ interface Arguments {
   readonly seconds: number;
   readonly only?: readonly string[];
   readonly quick?: true;
-  readonly peer: boolean;
+  readonly baseline: boolean;
   readonly strict?: true;
   readonly report: string;
   readonly json?: true;
 }
 
-/** What `--quick` measures: that everything works, not how fast it is. */
+/** Options of `--quick`, a smoke test. */
 const quick = { rounds: 1, seconds: 1, only: ["tiny"] } as const;
 
 /** `clipstack bench-server`: the embed server beside its ceiling and its baseline. */
@@ -275,27 +282,32 @@ export function registerBenchServer(program: Command): void {
     .description(
       "measure the embed server against ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
     )
-    .option("--rounds <number>", "how often everything is measured", integer, 3)
-    .option("--seconds <number>", "length of a measurement, after its warm-up", secondsOf, 4)
-    .option("--only <loads...>", `some of ${loads.map(({ id }) => id).join(", ")}`)
-    .option("--quick", "the tiny model only, one round, one second: does it work?")
-    .option("--no-peer", "without the FastAPI service, which needs Python and its packages")
+    .option("--rounds <number>", "number of rounds", integer, 3)
+    .option(
+      "--seconds <number>",
+      "length of a measurement in seconds, after its warm-up",
+      secondsOf,
+      4,
+    )
+    .option("--only <loads...>", `loads to measure: ${loads.map(({ id }) => id).join(", ")}`)
+    .option("--quick", "smoke test: the tiny model, one round, one second")
+    .option("--no-baseline", "skip the FastAPI service, which requires Python and its packages")
     .option("--strict", "exit with 1 if a target is missed")
     .option(
       "--report <folder>",
       "folder of the record and its reports",
       join(project, "bench/reports"),
     )
-    .option("--json", "print the record, and nothing else, on stdout")
+    .option("--json", "print only the record on stdout")
     .addHelpText(
       "after",
       `
 Examples:
   $ npx clipstack bench-server
   $ npx clipstack bench-server --only c16 photos --rounds 5
-  $ npx clipstack bench-server --quick --no-peer
+  $ npx clipstack bench-server --quick --no-baseline
 
-Exit codes: 0 measured, 1 failed (with --strict: or a target missed), 2 wrong usage.`,
+Exit codes: 0 success, 1 failed (with --strict: or a target missed), 2 usage error.`,
     )
     .action(run);
 }
@@ -305,19 +317,19 @@ async function run(args: Arguments): Promise<void> {
     ? { ...quick, only: args.only ?? quick.only }
     : { ...args, only: args.only ?? [] };
   try {
-    const { record, misses, saved } = await benchServer({
+    const { record, missedTargets, saved } = await benchServer({
       rounds,
       seconds,
       only,
-      peer: args.peer,
+      baseline: args.baseline,
       reports: resolve(args.report),
-      say: (line) => console.error(line),
+      onProgress: (line) => console.error(line),
     });
     console.log(
       args.json ? JSON.stringify(record, null, 2) : `\n${renderText(serverReport(record))}`,
     );
     console.error(`record: ${relative("", saved.json)}\nreport: ${relative("", saved.html)}`);
-    if (args.strict && misses.length > 0) process.exitCode = 1;
+    if (args.strict && missedTargets.length > 0) process.exitCode = 1;
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;
     console.error(`clipstack: interrupted; ${error.message}`);
@@ -325,17 +337,17 @@ async function run(args: Arguments): Promise<void> {
   }
 }
 
-function integer(given: string): number {
-  const value = Number(given);
-  if (!/^\d+$/.test(given) || value < 1 || value > 100) {
-    throw new InvalidArgumentError("It must be an integer, 1 to 100.");
+function integer(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value < 1 || value > 100) {
+    throw new InvalidArgumentError("It must be an integer from 1 to 100.");
   }
   return value;
 }
 
-function secondsOf(given: string): number {
-  const value = Number(given);
-  if (given.trim() === "" || !(value > 0 && value <= 40)) {
+function secondsOf(text: string): number {
+  const value = Number(text);
+  if (text.trim() === "" || !(value > 0 && value <= 40)) {
     throw new InvalidArgumentError("It must be more than 0 and at most 40.");
   }
   return value;

@@ -1,10 +1,9 @@
 import { readFileSync } from "node:fs";
 import { basename, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { serverRecord, serverRecordVersion } from "../../bench/baselines/record.ts";
+import { parseServerRecord } from "../../bench/baselines/record.ts";
 import { serverReport } from "../../bench/baselines/report.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
-import { parseRecordAs } from "../../bench/record/parse-record.ts";
 import { parseRecord } from "../../bench/record/record.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
 import type { Report } from "../../bench/report/document.ts";
@@ -67,8 +66,7 @@ const readers: Readonly<Record<string, (text: string, file: string) => ReadRepor
   // schema 1
   k8s: readDrill,
   "bench-server": (text, file) => {
-    const kind = { kind: "bench-server", version: serverRecordVersion, schema: serverRecord };
-    const record = parseRecordAs(kind, text, file);
+    const record = parseServerRecord(text, file);
     return { report: () => serverReport(record), json: recordText(record) };
   },
 };
