@@ -83,7 +83,7 @@ async function embedRequest(
   // images that share one body cannot be transferred to different threads
   const transferable =
     images.every(ownsItsMemory) || (images.length === 1 && ownsItsMemory(request.body));
-  const file = transferable ? "taken" : "copied";
+  const file = transferable ? "transferred" : "copied";
   const vectors = await pipeline
     .embed(images, { signal, file }, times)
     .finally(() => metrics.pending(-images.length));

@@ -212,12 +212,12 @@ function signatureText({ inputs, outputs }: Signature): string {
 function uint8Input(images: readonly Uint8Array[]): ModelInput {
   const [image] = images;
   if (images.length !== 1 || image === undefined) {
-    return { tensor: pixelTensor(images), inputs: "taken" };
+    return { tensor: pixelTensor(images), inputs: "transferred" };
   }
   const [{ name, dataType, dims }] = openclipVitB32U8.inputs;
   return { tensor: { name, dataType, shape: [1, ...dims], data: image }, inputs: "copied" };
 }
 
 function fp32Input(images: readonly Uint8Array[]): ModelInput {
-  return { tensor: imageTensor(images), inputs: "taken" };
+  return { tensor: imageTensor(images), inputs: "transferred" };
 }

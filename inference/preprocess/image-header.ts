@@ -1,28 +1,28 @@
 /**
- * Reads of a JPEG, PNG or WebP file what has to be known before its pixels are decoded. That takes microseconds; libvips
- * would open the file a second time. It trusts nothing: what a header gets wrong, the decoder refuses.
+ * Reads the header of a JPEG, PNG or WebP file in microseconds, before its pixels are decoded; libvips would open the file a second
+ * time. A header that does not match the pixels makes the decoder fail.
  */
 
 export type ImageType = "jpeg" | "png" | "webp";
 
 export interface ImageHeader {
   readonly type: ImageType;
-  /** Of the pixels as they are stored. */
+  /** Stored width and height, before the EXIF orientation is applied. */
   readonly width: number;
   readonly height: number;
-  /** EXIF orientation, 1 to 8: how what is stored has to be turned to be seen. */
+  /** EXIF orientation, 1 to 8. */
   readonly orientation: number;
   readonly colours: "grey" | "rgb" | "cmyk";
-  /** One colour that stands for "transparent", in a file without alpha: Pillow does not look at it. */
-  readonly colourKey: boolean;
-  /** Passes over the whole image that decoding a JPEG takes; 1 for everything else. */
+  /** Whether one colour is marked as transparent in a file without alpha; Pillow ignores it. */
+  readonly hasColourKey: boolean;
+  /** Number of scans of a JPEG, each a pass over the whole image; 1 for other types. */
   readonly scans: number;
 }
 
-/** Parts of a file that are looked at, and bytes that are skipped between them: no file may keep the event loop waiting. */
+/** Maximum segments and padding bytes read, so that no file blocks the event loop. */
 const maxSteps = 50_000;
 
-/** The type that the first bytes of a file tell. */
+/** Returns the type indicated by the first bytes of a file. */
 export function imageTypeOf(bytes: Uint8Array): ImageType | undefined {
   if (bytes[0] === 0xff && bytes[1] === 0xd8 && bytes[2] === 0xff) return "jpeg";
   if (startsWith(bytes, "\x89PNG\r\n\x1a\n")) return "png";
@@ -31,8 +31,8 @@ export function imageTypeOf(bytes: Uint8Array): ImageType | undefined {
 }
 
 /**
- * @returns `undefined` where the file is of another type
- * @throws {RangeError} where it ends before its header does, or has none, or one without end
+ * @returns `undefined` if the file has another type.
+ * @throws {RangeError} if the header is missing, truncated or endless
  */
 export function readImageHeader(bytes: Uint8Array): ImageHeader | undefined {
   switch (imageTypeOf(bytes)) {
@@ -47,19 +47,19 @@ export function readImageHeader(bytes: Uint8Array): ImageHeader | undefined {
   }
 }
 
-/** The usual case, of which a format says what differs. */
-const plain = {
+/** Values of fields that a format does not define. */
+const defaults = {
   orientation: 1,
   colours: "rgb",
-  colourKey: false,
+  hasColourKey: false,
   scans: 1,
 } as const;
 
 function jpegHeader(bytes: Uint8Array): ImageHeader {
   const view = viewOf(bytes);
   let orientation = 1;
-  /** The first scan holds all components. */
-  let isWhole = false;
+  /** Whether the first scan contains all components. */
+  let isInterleaved = false;
   let frame:
     | { width: number; height: number; components: number; progressive: boolean }
     | undefined;
@@ -70,13 +70,13 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     const marker = view.getUint8(at++);
     if (marker === 0xd9) break;
     if (marker === 0xda) {
-      isWhole = view.getUint8(at + 2) === frame?.components;
+      isInterleaved = view.getUint8(at + 2) === frame?.components;
       break;
     }
     if (marker === 0 || marker === 1 || (marker >= 0xd0 && marker <= 0xd8)) continue;
     const end = at + view.getUint16(at);
     const body = at + 2;
-    // start of frame, less three that are tables
+    // start of frame; the three excluded markers are tables
     if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)) {
       frame = {
         height: view.getUint16(body + 1),
@@ -92,17 +92,17 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
   if (frame === undefined) throw new RangeError("no frame before the first scan");
   const { width, height, components, progressive } = frame;
   return {
-    ...plain,
+    ...defaults,
     type: "jpeg",
     width,
     height,
     orientation,
     colours: components === 1 ? "grey" : components === 4 ? "cmyk" : "rgb",
-    scans: progressive || !isWhole ? scansOf(bytes) : 1,
+    scans: progressive || !isInterleaved ? scansOf(bytes) : 1,
   };
 }
 
-/** Starts of a scan, up to 1000. In the data between them a byte 0xff is followed by 0. */
+/** Counts the scans, up to 1000. In entropy-coded data a byte 0xff is followed by 0. */
 function scansOf(bytes: Uint8Array): number {
   const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let scans = 0;
@@ -118,31 +118,31 @@ function pngHeader(bytes: Uint8Array): ImageHeader {
   if (!startsWith(bytes, "IHDR", 12)) throw new RangeError("no IHDR at the beginning");
   const kind = view.getUint8(25);
   let orientation = 1;
-  let colourKey = false;
-  // a file that is cut short is the decoder's to refuse
+  let hasColourKey = false;
+  // a truncated file is rejected by the decoder
   for (let at = 8, steps = 0; at + 12 <= bytes.length && steps < maxSteps; steps++) {
     const end = at + 8 + view.getUint32(at);
-    if (startsWith(bytes, "tRNS", at + 4)) colourKey = kind === 0 || kind === 2;
+    if (startsWith(bytes, "tRNS", at + 4)) hasColourKey = kind === 0 || kind === 2;
     if (startsWith(bytes, "eXIf", at + 4)) {
       orientation = exifOrientation(bytes.subarray(at + 8, end)) ?? orientation;
     }
     at = end + 4;
   }
   return {
-    ...plain,
+    ...defaults,
     type: "png",
     width: view.getUint32(16),
     height: view.getUint32(20),
     orientation,
-    // with alpha, libvips makes three colours of grey
+    // libvips expands grey with alpha to RGB
     colours: kind === 0 ? "grey" : "rgb",
-    colourKey,
+    hasColourKey,
   };
 }
 
 function webpHeader(bytes: Uint8Array): ImageHeader {
   const view = viewOf(bytes);
-  const header = { ...plain, type: "webp" } as const;
+  const header = { ...defaults, type: "webp" } as const;
   const uint24 = (at: number) => view.getUint16(at, true) + (view.getUint8(at + 2) << 16);
   if (startsWith(bytes, "VP8 ", 12)) {
     const side = (at: number) => view.getUint16(at, true) & 0x3fff;
@@ -157,7 +157,7 @@ function webpHeader(bytes: Uint8Array): ImageHeader {
   for (let at = 12, steps = 0; at + 8 <= bytes.length && steps < maxSteps; steps++) {
     const size = view.getUint32(at + 4, true);
     if (startsWith(bytes, "EXIF", at)) {
-      // some writers keep the name that a JPEG's segment begins with
+      // some encoders keep the prefix of a JPEG's EXIF segment
       const start = at + 8 + (startsWith(bytes, "Exif\0\0", at + 8) ? 6 : 0);
       orientation = exifOrientation(bytes.subarray(start, at + 8 + size)) ?? orientation;
     }
@@ -166,7 +166,7 @@ function webpHeader(bytes: Uint8Array): ImageHeader {
   return { ...header, width: 1 + uint24(24), height: 1 + uint24(27), orientation };
 }
 
-/** The orientation in an EXIF block, a small TIFF file; `undefined` where it is not there or makes no sense. */
+/** Returns the orientation in an EXIF block, which is a TIFF file; `undefined` if it is absent or invalid. */
 function exifOrientation(tiff: Uint8Array): number | undefined {
   const view = viewOf(tiff);
   try {

@@ -2,11 +2,11 @@
 // `npm run kernel`. Plain JavaScript, for preprocess-worker.mjs.
 import { readFileSync } from "node:fs";
 
-/** Bytes behind each reserved part, since SIMD reads and writes whole registers. */
+/** Padding after each region, because SIMD reads and writes whole registers. */
 const registerBytes = 16;
 
 /**
- * Compiled code of the kernel. It can be handed to other threads.
+ * Compiles the kernel. The module can be posted to other threads.
  *
  * @returns {WebAssembly.Module}
  */
@@ -14,28 +14,28 @@ export function compileKernel() {
   return new WebAssembly.Module(readFileSync(new URL("./image-kernel.wasm", import.meta.url)));
 }
 
-/** An instance of the kernel with memory of its own, which grows to what the largest image needed. */
+/** Instance of the kernel. Its memory grows to the needs of the largest image. */
 export class ImageKernel {
-  /** Exported functions; they are described in `inference/preprocess/kernel/`. */
+  /** Exported functions, documented in `inference/preprocess/kernel/`. */
   code;
   #free;
 
-  /** @param {WebAssembly.Module} module - {@link compileKernel}'s */
+  /** @param {WebAssembly.Module} module - from {@link compileKernel} */
   constructor(module) {
     this.code = new WebAssembly.Instance(module).exports;
     this.#free = roundUp(this.code.heapBase());
   }
 
-  /** The memory as it is now: it moves when it grows. */
+  /** Current memory; invalid after it has grown. */
   bytes() {
     return new Uint8Array(this.code.memory.buffer);
   }
 
   /**
-   * Lays out memory: one part behind the other, so that none overlaps another or what the kernel itself uses.
+   * Lays out memory regions one after the other, outside the kernel's own data.
    *
    * @param {Record<string, number>} sizes - in bytes
-   * @param {number} [end] - address that the first part begins at: `end` of an earlier call; by default all memory is free
+   * @param {number} [end] - address of the first region: `end` of an earlier call, or by default the first free address
    */
   reserve(sizes, end = this.#free) {
     /** @type {Record<string, number>} */

@@ -9,7 +9,7 @@ import {
 import type { Fp32Tensor, Uint8Tensor } from "../../contract/tensor.ts";
 
 /**
- * Preprocessed images as the input of `openclip_vit_b32`.
+ * Returns preprocessed images as the input of `openclip_vit_b32`.
  *
  * @param images - `[224, 224, 3]` 8-bit RGB each, row-major
  * @returns `[B, 3, 224, 224]` FP32
@@ -24,7 +24,7 @@ export function imageTensor(images: readonly Uint8Array[]): Fp32Tensor {
 }
 
 /**
- * Preprocessed images as the input of `openclip_vit_b32_u8`.
+ * Returns preprocessed images as the input of `openclip_vit_b32_u8`.
  *
  * @param images - `[224, 224, 3]` 8-bit RGB each, row-major
  * @returns `[B, 224, 224, 3]` UINT8
@@ -37,16 +37,16 @@ export function pixelTensor(images: readonly Uint8Array[]): Uint8Tensor {
 }
 
 /**
- * One image as CLIP's image tower sees it.
+ * Normalises one image for CLIP's image tower.
  *
  * @param pixels - `[224, 224, 3]` 8-bit RGB, row-major
- * @returns `[3, 224, 224]` float32, row-major: RGB in 0..1, less CLIP's mean, by its deviation
+ * @returns `[3, 224, 224]` float32, row-major: (RGB in 0..1 - mean) / standard deviation, per channel
  */
 export function normalised(pixels: Uint8Array): Float32Array {
   return normaliseInto(new Float32Array(imageElements), pixels);
 }
 
-/** For each channel, the normalised value of each of the 256 levels. */
+/** Normalised value of each of the 256 levels, per channel. */
 const levels = clipNormalisation.mean.map((mean, channel) =>
   Float32Array.from(
     { length: 256 },
@@ -54,7 +54,7 @@ const levels = clipNormalisation.mean.map((mean, channel) =>
   ),
 );
 
-/** Interleaved 8-bit RGB to separate, normalised planes. */
+/** Converts interleaved 8-bit RGB to normalised planes. */
 function normaliseInto(values: Float32Array, pixels: Uint8Array): Float32Array {
   if (pixels.length !== pixelBytes) {
     throw new Error(`expected ${pixelBytes} bytes of RGB, got ${pixels.length}`);

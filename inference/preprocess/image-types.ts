@@ -1,7 +1,7 @@
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
 
-// Types of the JavaScript files that decode and resize images.
+/** Types of the JavaScript files that decode and resize images. */
 
 /** 8-bit samples, interleaved, row-major. */
 export interface PixelBuffer {
@@ -18,32 +18,32 @@ export interface Window {
   readonly height: number;
 }
 
-/** What each sample of the result is made of, along one axis. */
+/** Source samples and weights of each result sample, along one axis. */
 export interface Taps {
-  /** Where the part of the stored samples begins that is needed, and how long it is. */
+  /** First required stored sample, and the number of required samples. */
   readonly start: number;
   readonly span: number;
-  /** For each sample of the result, the first of its source samples, counted from `start`, and their number. */
+  /** First source sample of each result sample, counted from `start`, and their number. */
   readonly firsts: Int32Array;
   readonly counts: Int32Array;
-  /** Room for `most` weights for each sample of the result, with 22 fractional bits. */
+  /** `maxTaps` weights per result sample, with 22 fractional bits; the unused ones are 0. */
   readonly weights: Int32Array;
-  readonly most: number;
+  readonly maxTaps: number;
 }
 
-/** What becomes of a stored image. */
+/** Crop and weights that turn a stored image into the model's input. */
 export interface ResizePlan {
   /** Width and height of the result. */
   readonly side: number;
-  /** The image is stored on its side: its rows are resized first, and the result is turned. */
-  readonly onSide: boolean;
-  /** How many samples of a row or column are decoded to one. */
+  /** Whether EXIF orientation swaps rows and columns: then the rows are resized first and the result is transposed. */
+  readonly isTransposed: boolean;
+  /** Number of stored samples per decoded sample, along each axis: 1, 2, 4 or 8. */
   readonly reduction: number;
-  /** Size of what is decoded. */
+  /** Size of the decoded image. */
   readonly stored: { readonly width: number; readonly height: number };
-  /** The part of the stored image that the result is made of. */
+  /** Part of the decoded image that contributes to the result. */
   readonly source: Window;
-  /** Along a stored row, which is a column of the result where the image is on its side. */
+  /** Taps along a stored row. */
   readonly columns: Taps;
   readonly rows: Taps;
 }
@@ -55,43 +55,43 @@ export interface StoredImage {
   readonly orientation: number;
 }
 
-/** Rows of a stored image, or as much of each as a plan needs, read once from above. */
+/** Rows of a stored image, or the columns of them that a plan needs, read once from top to bottom. */
 export interface Rows {
   readonly width: number;
   readonly channels: number;
-  /** The stored column that a row begins with. */
+  /** Stored column of the first sample of a row. */
   readonly left: number;
-  /** The resampler's memory is free from here on; its beginning is where this is left out. */
+  /** First free address in the resampler's memory; all of it is free if absent. */
   readonly end?: number;
-  /** Write the next `count` rows to the resampler's memory, and up to 64 bytes more. */
+  /** Writes the next `count` rows to the resampler's memory. Up to 64 more bytes may be overwritten. */
   read(count: number, to: number): void;
 }
 
-/** A component and its tables, as the first scan uses them. */
+/** Component and its tables, as selected by the first scan. */
 export interface Component {
   readonly id: number;
-  /** Destinations of its Huffman tables, 0 to 3. */
+  /** Identifiers of its Huffman tables, 0 to 3. */
   readonly dcId: number;
   readonly acId: number;
-  /** Its Huffman tables: 16 counts, then the symbols. */
+  /** Huffman tables: 16 counts, then the symbols. */
   readonly dc: Uint8Array;
   readonly ac: Uint8Array;
   /** 64 values, row-major. */
   readonly quantisers: Uint16Array;
 }
 
-/** A baseline image whose components are all in one scan: 4:4:4, 4:2:2, 4:2:0 or grey. */
+/** Baseline image with all components in one scan: 4:4:4, 4:2:2, 4:2:0 or grey. */
 export interface Frame {
   readonly width: number;
   readonly height: number;
-  /** Luma columns and rows to one of chroma. */
+  /** Luma columns and rows per chroma sample. */
   readonly across: number;
   readonly down: number;
-  /** One, or luma, blue and red. */
+  /** One component, or luma, blue and red. */
   readonly components: readonly Component[];
-  /** MCUs between restarts; 0 is none. */
+  /** MCUs between restart markers; 0 for none. */
   readonly interval: number;
-  /** Offset of the scan's data in the file. */
+  /** Offset in the file of the scan's data. */
   readonly scan: number;
 }
 
@@ -99,10 +99,10 @@ export interface PreprocessTask {
   readonly header: ImageHeader;
   readonly mode: ServerEnv["PREPROCESSING"];
   readonly side: number;
-  /** Gets the result, where that is no detour. */
+  /** Memory for the result. */
   readonly into?: Uint8Array;
-  /** Longest time that decoding may take, in milliseconds. */
+  /** Maximum decoding time in milliseconds. */
   readonly timeoutMs: number;
-  /** Resolves when so many decoded pixels may be held in memory. A JPEG that is decoded row by row needs none. */
+  /** Resolves once this many decoded pixels fit in memory. Not called for a JPEG decoded row by row. */
   readonly reserve?: (pixels: number) => Promise<void>;
 }

@@ -1,12 +1,12 @@
-// Reads the segments of a JPEG up to the data of its first scan (ITU-T T.81, annex B). What this file does not recognise, or
-// jpeg.mjs does not decode, is an UnusualJpeg. Plain JavaScript, for preprocess-worker.mjs.
+// Reads the segments of a JPEG up to the data of its first scan (ITU-T T.81, annex B). Throws UnsupportedJpeg for anything that
+// jpeg.mjs does not decode. Plain JavaScript, for preprocess-worker.mjs.
 
 /** @typedef {import("./image-types.ts").Component} Component */
 /** @typedef {import("./image-types.ts").Frame} Frame */
 
-/** A file that is left to libvips: it is unusual or damaged. */
-export class UnusualJpeg extends Error {
-  name = "UnusualJpeg";
+/** Uncommon or damaged file, which libvips decodes or rejects. */
+export class UnsupportedJpeg extends Error {
+  name = "UnsupportedJpeg";
 }
 
 const SOF0 = 0xc0; // baseline
@@ -24,7 +24,7 @@ const COM = 0xfe;
 const jfif = Buffer.from("JFIF\0");
 const adobe = Buffer.from("Adobe");
 
-/** Bytes of a JFIF or Adobe segment's body, at least; the last one of Adobe's is the colour transform. */
+/** Minimum body size of a JFIF or Adobe segment in bytes; the last of these bytes is Adobe's colour transform. */
 const colourBytes = 12;
 /** Value of Adobe's colour transform: YCbCr. */
 const adobeYcc = 1;
@@ -32,7 +32,7 @@ const adobeYcc = 1;
 /**
  * @param {Uint8Array} bytes
  * @returns {Frame}
- * @throws {UnusualJpeg}
+ * @throws {UnsupportedJpeg}
  */
 export function readFrame(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -43,10 +43,10 @@ export function readFrame(bytes) {
   let frame;
   let at = 2;
   for (;;) {
-    if (at + 4 > bytes.length || bytes[at] !== 0xff) throw new UnusualJpeg("no marker");
+    if (at + 4 > bytes.length || bytes[at] !== 0xff) throw new UnsupportedJpeg("no marker");
     const marker = bytes[at + 1];
     const end = at + 2 + view.getUint16(at + 2);
-    if (end > bytes.length || end < at + 4) throw new UnusualJpeg("a segment is cut short");
+    if (end > bytes.length || end < at + 4) throw new UnsupportedJpeg("a segment is cut short");
     const body = Buffer.from(bytes.buffer, bytes.byteOffset + at + 4, end - at - 4);
     at = end;
     if (marker === APP0) isJfif ||= isOf(body, jfif);
@@ -55,20 +55,20 @@ export function readFrame(bytes) {
     else if (marker === DHT) readTables(body, tables);
     else if (marker === DRI) interval = body.readUInt16BE(0);
     else if (marker === SOF0 || marker === SOF1) {
-      if (frame !== undefined) throw new UnusualJpeg("two frames");
+      if (frame !== undefined) throw new UnsupportedJpeg("two frames");
       frame = readComponents(body);
     } else if (marker === SOS) {
-      if (frame === undefined) throw new UnusualJpeg("no frame");
+      if (frame === undefined) throw new UnsupportedJpeg("no frame");
       readScan(body, frame.components, tables);
       break;
     } else if ((marker < APP0 || marker > APP15) && marker !== COM) {
-      throw new UnusualJpeg(`marker ${marker}`);
+      throw new UnsupportedJpeg(`marker ${marker}`);
     }
   }
   const { components } = frame;
   const areNumbered = components.every(({ id }, index) => id === index + 1);
   const isYcc = isJfif || transform === adobeYcc || (transform === undefined && areNumbered);
-  if (components.length === 3 && !isYcc) throw new UnusualJpeg("other colours");
+  if (components.length === 3 && !isYcc) throw new UnsupportedJpeg("unsupported colour space");
   return { ...frame, interval, scan: at };
 }
 
@@ -80,7 +80,7 @@ function isOf(body, identifier) {
 function readComponents(body) {
   const count = body[5];
   if (body[0] !== 8 || (count !== 1 && count !== 3) || body.length !== 6 + 3 * count) {
-    throw new UnusualJpeg("another frame");
+    throw new UnsupportedJpeg("unsupported frame");
   }
   const [height, width] = [body.readUInt16BE(1), body.readUInt16BE(3)];
   const components = Array.from({ length: count }, (_, index) => ({
@@ -88,36 +88,37 @@ function readComponents(body) {
     factors: body[7 + 3 * index],
     quantiser: body[8 + 3 * index],
   }));
-  // one component alone is not interleaved, so its factors have no effect (A.2.2)
+  // a single component is not interleaved, so its factors have no effect (A.2.2)
   const factors = count === 1 ? 0x11 : components[0].factors;
-  const isUsual = [0x11, 0x21, 0x22].includes(factors);
-  if (!isUsual || components.slice(1).some((component) => component.factors !== 0x11)) {
-    throw new UnusualJpeg("another subsampling");
+  const isSupported = [0x11, 0x21, 0x22].includes(factors);
+  if (!isSupported || components.slice(1).some((component) => component.factors !== 0x11)) {
+    throw new UnsupportedJpeg("unsupported subsampling");
   }
   const [across, down] = [factors >> 4, factors & 15];
-  // libjpeg upsamples so few columns in another way
-  if (across === 2 && width <= 4) throw new UnusualJpeg("too narrow");
+  // libjpeg upsamples narrow images differently
+  if (across === 2 && width <= 4) throw new UnsupportedJpeg("too narrow");
   return { width, height, across, down, components };
 }
 
 /** Scan header (T.81, B.2.3): gives each component its tables. */
 function readScan(body, components, tables) {
   const count = components.length;
-  const isWhole = body[0] === count && body.length === 4 + 2 * count;
+  const isInterleaved = body[0] === count && body.length === 4 + 2 * count;
   const isSequential =
     body[1 + 2 * count] === 0 && body[2 + 2 * count] === 63 && body[3 + 2 * count] === 0;
-  if (!isWhole || !isSequential) throw new UnusualJpeg("another scan");
+  if (!isInterleaved || !isSequential) throw new UnsupportedJpeg("unsupported scan");
   for (const [index, component] of components.entries()) {
-    if (component.id !== body[1 + 2 * index]) throw new UnusualJpeg("another order of components");
+    if (component.id !== body[1 + 2 * index])
+      throw new UnsupportedJpeg("unsupported order of components");
     const [dcId, acId] = [body[2 + 2 * index] >> 4, body[2 + 2 * index] & 15];
     const [dc, ac] = [tables.dc[dcId], tables.ac[acId]];
     const quantisers = tables.quantisers[component.quantiser];
-    if (!dc || !ac || !quantisers) throw new UnusualJpeg("a table is missing");
+    if (!dc || !ac || !quantisers) throw new UnsupportedJpeg("a table is missing");
     Object.assign(component, { dcId, acId, dc, ac, quantisers });
   }
 }
 
-/** Row-major place of each coefficient in zigzag order (T.81, figure A.6). */
+/** Row-major index of each coefficient in zigzag order (T.81, figure A.6). */
 const zigzag = [
   0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20,
   13, 6, 7, 14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52,
@@ -127,10 +128,10 @@ const zigzag = [
 /** Quantisation tables (T.81, B.2.4.1). */
 function readQuantisers(body, quantisers) {
   for (let at = 0; at < body.length; at += 65) {
-    // 16 bits are for samples of 12 bits
-    if (body[at] > 3 || at + 65 > body.length) throw new UnusualJpeg("another quantiser");
+    // 16-bit values occur only with 12-bit samples
+    if (body[at] > 3 || at + 65 > body.length) throw new UnsupportedJpeg("unsupported quantiser");
     const values = new Uint16Array(64);
-    for (let place = 0; place < 64; place++) values[zigzag[place]] = body[at + 1 + place];
+    for (let index = 0; index < 64; index++) values[zigzag[index]] = body[at + 1 + index];
     quantisers[body[at]] = values;
   }
 }
@@ -143,7 +144,7 @@ function readTables(body, { dc, ac }) {
     const symbols = counts.reduce((sum, count) => sum + count, 0);
     const end = at + 17 + symbols;
     if (end > body.length || symbols > 256 || (kind & 0xef) > 3) {
-      throw new UnusualJpeg("another table");
+      throw new UnsupportedJpeg("unsupported table");
     }
     (kind < 16 ? dc : ac)[kind & 15] = body.subarray(at + 1, end);
     at = end;

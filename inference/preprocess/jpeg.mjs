@@ -1,20 +1,20 @@
-// Decodes the usual JPEG: baseline, all components in one scan, 4:4:4, 4:2:2, 4:2:0 or grey, with the results of libjpeg, bit
-// for bit, or at a half, a quarter or an eighth of its size. To start libvips takes longer than to decode a thumbnail; and the
-// rows of a photo go from here to the resampler while they are in the processor's cache, less what the crop leaves out. Whatever
-// is unusual or damaged is left to libvips. The arithmetic is in inference/preprocess/kernel/. Plain JavaScript, for
+// Decodes common JPEG files: baseline, all components in one scan, 4:4:4, 4:2:2, 4:2:0 or grey, at full size with the same samples as
+// libjpeg, or at a half, a quarter or an eighth of each side. This is faster than libvips, which takes longer to start than a
+// thumbnail to decode, because rows reach the resampler while they are in the processor's cache, and cropped parts are skipped.
+// Uncommon and damaged files are left to libvips. The arithmetic is in inference/preprocess/kernel/. Plain JavaScript, for
 // preprocess-worker.mjs.
-import { readFrame, UnusualJpeg } from "./jpeg-header.mjs";
+import { readFrame, UnsupportedJpeg } from "./jpeg-header.mjs";
 
 /** @typedef {import("./image-types.ts").ResizePlan} ResizePlan */
 /** @typedef {import("./image-types.ts").Frame} Frame */
 
-/** Rows that upsampling looks beyond, and columns: the chroma sample next to what is needed. */
+/** Rows and columns around the required part that upsampling reads: one chroma sample. */
 const reach = 2;
 
-/** Free bytes on either side of each line: a sample is repeated there, and SIMD reads and writes whole registers. */
+/** Free bytes on either side of each line, for a repeated sample and because SIMD reads and writes whole registers. */
 const margin = 16;
 
-/** Longer data is left to libvips: twice its length stays allocated in each thread. A photo of 48 MP has about 15 million bytes. */
+/** Maximum scan data in bytes, because each thread keeps twice that allocated. A 48 MP photo has about 15 million bytes. */
 const maxDataBytes = 16 * 1024 * 1024;
 
 /** MCUs of the only restart interval of an image without restarts. */
@@ -23,18 +23,18 @@ const unlimited = 0x7fffffff;
 export class JpegDecoder {
   #resampler;
 
-  /** @param {import("./resample.mjs").Resampler} resampler - in the memory of whose kernel is decoded */
+  /** @param {import("./resample.mjs").Resampler} resampler - its kernel's memory receives the decoded rows */
   constructor(resampler) {
     this.#resampler = resampler;
   }
 
   /**
-   * Decodes and resizes, as {@link Resampler.resample} does.
+   * Decodes and resizes like {@link Resampler.resample}.
    *
    * @param {Uint8Array} bytes - the file
    * @param {ResizePlan} plan
-   * @param {Uint8Array} [into] - gets the result if it is as long
-   * @returns {{ pixels: Uint8Array, channels: number } | undefined} grey or RGB; `undefined` if the file is left to libvips
+   * @param {Uint8Array} [into] - memory for the result, used if it has the right length
+   * @returns {{ pixels: Uint8Array, channels: number } | undefined} grey or RGB; `undefined` if libvips must decode the file
    */
   resample(bytes, plan, into) {
     try {
@@ -47,16 +47,16 @@ export class JpegDecoder {
       rows.finish();
       return { pixels, channels: rows.channels };
     } catch (error) {
-      // a RangeError: a header ends too early
-      if (error instanceof UnusualJpeg || error instanceof RangeError) return undefined;
+      // RangeError: the header is truncated
+      if (error instanceof UnsupportedJpeg || error instanceof RangeError) return undefined;
       throw error;
     }
   }
 }
 
-/** Rows of an image that a plan needs, from the top, decoded as they are read. */
+/** Rows of an image that a plan needs, decoded from the top as they are read. */
 class JpegRows {
-  /** Part of the stored image that is decoded, and where the memory behind is free: what {@link Resampler} needs of rows. */
+  /** Members of `Rows`. */
   left;
   width;
   channels;
@@ -66,21 +66,21 @@ class JpegRows {
   #plan;
   /** Addresses. */
   #at;
-  /** Samples on a side of a decoded block of luma and of chroma, which loses its subsampling first if the image is reduced. */
+  /** Side of a decoded block of luma and of chroma, in samples. A reduction is applied to chroma's subsampling first. */
   #sides;
-  /** Chroma is to be upsampled, horizontally and vertically. */
+  /** Whether chroma is upsampled horizontally, and vertically. */
   #isHalfWide;
   #isHalfHigh;
-  /** Lines of luma and of chroma in a row of MCUs, and lines of the row above that are kept. */
+  /** Lines of luma and of chroma per row of MCUs, and number of lines kept from the row above. */
   #lines;
   #kept;
-  /** Bytes from one line of luma, and of chroma, to the next. */
+  /** Bytes per line of luma and of chroma. */
   #strides;
-  /** MCUs of a row, and those that are decoded. */
+  /** MCUs per row, and the range of them that is decoded. */
   #mcus;
   #from;
   #to;
-  /** Rows of MCUs that have been read. */
+  /** Number of rows of MCUs read. */
   #mcuRows = 0;
   /** Next row of the image. */
   #y;
@@ -96,7 +96,7 @@ class JpegRows {
     const { width, height, across, down, components } = frame;
     const { reduction, stored } = plan;
     const { left, top, width: neededWidth } = plan.source;
-    if (reduction > 1 && across !== down) throw new UnusualJpeg("chroma is not square");
+    if (reduction > 1 && across !== down) throw new UnsupportedJpeg("chroma is not square");
     this.#kernel = kernel;
     this.#frame = frame;
     this.#plan = plan;
@@ -121,14 +121,14 @@ class JpegRows {
     this.#start(bytes.subarray(frame.scan), allMcus);
   }
 
-  /** Lays out the kernel's memory and hands it the data and the tables. */
+  /** Lays out the kernel's memory and passes it the scan data and the tables. */
   #start(scan, allMcus) {
-    if (scan.length > maxDataBytes) throw new UnusualJpeg("long data");
+    if (scan.length > maxDataBytes) throw new UnsupportedJpeg("long data");
     const { code } = this.#kernel;
     const { interval } = this.#frame;
     const intervals = interval === 0 ? 1 : Math.ceil(allMcus / interval);
     const [luma, chroma] = this.#lines.map(
-      // one line more: below the last one of chroma it is repeated
+      // chroma has one more line, which repeats its last one
       (lines, index) => (lines + this.#kept + index) * this.#strides[index],
     );
     const { at, end } = this.#kernel.reserve({
@@ -145,7 +145,7 @@ class JpegRows {
     this.end = end;
     this.#kernel.bytes().set(scan, at.file);
     if (!code.unstuff(at.file, at.file + scan.length, at.data, at.intervals, intervals)) {
-      throw new UnusualJpeg("not its restart intervals, and then its end");
+      throw new UnsupportedJpeg("restart intervals or end of scan are wrong");
     }
     this.#defineTables();
     this.#defineBlocks();
@@ -160,7 +160,7 @@ class JpegRows {
       if (defined.has(table)) return;
       defined.add(table);
       bytes.set(table, code.tableInput());
-      if (!code.defineTable(isAc, id)) throw new UnusualJpeg("another Huffman table");
+      if (!code.defineTable(isAc, id)) throw new UnsupportedJpeg("invalid Huffman table");
     };
     for (const [index, { dcId, acId, dc, ac, quantisers }] of this.#frame.components.entries()) {
       define(0, dcId, dc);
@@ -193,13 +193,13 @@ class JpegRows {
     return [luma, blue, red].slice(0, this.channels);
   }
 
-  /** Writes the next rows to the kernel's memory, one behind the other, and up to 52 bytes behind the last one. */
+  /** Writes the next rows to the kernel's memory. Up to 52 bytes after the last row may be overwritten. */
   read(count, to) {
     const [lumaStride, chromaStride] = this.#strides;
     const { code } = this.#kernel;
     const at = this.#at;
     for (let row = 0; row < count; row++, this.#y++, to += this.width * this.channels) {
-      while (this.#y >= this.#ready()) this.#more();
+      while (this.#y >= this.#completeRows()) this.#decodeMcuRow();
       const line = this.#y - (this.#mcuRows - 1) * this.#lines[0] + this.#kept;
       const luma = at.luma + margin + line * lumaStride;
       if (this.channels === 1) {
@@ -213,9 +213,9 @@ class JpegRows {
       let blue = at.blue + margin + chromaLine * chromaStride;
       let red = at.red + margin + chromaLine * chromaStride;
       if (this.#isHalfWide) {
-        const beside = this.#y % 2 === 0 ? -chromaStride : chromaStride;
-        // libjpeg's rounding: h2v2_fancy_upsample, h2v1_fancy_upsample
-        const [far, even, odd] = this.#isHalfHigh ? [beside, 8, 7] : [0, 4, 8];
+        const adjacent = this.#y % 2 === 0 ? -chromaStride : chromaStride;
+        // rounding as in libjpeg's h2v2_fancy_upsample and h2v1_fancy_upsample
+        const [far, even, odd] = this.#isHalfHigh ? [adjacent, 8, 7] : [0, 4, 8];
         const samples = this.#chromaSamples;
         code.upsample(blue, blue + far, samples, even, odd, at.upsampledBlue);
         code.upsample(red, red + far, samples, even, odd, at.upsampledRed);
@@ -225,24 +225,24 @@ class JpegRows {
     }
   }
 
-  /** Reads what is left, since a file that is damaged there is left to libvips, too. */
+  /** Reads the remaining rows, because libvips also decodes files that are damaged there. */
   finish() {
-    while (this.#mcuRows < this.#allMcuRows()) this.#more();
-    if (!this.#kernel.code.isAtEnd()) throw new UnusualJpeg("data behind the last block");
+    while (this.#mcuRows < this.#allMcuRows()) this.#decodeMcuRow();
+    if (!this.#kernel.code.isAtEnd()) throw new UnsupportedJpeg("data after the last block");
   }
 
   #allMcuRows() {
     return Math.ceil(this.#plan.stored.height / this.#lines[0]);
   }
 
-  /** Rows that are complete, with the chroma below them. */
-  #ready() {
+  /** Number of rows that are complete, including the chroma below them. */
+  #completeRows() {
     if (this.#mcuRows === this.#allMcuRows()) return this.#plan.stored.height;
     return this.#mcuRows * this.#lines[0] - this.#kept;
   }
 
   /** Decodes a row of MCUs. */
-  #more() {
+  #decodeMcuRow() {
     const kept = this.#kept;
     const memory = this.#kernel.bytes();
     if (kept > 0 && this.#mcuRows > 0) {
@@ -256,13 +256,14 @@ class JpegRows {
     const first = this.#mcuRows * this.#lines[0];
     const isNeeded = first + this.#lines[0] > top - reach && first < top + height + reach;
     const [from, to] = isNeeded ? [this.#from, this.#to] : [0, 0];
-    if (!this.#kernel.code.decodeRow(this.#mcus, from, to)) throw new UnusualJpeg("damaged data");
+    if (!this.#kernel.code.decodeRow(this.#mcus, from, to))
+      throw new UnsupportedJpeg("damaged data");
     this.#mcuRows++;
     if (!this.#isHalfWide) return;
     for (const plane of this.#planes.slice(1)) this.#extend(plane, memory);
   }
 
-  /** Repeats the outermost samples of chroma, which upsampling reads: of each line; above the first and below the last one. */
+  /** Repeats the outermost chroma samples for upsampling: at both ends of each line, above the first and below the last line. */
   #extend(plane, memory) {
     const kept = this.#kept;
     const stride = this.#strides[1];

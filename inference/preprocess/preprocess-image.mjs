@@ -1,5 +1,5 @@
-// Makes of one image file what the model sees: the usual JPEG is decoded here, everything else by libvips; it is resized by
-// the kernel. Plain JavaScript, for preprocess-worker.mjs.
+// Converts one image file to model input. Common JPEG files are decoded by the kernel, everything else by libvips; the kernel
+// resizes. Plain JavaScript, so that preprocess-worker.mjs needs no loader.
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import sharp from "sharp";
@@ -11,22 +11,22 @@ import { planOf } from "./resample-plan.mjs";
 /** @typedef {import("./image-header.ts").ImageHeader} ImageHeader */
 /** @typedef {{ resampler: Resampler, decoder: JpegDecoder }} ThreadResources */
 
-// no image comes twice
+// images are not repeated
 sharp.cache(false);
-// images are decoded side by side, each by one thread
+// concurrency comes from the pool's threads
 sharp.concurrency(1);
 
-/** To let libvips cut something off costs as much as to copy so many pixels. */
-const worthCutting = 100_000;
+/** Minimum number of pixels removed for a crop in libvips to pay off: it costs as much as copying this many. */
+const minCroppedPixels = 100_000;
 
 /**
- * Passes over pixels, in pixels, beyond which a JPEG of several scans is decoded in a process of its own: libjpeg reads all scans
- * before libvips checks for its timeout, and a thread cannot be ended while libvips works. It is about half a second of a core.
+ * Maximum scans × pixels of a JPEG decoded in a thread, about half a second. A larger one is decoded in a child process, because
+ * libjpeg reads all scans before libvips checks its timeout, and a thread cannot be terminated inside libvips.
  */
 const maxScannedPixels = 250_000_000;
 
 /**
- * What one thread works with: it has memory of its own, which grows to what the largest image needed.
+ * Kernel, resampler and decoder of one thread, with their own memory, which grows to the needs of the largest image.
  *
  * @param {WebAssembly.Module} module - `compileKernel`'s
  * @returns {ThreadResources}
@@ -40,7 +40,7 @@ export function createThreadResources(module) {
  * @param {Uint8Array} bytes
  * @param {import("./image-types.ts").PreprocessTask} task
  * @param {ThreadResources} resources
- * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major: `task.into`, or memory of its own
+ * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major; `task.into` if it was given
  */
 export async function preprocessImage(bytes, task, { resampler, decoder }) {
   const { header, mode, side, into, reserve } = task;
@@ -56,8 +56,8 @@ export async function preprocessImage(bytes, task, { resampler, decoder }) {
   await reserve?.(pixels);
   if (reserve && header.scans * pixels > maxScannedPixels) return await inProcess(bytes, task);
   const { left, top, width, height } = plan.source;
-  const image = opened(bytes, task);
-  if (pixels - width * height > worthCutting) image.extract({ left, top, width, height });
+  const image = openWithLibvips(bytes, task);
+  if (pixels - width * height > minCroppedPixels) image.extract({ left, top, width, height });
   const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
   const { channels } = info;
   const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
@@ -68,7 +68,7 @@ export async function preprocessImage(bytes, task, { resampler, decoder }) {
 }
 
 /**
- * Decodes in a process, which ends itself at the deadline, whatever happens to this one.
+ * Decodes in a child process, which kills itself at the deadline even if this process has ended.
  *
  * @param {Uint8Array} bytes
  * @param {import("./image-types.ts").PreprocessTask} task
@@ -81,7 +81,7 @@ function inProcess(bytes, { header, mode, side, timeoutMs }) {
     [program, JSON.stringify({ header, mode, side, timeoutMs })],
     { stdio: "pipe" },
   );
-  child.stdin.on("error", () => {}); // it ended before it read the file: its exit is reported
+  child.stdin.on("error", () => {}); // it ended before reading the file; its exit code is reported below
   child.stdin.end(bytes);
   return Promise.all([
     child.stdout.toArray(),
@@ -92,7 +92,7 @@ function inProcess(bytes, { header, mode, side, timeoutMs }) {
     }),
   ]).then(([output, errors, code]) => {
     if (code === 0) return new Uint8Array(Buffer.concat(output));
-    throw new Error(String(Buffer.concat(errors)).trim() || "the process that decoded it ended");
+    throw new Error(String(Buffer.concat(errors)).trim() || "the decoding process ended");
   });
 }
 
@@ -100,24 +100,24 @@ function inProcess(bytes, { header, mode, side, timeoutMs }) {
  * @param {Uint8Array} bytes
  * @param {import("./image-types.ts").PreprocessTask} task
  */
-function opened(bytes, { header: { width, height, colours, colourKey }, timeoutMs }) {
+function openWithLibvips(bytes, { header: { width, height, colours, hasColourKey }, timeoutMs }) {
   const image = sharp(bytes, {
-    // warnings do not refuse a photo; a truncated file does
+    // a truncated file is an error, warnings are not
     failOn: "error",
     ignoreIcc: true,
-    // known from the header, and checked there: a file that decodes to more lied
+    // checked against the header; a file that decodes to more pixels is rejected
     limitInputPixels: width * height,
   });
   image.timeout({ seconds: Math.ceil(timeoutMs / 1_000) });
   if (colours === "cmyk") image.pipelineColourspace("cmyk").toColourspace("cmyk");
   if (colours === "grey") image.toColourspace("b-w");
-  if (colourKey) image.removeAlpha();
+  if (hasColourKey) image.removeAlpha();
   return image;
 }
 
 /**
- * How small a JPEG may be decoded: at a half, a quarter or an eighth of each side, and yet at twice of what the model sees,
- * where the cosine to the exact samples is above 0.9996.
+ * Reduction at which a JPEG may be decoded: 8, 4, 2 or 1. The shortest decoded side stays at least twice the model's, so that the
+ * cosine to the exact result is above 0.9996.
  *
  * @param {ImageHeader} header
  * @param {number} side
@@ -127,7 +127,7 @@ function reductionOf({ width, height }, side) {
 }
 
 /**
- * Grey three times, and without alpha.
+ * Converts 1 to 4 channels to RGB: repeats grey and drops alpha.
  *
  * @param {Uint8Array} pixels
  * @param {number} channels
@@ -145,7 +145,7 @@ function rgbOf(pixels, channels) {
 }
 
 /**
- * Pillow's conversion: each colour is what cyan, magenta or yellow and then black leave of white.
+ * Converts inverted CMYK to RGB like Pillow.
  *
  * @param {Uint8Array} pixels
  */

@@ -69,26 +69,26 @@ test("leaves the file as it was", async () => {
   expect(before.equals(task.bytes)).toBe(true);
 });
 
-test("takes the memory of a file where it may", async () => {
+test("transfers the memory of a file if allowed", async () => {
   const task = await taskOf(800, 600);
   const expected = await poolOf(1).run(task);
   // the file is a part of the memory
   const body = new Uint8Array(task.bytes.length + 20);
   const bytes = body.subarray(7, 7 + task.bytes.length);
   bytes.set(task.bytes);
-  expect(await poolOf(1).run({ ...task, bytes, taken: true })).toEqual(expected);
+  expect(await poolOf(1).run({ ...task, bytes, transferred: true })).toEqual(expected);
   expect(body).toHaveLength(0);
 });
 
-test("a file whose memory cannot be taken is refused, and no other", async () => {
+test("rejects only the file whose memory cannot be transferred", async () => {
   const pool = poolOf(1);
   const task = await taskOf(40, 30);
   const bytes = new Uint8Array(task.bytes);
-  structuredClone(bytes, { transfer: [bytes.buffer] }); // it has been taken before
-  const refused = pool.run({ ...task, bytes, taken: true });
-  const taken = pool.run(task);
-  await expect(refused).rejects.toMatchObject({ code: "failed" });
-  expect(await taken).toHaveLength(pixelBytes);
+  structuredClone(bytes, { transfer: [bytes.buffer] }); // it was transferred before
+  const rejected = pool.run({ ...task, bytes, transferred: true });
+  const accepted = pool.run(task);
+  await expect(rejected).rejects.toMatchObject({ code: "failed" });
+  expect(await accepted).toHaveLength(pixelBytes);
   expect(await pool.run(task)).toHaveLength(pixelBytes);
   expect(pool.size).toBe(1);
 });
@@ -145,7 +145,7 @@ test("drops an image that is aborted while it waits, and no other", async () => 
   await expect(pool.run(task, controller.signal)).rejects.toThrow("the caller went away");
 });
 
-test("a thread that dies takes its image with it, and is replaced", async () => {
+test("a thread that dies fails only its own image and is replaced", async () => {
   const pool = poolOf(1);
   const task = await taskOf(900, 700);
   await pool.run(task);
@@ -154,7 +154,7 @@ test("a thread that dies takes its image with it, and is replaced", async () => 
   await Promise.all([
     expect(lost).rejects.toMatchObject({
       code: "failed",
-      message: "[failed] the thread that decoded the image ended: exit code 1",
+      message: "[failed] the decoding thread ended: exit code 1",
     }),
     threads[0]!.terminate(),
   ]);
@@ -238,11 +238,11 @@ test("decodes an image of many scans in a process, to the same pixels", async ()
 test("finishes what it took when it is closed, and takes nothing more", async () => {
   const pool = poolOf(1);
   const large = await taskOf(900, 700);
-  const taken = [pool.run(large), pool.run(large), pool.run(await taskOf(50, 40))];
+  const accepted = [pool.run(large), pool.run(large), pool.run(await taskOf(50, 40))];
   const closed = pool.close();
   await expect(pool.run(large)).rejects.toMatchObject({ code: "draining" });
   await closed;
-  for (const pixels of await Promise.all(taken)) expect(pixels).toHaveLength(pixelBytes);
+  for (const pixels of await Promise.all(accepted)) expect(pixels).toHaveLength(pixelBytes);
   expect(pool.size).toBe(0);
 });
 

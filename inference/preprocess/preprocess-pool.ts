@@ -8,25 +8,25 @@ import { WaitQueue } from "../wait-queue.ts";
 import type { ImageHeader } from "./image-header.ts";
 import { compileKernel } from "./image-kernel.mjs";
 
-/** One image, for a thread. */
+/** Image for a decoding thread. */
 export interface PoolTask {
-  /** The file; it must not change before there is an answer. */
+  /** File content; must not change until the task has ended. */
   readonly bytes: Uint8Array;
-  /** Its memory moves to the thread, and nothing else is in it. Otherwise it is copied. */
-  readonly taken?: boolean;
+  /** Whether the file's buffer, which contains nothing else, moves to the thread; otherwise it is copied. */
+  readonly transferred?: boolean;
   readonly header: ImageHeader;
   readonly mode: ServerEnv["PREPROCESSING"];
 }
 
 export interface PoolOptions {
   readonly threads: number;
-  /** Memory for decoded images, charged from when a thread needs it until it has its result. */
+  /** Pixels of decoded images in memory; a thread holds its share until it has the result. */
   readonly budget: Budget;
-  /** Longest time that a thread may decode one image, in milliseconds; time in queues does not count. */
+  /** Maximum time in milliseconds to decode one image, excluding time in queues. */
   readonly timeoutMs: number;
 }
 
-/** Sent by a thread. `ready`: it has loaded. `needsPixels`: it waits until it may hold the decoded image in memory. */
+/** Message of a thread. `ready`: it has loaded its modules. `needsPixels`: it is blocked until the decoded image fits in memory. */
 type Message =
   | { readonly ready: true }
   | { readonly pixels: Uint8Array }
@@ -37,31 +37,30 @@ interface Job {
   readonly task: PoolTask;
   resolve(pixels: Uint8Array): void;
   reject(error: unknown): void;
-  /** Ends the thread at the deadline. */
+  /** Terminates the thread at the deadline. */
   timer?: NodeJS.Timeout;
-  /** Gives the memory for the decoded image back. */
+  /** Releases the memory reserved for the decoded image. */
   release?(): void;
 }
 
-/** Memory that is kept for images to come: 10 MB. */
+/** Maximum number of result buffers kept for reuse: 10 MB. */
 const maxSpares = 64;
 
-/** Compiled once, and handed to every thread. */
+/** Compiled once and shared with every thread. */
 let kernel: WebAssembly.Module | undefined;
 
 /**
- * Threads that make of image files what the model sees: first come, first served. A thread starts when an image finds all
- * others busy, and keeps the process alive only while it works. One that dies, or is ended at the deadline, takes its image
- * with it, no other.
+ * Threads that convert image files to model input in first-in-first-out order. A thread is started if all others are busy, and keeps
+ * the process alive only while it is decoding. If a thread dies or exceeds the deadline, only its own image fails.
  */
 export class PreprocessPool {
   readonly #options: PoolOptions;
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Job>();
   readonly #waiting = new WaitQueue<Job>();
-  /** Threads that were ended at the deadline. */
+  /** Terminations of threads that exceeded the deadline. */
   readonly #ending = new Set<Promise<unknown>>();
-  /** What {@link recycle} was given. */
+  /** Buffers from {@link recycle}. */
   readonly #spares: Uint8Array[] = [];
   #closing: Promise<void> | undefined;
   #emptied = () => {};
@@ -71,15 +70,15 @@ export class PreprocessPool {
   }
 
   /**
-   * @param signal - gives up while the image waits; its reason is thrown
-   * @returns `[224, 224, 3]` 8-bit RGB, in memory of its own
-   * @throws {Error} what the decoder said, or that it took longer than the deadline
-   * @throws {InferenceError} `failed` when the thread died or the file cannot be taken, `draining` after {@link close}
+   * @param signal - Removes the image from the queue; its reason is thrown.
+   * @returns `[224, 224, 3]` 8-bit RGB, the only content of its buffer.
+   * @throws {Error} if the image cannot be decoded, or not within the deadline
+   * @throws {InferenceError} `failed` if the thread died or the file cannot be transferred; `draining` after {@link close}
    */
   run(task: PoolTask, signal?: AbortSignal): Promise<Uint8Array> {
     return new Promise((resolve, reject) => {
       if (this.#closing !== undefined) {
-        reject(new InferenceError("draining", "no more images are taken"));
+        reject(new InferenceError("draining", "no more images are accepted"));
         return;
       }
       this.#waiting.push({ task, resolve, reject }, { signal }, () => reject(signal?.reason));
@@ -88,20 +87,20 @@ export class PreprocessPool {
   }
 
   /**
-   * Take back what {@link run} gave, which nobody reads any more: the memory is that of a later image. Otherwise it is for the
-   * garbage collector, which looks through everything else again for every 400 images.
+   * Returns a buffer obtained from {@link run} for reuse by a later image. Without reuse, the buffers cause a major garbage
+   * collection every 400 images.
    */
   recycle(pixels: Uint8Array): void {
     const { byteLength } = pixels.buffer;
     if (byteLength === pixelBytes && this.#spares.length < maxSpares) this.#spares.push(pixels);
   }
 
-  /** Threads that have been started. */
+  /** Number of running threads. */
   get size(): number {
     return this.#idle.length + this.#busy.size;
   }
 
-  /** Takes no more images, finishes those it has, and ends its threads. */
+  /** Rejects new images, completes the accepted ones and ends the threads. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -127,29 +126,31 @@ export class PreprocessPool {
       const job = this.#waiting.shift()!;
       if (!this.#send(worker, job)) continue;
       this.#busy.set(worker, job);
-      if (idle !== undefined) this.#watch(worker, job); // a new thread loads first
+      if (idle !== undefined) this.#startDeadline(worker, job); // a new thread loads first
       worker.ref();
     }
     if (this.#busy.size === 0) this.#emptied();
   }
 
-  /** @returns whether the thread has it; otherwise the thread is idle, and the job is rejected */
+  /** Returns whether the job was sent. Otherwise the job is rejected and the thread is idle. */
   #send(worker: Worker, { task, reject }: Job): boolean {
-    const { bytes: file, taken, header, mode } = task;
-    // the caller's memory may hold other files too
-    const bytes = taken === true ? file : new Uint8Array(file);
+    const { bytes: file, transferred, header, mode } = task;
+    // the caller's buffer may contain other files
+    const bytes = transferred === true ? file : new Uint8Array(file);
     const into = this.#spares.pop();
     const moved = [bytes, into].flatMap((array) => (array ? [array.buffer as ArrayBuffer] : []));
     try {
-      // not every Node says so: the thread would never answer
-      if (bytes.length === 0) throw new Error("it has been moved before");
+      // some Node versions post a detached buffer without an error, and the thread would never respond
+      if (bytes.length === 0) throw new Error("it was transferred before");
       const { timeoutMs } = this.#options;
       worker.postMessage({ bytes, header, mode, into, timeoutMs }, moved);
       return true;
     } catch (cause) {
       this.#idle.push(worker);
       worker.unref();
-      reject(new InferenceError("failed", "the memory of the file cannot be moved", { cause }));
+      reject(
+        new InferenceError("failed", "the file cannot be transferred to the thread", { cause }),
+      );
       return false;
     }
   }
@@ -157,22 +158,22 @@ export class PreprocessPool {
   #start(): Worker {
     const worker = new Worker(new URL("./preprocess-worker.mjs", import.meta.url), {
       workerData: { kernel: compiledKernel(), side: imageSide },
-      // not the TypeScript loader of the process, nor what else it was started with
+      // without the options of the process, such as a TypeScript loader
       execArgv: [],
       resourceLimits: threadLimits,
     });
     worker.on("message", (message: Message) => {
       const job = this.#busy.get(worker);
-      if (job === undefined) return; // it is being ended
+      if (job === undefined) return; // the thread is being terminated
       if ("ready" in message) {
-        this.#watch(worker, job);
+        this.#startDeadline(worker, job);
         return;
       }
       if ("needsPixels" in message) {
         this.#grant(worker, job, message.needsPixels);
         return;
       }
-      this.#leave(worker);
+      this.#takeJob(worker);
       this.#idle.push(worker);
       worker.unref();
       if ("pixels" in message) job.resolve(message.pixels);
@@ -184,33 +185,33 @@ export class PreprocessPool {
       reason = error.message;
     });
     worker.on("exit", (code) => {
-      const place = this.#idle.indexOf(worker);
-      if (place >= 0) this.#idle.splice(place, 1);
-      const job = this.#leave(worker);
-      const why = (reason ?? `exit code ${code}`).replace(/\s+/g, " ").trim();
-      job?.reject(new InferenceError("failed", `the thread that decoded the image ended: ${why}`));
+      const index = this.#idle.indexOf(worker);
+      if (index >= 0) this.#idle.splice(index, 1);
+      const job = this.#takeJob(worker);
+      const cause = (reason ?? `exit code ${code}`).replace(/\s+/g, " ").trim();
+      job?.reject(new InferenceError("failed", `the decoding thread ended: ${cause}`));
       this.#next();
     });
     return worker;
   }
 
-  /** Lets the thread go on once its decoded image fits into memory, and starts its deadline again. */
+  /** Resumes the thread once its decoded image fits in memory, and restarts its deadline. */
   #grant(worker: Worker, job: Job, pixels: number): void {
     clearTimeout(job.timer);
     job.release = this.#options.budget.acquire(pixels, () => {
-      this.#watch(worker, job);
+      this.#startDeadline(worker, job);
       worker.postMessage({ granted: true });
     });
   }
 
-  /** Ends the thread if it has not answered by the deadline. Another one starts when an image needs it. */
-  #watch(worker: Worker, job: Job): void {
+  /** Terminates the thread at the deadline. Another one is started on demand. */
+  #startDeadline(worker: Worker, job: Job): void {
     const { timeoutMs } = this.#options;
     clearTimeout(job.timer);
     job.timer = setTimeout(() => {
       const { release } = job;
       job.release = undefined;
-      this.#leave(worker);
+      this.#takeJob(worker);
       const ended = worker.terminate().finally(() => {
         release?.();
         this.#ending.delete(ended);
@@ -221,8 +222,8 @@ export class PreprocessPool {
     }, timeoutMs);
   }
 
-  /** The thread works on its image no more. */
-  #leave(worker: Worker): Job | undefined {
+  /** Removes the job of a thread. */
+  #takeJob(worker: Worker): Job | undefined {
     const job = this.#busy.get(worker);
     this.#busy.delete(worker);
     clearTimeout(job?.timer);

@@ -1,11 +1,11 @@
-// Decodes and resizes one image file from standard input, in a process that can be killed while libvips works. It writes the
-// result to standard output, or why there is none to standard error. Started by preprocess-image.mjs.
+// Decodes and resizes the image file on standard input, in a process that can be killed inside libvips. It writes the result to
+// standard output or an error message to standard error. Started by preprocess-image.mjs.
 import { buffer } from "node:stream/consumers";
 import { compileKernel } from "./image-kernel.mjs";
 import { createThreadResources, preprocessImage } from "./preprocess-image.mjs";
 
 const task = JSON.parse(process.argv[2]);
-// an ordinary exit waits for libvips
+// process.exit() waits for libvips
 setTimeout(() => process.kill(process.pid, "SIGKILL"), task.timeoutMs).unref();
 try {
   const bytes = await buffer(process.stdin);

@@ -1,5 +1,4 @@
-// Decodes and resizes images in a thread of its own: either would hold up the event loop of the process. Plain JavaScript,
-// so that the thread starts without a TypeScript loader, whatever loader the process has.
+// Decodes and resizes images in a worker thread. Plain JavaScript, so that the thread starts without a TypeScript loader.
 import { parentPort, workerData } from "node:worker_threads";
 import { createThreadResources, preprocessImage } from "./preprocess-image.mjs";
 
@@ -19,7 +18,7 @@ function reserve(needsPixels) {
   );
 }
 
-// one image at a time: the pool sends the next one when it has the answer
+// one image at a time: the pool sends the next one after the response
 parentPort.on("message", async ({ granted: isGranted, bytes, ...task }) => {
   if (isGranted) {
     granted();

@@ -8,13 +8,13 @@ import { PreprocessPool } from "./preprocess-pool.ts";
 
 export { imageTypeOf } from "./image-header.ts";
 
-/** Codes of the embed API that say what is wrong with one image. */
+/** Error codes of the embed API that concern one image. */
 export type ImageErrorCode = Extract<
   EmbedErrorCode,
   "too_large" | "unsupported_media_type" | "undecodable_image"
 >;
 
-/** An image that cannot be taken. */
+/** Image that is rejected or cannot be decoded. */
 export class ImageError extends Error {
   override readonly name = "ImageError";
 
@@ -27,28 +27,28 @@ export class ImageError extends Error {
   }
 }
 
-/** Resized as Pillow does it for OpenCLIP, bit for bit; or a JPEG decoded smaller first, at a cosine of at least 0.9996. */
+/** `exact`: the same pixels as Pillow gives OpenCLIP. `fast`: a JPEG is decoded at reduced size first; the cosine to `exact` is at least 0.9996. */
 export type PreprocessMode = ServerEnv["PREPROCESSING"];
 
 export interface PreprocessorOptions {
-  /** Largest image, in pixels, known from its header: nothing is decoded beyond it. */
+  /** Maximum image size in pixels, checked against the header before decoding. */
   readonly maxPixels: number;
   /** @default "exact" */
   readonly mode?: PreprocessMode;
   /**
-   * Threads that decode images. They start with the first image.
+   * Decoding threads, started on demand.
    *
-   * @default 0 - one a core
+   * @default 0 - one per core
    */
   readonly threads?: number;
   /**
-   * Decoded pixels that all images together hold in memory. A baseline JPEG holds none: it is decoded row by row.
+   * Maximum decoded pixels in memory over all images. A baseline JPEG counts 0 because it is decoded row by row.
    *
    * @default 0 - threads × maxPixels
    */
   readonly maxPixelsInFlight?: number;
   /**
-   * Longest time that decoding one image may take, in milliseconds, without its time in queues.
+   * Maximum time in milliseconds to decode one image, excluding time in queues.
    *
    * @default 30000
    */
@@ -56,47 +56,44 @@ export interface PreprocessorOptions {
 }
 
 export interface RunOptions {
-  /** Gives up while the image waits its turn; the signal's reason is thrown. */
+  /** Removes the image from the queue when aborted; the signal's reason is thrown. */
   readonly signal?: AbortSignal;
   /**
-   * What becomes of the file. `taken`: it lies in memory of its own, which the caller needs no more: it moves to the thread that
-   * decodes it, and the array is empty afterwards.
+   * `transferred` moves the file's memory to the decoding thread, which leaves the caller's array empty. The memory must contain
+   * nothing else.
    *
    * @default "copied"
    */
-  readonly file?: "copied" | "taken";
+  readonly file?: "copied" | "transferred";
 }
 
-/** Turns image files into what the model sees: see {@link createPreprocessor}. */
+/** Converts image files to model input; see {@link createPreprocessor}. */
 export interface Preprocessor {
   /**
-   * @param bytes - A JPEG, PNG or WebP file; the type is read from its first bytes.
-   * @returns `[224, 224, 3]` 8-bit RGB, row-major, in memory of its own.
+   * @param bytes - JPEG, PNG or WebP file; the type is detected from its first bytes.
+   * @returns `[224, 224, 3]` 8-bit RGB, row-major, the only content of its buffer.
    * @throws {ImageError}
-   * @throws {InferenceError} `failed` when the thread that worked on it died, `draining` after {@link close}
+   * @throws {InferenceError} `failed` if the decoding thread died; `draining` after {@link close}
    */
   run(bytes: Uint8Array, options?: RunOptions): Promise<Uint8Array>;
-  /** Give back what {@link run} returned, when nobody reads it any more: a later image gets its memory. */
+  /** Returns memory obtained from {@link run} for reuse by a later image. */
   recycle(pixels: Uint8Array): void;
-  /** Takes no more images; those that it took are finished first. */
+  /** Rejects new images, completes the accepted ones and ends the threads. */
   close(): Promise<void>;
 }
 
-/**
- * Maximum number of scans of a JPEG. Each is a pass over the whole image, however few bytes it has; encoders write about ten, and
- * libvips rejects more than this.
- */
+/** Maximum number of scans of a JPEG, the limit of libvips. Each scan is a pass over the whole image; encoders write about ten. */
 const maxScans = 100;
 
 /**
- * Turns image files into what the model sees, as OpenCLIP's validation transform does: shortest side to 224 with
- * antialiased bicubic, centre crop, RGB. The normalisation is {@link normalised}'s.
+ * Converts image files to model input like OpenCLIP's validation transform: shortest side to 224 with antialiased bicubic, centre
+ * crop, RGB. {@link normalised} applies the normalisation.
  *
- * As there, with Pillow: alpha weighs the colours while they are resized and is then dropped, not blended; CMYK is
- * converted without a profile; an embedded colour profile is ignored; of an animation the first frame counts. On purpose
- * other than there: the EXIF orientation is applied, so that a photo is embedded as people see it; a palette and two-colour
- * images are resolved before they are resized, where Pillow would take the nearest pixel; of 16 bits of grey the upper 8
- * count, where Pillow would clip all above 255 to white.
+ * As with Pillow, colours are weighted by alpha during the resize and alpha is then dropped, CMYK is converted without a profile,
+ * embedded colour profiles are ignored, and only the first frame of an animation is used. Three differences are deliberate:
+ * - The EXIF orientation is applied, so that a photo is embedded as it is displayed.
+ * - Palette and two-colour images are converted to RGB before the resize; Pillow resizes them with nearest neighbour.
+ * - 16-bit grey keeps the upper 8 bits; Pillow clips values above 255 to white.
  */
 export function createPreprocessor(options: PreprocessorOptions): Preprocessor {
   const { maxPixels, mode = "exact" } = options;
@@ -126,10 +123,10 @@ export interface PreprocessOptions extends Pick<RunOptions, "signal"> {
   readonly mode?: PreprocessMode;
 }
 
-/** Of {@link preprocess}; it never ends, and never keeps the process alive. */
+/** Threads of {@link preprocess}. They are never closed and do not keep the process alive. */
 let commonPool: PreprocessPool | undefined;
 
-/** Preprocess an image now and then, as {@link createPreprocessor} does, on threads that the process shares. */
+/** Preprocesses one image like {@link createPreprocessor}, on threads shared by the whole process. */
 export function preprocess(
   bytes: Uint8Array,
   { maxPixels, mode = "exact", signal }: PreprocessOptions,
@@ -154,7 +151,7 @@ async function inPool(
     );
   }
   try {
-    return await pool.run({ bytes, taken: file === "taken", header, mode }, signal);
+    return await pool.run({ bytes, transferred: file === "transferred", header, mode }, signal);
   } catch (error) {
     if (error instanceof InferenceError || signal?.aborted) throw error;
     throw undecodable(reasonOf(error), error);
@@ -182,7 +179,7 @@ function undecodable(reason: string, cause?: unknown): ImageError {
   return new ImageError("undecodable_image", `cannot be decoded: ${reason}`, { cause });
 }
 
-/** What the decoder said first. */
+/** First line of the decoder's message. */
 function reasonOf(error: unknown): string {
   const text = error instanceof Error ? error.message : String(error);
   return text.split("\n", 1)[0]!.replace(/[:\s]+$/, "");

@@ -1,6 +1,5 @@
-// Resizes decoded images as OpenCLIP's validation transform does with Pillow, bit for bit: shortest side to the model's,
-// antialiased bicubic, centre crop. The arithmetic is in inference/preprocess/kernel/resample.ts. Plain JavaScript, for
-// preprocess-worker.mjs.
+// Resizes decoded images exactly as OpenCLIP's validation transform does with Pillow: shortest side to the model's, antialiased
+// bicubic, centre crop. The arithmetic is in inference/preprocess/kernel/resample.ts. Plain JavaScript, for preprocess-worker.mjs.
 import { roundUp } from "./image-kernel.mjs";
 
 /** @typedef {import("./image-types.ts").PixelBuffer} PixelBuffer */
@@ -8,31 +7,31 @@ import { roundUp } from "./image-kernel.mjs";
 /** @typedef {import("./image-types.ts").Rows} Rows */
 /** @typedef {import("./image-types.ts").Taps} Taps */
 
-/** Decoded samples that are in the kernel's memory at a time, in bytes; more where one row of the result needs more. */
+/** Decoded samples in the kernel's memory at a time, in bytes; more if one result row needs more. */
 const chunkBytes = 256 * 1024;
 
-/** Bytes that may be written behind what is read. */
+/** Bytes that may be overwritten after the rows read. */
 const overshoot = 64;
 
 /**
  * Decoded pixels as {@link Rows}.
  *
- * @param {PixelBuffer} image - the stored image, or what {@link planOf} says that is needed of it
+ * @param {PixelBuffer} image - the stored image, or only the plan's source part of it
  * @param {ResizePlan} plan
  * @param {Resampler} resampler
  * @returns {Rows}
  */
 export function rowsOf({ data, width, height, channels }, { source, stored }, resampler) {
-  const isWhole = width === stored.width && height === stored.height;
-  if (!isWhole && (width !== source.width || height !== source.height)) {
+  const isFullImage = width === stored.width && height === stored.height;
+  if (!isFullImage && (width !== source.width || height !== source.height)) {
     throw new Error(`expected ${source.width} × ${source.height} pixels, got ${width} × ${height}`);
   }
   const stride = width * channels;
-  let from = isWhole ? source.top * stride : 0;
+  let from = isFullImage ? source.top * stride : 0;
   return {
     width,
     channels,
-    left: isWhole ? 0 : source.left,
+    left: isFullImage ? 0 : source.left,
     read(count, to) {
       resampler.kernel.bytes().set(data.subarray(from, from + count * stride), to);
       from += count * stride;
@@ -40,9 +39,9 @@ export function rowsOf({ data, width, height, channels }, { source, stored }, re
   };
 }
 
-/** Resizes images with the kernel: the decoded image passes through its memory in parts. */
+/** Resizes images with the kernel. The decoded image passes through its memory in chunks. */
 export class Resampler {
-  /** Decoders may write to its memory what is to be resized. */
+  /** Decoders may write rows directly to its memory. */
   kernel;
 
   /** @param {import("./image-kernel.mjs").ImageKernel} kernel */
@@ -51,16 +50,16 @@ export class Resampler {
   }
 
   /**
-   * @param {Rows} rows - of the stored image: all of them that the plan needs
+   * @param {Rows} rows - rows of the stored image that the plan needs
    * @param {ResizePlan} plan
-   * @param {boolean} hasAlpha - the last channel is alpha: it weighs the colours while they are resized
-   * @param {Uint8Array} [into] - gets the result, where it is as long
-   * @returns {Uint8Array} `[side, side, channels]`: `into`, or memory of its own
+   * @param {boolean} hasAlpha - the last channel is alpha, by which the colours are weighted during the resize
+   * @param {Uint8Array} [into] - memory for the result, used if it has the right length
+   * @returns {Uint8Array} `[side, side, channels]`
    */
   resample(rows, plan, hasAlpha, into) {
     const length = plan.side * plan.side * rows.channels;
     const result = into?.length === length ? into : new Uint8Array(length);
-    if (plan.onSide) this.#rowsFirst(rows, plan, hasAlpha, result);
+    if (plan.isTransposed) this.#rowsFirst(rows, plan, hasAlpha, result);
     else this.#columnsFirst(rows, plan, hasAlpha, result);
     if (hasAlpha) unpremultiply(result, rows.channels);
     return result;
@@ -101,9 +100,9 @@ export class Resampler {
     const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = roundUp(stride);
-    const groups = overlapping(rows, (8 * chunkBytes) / stride)
+    const groups = groupRows(rows, (8 * chunkBytes) / stride)
       .map((group) => ({ ...group, table: tableOf(rows, 2, stride, group) }))
-      .sort((a, b) => a.first - b.first); // from above, however it is mirrored
+      .sort((a, b) => a.first - b.first); // top to bottom, even if mirrored
     const columnTable = tableOf(columns, 4, channels);
     const { at } = this.kernel.reserve(
       {
@@ -116,7 +115,7 @@ export class Resampler {
       image.end,
     );
     this.#write(at.columns, columnTable);
-    /** Rows that are there. */
+    /** Range of rows in the chunk. */
     let [start, end] = [0, 0];
     for (const { from, to, first, count, table } of groups) {
       this.#write(at.rows, table);
@@ -129,14 +128,14 @@ export class Resampler {
     }
     const line = at.lines + (source.left - image.left) * channels;
     this.#horizontal(channels, line, lineBytes, side, at.columns, side, at.result);
-    turn(this.kernel.bytes().subarray(at.result), side, channels, result);
+    transpose(this.kernel.bytes().subarray(at.result), side, channels, result);
   }
 
   #horizontal(channels, from, stride, rows, taps, columns, to) {
     this.kernel.code[`horizontal${channels}`](from, stride, rows, taps, columns, to);
   }
 
-  /** Bring the next rows of the image into the kernel's memory. */
+  /** Reads the next rows of the image into the kernel's memory. */
   #load(image, rows, to, hasAlpha) {
     image.read(rows, to);
     if (!hasAlpha) return;
@@ -150,21 +149,21 @@ export class Resampler {
 }
 
 /**
- * Taps in the kernel's form: for each sample of the result, an offset, the number of its groups of weights, and the
- * groups, high parts before low parts.
+ * Encodes taps for the kernel: per result sample an offset, the number of groups of weights, and the groups with their high parts
+ * before their low parts.
  *
  * @param {Taps} taps
  * @param {number} groupSize
  * @param {number} step - bytes from one source sample to the next
- * @param {{ from: number, to: number, first: number }} part - of the result; the offsets are counted from `first`
+ * @param {{ from: number, to: number, first: number }} part - range of result samples; offsets are relative to `first`
  */
 function tableOf(
-  { firsts, counts, weights, most },
+  { firsts, counts, weights, maxTaps },
   groupSize,
   step,
   { from, to, first } = { from: 0, to: firsts.length, first: 0 },
 ) {
-  const table = new Int16Array((to - from) * (4 + 2 * groupSize * Math.ceil(most / groupSize)));
+  const table = new Int16Array((to - from) * (4 + 2 * groupSize * Math.ceil(maxTaps / groupSize)));
   const heads = new Int32Array(table.buffer);
   let at = 0;
   for (let index = from; index < to; index++) {
@@ -173,11 +172,11 @@ function tableOf(
     heads[at / 2 + 1] = Math.ceil(count / groupSize);
     at += 4;
     for (let tap = 0; tap < count; at += 2 * groupSize) {
-      for (let place = at; place < at + groupSize && tap < count; place++, tap++) {
-        const weight = weights[index * most + tap];
+      for (let slot = at; slot < at + groupSize && tap < count; slot++, tap++) {
+        const weight = weights[index * maxTaps + tap];
         const high = (weight + 0x4000) >> 15;
-        table[place] = high;
-        table[place + groupSize] = weight - (high << 15);
+        table[slot] = high;
+        table[slot + groupSize] = weight - (high << 15);
       }
     }
   }
@@ -185,19 +184,18 @@ function tableOf(
 }
 
 /**
- * Neighbouring rows of the result in groups: what a group is made of is at most `most` rows of the image, unless one row
- * of the result needs more.
+ * Groups adjacent result rows, so that each group needs at maxTaps `maxRows` source rows, unless a single result row needs more.
  *
  * @param {Taps} rows
- * @param {number} most
+ * @param {number} maxRows
  */
-function overlapping({ firsts, counts }, most) {
+function groupRows({ firsts, counts }, maxRows) {
   const groups = [];
   for (let row = 0; row < firsts.length; row++) {
     const group = groups.at(-1);
     const first = Math.min(firsts[row], group?.first ?? firsts[row]);
     const last = Math.max(firsts[row] + counts[row], group ? group.first + group.count : 0);
-    if (group !== undefined && last - first <= most) {
+    if (group !== undefined && last - first <= maxRows) {
       Object.assign(group, { to: row + 1, first, count: last - first });
     } else {
       groups.push({ from: row, to: row + 1, first: firsts[row], count: counts[row] });
@@ -207,14 +205,14 @@ function overlapping({ firsts, counts }, most) {
 }
 
 /**
- * Columns for rows.
+ * Swaps rows and columns.
  *
  * @param {Uint8Array} pixels
  * @param {number} side
  * @param {number} channels
  * @param {Uint8Array} result
  */
-function turn(pixels, side, channels, result) {
+function transpose(pixels, side, channels, result) {
   for (let row = 0, to = 0; row < side; row++) {
     for (let column = 0; column < side; column++) {
       const from = (column * side + row) * channels;
@@ -224,7 +222,7 @@ function turn(pixels, side, channels, result) {
 }
 
 /**
- * Back to plain colours, which alpha no longer weighs, in place.
+ * Divides colours by alpha, in slot.
  *
  * @param {Uint8Array} pixels
  * @param {number} channels

@@ -13,7 +13,7 @@ export function checkOutputs(outputs: readonly Tensor[], batchSize: number): voi
   }
 }
 
-/** One tensor of all rows, in new memory: the session takes it over, and the callers keep theirs. */
+/** Concatenates rows into new memory, which can be transferred. */
 export function concatenate(parts: readonly Tensor[], batchSize: number): Tensor {
   const { name, shape } = parts[0]!;
   const head = { name, shape: [batchSize, ...shape.slice(1)] };
@@ -41,7 +41,7 @@ export function concatenate(parts: readonly Tensor[], batchSize: number): Tensor
   return { ...head, dataType: first.dataType, data };
 }
 
-/** Rows `first` to `first + count` of a tensor: a view, not a copy. */
+/** Returns rows `first` to `first + count` of a tensor as a view. */
 export function sliceRows(tensor: Tensor, first: number, count: number): Tensor {
   const rows = tensor.shape[0]!;
   const head = { name: tensor.name, shape: [count, ...tensor.shape.slice(1)] };

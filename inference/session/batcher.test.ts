@@ -410,7 +410,9 @@ describe("drain", () => {
   test("refuses new requests", async () => {
     const { batcher } = setup();
     await batcher.drain();
-    await expect(batcher.infer(request(1))).rejects.toThrow("[draining] no new requests are taken");
+    await expect(batcher.infer(request(1))).rejects.toThrow(
+      "[draining] no new requests are accepted",
+    );
   });
 
   test("ends although the last waiting request is dropped", async () => {
@@ -482,7 +484,7 @@ describe("memory", () => {
       return run(inputs);
     };
     const requests = [request(1), request(2), request(3)];
-    const modes = ["copied", "taken", "taken"] as const;
+    const modes = ["copied", "transferred", "transferred"] as const;
     const [copied, ...queued] = modes.map((inputs, i) => batcher.infer(requests[i]!, { inputs }));
     await session.end();
     await copied;
@@ -490,7 +492,7 @@ describe("memory", () => {
     await session.end();
     await Promise.all(queued);
     const alone = request(4);
-    const last = batcher.infer(alone, { inputs: "taken" });
+    const last = batcher.infer(alone, { inputs: "transferred" });
     await session.end();
     await last;
     const given = [...requests, alone].map(([tensor]) => tensor!.data);

@@ -10,32 +10,32 @@ import {
 } from "./types.ts";
 
 export interface BatcherOptions {
-  /** Most items in one execution, and in one request. */
+  /** Maximum number of items in one execution and in one request. */
   readonly maxBatchSize: number;
   /**
-   * Sizes that are executed without waiting any longer (dispatch `delayed`).
+   * Batch sizes that are executed without further delay (dispatch `delayed`).
    *
    * @default [] - only `maxBatchSize`
    */
   readonly preferredBatchSizes?: readonly number[];
   /**
-   * How long a request may be held back to fill a batch. Timers have a resolution of 1 ms.
+   * Maximum delay of a request to fill a batch. Timers have a resolution of 1 ms.
    *
    * @default 0
    */
   readonly maxQueueDelayMicroseconds?: number;
   /**
-   * When a batch starts that is not full, while the session is idle:
+   * Start of a batch that is not full while the session is idle:
    *
-   * - `delayed`: as in Triton, when it has a preferred size or the oldest request has waited the delay.
-   * - `eager`: at once; while announced requests are on their way after the delay, but never later than half the time that
-   *   the batch will take, because an image in a larger batch takes less time.
-   * - `single`: at once, and each request is a batch of its own, as in Triton without `dynamic_batching`.
+   * - `delayed`: as in Triton, at a preferred size or after the delay of the oldest request.
+   * - `eager`: immediately. While requests are announced it is held for the delay, but at most half of the batch's expected run
+   *   time, because a larger batch takes less time per image.
+   * - `single`: immediately, with one request per batch, as in Triton without `dynamic_batching`.
    *
    * @default "delayed"
    */
   readonly dispatch?: "delayed" | "eager" | "single";
-  /** Called after each execution, before its requests are answered. */
+  /** Called after each execution, before its requests are resolved. */
   readonly onExecution?: (execution: Execution) => void;
 }
 
@@ -44,47 +44,47 @@ export interface Execution {
   readonly batchSize: number;
   /** The requests of the batch, in order of arrival. */
   readonly requests: readonly { readonly items: number; readonly timing: RequestTiming }[];
-  /** Time inside the runtime; 0 when it failed. */
+  /** Time in the runtime; 0 if it failed. */
   readonly inferUs: number;
   readonly error?: InferenceError;
 }
 
-interface Waiting {
+interface QueuedRequest {
   readonly inputs: readonly Tensor[];
-  /** The inputs need not be copied. */
-  readonly taken: boolean;
+  /** Whether the inputs need no copy. */
+  readonly transferred: boolean;
   readonly items: number;
-  /** Requests fit into one batch if their keys are equal. */
+  /** Requests can share a batch if their keys are equal. */
   readonly shapeKey: string;
   readonly enqueuedAt: number;
   resolve(result: InferResult): void;
   reject(error: InferenceError): void;
 }
 
-/** Maximum share of a batch's own time for which it is held back while announced requests are to come. */
-const heldForShare = 0.5;
+/** Maximum delay for announced requests, as a share of the batch's expected run time. */
+const maxHoldShare = 0.5;
 
-/** Weight of the newest execution in the time per item. */
-const learnedShare = 0.25;
+/** Weight of the latest execution in the moving average of the time per item. */
+const latestWeight = 0.25;
 
 /**
- * Batches requests for one session, first in, first out. A request is never split, and a batch holds only items of one
- * shape. The session runs as many batches at once as it has instances.
+ * Batches requests for one session in first-in-first-out order. A request is never split, and all items of a batch have one shape.
+ * The number of concurrent batches is the session's number of instances.
  */
 export class Batcher {
   readonly maxBatchSize: number;
   readonly #session: ModelSession;
   readonly #options: BatcherOptions;
   readonly #delayMs: number;
-  /** Sizes with which a `delayed` batch starts without waiting for its delay. */
+  /** Sizes at which a `delayed` batch starts without delay. */
   readonly #preferred: ReadonlySet<number>;
-  /** Size from which any batch does. */
-  readonly #enough: number;
-  readonly #queue = new WaitQueue<Waiting>();
+  /** Size from which any batch starts without delay. */
+  readonly #immediateSize: number;
+  readonly #queue = new WaitQueue<QueuedRequest>();
   #runningBatches = 0;
   #runningRequests = 0;
   #announced = 0;
-  /** Time in the runtime per item, over the last executions; unknown before the first. */
+  /** Moving average of the time in the runtime per item; infinite before the first execution. */
   #itemMs = Number.POSITIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #draining = false;
@@ -100,36 +100,36 @@ export class Batcher {
         ? options.preferredBatchSizes
         : [],
     );
-    this.#enough = Math.min(this.maxBatchSize, Math.max(0, ...this.#preferred) || Infinity);
+    this.#immediateSize = Math.min(this.maxBatchSize, Math.max(0, ...this.#preferred) || Infinity);
   }
 
-  /** Requests that wait or run. */
+  /** Number of queued and running requests. */
   get pendingRequests(): number {
     return this.#queue.length + this.#runningRequests;
   }
 
-  /** Items (images) that wait. */
+  /** Number of queued items (images). */
   get queuedItems(): number {
     return itemsOf(this.#queue);
   }
 
   /**
-   * @param inputs - Those of the session, in its order, with 1 to `maxBatchSize` items along the first dimension. They are
-   *   copied, unless the options say that they may be taken; the caller must not change them until it has the answer.
+   * @param inputs - Inputs of the session, in its order, with 1 to `maxBatchSize` items along the first dimension. The caller must not
+   *   change them until the request has ended.
    * @throws {InferenceError} and nothing else.
    */
   infer(inputs: readonly Tensor[], options: InferOptions = {}): Promise<InferResult> {
     return new Promise((resolve, reject) => {
-      if (this.#draining) throw new InferenceError("draining", "no new requests are taken");
+      if (this.#draining) throw new InferenceError("draining", "no new requests are accepted");
       const items = inputs[0]!.shape[0]!;
       const shapeKey = inputs.map(({ shape }) => shape.slice(1).join("x")).join(";");
       const { signal, queueTimeoutMs: timeoutMs } = options;
-      const taken = options.inputs === "taken";
+      const transferred = options.inputs === "transferred";
       const enqueuedAt = performance.now();
-      const waiting = { inputs, taken, items, shapeKey, enqueuedAt, resolve, reject };
-      this.#queue.push(waiting, { signal, timeoutMs }, (expiry) => {
+      const request = { inputs, transferred, items, shapeKey, enqueuedAt, resolve, reject };
+      this.#queue.push(request, { signal, timeoutMs }, (expiry) => {
         const reason =
-          expiry === "aborted" ? "the caller went away" : `waited longer than ${timeoutMs} ms`;
+          expiry === "aborted" ? "the caller disconnected" : `waited longer than ${timeoutMs} ms`;
         reject(new InferenceError("expired", reason));
         this.#dispatch();
       });
@@ -138,9 +138,9 @@ export class Batcher {
   }
 
   /**
-   * Announces a request, for example while its images are decoded.
+   * Announces a request whose images are still being decoded.
    *
-   * @returns Call it once, after `infer()` or when the request will not come.
+   * @returns Ends the announcement; call it after `infer()` or if the request fails.
    */
   announce(): () => void {
     this.#announced += 1;
@@ -153,7 +153,7 @@ export class Batcher {
     };
   }
 
-  /** Rejects new requests, answers the accepted ones, then resolves. */
+  /** Rejects new requests and resolves once the accepted ones have completed. */
   drain(): Promise<void> {
     this.#draining = true;
     return new Promise((resolve) => {
@@ -162,7 +162,7 @@ export class Batcher {
     });
   }
 
-  /** Starts the batches that are due on idle instances, and sets a timer for the next one. */
+  /** Starts due batches on idle instances and sets a timer for the next one. */
   #dispatch(): void {
     clearTimeout(this.#timer);
     const instances = this.#session.instances ?? 1;
@@ -173,7 +173,7 @@ export class Batcher {
         this.#timer = setTimeout(() => this.#dispatch(), Math.ceil(waitMs));
         return;
       }
-      for (const waiting of batch) this.#queue.delete(waiting);
+      for (const request of batch) this.#queue.delete(request);
       void this.#execute(batch);
     }
     if (this.#draining && this.pendingRequests === 0) {
@@ -181,48 +181,48 @@ export class Batcher {
     }
   }
 
-  /** How long the oldest request of a batch that is not full is held back, from its arrival. */
-  #holdMs(batch: readonly Waiting[]): number {
+  /** Delay in milliseconds of the oldest request of an incomplete batch, counted from its arrival. */
+  #holdMs(batch: readonly QueuedRequest[]): number {
     if (this.#options.dispatch !== "eager") return this.#delayMs;
     if (this.#announced === 0) return 0;
-    return Math.min(this.#delayMs, heldForShare * itemsOf(batch) * this.#itemMs);
+    return Math.min(this.#delayMs, maxHoldShare * itemsOf(batch) * this.#itemMs);
   }
 
   /**
-   * Oldest requests that fit into one batch, and whether it starts without waiting for more. A `delayed` batch ends at the
-   * largest preferred size that is reached, until its oldest request has waited the delay.
+   * Returns the oldest requests that fit into one batch, and whether it starts without delay. A `delayed` batch is cut at the largest
+   * preferred size it reaches, unless the delay of its oldest request has passed.
    */
-  #nextBatch(idleInstances: number): { batch: readonly Waiting[]; ready: boolean } {
+  #nextBatch(idleInstances: number): { batch: readonly QueuedRequest[]; ready: boolean } {
     const { dispatch } = this.#options;
     const first = this.#queue.first!;
     const share =
       idleInstances > 1 && dispatch === "eager"
         ? Math.ceil(this.queuedItems / idleInstances)
         : this.maxBatchSize;
-    const batch: Waiting[] = [];
+    const batch: QueuedRequest[] = [];
     let items = 0;
     let preferred = 0;
     let full = false;
-    for (const waiting of this.#queue) {
-      const together = items + waiting.items;
+    for (const request of this.#queue) {
+      const together = items + request.items;
       full =
         batch.length > 0 &&
         (dispatch === "single" ||
           together > this.maxBatchSize ||
-          waiting.shapeKey !== first.shapeKey);
+          request.shapeKey !== first.shapeKey);
       if (full || (batch.length > 0 && together > share)) break;
-      batch.push(waiting);
+      batch.push(request);
       items = together;
       if (this.#preferred.has(items)) preferred = batch.length;
     }
-    const late = performance.now() - first.enqueuedAt >= this.#delayMs;
-    if (preferred > 0 && !late && !this.#draining) {
+    const isDelayOver = performance.now() - first.enqueuedAt >= this.#delayMs;
+    if (preferred > 0 && !isDelayOver && !this.#draining) {
       return { batch: batch.slice(0, preferred), ready: true };
     }
-    return { batch, ready: full || this.#draining || items >= this.#enough };
+    return { batch, ready: full || this.#draining || items >= this.#immediateSize };
   }
 
-  async #execute(batch: readonly Waiting[]): Promise<void> {
+  async #execute(batch: readonly QueuedRequest[]): Promise<void> {
     this.#runningBatches += 1;
     this.#runningRequests += batch.length;
     const startedAt = performance.now();
@@ -234,7 +234,7 @@ export class Batcher {
       const inputs = this.#inputsOf(batch, batchSize);
       inputUs = (performance.now() - startedAt) * 1000;
       ({ outputs, inferUs } = await this.#session.run(inputs));
-      this.#learn(inferUs / 1000 / batchSize);
+      this.#updateItemTime(inferUs / 1000 / batchSize);
       checkOutputs(outputs, batchSize);
     } catch (error) {
       failure =
@@ -272,10 +272,10 @@ export class Batcher {
     }
   }
 
-  /** Inputs of a batch, in memory that the session may take over. */
-  #inputsOf(batch: readonly Waiting[], batchSize: number): readonly Tensor[] {
+  /** Returns the inputs of a batch in memory that may be transferred to the session. */
+  #inputsOf(batch: readonly QueuedRequest[], batchSize: number): readonly Tensor[] {
     const [first] = batch;
-    if (batch.length === 1 && first?.taken) return first.inputs;
+    if (batch.length === 1 && first?.transferred) return first.inputs;
     return this.#session.inputs.map((_, index) =>
       concatenate(
         batch.map(({ inputs }) => inputs[index]!),
@@ -284,14 +284,14 @@ export class Batcher {
     );
   }
 
-  #learn(itemMs: number): void {
+  #updateItemTime(itemMs: number): void {
     this.#itemMs = Number.isFinite(this.#itemMs)
-      ? this.#itemMs + (itemMs - this.#itemMs) * learnedShare
+      ? this.#itemMs + (itemMs - this.#itemMs) * latestWeight
       : itemMs;
   }
 }
 
-function itemsOf(requests: Iterable<Pick<Waiting, "items">>): number {
+function itemsOf(requests: Iterable<Pick<QueuedRequest, "items">>): number {
   let sum = 0;
   for (const { items } of requests) sum += items;
   return sum;

@@ -5,23 +5,23 @@ import { preprocess } from "../preprocess/preprocess.ts";
 import { embeddingsOf } from "./embeddings.ts";
 import { openSession } from "./onnx-session.ts";
 
-/** Embeds image files in this process, without a server. */
+/** Embeds image files in this process. */
 export interface LocalEmbedder {
   /**
-   * @param images - JPEG, PNG or WebP files, any number.
-   * @returns 512 float32 with unit L2 norm for each, in the order of the images.
-   * @throws {ImageError} where an image cannot be read
-   * @throws {InferenceError} where the model fails
+   * @param images - Any number of JPEG, PNG or WebP files.
+   * @returns One vector of 512 float32 with unit L2 norm per image, in the same order.
+   * @throws {ImageError} if an image cannot be decoded
+   * @throws {InferenceError} if the model fails
    */
   embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
-  /** @param images - Preprocessed: `[224, 224, 3]` 8-bit RGB each, at most {@link openclipVitB32}'s batch. */
+  /** @param images - Preprocessed: `[224, 224, 3]` 8-bit RGB each, at most `openclipVitB32.maxBatchSize`. */
   embedPixels(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
   close(): Promise<void>;
 }
 
 export interface LocalEmbedderOptions {
   readonly modelPath: string;
-  /** @default 0 - one for each core that this process may use */
+  /** @default 0 - one per core available to this process */
   readonly intraOpThreads?: number;
 }
 

@@ -9,33 +9,37 @@ import { acquireThread } from "./onnx-thread.ts";
 import { InferenceError, type ModelSession, type RunResult } from "./types.ts";
 
 export interface OpenSessionOptions {
-  /** An ONNX file. */
+  /** ONNX file. */
   readonly modelPath: string;
   /**
-   * Threads that share one operator.
+   * Threads per operator.
    *
-   * @default 0 - one for each core that this process may use
+   * @default 0 - one per core available to this process
    */
   readonly intraOpThreads?: number;
   /**
-   * What computes. Where `cuda` cannot be had, the session does not open: it never falls back to the CPU.
+   * Execution provider. If `cuda` is unavailable, opening the session fails; there is no fallback to the CPU.
    *
    * @default "cpu"
    */
   readonly executionProvider?: ServerEnv["EXECUTION_PROVIDER"];
   /**
-   * Whether the first dimension must be dynamic. The specs of the session do not have it, whatever it is.
+   * Required first dimension of inputs and outputs. The session's specs omit it.
    *
    * @default "dynamic"
    */
   readonly batch?: "dynamic" | "any";
-  /** Called when the runtime's thread has begun: it needs nothing of this one until the model is open. */
+  /** Called once the runtime's thread is loading the model, so that the caller can do other work meanwhile. */
   readonly onOpening?: () => void;
-  /** Called when the runtime's thread dies by itself. The session is of no use then. */
+  /** Called if the runtime's thread dies; the session is unusable afterwards. */
   readonly onDeath?: (error: InferenceError) => void;
 }
 
-/** Load a model into ONNX Runtime, in a thread of its own: the event loop stays free while it computes. */
+/**
+ * Loads a model into ONNX Runtime in its own thread, so that a run does not block the event loop.
+ *
+ * @throws {InferenceError} `model` if the file is missing or cannot be loaded
+ */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
   const { modelPath, onDeath, batch = "dynamic" } = options;
   const { executionProvider = "cpu" } = options;
@@ -48,11 +52,11 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
   const { worker } = acquireThread();
   worker.postMessage({ kind: "open", model: modelPath, sessionOptions: sessionOptions(options) });
   options.onOpening?.();
-  const opened = await firstAnswer(worker, modelPath, executionProvider);
+  const opened = await waitUntilOpen(worker, modelPath, executionProvider);
   try {
     return new OnnxSession(worker, modelPath, opened, batch, onDeath);
   } catch (error) {
-    // it is open: its thread frees it
+    // the thread frees the model
     worker.postMessage({ kind: "close" });
     await once(worker, "exit");
     throw error;
@@ -60,9 +64,8 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
 }
 
 /**
- * Whether the processor sums products of 8-bit numbers in 32 bits. Others do it in 16, which overflow: there ONNX Runtime must
- * take its slower way (`x64quantprecision`), which it would otherwise take here too, at 2.2 times the time of an int8 model.
- * Where that cannot be seen, the slower way it is.
+ * Returns whether the processor accumulates 8-bit products in 32 bits (VNNI); unknown processors count as without. Without VNNI the
+ * 16-bit sums overflow unless ONNX Runtime uses `x64quantprecision`, which makes an int8 model take 2.2 times as long.
  */
 function hasVnni(): boolean {
   return process.arch !== "x64" || /^flags\b.*\bavx(512)?_vnni\b/m.test(cpuInfo());
@@ -76,7 +79,7 @@ function cpuInfo(): string {
   }
 }
 
-/** What a session is opened with, as `InferenceSession.create()` takes it. */
+/** Returns the options for `InferenceSession.create()`. */
 export function sessionOptions({
   executionProvider = "cpu",
   intraOpThreads = 0,
@@ -87,13 +90,13 @@ export function sessionOptions({
     intraOpNumThreads: intraOpThreads || availableParallelism(),
     interOpNumThreads: 1,
     executionMode: "sequential",
-    logSeverityLevel: 3, // errors: warnings about the graph are not for users
-    // a plan of the memory of each batch size is 62 MB after a batch of 32, and gains no time
+    logSeverityLevel: 3, // errors only: warnings about the graph do not concern users
+    // memory plans per batch size take 62 MB after a batch of 32 and save no time
     enableMemPattern: false,
     extra: {
       session: {
-        // Threads stay awake for a moment between the operators of a run, and sleep between runs. Longer takes the cores from
-        // decoding, and from others: with 100 µs 12 MP photos take 1.13 times as long.
+        // Threads spin briefly between operators and sleep between runs. Longer spinning takes cores from image decoding: with
+        // 100 µs, 12 MP photos take 1.13 times as long.
         intra_op: { allow_spinning: "1", spin_duration_us: "50" },
         force_spinning_stop: "1",
         x64quantprecision: hasVnni() ? "0" : "1",
@@ -102,8 +105,8 @@ export function sessionOptions({
   } as const;
 }
 
-/** What the thread says of the model: loaded or not. */
-async function firstAnswer(
+/** Waits for the thread to open the model. */
+async function waitUntilOpen(
   worker: Worker,
   modelPath: string,
   executionProvider: string,
@@ -111,20 +114,20 @@ async function firstAnswer(
   const ended = new AbortController();
   const { signal } = ended;
   try {
-    const [answer] = (await Promise.race([
+    const [response] = (await Promise.race([
       once(worker, "message", { signal }),
       once(worker, "exit", { signal }).then(([code]) => [
-        { kind: "refused", message: `the runtime's thread ended with code ${code}` },
+        { kind: "failed", message: `the runtime's thread ended with code ${code}` },
       ]),
-    ])) as [Opened | Refused];
-    if (answer.kind === "opened") return answer;
+    ])) as [Opened | OpenFailure];
+    if (response.kind === "opened") return response;
     await worker.terminate();
-    throw new Error(answer.message);
+    throw new Error(response.message);
   } catch (error) {
     const reason = oneLine(error instanceof Error ? error.message : String(error));
-    const where =
+    const provider =
       executionProvider === "cpu" ? "" : ` with EXECUTION_PROVIDER ${executionProvider}`;
-    throw new InferenceError("model", `${modelPath}: cannot be loaded${where}: ${reason}`, {
+    throw new InferenceError("model", `${modelPath}: cannot be loaded${provider}: ${reason}`, {
       cause: error,
     });
   } finally {
@@ -132,10 +135,10 @@ async function firstAnswer(
   }
 }
 
-/** Of an input or output, as `InferenceSession.inputMetadata` has it. */
+/** Input or output, as in `InferenceSession.inputMetadata`. */
 interface ValueMetadata {
   readonly name: string;
-  /** As `float32`. */
+  /** For example `float32`. */
   readonly type: string;
   readonly shape: readonly (number | string)[];
 }
@@ -144,8 +147,8 @@ interface Opened {
   readonly inputs: readonly ValueMetadata[];
   readonly outputs: readonly ValueMetadata[];
 }
-interface Refused {
-  readonly kind: "refused";
+interface OpenFailure {
+  readonly kind: "failed";
   readonly message: string;
 }
 interface WireTensor {
@@ -154,7 +157,7 @@ interface WireTensor {
   readonly dims: readonly number[];
   readonly data: Float32Array | Uint8Array;
 }
-type RunAnswer =
+type RunResponse =
   | {
       readonly kind: "ran";
       readonly id: number;
@@ -175,8 +178,8 @@ class OnnxSession implements ModelSession {
   readonly #ended: Promise<void>;
   readonly #pending = new Map<number, PendingRun>();
   #nextId = 0;
-  /** Why no more runs are taken. */
-  #over: InferenceError | undefined;
+  /** Reason for which further runs are rejected. */
+  #endReason: InferenceError | undefined;
   #closing: Promise<void> | undefined;
 
   constructor(
@@ -189,7 +192,7 @@ class OnnxSession implements ModelSession {
     this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta, batch));
     this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta, batch));
     this.#worker = worker;
-    worker.on("message", (answer: RunAnswer) => this.#settle(answer));
+    worker.on("message", (response: RunResponse) => this.#settle(response));
     let reason: string | undefined;
     worker.on("error", (error) => {
       reason = error.message;
@@ -202,7 +205,7 @@ class OnnxSession implements ModelSession {
           `the runtime's thread ended: ${oneLine(reason ?? `exit code ${code}`)}`,
         );
         const died = this.#closing === undefined;
-        this.#over ??= error;
+        this.#endReason ??= error;
         for (const run of this.#pending.values()) run.reject(error);
         this.#pending.clear();
         if (died) onDeath?.(error);
@@ -211,7 +214,7 @@ class OnnxSession implements ModelSession {
   }
 
   run(inputs: readonly Tensor[]): Promise<RunResult> {
-    if (this.#over !== undefined) return Promise.reject(this.#over);
+    if (this.#endReason !== undefined) return Promise.reject(this.#endReason);
     return new Promise((resolve, reject) => {
       const id = this.#nextId++;
       const wire = inputs.map(toWire);
@@ -223,18 +226,18 @@ class OnnxSession implements ModelSession {
         );
       } catch (error) {
         this.#pending.delete(id);
-        reject(new InferenceError("failed", "the tensors cannot be moved", { cause: error }));
+        reject(new InferenceError("failed", "the tensors cannot be transferred", { cause: error }));
       }
     });
   }
 
-  #settle(answer: RunAnswer): void {
-    const run = this.#pending.get(answer.id);
-    this.#pending.delete(answer.id);
-    if (answer.kind === "ran") {
-      run?.resolve({ outputs: answer.outputs.map(fromWire), inferUs: answer.inferUs });
+  #settle(response: RunResponse): void {
+    const run = this.#pending.get(response.id);
+    this.#pending.delete(response.id);
+    if (response.kind === "ran") {
+      run?.resolve({ outputs: response.outputs.map(fromWire), inferUs: response.inferUs });
     } else {
-      run?.reject(new InferenceError("failed", oneLine(answer.message)));
+      run?.reject(new InferenceError("failed", oneLine(response.message)));
     }
   }
 
@@ -244,14 +247,14 @@ class OnnxSession implements ModelSession {
   }
 
   async #close(): Promise<void> {
-    this.#over ??= new InferenceError("failed", "the model is closed");
-    // the thread takes its messages in order: runs that were sent before are answered first
+    this.#endReason ??= new InferenceError("failed", "the model is closed");
+    // messages are processed in order, so earlier runs complete first
     this.#worker.postMessage({ kind: "close" });
     await this.#ended;
   }
 }
 
-/** The protocol's name of a type of ONNX Runtime. BYTES is not here: no model of ours has it. */
+/** Open Inference Protocol type of each ONNX Runtime type that models here use. */
 const elementTypes: Readonly<Record<string, DataType | undefined>> = {
   float32: "FP32",
   uint8: "UINT8",
@@ -261,7 +264,7 @@ function specOf(
   modelPath: string,
   what: string,
   { name, type, shape }: ValueMetadata,
-  wanted: OpenSessionOptions["batch"],
+  requiredBatch: OpenSessionOptions["batch"],
 ): TensorSpec {
   const dataType = elementTypes[type];
   if (dataType === undefined) {
@@ -271,7 +274,7 @@ function specOf(
     );
   }
   const [batch, ...dims] = shape;
-  if (wanted !== "any" && typeof batch !== "string") {
+  if (requiredBatch !== "any" && typeof batch !== "string") {
     throw new InferenceError(
       "model",
       `${modelPath}: the first dimension of ${what} '${name}' must be dynamic (the batch), got [${shape.join(", ")}]`,
@@ -287,16 +290,18 @@ function specOf(
 function toWire(tensor: Tensor): WireTensor {
   const { name, shape: dims } = tensor;
   if (tensor.dataType === "FP32") {
-    return { name, type: "float32", dims, data: movable(tensor.data) };
+    return { name, type: "float32", dims, data: transferable(tensor.data) };
   }
-  if (tensor.dataType === "UINT8") return { name, type: "uint8", dims, data: movable(tensor.data) };
+  if (tensor.dataType === "UINT8")
+    return { name, type: "uint8", dims, data: transferable(tensor.data) };
   throw new InferenceError("failed", `input '${name}' has type ${tensor.dataType}: unsupported`);
 }
 
-/** The array itself where it is all of its memory, a copy where it is a part. */
-function movable<T extends Float32Array | Uint8Array>(data: T): T {
-  const whole = data.buffer instanceof ArrayBuffer && data.byteLength === data.buffer.byteLength;
-  return whole ? data : (data.slice() as T);
+/** Returns the array itself if it spans its whole buffer, otherwise a copy. */
+function transferable<T extends Float32Array | Uint8Array>(data: T): T {
+  const isWholeBuffer =
+    data.buffer instanceof ArrayBuffer && data.byteLength === data.buffer.byteLength;
+  return isWholeBuffer ? data : (data.slice() as T);
 }
 
 function fromWire({ name, dims, data }: WireTensor): Tensor {

@@ -2,27 +2,27 @@ import { Worker } from "node:worker_threads";
 import { threadLimits } from "../thread-limits.ts";
 
 /**
- * The thread of a model session. It imports next to nothing, so that a program can start the thread before it loads the rest
- * of itself: the thread loads ONNX Runtime meanwhile.
+ * Thread of a model session. This module has few imports, so that a program can start the thread first and load its other modules
+ * while the thread loads ONNX Runtime.
  */
 export interface OnnxThread {
   readonly worker: Worker;
-  /** Ends with the thread. */
+  /** Resolves when the thread has ended. */
   readonly ended: Promise<void>;
 }
 
-// The official builds report model and machine to Microsoft unless this is set before the library is loaded. It must be
-// the environment of the process: a worker's `process.env` is a copy that native code does not see.
+// The official builds send telemetry to Microsoft unless this is set before the library is loaded. Native code reads the environment
+// of the process, not a worker's copy in `process.env`.
 process.env.ORT_DISABLE_TELEMETRY ??= "1";
 
 let spare: OnnxThread | undefined;
 
-/** Starts the thread of the next session now. It keeps no process alive. */
+/** Starts a thread for the next session. It does not keep the process alive. */
 export function startSpareThread(): void {
   if (spare !== undefined) return;
   const thread = startThread();
   thread.worker.unref();
-  // why it failed is told by the one that is started in its place
+  // the thread started in its place reports the failure
   thread.worker.on("error", () => {});
   spare = thread;
   void thread.ended.then(() => {
@@ -30,7 +30,7 @@ export function startSpareThread(): void {
   });
 }
 
-/** The thread that was started before, else a new one. */
+/** Returns the spare thread, or a new one if there is none. */
 export function acquireThread(): OnnxThread {
   const thread = spare ?? startThread();
   spare = undefined;
@@ -42,7 +42,7 @@ function startThread(): OnnxThread {
   const state = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const worker = new Worker(new URL("./onnx-worker.mjs", import.meta.url), {
     name: "onnx",
-    // flags of the process, such as a TypeScript loader, are of no use to the thread
+    // without the options of the process, such as a TypeScript loader
     execArgv: [],
     resourceLimits: threadLimits,
     workerData: { state },
@@ -57,15 +57,14 @@ function startThread(): OnnxThread {
   return { worker, ended };
 }
 
-/** Of each thread: whether it is in the runtime, and whether it must not enter it any more. */
+/** Two flags per thread: whether it is inside the runtime, and whether it must not enter it again. */
 const runtimes = new Set<Int32Array<SharedArrayBuffer>>();
 
-/** How long the end of the process waits for a run, in milliseconds. */
+/** Maximum time in milliseconds for which the process exit waits for a run. */
 const leaveTimeoutMs = 20_000;
 
 /**
- * Wait for the runs in progress, at most one in each thread. A thread that is ended while it is in ONNX Runtime aborts
- * the process (exit code 134, "terminate called after throwing an instance of 'Napi::Error'").
+ * Waits for the runs in progress, at most one per thread. Terminating a thread inside ONNX Runtime aborts the process (exit code 134, "terminate called after throwing an instance of 'Napi::Error'").
  */
 function leaveRuntimes(): void {
   for (const state of runtimes) Atomics.store(state, 1, 1);

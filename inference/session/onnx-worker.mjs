@@ -1,5 +1,5 @@
-// Runs ONNX Runtime in a thread of its own: `InferenceSession.create()` and `run()` block the thread that calls them.
-// Plain JavaScript, so that the thread starts without a TypeScript loader, whatever loader the process has.
+// Runs ONNX Runtime in a worker thread, because `InferenceSession.create()` and `run()` block the calling thread. Plain JavaScript, so
+// that the thread starts without a TypeScript loader.
 import { parentPort, workerData } from "node:worker_threads";
 
 /** @typedef {import("onnxruntime-node").InferenceSession} InferenceSession */
@@ -10,17 +10,17 @@ import { parentPort, workerData } from "node:worker_threads";
 /** @type {{ state: Int32Array<SharedArrayBuffer> }} */
 const { state } = workerData;
 
-// loaded at once: the thread may be started before it is known which model it will run
+// loaded immediately: the thread may start before the model is chosen
 const { env, InferenceSession, Tensor } = await inRuntime(() => import("onnxruntime-node"));
 
-// what goes wrong is thrown: not also written to the terminal
+// errors are thrown, so they need no log
 env.logLevel = "fatal";
 
 /** @type {InferenceSession} */
 let session;
 let last = Promise.resolve();
 parentPort.on("message", (message) => {
-  // one after the other: `run()` comes back to the event loop before it begins
+  // sequential, because `run()` returns to the event loop before it starts
   last = last.then(() => onMessage(message));
 });
 
@@ -31,7 +31,7 @@ async function open(message) {
     const { inputMetadata: inputs, outputMetadata: outputs } = session;
     parentPort.postMessage({ kind: "opened", inputs, outputs });
   } catch (error) {
-    parentPort.postMessage({ kind: "refused", message: messageOf(error) });
+    parentPort.postMessage({ kind: "failed", message: messageOf(error) });
   }
 }
 
@@ -74,14 +74,14 @@ async function runSession(inputs) {
   const results = await session.run(feeds, fetches);
   return session.outputNames.map((name) => {
     const { type, dims, data } = results[name];
-    // only memory that this thread allocated can move to another one
+    // only memory allocated by this thread can be transferred
     const own = fetches[name] === null ? data.slice() : data;
     return { name, type, dims: [...dims], data: own };
   });
 }
 
 /**
- * Do something in the runtime, and let the main thread know: see `leaveRuntimes` in onnx-thread.ts.
+ * Marks the thread as inside the runtime during `work`; see `leaveRuntimes` in onnx-thread.ts.
  *
  * @template T
  * @param {() => Promise<T>} work
@@ -94,12 +94,12 @@ async function inRuntime(work) {
     Atomics.store(state, 0, 0);
     Atomics.notify(state, 0);
   }
-  // the process ends: wait for it
+  // the process is exiting
   return new Promise(() => {});
 }
 
 /**
- * A tensor that the runtime writes the output into, without a copy; null where the shape is not known before.
+ * Returns a tensor into which the runtime writes the output without a copy; null if the shape is not known in advance.
  *
  * @param {ValueMetadata} meta
  * @param {number} batchSize

@@ -7,10 +7,10 @@ import {
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
 
-/** How a model takes images. */
+/** Encoding in which a model receives images. */
 export interface PayloadFormat {
   readonly signature: ModelSignature;
-  /** Input of {@link tensor}: preprocessed pixels, or encoded files. */
+  /** Input of {@link tensor}: preprocessed pixels or encoded files. */
   readonly input: "pixels" | "encoded";
   tensor(images: readonly Uint8Array[]): Tensor;
 }
@@ -22,9 +22,10 @@ const payloadFormats: readonly PayloadFormat[] = [
 ];
 
 /**
- * Form of the model that has these inputs and outputs, with the batch dimension.
+ * Returns the payload format of a model.
  *
- * @param refuse - Makes the error for another kind of model from one line.
+ * @param metadata - Inputs and outputs, with the batch dimension.
+ * @param createError - Creates the error thrown for an unsupported model from its message.
  */
 export function payloadFormatOf(
   model: string,
@@ -32,16 +33,17 @@ export function payloadFormatOf(
     inputs,
     outputs,
   }: { readonly inputs: readonly TensorSpec[]; readonly outputs: readonly TensorSpec[] },
-  refuse: (problem: string) => Error,
+  createError: (problem: string) => Error,
 ): PayloadFormat {
-  const [takes, gives] = [inputs, outputs].map(formatSpecs);
+  const [actualInputs, actualOutputs] = [inputs, outputs].map(formatSpecs);
   const form = payloadFormats.find(
-    ({ signature }) => inputText(signature) === takes && outputText(signature) === gives,
+    ({ signature }) =>
+      inputText(signature) === actualInputs && outputText(signature) === actualOutputs,
   );
   if (form !== undefined) return form;
   const rule = payloadFormats.map(({ signature }) => inputText(signature)).join(", or ");
-  throw refuse(
-    `${model} must take ${rule} and give ${outputText(openclipVitB32)}, got ${takes} and ${gives}`,
+  throw createError(
+    `${model} must take ${rule} and give ${outputText(openclipVitB32)}, got ${actualInputs} and ${actualOutputs}`,
   );
 }
 

@@ -1,13 +1,13 @@
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 import type { ModelSession, RunResult } from "./types.ts";
 
-/** Instances of one model as one session: each run goes to the first of those that have the fewest. */
+/** Several instances of a model as one session. A run goes to the instance with the fewest outstanding runs. */
 export class SessionPool implements ModelSession {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
   readonly #instances: readonly { readonly session: ModelSession; runs: number }[];
 
-  /** @param sessions - of the same model, at least one. Taken over. */
+  /** @param sessions - Sessions of the same model. Closing the pool closes them. */
   constructor(sessions: readonly [ModelSession, ...ModelSession[]]) {
     this.inputs = sessions[0].inputs;
     this.outputs = sessions[0].outputs;

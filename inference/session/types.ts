@@ -1,6 +1,6 @@
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 
-/** Where the time of one request went, in microseconds. Triton's four parts. */
+/** Duration of the four stages of one request in microseconds, as in Triton's statistics. */
 export interface RequestTiming {
   readonly queueUs: number;
   readonly computeInputUs: number;
@@ -8,26 +8,26 @@ export interface RequestTiming {
   readonly computeOutputUs: number;
 }
 
-/** A loaded model. `run` never blocks the event loop: the runtime works in a thread of its own. */
+/** Loaded model. `run` does not block the event loop, because the runtime has its own thread. */
 export interface ModelSession {
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
   /**
-   * Runs that it does side by side; more of them wait.
+   * Number of concurrent runs; further runs are queued.
    *
    * @default 1
    */
   readonly instances?: number;
   /**
-   * Run the model once.
+   * Runs the model once.
    *
-   * @param inputs - One tensor for each input, the batch as first dimension, the same size in all. They are taken
-   *   over: their memory moves to the runtime's thread, and the caller's arrays are empty afterwards.
-   * @returns One tensor for each output, in the model's order, and the time inside the runtime.
+   * @param inputs - One tensor per input, with the same batch size as first dimension. Their memory is transferred to the runtime's
+   *   thread, which leaves the caller's arrays empty.
+   * @returns One tensor per output, in the model's order, and the time in the runtime.
    * @throws {InferenceError} `failed`
    */
   run(inputs: readonly Tensor[]): Promise<RunResult>;
-  /** Frees the model. Runs in flight are answered first. */
+  /** Completes outstanding runs and frees the model. */
   close(): Promise<void>;
 }
 
@@ -37,28 +37,27 @@ export interface RunResult {
 }
 
 export interface InferOptions {
-  /** Drops the request while it waits; a run that has begun is not stopped. */
+  /** Removes the request from the queue when aborted; a started run continues. */
   readonly signal?: AbortSignal;
-  /** Drops the request when it has waited this long. */
+  /** Maximum time in the queue. */
   readonly queueTimeoutMs?: number;
   /**
-   * What becomes of the inputs. `taken`: the caller needs them no more, so a request that runs alone is not copied, and its
-   * arrays are empty afterwards.
+   * `transferred` avoids copying a request that runs alone, and leaves the caller's arrays empty.
    *
    * @default "copied"
    */
-  readonly inputs?: "copied" | "taken";
+  readonly inputs?: "copied" | "transferred";
 }
 
 export interface InferResult {
   readonly outputs: readonly Tensor[];
   readonly timing: RequestTiming;
-  /** Images in the execution that this request was part of. */
+  /** Images in the execution that included this request. */
   readonly batchSize: number;
 }
 
 export type InferenceErrorCode =
-  /** Waited longer than it may, or the caller went away. */
+  /** The queue timeout has passed or the caller has disconnected. */
   | "expired"
   | "draining"
   /** The runtime failed. */
@@ -66,13 +65,13 @@ export type InferenceErrorCode =
   /** The model file is missing or cannot be loaded. */
   | "model";
 
-/** The only error that the engine throws. Branch on `code`, not on the text. */
+/** The only error of sessions, batchers and decoding threads. Branch on `code`, not on the message. */
 export class InferenceError extends Error {
   override readonly name = "InferenceError";
 
   constructor(
     readonly code: InferenceErrorCode,
-    /** The text without the code, with which `message` begins. */
+    /** `message` without its `[code]` prefix. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {
