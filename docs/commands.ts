@@ -36,12 +36,12 @@ export const commandsRun: readonly RunCommand[] = [
   { command: "npx clipstack capacity --parameters", prints: /195/ },
   {
     command:
-      "npx clipstack capacity multi-gpu-4x --payload float32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64",
+      "npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64",
     prints: /4 × rtx-4080, instance-group[\s\S]*1,429/,
   },
   {
     command:
-      "npx clipstack capacity --gpu rtx-4080 --payload float32 --bandwidth 100Mbps --round-trip 35ms --concurrency 16",
+      "npx clipstack capacity --gpu rtx-4080 --payload fp32 --bandwidth 100Mbps --round-trip 35ms --concurrency 16",
     prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +187/,
   },
   {

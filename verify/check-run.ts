@@ -14,7 +14,7 @@ import {
 } from "../bench/record/record.ts";
 import { reason } from "../bench/run/http-client.ts";
 import { describeCommit, describeMachine } from "../bench/run/machine.ts";
-import { parityLimits, type Runtime } from "../bench/run/parity.ts";
+import { parityLimits, type VerifyTarget } from "../bench/run/parity.ts";
 import type {
   ChooseModel,
   Reference,
@@ -23,8 +23,8 @@ import type {
 } from "../bench/run/reference.ts";
 import { serverVersion } from "../bench/run/server-version.ts";
 import {
-  checkPaths,
-  type PathTarget,
+  checkEachEndpoint,
+  type EndpointTarget,
   resultOf,
   type ServiceUnderTest,
 } from "../bench/run/service-under-test.ts";
@@ -71,7 +71,7 @@ export class CheckRun {
 
   constructor(
     readonly environment: string,
-    private readonly runtime: Runtime,
+    private readonly target: VerifyTarget,
     private readonly reference: Reference,
     private readonly options: CheckOptions,
   ) {}
@@ -95,7 +95,7 @@ export class CheckRun {
     const families: readonly (readonly [CheckId, Check])[] = [
       ["endpoints", checkEndpoints],
       ["embedding", (service) => checkEmbedding(service, reference)],
-      ["parity", (service) => checkParity(service, reference, this.runtime)],
+      ["parity", (service) => checkParity(service, reference, this.target)],
       ["batches", (service) => checkBatches(service, reference)],
       ["batching", batching],
       ["errors", (service) => checkErrors(service, reference)],
@@ -143,8 +143,8 @@ export class CheckRun {
   }
 
   #load(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
-    return checkPaths(service, "load", async (target) => {
-      this.phase(`load: ${target.path}`);
+    return checkEachEndpoint(service, "load", async (target) => {
+      this.phase(`load: ${target.endpointName}`);
       const { measurement, requests } = await this.#measure(service, target);
       this.measurements.push(measurement);
       this.options.onEvent({ kind: "measurement", measurement });
@@ -161,14 +161,14 @@ export class CheckRun {
   /** Closed loop of single images on one path: maximum throughput, not the latency at a given rate. */
   async #measure(
     service: ServiceUnderTest,
-    { path, url }: PathTarget,
+    { endpointName: endpoint, url }: EndpointTarget,
   ): Promise<{ readonly measurement: Measurement; readonly requests: number }> {
     const { secondsPerPath, signal } = this.options;
     const { name, model } = service.workload.service;
-    const isEmbed = path === "embed-http";
+    const isEmbed = endpoint === "embed-http";
     const requests = await prepareRequests(
-      { path, url, model, apiKey: isEmbed ? service.apiKey : undefined },
-      { payload: isEmbed ? "encoded" : "fp32", serialization: "binary" },
+      { endpoint, url, model, apiKey: isEmbed ? service.apiKey : undefined },
+      { payload: isEmbed ? "jpeg" : "fp32", serialization: "binary" },
       this.reference.images,
       1,
     );
@@ -184,7 +184,7 @@ export class CheckRun {
     const measurement: Measurement = {
       environment: this.environment,
       service: name,
-      path,
+      endpoint,
       load: { kind: "closed loop", concurrency, imagesPerRequest: 1, seconds },
       samples: good.length,
       imagesPerSecond: good.length / seconds,
@@ -216,7 +216,7 @@ export interface CheckedEnvironment {
 /** Record of a run: the model of its first environment is the subject's, others are recorded with their environment. */
 export async function recordOf(
   startedAt: Date,
-  runtime: Runtime,
+  target: VerifyTarget,
   samples: readonly SampleImage[],
   environments: readonly CheckedEnvironment[],
   options: CheckOptions,
@@ -233,13 +233,13 @@ export async function recordOf(
     finishedAt: new Date().toISOString(),
     subject: {
       ...(await describeCommit(options.project)),
-      runtime,
+      target,
       server: [...servers].sort().join(", ") || unknownServer,
       model: first.model.subject,
       machine: describeMachine(),
       settings: {
         portOffset: options.portOffset,
-        secondsPerPath: options.secondsPerPath,
+        secondsPerEndpoint: options.secondsPerPath,
         concurrency,
         sampleImages: samples.map(({ name }) => name),
         ...parityLimits,

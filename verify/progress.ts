@@ -41,10 +41,10 @@ export function failureLine({
   id,
   environment,
   service,
-  path,
+  endpoint,
   resource,
   message,
 }: CheckResult): string {
-  const where = [environment, service, path].filter((part) => part !== undefined).join("/");
+  const where = [environment, service, endpoint].filter((part) => part !== undefined).join("/");
   return `✘ ${id} ${where}: ${resource}: ${message}`;
 }

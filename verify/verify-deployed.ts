@@ -131,7 +131,12 @@ async function runDeployed(
     );
     run.report(
       services.map((service) =>
-        resultOf(service, "stop", "skip", "a running environment is not stopped: embedded only"),
+        resultOf(
+          service,
+          "stop",
+          "skip",
+          "a deployed service is not stopped: only with --target simulation",
+        ),
       ),
     );
   } finally {

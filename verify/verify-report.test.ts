@@ -168,7 +168,7 @@ test("an environment whose checks were all skipped has not passed", () => {
 
 test("services of one environment with the same endpoint have a name each", () => {
   const record = testRecord();
-  const [first] = record.measurements.filter(({ path }) => path === "onnx-http");
+  const [first] = record.measurements.filter(({ endpoint }) => endpoint === "onnx-http");
   const measurements = ["triton-0", "triton-1"].map((service) => ({ ...first!, service }));
   const perGpu = { ...record, checks: [], measurements };
   for (const report of [reportText, reportMarkdown, reportHtml]) {
@@ -202,7 +202,7 @@ test("a difference beyond the limit is drawn as a cross", () => {
 test("the table for a terminal is aligned", () => {
   expect(reportText(failed())).toMatchInlineSnapshot(`
     "Environments  single-gpu, kind-local
-    Runtime       embedded
+    Target        simulation
     Model         generated (vit-b-32, random weights, seed 1, sha256 abababababab)
     Commit        0123456789ab
     When          2026-11-21 10:30 UTC, 1 min 35 s

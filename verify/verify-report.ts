@@ -31,7 +31,7 @@ import {
   textField,
   whenText,
 } from "../bench/report/document.ts";
-import { barPlot, dotPlot, pathStyle, rangeLegend, rangePlot } from "../bench/report/plots.ts";
+import { barPlot, dotPlot, endpointStyle, rangeLegend, rangePlot } from "../bench/report/plots.ts";
 import { artefactFacts, modelText, tritonsText } from "../bench/report/subject.ts";
 
 /** Report of a verification: checks by environment, then endpoints, parity and every check. */
@@ -52,7 +52,7 @@ export function verifyReport(record: VerifyRecord): Report {
     tone: failed.length === 0 ? "good" : "bad",
     facts: [
       ["Environments", environments.map(({ name }) => name).join(", ")],
-      ["Runtime", subject.runtime],
+      ["Target", subject.target],
       ["Model", modelText(subject.model)],
       ...(tritons === "" ? [] : [["Triton as deployed", tritons] as const]),
       ["Commit", commitText(subject)],
@@ -86,9 +86,16 @@ function caveatsOf({ subject, environments, measurements }: VerifyRecord): reado
 }
 
 /** The first line of a message is the finding; further lines are a log. */
-function failureOf({ id, environment, service, path, resource, message }: CheckResult): Failure {
+function failureOf({
+  id,
+  environment,
+  service,
+  endpoint,
+  resource,
+  message,
+}: CheckResult): Failure {
   const [text = "", ...log] = message.split("\n");
-  const where = [environment, service, path].filter((part) => part !== undefined).join("/");
+  const where = [environment, service, endpoint].filter((part) => part !== undefined).join("/");
   return {
     title: `${id} ${where}`,
     text,
@@ -132,7 +139,7 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
 interface EndpointRow {
   /** Environment; with the service if several services of the environment have the endpoint. */
   readonly name: string;
-  readonly path: string;
+  readonly endpoint: string;
   readonly measurement?: Measurement;
   readonly parity?: CheckResult;
 }
@@ -143,22 +150,22 @@ function endpointRows({ checks, measurements }: VerifyRecord): readonly Endpoint
     readonly service: string;
   }
   const rows = new Map<string, Row>();
-  const add = ({ environment, service, path, ...more }: Row): void => {
-    const key = [environment, service, path].join("/");
-    rows.set(key, { ...rows.get(key), environment, service, path, ...more });
+  const add = ({ environment, service, endpoint, ...more }: Row): void => {
+    const key = [environment, service, endpoint].join("/");
+    rows.set(key, { ...rows.get(key), environment, service, endpoint, ...more });
   };
   for (const check of checks) {
-    const { environment, service, path } = check;
+    const { environment, service, endpoint } = check;
     const parity = check.id === "parity" ? { parity: check } : {};
-    if (path !== undefined) add({ environment, service, path, ...parity });
+    if (endpoint !== undefined) add({ environment, service, endpoint, ...parity });
   }
   for (const measurement of measurements) {
-    const { environment, service, path } = measurement;
-    add({ environment, service, path, measurement });
+    const { environment, service, endpoint } = measurement;
+    add({ environment, service, endpoint, measurement });
   }
   const all = [...rows.values()];
   return all.map(({ environment, service, ...row }) => {
-    const same = all.filter((it) => it.environment === environment && it.path === row.path);
+    const same = all.filter((it) => it.environment === environment && it.endpoint === row.endpoint);
     return { ...row, name: same.length > 1 ? `${environment}/${service}` : environment };
   });
 }
@@ -170,7 +177,7 @@ function endpointSections(
   if (rows.length === 0) return [];
   const table = tableOf("Latency, throughput and agreement of each endpoint", rows, [
     textField("environment", ({ name }) => name),
-    textField("endpoint", ({ path }) => path),
+    textField("endpoint", ({ endpoint }) => endpoint),
     numberField("p50 ms", ({ measurement }) => measurement?.latencyMs?.p50, formatMs),
     numberField("p95 ms", ({ measurement }) => measurement?.latencyMs?.p95, formatMs),
     p99Field(({ measurement }) => measurement?.latencyMs),
@@ -184,15 +191,15 @@ function endpointSections(
     ),
     numberField("difference", (row) => row.parity?.measured.relativeDifference, formatFraction),
   ]);
-  const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerPath} s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
+  const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerEndpoint} s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
   return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
 }
 
 function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
-  const measured = rows.flatMap(({ name, path, measurement }) => {
+  const measured = rows.flatMap(({ name, endpoint, measurement }) => {
     const latency = measurement?.latencyMs;
     if (measurement === undefined || latency === undefined) return [];
-    return [{ group: name, label: path, measurement, latency, ...pathStyle(path) }];
+    return [{ group: name, label: endpoint, measurement, latency, ...endpointStyle(endpoint) }];
   });
   if (measured.length === 0) return [];
   const latencyRows = measured.map(({ measurement, latency, ...row }) => ({
@@ -249,17 +256,17 @@ function paritySections(
   { subject: { settings } }: VerifyRecord,
   rows: readonly EndpointRow[],
 ): readonly Section[] {
-  const compared = rows.flatMap(({ name, path, parity }) => {
+  const compared = rows.flatMap(({ name, endpoint, parity }) => {
     const images = parity?.images ?? [];
     if (images.length === 0) return [];
     const worst = formatFraction(Math.max(...images.map((image) => image.relativeDifference)));
     return [
       {
         group: name,
-        label: path,
-        colour: pathStyle(path).colour,
+        label: endpoint,
+        colour: endpointStyle(endpoint).colour,
         value: worst,
-        title: `${name}, ${path}: at most ${worst} in ${counted(images.length, "image")}`,
+        title: `${name}, ${endpoint}: at most ${worst} in ${counted(images.length, "image")}`,
         dots: images.map(({ image, cosine, relativeDifference }) => ({
           value: relativeDifference,
           title: `${image}: ${formatFraction(relativeDifference)}, cosine ${cosine.toFixed(7)}`,
@@ -302,7 +309,7 @@ function detailSections({ environments, checks }: VerifyRecord): readonly Sectio
       [
         textField("check", ({ id }) => id),
         textField("service", ({ service }) => service),
-        textField("endpoint", ({ path }) => path ?? ""),
+        textField("endpoint", ({ endpoint }) => endpoint ?? ""),
         textField("outcome", ({ outcome }) => outcomes[outcome]),
         longField("finding", (check) => [check.message, ...timesOf(check)].join("\n")),
       ],

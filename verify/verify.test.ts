@@ -111,8 +111,8 @@ describe("two sound environments", () => {
       "cluster/embed-http",
     ];
     const compared = record.checks.filter(({ id }) => id === "parity");
-    expect(compared.map((it) => `${it.environment}/${it.path}`)).toEqual(paths);
-    expect(record.measurements.map((it) => `${it.environment}/${it.path}`)).toEqual(paths);
+    expect(compared.map((it) => `${it.environment}/${it.endpoint}`)).toEqual(paths);
+    expect(record.measurements.map((it) => `${it.environment}/${it.endpoint}`)).toEqual(paths);
     for (const { samples, imagesPerSecond } of record.measurements) {
       expect(samples).toBeGreaterThan(0);
       expect(imagesPerSecond).toBeGreaterThan(0);

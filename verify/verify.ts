@@ -76,11 +76,11 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     for (const one of prepared) {
       options.signal.throwIfAborted();
       const reference = await references.of(one.model);
-      const run = new CheckRun(one.artefact.environment.name, "embedded", reference, options);
+      const run = new CheckRun(one.artefact.environment.name, "simulation", reference, options);
       const subject = await runEmbedded(one, run, reference, options);
       environments.push({ subject, model: one.model, run });
     }
-    return await recordOf(startedAt, "embedded", samples, environments, options);
+    return await recordOf(startedAt, "simulation", samples, environments, options);
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }

@@ -182,7 +182,7 @@ async function measureService(
       round,
       imagesPerSecond: found.samples === 0 ? undefined : found.imagesPerSecond,
       latency: latencyOf(found),
-      failures: found.errorsInAll,
+      failures: found.errorsWithWarmup,
       cpuMsPerImage:
         cpu && images > 0 ? groupCpuMs(cpu.before, cpu.after, child.pid) / images : undefined,
       othersShare: cpu && othersShare(cpu.before, cpu.after, [child.pid, ownGroup()]),
@@ -192,7 +192,7 @@ async function measureService(
       residentAfterMB: residentMB(child.pid),
       added: addedOf(found.latencyMs?.mean, before?.metrics, after?.metrics),
       health: health && latencyOf(health),
-      healthFailures: health?.errorsInAll,
+      healthFailures: health?.errorsWithWarmup,
     },
   };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
 import { calibrateRecord, recordBackends, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
@@ -23,8 +23,8 @@ const truth: System = {
 function measured(
   concurrency: number,
   imagesPerRequest: number,
-  conditions: Cell["conditions"] = {},
-): Cell {
+  conditions: LoadPoint["conditions"] = {},
+): LoadPoint {
   const demand: Demand = {
     concurrency,
     imagesPerRequest,
@@ -39,10 +39,10 @@ function measured(
       connections: "kept",
     },
   });
-  const [like] = testBenchRecord().cells.filter(
-    ({ path, payload, serialization }) =>
-      path === "onnx-http" && payload === "fp32" && serialization === "binary",
-  ) as [Cell];
+  const [like] = testBenchRecord().loadPoints.filter(
+    ({ endpoint, payload, serialization }) =>
+      endpoint === "onnx-http" && payload === "fp32" && serialization === "binary",
+  ) as [LoadPoint];
   return {
     ...like,
     id: `onnx-http b${imagesPerRequest} c${concurrency}`,
@@ -62,12 +62,12 @@ function measured(
   };
 }
 
-function record(cells: readonly Cell[]): BenchRecord {
+function record(loadPoints: readonly LoadPoint[]): BenchRecord {
   const made = testBenchRecord();
   return {
     ...made,
     subject: { ...made.subject, gpu: { name: "rtx-4090", count: 1 } },
-    cells: [...cells],
+    loadPoints: [...loadPoints],
   };
 }
 
@@ -82,15 +82,15 @@ const loads = [
 ];
 
 test("finds the times of a service from loads on it, and predicts the others", () => {
-  const { paths, rows, leftOut } = calibrateRecord(record(loads));
+  const { endpoints, rows, leftOut } = calibrateRecord(record(loads));
   expect(leftOut).toEqual([]);
-  expect(paths).toHaveLength(1);
-  expect(paths[0]?.compute).toEqual({
+  expect(endpoints).toHaveLength(1);
+  expect(endpoints[0]?.compute).toEqual({
     firstMs: expect.closeTo(4, 6),
     perImageMs: expect.closeTo(0.6, 6),
   });
-  expect(paths[0]?.ingestMsPerImage).toBeCloseTo(1.5, 2);
-  expect(paths[0]?.overheadMs).toBeCloseTo(3, 1);
+  expect(endpoints[0]?.ingestMsPerImage).toBeCloseTo(1.5, 2);
+  expect(endpoints[0]?.overheadMs).toBeCloseTo(3, 1);
   expect(rows.filter(({ role }) => role === "predicted")).toHaveLength(3);
   for (const { cell, throughputError, latencyError } of rows) {
     expect(Math.abs(throughputError), cell).toBeLessThan(0.01);
@@ -99,13 +99,21 @@ test("finds the times of a service from loads on it, and predicts the others", (
 });
 
 test("leaves out what does not measure the service, and says why", () => {
-  const open: Cell = {
+  const open: LoadPoint = {
     ...measured(1, 1),
     id: "open",
     load: { kind: "open loop", arrivals: "poisson", ratePerSecond: 10, seed: 1 },
   };
-  const invalid: Cell = { ...measured(2, 1), id: "invalid", invalid: ["the client was the limit"] };
-  const delayed: Cell = { ...measured(2, 1), id: "delayed", conditions: { queueDelayUs: 5000 } };
+  const invalid: LoadPoint = {
+    ...measured(2, 1),
+    id: "invalid",
+    invalid: ["the client was the limit"],
+  };
+  const delayed: LoadPoint = {
+    ...measured(2, 1),
+    id: "delayed",
+    conditions: { queueDelayUs: 5000 },
+  };
   const { leftOut } = calibrateRecord(record([...loads, open, invalid, delayed]));
   expect(leftOut).toEqual([
     { load: "open", reason: "an open loop has no fixed number of clients" },
@@ -115,16 +123,16 @@ test("leaves out what does not measure the service, and says why", () => {
 });
 
 test("a path without a load of one client calibrates nothing", () => {
-  const { paths, rows, leftOut } = calibrateRecord(record([measured(4, 1)]));
-  expect([paths, rows]).toEqual([[], []]);
+  const { endpoints, rows, leftOut } = calibrateRecord(record([measured(4, 1)]));
+  expect([endpoints, rows]).toEqual([[], []]);
   expect(leftOut[0]?.reason).toBe(
     "no valid load of onnx-http with one client, which would calibrate it",
   );
 });
 
 test("a whole run of bench and its studies can be calibrated", () => {
-  const { paths, rows } = calibrateRecord(testBenchRecord());
-  expect(paths.length).toBeGreaterThanOrEqual(6);
+  const { endpoints, rows } = calibrateRecord(testBenchRecord());
+  expect(endpoints.length).toBeGreaterThanOrEqual(6);
   expect(rows.some(({ role }) => role === "predicted")).toBe(true);
   for (const row of rows) expect(Number.isFinite(row.throughputError), row.cell).toBe(true);
 });
@@ -142,14 +150,14 @@ const published: ServiceTimes = {
 };
 
 /** The same load through the embed API, which is slower. */
-function embedded(concurrency: number, imagesPerRequest: number): Cell {
-  const cell = measured(concurrency, imagesPerRequest);
+function embedded(concurrency: number, imagesPerRequest: number): LoadPoint {
+  const point = measured(concurrency, imagesPerRequest);
   return {
-    ...cell,
+    ...point,
     id: `embed-http b${imagesPerRequest} c${concurrency}`,
     service: "embed",
-    path: "embed-http",
-    payload: "encoded",
+    endpoint: "embed-http",
+    payload: "jpeg",
     server: { source: "embed", requests: 1, inferMs: 90 * imagesPerRequest, decodeMs: 2 },
   };
 }
@@ -163,7 +171,7 @@ test("each API keeps its own compute, and an backend that was not measured has n
   expect(times.knows?.("rtx-4090", "tensorrt")).toBe(false);
   expect(times.embed?.knows?.("rtx-4090", "tensorrt")).toBe(false);
   expect(times.knows?.("t4", "tensorrt")).toBe(true);
-  expect(recordBackends(calibration, "float32")).toEqual(["onnxruntime"]);
+  expect(recordBackends(calibration, "fp32")).toEqual(["onnxruntime"]);
   expect(recordBackends(calibration, "jpeg")).toEqual(["onnxruntime"]);
 });
 
@@ -171,14 +179,14 @@ test("the embed API's compute is not taken for a Triton's", () => {
   const made = record([embedded(1, 1), embedded(1, 8)]);
   const calibration = calibrateRecord(made);
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
-  expect(recordBackends(calibration, "float32")).toEqual([]);
+  expect(recordBackends(calibration, "fp32")).toEqual([]);
   expect(times.knows?.("rtx-4090", "onnxruntime")).toBe(false);
   expect(times.embed?.knows?.("rtx-4090", "onnxruntime")).toBe(true);
 });
 
 test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is assumed", (images) => {
-  const { paths, notes } = calibrateRecord(record([measured(1, images)]));
-  const { firstMs = Number.NaN, perImageMs } = paths[0]?.compute ?? {};
+  const { endpoints, notes } = calibrateRecord(record([measured(1, images)]));
+  const { firstMs = Number.NaN, perImageMs } = endpoints[0]?.compute ?? {};
   expect(perImageMs).toBe(firstMs);
   expect(firstMs * images).toBeCloseTo(4 + 0.6 * (images - 1), 6);
   expect(notes).toEqual([
@@ -187,9 +195,12 @@ test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is ass
 });
 
 test("a larger batch that took no longer is noise, and does not make images free", () => {
-  const quick = { ...measured(1, 8), server: { ...measured(1, 8).server, inferMs: 3.2 } } as Cell;
-  const { paths, notes } = calibrateRecord(record([measured(1, 1), quick]));
-  expect(paths[0]?.compute).toEqual({
+  const quick = {
+    ...measured(1, 8),
+    server: { ...measured(1, 8).server, inferMs: 3.2 },
+  } as LoadPoint;
+  const { endpoints, notes } = calibrateRecord(record([measured(1, 1), quick]));
+  expect(endpoints[0]?.compute).toEqual({
     firstMs: expect.closeTo(4, 6),
     perImageMs: expect.closeTo(0.4, 6),
   });
@@ -199,9 +210,9 @@ test("a larger batch that took no longer is noise, and does not make images free
 test("calibrates by the stable loads where there are some", () => {
   const stability = { ...measured(1, 1).stability, verdict: "unstable" } as const;
   const unstable = { ...measured(1, 1), id: "unstable", stability };
-  const odd = { ...unstable, server: { ...unstable.server, inferMs: 40 } } as Cell;
-  const { paths, rows } = calibrateRecord(record([odd, ...loads]));
-  expect(paths[0]?.compute.firstMs).toBeCloseTo(4, 6);
+  const odd = { ...unstable, server: { ...unstable.server, inferMs: 40 } } as LoadPoint;
+  const { endpoints, rows } = calibrateRecord(record([odd, ...loads]));
+  expect(endpoints[0]?.compute.firstMs).toBeCloseTo(4, 6);
   expect(rows.find(({ cell }) => cell === "unstable")?.role).toBe("predicted");
 });
 

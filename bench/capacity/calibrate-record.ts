@@ -1,4 +1,4 @@
-import { type BenchRecord, benchPathName, type Cell } from "../record/bench-record.ts";
+import { type BenchRecord, benchEndpointName, type LoadPoint } from "../record/bench-record.ts";
 import { mean } from "../stats/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
@@ -7,7 +7,7 @@ import { largestBatch, type Payload, type ServiceTimes } from "./question.ts";
 
 /** The model, calibrated by a record of `clipstack bench` or `sweep` in place of published figures. */
 export interface RecordCalibration {
-  readonly paths: readonly PathCalibration[];
+  readonly endpoints: readonly EndpointCalibration[];
   readonly rows: readonly RecordRow[];
   /** What the loads do not show, and what is taken in its place: whole sentences. */
   readonly notes: readonly string[];
@@ -16,11 +16,11 @@ export interface RecordCalibration {
 }
 
 /** Times of one path of one service. */
-export interface PathCalibration {
+export interface EndpointCalibration {
   readonly environment: string;
   readonly service: string;
-  /** As {@link benchPathName} writes it. */
-  readonly path: string;
+  /** As {@link benchEndpointName} writes it. */
+  readonly endpoint: string;
   /** What computes; absent where the record does not say it of the embed API. */
   readonly backend?: Backend;
   readonly compute: ComputeTime;
@@ -46,85 +46,89 @@ export interface RecordRow {
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
   const leftOut: { load: string; reason: string }[] = [];
-  const cells = record.cells.filter((cell) => {
-    const reason = whyLeftOut(cell);
-    if (reason !== undefined) leftOut.push({ load: cell.id, reason });
+  const loadPoints = record.loadPoints.filter((point) => {
+    const reason = whyLeftOut(point);
+    if (reason !== undefined) leftOut.push({ load: point.id, reason });
     return reason === undefined;
   });
-  const groups = new Map<string, Cell[]>();
-  for (const cell of cells) {
-    const key = JSON.stringify([cell.environment, cell.service, benchPathName(cell)]);
-    groups.set(key, [...(groups.get(key) ?? []), cell]);
+  const groups = new Map<string, LoadPoint[]>();
+  for (const point of loadPoints) {
+    const key = JSON.stringify([point.environment, point.service, benchEndpointName(point)]);
+    groups.set(key, [...(groups.get(key) ?? []), point]);
   }
-  const paths: PathCalibration[] = [];
+  const endpoints: EndpointCalibration[] = [];
   const rows: RecordRow[] = [];
   const notes: string[] = [];
   for (const group of groups.values()) {
     const single = preferStable(
-      group.filter((cell) => clientsOf(cell) === 1 && !emulated(cell)),
+      group.filter((point) => clientsOf(point) === 1 && !emulated(point)),
       ({ imagesPerRequest }) => imagesPerRequest,
     );
     const best = preferStable(
-      group.filter((cell) => clientsOf(cell) > 1 && !emulated(cell)),
+      group.filter((point) => clientsOf(point) > 1 && !emulated(point)),
       () => "several clients",
-    ).reduce<Cell | undefined>(
+    ).reduce<LoadPoint | undefined>(
       (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
       undefined,
     );
     const [first] = group;
     if (first === undefined) continue;
     if (single.length === 0) {
-      const reason = `no valid load of ${benchPathName(first)} with one client, which would calibrate it`;
+      const reason = `no valid load of ${benchEndpointName(first)} with one client, which would calibrate it`;
       leftOut.push(...group.map(({ id }) => ({ load: id, reason })));
       continue;
     }
-    const path = calibratePath(record, single, best);
-    paths.push(path);
+    const calibrated = calibrateEndpoint(record, single, best);
+    endpoints.push(calibrated);
     const unshown = batchingUnshown(single);
-    if (unshown !== undefined) notes.push(`${path.environment}, ${path.path}: ${unshown}`);
-    for (const cell of group) {
-      const sets = cell === best || single.includes(cell);
-      rows.push(rowOf(record, cell, path, sets ? "calibrates" : "predicted"));
+    if (unshown !== undefined)
+      notes.push(`${calibrated.environment}, ${calibrated.endpoint}: ${unshown}`);
+    for (const point of group) {
+      const sets = point === best || single.includes(point);
+      rows.push(rowOf(record, point, calibrated, sets ? "calibrates" : "predicted"));
     }
   }
-  return { paths, rows, leftOut, notes };
+  return { endpoints, rows, leftOut, notes };
 }
 
-function whyLeftOut(cell: Cell): string | undefined {
-  if (cell.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
-  if (cell.latencyMs === undefined) return "no request was answered";
-  if (cell.invalid.length > 0) return "not valid";
-  if (cell.stability.verdict === "interrupted") return "interrupted";
-  if (cell.conditions.queueDelayUs !== undefined) return "another queue delay";
-  if (cell.conditions.gpus !== undefined || cell.conditions.topology !== undefined) {
+function whyLeftOut(point: LoadPoint): string | undefined {
+  if (point.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
+  if (point.latencyMs === undefined) return "no request was answered";
+  if (point.invalid.length > 0) return "not valid";
+  if (point.stability.verdict === "interrupted") return "interrupted";
+  if (point.conditions.queueDelayUs !== undefined) return "another queue delay";
+  if (point.conditions.gpus !== undefined || point.conditions.topology !== undefined) {
     return "another number of GPUs or topology";
   }
   return undefined;
 }
 
-const clientsOf = ({ load }: Cell) => (load.kind === "closed loop" ? load.concurrency : 0);
+const clientsOf = ({ load }: LoadPoint) => (load.kind === "closed loop" ? load.concurrency : 0);
 
-const emulated = ({ conditions }: Cell) =>
+const emulated = ({ conditions }: LoadPoint) =>
   conditions.bandwidthMbps !== undefined || conditions.roundTripMs !== undefined;
 
-const meanMs = ({ latencyMs }: Cell) => latencyMs?.mean ?? Number.NaN;
+const meanMs = ({ latencyMs }: LoadPoint) => latencyMs?.mean ?? Number.NaN;
 
 /** Of the loads of one kind only the stable ones, where there are any. */
-function preferStable(cells: readonly Cell[], kindOf: (cell: Cell) => unknown): readonly Cell[] {
-  const isStable = ({ stability }: Cell) => stability.verdict === "stable";
-  const settled = new Set(cells.filter(isStable).map(kindOf));
-  return cells.filter((cell) => isStable(cell) || !settled.has(kindOf(cell)));
+function preferStable(
+  loadPoints: readonly LoadPoint[],
+  kindOf: (point: LoadPoint) => unknown,
+): readonly LoadPoint[] {
+  const isStable = ({ stability }: LoadPoint) => stability.verdict === "stable";
+  const settled = new Set(loadPoints.filter(isStable).map(kindOf));
+  return loadPoints.filter((point) => isStable(point) || !settled.has(kindOf(point)));
 }
 
 type Point = readonly [images: number, ms: number];
 
-const computePoints = (cells: readonly Cell[]): readonly Point[] =>
-  cells.flatMap(({ imagesPerRequest, server }) =>
+const computePoints = (loadPoints: readonly LoadPoint[]): readonly Point[] =>
+  loadPoints.flatMap(({ imagesPerRequest, server }) =>
     server?.inferMs === undefined ? [] : [[imagesPerRequest, server.inferMs] as const],
   );
 
 /** Why the loads of one client do not tell what a larger batch gains. */
-function batchingUnshown(single: readonly Cell[]): string | undefined {
+function batchingUnshown(single: readonly LoadPoint[]): string | undefined {
   const points = computePoints(single);
   if (points.length === 0) return undefined;
   const sizes = new Set(points.map(([images]) => images));
@@ -160,12 +164,12 @@ function slopeOf(points: readonly Point[]): number {
   return spread === 0 ? 0 : points.reduce((sum, [a, b]) => sum + (a - x) * (b - y), 0) / spread;
 }
 
-function calibratePath(
+function calibrateEndpoint(
   record: BenchRecord,
-  single: readonly Cell[],
-  best: Cell | undefined,
-): PathCalibration {
-  const [cell] = single as readonly [Cell];
+  single: readonly LoadPoint[],
+  best: LoadPoint | undefined,
+): EndpointCalibration {
+  const [point] = single as readonly [LoadPoint];
   const decodeMsPerImage = mean(
     single.map(({ server, imagesPerRequest }) => (server?.decodeMs ?? 0) / imagesPerRequest),
   );
@@ -183,15 +187,15 @@ function calibratePath(
     ]),
   );
   const path = {
-    environment: cell.environment,
-    service: cell.service,
-    path: benchPathName(cell),
-    backend: backendOf(record, cell),
+    environment: point.environment,
+    service: point.service,
+    endpoint: benchEndpointName(point),
+    backend: backendOf(record, point),
     compute,
     decodeMsPerImage,
   };
   // what is taken in one after the other shows in the highest throughput of several clients; one client shows nothing of it
-  const split = (ms: number): PathCalibration => ({
+  const split = (ms: number): EndpointCalibration => ({
     ...path,
     ingestMsPerImage: ms,
     overheadMsPerImage: Math.max(0, rest.slope - ms),
@@ -202,13 +206,16 @@ function calibratePath(
     solve(
       best.imagesPerSecond,
       [0, 1000 / best.imagesPerSecond],
-      (ms) => predictCell(record, best, split(ms)).imagesPerSecond,
+      (ms) => predictLoadPoint(record, best, split(ms)).imagesPerSecond,
     ),
   );
 }
 
-function backendOf(record: BenchRecord, { environment, service, path }: Cell): Backend | undefined {
-  if (path !== "embed-http") return path.startsWith("trt-") ? "tensorrt" : "onnxruntime";
+function backendOf(
+  record: BenchRecord,
+  { environment, service, endpoint }: LoadPoint,
+): Backend | undefined {
+  if (endpoint !== "embed-http") return endpoint.startsWith("trt-") ? "tensorrt" : "onnxruntime";
   const backend = record.subject.environments
     .find(({ name }) => name === environment)
     ?.services.find(({ name }) => name === service)?.backend;
@@ -217,28 +224,28 @@ function backendOf(record: BenchRecord, { environment, service, path }: Cell): B
 
 function rowOf(
   record: BenchRecord,
-  cell: Cell,
-  path: PathCalibration,
+  point: LoadPoint,
+  path: EndpointCalibration,
   role: RecordRow["role"],
 ): RecordRow {
-  const predicted = predictCell(record, cell, path);
+  const predicted = predictLoadPoint(record, point, path);
   return {
-    cell: cell.id,
+    cell: point.id,
     role,
-    imagesPerSecond: { measured: cell.imagesPerSecond, predicted: predicted.imagesPerSecond },
-    latencyMs: { measured: meanMs(cell), predicted: predicted.latencyMs },
-    throughputError: predicted.imagesPerSecond / cell.imagesPerSecond - 1,
-    latencyError: predicted.latencyMs / meanMs(cell) - 1,
+    imagesPerSecond: { measured: point.imagesPerSecond, predicted: predicted.imagesPerSecond },
+    latencyMs: { measured: meanMs(point), predicted: predicted.latencyMs },
+    throughputError: predicted.imagesPerSecond / point.imagesPerSecond - 1,
+    latencyError: predicted.latencyMs / meanMs(point) - 1,
   };
 }
 
-function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
-  const { imagesPerRequest: images, conditions } = cell;
+function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: EndpointCalibration) {
+  const { imagesPerRequest: images, conditions } = point;
   const demand: Demand = {
-    concurrency: clientsOf(cell),
+    concurrency: clientsOf(point),
     imagesPerRequest: images,
-    bytesPerImage: cell.requestBytes / images,
-    answerBytesPerImage: cell.responseBytes / images,
+    bytesPerImage: point.requestBytes / images,
+    answerBytesPerImage: point.responseBytes / images,
   };
   const system: System = {
     // beside the server: no link to speak of, unless the load had one emulated
@@ -249,18 +256,18 @@ function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
     },
     oneConnection: false,
     client: { betweenMs: 0, writeMsPerImage: 0 },
-    ...(path.decodeMsPerImage > 0
+    ...(calibration.decodeMsPerImage > 0
       ? {
           decode: {
-            msPerImage: path.decodeMsPerImage,
+            msPerImage: calibration.decodeMsPerImage,
             workers: record.subject.machine.cores,
           },
         }
       : {}),
-    overheadMs: path.overheadMs,
-    overheadMsPerImage: path.overheadMsPerImage,
-    ingestMsPerImage: path.ingestMsPerImage,
-    compute: path.compute,
+    overheadMs: calibration.overheadMs,
+    overheadMsPerImage: calibration.overheadMsPerImage,
+    ingestMsPerImage: calibration.ingestMsPerImage,
+    compute: calibration.compute,
     maxBatch: largestBatch,
     instances: 1,
     gpus: record.subject.gpu?.count ?? 1,
@@ -270,14 +277,14 @@ function predictCell(record: BenchRecord, cell: Cell, path: PathCalibration) {
 }
 
 /** Paths of a record that answer questions: of each backend one with binary float32 tensors, and the embed API. */
-export function recordPaths({ paths }: Pick<RecordCalibration, "paths">) {
+export function recordEndpoints({ endpoints }: Pick<RecordCalibration, "endpoints">) {
   const tensors = (backend: Backend) => {
     const name = backend === "tensorrt" ? "trt" : "onnx";
     return [`${name}-http`, `${name}-grpc`]
-      .map((wanted) => paths.find(({ path }) => path === wanted))
+      .map((wanted) => endpoints.find(({ endpoint }) => endpoint === wanted))
       .find((path) => path !== undefined);
   };
-  return { tensors, embed: paths.find(({ path }) => path === "embed-http") };
+  return { tensors, embed: endpoints.find(({ endpoint }) => endpoint === "embed-http") };
 }
 
 /**
@@ -286,11 +293,11 @@ export function recordPaths({ paths }: Pick<RecordCalibration, "paths">) {
  * @param asked - What computes behind an embed API of which the record does not say it.
  */
 export function recordBackends(
-  calibration: Pick<RecordCalibration, "paths">,
+  calibration: Pick<RecordCalibration, "endpoints">,
   payload: Payload | undefined,
   asked?: Backend,
 ): readonly Backend[] {
-  const { tensors, embed } = recordPaths(calibration);
+  const { tensors, embed } = recordEndpoints(calibration);
   const ofTensors = backends.filter((backend) => tensors(backend) !== undefined);
   const behind = embed === undefined ? undefined : (embed.backend ?? asked);
   const ofEmbed = behind === undefined ? [] : [behind];
@@ -308,13 +315,13 @@ const backends = ["tensorrt", "onnxruntime"] as const satisfies readonly Backend
  */
 export function timesOfRecord(
   record: BenchRecord,
-  calibration: Pick<RecordCalibration, "paths">,
+  calibration: Pick<RecordCalibration, "endpoints">,
   recordDevice: string,
   published: ServiceTimes,
 ): ServiceTimes {
-  const { tensors, embed } = recordPaths(calibration);
+  const { tensors, embed } = recordEndpoints(calibration);
   const any = tensors("onnxruntime") ?? tensors("tensorrt");
-  const ofApi = (own: (backend: Backend) => PathCalibration | undefined) => ({
+  const ofApi = (own: (backend: Backend) => EndpointCalibration | undefined) => ({
     compute: (device: string, backend: Backend) => {
       if (device !== recordDevice) return published.compute(device, backend);
       const path = own(backend);
@@ -326,7 +333,7 @@ export function timesOfRecord(
     knows: (device: string, backend: Backend) =>
       device !== recordDevice || own(backend) !== undefined,
   });
-  const serverTimes = (path: PathCalibration | undefined) =>
+  const serverTimes = (path: EndpointCalibration | undefined) =>
     path === undefined
       ? {}
       : {

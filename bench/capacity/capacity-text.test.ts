@@ -43,7 +43,7 @@ test("a limit that no load came near is not given as a number", () => {
     gpus: 4,
     topology: "instance-group",
     backend: "onnxruntime",
-    payload: "float32",
+    payload: "fp32",
     bandwidthMbps: 1000,
     roundTripMs: 1,
     connections: "kept",

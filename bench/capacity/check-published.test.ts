@@ -173,7 +173,7 @@ test("fails when a figure is asked for that is missing", () => {
 test("no published result is labelled as this project's embed server", () => {
   for (const { id, figures } of facts.published.values()) {
     for (const { id: figure, shown, load } of figures) {
-      expect(load?.path, `${id}/${figure}`).not.toBe("embed-http");
+      expect(load?.endpoint, `${id}/${figure}`).not.toBe("embed-http");
       expect(`${figure} ${shown}`).not.toMatch(/\bembed\b/);
     }
   }

@@ -212,7 +212,7 @@ function serverMs(
   parameters: PublishedParameters,
   peaks: Peaks,
 ): number {
-  const backend = load.path.startsWith("trt") ? "tensorrt" : "onnxruntime";
+  const backend = load.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
   const compute = computeTime(file.setting.gpu ?? "", backend, parameters, peaks, file.id);
   const { overheadMs, ingestMsPerImage } = parameters;
   return executionMs(compute, 1) + overheadMs + ingestMsPerImage;
@@ -225,9 +225,9 @@ const grpcRatio =
   (published, parameters, peaks) => {
     const file = published.get("a100-protocols");
     if (file === undefined) return Number.NaN;
-    const rate = (path: "onnx-grpc" | "onnx-http") => {
+    const rate = (endpoint: "onnx-grpc" | "onnx-http") => {
       const load: PublishedLoad = {
-        path,
+        endpoint,
         payload: "fp32",
         serialization: "binary",
         imagesPerRequest: images,

@@ -40,7 +40,7 @@ const choices: Choices = {
   devices: [slow, fast],
   gpus: [1, 4],
   topologies: ["instance-group", "per-gpu"],
-  payloads: ["jpeg", "float32"],
+  payloads: ["jpeg", "fp32"],
   concurrencies: [1, 8, 64],
 };
 
@@ -49,7 +49,7 @@ const question: Question = {
   device: fast,
   gpus: 1,
   topology: "instance-group",
-  payload: "float32",
+  payload: "fp32",
   concurrency: 32,
 };
 
@@ -64,7 +64,7 @@ test("takes more or faster GPUs where the cheap one does not do it in time", () 
   const { options } = planJob(
     { images: 540_000, withinHours: 1 },
     base,
-    { ...choices, payloads: ["float32"] },
+    { ...choices, payloads: ["fp32"] },
     times,
   );
   const [best] = options;
@@ -79,7 +79,7 @@ test("says what bounds a job that nothing meets, and the fewest GPUs first", () 
   const { options, bandwidthNeeded } = planJob(
     { images: 3_600_000, withinHours: 1 },
     { ...base, bandwidthMbps: 100 },
-    { ...choices, payloads: ["float32"] },
+    { ...choices, payloads: ["fp32"] },
     times,
   );
   expect(options.every(({ meets }) => !meets)).toBe(true);
@@ -110,7 +110,7 @@ test("without a price the fewest GPUs go first, and nothing has a cost", () => {
 
 test("takes as many clients as the job needs, also where they give little more", () => {
   const many = { ...choices, devices: [fast], gpus: [1], concurrencies: [16, 32, 64, 128] };
-  const only = { ...many, payloads: ["float32"] } as const;
+  const only = { ...many, payloads: ["fp32"] } as const;
   const rates = ratesByClients(question, times, 128);
   const [usual] = planJob({ images: 3600, withinHours: 1 }, base, only, times).options;
   const clients = usual?.question.concurrency ?? 0;
@@ -158,8 +158,8 @@ test("a GPU without a price has no cost", () => {
 
 test.each([
   ["jpeg", 10_000],
-  ["u8", 150_528],
-  ["float32", 602_112],
+  ["uint8", 150_528],
+  ["fp32", 602_112],
   ["json", 3_000_000],
 ] as const)("%s puts %d bytes an image on the link", (payload, bytes) => {
   // so narrow a link is what bounds every payload
@@ -174,7 +174,7 @@ test.each([
 test("8-bit pixels are taken in four times as fast as floats", () => {
   const wide = { ...question, bandwidthMbps: 1e6, concurrency: 500 };
   const floats = answer(wide, times);
-  const pixels = answer({ ...wide, payload: "u8" }, times);
+  const pixels = answer({ ...wide, payload: "uint8" }, times);
   expect(floats.bottleneck).toBe("ingest");
   expect(floats.limitImagesPerSecond).toBeCloseTo(1000, 6);
   expect(pixels.limitImagesPerSecond).toBeGreaterThan(1500);

@@ -143,7 +143,7 @@ interface Compute {
 function computesOf(published: Published): readonly Compute[] {
   return (["gpu", "setting"] as const).flatMap((of) =>
     figuresOf(published, `${of}-compute`).map(({ file, figure, name }) => {
-      const backend: Backend = figure.load?.path.startsWith("trt") ? "tensorrt" : "onnxruntime";
+      const backend: Backend = figure.load?.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
       return { of, key: `${of === "gpu" ? file.setting.gpu : file.id}/${backend}`, name };
     }),
   );
@@ -280,8 +280,8 @@ export function publishedCase(
   values: Values,
   peaks: Peaks,
 ): { readonly demand: Demand; readonly system: System } {
-  const backend: Backend = load.path.startsWith("trt") ? "tensorrt" : "onnxruntime";
-  const pytorch = load.path === "pytorch-http";
+  const backend: Backend = load.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
+  const pytorch = load.endpoint === "pytorch-http";
   const json = load.serialization === "json";
   const gpu = file.setting.gpu ?? "";
   const bytesPerImage = pytorch ? values.jpegBytes : json ? values.jsonBytesPerImage : float32Bytes;
@@ -298,7 +298,7 @@ export function publishedCase(
         roundTripMs: values.roundTripMs[file.id] ?? Number.NaN,
         connections: "new",
       },
-      oneConnection: load.path.endsWith("grpc"),
+      oneConnection: load.endpoint.endsWith("grpc"),
       client: {
         betweenMs: values.clientBetweenMs,
         writeMsPerImage: json ? values.jsonMsPerImage : 0,

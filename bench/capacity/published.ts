@@ -5,7 +5,7 @@ import { z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { payloads, serializations } from "../record/bench-record.ts";
+import { payloadFormats, serializations } from "../record/bench-record.ts";
 
 /** Figures that others measured and published, as data: what the model is calibrated with, and judged by. */
 
@@ -38,7 +38,7 @@ export const quantities = [
  * Endpoints of published figures. `pytorch-http`: a FastAPI service that ran the model with PyTorch on the GPU and took JPEGs;
  * it is not this project's embed server.
  */
-const publishedPaths = [...endpointNames, "pytorch-http"] as const;
+const publishedEndpoints = [...endpointNames, "pytorch-http"] as const;
 
 /**
  * Use of a figure in the capacity model.
@@ -52,14 +52,14 @@ const figureRoles = ["calibrates", "round-trip", "gpu-compute", "setting-compute
 type FigureRole = (typeof figureRoles)[number];
 
 const publishedLoad = z.strictObject({
-  path: z.enum(publishedPaths),
-  payload: z.enum(payloads),
+  endpoint: z.enum(publishedEndpoints),
+  payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),
   /** Clients; each sends its next request when the last one was answered. */
   concurrency: z.int().min(1),
   /** Fields that the source does not state. */
-  assumed: z.array(z.enum(["path", "imagesPerRequest", "concurrency"])).optional(),
+  assumed: z.array(z.enum(["endpoint", "imagesPerRequest", "concurrency"])).optional(),
 });
 export type PublishedLoad = z.infer<typeof publishedLoad>;
 

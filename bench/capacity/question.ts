@@ -15,8 +15,8 @@ import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
 /** What a client sends of an image, and to which API. */
 export const payloads = {
   jpeg: "a JPEG to the embed API, which decodes it",
-  u8: "8-bit pixels to Triton",
-  float32: "float32 tensors to Triton",
+  uint8: "8-bit pixels to Triton",
+  fp32: "float32 tensors to Triton",
   json: "float32 tensors as JSON text to Triton",
 } as const;
 export type Payload = keyof typeof payloads;
@@ -145,9 +145,9 @@ export function bytesPerImage(
   switch (payload) {
     case "jpeg":
       return jpegBytes;
-    case "u8":
+    case "uint8":
       return uint8Bytes;
-    case "float32":
+    case "fp32":
       return float32Bytes;
     case "json":
       return times.jsonBytesPerImage;
@@ -168,7 +168,7 @@ function systemOf(question: Question, all: ServiceTimes): System {
   const { payload } = question;
   const times = timesFor(payload, all);
   // the gateway sends 8-bit pixels or floats to its Tritons: the tensor is taken in there
-  const tensorBytes = payload === "u8" ? uint8Bytes : float32Bytes;
+  const tensorBytes = payload === "uint8" ? uint8Bytes : float32Bytes;
   return {
     link: question,
     oneConnection: false,
@@ -205,7 +205,7 @@ export function alternatives(question: Question, times: ServiceTimes): readonly 
   const { gpus, payload, concurrency } = question;
   const variants: readonly (readonly [string, Partial<Question>, Partial<ServiceTimes>?])[] = [
     ["keep connections open", { connections: "kept" }],
-    ["send 8-bit pixels", { payload: "u8" }],
+    ["send 8-bit pixels", { payload: "uint8" }],
     ["send JPEG", { payload: "jpeg" }],
     [
       `twice the bandwidth (${2 * question.bandwidthMbps} Mbit/s)`,

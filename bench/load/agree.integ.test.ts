@@ -42,7 +42,7 @@ test.skipIf(realTritonMissing !== "")(
       options,
     );
     console.log(agreeTable(rows));
-    expect(rows.map(({ path, peer }) => `${path} ${peer}`)).toEqual([
+    expect(rows.map(({ endpoint, peer }) => `${endpoint} ${peer}`)).toEqual([
       "onnx-http perf_analyzer",
       "onnx-grpc perf_analyzer",
     ]);

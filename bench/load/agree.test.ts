@@ -3,7 +3,7 @@ import { type AgreeRow, agreeTable, disagreement, ratioOf } from "./agree.ts";
 
 const round = (requestsPerSecond: number) => ({ requestsPerSecond, p50Ms: 10, p95Ms: 20 });
 const row: AgreeRow = {
-  path: "onnx-http",
+  endpoint: "onnx-http",
   peer: "perf_analyzer",
   // the machine was slow in the second round, for both
   ours: [round(100), round(50), round(98)],

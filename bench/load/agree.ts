@@ -37,7 +37,7 @@ export type Figure = (typeof figures)[number];
 
 /** What both programs saw on one path, round by round. */
 export interface AgreeRow {
-  readonly path: "onnx-http" | "onnx-grpc" | "embed-http";
+  readonly endpoint: "onnx-http" | "onnx-grpc" | "embed-http";
   readonly peer: "perf_analyzer" | "hey";
   readonly ours: readonly Figures[];
   readonly theirs: readonly Figures[];
@@ -57,7 +57,7 @@ export function disagreement(rows: readonly AgreeRow[]): number {
 }
 
 interface Pair {
-  readonly path: AgreeRow["path"];
+  readonly endpoint: AgreeRow["endpoint"];
   readonly peer: AgreeRow["peer"];
   readonly ours: (load: PeerLoad) => Promise<Figures>;
   readonly theirs: (load: PeerLoad) => Promise<Figures>;
@@ -77,12 +77,12 @@ export async function compareWithPeers(
         const found = await pair[who](options);
         seen[who].push(found);
         options.say(
-          `round ${round + 1}, ${pair.path}, ${who === "ours" ? "clipstack" : pair.peer}: ` +
+          `round ${round + 1}, ${pair.endpoint}, ${who === "ours" ? "clipstack" : pair.peer}: ` +
             `${found.requestsPerSecond.toFixed(1)} requests/s, p50 ${found.p50Ms.toFixed(2)} ms, p95 ${found.p95Ms.toFixed(2)} ms`,
         );
       }
     }
-    rows.push({ path: pair.path, peer: pair.peer, ...seen });
+    rows.push({ endpoint: pair.endpoint, peer: pair.peer, ...seen });
   }
   return rows;
 }
@@ -94,15 +94,15 @@ async function pairsOf(
   const { name: model } = openclipVitB32;
   const pairs: Pair[] = [];
   const add = async (
-    target: { readonly path: AgreeRow["path"]; readonly url: string },
+    target: { readonly endpoint: AgreeRow["endpoint"]; readonly url: string },
     peer: AgreeRow["peer"],
     theirs: (requests: PreparedRequests, load: PeerLoad) => Promise<Figures>,
   ) => {
-    const payload = target.path === "embed-http" ? "encoded" : "fp32";
+    const payload = target.endpoint === "embed-http" ? "jpeg" : "fp32";
     const body = { payload, serialization: "binary" } as const;
     const requests = await prepareRequests({ ...target, model }, body, [image], 1);
     pairs.push({
-      path: target.path,
+      endpoint: target.endpoint,
       peer,
       ours: async (load) => ours(await runOurs(requests, load)),
       theirs: (load) => theirs(requests, load),
@@ -113,13 +113,13 @@ async function pairsOf(
     for (const protocol of ["http", "grpc"] as const) {
       const url = { http, grpc }[protocol];
       const address = url.replace(/^http:\/\//, "");
-      await add({ path: `onnx-${protocol}`, url }, "perf_analyzer", (_, load) =>
+      await add({ endpoint: `onnx-${protocol}`, url }, "perf_analyzer", (_, load) =>
         runPerfAnalyzer(perfAnalyzer, { protocol, address, model }, load),
       );
     }
   }
   if (embed !== undefined) {
-    await add({ path: "embed-http", url: embed.http }, "hey", (requests, load) =>
+    await add({ endpoint: "embed-http", url: embed.http }, "hey", (requests, load) =>
       runHey(embed.hey, requests, load),
     );
   }
@@ -129,9 +129,9 @@ async function pairsOf(
 function ours({
   requestsPerSecond,
   latencyMs,
-  errorsInAll,
+  errorsWithWarmup,
 }: Awaited<ReturnType<typeof runOurs>>): Figures {
-  const [error] = Object.entries(errorsInAll);
+  const [error] = Object.entries(errorsWithWarmup);
   if (error !== undefined) throw new UserError(`clipstack: ${error[1]} requests: ${error[0]}`);
   return {
     requestsPerSecond,
@@ -156,7 +156,7 @@ export function agreeTable(rows: readonly AgreeRow[]): string {
       };
       const theirs = `${row.peer}: ${values(row.theirs)}`;
       const ratio = ratioOf(row, figure).toFixed(3);
-      return [row.path, titles[figure], values(row.ours), theirs, ratio];
+      return [row.endpoint, titles[figure], values(row.ours), theirs, ratio];
     }),
   );
   const head = ["path", "figure", "clipstack: median (rounds)", "other", "median ratio of a round"];

@@ -1,4 +1,4 @@
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { latencyHistogram, p99MinimumSamples } from "../stats/statistics.ts";
 
 /** From when each was due until its answer was whole, in milliseconds, ascending. */
@@ -15,7 +15,7 @@ export function percentile(sorted: Float64Array, percent: number): number {
 }
 
 /** Latency of some requests, computed from every one of them, and its histogram. */
-export function describeLatency(sorted: Float64Array): Pick<Cell, "latencyMs" | "histogram"> {
+export function describeLatency(sorted: Float64Array): Pick<LoadPoint, "latencyMs" | "histogram"> {
   if (sorted.length === 0) return { histogram: [] };
   return {
     latencyMs: {

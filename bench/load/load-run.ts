@@ -203,7 +203,7 @@ export class LoadRun {
         : {}),
       ...latency,
       errors: countCodes(due),
-      errorsInAll: Object.fromEntries(this.#totals.errors),
+      errorsWithWarmup: Object.fromEntries(this.#totals.errors),
       client,
       requestBytes: mean(requests.map(({ body }) => body.byteLength)),
       responseBytes: mean(good.map(({ bytes }) => bytes)),

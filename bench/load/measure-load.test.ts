@@ -76,7 +76,7 @@ test.each(["http", "grpc"] as const)(
     const measured = await measureLoad(requestsTo(server.url, transport), optionsOf());
     expect(measured.stability.verdict).toBe("stable");
     expect(measured.measuredWindows).toBe(3);
-    expect(measured.errorsInAll).toEqual({});
+    expect(measured.errorsWithWarmup).toEqual({});
     expect(measured.requestBytes).toBe(150);
     expect(measured.responseBytes).toBe(300);
     expect(measured.samples).toBeGreaterThan(10);
@@ -135,7 +135,7 @@ test("a load can be ended, and what was measured until then is there", async () 
   expect(measured.stability.verdict).toBe("interrupted");
   expect(measured.windows).toHaveLength(2);
   expect(measured.samples).toBeGreaterThan(0);
-  expect(measured.errorsInAll).toEqual({});
+  expect(measured.errorsWithWarmup).toEqual({});
 });
 
 test("what is read at the ends of the windows is of the measured ones", async () => {
@@ -194,7 +194,7 @@ test("failed requests are counted by their code, and are in no percentile", asyn
   expect(Object.keys(measured.errors)).toEqual(["503"]);
   const failed = measured.errors["503"] ?? 0;
   expect(failed / (failed + measured.samples)).toBeCloseTo(0.25, 1);
-  expect(measured.errorsInAll["503"]).toBeGreaterThan(failed);
+  expect(measured.errorsWithWarmup["503"]).toBeGreaterThan(failed);
   expect(measured.samples).toBe(measured.histogram.reduce((sum, [, n]) => sum + n, 0));
 });
 
@@ -228,7 +228,7 @@ test.each([
     expect(measured.samples / measured.seconds).toBeGreaterThan(85);
     expect(measured.samples / measured.seconds).toBeLessThan(115);
     expect(measured.achievedShare).toBe(1);
-    expect(measured.errorsInAll).toEqual({});
+    expect(measured.errorsWithWarmup).toEqual({});
   },
 );
 
@@ -340,7 +340,7 @@ describe.concurrent("over seconds", () => {
       const measured = await silentInTheEnd(load, 1_000);
       expect(measured.stability.verdict).toBe("unstable");
       expect(measured.latencyMs?.max).toBeGreaterThan(600);
-      expect(measured.errorsInAll).toEqual({});
+      expect(measured.errorsWithWarmup).toEqual({});
       const [first, , last] = measured.windows;
       expect(last?.imagesPerSecond).toBeLessThan(0.8 * (first?.imagesPerSecond ?? 0));
       // of some 300 requests 80 were due in what was left of the window; one client had one open
@@ -360,7 +360,9 @@ describe.concurrent("over seconds", () => {
       const measured = await silentInTheEnd(load, Number.POSITIVE_INFINITY);
       expect(measured.stability.verdict).toBe("unstable");
       expect(measured.errors["no answer before the load ended"]).toBeGreaterThanOrEqual(least);
-      expect(measured.errorsInAll["no answer before the load ended"]).toBeGreaterThanOrEqual(least);
+      expect(measured.errorsWithWarmup["no answer before the load ended"]).toBeGreaterThanOrEqual(
+        least,
+      );
       expect(measured.latencyMs?.max).toBeLessThan(900);
       if (load.kind === "open loop") expect(measured.achievedShare).toBeLessThan(0.95);
     },
@@ -386,7 +388,7 @@ describe.concurrent("over seconds", () => {
       }),
     );
     expect(measured.stability.verdict).toBe("interrupted");
-    expect(measured.errorsInAll).toEqual({});
+    expect(measured.errorsWithWarmup).toEqual({});
     expect(performance.now() - lastWindowAt).toBeLessThan(4_000);
   });
 });

@@ -1,4 +1,4 @@
-import type { Cell, LoadShape } from "../record/bench-record.ts";
+import type { LoadPoint, LoadShape } from "../record/bench-record.ts";
 import type { WorkerPriority } from "./worker-messages.ts";
 
 /** How a load is measured. */
@@ -37,13 +37,13 @@ export interface MeasureOptions {
    */
   readonly readCounters?: () => Promise<unknown>;
   /** For progress: after each window. */
-  readonly onWindow?: (window: Cell["windows"][number], index: number) => void;
+  readonly onWindow?: (window: LoadPoint["windows"][number], index: number) => void;
 }
 
-/** The part of a {@link Cell} that the generator knows. */
+/** The part of a {@link LoadPoint} that the generator knows. */
 export interface MeasuredLoad
   extends Pick<
-    Cell,
+    LoadPoint,
     | "warmup"
     | "windows"
     | "measuredWindows"
@@ -56,7 +56,7 @@ export interface MeasuredLoad
     | "latencyMs"
     | "histogram"
     | "errors"
-    | "errorsInAll"
+    | "errorsWithWarmup"
     | "client"
     | "requestBytes"
     | "responseBytes"

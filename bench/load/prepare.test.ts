@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { decodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { decodeInferRequest, headerLengthField } from "../../client/triton/wire-http.ts";
 import { clipNormalisation, imageElements } from "../../contract/model-signature.ts";
-import type { BenchPath } from "../record/bench-record.ts";
+import type { BenchEndpoint } from "../record/bench-record.ts";
 import { type LoadImage, modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
 
 /** Pixels that differ everywhere, and the tensor that preprocessing makes of them. */
@@ -26,13 +26,13 @@ const images: readonly LoadImage[] = ["mountains.jpg", "sunset.jpg", "shell-alph
 );
 
 const http = {
-  path: "onnx-http",
+  endpoint: "onnx-http",
   url: "http://127.0.0.1:8000",
   model: "openclip_vit_b32",
 } as const;
-const grpc = { ...http, path: "onnx-grpc", url: "127.0.0.1:8001" } as const;
-const embed = { ...http, path: "embed-http" } as const;
-type Sent = Pick<BenchPath, "payload" | "serialization">;
+const grpc = { ...http, endpoint: "onnx-grpc", url: "127.0.0.1:8001" } as const;
+const embed = { ...http, endpoint: "embed-http" } as const;
+type Sent = Pick<BenchEndpoint, "payload" | "serialization">;
 const fp32: Sent = { payload: "fp32", serialization: "binary" };
 
 /** What a Triton reads from the first request. */
@@ -54,7 +54,7 @@ test("the pixels of an image are those that its tensor was made of", () => {
 
 test.each([
   ["fp32", "FP32", [2, 3, 224, 224], 2 * 602_112],
-  ["u8", "UINT8", [2, 224, 224, 3], 2 * 150_528],
+  ["uint8", "UINT8", [2, 224, 224, 3], 2 * 150_528],
 ] as const)(
   "%s tensors over HTTP are what a Triton reads",
   async (payload, dataType, shape, bytes) => {
@@ -66,7 +66,7 @@ test.each([
 );
 
 test("files over HTTP are what a Triton reads", async () => {
-  const { input } = await httpInput({ payload: "encoded", serialization: "binary" }, 2);
+  const { input } = await httpInput({ payload: "jpeg", serialization: "binary" }, 2);
   const size = images.slice(0, 2).reduce((sum, { bytes }) => sum + 4 + bytes.byteLength, 0);
   expect(input).toMatchObject({ name: "image", dataType: "BYTES", shape: [2, 1] });
   expect(input.bytes.byteLength).toBe(size);
@@ -79,7 +79,7 @@ test("JSON carries the same numbers, and asks for JSON", async () => {
 });
 
 test("a gRPC request is the message that a Triton reads", async () => {
-  const prepared = await prepareRequests(grpc, { ...fp32, payload: "u8" }, images, 2);
+  const prepared = await prepareRequests(grpc, { ...fp32, payload: "uint8" }, images, 2);
   const message = methodOf("ModelInfer").requestDeserialize(
     Buffer.from(prepared.requests[0]!.body),
   );
@@ -96,12 +96,7 @@ test("a gRPC request is the message that a Triton reads", async () => {
 });
 
 test("one image is sent to the embed API as it is", async () => {
-  const { path, requests } = await prepareRequests(
-    embed,
-    { ...fp32, payload: "encoded" },
-    images,
-    1,
-  );
+  const { path, requests } = await prepareRequests(embed, { ...fp32, payload: "jpeg" }, images, 1);
   expect(path).toBe("/embed");
   expect(requests.map(({ headers }) => headers["content-type"])).toEqual([
     "image/jpeg",
@@ -113,7 +108,7 @@ test("one image is sent to the embed API as it is", async () => {
 });
 
 test("several images are sent to the embed API as a form", async () => {
-  const { requests } = await prepareRequests(embed, { ...fp32, payload: "encoded" }, images, 2);
+  const { requests } = await prepareRequests(embed, { ...fp32, payload: "jpeg" }, images, 2);
   const { body, headers } = requests[2]!;
   const form = await new Response(new Blob([Buffer.from(body)]), { headers }).formData();
   const files = await Promise.all(
@@ -140,8 +135,8 @@ test("the key goes to the server that it is for", async () => {
 
 test("the variants of a TensorRT model are those of its Triton", () => {
   expect(modelFor("openclip_vit_b32_trt", "fp32")).toBe("openclip_vit_b32_trt");
-  expect(modelFor("openclip_vit_b32_trt", "u8")).toBe("openclip_vit_b32_u8");
-  expect(modelFor("openclip_vit_b32", "encoded")).toBe("openclip_vit_b32_jpeg");
+  expect(modelFor("openclip_vit_b32_trt", "uint8")).toBe("openclip_vit_b32_u8");
+  expect(modelFor("openclip_vit_b32", "jpeg")).toBe("openclip_vit_b32_jpeg");
 });
 
 test("fails without an image", async () => {

@@ -11,7 +11,7 @@ import {
 } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { BenchPath, Payload } from "../record/bench-record.ts";
+import type { BenchEndpoint, PayloadFormat } from "../record/bench-record.ts";
 import type { BenchTarget } from "../run/bench-target.ts";
 import { type EncodedImage, multipart } from "../run/embed-requests.ts";
 import { inputTensor } from "../run/infer.ts";
@@ -37,8 +37,8 @@ const bodyBudget = 128 * 1024 * 1024;
  * @throws {UserError} without an image.
  */
 export async function prepareRequests(
-  target: Pick<BenchTarget, "path" | "url" | "model" | "apiKey">,
-  benchPath: Pick<BenchPath, "payload" | "serialization">,
+  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "apiKey">,
+  benchPath: Pick<BenchEndpoint, "payload" | "serialization">,
   images: readonly LoadImage[],
   batch: number,
 ): Promise<PreparedRequests> {
@@ -96,9 +96,9 @@ async function writeAll<Image>(
 }
 
 /** Name of the model that takes a payload: that of the target, or the variant beside it on the same Triton. */
-export function modelFor(model: string, payload: Payload): string {
+export function modelFor(model: string, payload: PayloadFormat): string {
   if (payload === "fp32") return model;
-  const variant = payload === "u8" ? openclipVitB32U8.name : openclipVitB32Jpeg.name;
+  const variant = payload === "uint8" ? openclipVitB32U8.name : openclipVitB32Jpeg.name;
   return `${model.replace(/_trt$/, "")}${variant.slice(openclipVitB32.name.length)}`;
 }
 
@@ -116,16 +116,16 @@ export function pixelsOf(tensor: Float32Array): Uint8Array {
   return pixels;
 }
 
-function isGrpc({ path }: Pick<BenchTarget, "path">): boolean {
-  return path === "onnx-grpc" || path === "trt-grpc";
+function isGrpc({ endpoint }: Pick<BenchTarget, "endpoint">): boolean {
+  return endpoint === "onnx-grpc" || endpoint === "trt-grpc";
 }
 
 function pathOf(
-  target: Pick<BenchTarget, "path" | "model">,
-  { payload }: Pick<BenchPath, "payload">,
+  target: Pick<BenchTarget, "endpoint" | "model">,
+  { payload }: Pick<BenchEndpoint, "payload">,
 ): string {
   if (isGrpc(target)) return methodOf("ModelInfer").path;
-  return target.path === "embed-http"
+  return target.endpoint === "embed-http"
     ? embedPaths.embed
     : `/v2/models/${encodeURIComponent(modelFor(target.model, payload))}/infer`;
 }
@@ -133,10 +133,10 @@ function pathOf(
 type Write = (images: readonly LoadImage[]) => Promise<PreparedRequest>;
 
 function writerOf(
-  target: Pick<BenchTarget, "path" | "model">,
-  { payload, serialization }: Pick<BenchPath, "payload" | "serialization">,
+  target: Pick<BenchTarget, "endpoint" | "model">,
+  { payload, serialization }: Pick<BenchEndpoint, "payload" | "serialization">,
 ): Write {
-  if (target.path === "embed-http") return writeEmbed;
+  if (target.endpoint === "embed-http") return writeEmbed;
   const tensorOf = tensors(payload);
   if (isGrpc(target)) {
     const model = modelFor(target.model, payload);
@@ -165,8 +165,8 @@ async function writeEmbed(images: readonly EncodedImage[]): Promise<PreparedRequ
   };
 }
 
-function tensors(payload: Payload): (images: readonly LoadImage[]) => Tensor {
-  if (payload === "encoded") {
+function tensors(payload: PayloadFormat): (images: readonly LoadImage[]) => Tensor {
+  if (payload === "jpeg") {
     const [input] = openclipVitB32Jpeg.inputs;
     return (images) => ({
       name: input.name,
@@ -175,7 +175,7 @@ function tensors(payload: Payload): (images: readonly LoadImage[]) => Tensor {
       data: images.map(({ bytes }) => bytes),
     });
   }
-  if (payload === "u8") {
+  if (payload === "uint8") {
     const [input] = openclipVitB32U8.inputs;
     return (images) => ({
       name: input.name,

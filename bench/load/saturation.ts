@@ -1,4 +1,4 @@
-import type { Cell, LoadShape } from "../record/bench-record.ts";
+import type { LoadPoint, LoadShape } from "../record/bench-record.ts";
 import type { LoadWindow } from "./windows.ts";
 
 /** What a window says about the generator itself. */
@@ -29,7 +29,7 @@ const delayedGapShare = 0.1;
 export function clientUse(
   windows: readonly ClientWindow[],
   openLoop: Extract<LoadShape, { readonly kind: "open loop" }> | undefined,
-): Cell["client"] {
+): LoadPoint["client"] {
   const [first, last] = [windows[0], windows.at(-1)];
   const cores = (last?.end.workers ?? []).map((end, i) => {
     const start = first?.start.workers[i];
@@ -57,7 +57,7 @@ function delayedShare(windows: readonly ClientWindow[], ratePerSecond: number): 
 
 /** Why the figures of a load must not be trusted, in whole sentences. */
 export function distrust(
-  { busiestWorkerCores, eventLoopDelayP99Ms, delayedSends }: Cell["client"],
+  { busiestWorkerCores, eventLoopDelayP99Ms, delayedSends }: LoadPoint["client"],
   p50Ms: number | undefined,
   samples: number,
 ): string[] {

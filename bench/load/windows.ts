@@ -1,4 +1,4 @@
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { mean } from "../stats/statistics.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
 import type { TimedSample } from "./samples.ts";
@@ -74,7 +74,7 @@ export function describeWindow(
   window: LoadWindow,
   imagesPerRequest: number,
   answers: readonly TimedSample[] = window.good,
-): Cell["windows"][number] {
+): LoadPoint["windows"][number] {
   return {
     seconds: window.seconds,
     requests: window.good.length,
@@ -92,7 +92,7 @@ export interface Agreement {
 }
 
 /** `undefined` where a window has no good answer: then nothing agrees. */
-export function agreement(windows: readonly Cell["windows"][number][]): Agreement | undefined {
+export function agreement(windows: readonly LoadPoint["windows"][number][]): Agreement | undefined {
   if (windows.length === 0 || windows.some(({ requests }) => requests === 0)) return undefined;
   const p99s = windows.flatMap(({ p99Ms, requests }) =>
     p99Ms === undefined || requests < judgedP99Samples ? [] : [p99Ms],

@@ -4,45 +4,46 @@ import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { parseRecordAs } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
+import { upgradeBenchRecord } from "./upgrade.ts";
 
 /**
  * One saved run of `clipstack bench` or `clipstack sweep`. Every report, comparison and calibration is computed from this
  * and from nothing else. `bench/record/bench-record.schema.json` is the same as JSON Schema (`npm run render`).
  */
 
-/** Bumped when a field changes meaning, so that old records are refused and not misread. */
-export const benchRecordVersion = 1;
+/** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
+export const benchRecordVersion = 2;
 
 /** What a request carries of an image. */
-export const payloads = [
+export const payloadFormats = [
   /** The file as it is: JPEG, PNG or WebP. The server decodes it. */
-  "encoded",
+  "jpeg",
   /** float32, `[3, 224, 224]`, preprocessed: 602 112 bytes. */
   "fp32",
   /** 8-bit pixels, `[224, 224, 3]`: 150 528 bytes. */
-  "u8",
+  "uint8",
 ] as const;
-export type Payload = (typeof payloads)[number];
+export type PayloadFormat = (typeof payloadFormats)[number];
 
 /** How a tensor is written in an HTTP request: the binary extension of the Open Inference Protocol, or JSON text. */
 export const serializations = ["binary", "json"] as const;
 export type Serialization = (typeof serializations)[number];
 
 /** Way from a client to an embedding, with what is sent on it. */
-export interface BenchPath {
-  readonly path: (typeof endpointNames)[number];
-  readonly payload: Payload;
+export interface BenchEndpoint {
+  readonly endpoint: (typeof endpointNames)[number];
+  readonly payload: PayloadFormat;
   readonly serialization: Serialization;
 }
 
 /**
  * Name of a path with its payload, as `--backend` takes it: the protocol path alone with its usual payload (`encoded` for
- * the embed API, `fp32` for a Triton), else `onnx-http_u8`, `onnx-http_jpeg`, `onnx-http_json`.
+ * the embed API, `fp32` for a Triton), else `onnx-http_uint8`, `onnx-http_jpeg`, `onnx-http_json`.
  */
-export function benchPathName({ path, payload, serialization }: BenchPath): string {
-  const usual = path === "embed-http" ? "encoded" : "fp32";
-  const variant = payload === usual ? "" : payload === "encoded" ? "_jpeg" : `_${payload}`;
-  return `${path}${variant}${serialization === "json" && path !== "embed-http" ? "_json" : ""}`;
+export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
+  const usual = endpoint === "embed-http" ? "jpeg" : "fp32";
+  const variant = payload === usual ? "" : payload === "jpeg" ? "_jpeg" : `_${payload}`;
+  return `${endpoint}${variant}${serialization === "json" && endpoint !== "embed-http" ? "_json" : ""}`;
 }
 
 /** The studies of `clipstack sweep`. */
@@ -172,14 +173,14 @@ export const clientUse = z.strictObject({
 });
 
 /** One load on one path, measured. */
-export const cell = z.strictObject({
+export const loadPoint = z.strictObject({
   /** Unique in the record, for people too: `onnx-http b8 c4`. */
   id: z.string(),
   study: z.enum(studyIds).optional(),
   environment: z.string(),
   service: z.string(),
-  path: z.enum(endpointNames),
-  payload: z.enum(payloads),
+  endpoint: z.enum(endpointNames),
+  payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),
   /** Body of a request and of an answer, mean bytes. */
@@ -213,14 +214,14 @@ export const cell = z.strictObject({
   histogram: measurement.shape.histogram,
   /** Failed requests by code: of the measured windows, and of the whole load with its warm-up. */
   errors: measurement.shape.errors,
-  errorsInAll: measurement.shape.errors,
+  errorsWithWarmup: measurement.shape.errors,
   client: clientUse,
   server: serverTimes.optional(),
   gpu: gpuUse.optional(),
   /** Why the figures must not be trusted, in whole sentences; none: the cell is valid. */
   invalid: z.array(z.string()),
 });
-export type Cell = z.infer<typeof cell>;
+export type LoadPoint = z.infer<typeof loadPoint>;
 
 const studyHead = { environment: z.string(), notes: z.array(z.string()) };
 
@@ -318,7 +319,7 @@ export const benchRecord = z.strictObject({
     commit: z.string().optional(),
     dirty: z.boolean().optional(),
     /** `endpoints`: addresses given by hand, of which no environment is known. */
-    runtime: z.enum(["embedded", "deployed", "endpoints"]),
+    target: z.enum(["simulation", "deployed", "addresses"]),
     /** Name and version that the servers gave, for each service. */
     servers: z.array(
       z.strictObject({ service: z.string(), name: z.string(), version: z.string() }),
@@ -333,8 +334,8 @@ export const benchRecord = z.strictObject({
     environments: z.array(environmentSubject),
   }),
   settings: z.strictObject({
-    /** Names of paths, as {@link benchPathName} writes them. */
-    paths: z.array(z.string()),
+    /** Names of paths, as {@link benchEndpointName} writes them. */
+    endpoints: z.array(z.string()),
     windowSeconds: z.number(),
     /** Windows that must agree. */
     stableWindows: z.int(),
@@ -353,8 +354,8 @@ export const benchRecord = z.strictObject({
     z.strictObject({
       environment: z.string(),
       service: z.string(),
-      path: z.enum(endpointNames),
-      payload: z.enum(payloads),
+      endpoint: z.enum(endpointNames),
+      payload: z.enum(payloadFormats),
       serialization: z.enum(serializations),
       images: z.int(),
       minCosine: z.number(),
@@ -364,7 +365,7 @@ export const benchRecord = z.strictObject({
       message: z.string(),
     }),
   ),
-  cells: z.array(cell),
+  loadPoints: z.array(loadPoint),
   studies: z.array(studyResult),
   /** Measured by another program, read from its output: shown beside the cells, never mixed with them. */
   imported: z.array(
@@ -420,6 +421,11 @@ export function readBenchRecord(file: string): BenchRecord {
 
 /** Parses a saved record; see {@link parseRecordAs}. */
 export function parseBenchRecord(text: string, shown: string): BenchRecord {
-  const kind = { kind: "bench", version: benchRecordVersion, schema: benchRecord };
+  const kind = {
+    kind: "bench",
+    version: benchRecordVersion,
+    schema: benchRecord,
+    upgrade: upgradeBenchRecord,
+  };
   return parseRecordAs(kind, text, shown);
 }

@@ -35,15 +35,15 @@ test("a name has no character that a file system refuses", () => {
 });
 
 test("fails on a record of another version, by its number", () => {
-  expect(() => parse({ ...testRecord(), schema: 2 })).toThrow("run.json: schema must be 1, got 2");
+  expect(() => parse({ ...testRecord(), schema: 3 })).toThrow("run.json: schema must be 2, got 3");
 });
 
 test("fails on a record without a version", () => {
-  expect(() => parse({ kind: "verify" })).toThrow("run.json: schema must be 1, got nothing");
+  expect(() => parse({ kind: "verify" })).toThrow("run.json: schema must be 2, got nothing");
 });
 
 test("fails on JSON that is no record", () => {
-  expect(() => parse([1])).toThrow("run.json: must be a record of the bench");
+  expect(() => parse([1])).toThrow("run.json: must be a saved record");
 });
 
 test("fails on text that is not JSON", () => {

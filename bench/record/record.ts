@@ -1,14 +1,15 @@
 import { z } from "zod";
 import { endpointNames, tritonServers } from "../../contract/environment.ts";
 import { parseRecordAs } from "./parse-record.ts";
+import { upgradeVerifyRecord } from "./upgrade.ts";
 
 /**
  * One saved run. Every report is computed from this and from nothing else, so an old run can be read, compared and
  * rendered again. `bench/record/record.schema.json` is the same as JSON Schema (`npm run render`).
  */
 
-/** Bumped when a field changes meaning, so that old records are refused and not misread. */
-export const recordSchemaVersion = 1;
+/** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
+export const recordSchemaVersion = 2;
 
 /** The families of checks, in the order in which they run and are shown. */
 export const checkIds = [
@@ -49,7 +50,7 @@ export const checkResult = z.strictObject({
   id: z.enum(checkIds),
   environment: z.string(),
   service: z.string(),
-  path: z.enum(endpointNames).optional(),
+  endpoint: z.enum(endpointNames).optional(),
   /** The container or Deployment behind it: Terraform address and name. */
   resource: z.string(),
   outcome,
@@ -73,7 +74,7 @@ export type CheckResult = z.infer<typeof checkResult>;
 export const measurement = z.strictObject({
   environment: z.string(),
   service: z.string(),
-  path: z.enum(endpointNames),
+  endpoint: z.enum(endpointNames),
   /** The load: each client sends its next request when the last one was answered. */
   load: z.strictObject({
     kind: z.literal("closed loop"),
@@ -164,13 +165,13 @@ export const verifyRecord = z.strictObject({
     commit: z.string().optional(),
     /** Files differed from the commit. */
     dirty: z.boolean().optional(),
-    runtime: z.enum(["embedded", "deployed"]),
+    target: z.enum(["simulation", "deployed"]),
     server: z.string(),
     model: modelSubject,
     machine: machineSubject,
     settings: z.strictObject({
       portOffset: z.int(),
-      secondsPerPath: z.number().min(0),
+      secondsPerEndpoint: z.number().min(0),
       concurrency: z.int().min(1),
       sampleImages: z.array(z.string()),
       cosineAtLeast: z.number(),
@@ -194,6 +195,11 @@ export function renderRecordSchema(): string {
 
 /** Parses a saved record; see {@link parseRecordAs}. */
 export function parseRecord(text: string, shown: string): VerifyRecord {
-  const kind = { kind: "verify", version: recordSchemaVersion, schema: verifyRecord };
+  const kind = {
+    kind: "verify",
+    version: recordSchemaVersion,
+    schema: verifyRecord,
+    upgrade: upgradeVerifyRecord,
+  };
   return parseRecordAs(kind, text, shown);
 }

@@ -10,14 +10,14 @@ export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
   ];
   const kind: readonly (readonly [string, EndpointName])[] = [["embed", "embed-http"]];
   return {
-    schema: 1,
+    schema: 2,
     kind: "verify",
     startedAt: "2026-11-21T10:30:00.000Z",
     finishedAt: "2026-11-21T10:31:35.000Z",
     subject: {
       commit: "0123456789abcdef0123456789abcdef01234567",
       dirty: false,
-      runtime: "embedded",
+      target: "simulation",
       server: "clipstack",
       model: {
         name: "generated",
@@ -30,7 +30,7 @@ export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
       machine: { cpu: "Test CPU", cores: 2, memoryMiB: 24_576, os: "Linux 6.1", node: "v20.20.0" },
       settings: {
         portOffset: 0,
-        secondsPerPath: 3,
+        secondsPerEndpoint: 3,
         concurrency: 4,
         sampleImages: ["rotated.jpg", "plain.png"],
         cosineAtLeast: 0.999,
@@ -68,12 +68,14 @@ export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
       },
     ],
     checks: [
-      ...single.flatMap(([service, path], i) => checksOf("single-gpu", service, path, i)),
-      ...kind.flatMap(([service, path], i) => checksOf("kind-local", service, path, i + 3)),
+      ...single.flatMap(([service, endpoint], i) => checksOf("single-gpu", service, endpoint, i)),
+      ...kind.flatMap(([service, endpoint], i) => checksOf("kind-local", service, endpoint, i + 3)),
     ],
     measurements: [
-      ...single.map(([service, path], i) => measurementOf("single-gpu", service, path, i)),
-      ...kind.map(([service, path], i) => measurementOf("kind-local", service, path, i + 3)),
+      ...single.map(([service, endpoint], i) => measurementOf("single-gpu", service, endpoint, i)),
+      ...kind.map(([service, endpoint], i) =>
+        measurementOf("kind-local", service, endpoint, i + 3),
+      ),
     ],
     passed: true,
     ...changes,
@@ -100,7 +102,7 @@ const embeddedChecks = checkIds.filter((id) => id !== "container" && id !== "clu
 function checksOf(
   environment: string,
   service: string,
-  path: EndpointName,
+  endpoint: EndpointName,
   index: number,
 ): readonly CheckResult[] {
   const images = ["rotated.jpg", "plain.png"].map((image, i) => ({
@@ -113,7 +115,7 @@ function checksOf(
       id,
       environment,
       service,
-      path,
+      endpoint,
       resource: `docker_container.${service} (container '${environment}-${service}')`,
       outcome: "pass",
       message: `${id} is well`,
@@ -129,14 +131,14 @@ function checksOf(
 function measurementOf(
   environment: string,
   service: string,
-  path: EndpointName,
+  endpoint: EndpointName,
   index: number,
 ): Measurement {
   const p50 = 60 + 12 * index;
   return {
     environment,
     service,
-    path,
+    endpoint,
     load: { kind: "closed loop", concurrency: 4, imagesPerRequest: 1, seconds: 3 },
     samples: 100 + 200 * index,
     imagesPerSecond: 40 - 4 * index,

@@ -1,6 +1,5 @@
 import type { BenchRecord } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
-import { settingText } from "./cells.ts";
 import {
   type Card,
   formatMs,
@@ -12,6 +11,7 @@ import {
   tableSection,
   textField,
 } from "./document.ts";
+import { settingText } from "./load-points.ts";
 import { sectionsOf } from "./sections.ts";
 import { allFacts, headFacts } from "./subject.ts";
 import { type Choice, type Verdict, verdictOf } from "./verdict.ts";
@@ -59,9 +59,9 @@ function limitSections({ limits }: Verdict): readonly Section[] {
       (limitMs) => `${limitMs} ms`,
     ),
     textField("choose", ({ name }) => name),
-    textField("load", ({ cell }) => settingText(cell)),
-    numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
-    numberField("its p95 ms", ({ cell }) => cell.latencyMs?.p95, formatMs),
+    textField("load", ({ point }) => settingText(point)),
+    numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+    numberField("its p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
   ]);
   return [tableSection("limits", "If latency is limited", table)];
 }

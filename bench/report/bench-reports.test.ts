@@ -9,13 +9,14 @@ import { renderMarkdown } from "./render-md.ts";
 import { renderText } from "./render-text.ts";
 import { benchRecordText, benchReportName, saveReports } from "./save-reports.ts";
 import { sectionsOf } from "./sections.ts";
-import { testBenchRecord, testCell, testEmbeddedRecord } from "./test-bench-record.ts";
+import { testBenchRecord, testLoadPoint, testSimulationRecord } from "./test-bench-record.ts";
 
 const benchReportHtml = (record: BenchRecord) => renderHtml(benchReport(record));
 const benchReportMarkdown = (record: BenchRecord) => renderMarkdown(benchReport(record));
 const benchReportText = (record: BenchRecord) => renderText(benchReport(record));
 
-const withoutCells = (): BenchRecord => testBenchRecord({ cells: [], studies: [], parity: [] });
+const withoutLoadPoints = (): BenchRecord =>
+  testBenchRecord({ loadPoints: [], studies: [], parity: [] });
 
 const section = (record: BenchRecord, id: string) => sectionsOf(record).find((it) => it.id === id);
 
@@ -72,7 +73,7 @@ test("what a study noted is in its section, also where it measured nothing", () 
   }));
   const record = testBenchRecord({
     studies,
-    cells: testBenchRecord().cells.filter(({ study }) => study !== "link"),
+    loadPoints: testBenchRecord().loadPoints.filter(({ study }) => study !== "link"),
   });
   for (const { study } of studies) {
     expect(section(record, study)!.notes, study).toContain(`${study} was cut short.`);
@@ -120,12 +121,12 @@ test("a failed run says so before anything else", () => {
 });
 
 test.each([
-  ["a run without loads", withoutCells()],
+  ["a run without loads", withoutLoadPoints()],
   [
     "a run that answered nothing",
     testBenchRecord({
-      cells: [
-        testCell(
+      loadPoints: [
+        testLoadPoint(
           {},
           {
             samples: 0,
@@ -140,21 +141,23 @@ test.each([
       studies: [],
     }),
   ],
-  ["one load", testBenchRecord({ cells: [testCell()], studies: [] })],
+  ["one load", testBenchRecord({ loadPoints: [testLoadPoint()], studies: [] })],
   [
     "a load with a latency of almost nothing",
-    testBenchRecord({ cells: [testCell({ slower: 1e-6 })], studies: [] }),
+    testBenchRecord({ loadPoints: [testLoadPoint({ slower: 1e-6 })], studies: [] }),
   ],
   [
     "a rate alone",
     testBenchRecord({
-      cells: [
-        testCell({ load: { kind: "open loop", arrivals: "constant", ratePerSecond: 5, seed: 1 } }),
+      loadPoints: [
+        testLoadPoint({
+          load: { kind: "open loop", arrivals: "constant", ratePerSecond: 5, seed: 1 },
+        }),
       ],
       studies: [],
     }),
   ],
-  ["local processes", testEmbeddedRecord()],
+  ["local processes", testSimulationRecord()],
 ])("has a report with no broken number: %s", (_name, record) => {
   const html = benchReportHtml(record).replace(/<(script|style)>.*?<\/\1>/gs, "");
   for (const text of [html, benchReportMarkdown(record), benchReportText(record)]) {
@@ -163,8 +166,11 @@ test.each([
 });
 
 test("several environments keep their paths apart", () => {
-  const other = testBenchRecord().cells.map((cell) => ({ ...cell, environment: "multi-gpu-4x" }));
-  const record = testBenchRecord({ cells: [...testBenchRecord().cells, ...other] });
+  const other = testBenchRecord().loadPoints.map((point) => ({
+    ...point,
+    environment: "multi-gpu-4x",
+  }));
+  const record = testBenchRecord({ loadPoints: [...testBenchRecord().loadPoints, ...other] });
   const names = section(record, "paths")!.tables[0]!.rows.map((row) => row[0]!.text);
   expect(names).toContain("single-gpu trt-grpc");
   expect(names).toContain("multi-gpu-4x trt-grpc");
@@ -195,7 +201,7 @@ test("the parts of a request's time add up to the whole", () => {
 });
 
 test("there is no figure of cost without a price", () => {
-  const found = section(testEmbeddedRecord(), "cost")!;
+  const found = section(testSimulationRecord(), "cost")!;
   expect(found.figures).toEqual([]);
   expect(found.tables).toEqual([]);
   expect(found.answer[0]).toContain("--price");
@@ -210,17 +216,17 @@ test("scaling is measured against one GPU at the same load for each", () => {
 
 test("the Markdown fits into a comment of a pull request, and names what it left out", () => {
   const many = Array.from({ length: 12 }, (_, i) =>
-    testBenchRecord().cells.map((cell) => ({ ...cell, environment: `environment-${i}` })),
+    testBenchRecord().loadPoints.map((point) => ({ ...point, environment: `environment-${i}` })),
   ).flat();
-  const text = benchReportMarkdown(testBenchRecord({ cells: many }));
+  const text = benchReportMarkdown(testBenchRecord({ loadPoints: many }));
   expect(text.length).toBeLessThan(65_536);
   expect(text).toMatch(/Too long for here: .*\. See the HTML report\./);
 });
 
 test("the Markdown begins with the answer and its warning", () => {
-  const lines = benchReportMarkdown(testEmbeddedRecord()).split("\n");
+  const lines = benchReportMarkdown(testSimulationRecord()).split("\n");
   expect(lines[0]).toMatch(
-    /^## Sweep: Lowest latency: `onnx-http_u8`, .*, on a CPU: this says nothing about the GPU that it will run on$/,
+    /^## Sweep: Lowest latency: `onnx-http_uint8`, .*, on a CPU: this says nothing about the GPU that it will run on$/,
   );
   expect(lines.slice(0, 8).join("\n")).toContain(
     "> [!WARNING]\n> CPU in place of a GPU, local simulation,",
@@ -229,7 +235,7 @@ test("the Markdown begins with the answer and its warning", () => {
 
 test("the text for a terminal has every load, what to choose, what limits it, and the verdict last", () => {
   const text = benchReportText(testBenchRecord());
-  expect(text).toMatch(/Lowest latency +onnx-http_u8 +4\.\d+ ms p50/);
+  expect(text).toMatch(/Lowest latency +onnx-http_uint8 +4\.\d+ ms p50/);
   expect(text).toContain("! 1 load invalid: trt-grpc b1 c128.");
   expect(text).not.toContain("`");
   expect(text).toContain("Every load");
@@ -243,8 +249,8 @@ test("a record and its reports are saved under one name", () => {
     const name = benchReportName(record);
     const saved = saveReports(folder, name, benchRecordText(record), benchReport(record));
     expect(saved.html).toBe(join(folder, "2026-11-21T10-30-00Z-sweep-single-gpu.html"));
-    expect(parseBenchRecord(readFileSync(saved.json, "utf8"), saved.json).cells).toHaveLength(
-      record.cells.length,
+    expect(parseBenchRecord(readFileSync(saved.json, "utf8"), saved.json).loadPoints).toHaveLength(
+      record.loadPoints.length,
     );
     expect(readFileSync(saved.md, "utf8")).toBe(benchReportMarkdown(record));
   } finally {
@@ -253,7 +259,7 @@ test("a record and its reports are saved under one name", () => {
 });
 
 test("the name of a run of addresses given by hand has no environment", () => {
-  const base = withoutCells();
+  const base = withoutLoadPoints();
   const record = { ...base, subject: { ...base.subject, environments: [] } };
-  expect(benchReportName(record)).toBe("2026-11-21T10-30-00Z-bench-endpoints");
+  expect(benchReportName(record)).toBe("2026-11-21T10-30-00Z-bench-addresses");
 });

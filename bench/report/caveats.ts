@@ -1,12 +1,12 @@
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../record/record.ts";
-import { trustOf } from "./cells.ts";
 import { type Caveat, counted, formatCount, listed } from "./document.ts";
+import { trustOf } from "./load-points.ts";
 import { modelText } from "./subject.ts";
 
 /** Subject of a run, whichever command made its record. */
 export interface RunSubject {
-  readonly runtime: "embedded" | "deployed" | "endpoints";
+  readonly target: "simulation" | "deployed" | "addresses";
   readonly dirty?: boolean;
   readonly machine: VerifyRecord["subject"]["machine"];
   readonly model: ModelSubject;
@@ -36,13 +36,13 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
   const caveats: Caveat[] = [];
   const add = (title: string, text: string) => caveats.push({ kind: "subject", title, text });
   const onGpu = subject.environments.filter(({ accelerator }) => accelerator === "gpu");
-  if (subject.runtime === "embedded" && onGpu.length > 0) {
+  if (subject.target === "simulation" && onGpu.length > 0) {
     add(
       "CPU in place of a GPU",
       `${listed(onGpu.map(({ name }) => name))} will run on GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which path is faster on it.`,
     );
   }
-  if (subject.runtime === "embedded") {
+  if (subject.target === "simulation") {
     add(
       "Local simulation",
       "Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tested.",
@@ -60,19 +60,19 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
 function figureCaveats(record: BenchRecord): readonly Caveat[] {
   const caveats: Caveat[] = [];
   const add = (title: string, text: string) => caveats.push({ kind: "figures", title, text });
-  const { cells, settings } = record;
+  const { loadPoints, settings } = record;
   if (record.interrupted) {
     add("Interrupted", "Ctrl-C or a signal ended the run: what was measured until then is here.");
   }
-  const invalid = cells.filter((cell) => trustOf(cell) === "invalid");
+  const invalid = loadPoints.filter((point) => trustOf(point) === "invalid");
   if (invalid.length > 0) {
-    const reasons = alike(invalid.flatMap((cell) => cell.invalid));
+    const reasons = alike(invalid.flatMap((point) => point.invalid));
     add(
       `${counted(invalid.length, "load")} invalid`,
       `${named(invalid)}. ${reasons.slice(0, 3).join(" ")} They are shown, and left out of every choice.`,
     );
   }
-  const unstable = cells.filter((cell) => trustOf(cell) === "unstable");
+  const unstable = loadPoints.filter((point) => trustOf(point) === "unstable");
   if (unstable.length > 0) {
     const never = unstable.filter(({ stability }) => stability.verdict === "unstable");
     const what =
@@ -86,15 +86,17 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
       `${named(unstable)}. ${settings.stableWindows} windows in a row must agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99; here they did not, or there were too few of them. A stable load is preferred in every choice.`,
     );
   }
-  const empty = cells.filter((cell) => trustOf(cell) === "empty");
+  const empty = loadPoints.filter((point) => trustOf(point) === "empty");
   if (empty.length > 0) {
     add(`${counted(empty.length, "load")} without an answer`, `${named(empty)}.`);
   }
-  const failed = cells.filter(({ errorsInAll }) => Object.keys(errorsInAll).length > 0);
+  const failed = loadPoints.filter(
+    ({ errorsWithWarmup }) => Object.keys(errorsWithWarmup).length > 0,
+  );
   if (failed.length > 0) {
     const codes = new Map<string, number>();
-    for (const { errorsInAll } of failed) {
-      for (const [code, count] of Object.entries(errorsInAll)) {
+    for (const { errorsWithWarmup } of failed) {
+      for (const [code, count] of Object.entries(errorsWithWarmup)) {
         codes.set(code, (codes.get(code) ?? 0) + count);
       }
     }
@@ -103,11 +105,11 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
       `${listed([...codes].map(([code, count]) => `${formatCount(count)} × ${code}`))} in ${named(failed)}, warm-up included. They are counted, and not in the percentiles.`,
     );
   }
-  const few = cells.filter(({ latencyMs }) => latencyMs?.p99Reliable === false);
+  const few = loadPoints.filter(({ latencyMs }) => latencyMs?.p99Reliable === false);
   if (few.length > 0) {
     add(
       "Few samples",
-      `A p99 marked with * comes from fewer than ${settings.p99MinimumSamples} requests, and is about the slowest of them: ${few.length === cells.length ? "all loads" : `${few.length} of ${counted(cells.length, "load")}`}.`,
+      `A p99 marked with * comes from fewer than ${settings.p99MinimumSamples} requests, and is about the slowest of them: ${few.length === loadPoints.length ? "all loads" : `${few.length} of ${counted(loadPoints.length, "load")}`}.`,
     );
   }
   return caveats;
@@ -117,14 +119,14 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
 export function runCaveats(subject: RunSubject): readonly Caveat[] {
   const caveats: Caveat[] = [];
   const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
-  const { runtime, model, environments, dirty } = subject;
+  const { target, model, environments, dirty } = subject;
   if (model.weights === "random" && model.name !== "tiny") {
     add(
       "Random weights",
       "The model has the real architecture and cost, but its embeddings are meaningless. Timings and agreement between endpoints hold; do not judge the quality of embeddings from this run.",
     );
   }
-  if (runtime === "deployed") {
+  if (target === "deployed") {
     add(
       "Network included",
       "Requests came from the machine named below: latency includes the network between, and clients elsewhere see different figures.",
@@ -141,23 +143,23 @@ export function runCaveats(subject: RunSubject): readonly Caveat[] {
   return caveats;
 }
 
-function knowledge({ subject, cells, notes }: BenchRecord): readonly Caveat[] {
+function knowledge({ subject, loadPoints, notes }: BenchRecord): readonly Caveat[] {
   const caveats: Caveat[] = [...runCaveats(subject)];
   const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
-  const payloads = new Set(cells.map(({ payload }) => payload));
-  if (payloads.has("encoded") && payloads.size > 1) {
+  const payloads = new Set(loadPoints.map(({ payload }) => payload));
+  if (payloads.has("jpeg") && payloads.size > 1) {
     add(
       "Decoding",
       "Endpoints that accept image files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others received tensors prepared before the clock started: their figures exclude that work of the client.",
     );
   }
-  if (subject.runtime === "endpoints") {
+  if (subject.target === "addresses") {
     add(
       "Addresses given by hand",
       "How the servers were deployed is unknown, except for what they report of themselves.",
     );
   }
-  if (cells.some(({ load }) => load.kind === "closed loop")) {
+  if (loadPoints.some(({ load }) => load.kind === "closed loop")) {
     add(
       "Closed loop",
       "Each client sends its next request after the last response: this shows the capacity of an endpoint, and hides stalls that arrivals at a given rate would meet.",
@@ -179,10 +181,10 @@ function alike(reasons: readonly string[]): readonly string[] {
 
 const shown = 4;
 
-function named(cells: readonly Cell[]): string {
-  const names = cells.slice(0, shown).map(({ id }) => id);
-  return cells.length > shown
-    ? `${names.join("; ")}; and ${counted(cells.length - shown, "other")}`
+function named(loadPoints: readonly LoadPoint[]): string {
+  const names = loadPoints.slice(0, shown).map(({ id }) => id);
+  return loadPoints.length > shown
+    ? `${names.join("; ")}; and ${counted(loadPoints.length - shown, "other")}`
     : names.join("; ");
 }
 

@@ -1,11 +1,11 @@
 import type { BenchRecord } from "../record/bench-record.ts";
 import type { Metric } from "../stats/intervals.ts";
 import {
-  type CellChange,
   type Comparison,
   comparedMetrics,
+  type EndpointChange,
   type Judgement,
-  type PathChange,
+  type LoadPointChange,
   ratioText,
 } from "./compare.ts";
 import {
@@ -41,8 +41,8 @@ const tones: Readonly<Partial<Record<Judgement, Tone>>> = { worse: "bad", better
 
 /** Report of two compared benchmarks. */
 export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Comparison): Report {
-  const { regressions, suspects, broken, cells, onlyFrom, onlyTo, warnings } = comparison;
-  const doubts = cells.filter(({ notJudged }) => notJudged.length > 0);
+  const { regressions, suspects, broken, loadPoints, onlyFrom, onlyTo, warnings } = comparison;
+  const doubts = loadPoints.filter(({ notJudged }) => notJudged.length > 0);
   const isBad = regressions.length + broken.length > 0;
   return {
     title: "Bench compared",
@@ -64,7 +64,7 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
           "Ratios are the second record's figures divided by the first's, with their 95 % confidence intervals: throughput above 1 and latency below 1 is better.",
         ],
       }),
-      tableSection("loads", "Load points", cellTable(comparison)),
+      tableSection("loads", "Load points", loadPointTable(comparison)),
       listSection("drift", "Possible drift", suspects, [
         "One load point of several: the machine may have drifted between the runs.",
       ]),
@@ -96,7 +96,7 @@ function listSection(
 
 /** Result in a few words. */
 export function verdictText(comparison: Comparison): string {
-  const { regressions, broken, cells, paths, judged, limit } = comparison;
+  const { regressions, broken, loadPoints, endpoints, judged, limit } = comparison;
   const percent = `${Number((limit * 100).toPrecision(3))} %`;
   if (regressions.length + broken.length > 0) {
     return listed([
@@ -106,13 +106,13 @@ export function verdictText(comparison: Comparison): string {
         : [`${counted(regressions.length, "regression")} of more than ${percent}`]),
     ]);
   }
-  if (cells.length === 0) return "no load is in both records";
+  if (loadPoints.length === 0) return "no load is in both records";
   if (judged === 0) {
-    return cells.every(({ notJudged }) => notJudged.length > 0)
+    return loadPoints.every(({ notJudged }) => notJudged.length > 0)
       ? "no load could be judged"
       : "no load has windows enough to be sure of";
   }
-  const better = paths.filter(({ changes }) =>
+  const better = endpoints.filter(({ changes }) =>
     changes.some(({ metric, judgement }) => metric === "throughput" && judgement === "better"),
   );
   const gain =
@@ -139,15 +139,15 @@ const throughputOf = <Change extends { readonly metric: Metric }>({
 }) => changes.find(({ metric }) => metric === "throughput");
 
 const ratioFields = comparedMetrics.map(
-  (metric): Field<{ readonly changes: PathChange["changes"] }> => ({
+  (metric): Field<{ readonly changes: EndpointChange["changes"] }> => ({
     label: metric,
     kind: "number",
     cell: ({ changes }) => ratioCell(changes.find((it) => it.metric === metric)),
   }),
 );
 
-function pathTable({ paths }: Comparison): DataTable {
-  return tableOf("Each endpoint, all its load points together", paths, [
+function pathTable({ endpoints }: Comparison): DataTable {
+  return tableOf("Each endpoint, all its load points together", endpoints, [
     textField("path", ({ name }) => name),
     numberField("loads", ({ loads }) => loads, String),
     ...ratioFields,
@@ -155,8 +155,8 @@ function pathTable({ paths }: Comparison): DataTable {
   ]);
 }
 
-function cellTable({ cells }: Comparison): DataTable {
-  return tableOf("Each load point", cells, [
+function loadPointTable({ loadPoints }: Comparison): DataTable {
+  return tableOf("Each load point", loadPoints, [
     longField("load", ({ name }) => name),
     numberField("images/s", (change) => throughputOf(change)?.from, formatRate),
     numberField("then", (change) => throughputOf(change)?.to, formatRate),
@@ -167,7 +167,7 @@ function cellTable({ cells }: Comparison): DataTable {
 
 const absent: TableCell = { text: "–", tone: "quiet" };
 
-function ratioCell(change: PathChange["changes"][number] | undefined): TableCell {
+function ratioCell(change: EndpointChange["changes"][number] | undefined): TableCell {
   if (change?.interval === undefined) return absent;
   return {
     text: ratioText(change.interval),
@@ -190,7 +190,7 @@ const order: readonly Judgement[] = [
 ];
 
 /** The gravest of what became of a load. */
-function outcomeCell({ changes, notJudged }: CellChange): TableCell {
+function outcomeCell({ changes, notJudged }: LoadPointChange): TableCell {
   if (notJudged.length > 0) {
     return { text: "not judged", tone: "care", title: notJudged.join(" ") };
   }

@@ -1,18 +1,22 @@
 import { expect, test } from "vitest";
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { compareRecords, differences, mismatches } from "./compare.ts";
 import { compareReport, verdictText } from "./compare-report.ts";
 import { renderMarkdown } from "./render-md.ts";
 import { renderText } from "./render-text.ts";
-import { testBenchRecord, testCell } from "./test-bench-record.ts";
+import { testBenchRecord, testLoadPoint } from "./test-bench-record.ts";
 
-const record = (cells: readonly Cell[], changes: Partial<BenchRecord> = {}): BenchRecord =>
-  testBenchRecord({ cells: [...cells], studies: [], ...changes });
+const record = (
+  loadPoints: readonly LoadPoint[],
+  changes: Partial<BenchRecord> = {},
+): BenchRecord => testBenchRecord({ loadPoints: [...loadPoints], studies: [], ...changes });
 
 const limit = { failOver: 0.1 };
-const paths = ["embed-http", "onnx-grpc"];
-const cells = (slower: number, changes: Partial<Cell> = {}) =>
-  paths.flatMap((path) => [1, 8].map((batch) => testCell({ path, batch, slower }, changes)));
+const endpoints = ["embed-http", "onnx-grpc"];
+const cells = (slower: number, changes: Partial<LoadPoint> = {}) =>
+  endpoints.flatMap((endpoint) =>
+    [1, 8].map((batch) => testLoadPoint({ endpoint, batch, slower }, changes)),
+  );
 
 test("a record against itself has no regression", () => {
   const all = testBenchRecord();
@@ -20,7 +24,7 @@ test("a record against itself has no regression", () => {
   expect(found.regressions).toEqual([]);
   expect(found.onlyFrom).toEqual([]);
   expect(
-    found.paths.every(({ changes }) => changes.every(({ judgement }) => judgement === "same")),
+    found.endpoints.every(({ changes }) => changes.every(({ judgement }) => judgement === "same")),
   ).toBe(true);
 });
 
@@ -42,7 +46,7 @@ test("5 % slower is no regression where 10 % are allowed, and one where 2 % are"
 
 test("one load of several that is a little beyond the limit is to look at, and a regression from twice the limit on", () => {
   const one = (slower: number) =>
-    [1, 4, 8, 16, 32].map((batch) => testCell({ batch, slower: batch === 8 ? slower : 1 }));
+    [1, 4, 8, 16, 32].map((batch) => testLoadPoint({ batch, slower: batch === 8 ? slower : 1 }));
   const little = compareRecords(record(one(1)), record(one(1.16)), limit);
   expect(little.regressions).toEqual([]);
   expect(little.suspects[0]).toMatch(
@@ -63,9 +67,9 @@ test("two runs whose loads drift by a few percent do not fail, and one that is 2
   const normal = () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
   const run = (slower: number) =>
     record(
-      ["embed-http", "onnx-grpc"].flatMap((path) =>
+      ["embed-http", "onnx-grpc"].flatMap((endpoint) =>
         [1, 4, 8, 16, 32].map((batch) =>
-          testCell({ path, batch, slower: slower * Math.exp(0.04 * normal()) }),
+          testLoadPoint({ endpoint, batch, slower: slower * Math.exp(0.04 * normal()) }),
         ),
       ),
     );
@@ -78,17 +82,17 @@ test("two runs whose loads drift by a few percent do not fail, and one that is 2
 });
 
 test("the only load of a path is a load in words", () => {
-  const [before, after] = [1, 1.4].map((slower) => record([testCell({ slower })]));
+  const [before, after] = [1, 1.4].map((slower) => record([testLoadPoint({ slower })]));
   expect(compareRecords(before!, after!, limit).regressions[0]).toMatch(/over its 1 load 0\.7/);
 });
 
 test("30 % slower is no regression where the windows differ as much", () => {
   const noisy = (slower: number) =>
-    cells(slower).map((cell) => ({
-      ...cell,
-      windows: cell.windows.map((window, i) => ({
+    cells(slower).map((point) => ({
+      ...point,
+      windows: point.windows.map((window, i) => ({
         ...window,
-        imagesPerSecond: cell.imagesPerSecond * [0.7, 1, 1.3][i]!,
+        imagesPerSecond: point.imagesPerSecond * [0.7, 1, 1.3][i]!,
         p99Ms: window.p99Ms! / [0.7, 1, 1.3][i]!,
       })),
     }));
@@ -109,7 +113,7 @@ test("an invalid or unstable load is shown and not judged", () => {
   const bad = cells(2, { invalid: ["The client was the limit."] });
   const found = compareRecords(record(cells(1)), record(bad), limit);
   expect(found.regressions).toEqual([]);
-  expect(found.cells[0]?.notJudged).toEqual(["second record: The client was the limit."]);
+  expect(found.loadPoints[0]?.notJudged).toEqual(["second record: The client was the limit."]);
   expect(verdictText(found)).toBe("no load could be judged");
 });
 
@@ -129,7 +133,7 @@ test("loads that only one record has are named", () => {
 
 test("a path or load that the second record lacks is missing, unless that is allowed", () => {
   const [before, all] = [record(cells(1)), cells(1)];
-  const missing = (left: readonly Cell[], allowMissing = false) =>
+  const missing = (left: readonly LoadPoint[], allowMissing = false) =>
     compareRecords(before, record(left), { ...limit, allowMissing }).broken;
   expect(missing(all)).toEqual([]);
   expect(missing(all.slice(0, 3))).toEqual([
@@ -154,18 +158,18 @@ test("a run that failed where the first had passed is broken, and its failures a
 });
 
 test("the same load of a study and of the grid is compared once", () => {
-  const twice = [testCell(), testCell({ study: "batch" })];
-  expect(compareRecords(record(twice), record(twice), limit).cells).toHaveLength(1);
+  const twice = [testLoadPoint(), testLoadPoint({ study: "batch" })];
+  expect(compareRecords(record(twice), record(twice), limit).loadPoints).toHaveLength(1);
 });
 
-test("records of another machine, model, runtime, GPU or images are not for comparison, each with its reason", () => {
+test("records of another machine, model, target, GPU or images are not for comparison, each with its reason", () => {
   const base = testBenchRecord();
   const { subject, settings } = base;
   const other: BenchRecord = {
     ...base,
     subject: {
       ...subject,
-      runtime: "endpoints",
+      target: "addresses",
       machine: { ...subject.machine, cores: 4 },
       model: { name: "tiny" },
       gpu: undefined,
@@ -175,7 +179,7 @@ test("records of another machine, model, runtime, GPU or images are not for comp
   expect(mismatches(base, base)).toEqual([]);
   expect(mismatches(base, other)).toEqual([
     "the machine differs: Test CPU, 8 cores, then Test CPU, 4 cores",
-    "the runtime differs: deployed, then endpoints",
+    "the target differs: deployed, then addresses",
     "the model differs: generated abababababab, then tiny",
     "the GPU differs: 1 × NVIDIA A10, then none",
     "the set of images differs: 32 of 10240 bytes in the mean, then 3 of 10240 bytes in the mean",

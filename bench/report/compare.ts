@@ -1,4 +1,4 @@
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import {
   figureOf,
   type Interval,
@@ -6,19 +6,19 @@ import {
   meanRatio,
   ratioInterval,
 } from "../stats/intervals.ts";
+import { counted } from "./document.ts";
 import {
-  cellKey,
   conditionsText,
   distinct,
   doubtsOf,
+  endpointOf,
   failedShare,
   isPlain,
-  pathOf,
+  loadPointKey,
   seriesOf,
   settingText,
   trustOf,
-} from "./cells.ts";
-import { counted } from "./document.ts";
+} from "./load-points.ts";
 
 /**
  * Two records, cell by cell: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are
@@ -55,11 +55,11 @@ export interface MetricChange {
   readonly judgement: Judgement;
 }
 
-export interface CellChange {
+export interface LoadPointChange {
   /** `onnx-http, 8 images a request, 4 clients`. */
   readonly name: string;
-  readonly from: Cell;
-  readonly to: Cell;
+  readonly from: LoadPoint;
+  readonly to: LoadPoint;
   readonly changes: readonly MetricChange[];
   /** Part of the requests that failed. */
   readonly failed: readonly [from: number, to: number];
@@ -68,7 +68,7 @@ export interface CellChange {
 }
 
 /** All loads of one path together: the geometric mean of their ratios. */
-export interface PathChange {
+export interface EndpointChange {
   readonly name: string;
   readonly loads: number;
   readonly changes: readonly Omit<MetricChange, "from" | "to">[];
@@ -76,8 +76,8 @@ export interface PathChange {
 
 export interface Comparison {
   readonly limit: number;
-  readonly paths: readonly PathChange[];
-  readonly cells: readonly CellChange[];
+  readonly endpoints: readonly EndpointChange[];
+  readonly loadPoints: readonly LoadPointChange[];
   /** Loads that only one of the records has. */
   readonly onlyFrom: readonly string[];
   readonly onlyTo: readonly string[];
@@ -108,30 +108,34 @@ export function compareRecords(
   to: BenchRecord,
   { failOver, allowMissing = false }: CompareOptions,
 ): Comparison {
-  const [before, after] = [distinct(from.cells), distinct(to.cells)];
-  const known = new Map(after.map((cell) => [cellKey(cell), cell]));
-  const pairs = before.flatMap((cell) => {
-    const other = known.get(cellKey(cell));
-    return other === undefined ? [] : [[cell, other] as const];
+  const [before, after] = [distinct(from.loadPoints), distinct(to.loadPoints)];
+  const known = new Map(after.map((point) => [loadPointKey(point), point]));
+  const pairs = before.flatMap((point) => {
+    const other = known.get(loadPointKey(point));
+    return other === undefined ? [] : [[point, other] as const];
   });
   const many = new Set([...before, ...after].map(({ environment }) => environment)).size > 1;
-  const cells = pairs.map(([a, b]) => cellChange(a, b, failOver, many));
-  const paths = pathChanges(cells, failOver);
-  const names = new Set(before.map(cellKey));
+  const loadPoints = pairs.map(([a, b]) => loadPointChange(a, b, failOver, many));
+  const endpoints = endpointChanges(loadPoints, failOver);
+  const names = new Set(before.map(loadPointKey));
   return {
     limit: failOver,
-    paths,
-    cells,
-    onlyFrom: before.filter((cell) => !known.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
-    onlyTo: after.filter((cell) => !names.has(cellKey(cell))).map((cell) => nameOf(cell, many)),
-    judged: cells.filter(isJudged).length,
-    ...worseOf(cells, paths, failOver),
+    endpoints,
+    loadPoints,
+    onlyFrom: before
+      .filter((point) => !known.has(loadPointKey(point)))
+      .map((point) => nameOf(point, many)),
+    onlyTo: after
+      .filter((point) => !names.has(loadPointKey(point)))
+      .map((point) => nameOf(point, many)),
+    judged: loadPoints.filter(isJudged).length,
+    ...worseOf(loadPoints, endpoints, failOver),
     broken: [...newFailures(from, to), ...(allowMissing ? [] : lostLoads(before, known, many))],
     warnings: [],
   };
 }
 
-function isJudged({ notJudged, changes }: CellChange): boolean {
+function isJudged({ notJudged, changes }: LoadPointChange): boolean {
   return notJudged.length === 0 && changes.some(({ judgement }) => judgement !== "unsure");
 }
 
@@ -149,38 +153,45 @@ function newFailures(from: BenchRecord, to: BenchRecord): readonly string[] {
 
 /** What the first record measured well and the second has not: of a path that is gone the path alone. */
 function lostLoads(
-  before: readonly Cell[],
-  known: ReadonlyMap<string, Cell>,
+  before: readonly LoadPoint[],
+  known: ReadonlyMap<string, LoadPoint>,
   many: boolean,
 ): readonly string[] {
-  return seriesOf(before).flatMap(({ environment, path, cells }) => {
-    const lost = cells.filter((cell) => trustOf(cell) === "good" && !known.has(cellKey(cell)));
+  return seriesOf(before).flatMap(({ environment, endpoint, loadPoints }) => {
+    const lost = loadPoints.filter(
+      (point) => trustOf(point) === "good" && !known.has(loadPointKey(point)),
+    );
     const gone = [...known.values()].every(
-      (cell) => cell.environment !== environment || pathOf(cell) !== path,
+      (point) => point.environment !== environment || endpointOf(point) !== endpoint,
     );
     if (gone && lost.length > 0) {
       return [
-        `${many ? `${environment} ` : ""}${path}: not in the second record, the first has ${counted(lost.length, "load")} of it`,
+        `${many ? `${environment} ` : ""}${endpoint}: not in the second record, the first has ${counted(lost.length, "load")} of it`,
       ];
     }
-    return lost.map((cell) => `${nameOf(cell, many)}: not in the second record`);
+    return lost.map((point) => `${nameOf(point, many)}: not in the second record`);
   });
 }
 
-function nameOf(cell: Cell, withEnvironment: boolean): string {
-  const conditions = conditionsText(cell.conditions);
-  return `${withEnvironment ? `${cell.environment} ` : ""}${pathOf(cell)}, ${settingText(cell)}${conditions === "" ? "" : `, ${conditions}`}`;
+function nameOf(point: LoadPoint, withEnvironment: boolean): string {
+  const conditions = conditionsText(point.conditions);
+  return `${withEnvironment ? `${point.environment} ` : ""}${endpointOf(point)}, ${settingText(point)}${conditions === "" ? "" : `, ${conditions}`}`;
 }
 
-function cellChange(from: Cell, to: Cell, limit: number, withEnvironment: boolean): CellChange {
+function loadPointChange(
+  from: LoadPoint,
+  to: LoadPoint,
+  limit: number,
+  withEnvironment: boolean,
+): LoadPointChange {
   const changes = comparedMetrics.flatMap((metric): readonly MetricChange[] => {
     const [a, b] = [figureOf(from, metric), figureOf(to, metric)];
     if (a === undefined || b === undefined) return [];
     const interval = ratioInterval(from, to, metric);
     return [{ metric, from: a, to: b, interval, judgement: judge(metric, interval, limit) }];
   });
-  const doubts = ([cell, which]: readonly [Cell, string]) =>
-    trustOf(cell) === "good" ? [] : doubtsOf(cell).map((doubt) => `${which}: ${doubt}`);
+  const doubts = ([point, which]: readonly [LoadPoint, string]) =>
+    trustOf(point) === "good" ? [] : doubtsOf(point).map((doubt) => `${which}: ${doubt}`);
   return {
     name: nameOf(from, withEnvironment),
     from,
@@ -203,13 +214,16 @@ function judge(metric: Metric, interval: Interval | undefined, limit: number): J
 }
 
 /** Whether it counts for its path as a whole. */
-function isPathPart({ notJudged, from }: CellChange): boolean {
+function countsForEndpoint({ notJudged, from }: LoadPointChange): boolean {
   return notJudged.length === 0 && isPlain(from);
 }
 
-function pathChanges(cells: readonly CellChange[], limit: number): readonly PathChange[] {
-  const judged = cells.filter(isPathPart);
-  return seriesOf(judged.map(({ from }) => from)).map(({ name, cells: own }) => {
+function endpointChanges(
+  cells: readonly LoadPointChange[],
+  limit: number,
+): readonly EndpointChange[] {
+  const judged = cells.filter(countsForEndpoint);
+  return seriesOf(judged.map(({ from }) => from)).map(({ name, loadPoints: own }) => {
     const pairs = judged
       .filter(({ from }) => own.includes(from))
       .map(({ from, to }) => [from, to] as const);
@@ -233,8 +247,8 @@ function pathChanges(cells: readonly CellChange[], limit: number): readonly Path
 const loneMargin = 0.1;
 
 function worseOf(
-  cells: readonly CellChange[],
-  paths: readonly PathChange[],
+  cells: readonly LoadPointChange[],
+  paths: readonly EndpointChange[],
   limit: number,
 ): Pick<Comparison, "regressions" | "suspects"> {
   const loneLimit = limit + Math.max(limit, loneMargin);
@@ -248,8 +262,8 @@ function worseOf(
   );
   const loadsOf = new Map(paths.map(({ name, loads }) => [name, loads]));
   const ofSeveral = new Set(
-    seriesOf(cells.filter(isPathPart).map(({ from }) => from)).flatMap(({ name, cells: own }) =>
-      (loadsOf.get(name) ?? 0) > 1 ? own : [],
+    seriesOf(cells.filter(countsForEndpoint).map(({ from }) => from)).flatMap(
+      ({ name, loadPoints: own }) => ((loadsOf.get(name) ?? 0) > 1 ? own : []),
     ),
   );
   const ofCells = cells.flatMap(({ name, from, changes, notJudged }) =>
@@ -288,7 +302,7 @@ export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[
   const [a, b] = [from.subject, to.subject];
   const facts: readonly (readonly [string, string, string])[] = [
     ["machine", machineText(from), machineText(to)],
-    ["runtime", a.runtime, b.runtime],
+    ["target", a.target, b.target],
     ["model", modelKey(from), modelKey(to)],
     ["GPU", gpuText(from), gpuText(to)],
     ["set of images", imagesText(from), imagesText(to)],

@@ -1,14 +1,5 @@
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
-import {
-  clientsOf,
-  pathOf,
-  type Series,
-  settingText,
-  type TimePart,
-  timeParts,
-  trustOf,
-} from "./cells.ts";
 import {
   type Figure,
   formatCount,
@@ -20,19 +11,28 @@ import {
   type Swatch,
 } from "./document.ts";
 import {
+  clientsOf,
+  endpointOf,
+  type Series,
+  settingText,
+  type TimePart,
+  timeParts,
+  trustOf,
+} from "./load-points.ts";
+import {
   type Axis,
   type BarRow,
   barPlot,
   boxSwatch,
   countedStyle,
   crossedSwatch,
+  endpointStyle,
   type LinePlot,
   linePlot,
   lineSwatch,
   openSwatch,
   type PlotLine,
   type PlotPoint,
-  pathStyle,
   rangeLegend,
   rangePlot,
   ringSwatch,
@@ -75,41 +75,41 @@ function byEnvironment<T extends { readonly environment: string }>(
   }));
 }
 
-function doubtOf(cell: Cell): Pick<PlotPoint, "doubt"> {
-  const trust = trustOf(cell);
+function doubtOf(point: LoadPoint): Pick<PlotPoint, "doubt"> {
+  const trust = trustOf(point);
   return trust === "good" ? {} : { doubt: trust === "unstable" ? "open" : "crossed" };
 }
 
-function doubtMarks(cells: readonly Cell[]): readonly Swatch[] {
+function doubtMarks(loadPoints: readonly LoadPoint[]): readonly Swatch[] {
   return [
-    ...(cells.some((cell) => trustOf(cell) === "unstable") ? [openSwatch] : []),
-    ...(cells.some((cell) => trustOf(cell) === "invalid") ? [crossedSwatch] : []),
+    ...(loadPoints.some((point) => trustOf(point) === "unstable") ? [openSwatch] : []),
+    ...(loadPoints.some((point) => trustOf(point) === "invalid") ? [crossedSwatch] : []),
   ];
 }
 
-function titleOf(name: string, cell: Cell): string {
-  const latency = cell.latencyMs;
+function titleOf(name: string, point: LoadPoint): string {
+  const latency = point.latencyMs;
   const times =
     latency === undefined
       ? "no answer"
       : `p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms`;
-  return `${name}, ${settingText(cell)}: ${formatRate(cell.imagesPerSecond)} images/s, ${times}`;
+  return `${name}, ${settingText(point)}: ${formatRate(point.imagesPerSecond)} images/s, ${times}`;
 }
 
 /** p50 to p99 of each path at the smallest load. */
 export function pathsFigure(
-  contenders: readonly { readonly name: string; readonly cell: Cell }[],
+  contenders: readonly { readonly name: string; readonly point: LoadPoint }[],
 ): readonly Figure[] {
-  const rows = contenders.flatMap(({ name, cell }) => {
-    const latency = cell.latencyMs;
+  const rows = contenders.flatMap(({ name, point }) => {
+    const latency = point.latencyMs;
     return latency === undefined
       ? []
       : [
           {
             label: name,
-            colour: pathStyle(pathOf(cell)).colour,
+            colour: endpointStyle(endpointOf(point)).colour,
             value: `${formatMs(latency.p50)} ms`,
-            title: titleOf(name, cell),
+            title: titleOf(name, point),
             p50: latency.p50,
             p95: latency.p95,
             p99: latency.p99,
@@ -145,8 +145,8 @@ function split<T extends { readonly p99: number }>(rows: readonly T[]): readonly
 }
 
 /** JSON tensors are slower by a decade, and would press all others together. */
-function withoutJson<T extends { readonly path: string }>(lines: readonly T[]): readonly T[] {
-  const binary = lines.filter(({ path }) => !path.endsWith("_json"));
+function withoutJson<T extends { readonly endpoint: string }>(lines: readonly T[]): readonly T[] {
+  const binary = lines.filter(({ endpoint }) => !endpoint.endsWith("_json"));
   return binary.length === 0 ? lines : binary;
 }
 
@@ -157,18 +157,18 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
   const left =
     drawn.length === lines.length ? "" : " Without JSON tensors, which are in the tables.";
   return byEnvironment(drawn).flatMap(({ suffix, own }) => {
-    const plotted = (y: (cell: Cell) => number): readonly PlotLine[] =>
-      own.map(({ path, cells }) => ({
-        name: path,
-        style: pathStyle(path),
-        points: cells.map((cell) => ({
-          x: cell.imagesPerRequest,
-          y: y(cell),
-          title: titleOf(path, cell),
-          ...doubtOf(cell),
+    const plotted = (y: (point: LoadPoint) => number): readonly PlotLine[] =>
+      own.map(({ endpoint, loadPoints }) => ({
+        name: endpoint,
+        style: endpointStyle(endpoint),
+        points: loadPoints.map((point) => ({
+          x: point.imagesPerRequest,
+          y: y(point),
+          title: titleOf(endpoint, point),
+          ...doubtOf(point),
         })),
       }));
-    const marks = doubtMarks(own.flatMap(({ cells }) => cells));
+    const marks = doubtMarks(own.flatMap(({ loadPoints }) => loadPoints));
     return [
       ...lineFigure(
         `Latency by batch size and path${suffix}`,
@@ -177,7 +177,7 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
           description: "Latency (p50) by batch size, one line for each path",
           x,
           y: { ...milliseconds, label: "p50, ms" },
-          lines: plotted((cell) => cell.latencyMs?.p50 ?? 0),
+          lines: plotted((point) => point.latencyMs?.p50 ?? 0),
         },
         marks,
       ),
@@ -188,7 +188,7 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
           description: "Images a second by batch size, one line for each path",
           x,
           y: { label: "images/s", kind: "linear", format: formatCount },
-          lines: plotted((cell) => cell.imagesPerSecond),
+          lines: plotted((point) => point.imagesPerSecond),
         },
         marks,
       ),
@@ -204,18 +204,18 @@ interface Fitted extends Series {
 /** Throughput by clients with the fitted law, and what it costs in latency. */
 export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] {
   return byEnvironment(lines).flatMap(({ suffix, own }) => {
-    const marks = doubtMarks(own.flatMap(({ cells }) => cells));
+    const marks = doubtMarks(own.flatMap(({ loadPoints }) => loadPoints));
     const growth = own.map((line): PlotLine => {
       const enough = saturationOf(line.points);
       return {
-        name: line.path,
-        style: pathStyle(line.path),
-        points: line.cells.map((cell) => ({
-          x: clientsOf(cell) ?? 1,
-          y: cell.imagesPerSecond,
-          title: titleOf(line.path, cell),
-          ...doubtOf(cell),
-          ring: enough?.reached === true && enough.enough.clients === clientsOf(cell),
+        name: line.endpoint,
+        style: endpointStyle(line.endpoint),
+        points: line.loadPoints.map((point) => ({
+          x: clientsOf(point) ?? 1,
+          y: point.imagesPerSecond,
+          title: titleOf(line.endpoint, point),
+          ...doubtOf(point),
+          ring: enough?.reached === true && enough.enough.clients === clientsOf(point),
         })),
         ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
       };
@@ -246,18 +246,18 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
             "Latency (p95) by images a second, one line for each path, from few clients to many",
           x: { label: "images/s", kind: "linear", format: formatCount },
           y: { ...milliseconds, label: "p95, ms" },
-          lines: own.map(({ path, cells }) => ({
-            name: path,
-            style: pathStyle(path),
-            points: cells.flatMap((cell) =>
-              cell.latencyMs === undefined
+          lines: own.map(({ endpoint, loadPoints }) => ({
+            name: endpoint,
+            style: endpointStyle(endpoint),
+            points: loadPoints.flatMap((point) =>
+              point.latencyMs === undefined
                 ? []
                 : [
                     {
-                      x: cell.imagesPerSecond,
-                      y: cell.latencyMs.p95,
-                      title: titleOf(path, cell),
-                      ...doubtOf(cell),
+                      x: point.imagesPerSecond,
+                      y: point.latencyMs.p95,
+                      title: titleOf(endpoint, point),
+                      ...doubtOf(point),
                     },
                   ],
             ),
@@ -300,7 +300,7 @@ export function timeFigures(
   rows: readonly {
     readonly name: string;
     readonly what: "alone" | "at its most";
-    readonly cell: Cell;
+    readonly point: LoadPoint;
   }[],
 ): readonly Figure[] {
   const titles = {
@@ -308,15 +308,15 @@ export function timeFigures(
     "at its most": "Where a request's time goes, at each path's highest throughput",
   } as const;
   return (["alone", "at its most"] as const).flatMap((what) => {
-    const drawn = rows.filter((row) => row.what === what && row.cell.serialization !== "json");
+    const drawn = rows.filter((row) => row.what === what && row.point.serialization !== "json");
     if (drawn.length === 0) return [];
-    const used = new Set(drawn.flatMap(({ cell }) => timeParts(cell).map(({ id }) => id)));
-    const bars = drawn.map(({ name, cell }): BarRow => {
-      const parts = timeParts(cell);
+    const used = new Set(drawn.flatMap(({ point }) => timeParts(point).map(({ id }) => id)));
+    const bars = drawn.map(({ name, point }): BarRow => {
+      const parts = timeParts(point);
       return {
-        label: what === "alone" ? name : `${name}, ${loadShort(cell)}`,
-        value: `${formatMs(cell.latencyMs?.mean ?? 0)} ms`,
-        title: `${name}, ${settingText(cell)}: ${parts.map(({ id, ms }) => `${partNames[id]} ${formatMs(ms)} ms`).join(", ")}`,
+        label: what === "alone" ? name : `${name}, ${loadShort(point)}`,
+        value: `${formatMs(point.latencyMs?.mean ?? 0)} ms`,
+        title: `${name}, ${settingText(point)}: ${parts.map(({ id, ms }) => `${partNames[id]} ${formatMs(ms)} ms`).join(", ")}`,
         segments: parts.map(({ id, ms }) => ({
           colour: id,
           value: ms,
@@ -337,13 +337,13 @@ export function timeFigures(
   });
 }
 
-function loadShort(cell: Cell): string {
-  return `b${cell.imagesPerRequest} c${clientsOf(cell) ?? "–"}`;
+function loadShort(point: LoadPoint): string {
+  return `b${point.imagesPerRequest} c${clientsOf(point) ?? "–"}`;
 }
 
 /** Dollars for 1,000 images of each path. */
 export function costFigure(
-  rows: readonly { readonly name: string; readonly cell: Cell; readonly usd: number }[],
+  rows: readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[],
 ): readonly Figure[] {
   const least = rows[0]?.usd ?? 0;
   const near = rows.filter(({ usd }) => rows.length < 3 || usd <= 12 * least);
@@ -360,11 +360,11 @@ export function costFigure(
             description: "Dollars for 1,000 images, one bar for each path",
             axis: "US dollars",
             format: (value) => (value === 0 ? "0" : `$${Number(value.toPrecision(2))}`),
-            rows: near.map(({ name, cell, usd }) => ({
+            rows: near.map(({ name, point, usd }) => ({
               label: name,
               value: formatUsd(usd),
-              title: `${titleOf(name, cell)}: ${formatUsd(usd)} for 1,000 images`,
-              segments: [{ colour: pathStyle(pathOf(cell)).colour, value: usd }],
+              title: `${titleOf(name, point)}: ${formatUsd(usd)} for 1,000 images`,
+              segments: [{ colour: endpointStyle(endpointOf(point)).colour, value: usd }],
             })),
           },
           width,
@@ -376,8 +376,8 @@ export function costFigure(
 /** Latency by offered rate. */
 export function rateFigures(
   lines: readonly Series[],
-  rateOf: (cell: Cell) => number,
-  held: (cell: Cell) => boolean,
+  rateOf: (point: LoadPoint) => number,
+  held: (point: LoadPoint) => boolean,
 ): readonly Figure[] {
   return byEnvironment(lines).flatMap(({ suffix, own }) =>
     lineFigure(
@@ -387,29 +387,29 @@ export function rateFigures(
         description: "Latency (p95) by requests a second, one line for each path",
         x: { label: "requests/s", kind: "linear", format: formatCount },
         y: { ...milliseconds, label: "p95, ms" },
-        lines: own.map(({ path, cells }) => ({
-          name: path,
-          style: pathStyle(path),
-          points: cells.flatMap((cell) =>
-            cell.latencyMs === undefined
+        lines: own.map(({ endpoint, loadPoints }) => ({
+          name: endpoint,
+          style: endpointStyle(endpoint),
+          points: loadPoints.flatMap((point) =>
+            point.latencyMs === undefined
               ? []
               : [
                   {
-                    x: rateOf(cell),
-                    y: cell.latencyMs.p95,
-                    title: `${titleOf(path, cell)}, answered ${formatPercent(cell.achievedShare ?? 1)}`,
-                    ...(held(cell) ? {} : { doubt: "open" as const }),
-                    ...(trustOf(cell) === "invalid" ? { doubt: "crossed" as const } : {}),
+                    x: rateOf(point),
+                    y: point.latencyMs.p95,
+                    title: `${titleOf(endpoint, point)}, answered ${formatPercent(point.achievedShare ?? 1)}`,
+                    ...(held(point) ? {} : { doubt: "open" as const }),
+                    ...(trustOf(point) === "invalid" ? { doubt: "crossed" as const } : {}),
                   },
                 ],
           ),
         })),
       },
       [
-        ...(own.some(({ cells }) => cells.some((cell) => !held(cell)))
+        ...(own.some(({ loadPoints }) => loadPoints.some((point) => !held(point)))
           ? [{ ...openSwatch, label: "hollow: not held" }]
           : []),
-        ...(own.some(({ cells }) => cells.some((cell) => trustOf(cell) === "invalid"))
+        ...(own.some(({ loadPoints }) => loadPoints.some((point) => trustOf(point) === "invalid"))
           ? [crossedSwatch]
           : []),
       ],
@@ -455,7 +455,7 @@ export function barFigure(
 
 /** gRPC against HTTP by batch size. */
 export function protocolFigure(
-  pairs: readonly { readonly name: string; readonly http: Cell; readonly grpc: Cell }[],
+  pairs: readonly { readonly name: string; readonly http: LoadPoint; readonly grpc: LoadPoint }[],
 ): readonly Figure[] {
   const least = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
   const alone = pairs.filter(({ http }) => clientsOf(http) === least);
@@ -470,7 +470,7 @@ export function protocolFigure(
       rule: { y: 1, label: "as much" },
       lines: names.map((name) => ({
         name,
-        style: pathStyle(name.split(" ").at(-1) ?? name),
+        style: endpointStyle(name.split(" ").at(-1) ?? name),
         points: alone
           .filter((pair) => pair.name === name)
           .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest)

@@ -1,5 +1,4 @@
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
-import { closedLoop, pathOf, trustOf } from "./cells.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import {
   counted,
   formatCount,
@@ -11,6 +10,7 @@ import {
   tableOf,
   textField,
 } from "./document.ts";
+import { closedLoop, endpointOf, trustOf } from "./load-points.ts";
 
 type Row = BenchRecord["imported"][number]["rows"][number];
 
@@ -18,7 +18,7 @@ type Row = BenchRecord["imported"][number]["rows"][number];
 export function importedSection(record: BenchRecord): Section | undefined {
   if (record.imported.length === 0) return undefined;
   const rows = record.imported.flatMap(({ rows: list }) =>
-    list.map((row) => ({ row, ours: sameLoad(record.cells, row) })),
+    list.map((row) => ({ row, ours: sameLoad(record.loadPoints, row) })),
   );
   const ratios = rows.flatMap(({ row, ours }) =>
     ours === undefined || trustOf(ours) !== "good" || row.inferencesPerSecond === 0
@@ -74,13 +74,13 @@ export function importedSection(record: BenchRecord): Section | undefined {
 }
 
 /** Our cell of the load that a label names: `onnx-http b8`, or a path alone for one image a request. */
-export function sameLoad(cells: readonly Cell[], row: Row): Cell | undefined {
-  const [path = "", batch = "b1"] = row.label.split(" ");
-  return closedLoop(cells).find(
-    (cell) =>
-      pathOf(cell) === path &&
-      `b${cell.imagesPerRequest}` === batch &&
-      cell.load.kind === "closed loop" &&
-      cell.load.concurrency === row.concurrency,
+export function sameLoad(loadPoints: readonly LoadPoint[], row: Row): LoadPoint | undefined {
+  const [endpoint = "", batch = "b1"] = row.label.split(" ");
+  return closedLoop(loadPoints).find(
+    (point) =>
+      endpointOf(point) === endpoint &&
+      `b${point.imagesPerRequest}` === batch &&
+      point.load.kind === "closed loop" &&
+      point.load.concurrency === row.concurrency,
   );
 }

@@ -17,5 +17,5 @@ test("text mentions nobody", () => {
 
 test("markup in a text is text, but for code in backticks", () => {
   expect(plain("[a](b) <i> *c* `d`")).toBe("\\[a\\](b) \\<i\\> \\*c\\* \\`d\\`");
-  expect(inline("`onnx-http_u8` and a_b")).toBe("`onnx-http_u8` and a\\_b");
+  expect(inline("`onnx-http_uint8` and a_b")).toBe("`onnx-http_uint8` and a\\_b");
 });

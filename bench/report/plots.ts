@@ -58,7 +58,7 @@ export interface LinePlot {
 }
 
 /** How a path looks in every figure: its backend is a colour, its protocol dashes, its payload a mark. */
-export function pathStyle(path: string): LineStyle {
+export function endpointStyle(path: string): LineStyle {
   const [protocol = "", variant] = path.split("_");
   return {
     colour: [protocol.split("-")[0] ?? "", ...(variant === undefined ? [] : [variant])].join(" "),
@@ -69,7 +69,7 @@ export function pathStyle(path: string): LineStyle {
 
 function markOf(variant: string | undefined, grpc: boolean): SymbolType {
   switch (variant) {
-    case "u8":
+    case "uint8":
       return symbolTriangle;
     case "jpeg":
       return symbolDiamond;

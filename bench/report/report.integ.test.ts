@@ -9,7 +9,7 @@ import { verifyReport } from "../../verify/verify-report.ts";
 import { failedCheck, testRecord } from "../record/test-record.ts";
 import { benchReport } from "./bench-report.ts";
 import { renderHtml } from "./render-html.ts";
-import { testBenchRecord, testEmbeddedRecord } from "./test-bench-record.ts";
+import { testBenchRecord, testSimulationRecord } from "./test-bench-record.ts";
 import {
   axeViolations,
   beforePrint,
@@ -28,7 +28,7 @@ const executable = [
   "/usr/bin/chromium",
   "/usr/bin/chromium-browser",
   "/usr/bin/google-chrome",
-].find((path) => path !== undefined && existsSync(path));
+].find((endpoint) => endpoint !== undefined && existsSync(endpoint));
 if (executable === undefined) {
   console.warn(
     "skipped: the report in a browser needs Chromium (CLIPSTACK_CHROMIUM, or /usr/bin/chromium)",
@@ -48,14 +48,14 @@ interface PlotFacts {
 interface PageOptions {
   readonly dark?: boolean;
   readonly width?: number;
-  readonly of?: "embedded" | "verify";
+  readonly of?: "simulation" | "verify";
   readonly script?: boolean;
 }
 
 describe.skipIf(executable === undefined)("the report in Chromium", () => {
   let browser: Browser;
   let folder: string;
-  const files = { deployed: "", embedded: "", verify: "" };
+  const files = { deployed: "", simulation: "", verify: "" };
 
   beforeAll(async () => {
     folder = mkdtempSync(join(tmpdir(), "clipstack-report-"));
@@ -63,7 +63,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     const checks = [...verified.checks, failedCheck()];
     for (const [name, report] of [
       ["deployed", benchReport(testBenchRecord())],
-      ["embedded", benchReport(testEmbeddedRecord())],
+      ["simulation", benchReport(testSimulationRecord())],
       ["verify", verifyReport({ ...verified, checks })],
     ] as const) {
       files[name] = join(folder, `${name}.html`);
@@ -187,7 +187,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     ["dark", { dark: true }],
     ["narrow", { width: 390 }],
     ["narrow and dark", { width: 390, dark: true }],
-    ["of local processes", { of: "embedded" }],
+    ["of local processes", { of: "simulation" }],
     ["of a verification", { of: "verify" }],
     ["of a verification, narrow and dark", { of: "verify", width: 390, dark: true }],
   ] as const)("axe-core finds nothing wrong, contrast included: %s", async (_name, options) => {

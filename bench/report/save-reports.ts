@@ -18,10 +18,11 @@ export function reportName(startedAt: string, what: string): string {
   return `${startedAt.replace(/\.\d+Z$/, "Z").replaceAll(":", "-")}-${what}`;
 }
 
-export function benchReportName({ startedAt, studies, subject, cells }: BenchRecord): string {
+export function benchReportName({ startedAt, studies, subject, loadPoints }: BenchRecord): string {
   const known = subject.environments.map(({ name }) => name);
-  const names = known.length > 0 ? known : [...new Set(cells.map((cell) => cell.environment))];
-  const what = names.join("+").replace(/[^\w.+-]+/g, "-") || "endpoints";
+  const names =
+    known.length > 0 ? known : [...new Set(loadPoints.map((point) => point.environment))];
+  const what = names.join("+").replace(/[^\w.+-]+/g, "-") || "addresses";
   return reportName(startedAt, `${studies.length > 0 ? "sweep" : "bench"}-${what}`);
 }
 

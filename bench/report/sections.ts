@@ -1,35 +1,5 @@
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { fitUsl, type Point, saturationOf, type UslFit } from "../stats/usl.ts";
-import {
-  type CellRow,
-  cellRows,
-  conditionsFields,
-  environmentFields,
-  executionField,
-  latencyFields,
-  loadField,
-  nameField,
-  trustField,
-} from "./cell-table.ts";
-import {
-  clientsOf,
-  closedLoop,
-  costBasis,
-  doubtsOf,
-  fastest,
-  heldShare,
-  isPlain,
-  meanGpuUse,
-  openLoop,
-  pathOf,
-  preferTrusted,
-  type Series,
-  seriesOf,
-  settingText,
-  timeParts,
-  trustOf,
-  usdPerThousand,
-} from "./cells.ts";
 import {
   counted,
   type DataTable,
@@ -59,6 +29,36 @@ import {
   timeFigures,
 } from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
+import {
+  conditionsFields,
+  environmentFields,
+  executionField,
+  type LoadPointRow,
+  latencyFields,
+  loadField,
+  loadPointRows,
+  nameField,
+  trustField,
+} from "./load-point-table.ts";
+import {
+  clientsOf,
+  closedLoop,
+  costBasis,
+  doubtsOf,
+  endpointOf,
+  fastest,
+  heldShare,
+  isPlain,
+  meanGpuUse,
+  openLoop,
+  preferTrusted,
+  type Series,
+  seriesOf,
+  settingText,
+  timeParts,
+  trustOf,
+  usdPerThousand,
+} from "./load-points.ts";
 import { notesOf, studySections } from "./study-sections.ts";
 import { smallestLoad } from "./verdict.ts";
 
@@ -80,19 +80,19 @@ export function sectionsOf(record: BenchRecord): readonly Section[] {
 }
 
 function pathsSection(record: BenchRecord): Section | undefined {
-  const series = seriesOf(record.cells.filter(isPlain));
+  const series = seriesOf(record.loadPoints.filter(isPlain));
   const contenders = smallestLoad(series);
   const [first] = contenders;
   if (first === undefined) return undefined;
   const sorted = [...contenders].sort(
-    (a, b) => (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
+    (a, b) => (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0),
   );
   const [best, worst] = [sorted[0], sorted.at(-1)];
   const answer =
     best === undefined || worst === undefined || best === worst
       ? []
       : [
-          `With ${settingText(first.cell)}, \`${best.name}\` answers in ${formatMs(best.cell.latencyMs?.p50 ?? 0)} ms (p50) and \`${worst.name}\` in ${formatMs(worst.cell.latencyMs?.p50 ?? 0)} ms.`,
+          `With ${settingText(first.point)}, \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms (p50) and \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms.`,
         ];
   return {
     id: "paths",
@@ -100,12 +100,12 @@ function pathsSection(record: BenchRecord): Section | undefined {
     answer,
     figures: pathsFigure(sorted),
     tables: [
-      tableOf(`Latency with ${settingText(first.cell)}`, sorted, [
+      tableOf(`Latency with ${settingText(first.point)}`, sorted, [
         nameField,
         ...latencyFields,
-        numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
-        numberField("request", ({ cell }) => cell.requestBytes, formatBytes),
-        numberField("requests measured", ({ cell }) => cell.samples, formatCount),
+        numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+        numberField("request", ({ point }) => point.requestBytes, formatBytes),
+        numberField("requests measured", ({ point }) => point.samples, formatCount),
         trustField,
       ]),
     ],
@@ -114,44 +114,46 @@ function pathsSection(record: BenchRecord): Section | undefined {
 }
 
 /** Of the loads of a series, those with as many clients as most batches were measured with. */
-export function batchCells(cells: readonly Cell[]): readonly Cell[] {
-  return widest(closedLoop(cells), clientsOf, ({ imagesPerRequest }) => imagesPerRequest).sort(
+export function batchPoints(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
+  return widest(closedLoop(loadPoints), clientsOf, ({ imagesPerRequest }) => imagesPerRequest).sort(
     (a, b) => a.imagesPerRequest - b.imagesPerRequest,
   );
 }
 
 /** Of the loads of a series, those with the batch that most numbers of clients were measured with. */
-export function concurrencyCells(cells: readonly Cell[]): readonly Cell[] {
-  return widest(closedLoop(cells), ({ imagesPerRequest }) => imagesPerRequest, clientsOf).sort(
+export function concurrencyPoints(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
+  return widest(closedLoop(loadPoints), ({ imagesPerRequest }) => imagesPerRequest, clientsOf).sort(
     (a, b) => (clientsOf(a) ?? 0) - (clientsOf(b) ?? 0),
   );
 }
 
 /** The cells that agree in `fixed` and have the most different values of `varied`; the smallest `fixed` of equals. */
 function widest(
-  cells: readonly Cell[],
-  fixed: (cell: Cell) => number | undefined,
-  varied: (cell: Cell) => number | undefined,
-): Cell[] {
-  const groups = new Map<number, Cell[]>();
-  for (const cell of cells) {
-    const key = fixed(cell) ?? 0;
-    groups.set(key, [...(groups.get(key) ?? []), cell]);
+  loadPoints: readonly LoadPoint[],
+  fixed: (point: LoadPoint) => number | undefined,
+  varied: (point: LoadPoint) => number | undefined,
+): LoadPoint[] {
+  const groups = new Map<number, LoadPoint[]>();
+  for (const point of loadPoints) {
+    const key = fixed(point) ?? 0;
+    groups.set(key, [...(groups.get(key) ?? []), point]);
   }
-  const size = (list: readonly Cell[]) => new Set(list.map(varied)).size;
+  const size = (list: readonly LoadPoint[]) => new Set(list.map(varied)).size;
   const [best] = [...groups].sort(([a, x], [b, y]) => size(y) - size(x) || a - b);
   return [...(best?.[1] ?? [])];
 }
 
 function batchSection(record: BenchRecord): Section | undefined {
-  const lines = seriesOf(record.cells.filter(isPlain)).flatMap((series) => {
-    const cells = batchCells(series.cells).filter(({ latencyMs }) => latencyMs !== undefined);
-    return cells.length < 2 ? [] : [{ ...series, cells }];
+  const lines = seriesOf(record.loadPoints.filter(isPlain)).flatMap((series) => {
+    const loadPoints = batchPoints(series.loadPoints).filter(
+      ({ latencyMs }) => latencyMs !== undefined,
+    );
+    return loadPoints.length < 2 ? [] : [{ ...series, loadPoints }];
   });
   if (lines.length === 0) return undefined;
-  const clients = clientsOf(lines[0]!.cells[0]!) ?? 1;
-  const gains = lines.flatMap(({ name, cells }) => {
-    const trusted = preferTrusted(cells);
+  const clients = clientsOf(lines[0]!.loadPoints[0]!) ?? 1;
+  const gains = lines.flatMap(({ name, loadPoints }) => {
+    const trusted = preferTrusted(loadPoints);
     const [small, large] = [trusted[0], trusted.at(-1)];
     return small === undefined || large === undefined || small === large
       ? []
@@ -177,32 +179,36 @@ function batchSection(record: BenchRecord): Section | undefined {
           ],
     figures: batchFigures(lines),
     tables: [
-      pivot(`p50 by batch size, ms, ${counted(clients, "client")}`, lines, (cell) =>
-        numberCell(cell.latencyMs?.p50, formatMs),
+      pivot(`p50 by batch size, ms, ${counted(clients, "client")}`, lines, (point) =>
+        numberCell(point.latencyMs?.p50, formatMs),
       ),
-      pivot(`Images a second by batch size, ${counted(clients, "client")}`, lines, (cell) =>
-        numberCell(cell.imagesPerSecond, formatRate),
+      pivot(`Images a second by batch size, ${counted(clients, "client")}`, lines, (point) =>
+        numberCell(point.imagesPerSecond, formatRate),
       ),
       {
         lookUp: true,
         ...tableOf(
           `Latency and throughput by batch size, ${counted(clients, "client")}`,
-          lines.flatMap(({ name, cells }) =>
-            cells.map((cell) => ({ name, cell, smallest: cells[0]?.imagesPerSecond ?? 1 })),
+          lines.flatMap(({ name, loadPoints }) =>
+            loadPoints.map((point) => ({
+              name,
+              point,
+              smallest: loadPoints[0]?.imagesPerSecond ?? 1,
+            })),
           ),
           [
             nameField,
-            numberField("batch", ({ cell }) => cell.imagesPerRequest, formatCount),
+            numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
             ...latencyFields,
-            numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+            numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
             numberField(
               "ms an image",
-              ({ cell }) => (cell.latencyMs?.p50 ?? 0) / cell.imagesPerRequest,
+              ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,
               formatMs,
             ),
             numberField(
               "against the smallest",
-              ({ cell, smallest }) => cell.imagesPerSecond / smallest,
+              ({ point, smallest }) => point.imagesPerSecond / smallest,
               formatRatio,
             ),
             trustField,
@@ -211,7 +217,7 @@ function batchSection(record: BenchRecord): Section | undefined {
       },
     ],
     notes: [
-      ...(lines.some(({ cells }) => cells.some((cell) => trustOf(cell) !== "good"))
+      ...(lines.some(({ loadPoints }) => loadPoints.some((point) => trustOf(point) !== "good"))
         ? ["~ not stable, ✗ invalid: such figures are not to be relied on."]
         : []),
       ...notesOf(record, "batch"),
@@ -223,10 +229,12 @@ function batchSection(record: BenchRecord): Section | undefined {
 function pivot(
   caption: string,
   lines: readonly Series[],
-  figure: (cell: Cell) => TableCell,
+  figure: (point: LoadPoint) => TableCell,
 ): DataTable {
   const sizes = [
-    ...new Set(lines.flatMap(({ cells }) => cells.map(({ imagesPerRequest }) => imagesPerRequest))),
+    ...new Set(
+      lines.flatMap(({ loadPoints }) => loadPoints.map(({ imagesPerRequest }) => imagesPerRequest)),
+    ),
   ].sort((a, b) => a - b);
   return tableOf(caption, lines, [
     nameField,
@@ -234,18 +242,18 @@ function pivot(
       (size): Field<Series> => ({
         label: counted(size, "image"),
         kind: "number",
-        cell: ({ cells }) => {
-          const cell = cells.find(({ imagesPerRequest }) => imagesPerRequest === size);
-          if (cell === undefined) return numberCell(undefined, String);
-          const shown = figure(cell);
-          const trust = trustOf(cell);
+        cell: ({ loadPoints }) => {
+          const point = loadPoints.find(({ imagesPerRequest }) => imagesPerRequest === size);
+          if (point === undefined) return numberCell(undefined, String);
+          const shown = figure(point);
+          const trust = trustOf(point);
           if (trust === "good") return shown;
           const invalid = trust === "invalid" || trust === "empty";
           return {
             ...shown,
             text: `${shown.text} ${invalid ? "✗" : "~"}`,
             tone: invalid ? "bad" : "care",
-            title: doubtsOf(cell).join(" "),
+            title: doubtsOf(point).join(" "),
           };
         },
       }),
@@ -259,27 +267,29 @@ export interface ConcurrencyLine extends Series {
   readonly points: readonly Point[];
 }
 
-export function concurrencyLines(cells: readonly Cell[]): readonly ConcurrencyLine[] {
-  return seriesOf(cells.filter(isPlain)).flatMap((series): readonly ConcurrencyLine[] => {
-    const measured = concurrencyCells(series.cells).filter((cell) => trustOf(cell) !== "empty");
+export function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
+  return seriesOf(loadPoints.filter(isPlain)).flatMap((series): readonly ConcurrencyLine[] => {
+    const measured = concurrencyPoints(series.loadPoints).filter(
+      (point) => trustOf(point) !== "empty",
+    );
     if (measured.length < 2) return [];
     const points = measured
-      .filter((cell) => trustOf(cell) !== "invalid")
-      .map((cell) => ({ clients: clientsOf(cell) ?? 1, throughput: cell.imagesPerSecond }));
+      .filter((point) => trustOf(point) !== "invalid")
+      .map((point) => ({ clients: clientsOf(point) ?? 1, throughput: point.imagesPerSecond }));
     const fit = fitUsl(points);
-    return [{ ...series, cells: measured, points, ...(fit === undefined ? {} : { fit }) }];
+    return [{ ...series, loadPoints: measured, points, ...(fit === undefined ? {} : { fit }) }];
   });
 }
 
 function concurrencySection(record: BenchRecord): Section | undefined {
-  const lines = concurrencyLines(record.cells);
+  const lines = concurrencyLines(record.loadPoints);
   if (lines.length === 0) return undefined;
-  const batch = lines[0]?.cells[0]?.imagesPerRequest ?? 1;
+  const batch = lines[0]?.loadPoints[0]?.imagesPerRequest ?? 1;
   const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
-  const answer = saturated.map(({ line: { name, cells, points }, saturation }) => {
+  const answer = saturated.map(({ line: { name, loadPoints, points }, saturation }) => {
     if (saturation === undefined) return `\`${name}\`: nothing to go by.`;
     const { most, enough, reached } = saturation;
-    const tried = Math.max(...cells.map((cell) => clientsOf(cell) ?? 0));
+    const tried = Math.max(...loadPoints.map((point) => clientsOf(point) ?? 0));
     const trusted = Math.max(...points.map(({ clients }) => clients));
     if (trusted < tried && !reached) {
       return `\`${name}\` can be trusted up to ${counted(trusted, "client")} only, ${formatRate(most.throughput)} images/s: its loads with more are invalid.`;
@@ -299,11 +309,11 @@ function concurrencySection(record: BenchRecord): Section | undefined {
         lookUp: true,
         ...tableOf(
           `Throughput and latency by clients, ${counted(batch, "image")} a request`,
-          cellRows(lines),
+          loadPointRows(lines),
           [
             nameField,
-            numberField("clients", ({ cell }) => clientsOf(cell), formatCount),
-            numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+            numberField("clients", ({ point }) => clientsOf(point), formatCount),
+            numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
             ...latencyFields,
             executionField,
             trustField,
@@ -375,35 +385,35 @@ function saturationTable(
 }
 
 /** The loads whose time is taken apart: each path alone, and at its most. */
-export function timeRows(cells: readonly Cell[]): readonly {
+export function timeRows(loadPoints: readonly LoadPoint[]): readonly {
   readonly name: string;
   readonly what: "alone" | "at its most";
-  readonly cell: Cell;
+  readonly point: LoadPoint;
 }[] {
-  const plain = cells.filter(isPlain);
+  const plain = loadPoints.filter(isPlain);
   const series = seriesOf(plain);
   const alone = smallestLoad(series);
-  return series.flatMap(({ name, cells: own }) => {
-    const small = alone.find((contender) => contender.name === name)?.cell;
+  return series.flatMap(({ name, loadPoints: own }) => {
+    const small = alone.find((contender) => contender.name === name)?.point;
     const most = fastest(closedLoop(own));
     return [
-      ...(small === undefined ? [] : [{ name, what: "alone" as const, cell: small }]),
+      ...(small === undefined ? [] : [{ name, what: "alone" as const, point: small }]),
       ...(most === undefined || most === small
         ? []
-        : [{ name, what: "at its most" as const, cell: most }]),
+        : [{ name, what: "at its most" as const, point: most }]),
     ];
   });
 }
 
 function timeSection(record: BenchRecord): Section | undefined {
-  const rows = timeRows(record.cells).filter(({ cell }) => cell.server !== undefined);
+  const rows = timeRows(record.loadPoints).filter(({ point }) => point.server !== undefined);
   if (rows.length === 0) return undefined;
-  const part = (cell: Cell, id: string) => timeParts(cell).find((it) => it.id === id)?.ms;
+  const part = (point: LoadPoint, id: string) => timeParts(point).find((it) => it.id === id)?.ms;
   const alone = rows.filter(({ what }) => what === "alone");
-  const bound = alone.flatMap(({ name, cell }) => {
-    const mean = cell.latencyMs?.mean ?? 0;
-    const network = part(cell, "network") ?? 0;
-    const decode = part(cell, "decode") ?? 0;
+  const bound = alone.flatMap(({ name, point }) => {
+    const mean = point.latencyMs?.mean ?? 0;
+    const network = part(point, "network") ?? 0;
+    const decode = part(point, "decode") ?? 0;
     if (network > mean / 2)
       return [{ name, by: "transfer and the network", share: network / mean }];
     if (decode > mean / 2) return [{ name, by: "decoding, on the CPU", share: decode / mean }];
@@ -424,18 +434,18 @@ function timeSection(record: BenchRecord): Section | undefined {
     tables: [
       tableOf("Mean time of a request in parts, ms", rows, [
         nameField,
-        textField("load", ({ cell }) => settingText(cell)),
+        textField("load", ({ point }) => settingText(point)),
         numberField(
           "whole",
-          ({ cell }) => cell.latencyMs?.mean,
+          ({ point }) => point.latencyMs?.mean,
           formatMs,
           "Mean latency at the client",
         ),
         ...timeColumns.map(([id, label, title]) =>
-          numberField(label, ({ cell }: CellRow) => part(cell, id), formatMs, title),
+          numberField(label, ({ point }: LoadPointRow) => part(point, id), formatMs, title),
         ),
         executionField,
-        numberField("GPU in use", ({ cell }) => meanGpuUse(cell), formatPercent),
+        numberField("GPU in use", ({ point }) => meanGpuUse(point), formatPercent),
       ]),
     ],
     notes: [
@@ -461,15 +471,15 @@ const timeColumns = [
 /** Each path's cheapest load. */
 export function costRows(
   record: BenchRecord,
-): readonly { readonly name: string; readonly cell: Cell; readonly usd: number }[] {
+): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
   const basis = costBasis(record);
   if (typeof basis === "string") return [];
-  return seriesOf(record.cells.filter(isPlain))
-    .flatMap(({ name, cells }) => {
-      const cell = fastest(cells);
-      return cell === undefined
+  return seriesOf(record.loadPoints.filter(isPlain))
+    .flatMap(({ name, loadPoints }) => {
+      const point = fastest(loadPoints);
+      return point === undefined
         ? []
-        : [{ name, cell, usd: usdPerThousand(basis, cell.imagesPerSecond) }];
+        : [{ name, point, usd: usdPerThousand(basis, point.imagesPerSecond) }];
     })
     .sort((a, b) => a.usd - b.usd);
 }
@@ -477,7 +487,7 @@ export function costRows(
 function costSection(record: BenchRecord): Section | undefined {
   const basis = costBasis(record);
   if (typeof basis === "string") {
-    return record.cells.length === 0
+    return record.loadPoints.length === 0
       ? undefined
       : { id: "cost", title: "Cost", answer: [basis], figures: [], tables: [], notes: [] };
   }
@@ -488,21 +498,21 @@ function costSection(record: BenchRecord): Section | undefined {
     id: "cost",
     title: "Cost",
     answer: [
-      `A million images cost $${(first.usd * 1_000).toFixed(2)} with \`${first.name}\`, in ${duration(1e6 / first.cell.imagesPerSecond)}.`,
+      `A million images cost $${(first.usd * 1_000).toFixed(2)} with \`${first.name}\`, in ${duration(1e6 / first.point.imagesPerSecond)}.`,
     ],
     figures: costFigure(rows),
     tables: [
       tableOf("Cost at each path's highest throughput", rows, [
         nameField,
-        textField("load", ({ cell }) => settingText(cell)),
-        numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+        textField("load", ({ point }) => settingText(point)),
+        numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
         numberField("1,000 images", ({ usd }) => usd, formatUsd),
         numberField(
           "a million images",
           ({ usd }) => usd * 1_000,
           (value) => `$${value.toFixed(2)}`,
         ),
-        numberField("time for a million", ({ cell }) => 1e6 / cell.imagesPerSecond, duration),
+        numberField("time for a million", ({ point }) => 1e6 / point.imagesPerSecond, duration),
         trustField,
       ]),
     ],
@@ -518,40 +528,41 @@ function duration(seconds: number): string {
 }
 
 function openLoopSection(record: BenchRecord): Section | undefined {
-  const lines = seriesOf(openLoop(record.cells));
+  const lines = seriesOf(openLoop(record.loadPoints));
   if (lines.length === 0) return undefined;
-  const rateOf = ({ load }: Cell) => (load.kind === "open loop" ? load.ratePerSecond : 0);
-  const isHeld = (cell: Cell) => (cell.achievedShare ?? 0) >= heldShare && trustOf(cell) === "good";
+  const rateOf = ({ load }: LoadPoint) => (load.kind === "open loop" ? load.ratePerSecond : 0);
+  const isHeld = (point: LoadPoint) =>
+    (point.achievedShare ?? 0) >= heldShare && trustOf(point) === "good";
   const sorted = lines.map((line) => ({
     ...line,
-    cells: [...line.cells].sort((a, b) => rateOf(a) - rateOf(b)),
+    loadPoints: [...line.loadPoints].sort((a, b) => rateOf(a) - rateOf(b)),
   }));
   return {
     id: "rates",
     title: "At a given rate",
-    answer: sorted.map(({ name, cells }) => {
-      const most = cells.filter(isHeld).at(-1);
+    answer: sorted.map(({ name, loadPoints }) => {
+      const most = loadPoints.filter(isHeld).at(-1);
       return most === undefined
         ? `\`${name}\` held none of the rates that were tried.`
-        : `\`${name}\` holds ${formatRate(rateOf(most))} requests a second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === cells.at(-1) ? ", the highest that was tried" : ""}.`;
+        : `\`${name}\` holds ${formatRate(rateOf(most))} requests a second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === loadPoints.at(-1) ? ", the highest that was tried" : ""}.`;
     }),
     figures: rateFigures(sorted, rateOf, isHeld),
     tables: [
-      tableOf("Open loop: requests sent at a rate, answered or not", cellRows(sorted), [
+      tableOf("Open loop: requests sent at a rate, answered or not", loadPointRows(sorted), [
         nameField,
-        textField("arrivals", ({ cell: { load } }) =>
+        textField("arrivals", ({ point: { load } }) =>
           load.kind === "open loop" ? load.arrivals : "",
         ),
-        numberField("rate /s", ({ cell }) => rateOf(cell), formatRate),
+        numberField("rate /s", ({ point }) => rateOf(point), formatRate),
         numberField(
           "answered",
-          ({ cell }) => cell.achievedShare,
+          ({ point }) => point.achievedShare,
           formatPercent,
           "Part of the requests that were due in the measured windows",
-          ({ cell }) => ((cell.achievedShare ?? 1) < heldShare ? { tone: "bad" } : {}),
+          ({ point }) => ((point.achievedShare ?? 1) < heldShare ? { tone: "bad" } : {}),
         ),
         ...latencyFields,
-        numberField("requests measured", ({ cell }) => cell.samples, formatCount),
+        numberField("requests measured", ({ point }) => point.samples, formatCount),
         trustField,
       ]),
     ],
@@ -566,7 +577,7 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
   const wrong = parity.filter(({ passed }) => !passed);
   const many = new Set(parity.map(({ environment }) => environment)).size > 1;
   const name = (row: (typeof parity)[number]) =>
-    `${many ? `${row.environment} ` : ""}${pathOf(row)}`;
+    `${many ? `${row.environment} ` : ""}${endpointOf(row)}`;
   return {
     id: "parity",
     title: "The same embeddings on every path",
@@ -602,12 +613,12 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
   };
 }
 
-function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
-  if (cells.length === 0) return undefined;
-  const rows = cells.map((cell) => ({
-    name: pathOf(cell),
-    environment: cell.environment,
-    cell,
+function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefined {
+  if (loadPoints.length === 0) return undefined;
+  const rows = loadPoints.map((point) => ({
+    name: endpointOf(point),
+    environment: point.environment,
+    point,
   }));
   return {
     id: "loads",
@@ -617,17 +628,17 @@ function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
     tables: [
       {
         lookUp: true,
-        ...tableOf(`All ${counted(cells.length, "load")}`, rows, [
-          ...environmentFields(cells),
+        ...tableOf(`All ${counted(loadPoints.length, "load")}`, rows, [
+          ...environmentFields(loadPoints),
           nameField,
-          numberField("batch", ({ cell }) => cell.imagesPerRequest, formatCount),
+          numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
           loadField,
-          ...conditionsFields(cells),
-          numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+          ...conditionsFields(loadPoints),
+          numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
           ...latencyFields,
-          numberField("max ms", ({ cell }) => cell.latencyMs?.max, formatMs),
-          numberField("requests", ({ cell }) => cell.samples, formatCount),
-          textField("errors", ({ cell: { errors } }) => ({
+          numberField("max ms", ({ point }) => point.latencyMs?.max, formatMs),
+          numberField("requests", ({ point }) => point.samples, formatCount),
+          textField("errors", ({ point: { errors } }) => ({
             text: errorsText(errors),
             tone: Object.keys(errors).length > 0 ? "bad" : "quiet",
             sort: Object.values(errors).reduce((sum, count) => sum + count, 0),
@@ -636,17 +647,17 @@ function loadsSection({ cells, settings }: BenchRecord): Section | undefined {
             label: "windows",
             kind: "number",
             title: "Measured, of all",
-            cell: ({ cell: { measuredWindows, windows } }) => ({
+            cell: ({ point: { measuredWindows, windows } }) => ({
               text: `${measuredWindows}/${windows.length}`,
               sort: windows.length,
             }),
           },
           numberField(
             "generator",
-            ({ cell }) => cell.client.busiestWorkerCores,
+            ({ point }) => point.client.busiestWorkerCores,
             formatPercent,
             "Part of a core that its busiest process used",
-            ({ cell }) => (cell.client.busiestWorkerCores > 0.9 ? { tone: "bad" } : {}),
+            ({ point }) => (point.client.busiestWorkerCores > 0.9 ? { tone: "bad" } : {}),
           ),
           trustField,
         ]),

@@ -1,34 +1,11 @@
 import {
   type BenchRecord,
-  type Cell,
+  type LoadPoint,
   type StudyId,
   type StudyResult,
   studyQuestions,
 } from "../record/bench-record.ts";
 import { median } from "../stats/statistics.ts";
-import {
-  cellRows,
-  conditionsFields,
-  environmentFields,
-  executionField,
-  latencyFields,
-  loadField,
-  nameField,
-  trustField,
-} from "./cell-table.ts";
-import {
-  clientsOf,
-  closedLoop,
-  conditionsText,
-  environmentsOf,
-  fastest,
-  isPlain,
-  ofStudy,
-  pathOf,
-  type Series,
-  seriesOf,
-  trustOf,
-} from "./cells.ts";
 import {
   counted,
   type DataTable,
@@ -46,7 +23,30 @@ import {
   textField,
 } from "./document.ts";
 import { barFigure, plainFigure, protocolFigure } from "./figures.ts";
-import { boxSwatch, pathStyle } from "./plots.ts";
+import {
+  conditionsFields,
+  environmentFields,
+  executionField,
+  latencyFields,
+  loadField,
+  loadPointRows,
+  nameField,
+  trustField,
+} from "./load-point-table.ts";
+import {
+  clientsOf,
+  closedLoop,
+  conditionsText,
+  endpointOf,
+  environmentsOf,
+  fastest,
+  isPlain,
+  ofStudy,
+  type Series,
+  seriesOf,
+  trustOf,
+} from "./load-points.ts";
+import { boxSwatch, endpointStyle } from "./plots.ts";
 
 /** A section for each study that a record has. Pure. */
 
@@ -178,37 +178,37 @@ function coldStart(record: BenchRecord): Body | undefined {
 }
 
 /** A table of a study's loads: what it changed, then the figures. */
-function loadTable(caption: string, cells: readonly Cell[]): DataTable {
-  return tableOf(caption, cellRows(seriesOf(cells)), [
+function loadTable(caption: string, loadPoints: readonly LoadPoint[]): DataTable {
+  return tableOf(caption, loadPointRows(seriesOf(loadPoints)), [
     nameField,
-    ...conditionsFields(cells),
-    numberField("batch", ({ cell }) => cell.imagesPerRequest, formatCount),
+    ...conditionsFields(loadPoints),
+    numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
     loadField,
-    numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+    numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
     ...latencyFields,
     executionField,
     trustField,
   ]);
 }
 
-const usable = (cells: readonly Cell[]) =>
-  cells.filter((cell) => trustOf(cell) === "good" || trustOf(cell) === "unstable");
+const usable = (loadPoints: readonly LoadPoint[]) =>
+  loadPoints.filter((point) => trustOf(point) === "good" || trustOf(point) === "unstable");
 
 /** Returns whether two cells send the same requests with as many clients. */
-const isSameLoad = (a: Cell, b: Cell) =>
+const isSameLoad = (a: LoadPoint, b: LoadPoint) =>
   a.environment === b.environment &&
   a.payload === b.payload &&
   a.imagesPerRequest === b.imagesPerRequest &&
   clientsOf(a) === clientsOf(b);
 
 function queueDelay(record: BenchRecord): Body | undefined {
-  const cells = ofStudy(record, "queue-delay");
-  if (cells.length === 0) return undefined;
-  const answer = seriesOf(usable(cells)).flatMap(({ name, cells: own }) => {
-    const clients = own.map((cell) => clientsOf(cell) ?? 1);
+  const loadPoints = ofStudy(record, "queue-delay");
+  if (loadPoints.length === 0) return undefined;
+  const answer = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) => {
+    const clients = own.map((point) => clientsOf(point) ?? 1);
     const [few, many] = [Math.min(...clients), Math.max(...clients)];
     const at = (count: number) =>
-      own.filter((cell) => clientsOf(cell) === count).sort((a, b) => delayOf(a) - delayOf(b));
+      own.filter((point) => clientsOf(point) === count).sort((a, b) => delayOf(a) - delayOf(b));
     const [least, most] = [at(many)[0], fastest(at(many))];
     if (least === undefined || most === undefined) return [];
     const best = delayOf(most);
@@ -219,7 +219,7 @@ function queueDelay(record: BenchRecord): Body | undefined {
       ];
     }
     const alone = (delay: number) =>
-      at(few).find((cell) => delayOf(cell) === delay)?.latencyMs?.p50 ?? Number.NaN;
+      at(few).find((point) => delayOf(point) === delay)?.latencyMs?.p50 ?? Number.NaN;
     const cost = alone(best) - alone(low);
     const price =
       few === many || !(cost > 0)
@@ -231,19 +231,19 @@ function queueDelay(record: BenchRecord): Body | undefined {
   });
   return {
     answer,
-    figures: delayFigures(cells),
-    tables: [loadTable("Latency and throughput by queue delay", cells)],
+    figures: delayFigures(loadPoints),
+    tables: [loadTable("Latency and throughput by queue delay", loadPoints)],
   };
 }
 
-function delayFigures(cells: readonly Cell[]): readonly Figure[] {
-  const groups = seriesOf(usable(cells)).flatMap(({ name, cells: own }) =>
-    [...new Set(own.map((cell) => clientsOf(cell) ?? 0))]
+function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
+  const groups = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) =>
+    [...new Set(own.map((point) => clientsOf(point) ?? 0))]
       .sort((a, b) => a - b)
       .map((clients) => ({
-        name: `${seriesOf(cells).length > 1 ? `${name}, ` : ""}${counted(clients, "client")}`,
+        name: `${seriesOf(loadPoints).length > 1 ? `${name}, ` : ""}${counted(clients, "client")}`,
         own: own
-          .filter((cell) => clientsOf(cell) === clients)
+          .filter((point) => clientsOf(point) === clients)
           .sort((a, b) => delayOf(a) - delayOf(b)),
       })),
   );
@@ -252,13 +252,13 @@ function delayFigures(cells: readonly Cell[]): readonly Figure[] {
     kind: "steps",
     format: (us: number) => String(us / 1_000),
   } as const;
-  const lines = (y: (cell: Cell) => number, unit: string) =>
+  const lines = (y: (point: LoadPoint) => number, unit: string) =>
     groups.map(({ name, own }) => ({
       name,
-      points: own.map((cell) => ({
-        x: delayOf(cell),
-        y: y(cell),
-        title: `${name}, ${conditionsText(cell.conditions)}: ${formatMs(y(cell))} ${unit}`,
+      points: own.map((point) => ({
+        x: delayOf(point),
+        y: y(point),
+        title: `${name}, ${conditionsText(point.conditions)}: ${formatMs(y(point))} ${unit}`,
       })),
     }));
   return [
@@ -266,47 +266,47 @@ function delayFigures(cells: readonly Cell[]): readonly Figure[] {
       description: "Latency (p50) by queue delay, one line for each number of clients",
       x,
       y: { label: "p50, ms", kind: "log", format: String },
-      lines: lines((cell) => cell.latencyMs?.p50 ?? 0, "ms"),
+      lines: lines((point) => point.latencyMs?.p50 ?? 0, "ms"),
     }),
     ...plainFigure("Throughput by queue delay", undefined, {
       description: "Images a second by queue delay, one line for each number of clients",
       x,
       y: { label: "images/s", kind: "linear", format: formatCount },
-      lines: lines((cell) => cell.imagesPerSecond, "images/s"),
+      lines: lines((point) => point.imagesPerSecond, "images/s"),
     }),
   ];
 }
 
-const delayOf = ({ conditions }: Cell) => conditions.queueDelayUs ?? 0;
+const delayOf = ({ conditions }: LoadPoint) => conditions.queueDelayUs ?? 0;
 
 /** The same backend, payload, batch and clients, once over HTTP and once over gRPC. */
 export interface ProtocolPair {
   readonly name: string;
-  readonly http: Cell;
-  readonly grpc: Cell;
+  readonly http: LoadPoint;
+  readonly grpc: LoadPoint;
 }
 
-export function protocolPairs(cells: readonly Cell[]): readonly ProtocolPair[] {
-  const plain = closedLoop(usable(cells));
+export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
+  const plain = closedLoop(usable(loadPoints));
   return plain.flatMap((http) => {
-    if (!http.path.endsWith("-http") || http.path === "embed-http") return [];
+    if (!http.endpoint.endsWith("-http") || http.endpoint === "embed-http") return [];
     const grpc = plain.find(
-      (cell) =>
-        cell.path === http.path.replace("-http", "-grpc") &&
-        cell.serialization === http.serialization &&
-        isSameLoad(cell, http),
+      (point) =>
+        point.endpoint === http.endpoint.replace("-http", "-grpc") &&
+        point.serialization === http.serialization &&
+        isSameLoad(point, http),
     );
-    const environment = environmentsOf(cells).length > 1 ? `${http.environment} ` : "";
-    const name = `${environment}${pathOf(http).replace("-http", "")}`;
+    const environment = environmentsOf(loadPoints).length > 1 ? `${http.environment} ` : "";
+    const name = `${environment}${endpointOf(http).replace("-http", "")}`;
     return grpc === undefined ? [] : [{ name, http, grpc }];
   });
 }
 
 function protocol(record: BenchRecord, study: StudyId): Body | undefined {
-  const cells = record.cells.filter(
-    (cell) => cell.study === study || (isPlain(cell) && cell.study === undefined),
+  const loadPoints = record.loadPoints.filter(
+    (point) => point.study === study || (isPlain(point) && point.study === undefined),
   );
-  const pairs = protocolPairs(cells);
+  const pairs = protocolPairs(loadPoints);
   if (pairs.length === 0) return undefined;
   const rate = ({ http, grpc }: ProtocolPair) => grpc.imagesPerSecond / http.imagesPerSecond;
   const better = pairs.filter((pair) => rate(pair) > 1);
@@ -350,7 +350,7 @@ function protocol(record: BenchRecord, study: StudyId): Body | undefined {
 
 function serialization(record: BenchRecord): Body | undefined {
   const client = results(record, "serialization").flatMap(({ client: rows }) => rows);
-  const loads = jsonPairs(record.cells);
+  const loads = jsonPairs(record.loadPoints);
   if (client.length === 0 && loads.length === 0) return undefined;
   const batches = [...new Set(client.map(({ batch }) => batch))].sort((a, b) => a - b);
   const of = (batch: number, kind: "json" | "binary") =>
@@ -389,14 +389,16 @@ function serialization(record: BenchRecord): Body | undefined {
 }
 
 function jsonPairs(
-  cells: readonly Cell[],
-): readonly { readonly json: Cell; readonly binary: Cell }[] {
-  const plain = closedLoop(usable(cells));
+  loadPoints: readonly LoadPoint[],
+): readonly { readonly json: LoadPoint; readonly binary: LoadPoint }[] {
+  const plain = closedLoop(usable(loadPoints));
   return plain.flatMap((json) => {
     if (json.serialization !== "json" || json.payload !== "fp32") return [];
     const binary = plain.find(
-      (cell) =>
-        cell.path === json.path && cell.serialization === "binary" && isSameLoad(cell, json),
+      (point) =>
+        point.endpoint === json.endpoint &&
+        point.serialization === "binary" &&
+        isSameLoad(point, json),
     );
     return binary === undefined ? [] : [{ json, binary }];
   });
@@ -405,16 +407,16 @@ function jsonPairs(
 /** Cells of one emulated link. */
 export interface LinkGroup {
   readonly label: string;
-  readonly cells: readonly { readonly name: string; readonly cell: Cell }[];
+  readonly cells: readonly { readonly name: string; readonly point: LoadPoint }[];
 }
 
 export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
-  const groups = new Map<string, { name: string; cell: Cell }[]>();
-  for (const { name, cells } of seriesOf(ofStudy(record, "link"))) {
-    for (const cell of cells) {
-      const batch = cell.imagesPerRequest === 1 ? "" : ` b${cell.imagesPerRequest}`;
-      const label = conditionsText(cell.conditions) || "no link between";
-      groups.set(label, [...(groups.get(label) ?? []), { name: `${name}${batch}`, cell }]);
+  const groups = new Map<string, { name: string; point: LoadPoint }[]>();
+  for (const { name, loadPoints } of seriesOf(ofStudy(record, "link"))) {
+    for (const point of loadPoints) {
+      const batch = point.imagesPerRequest === 1 ? "" : ` b${point.imagesPerRequest}`;
+      const label = conditionsText(point.conditions) || "no link between";
+      groups.set(label, [...(groups.get(label) ?? []), { name: `${name}${batch}`, point }]);
     }
   }
   return [...groups].map(([label, cells]) => ({ label, cells }));
@@ -426,25 +428,27 @@ function link(record: BenchRecord): Body | undefined {
   return {
     answer: groups.flatMap(({ label, cells }) => {
       const ranked = cells
-        .filter(({ cell }) => usable([cell]).length > 0)
-        .sort((a, b) => (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0));
+        .filter(({ point }) => usable([point]).length > 0)
+        .sort((a, b) => (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0));
       const [best, worst] = [ranked[0], ranked.at(-1)];
       return best === undefined || worst === undefined || best === worst
         ? []
         : [
-            `${label}: \`${best.name}\` answers in ${formatMs(best.cell.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.cell.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.cell.requestBytes)} a request).`,
+            `${label}: \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.point.requestBytes)} a request).`,
           ];
     }),
     figures: barFigure(
       "Latency through a link",
       "p50, ms.",
       groups.flatMap(({ label, cells }) =>
-        cells.map(({ name, cell }) => ({
+        cells.map(({ name, point }) => ({
           group: label,
           label: name,
-          value: `${formatMs(cell.latencyMs?.p50 ?? 0)} ms`,
-          title: `${name}, ${label}: p50 ${formatMs(cell.latencyMs?.p50 ?? 0)} ms, ${formatBytes(cell.requestBytes)} a request`,
-          segments: [{ colour: pathStyle(pathOf(cell)).colour, value: cell.latencyMs?.p50 ?? 0 }],
+          value: `${formatMs(point.latencyMs?.p50 ?? 0)} ms`,
+          title: `${name}, ${label}: p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, ${formatBytes(point.requestBytes)} a request`,
+          segments: [
+            { colour: endpointStyle(endpointOf(point)).colour, value: point.latencyMs?.p50 ?? 0 },
+          ],
         })),
       ),
       "p50, ms",
@@ -594,19 +598,19 @@ function memory(record: BenchRecord): Body | undefined {
 export interface ScalingLine extends Pick<Series, "name"> {
   readonly points: readonly {
     readonly gpus: number;
-    readonly cell: Cell;
+    readonly point: LoadPoint;
     readonly speedup: number;
     readonly efficiency: number;
   }[];
 }
 
 export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
-  return seriesOf(ofStudy(record, "scaling")).flatMap(({ name, cells }) => {
-    const perGpu = new Map<string, Map<number, Cell>>();
-    for (const cell of usable(cells)) {
-      const gpus = cell.conditions.gpus ?? 1;
-      const load = JSON.stringify([cell.imagesPerRequest, (clientsOf(cell) ?? 0) / gpus]);
-      perGpu.set(load, (perGpu.get(load) ?? new Map<number, Cell>()).set(gpus, cell));
+  return seriesOf(ofStudy(record, "scaling")).flatMap(({ name, loadPoints }) => {
+    const perGpu = new Map<string, Map<number, LoadPoint>>();
+    for (const point of usable(loadPoints)) {
+      const gpus = point.conditions.gpus ?? 1;
+      const load = JSON.stringify([point.imagesPerRequest, (clientsOf(point) ?? 0) / gpus]);
+      perGpu.set(load, (perGpu.get(load) ?? new Map<number, LoadPoint>()).set(gpus, point));
     }
     const [widest] = [...perGpu.values()]
       .filter((group) => group.has(1))
@@ -618,19 +622,19 @@ export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
     if (widest === undefined || one === undefined || widest.size < 2) return [];
     const points = [...widest]
       .sort(([a], [b]) => a - b)
-      .map(([gpus, cell]) => ({
+      .map(([gpus, point]) => ({
         gpus,
-        cell,
-        speedup: cell.imagesPerSecond / one,
-        efficiency: cell.imagesPerSecond / (gpus * one),
+        point,
+        speedup: point.imagesPerSecond / one,
+        efficiency: point.imagesPerSecond / (gpus * one),
       }));
     return [{ name, points }];
   });
 }
 
 function scaling(record: BenchRecord): Body | undefined {
-  const cells = ofStudy(record, "scaling");
-  if (cells.length === 0) return undefined;
+  const loadPoints = ofStudy(record, "scaling");
+  if (loadPoints.length === 0) return undefined;
   const lines = scalingLines(record);
   return {
     answer: lines.flatMap(({ name, points }) => {
@@ -646,14 +650,14 @@ function scaling(record: BenchRecord): Body | undefined {
       x: { label: "GPUs", kind: "linear", format: formatCount },
       y: { label: "images/s", kind: "linear", format: formatCount },
       lines: lines.flatMap(({ name, points }) => {
-        const one = points[0]?.cell.imagesPerSecond ?? 0;
+        const one = points[0]?.point.imagesPerSecond ?? 0;
         return [
           {
             name,
-            points: points.map(({ gpus, cell, efficiency }) => ({
+            points: points.map(({ gpus, point, efficiency }) => ({
               x: gpus,
-              y: cell.imagesPerSecond,
-              title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(cell.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
+              y: point.imagesPerSecond,
+              title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(point.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
             })),
           },
           {
@@ -671,7 +675,7 @@ function scaling(record: BenchRecord): Body | undefined {
           nameField,
           numberField("GPUs", ({ gpus }) => gpus, formatCount),
           loadField,
-          numberField("images/s", ({ cell }) => cell.imagesPerSecond, formatRate),
+          numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
           numberField("against one", ({ speedup }) => speedup, formatRatio),
           numberField(
             "efficiency",
@@ -679,7 +683,7 @@ function scaling(record: BenchRecord): Body | undefined {
             formatPercent,
             "Against N times one",
           ),
-          numberField("p95 ms", ({ cell }) => cell.latencyMs?.p95, formatMs),
+          numberField("p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
           trustField,
         ],
       ),
@@ -691,16 +695,16 @@ function scaling(record: BenchRecord): Body | undefined {
 export interface TopologyPair {
   readonly name: string;
   readonly clients: number;
-  readonly group: Cell;
-  readonly perGpu: Cell;
+  readonly group: LoadPoint;
+  readonly perGpu: LoadPoint;
 }
 
 export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
-  return seriesOf(usable(ofStudy(record, "topology"))).flatMap(({ name, cells }) =>
-    cells.flatMap((group) => {
+  return seriesOf(usable(ofStudy(record, "topology"))).flatMap(({ name, loadPoints }) =>
+    loadPoints.flatMap((group) => {
       if (group.conditions.topology !== "instance-group") return [];
-      const perGpu = cells.find(
-        (cell) => cell.conditions.topology === "per-gpu" && isSameLoad(cell, group),
+      const perGpu = loadPoints.find(
+        (point) => point.conditions.topology === "per-gpu" && isSameLoad(point, group),
       );
       return perGpu === undefined ? [] : [{ name, clients: clientsOf(group) ?? 0, group, perGpu }];
     }),
@@ -708,8 +712,8 @@ export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
 }
 
 function topology(record: BenchRecord): Body | undefined {
-  const cells = ofStudy(record, "topology");
-  if (cells.length === 0) return undefined;
+  const loadPoints = ofStudy(record, "topology");
+  if (loadPoints.length === 0) return undefined;
   const [most] = [...topologyPairs(record)].sort(
     (a, b) =>
       Math.max(b.group.imagesPerSecond, b.perGpu.imagesPerSecond) -
@@ -732,16 +736,16 @@ function topology(record: BenchRecord): Body | undefined {
             ["one over all GPUs", group, "queue"],
             ["one for each GPU", perGpu, "infer"],
           ] as const
-        ).map(([label, cell, colour]) => ({
+        ).map(([label, point, colour]) => ({
           group: `${name}, ${counted(clients, "client")}`,
           label,
-          value: `${formatRate(cell.imagesPerSecond)} /s`,
-          title: `${name}, ${counted(clients, "client")}, ${label}: ${formatRate(cell.imagesPerSecond)} images/s`,
-          segments: [{ colour, value: cell.imagesPerSecond }],
+          value: `${formatRate(point.imagesPerSecond)} /s`,
+          title: `${name}, ${counted(clients, "client")}, ${label}: ${formatRate(point.imagesPerSecond)} images/s`,
+          segments: [{ colour, value: point.imagesPerSecond }],
         })),
       ),
       "images/s",
     ),
-    tables: [loadTable("Loads by topology", cells)],
+    tables: [loadTable("Loads by topology", loadPoints)],
   };
 }

@@ -47,7 +47,7 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
       "Images",
       `${settings.images.source}: ${settings.images.count}, ${formatBytes(settings.images.meanBytes)} in the mean`,
     ],
-    ["Paths", settings.paths.join(", ")],
+    ["Paths", settings.endpoints.join(", ")],
     [
       "Windows",
       settings.iterations === undefined
@@ -60,16 +60,16 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
   ].filter((fact): fact is [string, string] => fact[1] !== "");
 }
 
-export function placeText({ subject, cells }: BenchRecord): string {
+export function placeText({ subject, loadPoints }: BenchRecord): string {
   const names = subject.environments.map(({ name }) => name);
-  const measured = [...new Set(cells.map(({ environment }) => environment))];
-  return `${listed(names.length > 0 ? names : measured) || "none"}, ${subject.runtime === "endpoints" ? "addresses given by hand" : `${subject.runtime} runtime`}`;
+  const measured = [...new Set(loadPoints.map(({ environment }) => environment))];
+  return `${listed(names.length > 0 ? names : measured) || "none"}, ${subject.target === "addresses" ? "addresses given by hand" : `${subject.target} runtime`}`;
 }
 
 /** What computed: with local processes it is this machine, whatever the environment has. */
 export function deviceText({ subject }: BenchRecord): string {
-  const { gpu, runtime, machine } = subject;
-  if (runtime === "embedded") return `this machine's ${machine.cores} CPU cores`;
+  const { gpu, target, machine } = subject;
+  if (target === "simulation") return `this machine's ${machine.cores} CPU cores`;
   if (gpu !== undefined) return `${gpu.count} × ${gpu.name}`;
   return "unknown";
 }

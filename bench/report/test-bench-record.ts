@@ -1,9 +1,9 @@
 import {
-  type BenchPath,
+  type BenchEndpoint,
   type BenchRecord,
   benchRecordVersion,
-  type Cell,
   type Conditions,
+  type LoadPoint,
   type LoadShape,
   type StudyId,
 } from "../record/bench-record.ts";
@@ -22,7 +22,7 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
     subject: {
       commit: "0123456789abcdef0123456789abcdef01234567",
       dirty: false,
-      runtime: "deployed",
+      target: "deployed",
       servers: [
         { service: "embed", name: "clipstack", version: "0.1.0" },
         { service: "triton-onnx", name: "triton", version: "2.51.0" },
@@ -42,7 +42,7 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
       environments: [testEnvironment()],
     },
     settings: {
-      paths: testPaths.map(({ name }) => name),
+      endpoints: testEndpoints.map(({ name }) => name),
       windowSeconds: 5,
       stableWindows: 3,
       tolerance: 0.1,
@@ -52,10 +52,10 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
       p99MinimumSamples: 500,
       images: { source: "model-tools/samples", count: 32, meanBytes: 10_240 },
     },
-    parity: testPaths.map(({ path, payload, serialization, service }, i) => ({
+    parity: testEndpoints.map(({ endpoint, payload, serialization, service }, i) => ({
       environment: "single-gpu",
       service,
-      path,
+      endpoint,
       payload,
       serialization,
       images: 32,
@@ -64,7 +64,7 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
       passed: true,
       message: "as the local reference",
     })),
-    cells: testCells(),
+    loadPoints: testLoadPoints(),
     studies: testStudies(),
     imported: [],
     notes: [],
@@ -75,12 +75,12 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
 }
 
 /** The same run with local processes in place of the containers: nothing of it is a GPU's. */
-export function testEmbeddedRecord(): BenchRecord {
+export function testSimulationRecord(): BenchRecord {
   const record = testBenchRecord();
   return {
     ...record,
-    subject: { ...record.subject, runtime: "embedded", gpu: undefined, price: undefined },
-    cells: record.cells.map(({ gpu: _none, ...cell }) => cell),
+    subject: { ...record.subject, target: "simulation", gpu: undefined, price: undefined },
+    loadPoints: record.loadPoints.map(({ gpu: _none, ...point }) => point),
   };
 }
 
@@ -107,7 +107,7 @@ export function testEnvironment(changes: Partial<Environment> = {}): Environment
   };
 }
 
-interface PathModel extends BenchPath {
+interface EndpointModel extends BenchEndpoint {
   readonly name: string;
   readonly service: string;
   /** Milliseconds of each request, and of each image of it. */
@@ -122,12 +122,12 @@ interface PathModel extends BenchPath {
 
 const fp32 = { payload: "fp32", serialization: "binary", decode: 0, bytes: 602_112 } as const;
 
-const testPaths: readonly PathModel[] = [
+const testEndpoints: readonly EndpointModel[] = [
   {
     name: "embed-http",
-    path: "embed-http",
+    endpoint: "embed-http",
     service: "embed",
-    payload: "encoded",
+    payload: "jpeg",
     serialization: "binary",
     wire: [0.9, 0.1],
     decode: 1.9,
@@ -139,7 +139,7 @@ const testPaths: readonly PathModel[] = [
   {
     ...fp32,
     name: "onnx-http",
-    path: "onnx-http",
+    endpoint: "onnx-http",
     service: "triton-onnx",
     wire: [0.8, 3.4],
     compute: [2.1, 1.02],
@@ -149,7 +149,7 @@ const testPaths: readonly PathModel[] = [
   {
     ...fp32,
     name: "onnx-grpc",
-    path: "onnx-grpc",
+    endpoint: "onnx-grpc",
     service: "triton-onnx",
     wire: [1.1, 2.7],
     compute: [2.1, 1.02],
@@ -159,7 +159,7 @@ const testPaths: readonly PathModel[] = [
   {
     ...fp32,
     name: "trt-http",
-    path: "trt-http",
+    endpoint: "trt-http",
     service: "triton-trt",
     wire: [0.8, 3.4],
     compute: [1.1, 0.34],
@@ -169,7 +169,7 @@ const testPaths: readonly PathModel[] = [
   {
     ...fp32,
     name: "trt-grpc",
-    path: "trt-grpc",
+    endpoint: "trt-grpc",
     service: "triton-trt",
     wire: [1.1, 2.7],
     compute: [1.1, 0.34],
@@ -178,10 +178,10 @@ const testPaths: readonly PathModel[] = [
   },
   {
     ...fp32,
-    name: "onnx-http_u8",
-    path: "onnx-http",
+    name: "onnx-http_uint8",
+    endpoint: "onnx-http",
     service: "triton-onnx",
-    payload: "u8",
+    payload: "uint8",
     wire: [0.8, 0.9],
     compute: [2.1, 1.05],
     sigma: 0.12,
@@ -191,7 +191,7 @@ const testPaths: readonly PathModel[] = [
   {
     ...fp32,
     name: "onnx-http_json",
-    path: "onnx-http",
+    endpoint: "onnx-http",
     service: "triton-onnx",
     serialization: "json",
     wire: [1, 62],
@@ -205,8 +205,8 @@ const testPaths: readonly PathModel[] = [
 const batches = [1, 4, 8, 16, 32];
 const concurrencies = [1, 4, 8, 16, 32, 64, 128];
 
-export interface TestCellOptions {
-  readonly path?: string;
+export interface TestLoadPointOptions {
+  readonly endpoint?: string;
   readonly batch?: number;
   readonly load?: LoadShape;
   readonly study?: StudyId;
@@ -221,9 +221,12 @@ export interface TestCellOptions {
 const closed = (concurrency: number): LoadShape => ({ kind: "closed loop", concurrency });
 
 /** One cell as the formulas give it. */
-export function testCell(options: TestCellOptions = {}, changes: Partial<Cell> = {}): Cell {
+export function testLoadPoint(
+  options: TestLoadPointOptions = {},
+  changes: Partial<LoadPoint> = {},
+): LoadPoint {
   const { batch = 1, load = closed(1), slower = 1, added = 0, study, conditions = {} } = options;
-  const model = testPaths.find(({ name }) => name === (options.path ?? "onnx-http"))!;
+  const model = testEndpoints.find(({ name }) => name === (options.endpoint ?? "onnx-http"))!;
   const { wire, decode, compute, sigma, kappa } = model;
   const base =
     (wire[0] + wire[1] * batch + decode * batch + compute[0] + compute[1] * batch) * slower + added;
@@ -261,7 +264,7 @@ export function testCell(options: TestCellOptions = {}, changes: Partial<Cell> =
     study,
     environment: options.environment ?? "single-gpu",
     service: model.service,
-    path: model.path,
+    endpoint: model.endpoint,
     payload: model.payload,
     serialization: model.serialization,
     imagesPerRequest: batch,
@@ -286,7 +289,7 @@ export function testCell(options: TestCellOptions = {}, changes: Partial<Cell> =
     latencyMs: { mean, ...percentilesOf(histogram), p99Reliable: samples >= 500 },
     histogram,
     errors: {},
-    errorsInAll: {},
+    errorsWithWarmup: {},
     client: {
       workers: clients > 16 ? 2 : 1,
       busiestWorkerCores: Math.min(0.7, 0.1 + clients / 200),
@@ -332,7 +335,7 @@ function noiseOf(text: string): (index: number) => number {
 }
 
 /** Lognormal, 60 steps. */
-function histogramOf(medianMs: number, spread: number, samples: number): Cell["histogram"] {
+function histogramOf(medianMs: number, spread: number, samples: number): LoadPoint["histogram"] {
   const steps = Array.from({ length: 61 }, (_, i) => -3 + i / 10);
   const weights = steps.map((z) => Math.exp(-(z * z) / 2));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
@@ -344,7 +347,7 @@ function histogramOf(medianMs: number, spread: number, samples: number): Cell["h
   });
 }
 
-function percentilesOf(histogram: Cell["histogram"]) {
+function percentilesOf(histogram: LoadPoint["histogram"]) {
   const total = histogram.reduce((sum, [, count]) => sum + count, 0);
   const at = (part: number) => {
     let seen = 0;
@@ -357,25 +360,25 @@ function percentilesOf(histogram: Cell["histogram"]) {
   return { p50: at(0.5), p90: at(0.9), p95: at(0.95), p99: at(0.99), max: at(1) };
 }
 
-function testCells(): Cell[] {
-  const plain = testPaths.map(({ name }) => name).filter((name) => name !== "onnx-http_json");
-  const grid = plain.flatMap((path) => [
-    ...batches.map((batch) => testCell({ path, batch })),
-    ...concurrencies.slice(1).map((clients) => testCell({ path, load: closed(clients) })),
+function testLoadPoints(): LoadPoint[] {
+  const plain = testEndpoints.map(({ name }) => name).filter((name) => name !== "onnx-http_json");
+  const grid = plain.flatMap((endpoint) => [
+    ...batches.map((batch) => testLoadPoint({ endpoint, batch })),
+    ...concurrencies.slice(1).map((clients) => testLoadPoint({ endpoint, load: closed(clients) })),
   ]);
-  const broken = grid.map((cell): Cell => {
-    if (cell.id === "trt-grpc b1 c128") {
+  const broken = grid.map((point): LoadPoint => {
+    if (point.id === "trt-grpc b1 c128") {
       return {
-        ...cell,
-        client: { ...cell.client, busiestWorkerCores: 0.97, eventLoopDelayP99Ms: 18 },
+        ...point,
+        client: { ...point.client, busiestWorkerCores: 0.97, eventLoopDelayP99Ms: 18 },
         invalid: [
           "The busiest worker of the load generator used 0.97 of a core: the client may be the limit.",
         ],
       };
     }
-    if (cell.id === "onnx-grpc b1 c64") {
+    if (point.id === "onnx-grpc b1 c64") {
       return {
-        ...cell,
+        ...point,
         stability: {
           verdict: "unstable",
           throughputDeviation: 0.18,
@@ -383,23 +386,26 @@ function testCells(): Cell[] {
           tolerance: 0.1,
         },
         errors: { "http 503": 12 },
-        errorsInAll: { "http 503": 31 },
+        errorsWithWarmup: { "http 503": 31 },
       };
     }
-    return cell;
+    return point;
   });
   const rates = [40, 80, 120, 160, 240].flatMap((ratePerSecond) =>
-    ["embed-http", "onnx-grpc"].map((path) =>
-      testCell({ path, load: { kind: "open loop", arrivals: "poisson", ratePerSecond, seed: 1 } }),
+    ["embed-http", "onnx-grpc"].map((endpoint) =>
+      testLoadPoint({
+        endpoint,
+        load: { kind: "open loop", arrivals: "poisson", ratePerSecond, seed: 1 },
+      }),
     ),
   );
   const json = [1, 8].map((batch) =>
-    testCell({ path: "onnx-http_json", batch, study: "serialization" }),
+    testLoadPoint({ endpoint: "onnx-http_json", batch, study: "serialization" }),
   );
   const delays = [0, 1_000, 5_000, 20_000].flatMap((queueDelayUs) =>
     [1, 8, 32].map((clients) =>
-      testCell({
-        path: "onnx-grpc",
+      testLoadPoint({
+        endpoint: "onnx-grpc",
         load: closed(clients),
         study: "queue-delay",
         conditions: { queueDelayUs },
@@ -414,15 +420,20 @@ function testCells(): Cell[] {
     [100, 60],
     [20, 60],
   ].flatMap(([bandwidthMbps = 0, roundTripMs = 0]) =>
-    ["embed-http", "onnx-http_u8", "onnx-http"].map((path) => {
-      const bytes = testPaths.find(({ name }) => name === path)!.bytes;
+    ["embed-http", "onnx-http_uint8", "onnx-http"].map((endpoint) => {
+      const bytes = testEndpoints.find(({ name }) => name === endpoint)!.bytes;
       const added = roundTripMs + (bytes * 8) / (bandwidthMbps * 1_000);
-      return testCell({ path, study: "link", conditions: { bandwidthMbps, roundTripMs }, added });
+      return testLoadPoint({
+        endpoint,
+        study: "link",
+        conditions: { bandwidthMbps, roundTripMs },
+        added,
+      });
     }),
   );
   const scaling = [1, 2, 4].map((gpus) =>
-    testCell({
-      path: "onnx-grpc",
+    testLoadPoint({
+      endpoint: "onnx-grpc",
       load: closed(16 * gpus),
       study: "scaling",
       conditions: { gpus },
@@ -431,8 +442,8 @@ function testCells(): Cell[] {
   );
   const topology = (["instance-group", "per-gpu"] as const).flatMap((name) =>
     [8, 32, 128].map((clients) =>
-      testCell({
-        path: "onnx-grpc",
+      testLoadPoint({
+        endpoint: "onnx-grpc",
         load: closed(clients),
         study: "topology",
         conditions: { gpus: 4, topology: name },

@@ -1,16 +1,18 @@
 import { expect, test } from "vitest";
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import {
   testBenchRecord,
-  testCell,
-  testEmbeddedRecord,
   testEnvironment,
+  testLoadPoint,
+  testSimulationRecord,
 } from "./test-bench-record.ts";
 import { verdictOf } from "./verdict.ts";
 
-const record = (cells: readonly Cell[], changes: Partial<BenchRecord> = {}): BenchRecord =>
-  testBenchRecord({ cells: [...cells], studies: [], ...changes });
+const record = (
+  loadPoints: readonly LoadPoint[],
+  changes: Partial<BenchRecord> = {},
+): BenchRecord => testBenchRecord({ loadPoints: [...loadPoints], studies: [], ...changes });
 
 const choice = (of: BenchRecord, goal: string) =>
   verdictOf(of).choices.find((it) => it.goal === goal)!;
@@ -19,7 +21,7 @@ const closed = (concurrency: number) => ({ kind: "closed loop", concurrency }) a
 
 test("the path with the lowest p50 of one image and one client is chosen for latency", () => {
   const found = choice(
-    record([testCell({ path: "onnx-http" }), testCell({ path: "trt-grpc" })]),
+    record([testLoadPoint({ endpoint: "onnx-http" }), testLoadPoint({ endpoint: "trt-grpc" })]),
     "latency",
   );
   expect(found.winner?.name).toBe("trt-grpc");
@@ -31,7 +33,7 @@ test("the path with the lowest p50 of one image and one client is chosen for lat
 
 test("the reason is where the next one's time goes", () => {
   const found = choice(
-    record([testCell({ path: "embed-http" }), testCell({ path: "onnx-http" })]),
+    record([testLoadPoint({ endpoint: "embed-http" }), testLoadPoint({ endpoint: "onnx-http" })]),
     "latency",
   );
   expect(found.why[1]).toBe(
@@ -42,53 +44,58 @@ test("the reason is where the next one's time goes", () => {
 test("the load with the most images a second is chosen for throughput, with what it costs in latency", () => {
   const found = choice(
     record([
-      testCell({ path: "onnx-grpc" }),
-      testCell({ path: "onnx-grpc", load: closed(32) }),
-      testCell({ path: "onnx-http", load: closed(32) }),
+      testLoadPoint({ endpoint: "onnx-grpc" }),
+      testLoadPoint({ endpoint: "onnx-grpc", load: closed(32) }),
+      testLoadPoint({ endpoint: "onnx-http", load: closed(32) }),
     ]),
     "throughput",
   );
-  expect(found.winner?.cell.load).toEqual(closed(32));
+  expect(found.winner?.point.load).toEqual(closed(32));
   expect(found.setting).toMatch(/^1 image a request, 32 clients; p50 [\d.]+ ms, p95 [\d.]+ ms$/);
 });
 
 test("cost is the price of an hour divided by the images of an hour", () => {
-  const cell = testCell({ path: "embed-http", load: closed(32) }, { imagesPerSecond: 24.3 });
+  const point = testLoadPoint(
+    { endpoint: "embed-http", load: closed(32) },
+    { imagesPerSecond: 24.3 },
+  );
   const price = { usdPerHour: 2, date: "2026-11-21", source: "--price" };
   const base = testBenchRecord();
-  const found = choice(record([cell], { subject: { ...base.subject, price } }), "cost");
+  const found = choice(record([point], { subject: { ...base.subject, price } }), "cost");
   // 2 / 3600 / 24.3 × 1000
   expect(found.value).toBe("$0.0229");
 });
 
 test("what one other path costs is one figure, and what several cost is a range", () => {
-  const cells = ["embed-http", "onnx-http", "trt-grpc"].map((path) => testCell({ path }));
-  expect(choice(record(cells.slice(0, 2)), "cost").why.join(" ")).toMatch(
+  const loadPoints = ["embed-http", "onnx-http", "trt-grpc"].map((endpoint) =>
+    testLoadPoint({ endpoint }),
+  );
+  expect(choice(record(loadPoints.slice(0, 2)), "cost").why.join(" ")).toMatch(
     /`onnx-http` costs \$[\d.]+\.$/,
   );
-  expect(choice(record(cells), "cost").why.join(" ")).toMatch(
+  expect(choice(record(loadPoints), "cost").why.join(" ")).toMatch(
     /The others cost from \$[\d.]+ \(`[\w-]+`\) to \$[\d.]+ \(`[\w-]+`\)\.$/,
   );
 });
 
 test("half of the time is not most of it", () => {
-  const cell = testCell({ path: "onnx-http" });
+  const point = testLoadPoint({ endpoint: "onnx-http" });
   const server = { source: "triton", requests: 1, requestMs: 5.03, inferMs: 5.03 } as const;
   const found = choice(
-    record([{ ...cell, latencyMs: { ...cell.latencyMs!, mean: 10 }, server }]),
+    record([{ ...point, latencyMs: { ...point.latencyMs!, mean: 10 }, server }]),
     "throughput",
   );
   expect(found.why.join(" ")).toContain("The largest part of a request's time there (50 %)");
 });
 
 test("there is no cost where no GPU computed, and the report says why", () => {
-  const found = choice(testEmbeddedRecord(), "cost");
+  const found = choice(testSimulationRecord(), "cost");
   expect(found.winner).toBeUndefined();
   expect(found.why[0]).toContain("No GPU computed here");
 });
 
 test("a price given by hand is used with local processes too", () => {
-  const embedded = testEmbeddedRecord();
+  const embedded = testSimulationRecord();
   const price = { usdPerHour: 0.1, date: "2026-11-21", source: "--price" };
   expect(
     choice({ ...embedded, subject: { ...embedded.subject, price } }, "cost").winner,
@@ -96,11 +103,11 @@ test("a price given by hand is used with local processes too", () => {
 });
 
 test("an invalid load wins nothing, however good its figures are", () => {
-  const best = testCell(
-    { path: "trt-grpc", load: closed(64), slower: 0.1 },
+  const best = testLoadPoint(
+    { endpoint: "trt-grpc", load: closed(64), slower: 0.1 },
     { invalid: ["The client was the limit."] },
   );
-  const found = verdictOf(record([testCell({ path: "onnx-http" }), best]));
+  const found = verdictOf(record([testLoadPoint({ endpoint: "onnx-http" }), best]));
   expect(found.choices.map(({ winner }) => winner?.name)).toEqual([
     "onnx-http",
     "onnx-http",
@@ -109,11 +116,11 @@ test("an invalid load wins nothing, however good its figures are", () => {
 });
 
 test("an unstable load wins only where no load of another path is stable, and says so", () => {
-  const unstable = testCell(
-    { path: "trt-grpc", load: closed(32) },
+  const unstable = testLoadPoint(
+    { endpoint: "trt-grpc", load: closed(32) },
     { stability: { verdict: "unstable", throughputDeviation: 0.31, tolerance: 0.1 } },
   );
-  const steady = testCell({ path: "onnx-http", load: closed(32) });
+  const steady = testLoadPoint({ endpoint: "onnx-http", load: closed(32) });
   expect(choice(record([unstable, steady]), "throughput")).toMatchObject({
     winner: { name: "onnx-http" },
     doubts: [],
@@ -128,8 +135,8 @@ test("an unstable load wins only where no load of another path is stable, and sa
 
 test("a difference within the noise is called a tie", () => {
   const [a, b] = [
-    testCell({ path: "onnx-http" }),
-    testCell({ path: "onnx-http" }, { path: "trt-http" }),
+    testLoadPoint({ endpoint: "onnx-http" }),
+    testLoadPoint({ endpoint: "onnx-http" }, { endpoint: "trt-http" }),
   ];
   const found = choice(record([a, b]), "latency");
   expect(found.ties).toHaveLength(1);
@@ -143,7 +150,7 @@ test("a difference within the noise is called a tie", () => {
 
 test("it says of a path with tensors that the client has to make them", () => {
   const found = choice(
-    record([testCell({ path: "trt-grpc" }), testCell({ path: "embed-http" })]),
+    record([testLoadPoint({ endpoint: "trt-grpc" }), testLoadPoint({ endpoint: "embed-http" })]),
     "latency",
   );
   expect(found.why.join(" ")).toMatch(
@@ -153,33 +160,34 @@ test("it says of a path with tensors that the client has to make them", () => {
 
 test("the most within a limit of latency is named for each limit that gives more", () => {
   const { limits } = verdictOf(testBenchRecord());
-  const rates = limits.map(({ cell }) => cell.imagesPerSecond);
+  const rates = limits.map(({ point }) => point.imagesPerSecond);
   expect(limits.length).toBeGreaterThan(1);
   expect(rates).toEqual([...rates].sort((a, b) => a - b));
-  for (const { limitMs, cell } of limits) expect(cell.latencyMs!.p95).toBeLessThanOrEqual(limitMs);
+  for (const { limitMs, point } of limits)
+    expect(point.latencyMs!.p95).toBeLessThanOrEqual(limitMs);
 });
 
 test("cells under a study's conditions are no choice for the environment as it is", () => {
-  const four = testCell({
-    path: "onnx-grpc",
+  const four = testLoadPoint({
+    endpoint: "onnx-grpc",
     study: "scaling",
     conditions: { gpus: 4 },
     slower: 0.2,
   });
-  expect(choice(record([testCell({ path: "onnx-http" }), four]), "latency").winner?.name).toBe(
-    "onnx-http",
-  );
+  expect(
+    choice(record([testLoadPoint({ endpoint: "onnx-http" }), four]), "latency").winner?.name,
+  ).toBe("onnx-http");
 });
 
 test("without a load to trust nothing is chosen", () => {
-  const found = verdictOf(record([testCell({}, { invalid: ["The client was the limit."] })]));
+  const found = verdictOf(record([testLoadPoint({}, { invalid: ["The client was the limit."] })]));
   expect(found.headline).toBe("Nothing was measured that can be trusted");
   expect(found.choices.every(({ winner }) => winner === undefined)).toBe(true);
 });
 
 test("the headline of local processes in place of a GPU says that it is not the GPU's", () => {
-  expect(verdictOf(testEmbeddedRecord()).headline).toMatch(
-    /^Lowest latency: `onnx-http_u8`, .* images\/s, on a CPU: this says nothing about the GPU that it will run on$/,
+  expect(verdictOf(testSimulationRecord()).headline).toMatch(
+    /^Lowest latency: `onnx-http_uint8`, .* images\/s, on a CPU: this says nothing about the GPU that it will run on$/,
   );
 });
 
@@ -198,8 +206,8 @@ test("the headline of a deployed run is the choice", () => {
 
 test("the headline names paths within the noise of each other together", () => {
   const [a, b] = [
-    testCell({ path: "trt-http" }),
-    testCell({ path: "trt-http" }, { path: "onnx-http" }),
+    testLoadPoint({ endpoint: "trt-http" }),
+    testLoadPoint({ endpoint: "trt-http" }, { endpoint: "onnx-http" }),
   ];
   expect(verdictOf(record([a, b])).headline).toMatch(
     /^Lowest latency: `onnx-http` or `trt-http`, [\d.]+ ms p50; highest throughput: `onnx-http` or `trt-http`, /,
@@ -208,7 +216,7 @@ test("the headline names paths within the noise of each other together", () => {
 
 test("the headline of a run in which nothing was stable starts with that", () => {
   const unstable = { stability: { verdict: "unstable", tolerance: 0.1 } } as const;
-  const all = ["trt-grpc", "onnx-http"].map((path) => testCell({ path }, unstable));
+  const all = ["trt-grpc", "onnx-http"].map((endpoint) => testLoadPoint({ endpoint }, unstable));
   expect(verdictOf(record(all)).headline).toMatch(
     /^Nothing was stable\. Lowest latency: `trt-grpc`/,
   );
@@ -219,8 +227,8 @@ const poisson = (ratePerSecond: number) =>
 
 test("without a closed loop, latency is that of the same rate, and an offered rate is not a throughput", () => {
   const held = record([
-    testCell({ path: "trt-grpc", load: poisson(20) }),
-    testCell({ path: "onnx-http", load: poisson(20) }),
+    testLoadPoint({ endpoint: "trt-grpc", load: poisson(20) }),
+    testLoadPoint({ endpoint: "onnx-http", load: poisson(20) }),
   ]);
   expect(choice(held, "latency")).toMatchObject({
     winner: { name: "trt-grpc" },
@@ -234,7 +242,7 @@ test("without a closed loop, latency is that of the same rate, and an offered ra
 });
 
 test("a rate that was not held is the highest throughput", () => {
-  const late = record([testCell({ load: poisson(5_000) })]);
+  const late = record([testLoadPoint({ load: poisson(5_000) })]);
   expect(choice(late, "throughput").title).toBe("Highest throughput");
   expect(choice(late, "throughput").why[0]).toMatch(
     /^It did not keep up: 5[^ ]*000 images\/s were offered, and [\d.]+ % of the requests were answered\.$/,
@@ -242,14 +250,17 @@ test("a rate that was not held is the highest throughput", () => {
 });
 
 test("the headline has the right figures where nothing can be said of latency", () => {
-  const failedAlone = testCell({}, { invalid: ["The client was the limit."] });
-  const held = record([failedAlone, testCell({ load: poisson(20) })]);
+  const failedAlone = testLoadPoint({}, { invalid: ["The client was the limit."] });
+  const held = record([failedAlone, testLoadPoint({ load: poisson(20) })]);
   expect(verdictOf(held).headline).not.toContain("$");
 });
 
 test("a path of which many requests fail is behind those that answer, and says so", () => {
-  const failing = testCell({ path: "trt-grpc", slower: 0.1 }, { errors: { UNAVAILABLE: 900_000 } });
-  const found = record([failing, testCell({ path: "onnx-http" })]);
+  const failing = testLoadPoint(
+    { endpoint: "trt-grpc", slower: 0.1 },
+    { errors: { UNAVAILABLE: 900_000 } },
+  );
+  const found = record([failing, testLoadPoint({ endpoint: "onnx-http" })]);
   expect(choice(found, "latency").winner?.name).toBe("onnx-http");
   expect(choice(found, "throughput").winner?.name).toBe("onnx-http");
   expect(choice(found, "throughput").why[0]).toMatch(
@@ -264,7 +275,7 @@ test("a path of which many requests fail is behind those that answer, and says s
 });
 
 test("caveats come with the gravest first", () => {
-  expect(caveatsOf(testEmbeddedRecord()).map(({ kind, title }) => `${kind}: ${title}`)).toEqual([
+  expect(caveatsOf(testSimulationRecord()).map(({ kind, title }) => `${kind}: ${title}`)).toEqual([
     "subject: CPU in place of a GPU",
     "subject: Local simulation",
     "figures: 1 load invalid",
@@ -284,9 +295,12 @@ test("the warning at the top names what must not be missed", () => {
 });
 
 test("latency is chosen by the load that all paths had, also where one of them is invalid there", () => {
-  const grid = ["embed-http", "onnx-http"].flatMap((path) => [
-    testCell({ path }, path === "embed-http" ? { invalid: ["The client was the limit."] } : {}),
-    testCell({ path, load: closed(4) }),
+  const grid = ["embed-http", "onnx-http"].flatMap((endpoint) => [
+    testLoadPoint(
+      { endpoint },
+      endpoint === "embed-http" ? { invalid: ["The client was the limit."] } : {},
+    ),
+    testLoadPoint({ endpoint, load: closed(4) }),
   ]);
   const found = choice(record(grid), "latency");
   expect(found.winner?.name).toBe("onnx-http");
@@ -295,7 +309,9 @@ test("latency is chosen by the load that all paths had, also where one of them i
 
 test("a reason that loads share but for its numbers is named once", () => {
   const late = (ms: number) => ({ invalid: [`The generator was ${ms} ms late.`] });
-  const [first] = caveatsOf(record([testCell({}, late(11.5)), testCell({ batch: 8 }, late(30))]));
+  const [first] = caveatsOf(
+    record([testLoadPoint({}, late(11.5)), testLoadPoint({ batch: 8 }, late(30))]),
+  );
   expect(first?.text).toContain("The generator was 11.5 ms late. They are shown");
 });
 

@@ -1,6 +1,16 @@
-import type { BenchRecord, Cell } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { differs, ratioInterval } from "../stats/intervals.ts";
 import { isTheRealThing } from "./caveats.ts";
+import {
+  counted,
+  formatBytes,
+  formatMs,
+  formatPercent,
+  formatRate,
+  formatRatio,
+  formatUsd,
+  listed,
+} from "./document.ts";
 import {
   closedLoop,
   costBasis,
@@ -20,17 +30,7 @@ import {
   timeParts,
   usdPerThousand,
   weaknessOf,
-} from "./cells.ts";
-import {
-  counted,
-  formatBytes,
-  formatMs,
-  formatPercent,
-  formatRate,
-  formatRatio,
-  formatUsd,
-  listed,
-} from "./document.ts";
+} from "./load-points.ts";
 
 /** What to choose for each goal, and why: computed from the record, in words. */
 
@@ -42,7 +42,7 @@ export interface Choice {
   readonly goal: Goal;
   readonly title: string;
   /** `undefined` where nothing can be chosen; `why` says the reason. */
-  readonly winner?: { readonly name: string; readonly cell: Cell };
+  readonly winner?: { readonly name: string; readonly point: LoadPoint };
   /** Others that differ from the winner by no more than noise. */
   readonly ties: readonly string[];
   readonly value: string;
@@ -66,18 +66,18 @@ export interface Verdict {
 export interface LimitChoice {
   readonly limitMs: number;
   readonly name: string;
-  readonly cell: Cell;
+  readonly point: LoadPoint;
 }
 
 export function verdictOf(record: BenchRecord): Verdict {
-  const series = seriesOf(record.cells.filter((cell) => isPlain(cell)));
+  const series = seriesOf(record.loadPoints.filter((point) => isPlain(point)));
   const choices = [latencyChoice(series), throughputChoice(series), costChoice(record, series)];
   return { headline: headlineOf(record, choices), choices, limits: limitsOf(series) };
 }
 
 interface Contender {
   readonly name: string;
-  readonly cell: Cell;
+  readonly point: LoadPoint;
 }
 
 /**
@@ -90,23 +90,23 @@ export function smallestLoad(series: readonly Series[]): readonly Contender[] {
 
 function smallestOf(
   series: readonly Series[],
-  cellsOf: (cells: readonly Cell[]) => readonly Cell[],
+  cellsOf: (loadPoints: readonly LoadPoint[]) => readonly LoadPoint[],
 ): readonly Contender[] {
   const loads = new Map<string, Contender[]>();
-  for (const { name, cells } of series) {
-    for (const cell of cellsOf(cells)) {
-      const key = JSON.stringify([cell.imagesPerRequest, loadText(cell.load)]);
-      loads.set(key, [...(loads.get(key) ?? []), { name, cell }]);
+  for (const { name, loadPoints } of series) {
+    for (const point of cellsOf(loadPoints)) {
+      const key = JSON.stringify([point.imagesPerRequest, loadText(point.load)]);
+      loads.set(key, [...(loads.get(key) ?? []), { name, point }]);
     }
   }
-  const intensity = ({ load }: Cell) =>
+  const intensity = ({ load }: LoadPoint) =>
     load.kind === "closed loop" ? load.concurrency : load.ratePerSecond;
-  const size = ({ cell }: Contender) => cell.imagesPerRequest * 1e6 + intensity(cell);
+  const size = ({ point }: Contender) => point.imagesPerRequest * 1e6 + intensity(point);
   const sorted = [...loads.values()].sort(
     (a, b) => b.length - a.length || size(a[0]!) - size(b[0]!),
   );
   for (const all of sorted) {
-    const usable = all.filter(({ cell }) => weaknessOf(cell) !== undefined);
+    const usable = all.filter(({ point }) => weaknessOf(point) !== undefined);
     if (usable.length > 0) return usable;
   }
   return [];
@@ -117,13 +117,13 @@ function latencyChoice(series: readonly Series[]): Choice {
   const closed = smallestLoad(series);
   // without a closed loop: the same rate for all
   const ranked = [...(closed.length > 0 ? closed : smallestOf(series, openLoop))].sort(
-    (a, b) => weak(a) - weak(b) || (a.cell.latencyMs?.p50 ?? 0) - (b.cell.latencyMs?.p50 ?? 0),
+    (a, b) => weak(a) - weak(b) || (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0),
   );
   const [winner, second] = ranked;
-  if (winner?.cell.latencyMs === undefined) return nothing(base);
-  const { p95, p99, p99Reliable } = winner.cell.latencyMs;
+  if (winner?.point.latencyMs === undefined) return nothing(base);
+  const { p95, p99, p99Reliable } = winner.point.latencyMs;
   const best95 = ranked.reduce((best, it) =>
-    weak(it) <= weak(winner) && (it.cell.latencyMs?.p95 ?? 0) < (best.cell.latencyMs?.p95 ?? 0)
+    weak(it) <= weak(winner) && (it.point.latencyMs?.p95 ?? 0) < (best.point.latencyMs?.p95 ?? 0)
       ? it
       : best,
   );
@@ -133,22 +133,22 @@ function latencyChoice(series: readonly Series[]): Choice {
     ...base,
     winner,
     ties,
-    value: formatMs(winner.cell.latencyMs.p50),
-    setting: `${settingText(winner.cell)}; p95 ${formatMs(p95)} ms${tail}`,
+    value: formatMs(winner.point.latencyMs.p50),
+    setting: `${settingText(winner.point)}; p95 ${formatMs(p95)} ms${tail}`,
     why: [
       ...(second === undefined ? [] : [against(winner, second, "p50")]),
       ...(second === undefined || ties.includes(second.name)
         ? []
-        : differenceOf(winner.cell, second)),
-      ...(second === undefined ? biggestPart(winner.cell) : []),
+        : differenceOf(winner.point, second)),
+      ...(second === undefined ? biggestPart(winner.point) : []),
       ...filesWords(ranked),
       ...(best95.name === winner.name
         ? []
         : [
-            `\`${best95.name}\` has the lower p95: ${formatMs(best95.cell.latencyMs?.p95 ?? 0)} ms.`,
+            `\`${best95.name}\` has the lower p95: ${formatMs(best95.point.latencyMs?.p95 ?? 0)} ms.`,
           ]),
     ],
-    doubts: doubtsOf(winner.cell),
+    doubts: doubtsOf(winner.point),
   };
 }
 
@@ -157,22 +157,22 @@ function throughputChoice(series: readonly Series[]): Choice {
   const ranked = rankedByRate(series);
   const [winner, second] = ranked;
   if (winner === undefined) return nothing(base);
-  const { cell } = winner;
+  const { point } = winner;
   return {
     ...base,
-    ...(isOffered(cell) ? { title: "Highest rate held" } : {}),
+    ...(isOffered(point) ? { title: "Highest rate held" } : {}),
     winner,
     ties: tiesOf(ranked, "throughput"),
-    value: formatRate(cell.imagesPerSecond),
-    setting: `${settingText(cell)}; p50 ${formatMs(cell.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(cell.latencyMs?.p95 ?? 0)} ms`,
+    value: formatRate(point.imagesPerSecond),
+    setting: `${settingText(point)}; p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(point.latencyMs?.p95 ?? 0)} ms`,
     why: [
-      ...offeredWords(cell),
+      ...offeredWords(point),
       ...(second === undefined ? [] : [against(winner, second, "throughput")]),
-      ...biggestPart(cell),
-      ...gpuWords(cell, meanGpuUse(cell)),
+      ...biggestPart(point),
+      ...gpuWords(point, meanGpuUse(point)),
       ...filesWords(ranked),
     ],
-    doubts: doubtsOf(cell),
+    doubts: doubtsOf(point),
   };
 }
 
@@ -183,17 +183,17 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
   const [winner, second] = ranked;
   if (typeof basis === "string") return { ...nothing(base), why: [basis] };
   if (winner === undefined) return nothing(base);
-  const costOf = ({ cell }: Contender) => formatUsd(usdPerThousand(basis, cell.imagesPerSecond));
+  const costOf = ({ point }: Contender) => formatUsd(usdPerThousand(basis, point.imagesPerSecond));
   const worst = ranked.at(-1);
   return {
     ...base,
     winner,
     ties: tiesOf(ranked, "throughput"),
     value: costOf(winner),
-    setting: `${settingText(winner.cell)}; ${formatRate(winner.cell.imagesPerSecond)} images/s`,
+    setting: `${settingText(winner.point)}; ${formatRate(winner.point.imagesPerSecond)} images/s`,
     why: [
       `At $${basis.usdPerHour} an hour (${basis.source}, seen ${basis.date}), and only while it is kept that busy: an hour costs the same with fewer images.`,
-      ...(isOffered(winner.cell)
+      ...(isOffered(winner.point)
         ? ["That is at the rate that was offered: a busier server costs less an image."]
         : []),
       ...(second === undefined || worst === undefined
@@ -204,7 +204,7 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
               : `The others cost from ${costOf(second)} (\`${second.name}\`) to ${costOf(worst)} (\`${worst.name}\`).`,
           ]),
     ],
-    doubts: doubtsOf(winner.cell),
+    doubts: doubtsOf(winner.point),
   };
 }
 
@@ -220,12 +220,12 @@ function nothing(base: Pick<Choice, "goal" | "title" | "unit">): Choice {
 }
 
 /** Of an open loop: whether it kept up. */
-function offeredWords(cell: Cell): readonly string[] {
-  const { load, achievedShare, imagesPerRequest } = cell;
+function offeredWords(point: LoadPoint): readonly string[] {
+  const { load, achievedShare, imagesPerRequest } = point;
   if (load.kind !== "open loop") return [];
   const rate = `${formatRate(load.ratePerSecond * imagesPerRequest)} images/s`;
   return [
-    isOffered(cell)
+    isOffered(point)
       ? `It kept up with the ${rate} that were offered; it may do more.`
       : `It did not keep up: ${rate} were offered, and ${formatPercent(achievedShare ?? 1)} of the requests were answered.`,
   ];
@@ -236,44 +236,46 @@ function offeredWords(cell: Cell): readonly string[] {
  * throughput of its own: it counts only where there is no closed loop.
  */
 function rankedByRate(series: readonly Series[]): readonly Contender[] {
-  const closed = series.some(({ cells }) => fastest(closedLoop(cells)) !== undefined);
-  const best = series.flatMap(({ name, cells }) => {
-    const cell = fastest(closed ? closedLoop(cells) : openLoop(cells));
-    return cell === undefined ? [] : [{ name, cell }];
+  const closed = series.some(({ loadPoints }) => fastest(closedLoop(loadPoints)) !== undefined);
+  const best = series.flatMap(({ name, loadPoints }) => {
+    const point = fastest(closed ? closedLoop(loadPoints) : openLoop(loadPoints));
+    return point === undefined ? [] : [{ name, point }];
   });
-  return best.sort((a, b) => weak(a) - weak(b) || b.cell.imagesPerSecond - a.cell.imagesPerSecond);
+  return best.sort(
+    (a, b) => weak(a) - weak(b) || b.point.imagesPerSecond - a.point.imagesPerSecond,
+  );
 }
 
 /** What is not stable comes after what is, however good its figure looks, and what fails after both. */
-const weak = ({ cell }: Contender) => weaknessOf(cell) ?? 3;
+const weak = ({ point }: Contender) => weaknessOf(point) ?? 3;
 
 /** Those that noise may have put behind the first. */
 function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
   const [first, ...others] = ranked;
   if (first === undefined) return [];
-  return others.flatMap(({ name, cell }) => {
-    if (weak({ name, cell }) > weak(first)) return [];
-    const interval = ratioInterval(first.cell, cell, metric);
+  return others.flatMap(({ name, point }) => {
+    if (weak({ name, point }) > weak(first)) return [];
+    const interval = ratioInterval(first.point, point, metric);
     return interval === undefined || differs(interval) ? [] : [name];
   });
 }
 
 function against(first: Contender, second: Contender, metric: "p50" | "throughput"): string {
-  const interval = ratioInterval(second.cell, first.cell, metric);
+  const interval = ratioInterval(second.point, first.point, metric);
   const [better, other] =
     metric === "p50"
-      ? [second.cell.latencyMs?.p50 ?? 0, first.cell.latencyMs?.p50 ?? 1]
-      : [first.cell.imagesPerSecond, second.cell.imagesPerSecond];
+      ? [second.point.latencyMs?.p50 ?? 0, first.point.latencyMs?.p50 ?? 1]
+      : [first.point.imagesPerSecond, second.point.imagesPerSecond];
   const word = metric === "p50" ? "shorter" : "more";
   const next = `\`${second.name}\`, the next`;
   if (better < other) {
-    const doubt = isFailing(second.cell)
-      ? `${formatPercent(failedShare(second.cell))} of its requests failed`
+    const doubt = isFailing(second.point)
+      ? `${formatPercent(failedShare(second.point))} of its requests failed`
       : "was not stable";
-    return `\`${second.name}\` looked better (${formatMsOrRate(second.cell, metric)}), but ${doubt}.`;
+    return `\`${second.name}\` looked better (${formatMsOrRate(second.point, metric)}), but ${doubt}.`;
   }
   if (interval !== undefined && !differs(interval)) {
-    return `${next}, is as good within the noise (${formatMsOrRate(second.cell, metric)}): either will do.`;
+    return `${next}, is as good within the noise (${formatMsOrRate(second.point, metric)}): either will do.`;
   }
   const range =
     interval === undefined
@@ -281,13 +283,13 @@ function against(first: Contender, second: Contender, metric: "p50" | "throughpu
       : metric === "p50"
         ? `, 95 % sure of ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
         : `, 95 % sure of ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
-  return `${formatRatio(better / other)} ${word} than ${next} (${formatMsOrRate(second.cell, metric)}${range}).`;
+  return `${formatRatio(better / other)} ${word} than ${next} (${formatMsOrRate(second.point, metric)}${range}).`;
 }
 
-function formatMsOrRate(cell: Cell, metric: "p50" | "throughput"): string {
+function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string {
   return metric === "p50"
-    ? `${formatMs(cell.latencyMs?.p50 ?? 0)} ms`
-    : `${formatRate(cell.imagesPerSecond)} images/s`;
+    ? `${formatMs(point.latencyMs?.p50 ?? 0)} ms`
+    : `${formatRate(point.imagesPerSecond)} images/s`;
 }
 
 /** What a part of the time is, within a sentence. */
@@ -303,7 +305,7 @@ export const partWords: Readonly<Record<TimePart["id"], string>> = {
 };
 
 /** Where the time goes that the second needs besides. */
-function differenceOf(first: Cell, { name, cell: second }: Contender): readonly string[] {
+function differenceOf(first: LoadPoint, { name, point: second }: Contender): readonly string[] {
   const parts = new Map(timeParts(first).map(({ id, ms }) => [id, ms]));
   const [most] = timeParts(second)
     .map(({ id, ms }) => ({ id, more: ms - (parts.get(id) ?? 0) }))
@@ -319,21 +321,21 @@ function differenceOf(first: Cell, { name, cell: second }: Contender): readonly 
 /** Who sends tensors has decoded and resized the images before: which path does not ask that of its clients. */
 function filesWords(ranked: readonly Contender[]): readonly string[] {
   const [first] = ranked;
-  if (first === undefined || first.cell.payload === "encoded") return [];
-  const files = ranked.find(({ cell }) => cell.payload === "encoded");
+  if (first === undefined || first.point.payload === "jpeg") return [];
+  const files = ranked.find(({ point }) => point.payload === "jpeg");
   const other =
     files === undefined
       ? ""
-      : ` \`${files.name}\` takes files as they are: ${formatMs(files.cell.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.cell.imagesPerSecond)} images/s.`;
+      : ` \`${files.name}\` takes files as they are: ${formatMs(files.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.point.imagesPerSecond)} images/s.`;
   return [
     `Its client must decode and resize every image first, which is not in this figure.${other}`,
   ];
 }
 
-function biggestPart(cell: Cell): readonly string[] {
-  const parts = timeParts(cell);
+function biggestPart(point: LoadPoint): readonly string[] {
+  const parts = timeParts(point);
   const [most] = [...parts].sort((a, b) => b.ms - a.ms);
-  const mean = cell.latencyMs?.mean;
+  const mean = point.latencyMs?.mean;
   if (most === undefined || mean === undefined || most.id === "unknown") return [];
   const share = Math.min(1, most.ms / mean);
   // as it is written: 50.3 % is no "most of it (50 %)"
@@ -350,7 +352,7 @@ function biggestPart(cell: Cell): readonly string[] {
   ];
 }
 
-function gpuWords({ server }: Cell, use: number | undefined): readonly string[] {
+function gpuWords({ server }: LoadPoint, use: number | undefined): readonly string[] {
   const parts = [
     ...(use === undefined ? [] : [`GPUs ${formatPercent(use)} in use`]),
     ...(server?.averageBatch === undefined
@@ -363,15 +365,16 @@ function gpuWords({ server }: Cell, use: number | undefined): readonly string[] 
 const limits = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
 function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
-  const all = series.flatMap(({ name, cells }) =>
-    cells.flatMap((cell) => (weaknessOf(cell) === 0 ? [{ name, cell }] : [])),
+  const all = series.flatMap(({ name, loadPoints }) =>
+    loadPoints.flatMap((point) => (weaknessOf(point) === 0 ? [{ name, point }] : [])),
   );
   const chosen: LimitChoice[] = [];
   for (const limitMs of limits) {
-    const within = all.filter(({ cell }) => (cell.latencyMs?.p95 ?? Infinity) <= limitMs);
-    const [best] = within.sort((a, b) => b.cell.imagesPerSecond - a.cell.imagesPerSecond);
+    const within = all.filter(({ point }) => (point.latencyMs?.p95 ?? Infinity) <= limitMs);
+    const [best] = within.sort((a, b) => b.point.imagesPerSecond - a.point.imagesPerSecond);
     // a looser limit that gives nothing more is not a row
-    if (best !== undefined && best.cell !== chosen.at(-1)?.cell) chosen.push({ limitMs, ...best });
+    if (best !== undefined && best.point !== chosen.at(-1)?.point)
+      chosen.push({ limitMs, ...best });
   }
   return chosen;
 }
@@ -379,8 +382,8 @@ function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
 /** Why the figures are not those of what will run, in a few words; nothing where they are. */
 function subjectDoubt(record: BenchRecord): string | undefined {
   if (isTheRealThing(record)) return undefined;
-  const { runtime, environments, model } = record.subject;
-  if (runtime === "embedded" && environments.some(({ accelerator }) => accelerator === "gpu")) {
+  const { target, environments, model } = record.subject;
+  if (target === "simulation" && environments.some(({ accelerator }) => accelerator === "gpu")) {
     return "on a CPU: this says nothing about the GPU that it will run on";
   }
   return model.name === "tiny"

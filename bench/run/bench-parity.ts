@@ -2,7 +2,7 @@ import { openPreparedInfer } from "../../client/triton/prepared-infer.ts";
 import { decodeInferResponse, headerLengthField } from "../../client/triton/wire-http.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../load/prepared-requests.ts";
-import { type BenchPath, type BenchRecord, benchPathName } from "../record/bench-record.ts";
+import { type BenchEndpoint, type BenchRecord, benchEndpointName } from "../record/bench-record.ts";
 import type { BenchTarget } from "./bench-target.ts";
 import { rows } from "./embed-requests.ts";
 import { openHttpClient, reason } from "./http-client.ts";
@@ -39,22 +39,27 @@ export interface ParityOptions {
  */
 export async function checkBenchParity(
   target: BenchTarget,
-  path: BenchPath,
+  endpoint: BenchEndpoint,
   images: readonly ReferenceImage[],
   { halfPrecision, signal }: ParityOptions,
 ): Promise<ParityResult> {
-  const { payload, serialization } = path;
+  const { payload, serialization } = endpoint;
   const head = {
     environment: target.environment,
     service: target.service,
-    path: target.path,
+    endpoint: target.endpoint,
     payload,
     serialization,
   };
   const sender = openSender(target, signal);
   try {
-    const singles = await prepareRequests(target, path, images, 1);
-    const together = await prepareRequests(target, path, images, Math.min(batch, images.length));
+    const singles = await prepareRequests(target, endpoint, images, 1);
+    const together = await prepareRequests(
+      target,
+      endpoint,
+      images,
+      Math.min(batch, images.length),
+    );
     const compared: Compared[] = [];
     const compare = (vectors: readonly Float32Array[], first: number): void => {
       for (const [i, vector] of vectors.entries()) {
@@ -87,9 +92,14 @@ export async function checkBenchParity(
   }
 }
 
-/** `single-gpu/triton-onnx onnx-http_u8: …`: one line of a parity result that failed. */
-export function parityFailure({ environment, service, message, ...path }: ParityResult): string {
-  return `${environment}/${service} ${benchPathName(path)}: ${message}`;
+/** `single-gpu/triton-onnx onnx-http_uint8: …`: one line of a parity result that failed. */
+export function parityFailure({
+  environment,
+  service,
+  message,
+  ...endpoint
+}: ParityResult): string {
+  return `${environment}/${service} ${benchEndpointName(endpoint)}: ${message}`;
 }
 
 interface Sender {
@@ -102,8 +112,8 @@ interface Sender {
   close(): Promise<void>;
 }
 
-function openSender({ path, url }: BenchTarget, signal: AbortSignal): Sender {
-  if (path.endsWith("-grpc")) {
+function openSender({ endpoint, url }: BenchTarget, signal: AbortSignal): Sender {
+  if (endpoint.endsWith("-grpc")) {
     const grpc = openPreparedInfer(url);
     return {
       async send(_prepared, { body }, images) {
@@ -124,7 +134,7 @@ function openSender({ path, url }: BenchTarget, signal: AbortSignal): Sender {
       if (status !== 200) {
         throw new Error(`status ${status}: ${body.toString("utf8").slice(0, 200)}`);
       }
-      if (path === "embed-http") return checkCount(rows(body), images);
+      if (endpoint === "embed-http") return checkCount(rows(body), images);
       const length = headers[headerLengthField];
       const { outputs } = decodeInferResponse(body, length === undefined ? length : String(length));
       return rowsOf(outputs, images).map(unit);

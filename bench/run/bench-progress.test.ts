@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { testCell } from "../report/test-bench-record.ts";
+import { testLoadPoint } from "../report/test-bench-record.ts";
 import { cellText, startBenchProgress } from "./bench-progress.ts";
 
 const latencyMs = { mean: 9, p50: 8.24, p90: 11, p95: 12, p99: 120.6, max: 130, p99Reliable: true };
-const cell = testCell(
+const point = testLoadPoint(
   {},
   {
     id: "onnx-http b8 c4",
@@ -16,12 +16,12 @@ const cell = testCell(
 );
 
 test("a cell is a line with its rate and latency", () => {
-  expect(cellText(cell)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
+  expect(cellText(point)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
 });
 
 test("what limits a cell is in its line", () => {
   const limited = {
-    ...cell,
+    ...point,
     latencyMs: { ...latencyMs, p99Reliable: false },
     stability: { verdict: "unstable" as const, tolerance: 0.1 },
     errors: { "503": 2 },
@@ -30,7 +30,9 @@ test("what limits a cell is in its line", () => {
   expect(cellText(limited)).toBe(
     "onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms (few samples); unstable; 2 × 503; The client was the limit.",
   );
-  expect(cellText({ ...cell, latencyMs: undefined })).toBe("onnx-http b8 c4: nothing was answered");
+  expect(cellText({ ...point, latencyMs: undefined })).toBe(
+    "onnx-http b8 c4: nothing was answered",
+  );
 });
 
 test("elsewhere than on a terminal, windows are not told, and cells are", () => {
@@ -38,17 +40,17 @@ test("elsewhere than on a terminal, windows are not told, and cells are", () => 
   const progress = startBenchProgress({ isTTY: false, write: (text) => written.push(text) }, 4);
   progress.tell({ kind: "phase", environment: "one", text: "parity: onnx-http" });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
-  progress.tell({ kind: "window", cell: cell.id, window, index: 0 });
-  progress.tell({ kind: "cell", cell });
+  progress.tell({ kind: "window", cell: point.id, window, index: 0 });
+  progress.tell({ kind: "point", point });
   progress.end();
-  expect(written.join("")).toBe(`one: parity: onnx-http\n${cellText(cell)}\n`);
+  expect(written.join("")).toBe(`one: parity: onnx-http\n${cellText(point)}\n`);
 });
 
 test("on a terminal, the line that moves says the window and how many cells are done", () => {
   const written: string[] = [];
   const output = { isTTY: true, columns: 100, write: (text: string) => written.push(text) };
   const progress = startBenchProgress(output, 4);
-  progress.tell({ kind: "cell", cell });
+  progress.tell({ kind: "point", point });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
   progress.tell({ kind: "window", cell: "onnx-http b8 c8", window, index: 2 });
   progress.end();

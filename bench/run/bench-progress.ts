@@ -1,4 +1,4 @@
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { formatMs, formatRate } from "../report/document.ts";
 import { parityFailure } from "./bench-parity.ts";
 import type { BenchEvent } from "./bench-run.ts";
@@ -16,10 +16,10 @@ export interface BenchProgress {
 /** Each cell is a line when it is measured; on a terminal, a line that moves says what is under way. */
 export function startBenchProgress(
   output: Parameters<typeof startStatusLine>[0],
-  cellsInAll?: number,
+  loadPointCount?: number,
 ): BenchProgress {
   let cells = 0;
-  const of = cellsInAll === undefined ? "" : ` of ${cellsInAll}`;
+  const of = loadPointCount === undefined ? "" : ` of ${loadPointCount}`;
   const line = startStatusLine(output, () => `${cells}${of} cells`);
   return {
     say: line.say,
@@ -38,9 +38,9 @@ export function startBenchProgress(
         case "window":
           if (output.isTTY === true) line.show(windowText(event));
           break;
-        case "cell":
+        case "point":
           cells++;
-          line.say(cellText(event.cell));
+          line.say(cellText(event.point));
       }
       line.draw();
     },
@@ -52,8 +52,8 @@ function windowText({ cell, window, index }: Extract<BenchEvent, { kind: "window
 }
 
 /** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */
-export function cellText(cell: Cell): string {
-  const { id, imagesPerSecond, latencyMs, stability, errors, invalid } = cell;
+export function cellText(point: LoadPoint): string {
+  const { id, imagesPerSecond, latencyMs, stability, errors, invalid } = point;
   const times =
     latencyMs === undefined
       ? "nothing was answered"

@@ -14,21 +14,21 @@ import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import {
   type BenchRecord,
-  benchPathName,
+  benchEndpointName,
   benchRecord,
-  type Cell,
+  type LoadPoint,
   parseBenchRecord,
 } from "../record/bench-record.ts";
-import { testCell } from "../report/test-bench-record.ts";
+import { testLoadPoint } from "../report/test-bench-record.ts";
 import { readBenchImages } from "./bench-images.ts";
 import {
-  type AskedPath,
   type BenchEvent,
   type BenchOptions,
-  choosePaths,
+  chooseEndpoints,
   defaultSettings,
   finishBenchRecord,
   newBenchRecord,
+  type RequestedEndpoint,
   runBench,
 } from "./bench-run.ts";
 import type { BenchTarget } from "./bench-target.ts";
@@ -95,14 +95,14 @@ interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads">>
 /** A run that is under way; its record is filled as it goes on. */
 async function begin(
   sources: readonly TargetsSource[],
-  paths: readonly AskedPath[],
+  endpoints: readonly RequestedEndpoint[],
   changes: RunChanges = {},
 ): Promise<Run & { readonly done: Promise<void> }> {
   const events: BenchEvent[] = [];
   const images = (await readBenchImages(samples, prepare)).slice(0, 3);
   const settings = {
     ...defaultSettings,
-    paths: [],
+    endpoints: [],
     windowSeconds: 0.1,
     // what is tested is not whether this machine is quiet
     tolerance: 1,
@@ -112,7 +112,7 @@ async function begin(
   const record = await newBenchRecord({
     project,
     startedAt: new Date(),
-    runtime: "embedded",
+    target: "simulation",
     model: { name: "tiny", weights: "random" },
     settings,
   });
@@ -127,7 +127,7 @@ async function begin(
     context: { settings, images, signal, onEvent },
     record,
     sources,
-    paths,
+    endpoints,
     batchSizes: changes.batchSizes ?? [1],
     loads: changes.loads ?? [{ kind: "closed loop", concurrency: 2 }],
     reference,
@@ -141,9 +141,9 @@ async function run(...args: Parameters<typeof begin>): Promise<Run> {
   return { record: finishBenchRecord(record), events };
 }
 
-const path = (name: "embed-http" | "onnx-http" | "onnx-grpc" | "trt-http", byName = false) => ({
-  path: name,
-  payload: name === "embed-http" ? ("encoded" as const) : ("fp32" as const),
+const endpoint = (name: "embed-http" | "onnx-http" | "onnx-grpc" | "trt-http", byName = false) => ({
+  endpoint: name,
+  payload: name === "embed-http" ? ("jpeg" as const) : ("fp32" as const),
   serialization: "binary" as const,
   byName,
 });
@@ -155,7 +155,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     const { document } = await twoServices();
     measured = await run(
       [await source(document)],
-      [path("embed-http"), path("onnx-http"), path("onnx-grpc"), path("trt-http")],
+      [endpoint("embed-http"), endpoint("onnx-http"), endpoint("onnx-grpc"), endpoint("trt-http")],
       { batchSizes: [1, 3] },
     );
   });
@@ -167,7 +167,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
   });
 
   test("has a cell for every path that there is, and every batch size", () => {
-    expect(measured.record.cells.map(({ id }) => id)).toEqual([
+    expect(measured.record.loadPoints.map(({ id }) => id)).toEqual([
       "embed-http b1 c2",
       "embed-http b3 c2",
       "onnx-http b1 c2",
@@ -175,12 +175,12 @@ describe("a grid over an environment with an embed server and a Triton", () => {
       "onnx-grpc b1 c2",
       "onnx-grpc b3 c2",
     ]);
-    expect(measured.record.settings.paths).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
+    expect(measured.record.settings.endpoints).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
   });
 
   test("compares every path with the local reference before the first load", () => {
     const { parity } = measured.record;
-    expect(parity.map(({ path: on, passed }) => [on, passed])).toEqual([
+    expect(parity.map(({ endpoint: on, passed }) => [on, passed])).toEqual([
       ["embed-http", true],
       ["onnx-http", true],
       ["onnx-grpc", true],
@@ -188,17 +188,17 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     // each image alone, and all of them as one batch
     expect(parity.map(({ images }) => images)).toEqual([6, 6, 6]);
     const kinds = measured.events.map(({ kind }) => kind);
-    expect(kinds.lastIndexOf("parity")).toBeLessThan(kinds.indexOf("cell"));
+    expect(kinds.lastIndexOf("parity")).toBeLessThan(kinds.indexOf("point"));
   });
 
   test("knows for each cell what the server counted in the measured windows", () => {
-    for (const { id, server, samples: answered, imagesPerRequest } of measured.record.cells) {
+    for (const { id, server, samples: answered, imagesPerRequest } of measured.record.loadPoints) {
       expect(server?.requests, id).toBeGreaterThan(0.5 * answered);
       expect(server?.averageBatch, id).toBeGreaterThanOrEqual(imagesPerRequest);
       expect(server?.requestMs, id).toBeGreaterThan(0);
       expect(server?.inferMs, id).toBeGreaterThan(0);
     }
-    const embed = measured.record.cells.filter(({ path: on }) => on === "embed-http");
+    const embed = measured.record.loadPoints.filter(({ endpoint: on }) => on === "embed-http");
     for (const { server } of embed) expect(server?.decodeMs).toBeGreaterThan(0);
   });
 
@@ -222,11 +222,11 @@ test("starts only the services that the paths need, and stops them", async () =>
     void Promise.all([isPortInUse(embed), isPortInUse(http)]).then((taken) => seen.push(...taken));
   };
   const { record } = await run(
-    [await source(document, { paths: ["onnx-http"] })],
-    [path("onnx-http")],
+    [await source(document, { endpoints: ["onnx-http"] })],
+    [endpoint("onnx-http")],
     { onEvent },
   );
-  expect(record.cells).toHaveLength(1);
+  expect(record.loadPoints).toHaveLength(1);
   expect(seen).toEqual([false, true]);
   expect([await isPortInUse(embed), await isPortInUse(http)]).toEqual([false, false]);
 });
@@ -238,20 +238,20 @@ test("the payload variants are measured where the Triton is given their models, 
   const u8ModelFile = join(folder, "u8.onnx");
   await ensureOptimised(await tinyModel(), u8ModelFile);
   const { record } = await run(
-    [await source(document, { paths: ["onnx-http", "onnx-grpc"], u8ModelFile })],
+    [await source(document, { endpoints: ["onnx-http", "onnx-grpc"], u8ModelFile })],
     [
-      { path: "onnx-http", payload: "encoded", serialization: "binary", byName: true },
-      { path: "onnx-grpc", payload: "u8", serialization: "binary", byName: true },
-      { path: "onnx-http", payload: "fp32", serialization: "json", byName: true },
+      { endpoint: "onnx-http", payload: "jpeg", serialization: "binary", byName: true },
+      { endpoint: "onnx-grpc", payload: "uint8", serialization: "binary", byName: true },
+      { endpoint: "onnx-http", payload: "fp32", serialization: "json", byName: true },
     ],
   );
   expect(record.failures).toEqual([]);
-  expect(record.cells.map(benchPathName)).toEqual([
+  expect(record.loadPoints.map(benchEndpointName)).toEqual([
     "onnx-http_jpeg",
-    "onnx-grpc_u8",
+    "onnx-grpc_uint8",
     "onnx-http_json",
   ]);
-  expect(record.cells[0]?.server?.decodeMs).toBeGreaterThan(0);
+  expect(record.loadPoints[0]?.server?.decodeMs).toBeGreaterThan(0);
   expect(record.notes.join(" ")).toContain("openclip_vit_b32_jpeg were added to its models");
 });
 
@@ -260,11 +260,11 @@ test("fails without timing a path whose answers differ from the reference", asyn
   const other = join(folder, "other.onnx");
   await generateModel({ profile: "tiny", seed: 2, file: other });
   const { record } = await run(
-    [await source(document, { paths: ["onnx-http"] })],
-    [path("onnx-http")],
+    [await source(document, { endpoints: ["onnx-http"] })],
+    [endpoint("onnx-http")],
     { referenceModel: other },
   );
-  expect(record.cells).toEqual([]);
+  expect(record.loadPoints).toEqual([]);
   expect(record.passed).toBe(false);
   expect(record.failures).toHaveLength(1);
   expect(record.failures[0]).toMatch(
@@ -276,8 +276,8 @@ test("keeps what was measured until it was interrupted", async () => {
   const { document, ports } = await twoServices();
   const controller = new AbortController();
   const { record, done } = await begin(
-    [await source(document, { paths: ["onnx-http"] })],
-    [path("onnx-http")],
+    [await source(document, { endpoints: ["onnx-http"] })],
+    [endpoint("onnx-http")],
     {
       loads: [2, 3, 4].map((concurrency) => ({ kind: "closed loop", concurrency }) as const),
       signal: controller.signal,
@@ -287,7 +287,7 @@ test("keeps what was measured until it was interrupted", async () => {
     },
   );
   await expect(done).rejects.toThrow("aborted");
-  expect(record.cells.map(({ id, stability }) => [id, stability.verdict])).toEqual([
+  expect(record.loadPoints.map(({ id, stability }) => [id, stability.verdict])).toEqual([
     ["onnx-http b1 c2", expect.not.stringMatching("interrupted")],
     ["onnx-http b1 c3", "interrupted"],
   ]);
@@ -298,25 +298,25 @@ test("keeps what was measured until it was interrupted", async () => {
 describe("addresses given by hand", () => {
   test("fails in one line where nobody answers", async () => {
     const [port = 0] = await freePorts(1);
-    const endpoints = [{ path: "onnx-http", url: `http://127.0.0.1:${port}` }] as const;
+    const endpoints = [{ endpoint: "onnx-http", url: `http://127.0.0.1:${port}` }] as const;
     await expect(
-      run([{ kind: "endpoints", endpoints, metrics: [] }], [path("onnx-http")]),
-    ).rejects.toThrow(`endpoints: onnx-http does not respond at http://127.0.0.1:${port}`);
+      run([{ kind: "addresses", endpoints, metrics: [] }], [endpoint("onnx-http")]),
+    ).rejects.toThrow(`addresses: onnx-http does not respond at http://127.0.0.1:${port}`);
   });
 
   test("fails on a path that does not give embeddings, and says what it gave", async () => {
     const server = createServer((_request, response) => response.end("{}"));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
-    const endpoints = [{ path: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
+    const endpoints = [{ endpoint: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
     try {
       const { record } = await run(
-        [{ kind: "endpoints", endpoints, metrics: [] }],
-        [path("embed-http")],
+        [{ kind: "addresses", endpoints, metrics: [] }],
+        [endpoint("embed-http")],
       );
-      expect(record.cells).toEqual([]);
+      expect(record.loadPoints).toEqual([]);
       expect(record.failures).toEqual([
-        "endpoints/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 2 bytes",
+        "addresses/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 2 bytes",
       ]);
     } finally {
       server.closeAllConnections();
@@ -336,15 +336,15 @@ test.each([
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  const endpoints = [{ path: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
+  const endpoints = [{ endpoint: "embed-http", url: `http://127.0.0.1:${port}` }] as const;
   try {
     const { record } = await run(
-      [{ kind: "endpoints", endpoints, metrics: [] }],
-      [path("embed-http")],
+      [{ kind: "addresses", endpoints, metrics: [] }],
+      [endpoint("embed-http")],
     );
     expect(record.failures).toHaveLength(1);
     expect(record.failures[0]).toMatch(
-      /^endpoints\/embed embed-http: .+: answered zeros, or values that are no numbers, which have no direction to compare$/,
+      /^addresses\/embed embed-http: .+: answered zeros, or values that are no numbers, which have no direction to compare$/,
     );
     expect(parseBenchRecord(JSON.stringify(record), "record")).toEqual(
       JSON.parse(JSON.stringify(record)),
@@ -359,7 +359,7 @@ test.each([
 const target = (more: Partial<BenchTarget>): BenchTarget => ({
   environment: "single-gpu",
   service: "triton-onnx",
-  path: "onnx-http",
+  endpoint: "onnx-http",
   url: "http://127.0.0.1:1",
   model: "openclip_vit_b32",
   payloads: ["fp32"],
@@ -371,44 +371,51 @@ const target = (more: Partial<BenchTarget>): BenchTarget => ({
 test("of several services that offer a path, the first is measured, and the others are named", () => {
   const notices: string[] = [];
   const targets = ["triton-0", "triton-1", "triton-2"].map((service) => target({ service }));
-  const chosen = choosePaths([path("onnx-http")], { targets }, (text) => notices.push(text));
+  const chosen = chooseEndpoints([endpoint("onnx-http")], { targets }, (text) =>
+    notices.push(text),
+  );
   expect(chosen.map((it) => it.target.service)).toEqual(["triton-0"]);
   expect(notices).toEqual(["onnx-http: measured on triton-0; triton-1, triton-2 offer it too"]);
 });
 
 test("fails on a path that was asked for by its name and is not there", () => {
   expect(() =>
-    choosePaths(
-      [path("onnx-http"), path("trt-http", true)],
-      { targets: [target({ payloads: ["fp32", "u8"] })] },
+    chooseEndpoints(
+      [endpoint("onnx-http"), endpoint("trt-http", true)],
+      { targets: [target({ payloads: ["fp32", "uint8"] })] },
       () => {},
     ),
-  ).toThrow("single-gpu does not offer trt-http: it has onnx-http, onnx-http_json, onnx-http_u8");
-});
-
-test("fails where none of the paths is there, and says what is", () => {
-  expect(() => choosePaths([path("embed-http")], { targets: [target({})] }, () => {})).toThrow(
-    "single-gpu does not offer embed-http: it has onnx-http, onnx-http_json",
+  ).toThrow(
+    "single-gpu does not offer trt-http: it has onnx-http, onnx-http_json, onnx-http_uint8",
   );
 });
 
-const cell = (more: Partial<Cell>): Cell =>
-  testCell({}, { id: "onnx-http b1 c1", environment: "one", ...more });
+test("fails where none of the paths is there, and says what is", () => {
+  expect(() =>
+    chooseEndpoints([endpoint("embed-http")], { targets: [target({})] }, () => {}),
+  ).toThrow("single-gpu does not offer embed-http: it has onnx-http, onnx-http_json");
+});
 
-async function finished(cells: readonly Cell[], devices?: Parameters<typeof finishBenchRecord>[1]) {
+const cell = (more: Partial<LoadPoint>): LoadPoint =>
+  testLoadPoint({}, { id: "onnx-http b1 c1", environment: "one", ...more });
+
+async function finished(
+  loadPoints: readonly LoadPoint[],
+  devices?: Parameters<typeof finishBenchRecord>[1],
+) {
   const record = await newBenchRecord({
     project: folder,
     startedAt: new Date(),
-    runtime: "embedded",
+    target: "simulation",
     model: { name: "tiny" },
-    settings: { ...defaultSettings, paths: [], images: { source: "", count: 1, meanBytes: 1 } },
+    settings: { ...defaultSettings, endpoints: [], images: { source: "", count: 1, meanBytes: 1 } },
   });
-  record.cells.push(...cells);
+  record.loadPoints.push(...loadPoints);
   return finishBenchRecord(record, devices);
 }
 
 test("cells that would share an id are told apart by what differs", async () => {
-  const { cells } = await finished([
+  const { loadPoints } = await finished([
     cell({}),
     cell({ environment: "two" }),
     cell({ id: "embed-http b1 c1", study: "batch" }),
@@ -417,7 +424,7 @@ test("cells that would share an id are told apart by what differs", async () => 
     cell({ id: "trt-http b1 c1" }),
     cell({ id: "onnx-grpc b1 c1" }),
   ]);
-  expect(cells.map(({ id }) => id)).toEqual([
+  expect(loadPoints.map(({ id }) => id)).toEqual([
     "onnx-http b1 c1, one",
     "onnx-http b1 c1, two",
     "embed-http b1 c1, batch",
@@ -429,7 +436,9 @@ test("cells that would share an id are told apart by what differs", async () => 
 });
 
 test("a request that failed fails the run, with its code", async () => {
-  const { passed, failures } = await finished([cell({ errorsInAll: { "503": 3, timeout: 1 } })]);
+  const { passed, failures } = await finished([
+    cell({ errorsWithWarmup: { "503": 3, timeout: 1 } }),
+  ]);
   expect(passed).toBe(false);
   expect(failures).toEqual(["onnx-http b1 c1: requests failed: 3 × 503, 1 × timeout"]);
 });
@@ -438,7 +447,7 @@ test("a record that could not be read again fails the run, and says where", asyn
   const { passed, failures } = await finished([cell({ imagesPerSecond: Number.NaN })]);
   expect(passed).toBe(false);
   expect(failures).toEqual([
-    expect.stringMatching(/^the record cannot be read again: cells\.0\.imagesPerSecond: /),
+    expect.stringMatching(/^the record cannot be read again: loadPoints\.0\.imagesPerSecond: /),
   ]);
 });
 

@@ -2,20 +2,20 @@ import { UserError } from "../../contract/user-error.ts";
 import { measureLoad } from "../load/measure-load.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import {
-  type BenchPath,
+  type BenchEndpoint,
   type BenchRecord,
-  benchPathName,
+  benchEndpointName,
   benchRecord,
   benchRecordVersion,
-  type Cell,
   type Conditions,
+  type LoadPoint,
   type LoadShape,
   type StudyId,
 } from "../record/bench-record.ts";
 import { aboveCeiling, type Device } from "../stats/roofline.ts";
 import { p99MinimumSamples } from "../stats/statistics.ts";
 import { checkBenchParity, parityFailure } from "./bench-parity.ts";
-import { type BenchTarget, benchPathsOf, type OpenTargets } from "./bench-target.ts";
+import { type BenchTarget, benchEndpointsOf, type OpenTargets } from "./bench-target.ts";
 import { type TargetsSource, withTargets } from "./bench-targets.ts";
 import { startGpuSampler } from "./gpu-use.ts";
 import { openHttpClient, reason } from "./http-client.ts";
@@ -33,10 +33,10 @@ export type BenchEvent =
   | {
       readonly kind: "window";
       readonly cell: string;
-      readonly window: Cell["windows"][number];
+      readonly window: LoadPoint["windows"][number];
       readonly index: number;
     }
-  | { readonly kind: "cell"; readonly cell: Cell };
+  | { readonly kind: "point"; readonly point: LoadPoint };
 
 /** What every cell of a run is measured with. */
 export interface BenchContext {
@@ -57,7 +57,7 @@ export interface BenchContext {
 }
 
 /** One load. */
-export interface CellOptions {
+export interface LoadPointOptions {
   readonly batch: number;
   readonly load: LoadShape;
   readonly study?: StudyId;
@@ -83,16 +83,16 @@ interface Reading {
  *
  * @throws {UserError} one line, where no request could be sent at all.
  */
-export async function measureCell(
+export async function measureLoadPoint(
   context: BenchContext,
   target: BenchTarget,
-  path: BenchPath,
-  options: CellOptions,
-): Promise<Cell> {
+  endpoint: BenchEndpoint,
+  options: LoadPointOptions,
+): Promise<LoadPoint> {
   const { batch, load, study, conditions = {}, url = target.url } = options;
   const settings = { ...context.settings, ...options.settings };
-  const id = cellId(path, options);
-  const requests = await prepareRequests({ ...target, url }, path, context.images, batch);
+  const id = loadPointId(endpoint, options);
+  const requests = await prepareRequests({ ...target, url }, endpoint, context.images, batch);
   const http = openHttpClient();
   const gpus = startGpuSampler(http, target.metrics, options.readGpus);
   const startedMs = performance.now();
@@ -128,7 +128,7 @@ export async function measureCell(
       study,
       environment: target.environment,
       service: target.service,
-      ...path,
+      ...endpoint,
       imagesPerRequest: batch,
       load,
       conditions,
@@ -136,7 +136,7 @@ export async function measureCell(
       server:
         before === undefined || after === undefined
           ? undefined
-          : serverTimes(before.counters, after.counters, target, path.payload),
+          : serverTimes(before.counters, after.counters, target, endpoint.payload),
       gpu: await gpus.stop(before?.atMs ?? startedMs, after?.atMs ?? performance.now()),
     };
   } finally {
@@ -161,7 +161,7 @@ export function noteOnce(record: BenchRecord, context: BenchContext): (note: str
 /** Read the counters of the servers once: whoever waits for minutes should know before that they cannot be read. */
 export async function tryCounters(
   { signal }: BenchContext,
-  measured: readonly MeasuredPath[],
+  measured: readonly MeasuredEndpoint[],
   onNote: (note: string) => void,
 ): Promise<void> {
   const http = openHttpClient();
@@ -180,7 +180,10 @@ export async function tryCounters(
 }
 
 /** `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4, 10 Mbit/s, 60 ms`. */
-function cellId(path: BenchPath, { batch, load, conditions = {} }: CellOptions): string {
+function loadPointId(
+  endpoint: BenchEndpoint,
+  { batch, load, conditions = {} }: LoadPointOptions,
+): string {
   const shape =
     load.kind === "closed loop"
       ? `c${load.concurrency}`
@@ -193,7 +196,7 @@ function cellId(path: BenchPath, { batch, load, conditions = {} }: CellOptions):
     gpus === undefined ? undefined : `${gpus} GPU`,
     topology,
   ].filter((part) => part !== undefined);
-  return [`${benchPathName(path)} b${batch} ${shape}`, ...under].join(", ");
+  return [`${benchEndpointName(endpoint)} b${batch} ${shape}`, ...under].join(", ");
 }
 
 /** What a record says before anything was measured; the rest is pushed into it. */
@@ -201,11 +204,11 @@ export async function newBenchRecord(options: {
   /** Folder of the project: for the commit. */
   readonly project: string;
   readonly startedAt: Date;
-  readonly runtime: OpenTargets["runtime"];
+  readonly target: OpenTargets["target"];
   readonly model: BenchRecord["subject"]["model"];
   readonly settings: BenchRecord["settings"];
 }): Promise<BenchRecord> {
-  const { project, startedAt, runtime, model, settings } = options;
+  const { project, startedAt, target, model, settings } = options;
   return {
     schema: benchRecordVersion,
     kind: "bench",
@@ -214,7 +217,7 @@ export async function newBenchRecord(options: {
     interrupted: false,
     subject: {
       ...(await describeCommit(project)),
-      runtime,
+      target,
       servers: [],
       model,
       machine: describeMachine(),
@@ -222,7 +225,7 @@ export async function newBenchRecord(options: {
     },
     settings,
     parity: [],
-    cells: [],
+    loadPoints: [],
     studies: [],
     imported: [],
     notes: [],
@@ -269,18 +272,20 @@ export function finishBenchRecord(
   record: BenchRecord,
   devices: ReadonlyMap<string, Device> = new Map(),
 ): BenchRecord {
-  record.cells = withUniqueIds(record.cells);
-  record.settings.paths = [
-    ...new Set([...record.parity, ...record.cells].map((path) => benchPathName(path))),
+  record.loadPoints = withUniqueIds(record.loadPoints);
+  record.settings.endpoints = [
+    ...new Set(
+      [...record.parity, ...record.loadPoints].map((endpoint) => benchEndpointName(endpoint)),
+    ),
   ];
   record.finishedAt = new Date().toISOString();
   record.failures.push(
     ...record.parity.filter(({ passed }) => !passed).map(parityFailure),
-    ...record.cells.flatMap(({ id, errorsInAll }) => {
-      const codes = Object.entries(errorsInAll).map(([code, count]) => `${count} × ${code}`);
+    ...record.loadPoints.flatMap(({ id, errorsWithWarmup }) => {
+      const codes = Object.entries(errorsWithWarmup).map(([code, count]) => `${count} × ${code}`);
       return codes.length === 0 ? [] : [`${id}: requests failed: ${codes.join(", ")}`];
     }),
-    ...aboveCeiling(record.cells, devices),
+    ...aboveCeiling(record.loadPoints, devices),
   );
   const checked = benchRecord.safeParse(record);
   for (const { path, message } of checked.error?.issues ?? []) {
@@ -291,39 +296,39 @@ export function finishBenchRecord(
 }
 
 /** Cells that share an id are told apart by what differs: environment, service, study, number. */
-function withUniqueIds(cells: readonly Cell[]): Cell[] {
-  const parts: readonly ((cell: Cell, index: number) => string | undefined)[] = [
+function withUniqueIds(loadPoints: readonly LoadPoint[]): LoadPoint[] {
+  const parts: readonly ((point: LoadPoint, index: number) => string | undefined)[] = [
     ({ environment }) => environment,
     ({ service }) => service,
     ({ study }) => study,
     (_cell, index) => `#${index + 1}`,
   ];
-  let named = cells.map((cell) => ({ ...cell }));
+  let named = loadPoints.map((point) => ({ ...point }));
   for (const part of parts) {
     const seen = new Map<string, Set<string | undefined>>();
-    named.forEach((cell, index) => {
-      const values = seen.get(cell.id) ?? new Set();
-      seen.set(cell.id, values.add(part(cell, index)));
+    named.forEach((point, index) => {
+      const values = seen.get(point.id) ?? new Set();
+      seen.set(point.id, values.add(part(point, index)));
     });
-    named = named.map((cell, index) => {
-      const own = part(cell, index);
-      const differs = (seen.get(cell.id)?.size ?? 0) > 1;
-      return differs && own !== undefined ? { ...cell, id: `${cell.id}, ${own}` } : cell;
+    named = named.map((point, index) => {
+      const own = part(point, index);
+      const differs = (seen.get(point.id)?.size ?? 0) > 1;
+      return differs && own !== undefined ? { ...point, id: `${point.id}, ${own}` } : point;
     });
   }
   return named;
 }
 
 /** A path as it was asked for. */
-export interface AskedPath extends BenchPath {
+export interface RequestedEndpoint extends BenchEndpoint {
   /** By its own name: then it must be there. */
   readonly byName: boolean;
 }
 
 /** Whether a path is on a target, and that target is the one that it is measured on. */
-export interface MeasuredPath {
+export interface MeasuredEndpoint {
   readonly target: BenchTarget;
-  readonly path: BenchPath;
+  readonly endpoint: BenchEndpoint;
 }
 
 /**
@@ -331,16 +336,16 @@ export interface MeasuredPath {
  *
  * @throws {UserError} for one that was asked for by its name and is not there, and where none is.
  */
-export function choosePaths(
-  asked: readonly AskedPath[],
+export function chooseEndpoints(
+  asked: readonly RequestedEndpoint[],
   { targets }: Pick<OpenTargets, "targets">,
   onNotice: (text: string) => void,
-): readonly MeasuredPath[] {
+): readonly MeasuredEndpoint[] {
   const missing: string[] = [];
-  const chosen = asked.flatMap(({ byName, ...path }): MeasuredPath[] => {
-    const name = benchPathName(path);
+  const chosen = asked.flatMap(({ byName, ...endpoint }): MeasuredEndpoint[] => {
+    const name = benchEndpointName(endpoint);
     const offering = targets.filter((target) =>
-      benchPathsOf(target).some((it) => benchPathName(it) === name),
+      benchEndpointsOf(target).some((it) => benchEndpointName(it) === name),
     );
     const [target, ...others] = offering;
     if (target === undefined) {
@@ -352,12 +357,12 @@ export function choosePaths(
         `${name}: measured on ${target.service}; ${others.map(({ service }) => service).join(", ")} offer it too`,
       );
     }
-    return [{ target, path }];
+    return [{ target, endpoint }];
   });
   if (missing.length > 0 || chosen.length === 0) {
-    const names = targets.flatMap((target) => benchPathsOf(target).map(benchPathName));
+    const names = targets.flatMap((target) => benchEndpointsOf(target).map(benchEndpointName));
     const there = [...new Set(names)].join(", ") || "no path";
-    const wanted = missing.length > 0 ? missing : asked.map(benchPathName);
+    const wanted = missing.length > 0 ? missing : asked.map(benchEndpointName);
     throw new UserError(
       `${targets[0]?.environment ?? "nothing"} does not offer ${wanted.join(", ")}: it has ${there}`,
     );
@@ -373,17 +378,17 @@ export function choosePaths(
 export async function gateParity(
   context: BenchContext,
   record: BenchRecord,
-  paths: readonly MeasuredPath[],
+  endpoints: readonly MeasuredEndpoint[],
   reference: readonly ReferenceImage[],
-): Promise<readonly MeasuredPath[]> {
-  const passed: MeasuredPath[] = [];
-  for (const measured of paths) {
+): Promise<readonly MeasuredEndpoint[]> {
+  const passed: MeasuredEndpoint[] = [];
+  for (const measured of endpoints) {
     context.signal.throwIfAborted();
-    const { target, path } = measured;
+    const { target, endpoint } = measured;
     const { environment } = target;
-    context.onEvent({ kind: "phase", environment, text: `parity: ${benchPathName(path)}` });
-    const result = await checkBenchParity(target, path, reference, {
-      halfPrecision: roundsToHalf(record.subject.runtime, target.path),
+    context.onEvent({ kind: "phase", environment, text: `parity: ${benchEndpointName(endpoint)}` });
+    const result = await checkBenchParity(target, endpoint, reference, {
+      halfPrecision: roundsToHalf(record.subject.target, target.endpoint),
       signal: context.signal,
     });
     record.parity.push(result);
@@ -398,7 +403,7 @@ export interface BenchOptions {
   /** Is filled while the run goes on, so that what was measured until an interrupt is in it. */
   readonly record: BenchRecord;
   readonly sources: readonly TargetsSource[];
-  readonly paths: readonly AskedPath[];
+  readonly endpoints: readonly RequestedEndpoint[];
   readonly batchSizes: readonly number[];
   readonly loads: readonly LoadShape[];
   /** Images with their embeddings by the local model. */
@@ -434,24 +439,24 @@ export async function runBench(options: BenchOptions): Promise<void> {
 }
 
 async function measureGrid(
-  { context, record, paths, batchSizes, loads, reference }: BenchOptions,
+  { context, record, endpoints, batchSizes, loads, reference }: BenchOptions,
   open: OpenTargets,
 ): Promise<void> {
   const onNotice = (text: string) => context.onEvent({ kind: "notice", text });
-  const chosen = choosePaths(paths, open, onNotice);
+  const chosen = chooseEndpoints(endpoints, open, onNotice);
   const onNote = noteOnce(record, context);
   await tryCounters(context, chosen, onNote);
-  for (const { target, path } of await gateParity(context, record, chosen, reference)) {
+  for (const { target, endpoint } of await gateParity(context, record, chosen, reference)) {
     for (const batch of batchSizes) {
       for (const load of loads) {
         context.signal.throwIfAborted();
         const options = { batch, load, readGpus: open.readGpus, onNote };
-        const id = cellId(path, options);
+        const id = loadPointId(endpoint, options);
         context.onEvent({ kind: "phase", environment: target.environment, text: id });
         try {
-          const cell = await measureCell(context, target, path, options);
-          record.cells.push(cell);
-          context.onEvent({ kind: "cell", cell });
+          const point = await measureLoadPoint(context, target, endpoint, options);
+          record.loadPoints.push(point);
+          context.onEvent({ kind: "point", point });
         } catch (error) {
           context.signal.throwIfAborted();
           record.failures.push(`${id}: ${reason(error)}`);

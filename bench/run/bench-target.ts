@@ -1,6 +1,6 @@
 import type { EndpointName } from "../../contract/environment.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
-import type { BenchPath, BenchRecord, Payload } from "../record/bench-record.ts";
+import type { BenchEndpoint, BenchRecord, PayloadFormat } from "../record/bench-record.ts";
 import type { GpuReading } from "./gpu-use.ts";
 import type { MetricsSource } from "./instance-metrics.ts";
 
@@ -8,13 +8,13 @@ import type { MetricsSource } from "./instance-metrics.ts";
 export interface BenchTarget {
   readonly environment: string;
   readonly service: string;
-  readonly path: EndpointName;
+  readonly endpoint: EndpointName;
   /** `http://host:port`, or `host:port` for gRPC; reachable from this machine. */
   readonly url: string;
   /** Model name in requests; the models of other payload formats have `_u8` or `_jpeg` in place of a backend's suffix. */
   readonly model: string;
-  /** Payload formats that the server accepts. */
-  readonly payloads: readonly Payload[];
+  /** PayloadFormat formats that the server accepts. */
+  readonly payloads: readonly PayloadFormat[];
   /** Bearer token, sent to this address only. */
   readonly apiKey?: string;
   /**
@@ -32,7 +32,7 @@ export interface BenchTarget {
 
 /** Everything that a run measures, for as long as it is open. */
 export interface OpenTargets {
-  readonly runtime: BenchRecord["subject"]["runtime"];
+  readonly target: BenchRecord["subject"]["target"];
   readonly targets: readonly BenchTarget[];
   readonly subject: Pick<BenchRecord["subject"], "environments" | "servers" | "gpu" | "price">;
   /** Reads the GPUs of the environment's host; absent if they cannot be read. */
@@ -42,11 +42,14 @@ export interface OpenTargets {
 }
 
 /** Combinations of payload format and serialization that a target accepts. */
-export function benchPathsOf({ path, payloads }: Pick<BenchTarget, "path" | "payloads">) {
-  return payloads.flatMap((payload): BenchPath[] => [
-    { path, payload, serialization: "binary" },
-    ...(path.endsWith("-http") && payload === "fp32"
-      ? [{ path, payload, serialization: "json" } as const]
+export function benchEndpointsOf({
+  endpoint,
+  payloads,
+}: Pick<BenchTarget, "endpoint" | "payloads">) {
+  return payloads.flatMap((payload): BenchEndpoint[] => [
+    { endpoint, payload, serialization: "binary" },
+    ...(endpoint.endsWith("-http") && payload === "fp32"
+      ? [{ endpoint, payload, serialization: "json" } as const]
       : []),
   ]);
 }

@@ -1,11 +1,11 @@
 import type { OpenTargets } from "./bench-target.ts";
 import { type DeployedSource, withDeployed } from "./deployed-targets.ts";
-import { type EndpointsSource, withEndpoints } from "./endpoint-targets.ts";
+import { type AddressesSource, withEndpoints } from "./endpoint-targets.ts";
 import type { WithTargetsOptions } from "./open-services.ts";
 import { type SimulatedSource, withSimulation } from "./simulated-targets.ts";
 
 /** Source of the targets of a run: one environment, or addresses. */
-export type TargetsSource = SimulatedSource | DeployedSource | EndpointsSource;
+export type TargetsSource = SimulatedSource | DeployedSource | AddressesSource;
 
 /**
  * Opens the targets of a source, calls `use`, and closes them.
@@ -22,7 +22,7 @@ export async function withTargets<Result>(
       return withSimulation(source, options, use);
     case "deployed":
       return withDeployed(source, options, use);
-    case "endpoints":
+    case "addresses":
       return withEndpoints(source, options, use);
   }
 }

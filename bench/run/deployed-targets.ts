@@ -15,14 +15,14 @@ export interface DeployedSource {
   readonly kind: "deployed";
   readonly environment: DeployedEnvironment;
   /** @default - all endpoints */
-  readonly paths?: readonly EndpointName[];
+  readonly endpoints?: readonly EndpointName[];
   /** Runs `nvidia-smi` on the environment's host. */
   readonly readGpus?: () => Promise<readonly GpuReading[]>;
 }
 
 /** Opens the endpoints of a deployed environment, calls `use`, and closes them. */
 export async function withDeployed<Result>(
-  { environment, paths, readGpus }: DeployedSource,
+  { environment, endpoints, readGpus }: DeployedSource,
   { onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
@@ -42,8 +42,8 @@ export async function withDeployed<Result>(
         : undefined;
     const commandOf = (name: string) =>
       containers?.ok === true ? (containers.containers.get(name)?.Config.Cmd ?? []) : [];
-    return await useServices(services, paths, use, {
-      runtime: "deployed",
+    return await useServices(services, endpoints, use, {
+      target: "deployed",
       reach: (service) => ({
         metrics: metricsOfDeployed(service, services, cluster),
         apiKey: service.apiKey,

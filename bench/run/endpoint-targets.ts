@@ -6,9 +6,9 @@ import { useServices, type WithTargetsOptions } from "./open-services.ts";
 import { openService } from "./service-under-test.ts";
 
 /** Addresses given on the command line. */
-export interface EndpointsSource {
-  readonly kind: "endpoints";
-  readonly endpoints: readonly { readonly path: EndpointName; readonly url: string }[];
+export interface AddressesSource {
+  readonly kind: "addresses";
+  readonly endpoints: readonly { readonly endpoint: EndpointName; readonly url: string }[];
   /** Metrics pages of the embed server, the ONNX Triton and the TensorRT Triton. */
   readonly metrics: readonly { readonly backend: "embed" | "onnx" | "trt"; readonly url: string }[];
   readonly apiKey?: string;
@@ -40,17 +40,17 @@ const knownServices = [
 ] as const;
 
 /** Environment name in records of addresses. */
-export const endpointsName = "endpoints";
+export const addressesName = "addresses";
 
 /** Opens the given addresses, calls `use`, and closes them. */
 export async function withEndpoints<Result>(
-  { endpoints, metrics, apiKey }: EndpointsSource,
+  { endpoints, metrics, apiKey }: AddressesSource,
   { onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
   onPhase(`connecting to ${endpoints.map(({ url }) => url).join(", ")}`);
   const services = knownServices.flatMap(({ prefix, ...known }) => {
-    const own = endpoints.filter(({ path }) => path.startsWith(prefix));
+    const own = endpoints.filter(({ endpoint }) => endpoint.startsWith(prefix));
     if (own.length === 0) return [];
     const workload = workloadOf(known, own);
     const targets = workload.service.endpoints.map((endpoint) => ({
@@ -59,10 +59,10 @@ export async function withEndpoints<Result>(
       url: endpoint.url,
     }));
     const key = known.kind === "embed" ? apiKey : undefined;
-    return [openService(endpointsName, workload, [], targets, key)];
+    return [openService(addressesName, workload, [], targets, key)];
   });
   return useServices(services, undefined, use, {
-    runtime: "endpoints",
+    target: "addresses",
     reach: (service) => ({
       metrics: metrics
         .filter(({ backend }) => service.workload.name.endsWith(backend))
@@ -72,22 +72,22 @@ export async function withEndpoints<Result>(
     }),
     environments: () => [],
     notes: [
-      `The addresses were given on the command line (${endpoints.map(({ path, url }) => `${path} ${url}`).join(", ")}); names and versions are those that the servers report.`,
+      `The addresses were given on the command line (${endpoints.map(({ endpoint, url }) => `${endpoint} ${url}`).join(", ")}); names and versions are those that the servers report.`,
     ],
   });
 }
 
 function workloadOf(
   known: Omit<(typeof knownServices)[number], "prefix">,
-  endpoints: EndpointsSource["endpoints"],
+  endpoints: AddressesSource["endpoints"],
 ): Workload {
   return {
     service: {
       ...known,
       resources: {},
-      endpoints: endpoints.map(({ path, url }) => ({
-        protocol: protocolOf(path),
-        name: path,
+      endpoints: endpoints.map(({ endpoint, url }) => ({
+        protocol: protocolOf(endpoint),
+        name: endpoint,
         url,
       })),
     },
@@ -108,7 +108,7 @@ function workloadOf(
   };
 }
 
-function protocolOf(path: EndpointName) {
-  if (path === "embed-http") return "embed-http";
-  return path.endsWith("-grpc") ? "oip-grpc" : "oip-http";
+function protocolOf(endpoint: EndpointName) {
+  if (endpoint === "embed-http") return "embed-http";
+  return endpoint.endsWith("-grpc") ? "oip-grpc" : "oip-http";
 }

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { mean } from "../stats/statistics.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
 import type { Metrics } from "./prometheus.ts";
 
-type GpuUse = NonNullable<Cell["gpu"]>;
+type GpuUse = NonNullable<LoadPoint["gpu"]>;
 
 /** What a GPU said at one moment. */
 export interface GpuReading {

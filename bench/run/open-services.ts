@@ -7,11 +7,11 @@ import {
 } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { modelFor } from "../load/prepare.ts";
-import type { Payload } from "../record/bench-record.ts";
+import type { PayloadFormat } from "../record/bench-record.ts";
 import type { BenchTarget, OpenTargets } from "./bench-target.ts";
 import { reason } from "./http-client.ts";
 import { serverVersion } from "./server-version.ts";
-import { type PathTarget, pathsOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { type EndpointTarget, endpointsOf, type ServiceUnderTest } from "./service-under-test.ts";
 
 export interface WithTargetsOptions {
   readonly signal: AbortSignal;
@@ -23,7 +23,7 @@ const timeoutMs = 30_000;
 
 /** Access to services, and the subject that the record describes. */
 interface Surroundings {
-  readonly runtime: OpenTargets["runtime"];
+  readonly target: OpenTargets["target"];
   readonly reach: (
     service: ServiceUnderTest,
   ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader">;
@@ -37,21 +37,23 @@ interface Surroundings {
 /**
  * Calls `use` with the endpoints of running services, and closes their connections.
  *
- * @param paths - Endpoints to open; absent: all.
+ * @param endpoints - Endpoints to open; absent: all.
  * @throws {UserError} one line, if an endpoint does not respond.
  */
 export async function useServices<Result>(
   services: readonly ServiceUnderTest[],
-  paths: readonly EndpointName[] | undefined,
+  endpoints: readonly EndpointName[] | undefined,
   use: (open: OpenTargets) => Promise<Result>,
-  { runtime, reach, environments, gpu, price, readGpus, notes }: Surroundings,
+  { target, reach, environments, gpu, price, readGpus, notes }: Surroundings,
 ): Promise<Result> {
   try {
     const targets: BenchTarget[] = [];
     const servers: OpenTargets["subject"]["servers"] = [];
     for (const service of services) {
       const { name, model } = service.workload.service;
-      const selected = pathsOf(service).filter(({ path }) => isSelected(path, paths));
+      const selected = endpointsOf(service).filter(({ endpointName }) =>
+        isSelected(endpointName, endpoints),
+      );
       if (selected.length === 0) continue;
       const controlUrl = service.targets.find(
         ({ endpoint }) => endpoint.protocol === "oip-http",
@@ -61,7 +63,7 @@ export async function useServices<Result>(
         targets.push({
           environment: service.environment,
           service: name,
-          path: target.path,
+          endpoint: target.endpointName,
           url: target.url,
           model,
           payloads: await payloadsOf(service, target, model),
@@ -72,7 +74,7 @@ export async function useServices<Result>(
       servers.push({ service: name, ...nameAndVersion(await serverVersion(service)) });
     }
     return await use({
-      runtime,
+      target,
       targets,
       subject: {
         // computed when the run ends, because it contains the duration
@@ -93,10 +95,10 @@ export async function useServices<Result>(
 
 /** Returns whether an endpoint is among those to open; absent: all are. */
 export function isSelected(
-  path: EndpointName,
-  paths: readonly EndpointName[] | undefined,
+  endpoint: EndpointName,
+  endpoints: readonly EndpointName[] | undefined,
 ): boolean {
-  return paths === undefined || paths.includes(path);
+  return endpoints === undefined || endpoints.includes(endpoint);
 }
 
 /** Header that the model control API of the Triton with this command line requires. */
@@ -111,16 +113,16 @@ export function controlHeaderOf([program, ...args]: readonly string[]): Required
 }
 
 /** Fails before anything is measured if an endpoint does not respond. */
-async function requireLive(service: ServiceUnderTest, target: PathTarget): Promise<void> {
-  const { path, url } = target;
+async function requireLive(service: ServiceUnderTest, target: EndpointTarget): Promise<void> {
+  const { endpointName: endpoint, url } = target;
   const live =
-    path === "embed-http"
+    endpoint === "embed-http"
       ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
           ({ status }) => status === 200,
           () => false,
         )
       : await service.transport(target).live({ timeoutMs });
-  if (!live) throw new UserError(`${service.environment}: ${path} does not respond at ${url}`);
+  if (!live) throw new UserError(`${service.environment}: ${endpoint} does not respond at ${url}`);
 }
 
 /** `triton 2.51.0`, `clipstack embed API 0.1.0` */
@@ -129,27 +131,27 @@ function nameAndVersion(text: string | undefined): { name: string; version: stri
   return { name: name ?? "unknown", version: version ?? "unknown" };
 }
 
-/** Payload formats that a server accepts; a Triton is queried for the models of the other formats. */
+/** PayloadFormat formats that a server accepts; a Triton is queried for the models of the other formats. */
 async function payloadsOf(
   service: ServiceUnderTest,
-  target: PathTarget,
+  target: EndpointTarget,
   model: string,
-): Promise<readonly Payload[]> {
-  if (target.path === "embed-http") return ["encoded"];
-  // the models of the other formats run on ONNX Runtime only
-  if (target.path.startsWith("trt-")) return ["fp32"];
-  const found: Payload[] = [];
+): Promise<readonly PayloadFormat[]> {
+  if (target.endpointName === "embed-http") return ["jpeg"];
+  // the models of the other formats run on ONNX VerifyTarget only
+  if (target.endpointName.startsWith("trt-")) return ["fp32"];
+  const found: PayloadFormat[] = [];
   for (const payload of payloadOrder) {
     const name = modelFor(model, payload);
     try {
       const transport = service.transport(target);
       if (name === model || (await transport.ready(name, { timeoutMs }))) found.push(payload);
     } catch (error) {
-      throw new UserError(`${target.path}: ${reason(error)}`);
+      throw new UserError(`${target.endpointName}: ${reason(error)}`);
     }
   }
   return found;
 }
 
 /** The default format first. */
-const payloadOrder: readonly Payload[] = ["fp32", "u8", "encoded"];
+const payloadOrder: readonly PayloadFormat[] = ["fp32", "uint8", "jpeg"];

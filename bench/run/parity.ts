@@ -8,14 +8,14 @@ import type { ReferenceImage } from "./reference.ts";
 export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;
 
 /** Where an embedding is computed. */
-export type Runtime = VerifyRecord["subject"]["runtime"];
+export type VerifyTarget = VerifyRecord["subject"]["target"];
 
 /**
  * Whether only directions can be compared: TensorRT's engines round to FP16, which moves an embedding by more than the
  * limit of the relative difference while its direction stays. Embedded servers compute FP32 in TensorRT's place.
  */
-export function roundsToHalf(runtime: Runtime | "endpoints", path: EndpointName): boolean {
-  return runtime !== "embedded" && path.startsWith("trt-");
+export function roundsToHalf(target: VerifyTarget | "addresses", endpoint: EndpointName): boolean {
+  return target !== "simulation" && endpoint.startsWith("trt-");
 }
 
 /** Agreement of one embedding with the reference. */

@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { parseMetrics } from "./prometheus.ts";
 import { type ServerCounters, serverTimes } from "./server-times.ts";
 
-const onnx = { path: "onnx-http", model: "openclip_vit_b32" } as const;
-const embed = { path: "embed-http", model: "openclip_vit_b32" } as const;
+const onnx = { endpoint: "onnx-http", model: "openclip_vit_b32" } as const;
+const embed = { endpoint: "embed-http", model: "openclip_vit_b32" } as const;
 
 function counters(
   pages: Readonly<Record<string, { readonly role: "embed" | "triton"; readonly page: string }>>,
@@ -81,7 +81,7 @@ test("of an ensemble, decoding is what its first model takes, and the rest what 
       tritonPage(requests, 1, 1, "openclip_vit_b32_u8"),
     ].join("\n");
   const [before, after] = [counters({ a: triton(page(5)) }), counters({ a: triton(page(15)) })];
-  expect(serverTimes(before, after, onnx, "encoded")).toMatchObject({
+  expect(serverTimes(before, after, onnx, "jpeg")).toMatchObject({
     requests: 10,
     requestMs: 20,
     decodeMs: 11,
@@ -114,7 +114,7 @@ function embedPage(requests: number, batch: number): string {
 
 test("an embed server's histograms give the same, with decoding apart", () => {
   const page = (requests: number) => ({ role: "embed", page: embedPage(requests, 1) }) as const;
-  const times = serverTimes(counters({ a: page(3) }), counters({ a: page(13) }), embed, "encoded");
+  const times = serverTimes(counters({ a: page(3) }), counters({ a: page(13) }), embed, "jpeg");
   expect(times).toMatchObject({ source: "embed", requests: 10, executions: 10, averageBatch: 1 });
   expect(times?.requestMs).toBeCloseTo(50, 6);
   expect(times?.decodeMs).toBeCloseTo(6, 6);
@@ -124,7 +124,7 @@ test("an embed server's histograms give the same, with decoding apart", () => {
 
 test("images that are decoded side by side take no longer than the request leaves for it", () => {
   const page = (requests: number) => ({ role: "embed", page: embedPage(requests, 8) }) as const;
-  const times = serverTimes(counters({ a: page(0) }), counters({ a: page(10) }), embed, "encoded");
+  const times = serverTimes(counters({ a: page(0) }), counters({ a: page(10) }), embed, "jpeg");
   // 8 × 6 ms of work, in 50 − 4 − 2 − 30 ms
   expect(times?.decodeMs).toBeCloseTo(14, 6);
   expect(times?.averageBatch).toBe(8);
@@ -137,7 +137,7 @@ test("a gateway's batches are those of the Tritons behind it", () => {
       one: triton(tritonPage(requests / 2, 1, 4)),
       two: triton(tritonPage(requests / 2, 1, 4)),
     });
-  expect(serverTimes(all(0), all(80), embed, "encoded")).toMatchObject({
+  expect(serverTimes(all(0), all(80), embed, "jpeg")).toMatchObject({
     source: "embed",
     requests: 80,
     executions: 20,

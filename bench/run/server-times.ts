@@ -1,13 +1,13 @@
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { openclipPreprocess, openclipVitB32U8 } from "../../contract/model-signature.ts";
 import { modelFor } from "../load/prepare.ts";
-import type { Cell, Payload } from "../record/bench-record.ts";
+import type { LoadPoint, PayloadFormat } from "../record/bench-record.ts";
 import type { BenchTarget } from "./bench-target.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
 import { type Metrics, metricSum } from "./prometheus.ts";
 
-type ServerTimes = NonNullable<Cell["server"]>;
+type ServerTimes = NonNullable<LoadPoint["server"]>;
 
 /** What the processes behind a target have counted so far, by their names. */
 export type ServerCounters = ReadonlyMap<string, SourceCounters>;
@@ -53,15 +53,15 @@ const tritonCounters = {
 export function serverTimes(
   before: ServerCounters,
   after: ServerCounters,
-  target: Pick<BenchTarget, "path" | "model">,
-  payload: Payload,
+  target: Pick<BenchTarget, "endpoint" | "model">,
+  payload: PayloadFormat,
 ): ServerTimes | undefined {
   const delta = (
     role: MetricsSource["role"],
     name: string,
     labels: Readonly<Record<string, string>> = {},
   ) => difference(before, after, role, name, labels);
-  return target.path === "embed-http"
+  return target.endpoint === "embed-http"
     ? embedTimes(delta, target.model)
     : tritonTimes(delta, modelFor(target.model, payload), payload);
 }
@@ -91,11 +91,11 @@ function difference(
   return sum;
 }
 
-function tritonTimes(delta: Delta, model: string, payload: Payload): ServerTimes | undefined {
+function tritonTimes(delta: Delta, model: string, payload: PayloadFormat): ServerTimes | undefined {
   const requests = delta("triton", "nv_inference_request_success", { model });
   if (!(requests > 0)) return undefined;
   // an ensemble counts its requests; what computes counts the rest
-  const computing = payload === "encoded" ? openclipVitB32U8.name : model;
+  const computing = payload === "jpeg" ? openclipVitB32U8.name : model;
   const perRequest = (name: string, of: string) =>
     delta("triton", name, { model: of }) / 1_000 / requests;
   const executions = delta("triton", "nv_inference_exec_count", { model: computing });
@@ -107,7 +107,7 @@ function tritonTimes(delta: Delta, model: string, payload: Payload): ServerTimes
     averageBatch: executions > 0 ? images / executions : undefined,
     requestMs: perRequest("nv_inference_request_duration_us", model),
     decodeMs:
-      payload === "encoded"
+      payload === "jpeg"
         ? perRequest("nv_inference_request_duration_us", openclipPreprocess.name)
         : undefined,
   };

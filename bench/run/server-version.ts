@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { jsonOf } from "./http-client.ts";
-import { pathsOf, type ServiceUnderTest } from "./service-under-test.ts";
+import { endpointsOf, type ServiceUnderTest } from "./service-under-test.ts";
 
 const timeoutMs = 10_000;
 
@@ -12,7 +12,7 @@ const openApi = z.object({ info: z.object({ version: z.string() }) });
  * where it does not say; whether it should is what the endpoints check asks.
  */
 export async function serverVersion(service: ServiceUnderTest): Promise<string | undefined> {
-  const [target] = pathsOf(service);
+  const [target] = endpointsOf(service);
   if (target === undefined) return undefined;
   try {
     if (target.endpoint.protocol === "embed-http") {

@@ -63,14 +63,14 @@ export function openService(
 }
 
 /** A target where an embedding can be asked for, and that leads somewhere. */
-export type PathTarget = Target & { readonly path: EndpointName; readonly url: string };
+export type EndpointTarget = Target & { readonly endpointName: EndpointName; readonly url: string };
 
-export function pathsOf(service: ServiceUnderTest): readonly PathTarget[] {
+export function endpointsOf(service: ServiceUnderTest): readonly EndpointTarget[] {
   return service.targets.flatMap((target) => {
     const { endpoint, url } = target;
     return endpoint.name === undefined || url === undefined
       ? []
-      : [{ ...target, path: endpoint.name, url }];
+      : [{ ...target, endpointName: endpoint.name, url }];
   });
 }
 
@@ -78,7 +78,7 @@ export function pathsOf(service: ServiceUnderTest): readonly PathTarget[] {
 export type RequestForm = EmbedForm | "binary" | "json";
 
 /** Every form in which a target takes requests. */
-export function formsOf({ endpoint }: PathTarget): readonly RequestForm[] {
+export function formsOf({ endpoint }: EndpointTarget): readonly RequestForm[] {
   if (endpoint.protocol === "embed-http") return embedForms;
   return endpoint.protocol === "oip-http" ? ["binary", "json"] : ["binary"];
 }
@@ -94,7 +94,7 @@ const timeoutMs = 120_000;
  */
 export async function embeddingsOf(
   service: ServiceUnderTest,
-  target: PathTarget,
+  target: EndpointTarget,
   images: readonly ReferenceImage[],
   form?: RequestForm,
 ): Promise<readonly Float32Array[]> {
@@ -107,26 +107,28 @@ export async function embeddingsOf(
   return inferRows(transport, model, stack(images), images.length, timeoutMs);
 }
 
-type ResultDetails = Partial<Pick<CheckResult, "path" | "measured" | "images">>;
+type ResultDetails = Partial<Pick<CheckResult, "endpoint" | "measured" | "images">>;
 
 /** Finding of a check on one protocol path. */
-export interface PathFinding extends Omit<ResultDetails, "path"> {
+export interface EndpointFinding extends Omit<ResultDetails, "endpoint"> {
   /** @default "pass" */
   readonly outcome?: "pass" | "fail";
   readonly message: string;
 }
 
 /** Runs a check on each protocol path of a service. A path whose check throws fails with the reason. */
-export async function checkPaths(
+export async function checkEachEndpoint(
   service: ServiceUnderTest,
   id: CheckId,
-  check: (target: PathTarget) => Promise<PathFinding>,
+  check: (target: EndpointTarget) => Promise<EndpointFinding>,
 ): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
-  for (const target of pathsOf(service)) {
+  for (const target of endpointsOf(service)) {
     const failed = (error: unknown) => ({ outcome: "fail", message: reason(error) }) as const;
     const { outcome = "pass", message, ...more } = await check(target).catch(failed);
-    results.push(resultOf(service, id, outcome, message, { path: target.path, ...more }));
+    results.push(
+      resultOf(service, id, outcome, message, { endpoint: target.endpointName, ...more }),
+    );
   }
   return results;
 }

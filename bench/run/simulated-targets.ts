@@ -50,7 +50,7 @@ export interface SimulatedSource {
    *
    * @default - all endpoints
    */
-  readonly paths?: readonly EndpointName[];
+  readonly endpoints?: readonly EndpointName[];
 }
 
 /** Upper bound of a start, whatever the synthesized health check allows. */
@@ -70,7 +70,7 @@ export async function withSimulation<Result>(
   try {
     const notes: string[] = [];
     const complete = await planFor(artefact, environment, source, join(scratch, "repositories"));
-    const needed = selectNeeded(complete, source.paths, name);
+    const needed = selectNeeded(complete, source.endpoints, name);
     const plan = withPayloadModels(needed, source, scratch, notes);
     if (plan.faults.length > 0) {
       const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
@@ -93,8 +93,8 @@ export async function withSimulation<Result>(
         const counted = [workload, ...workloadsBehind(workload, workloads)];
         return running.instances.filter(({ instance }) => counted.includes(instance.workload));
       };
-      return await useServices(services, source.paths, use, {
-        runtime: "embedded",
+      return await useServices(services, source.endpoints, use, {
+        target: "simulation",
         reach: (service) => ({
           metrics: instancesBehind(service)
             .map(metricsSource)
@@ -132,15 +132,19 @@ function requireStarted(instances: readonly RunningInstance[]): void {
 /** The part of a plan that the endpoints need: the services that offer them, and the Tritons behind those. */
 function selectNeeded(
   plan: SimulationPlan,
-  paths: readonly EndpointName[] | undefined,
+  endpoints: readonly EndpointName[] | undefined,
   environment: string,
 ): SimulationPlan {
   const offers = ({ workload }: { readonly workload: Workload }) =>
-    workload.service.endpoints.some(({ name }) => name !== undefined && isSelected(name, paths));
+    workload.service.endpoints.some(
+      ({ name }) => name !== undefined && isSelected(name, endpoints),
+    );
   const all = plan.instances.map(({ workload }) => workload);
   const offering = plan.instances.filter(offers).map(({ workload }) => workload);
   if (offering.length === 0) {
-    throw new UserError(`${environment} offers none of ${paths?.join(", ") ?? "the endpoints"}`);
+    throw new UserError(
+      `${environment} offers none of ${endpoints?.join(", ") ?? "the endpoints"}`,
+    );
   }
   const needed = new Set([...offering, ...offering.flatMap((it) => workloadsBehind(it, all))]);
   const instances = plan.instances.filter(({ workload }) => needed.has(workload));

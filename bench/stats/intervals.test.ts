@@ -1,26 +1,26 @@
 import { expect, test } from "vitest";
-import type { Cell } from "../record/bench-record.ts";
-import { testCell } from "../report/test-bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
+import { testLoadPoint } from "../report/test-bench-record.ts";
 import { differs, figureOf, meanRatio, ratioInterval } from "./intervals.ts";
 
-const withWindows = (rates: readonly number[], changes: Partial<Cell> = {}): Cell => {
-  const cell = testCell();
-  const windows = rates.map((imagesPerSecond) => ({ ...cell.windows[0]!, imagesPerSecond }));
+const withWindows = (rates: readonly number[], changes: Partial<LoadPoint> = {}): LoadPoint => {
+  const point = testLoadPoint();
+  const windows = rates.map((imagesPerSecond) => ({ ...point.windows[0]!, imagesPerSecond }));
   const mean = rates.reduce((sum, rate) => sum + rate, 0) / rates.length;
-  return { ...cell, windows, measuredWindows: rates.length, imagesPerSecond: mean, ...changes };
+  return { ...point, windows, measuredWindows: rates.length, imagesPerSecond: mean, ...changes };
 };
 
 test("a cell against itself is the same, whichever figure", () => {
-  const cell = testCell();
+  const point = testLoadPoint();
   for (const metric of ["throughput", "p50", "p95", "p99"] as const) {
-    const interval = ratioInterval(cell, cell, metric)!;
+    const interval = ratioInterval(point, point, metric)!;
     expect(interval.ratio).toBe(1);
     expect(differs(interval)).toBe(false);
   }
 });
 
 test("half the rate and twice the latency are found, and are more than noise", () => {
-  const [fast, slow] = [testCell(), testCell({ slower: 2 })];
+  const [fast, slow] = [testLoadPoint(), testLoadPoint({ slower: 2 })];
   const rate = ratioInterval(fast, slow, "throughput")!;
   expect(rate.ratio).toBeCloseTo(0.5, 1);
   expect(rate.high).toBeLessThan(0.6);
@@ -71,8 +71,8 @@ test("a percentile of few requests is less sure than one of many", () => {
 });
 
 test("a p99 of too few requests is not compared", () => {
-  const cell = testCell();
-  const few = { ...cell, latencyMs: { ...cell.latencyMs!, p99Reliable: false } };
+  const point = testLoadPoint();
+  const few = { ...point, latencyMs: { ...point.latencyMs!, p99Reliable: false } };
   expect(figureOf(few, "p99")).toBeUndefined();
   expect(ratioInterval(few, few, "p99")).toBeUndefined();
 });
@@ -82,14 +82,14 @@ test("one window gives no interval", () => {
 });
 
 test("the same cells give the same interval, another seed another one", () => {
-  const [a, b] = [testCell(), testCell({ slower: 1.1 })];
+  const [a, b] = [testLoadPoint(), testLoadPoint({ slower: 1.1 })];
   expect(ratioInterval(a, b, "p95")).toEqual(ratioInterval(a, b, "p95"));
   expect(ratioInterval(a, b, "p95", 1)).not.toEqual(ratioInterval(a, b, "p95", 99));
 });
 
 test("several pairs together are surer than one", () => {
   const pairs = [1, 4, 8, 16, 32].map(
-    (batch) => [testCell({ batch }), testCell({ batch, slower: 1.2 })] as const,
+    (batch) => [testLoadPoint({ batch }), testLoadPoint({ batch, slower: 1.2 })] as const,
   );
   const one = ratioInterval(...pairs[0]!, "throughput")!;
   const all = meanRatio(pairs, "throughput")!;

@@ -1,6 +1,6 @@
 import jstat from "jstat";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import { mean } from "./statistics.ts";
 
 /**
@@ -30,9 +30,9 @@ export const confidence = 0.95;
 const draws = 2_000;
 
 /** What a cell's figure is; `undefined` where it has none, or not enough requests for it. */
-export function figureOf(cell: Cell, metric: Metric): number | undefined {
-  if (metric === "throughput") return cell.imagesPerSecond > 0 ? cell.imagesPerSecond : undefined;
-  const latency = cell.latencyMs;
+export function figureOf(point: LoadPoint, metric: Metric): number | undefined {
+  if (metric === "throughput") return point.imagesPerSecond > 0 ? point.imagesPerSecond : undefined;
+  const latency = point.latencyMs;
   if (latency === undefined || (metric === "p99" && !latency.p99Reliable)) return undefined;
   return latency[metric];
 }
@@ -42,7 +42,12 @@ export function figureOf(cell: Cell, metric: Metric): number | undefined {
  *
  * @param seed - Of the draws.
  */
-export function ratioInterval(a: Cell, b: Cell, metric: Metric, seed = 1): Interval | undefined {
+export function ratioInterval(
+  a: LoadPoint,
+  b: LoadPoint,
+  metric: Metric,
+  seed = 1,
+): Interval | undefined {
   const from = figureOf(a, metric);
   const to = figureOf(b, metric);
   if (from === undefined || to === undefined) return undefined;
@@ -60,7 +65,7 @@ export function ratioInterval(a: Cell, b: Cell, metric: Metric, seed = 1): Inter
  * Geometric mean of the ratios of several pairs: what became of a path as a whole.
  */
 export function meanRatio(
-  pairs: readonly (readonly [a: Cell, b: Cell])[],
+  pairs: readonly (readonly [a: LoadPoint, b: LoadPoint])[],
   metric: Metric,
   seed = 1,
 ): Interval | undefined {
@@ -88,23 +93,28 @@ export function differs({ low, high }: Interval): boolean {
   return low > 1 || high < 1;
 }
 
-function measured(cell: Cell): Cell["windows"] {
-  return cell.measuredWindows === 0 ? [] : cell.windows.slice(-cell.measuredWindows);
+function measured(point: LoadPoint): LoadPoint["windows"] {
+  return point.measuredWindows === 0 ? [] : point.windows.slice(-point.measuredWindows);
 }
 
 /** Drawn once for each cell: a load is part of its own ratio and of its path's. */
-const drawn = new WeakMap<Cell, Map<string, number[] | undefined>>();
+const drawn = new WeakMap<LoadPoint, Map<string, number[] | undefined>>();
 
 /**
  * Draws of ln(figure), less its estimate.
  *
  * @param side - Of the ratio: the same cell on both sides must be drawn independently.
  */
-function logDraws(cell: Cell, metric: Metric, side: "a" | "b", seed: number): number[] | undefined {
-  const known = drawn.get(cell) ?? new Map<string, number[] | undefined>();
-  drawn.set(cell, known);
+function logDraws(
+  point: LoadPoint,
+  metric: Metric,
+  side: "a" | "b",
+  seed: number,
+): number[] | undefined {
+  const known = drawn.get(point) ?? new Map<string, number[] | undefined>();
+  drawn.set(point, known);
   const key = `${metric} ${side} ${seed}`;
-  if (!known.has(key)) known.set(key, freshDraws(cell, metric, hash(`${cell.id} ${key}`)));
+  if (!known.has(key)) known.set(key, freshDraws(point, metric, hash(`${point.id} ${key}`)));
   return known.get(key);
 }
 
@@ -115,20 +125,20 @@ function hash(text: string): number {
   return value;
 }
 
-function freshDraws(cell: Cell, metric: Metric, seed: number): number[] | undefined {
-  const rates = measured(cell).map(({ imagesPerSecond }) => imagesPerSecond);
+function freshDraws(point: LoadPoint, metric: Metric, seed: number): number[] | undefined {
+  const rates = measured(point).map(({ imagesPerSecond }) => imagesPerSecond);
   if (rates.length < 2 || rates.some((rate) => !(rate > 0))) return undefined;
   const random = xoroshiro128plus(seed);
   const uniform = () => (random.next() >>> 0) / 2 ** 32;
   const drift = windowDraws(rates, uniform);
   if (metric === "throughput") return drift;
-  const p99s = measured(cell).flatMap(({ p99Ms }) => (p99Ms === undefined ? [] : [p99Ms]));
+  const p99s = measured(point).flatMap(({ p99Ms }) => (p99Ms === undefined ? [] : [p99Ms]));
   // a faster window answers sooner: the drift of the rate is that of the latency, the other way round
   const wander =
     metric === "p99" && p99s.length === rates.length
       ? windowDraws(p99s, uniform)
       : drift.map((value) => -value);
-  const latency = quantileDraws(cell.histogram, Number(metric.slice(1)) / 100, uniform);
+  const latency = quantileDraws(point.histogram, Number(metric.slice(1)) / 100, uniform);
   return latency?.map((value, i) => value + (wander[i] ?? 0));
 }
 
@@ -146,7 +156,7 @@ function windowDraws(values: readonly number[], uniform: () => number): number[]
 
 /** ln of a quantile of the histogram drawn again, less ln of the quantile. */
 function quantileDraws(
-  histogram: Cell["histogram"],
+  histogram: LoadPoint["histogram"],
   quantile: number,
   uniform: () => number,
 ): number[] | undefined {

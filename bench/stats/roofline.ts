@@ -1,5 +1,5 @@
 import { gigaMacsPerImage } from "../../contract/model-signature.ts";
-import type { Cell } from "../record/bench-record.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 
 /** What computes, as its maker describes it. */
 export interface Device {
@@ -24,7 +24,7 @@ export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): numb
  * @returns One sentence for each such cell.
  */
 export function aboveCeiling(
-  cells: readonly Pick<Cell, "id" | "environment" | "conditions" | "imagesPerSecond">[],
+  cells: readonly Pick<LoadPoint, "id" | "environment" | "conditions" | "imagesPerSecond">[],
   devices: ReadonlyMap<string, Device>,
 ): readonly string[] {
   return cells.flatMap(({ id, environment, conditions, imagesPerSecond }) => {

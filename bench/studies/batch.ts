@@ -6,7 +6,7 @@ export const batchStudy: LoadStudy = {
   id: "batch",
   async run(run) {
     run.keep({ study: "batch", environment: run.environment, notes: [] });
-    for (const at of run.paths) {
+    for (const at of run.endpoints) {
       for (const batch of run.grid.batchSizes) {
         await run.measure("batch", at, { batch, load: clients(1) });
       }

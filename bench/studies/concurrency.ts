@@ -6,7 +6,7 @@ export const concurrencyStudy: LoadStudy = {
   id: "concurrency",
   async run(run) {
     run.keep({ study: "concurrency", environment: run.environment, notes: [] });
-    for (const at of run.paths) {
+    for (const at of run.endpoints) {
       for (const concurrency of run.grid.concurrency.concurrency) {
         await run.measure("concurrency", at, { batch: 1, load: clients(concurrency) });
       }

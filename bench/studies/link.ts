@@ -1,11 +1,11 @@
-import { benchPathName } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-record.ts";
 import { startLinkProxy } from "./link-proxy.ts";
 import {
   clients,
   type LoadStudy,
   optionalPath,
   orDefault,
-  type StudyPath,
+  type StudyEndpoint,
   type StudyRun,
   StudyUnavailable,
 } from "./study.ts";
@@ -15,15 +15,15 @@ export const linkStudy: LoadStudy = {
   kind: "load",
   id: "link",
   // one endpoint per payload format, because the link's effect does not depend on the backend
-  pathsOf: orDefault(
-    optionalPath("embed-http", "encoded"),
+  endpointsOf: orDefault(
+    optionalPath("embed-http", "jpeg"),
     optionalPath("onnx-http"),
-    optionalPath("onnx-http", "u8"),
-    optionalPath("onnx-http", "encoded"),
+    optionalPath("onnx-http", "uint8"),
+    optionalPath("onnx-http", "jpeg"),
   ),
   async run(run) {
-    const paths = run.paths.filter(({ path }) => path.serialization !== "json");
-    if (paths.length === 0) throw new StudyUnavailable("only JSON was requested");
+    const endpoints = run.endpoints.filter(({ endpoint }) => endpoint.serialization !== "json");
+    if (endpoints.length === 0) throw new StudyUnavailable("only JSON was requested");
     const notes = [
       "A local proxy with a rate and a delay was between client and server. Packet loss and TCP slow start are not emulated; they make a real link of that bandwidth and round trip slower.",
     ];
@@ -32,7 +32,7 @@ export const linkStudy: LoadStudy = {
     try {
       for (const bandwidthMbps of run.grid.bandwidthsMbps) {
         for (const roundTripMs of run.grid.roundTripsMs) {
-          for (const at of paths) {
+          for (const at of endpoints) {
             lateness.push(await measureBehind(run, at, { bandwidthMbps, roundTripMs }));
           }
         }
@@ -60,14 +60,14 @@ export function hostAndPort(url: string): {
 /** @returns {@link LinkProxy.medianLatenessMs} of the load. */
 async function measureBehind(
   run: StudyRun,
-  at: StudyPath,
+  at: StudyEndpoint,
   link: { readonly bandwidthMbps: number; readonly roundTripMs: number },
 ): Promise<number> {
   const { url } = at.target;
   const { protocol, host, port } = hostAndPort(url);
   if (protocol === "https:") {
     throw new StudyUnavailable(
-      `${benchPathName(at.path)} is at ${url}: a link before https cannot be emulated`,
+      `${benchEndpointName(at.endpoint)} is at ${url}: a link before https cannot be emulated`,
     );
   }
   const proxy = await startLinkProxy({ host, port }, link);

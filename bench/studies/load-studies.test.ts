@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import type { BenchPath, StudyResult } from "../record/bench-record.ts";
-import { benchPathName } from "../record/bench-record.ts";
+import type { BenchEndpoint, StudyResult } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-record.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { batchStudy } from "./batch.ts";
 import { concurrencyStudy } from "./concurrency.ts";
 import { hostAndPort, linkStudy } from "./link.ts";
 import { protocolStudy } from "./protocol.ts";
 import { measureScaling } from "./scaling.ts";
-import type { StudyGrid, StudyPath, StudyRun } from "./study.ts";
+import type { StudyEndpoint, StudyGrid, StudyRun } from "./study.ts";
 import { measureTopology } from "./topology.ts";
 
 const grid: StudyGrid = {
@@ -19,40 +19,40 @@ const grid: StudyGrid = {
 };
 
 const at = (
-  path: BenchPath["path"],
-  payload: BenchPath["payload"] = "fp32",
-  serialization: BenchPath["serialization"] = "binary",
-): StudyPath => ({
+  endpoint: BenchEndpoint["endpoint"],
+  payload: BenchEndpoint["payload"] = "fp32",
+  serialization: BenchEndpoint["serialization"] = "binary",
+): StudyEndpoint => ({
   target: {
     environment: "e",
-    service: path.slice(0, 4),
-    path,
-    url: path.endsWith("grpc") ? "127.0.0.1:1" : "http://127.0.0.1:1",
+    service: endpoint.slice(0, 4),
+    endpoint,
+    url: endpoint.endsWith("grpc") ? "127.0.0.1:1" : "http://127.0.0.1:1",
     model: "m",
     payloads: ["fp32"],
     metrics: [],
     pids: [],
   },
-  path: { path, payload, serialization },
+  endpoint: { endpoint, payload, serialization },
 });
 
 /** A run that records the load points instead of measuring them: `onnx-http b4 c1`. */
-function recorder(...paths: StudyPath[]) {
+function recorder(...endpoints: StudyEndpoint[]) {
   const loads: string[] = [];
   const kept: StudyResult[] = [];
   const options: Parameters<StudyRun["measure"]>[2][] = [];
   const run: StudyRun = {
     environment: "e",
     open: {
-      runtime: "embedded",
-      targets: paths.map(({ target }) => target),
+      target: "simulation",
+      targets: endpoints.map(({ target }) => target),
       subject: { environments: [], servers: [] },
       notes: [],
     },
     context: {
       settings: {
         ...defaultSettings,
-        paths: [],
+        endpoints: [],
         images: { source: "samples", count: 1, meanBytes: 1 },
       },
       images: [],
@@ -60,11 +60,11 @@ function recorder(...paths: StudyPath[]) {
       onEvent: () => {},
     },
     grid,
-    paths,
-    async measure(_study, { path }, given) {
+    endpoints,
+    async measure(_study, { endpoint }, given) {
       const { load, batch } = given;
       const clients = load.kind === "closed loop" ? load.concurrency : 0;
-      loads.push(`${benchPathName(path)} b${batch} c${clients}`);
+      loads.push(`${benchEndpointName(endpoint)} b${batch} c${clients}`);
       options.push(given);
     },
     fail(line) {
@@ -85,7 +85,7 @@ test("batch grows the requests of one client", async () => {
 });
 
 test("concurrency adds clients that send single images", async () => {
-  const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
+  const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"));
   await concurrencyStudy.run(run);
   expect(loads).toEqual([
     "embed-http b1 c1",
@@ -96,7 +96,7 @@ test("concurrency adds clients that send single images", async () => {
 });
 
 test("protocol pairs HTTP and gRPC of one Triton, and reverses them with each batch", async () => {
-  const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"), at("onnx-grpc"));
+  const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"), at("onnx-grpc"));
   await protocolStudy.run(run);
   expect(loads).toEqual([
     "onnx-http b1 c1",
@@ -118,15 +118,15 @@ test("protocol fails if no Triton has both endpoints", async () => {
 
 test("link measures each endpoint behind each link, through the proxy", async () => {
   const { run, loads, options } = recorder(
-    at("onnx-http", "u8"),
+    at("onnx-http", "uint8"),
     at("onnx-grpc"),
     at("onnx-http", "fp32", "json"),
   );
   await linkStudy.run(run);
   expect(loads).toEqual([
-    "onnx-http_u8 b1 c1",
+    "onnx-http_uint8 b1 c1",
     "onnx-grpc b1 c1",
-    "onnx-http_u8 b1 c1",
+    "onnx-http_uint8 b1 c1",
     "onnx-grpc b1 c1",
   ]);
   expect(options.map(({ conditions }) => conditions?.bandwidthMbps)).toEqual([10, 10, 100, 100]);
@@ -135,7 +135,7 @@ test("link measures each endpoint behind each link, through the proxy", async ()
 });
 
 test("scaling uses the same number of clients per GPU", async () => {
-  const { run, loads, options } = recorder(at("embed-http", "encoded"));
+  const { run, loads, options } = recorder(at("embed-http", "jpeg"));
   const conditions = { gpus: 4, topology: "instance-group" } as const;
   await measureScaling({ run, conditions });
   expect(loads).toEqual(["embed-http b1 c12"]);
@@ -143,7 +143,7 @@ test("scaling uses the same number of clients per GPU", async () => {
 });
 
 test("topology measures the gateway, which reaches all GPUs in both topologies", async () => {
-  const { run, loads } = recorder(at("embed-http", "encoded"), at("onnx-http"));
+  const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"));
   await measureTopology({ run, conditions: { gpus: 4, topology: "per-gpu" } });
   expect(loads).toEqual(["embed-http b1 c5"]);
 });

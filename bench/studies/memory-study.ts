@@ -9,7 +9,7 @@ import {
   residentMiB,
   type ServiceMemory,
 } from "./memory.ts";
-import { clients, type LoadStudy, type StudyPath, type StudyRun } from "./study.ts";
+import { clients, type LoadStudy, type StudyEndpoint, type StudyRun } from "./study.ts";
 
 const bytesPerMiB = 1024 * 1024;
 /** A later response is not a figure of the moment of the request. */
@@ -38,8 +38,8 @@ async function measureServices(run: StudyRun, idle: IdleMemory): Promise<void> {
   const { readGpus } = run.open;
   let gpus: ServiceMemory | undefined;
   const batch = Math.max(...run.grid.batchSizes);
-  const services = new Map<string, StudyPath>();
-  for (const at of run.paths) {
+  const services = new Map<string, StudyEndpoint>();
+  for (const at of run.endpoints) {
     if (!services.has(at.target.service)) services.set(at.target.service, at);
   }
   for (const [service, at] of services) {

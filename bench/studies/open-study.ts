@@ -1,13 +1,13 @@
 import { UserError } from "../../contract/user-error.ts";
-import { type BenchRecord, benchPathName, type StudyId } from "../record/bench-record.ts";
+import { type BenchRecord, benchEndpointName, type StudyId } from "../record/bench-record.ts";
 import {
-  type AskedPath,
   addSubject,
   type BenchContext,
-  choosePaths,
+  chooseEndpoints,
   gateParity,
-  measureCell,
+  measureLoadPoint,
   noteOnce,
+  type RequestedEndpoint,
   tryCounters,
 } from "../run/bench-run.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
@@ -18,12 +18,12 @@ import { readIdleMemory } from "./memory-study.ts";
 import type {
   LoadStudy,
   Study,
+  StudyEndpoint,
   StudyEnvironment,
   StudyGrid,
-  StudyPath,
   StudyRun,
 } from "./study.ts";
-import { pathsOf } from "./study-paths.ts";
+import { endpointsOf } from "./study-endpoints.ts";
 
 export interface RunStudiesOptions {
   readonly studies: readonly StudyId[];
@@ -31,7 +31,7 @@ export interface RunStudiesOptions {
   readonly named: boolean;
   readonly environments: readonly StudyEnvironment[];
   /** Endpoints to measure; none: each study's own. */
-  readonly paths: readonly AskedPath[];
+  readonly endpoints: readonly RequestedEndpoint[];
   readonly context: BenchContext;
   readonly grid: StudyGrid;
   /** Images with their embeddings by the local model. */
@@ -84,14 +84,14 @@ function readsIdleMemory(study: Study): boolean {
 async function verifiedPaths(
   study: Study,
   open: OpenTargets,
-  { context, record, paths, reference }: RunStudiesOptions,
+  { context, record, endpoints, reference }: RunStudiesOptions,
   passed: Map<string, boolean>,
-): Promise<readonly StudyPath[]> {
-  const chosen = choosePaths(pathsOf(study, paths), open, () => {});
+): Promise<readonly StudyEndpoint[]> {
+  const chosen = chooseEndpoints(endpointsOf(study, endpoints), open, () => {});
   await tryCounters(context, chosen, noteOnce(record, context));
-  const verified: StudyPath[] = [];
+  const verified: StudyEndpoint[] = [];
   for (const at of chosen) {
-    const key = `${at.target.service} ${benchPathName(at.path)}`;
+    const key = `${at.target.service} ${benchEndpointName(at.endpoint)}`;
     const isPassed =
       passed.get(key) ?? (await gateParity(context, record, [at], reference)).length > 0;
     passed.set(key, isPassed);
@@ -105,7 +105,7 @@ async function verifiedPaths(
 
 function createRun(
   open: OpenTargets,
-  paths: readonly StudyPath[],
+  endpoints: readonly StudyEndpoint[],
   { context, grid, record }: RunStudiesOptions,
 ): StudyRun {
   const [first] = open.targets;
@@ -116,19 +116,23 @@ function createRun(
     open,
     context,
     grid,
-    paths,
-    async measure(study, { target, path }, options) {
+    endpoints,
+    async measure(study, { target, endpoint }, options) {
       context.signal.throwIfAborted();
-      context.onEvent({ kind: "phase", environment, text: `${study}: ${benchPathName(path)}` });
+      context.onEvent({
+        kind: "phase",
+        environment,
+        text: `${study}: ${benchEndpointName(endpoint)}`,
+      });
       const cellOptions = { readGpus: open.readGpus, onNote, ...options, study };
       try {
-        const cell = await measureCell(context, target, path, cellOptions);
-        record.cells.push(cell);
-        context.onEvent({ kind: "cell", cell });
+        const point = await measureLoadPoint(context, target, endpoint, cellOptions);
+        record.loadPoints.push(point);
+        context.onEvent({ kind: "point", point });
       } catch (error) {
         context.signal.throwIfAborted();
         record.failures.push(
-          `${study} of ${environment}: ${benchPathName(path)}, batch ${options.batch}: ${reason(error)}`,
+          `${study} of ${environment}: ${benchEndpointName(endpoint)}, batch ${options.batch}: ${reason(error)}`,
         );
       }
       context.signal.throwIfAborted();

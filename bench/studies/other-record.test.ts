@@ -1,32 +1,32 @@
 import { expect, test } from "vitest";
-import { testBenchRecord, testCell } from "../report/test-bench-record.ts";
-import { cellsAgainst } from "./other-record.ts";
+import { testBenchRecord, testLoadPoint } from "../report/test-bench-record.ts";
+import { loadPointsOf } from "./other-record.ts";
 
 const { subject } = testBenchRecord();
 const model = { ...subject.model, sha256: "a".repeat(64) };
 
 function other(sha256 = model.sha256) {
-  const cells = [
-    testCell({}, { id: "one", study: "scaling" }),
-    testCell({}, { id: "two", study: "batch" }),
+  const loadPoints = [
+    testLoadPoint({}, { id: "one", study: "scaling" }),
+    testLoadPoint({}, { id: "two", study: "batch" }),
   ];
-  return testBenchRecord({ cells, subject: { ...subject, model: { ...model, sha256 } } });
+  return testBenchRecord({ loadPoints, subject: { ...subject, model: { ...model, sha256 } } });
 }
 
 test("load points of the study come from the other record, with its name", () => {
-  const cells = cellsAgainst("scaling", other(), "one-gpu.json", model);
-  expect(cells.map(({ id }) => id)).toEqual(["one (one-gpu.json)"]);
+  const loadPoints = loadPointsOf("scaling", other(), "one-gpu.json", model);
+  expect(loadPoints.map(({ id }) => id)).toEqual(["one (one-gpu.json)"]);
 });
 
 test("fails when the other record is of another model file", () => {
   const record = other("b".repeat(64));
-  expect(() => cellsAgainst("scaling", record, "one-gpu.json", model)).toThrow(
+  expect(() => loadPointsOf("scaling", record, "one-gpu.json", model)).toThrow(
     "--against one-gpu.json: must be of the same model file",
   );
 });
 
 test("fails when the other record has no such study", () => {
-  expect(() => cellsAgainst("topology", other(), "one-gpu.json", model)).toThrow(
+  expect(() => loadPointsOf("topology", other(), "one-gpu.json", model)).toThrow(
     "--against one-gpu.json: has no load points of the study 'topology': measure it there with 'clipstack sweep topology'",
   );
 });

@@ -1,11 +1,11 @@
-import { clients, type LoadStudy, type StudyPath, StudyUnavailable } from "./study.ts";
+import { clients, type LoadStudy, type StudyEndpoint, StudyUnavailable } from "./study.ts";
 
 /** The same Triton and tensors over HTTP and over gRPC, in reverse order for every second batch size. */
 export const protocolStudy: LoadStudy = {
   kind: "load",
   id: "protocol",
   async run(run) {
-    const pairs = pairsOf(run.paths);
+    const pairs = pairsOf(run.endpoints);
     if (pairs.length === 0) {
       throw new StudyUnavailable(
         "no Triton has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
@@ -23,15 +23,17 @@ export const protocolStudy: LoadStudy = {
 };
 
 /** HTTP and gRPC endpoints of the same service and payload format. */
-function pairsOf(paths: readonly StudyPath[]): readonly (readonly [StudyPath, StudyPath])[] {
-  return paths.flatMap((http) => {
-    const { target, path } = http;
-    if (!path.path.endsWith("-http") || path.serialization === "json") return [];
-    const grpc = paths.find(
+function pairsOf(
+  endpoints: readonly StudyEndpoint[],
+): readonly (readonly [StudyEndpoint, StudyEndpoint])[] {
+  return endpoints.flatMap((http) => {
+    const { target, endpoint } = http;
+    if (!endpoint.endpoint.endsWith("-http") || endpoint.serialization === "json") return [];
+    const grpc = endpoints.find(
       (other) =>
         other.target.service === target.service &&
-        other.path.path === path.path.replace(/-http$/, "-grpc") &&
-        other.path.payload === path.payload,
+        other.endpoint.endpoint === endpoint.endpoint.replace(/-http$/, "-grpc") &&
+        other.endpoint.payload === endpoint.payload,
     );
     return grpc === undefined ? [] : [[http, grpc] as const];
   });

@@ -71,10 +71,10 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
   const kept: StudyResult[] = [];
   const events: BenchEvent[] = [];
   const held: string[] = [];
-  const target: StudyRun["paths"][number]["target"] = {
+  const target: StudyRun["endpoints"][number]["target"] = {
     environment: "e",
     service: "triton-onnx",
-    path: "onnx-http",
+    endpoint: "onnx-http",
     url,
     controlUrl: url,
     model,
@@ -86,7 +86,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
   const run: StudyRun = {
     environment: "e",
     open: {
-      runtime: "endpoints",
+      target: "addresses",
       targets: [target],
       subject: { environments: [], servers: [] },
       notes: [],
@@ -94,7 +94,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
     context: {
       settings: {
         ...defaultSettings,
-        paths: [],
+        endpoints: [],
         images: { source: "samples", count: 1, meanBytes: 1 },
       },
       images: [],
@@ -112,7 +112,9 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
       bandwidthsMbps: [],
       roundTripsMs: [],
     },
-    paths: [{ target, path: { path: "onnx-http", payload: "fp32", serialization: "binary" } }],
+    endpoints: [
+      { target, endpoint: { endpoint: "onnx-http", payload: "fp32", serialization: "binary" } },
+    ],
     measure,
     fail: (line) => failures.push(line),
     keep(result) {

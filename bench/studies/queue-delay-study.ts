@@ -6,7 +6,7 @@ import {
   type EnvironmentStudy,
   optionalPath,
   orDefault,
-  type StudyPath,
+  type StudyEndpoint,
   type StudyRun,
   StudyUnavailable,
 } from "./study.ts";
@@ -18,7 +18,7 @@ const modelControlArgs = ["--model-control-mode=explicit", "--load-model=*"] as 
 export const queueDelayStudy: EnvironmentStudy = {
   kind: "environment",
   id: "queue-delay",
-  pathsOf: orDefault(optionalPath("onnx-http"), optionalPath("trt-http")),
+  endpointsOf: orDefault(optionalPath("onnx-http"), optionalPath("trt-http")),
   async run({ environment, needed, requireOffered, open }) {
     requireOffered();
     const source = environment.source({ ...needed, tritonArgs: modelControlArgs });
@@ -33,22 +33,22 @@ export const queueDelayStudy: EnvironmentStudy = {
  */
 export async function measureQueueDelays(run: StudyRun): Promise<void> {
   // one endpoint per model: all of its endpoints share a queue
-  const paths = run.paths.filter(
-    ({ target, path }, i, all) =>
+  const endpoints = run.endpoints.filter(
+    ({ target, endpoint }, i, all) =>
       target.controlUrl !== undefined &&
-      path.payload === "fp32" &&
-      path.serialization === "binary" &&
+      endpoint.payload === "fp32" &&
+      endpoint.serialization === "binary" &&
       all.findIndex((other) => other.target.controlUrl === target.controlUrl) === i,
   );
-  if (paths.length === 0) {
+  if (endpoints.length === 0) {
     throw new StudyUnavailable("no Triton is measured; an embed server has no model control");
   }
   const notes: string[] = [];
-  for (const at of paths) {
+  for (const at of endpoints) {
     const { controlUrl = "", controlHeader: header, model } = at.target;
     const { signal } = run.context;
     const control = await controlQueueDelay(controlUrl, model, { header, signal });
-    if (at === paths[0]) {
+    if (at === endpoints[0]) {
       run.keep({ study: "queue-delay", environment: run.environment, notes });
     }
     await measureModel(run, at, control, notes);
@@ -57,7 +57,7 @@ export async function measureQueueDelays(run: StudyRun): Promise<void> {
 
 async function measureModel(
   run: StudyRun,
-  at: StudyPath,
+  at: StudyEndpoint,
   control: QueueDelayControl,
   notes: string[],
 ): Promise<void> {
@@ -89,7 +89,11 @@ async function measureModel(
 }
 
 /** @returns Note for the record. A failure is also printed, because other users of the Triton are affected. */
-async function restore(run: StudyRun, at: StudyPath, control: QueueDelayControl): Promise<string> {
+async function restore(
+  run: StudyRun,
+  at: StudyEndpoint,
+  control: QueueDelayControl,
+): Promise<string> {
   const { originalUs } = control;
   const original = `The original queue delay of ${describePath(at)} is ${originalUs} µs`;
   try {

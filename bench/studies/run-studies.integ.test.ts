@@ -85,7 +85,7 @@ async function study(
 ): Promise<BenchRecord> {
   const settings: BenchRecord["settings"] = {
     ...defaultSettings,
-    paths: [],
+    endpoints: [],
     windowSeconds: 0.1,
     stableWindows: 1,
     maxWindows: 1,
@@ -95,7 +95,7 @@ async function study(
   const record = await newBenchRecord({
     project,
     startedAt: new Date(),
-    runtime: "embedded",
+    target: "simulation",
     model: { name: "tiny", weights: "random" },
     settings,
   });
@@ -103,7 +103,7 @@ async function study(
     studies,
     named: options.named ?? true,
     environments: [await environment()],
-    paths: [],
+    endpoints: [],
     context: {
       settings,
       images,
@@ -134,7 +134,7 @@ describe("studies of a simulated environment", () => {
   beforeAll(async () => {
     record = await study(["batch", "serialization", "link", "memory", "queue-delay", "scaling"]);
   }, timeoutMs);
-  const cells = (id: StudyId) => record.cells.filter((cell) => cell.study === id);
+  const loadPoints = (id: StudyId) => record.loadPoints.filter((point) => point.study === id);
 
   test("produce a valid record without failures", () => {
     expect(record.failures).toEqual([]);
@@ -154,25 +154,25 @@ describe("studies of a simulated environment", () => {
   });
 
   test("every load point has samples and a unique id", () => {
-    for (const { id, samples } of record.cells) expect(samples, id).toBeGreaterThan(0);
-    expect(new Set(record.cells.map(({ id }) => id)).size).toBe(record.cells.length);
+    for (const { id, samples } of record.loadPoints) expect(samples, id).toBeGreaterThan(0);
+    expect(new Set(record.loadPoints.map(({ id }) => id)).size).toBe(record.loadPoints.length);
   });
 
   test("batch measures every endpoint that the environment has", () => {
-    const paths = [...new Set(cells("batch").map(({ path }) => path))];
-    expect(paths).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
+    const endpoints = [...new Set(loadPoints("batch").map(({ endpoint }) => endpoint))];
+    expect(endpoints).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
   });
 
   test("serialization has requests of both kinds, and the client's own time", () => {
-    const kinds = new Set(cells("serialization").map(({ serialization }) => serialization));
+    const kinds = new Set(loadPoints("serialization").map(({ serialization }) => serialization));
     expect(kinds).toEqual(new Set(["binary", "json"]));
     const found = record.studies.find((it) => it.study === "serialization");
     expect(found?.study === "serialization" && found.client.length).toBe(4);
   });
 
   test("a request behind a link takes the round trip and the transfer of its bytes", () => {
-    const found = cells("link");
-    expect(found.map(({ path }) => path)).toEqual(["embed-http", "onnx-http"]);
+    const found = loadPoints("link");
+    expect(found.map(({ endpoint }) => endpoint)).toEqual(["embed-http", "onnx-http"]);
     for (const { latencyMs, requestBytes, conditions } of found) {
       expect(conditions).toEqual({ bandwidthMbps: 100, roundTripMs: 30 });
       const arithmetic = 30 + (requestBytes * 8) / 100e3;
@@ -194,20 +194,20 @@ describe("studies of a simulated environment", () => {
 
   test("a single client's latency includes the queue delay", () => {
     const one = (delay: number) =>
-      cells("queue-delay").find(
+      loadPoints("queue-delay").find(
         ({ conditions, load }) =>
           conditions.queueDelayUs === delay &&
           load.kind === "closed loop" &&
           load.concurrency === 1,
       )?.latencyMs?.p50 ?? 0;
-    expect(cells("queue-delay")).toHaveLength(4);
+    expect(loadPoints("queue-delay")).toHaveLength(4);
     expect(one(20_000)).toBeGreaterThanOrEqual(20);
     expect(one(0)).toBeLessThan(one(20_000));
   });
 
   test("scaling gives each GPU the same load", () => {
     expect(
-      cells("scaling").map(({ conditions, load }) => [
+      loadPoints("scaling").map(({ conditions, load }) => [
         conditions.gpus,
         load.kind === "closed loop" && load.concurrency,
       ]),

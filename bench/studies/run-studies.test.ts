@@ -3,7 +3,7 @@ import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import type { BenchEvent } from "../run/bench-run.ts";
 import { defaultSettings, newBenchRecord } from "../run/bench-run.ts";
-import type { EndpointsSource } from "../run/endpoint-targets.ts";
+import type { AddressesSource } from "../run/endpoint-targets.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
 import { StudyUnavailable } from "./study.ts";
@@ -46,10 +46,10 @@ async function growingServer(): Promise<string> {
 }
 
 /** The studies batch and memory of an embed server at an address. */
-async function study(url: string, metrics: EndpointsSource["metrics"]) {
+async function study(url: string, metrics: AddressesSource["metrics"]) {
   const settings = {
     ...defaultSettings,
-    paths: [],
+    endpoints: [],
     windowSeconds: 0.1,
     stableWindows: 1,
     maxWindows: 1,
@@ -59,7 +59,7 @@ async function study(url: string, metrics: EndpointsSource["metrics"]) {
   const record = await newBenchRecord({
     project: ".",
     startedAt: new Date(),
-    runtime: "endpoints",
+    target: "addresses",
     model: { name: "none" },
     settings,
   });
@@ -70,9 +70,13 @@ async function study(url: string, metrics: EndpointsSource["metrics"]) {
     named: true,
     environments: [
       {
-        name: "endpoints",
+        name: "addresses",
         offers: ["embed-http"],
-        source: () => ({ kind: "endpoints", endpoints: [{ path: "embed-http", url }], metrics }),
+        source: () => ({
+          kind: "addresses",
+          endpoints: [{ endpoint: "embed-http", url }],
+          metrics,
+        }),
         coldStarts: async () => {
           throw new StudyUnavailable("not from a test");
         },
@@ -80,7 +84,7 @@ async function study(url: string, metrics: EndpointsSource["metrics"]) {
         variants: async () => ({ variants: [], notes: [] }),
       },
     ],
-    paths: [],
+    endpoints: [],
     context: {
       settings,
       images: [image],
@@ -120,5 +124,5 @@ test("unreadable metrics are reported before the first load, and once in the rec
   expect(record.notes.filter((it) => it === note)).toHaveLength(1);
   const kinds = events.map((event) => (event.kind === "notice" ? event.text : event.kind));
   expect(kinds.indexOf(note)).toBeGreaterThanOrEqual(0);
-  expect(kinds.indexOf(note)).toBeLessThan(kinds.indexOf("cell"));
+  expect(kinds.indexOf(note)).toBeLessThan(kinds.indexOf("point"));
 });

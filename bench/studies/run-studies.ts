@@ -8,7 +8,7 @@ import {
   type StudyEnvironment,
   StudyUnavailable,
 } from "./study.ts";
-import { neededBy } from "./study-paths.ts";
+import { neededBy } from "./study-endpoints.ts";
 
 /**
  * Runs studies of environments, one environment after another. Failures are recorded and do not end the run.
@@ -54,7 +54,7 @@ async function runEnvironmentStudy(
     study.run({
       environment,
       record,
-      needed: neededBy([study], options.paths),
+      needed: neededBy([study], options.endpoints),
       onPhase: (text) => context.onEvent({ kind: "phase", environment: environment.name, text }),
       requireOffered: () => requireOffered(study, environment, options),
       open: (source, use) =>
@@ -80,9 +80,11 @@ async function runLoadStudies(
   }
   // the models of other payload formats, which containers do not have, are served only to the studies that need them
   for (const variants of [false, true]) {
-    const group = offered.filter((study) => neededBy([study], options.paths).variants === variants);
+    const group = offered.filter(
+      (study) => neededBy([study], options.endpoints).variants === variants,
+    );
     if (group.length === 0) continue;
-    const source = environment.source(neededBy(group, options.paths));
+    const source = environment.source(neededBy(group, options.endpoints));
     await attempt(group.map(({ id }) => id).join(", "), environment, options, () =>
       openStudies(environment, group, source, options, async (runOf) => {
         for (const study of group) {
@@ -98,9 +100,9 @@ function requireOffered(
   environment: StudyEnvironment,
   options: RunStudiesOptions,
 ): void {
-  const { paths } = neededBy([study], options.paths);
-  if (paths.some((path) => environment.offers.includes(path))) return;
-  throw new StudyUnavailable(`it offers none of ${paths.join(", ")}`);
+  const { endpoints } = neededBy([study], options.endpoints);
+  if (endpoints.some((endpoint) => environment.offers.includes(endpoint))) return;
+  throw new StudyUnavailable(`it offers none of ${endpoints.join(", ")}`);
 }
 
 /** Records the failure of a study, so that the others run. */

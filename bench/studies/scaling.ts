@@ -5,13 +5,13 @@ import { measureVariants, type Variant } from "./variant-studies.ts";
 export const scalingStudy: EnvironmentStudy = {
   kind: "environment",
   id: "scaling",
-  pathsOf: orDefault(optionalPath("embed-http", "encoded")),
+  endpointsOf: orDefault(optionalPath("embed-http", "jpeg")),
   run: (run) => measureVariants("scaling", run, measureScaling),
 };
 
 /** Measures one number of GPUs with the same number of clients per GPU. */
 export async function measureScaling({ run, conditions }: Variant): Promise<void> {
-  for (const at of run.paths.filter(({ path }) => path.serialization === "binary")) {
+  for (const at of run.endpoints.filter(({ endpoint }) => endpoint.serialization === "binary")) {
     for (const perGpu of run.grid.concurrency.scaling) {
       const load = clients(perGpu * conditions.gpus);
       await run.measure("scaling", at, { batch: 1, load, conditions });

@@ -1,5 +1,5 @@
-import { benchPathName } from "../record/bench-record.ts";
-import type { AskedPath } from "../run/bench-run.ts";
+import { benchEndpointName } from "../record/bench-record.ts";
+import type { RequestedEndpoint } from "../run/bench-run.ts";
 import { type ClientCost, measureSerialization } from "./client-serialization.ts";
 import { clients, type LoadStudy, optionalPath, type StudyRun, StudyUnavailable } from "./study.ts";
 
@@ -10,20 +10,20 @@ const largestJsonBatch = 8;
 export const serializationStudy: LoadStudy = {
   kind: "load",
   id: "serialization",
-  pathsOf(requested) {
+  endpointsOf(requested) {
     return requested.length === 0
       ? [optionalPath("onnx-http"), optionalPath("onnx-http", "fp32", "json")]
       : withJson(requested);
   },
   async run(run) {
     await measureClient(run);
-    for (const json of run.paths.filter(({ path }) => path.serialization === "json")) {
-      const binary = run.paths.find(
-        ({ target, path }) =>
+    for (const json of run.endpoints.filter(({ endpoint }) => endpoint.serialization === "json")) {
+      const binary = run.endpoints.find(
+        ({ target, endpoint }) =>
           target.service === json.target.service &&
-          path.path === json.path.path &&
-          path.payload === json.path.payload &&
-          path.serialization === "binary",
+          endpoint.endpoint === json.endpoint.endpoint &&
+          endpoint.payload === json.endpoint.payload &&
+          endpoint.serialization === "binary",
       );
       const both = binary === undefined ? [json] : [binary, json];
       const batches = run.grid.batchSizes.filter((batch) => batch <= largestJsonBatch);
@@ -37,12 +37,12 @@ export const serializationStudy: LoadStudy = {
 };
 
 /** Adds JSON to each endpoint that supports it, because the study compares the two. */
-function withJson(requested: readonly AskedPath[]): readonly AskedPath[] {
+function withJson(requested: readonly RequestedEndpoint[]): readonly RequestedEndpoint[] {
   const json = requested
-    .filter(({ path, payload }) => path.endsWith("-http") && payload === "fp32")
-    .map(({ path, payload }) => optionalPath(path, payload, "json"));
-  const known = new Set(requested.map(benchPathName));
-  return [...requested, ...json.filter((it) => !known.has(benchPathName(it)))];
+    .filter(({ endpoint, payload }) => endpoint.endsWith("-http") && payload === "fp32")
+    .map(({ endpoint, payload }) => optionalPath(endpoint, payload, "json"));
+  const known = new Set(requested.map(benchEndpointName));
+  return [...requested, ...json.filter((it) => !known.has(benchEndpointName(it)))];
 }
 
 async function measureClient(run: StudyRun): Promise<void> {

@@ -1,14 +1,19 @@
 import type { EndpointName } from "../../contract/environment.ts";
 import {
-  type BenchPath,
+  type BenchEndpoint,
   type BenchRecord,
-  benchPathName,
+  benchEndpointName,
   type Conditions,
   type StudyId,
   type StudyResult,
 } from "../record/bench-record.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
-import type { AskedPath, BenchContext, CellOptions, MeasuredPath } from "../run/bench-run.ts";
+import type {
+  BenchContext,
+  LoadPointOptions,
+  MeasuredEndpoint,
+  RequestedEndpoint,
+} from "../run/bench-run.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
 import type { TargetsSource } from "../run/bench-targets.ts";
 import type { IdleMemory, MemoryReading } from "./memory.ts";
@@ -24,7 +29,7 @@ interface StudyBase {
    * @param requested - Those of the command line; none: the study's own.
    * @default - the requested ones, or every endpoint with its default format
    */
-  readonly pathsOf?: (requested: readonly AskedPath[]) => readonly AskedPath[];
+  readonly endpointsOf?: (requested: readonly RequestedEndpoint[]) => readonly RequestedEndpoint[];
 }
 
 /** Study that loads an environment without changing it; all of them share one start. */
@@ -58,7 +63,7 @@ export interface StudyGrid {
 }
 
 /** Endpoint whose embeddings passed the parity check. */
-export type StudyPath = MeasuredPath;
+export type StudyEndpoint = MeasuredEndpoint;
 
 /** Open environment of a study that measures load points. */
 export interface StudyRun {
@@ -66,7 +71,7 @@ export interface StudyRun {
   readonly open: OpenTargets;
   readonly context: BenchContext;
   readonly grid: StudyGrid;
-  readonly paths: readonly StudyPath[];
+  readonly endpoints: readonly StudyEndpoint[];
   /** Memory of a service on another machine; unreadable parts are absent. */
   readonly readMemory?: (service: string) => Promise<MemoryReading>;
   /** Memory before the first request; absent unless a study requires it. */
@@ -76,7 +81,11 @@ export interface StudyRun {
    *
    * @throws the reason of the context's signal, after an interrupt
    */
-  measure(study: StudyId, at: StudyPath, options: Omit<CellOptions, "study">): Promise<void>;
+  measure(
+    study: StudyId,
+    at: StudyEndpoint,
+    options: Omit<LoadPointOptions, "study">,
+  ): Promise<void>;
   /** Records a failure and prints it. */
   fail(line: string): void;
   /** Records a result other than load points. Later additions to its lists are recorded too. */
@@ -133,7 +142,7 @@ export type OperatorResult = Extract<StudyResult, { readonly study: "operators" 
 
 export interface SourceChange {
   /** Endpoints to open; services that none of them needs are not started. */
-  readonly paths: readonly EndpointName[];
+  readonly endpoints: readonly EndpointName[];
   /** Whether a simulated Triton serves the models of the other payload formats. */
   readonly variants: boolean;
   /**
@@ -155,26 +164,26 @@ export class StudyUnavailable extends Error {
 }
 
 /** Closed loop of a number of clients. */
-export function clients(concurrency: number): CellOptions["load"] {
+export function clients(concurrency: number): LoadPointOptions["load"] {
   return { kind: "closed loop", concurrency };
 }
 
 /** Endpoint and environment for messages: `onnx-http of single-gpu`. */
-export function describePath({ target, path }: StudyPath): string {
-  return `${benchPathName(path)} of ${target.environment}`;
+export function describePath({ target, endpoint }: StudyEndpoint): string {
+  return `${benchEndpointName(endpoint)} of ${target.environment}`;
 }
 
 /** Endpoint that is measured only if it is available. */
 export function optionalPath(
-  path: BenchPath["path"],
-  payload: BenchPath["payload"] = "fp32",
-  serialization: BenchPath["serialization"] = "binary",
-): AskedPath {
-  return { path, payload, serialization, byName: false };
+  endpoint: BenchEndpoint["endpoint"],
+  payload: BenchEndpoint["payload"] = "fp32",
+  serialization: BenchEndpoint["serialization"] = "binary",
+): RequestedEndpoint {
+  return { endpoint, payload, serialization, byName: false };
 }
 
 /** Endpoints of the command line, or the study's own. */
 export const orDefault =
-  (...own: readonly AskedPath[]): NonNullable<StudyBase["pathsOf"]> =>
+  (...own: readonly RequestedEndpoint[]): NonNullable<StudyBase["endpointsOf"]> =>
   (requested) =>
     requested.length === 0 ? own : requested;

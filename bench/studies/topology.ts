@@ -5,13 +5,13 @@ import { measureVariants, type Variant } from "./variant-studies.ts";
 export const topologyStudy: EnvironmentStudy = {
   kind: "environment",
   id: "topology",
-  pathsOf: orDefault(optionalPath("embed-http", "encoded")),
+  endpointsOf: orDefault(optionalPath("embed-http", "jpeg")),
   run: (run) => measureVariants("topology", run, measureTopology),
 };
 
 /** Measures one topology through its gateway: with one Triton per GPU, only the gateway reaches all GPUs. */
 export async function measureTopology({ run, conditions }: Variant): Promise<void> {
-  for (const at of run.paths.filter(({ path }) => path.path === "embed-http")) {
+  for (const at of run.endpoints.filter(({ endpoint }) => endpoint.endpoint === "embed-http")) {
     for (const concurrency of run.grid.concurrency.topology) {
       await run.measure("topology", at, { batch: 1, load: clients(concurrency), conditions });
     }

@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { expect, test } from "vitest";
-import { benchPathName } from "../../bench/record/bench-record.ts";
+import { benchEndpointName } from "../../bench/record/bench-record.ts";
 import {
   addBenchOptions,
   addGridOptions,
@@ -17,11 +17,11 @@ function parse(...args: readonly string[]): BenchArguments & GridArguments {
   return command.parse(args, { from: "user" }).opts();
 }
 
-const names = (text: string) => backends(text).map(benchPathName);
+const names = (text: string) => backends(text).map(benchEndpointName);
 
 test("without options, the five protocol paths are measured with small loads", () => {
   const args = parse();
-  expect(args.backend.map(benchPathName)).toEqual([
+  expect(args.backend.map(benchEndpointName)).toEqual([
     "embed-http",
     "onnx-http",
     "onnx-grpc",
@@ -39,9 +39,9 @@ test("without options, the five protocol paths are measured with small loads", (
 test("--backend takes the words that people know, and names of paths", () => {
   expect(names("triton_grpc,embed")).toEqual(["onnx-grpc", "trt-grpc", "embed-http"]);
   expect(names("onnx")).toEqual(["onnx-http", "onnx-grpc"]);
-  expect(names("onnx-http_jpeg,onnx-grpc_u8,onnx-http_json")).toEqual([
+  expect(names("onnx-http_jpeg,onnx-grpc_uint8,onnx-http_json")).toEqual([
     "onnx-http_jpeg",
-    "onnx-grpc_u8",
+    "onnx-grpc_uint8",
     "onnx-http_json",
   ]);
 });
@@ -51,7 +51,9 @@ test("a path that is named must be there, one of a word need not", () => {
     { path: "onnx-http", payload: "fp32", serialization: "binary", byName: false },
     { path: "trt-http", payload: "fp32", serialization: "binary", byName: true },
   ]);
-  expect(backends("trt-http,triton").find(({ path }) => path === "trt-http")?.byName).toBe(true);
+  expect(backends("trt-http,triton").find(({ endpoint }) => endpoint === "trt-http")?.byName).toBe(
+    true,
+  );
 });
 
 test("--rate makes open loops, with the seed of the run", () => {

@@ -1,7 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { type BenchPath, benchPathName, type LoadShape } from "../../bench/record/bench-record.ts";
-import { type AskedPath, defaultSettings } from "../../bench/run/bench-run.ts";
-import type { EndpointsSource } from "../../bench/run/endpoint-targets.ts";
+import {
+  type BenchEndpoint,
+  benchEndpointName,
+  type LoadShape,
+} from "../../bench/record/bench-record.ts";
+import { defaultSettings, type RequestedEndpoint } from "../../bench/run/bench-run.ts";
+import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type EndpointName, endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -17,9 +21,9 @@ import {
 
 /** What `bench` and `sweep` both take. */
 export interface BenchArguments {
-  readonly target?: "embedded" | "deployed";
-  readonly url?: EndpointsSource["endpoints"];
-  readonly metricsUrl?: EndpointsSource["metrics"];
+  readonly target?: "simulation" | "deployed";
+  readonly url?: AddressesSource["endpoints"];
+  readonly metricsUrl?: AddressesSource["metrics"];
   readonly window: number;
   readonly stability: number;
   readonly maxTrials: number;
@@ -42,8 +46,8 @@ export function addBenchOptions(command: Command): Command {
     .addOption(
       new Option(
         "--target <target>",
-        "embedded: local processes in place of the containers (default); deployed: the containers or pods that a deploy made",
-      ).choices(["embedded", "deployed"]),
+        "simulation: local processes started from the synthesized file (default); deployed: the containers or pods that a deploy made",
+      ).choices(["simulation", "deployed"]),
     )
     .option(
       "--url <path=address>",
@@ -93,7 +97,7 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--model <model>",
-      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: what is served with --target embedded, and what answers are compared with",
+      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: what is served with --target simulation, and what answers are compared with",
       "generated",
     )
     .option(
@@ -120,7 +124,7 @@ export function addBenchOptions(command: Command): Command {
 
 /** What only `bench` takes. */
 export interface GridArguments {
-  readonly backend: readonly AskedPath[];
+  readonly backend: readonly RequestedEndpoint[];
   readonly concurrency?: readonly number[];
   readonly batchSizes: readonly number[];
   readonly rate?: readonly number[];
@@ -132,7 +136,7 @@ export function addGridOptions(command: Command): Command {
     .addOption(
       new Option(
         "--backend <names>",
-        `what to measure: ${Object.keys(backendWords).join(", ")}, or paths by name: ${namedPaths.map(benchPathName).join(", ")}`,
+        `what to measure: ${Object.keys(backendWords).join(", ")}, or paths by name: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
       )
         .argParser(backends)
         .default(backends("all"), "all that there are of the five protocol paths"),
@@ -179,9 +183,9 @@ export function loadsOf(
 }
 
 /** A protocol path with its usual payload. */
-const usual = (path: EndpointName): BenchPath => ({
-  path,
-  payload: path === "embed-http" ? "encoded" : "fp32",
+const usual = (endpoint: EndpointName): BenchEndpoint => ({
+  endpoint,
+  payload: endpoint === "embed-http" ? "jpeg" : "fp32",
   serialization: "binary",
 });
 
@@ -196,57 +200,57 @@ const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
 };
 
 /** Every path that has a name. */
-const namedPaths: readonly BenchPath[] = [
+const namedEndpoints: readonly BenchEndpoint[] = [
   ...endpointNames.map(usual),
-  ...(["onnx-http", "onnx-grpc"] as const).flatMap((path) =>
-    (["u8", "encoded"] as const).map(
-      (payload): BenchPath => ({ path, payload, serialization: "binary" }),
+  ...(["onnx-http", "onnx-grpc"] as const).flatMap((endpoint) =>
+    (["uint8", "jpeg"] as const).map(
+      (payload): BenchEndpoint => ({ endpoint, payload, serialization: "binary" }),
     ),
   ),
   ...(["onnx-http", "trt-http"] as const).map(
-    (path): BenchPath => ({ path, payload: "fp32", serialization: "json" }),
+    (endpoint): BenchEndpoint => ({ endpoint, payload: "fp32", serialization: "json" }),
   ),
 ];
 
 /** A list of words and names, each path once. */
-export function backends(text: string): readonly AskedPath[] {
-  const found = new Map<string, AskedPath>();
+export function backends(text: string): readonly RequestedEndpoint[] {
+  const found = new Map<string, RequestedEndpoint>();
   for (const word of text.split(",").map((it) => it.trim())) {
-    const path = namedPaths.find((it) => benchPathName(it) === word);
+    const endpoint = namedEndpoints.find((it) => benchEndpointName(it) === word);
     const asked =
-      path === undefined
+      endpoint === undefined
         ? (backendWords[word] ?? []).map((it) => ({ ...usual(it), byName: false }))
-        : [{ ...path, byName: true }];
+        : [{ ...endpoint, byName: true }];
     if (asked.length === 0) {
-      const known = [...Object.keys(backendWords), ...namedPaths.map(benchPathName)];
+      const known = [...Object.keys(backendWords), ...namedEndpoints.map(benchEndpointName)];
       throw new InvalidArgumentError(`It must be of ${known.join(", ")}, got '${word}'.`);
     }
     for (const one of asked) {
-      const name = benchPathName(one);
+      const name = benchEndpointName(one);
       found.set(name, { ...one, byName: one.byName || found.get(name)?.byName === true });
     }
   }
   return [...found.values()];
 }
 
-function endpoint(text: string): EndpointsSource["endpoints"][number] {
+function endpoint(text: string): AddressesSource["endpoints"][number] {
   const [name = "", url = ""] = divided(text);
-  const path = endpointNames.find((it) => it === name);
-  if (path === undefined) {
+  const endpoint = endpointNames.find((it) => it === name);
+  if (endpoint === undefined) {
     throw new InvalidArgumentError(
       `It must be PATH=ADDRESS, with a PATH of ${endpointNames.join(", ")}.`,
     );
   }
-  if (path.endsWith("-grpc")) {
+  if (endpoint.endsWith("-grpc")) {
     if (!/^[^\s/]+:\d{1,5}$/.test(url)) {
-      throw new InvalidArgumentError(`The address of ${path} must be host:port, got '${url}'.`);
+      throw new InvalidArgumentError(`The address of ${endpoint} must be host:port, got '${url}'.`);
     }
-    return { path, url };
+    return { endpoint, url };
   }
-  return { path, url: httpAddress(url, path) };
+  return { endpoint, url: httpAddress(url, endpoint) };
 }
 
-function metricsPage(text: string): EndpointsSource["metrics"][number] {
+function metricsPage(text: string): AddressesSource["metrics"][number] {
   const [name, url = ""] = divided(text);
   const backend = (["embed", "onnx", "trt"] as const).find((it) => it === name);
   if (backend === undefined) {

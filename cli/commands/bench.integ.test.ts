@@ -14,7 +14,7 @@ import {
 } from "../../inference-image/emulator/test-repository.ts";
 import { clipstack } from "../test-programs.ts";
 
-const paths = ["onnx-http", "onnx-grpc", "onnx-http_u8", "onnx-grpc_jpeg", "onnx-http_json"];
+const paths = ["onnx-http", "onnx-grpc", "onnx-http_uint8", "onnx-grpc_jpeg", "onnx-http_json"];
 
 describe.skipIf(realTritonMissing !== "")(
   `bench of a real Triton, by its addresses${realTritonMissing && ` (not here: ${realTritonMissing})`}`,
@@ -51,15 +51,15 @@ describe.skipIf(realTritonMissing !== "")(
     });
 
     test("every path is measured, with the times that Triton counted", () => {
-      expect(record.cells.map(({ id }) => id)).toEqual(
+      expect(record.loadPoints.map(({ id }) => id)).toEqual(
         paths.flatMap((path) => [`${path} b1 c2`, `${path} b2 c2`]),
       );
-      for (const { id, samples, server } of record.cells) {
+      for (const { id, samples, server } of record.loadPoints) {
         expect(samples, id).toBeGreaterThan(0);
         expect(server, id).toMatchObject({ source: "triton" });
         expect(server?.inferMs, id).toBeGreaterThan(0);
       }
-      const jpeg = record.cells.filter(({ payload }) => payload === "encoded");
+      const jpeg = record.loadPoints.filter(({ payload }) => payload === "jpeg");
       for (const { id, server } of jpeg) expect(server?.decodeMs, id).toBeGreaterThan(0);
     });
 

@@ -40,7 +40,7 @@ describe("an environment with one service", () => {
     expect(code).toBe(0);
     const record = parseBenchRecord(stdout, "stdout");
     expect(readFileSync(output, "utf8")).toBe(`${stdout}\n`);
-    expect(record.cells.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
+    expect(record.loadPoints.map(({ id }) => id)).toEqual(["embed-http b1 c2"]);
     expect(record.subject.model).toMatchObject({ name: "tiny", weights: "random" });
     expect(record.subject.price).toEqual({
       usdPerHour: 0.5,
@@ -80,7 +80,7 @@ describe("an environment with one service", () => {
     const json = readdirSync(reports).find((name) => name.endsWith(".json")) ?? "";
     const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
     expect(record.interrupted).toBe(true);
-    expect(record.cells.length).toBeGreaterThan(0);
+    expect(record.loadPoints.length).toBeGreaterThan(0);
     expect(await isPortInUse(port)).toBe(false);
   });
 });

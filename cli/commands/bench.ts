@@ -54,10 +54,10 @@ async function bench(
   args: BenchArguments & GridArguments,
 ): Promise<void> {
   const loads = loadsOf(args, args.seed);
-  const { backend: paths, batchSizes } = args;
-  const cellsInAll =
-    Math.max(1, environments.length) * paths.length * batchSizes.length * loads.length;
-  await runAndReport({ environments, args, paths, cellsInAll }, (prepared) =>
-    runBench({ ...prepared, paths, batchSizes, loads }),
+  const { backend: endpoints, batchSizes } = args;
+  const loadPointCount =
+    Math.max(1, environments.length) * endpoints.length * batchSizes.length * loads.length;
+  await runAndReport({ environments, args, endpoints, loadPointCount }, (prepared) =>
+    runBench({ ...prepared, endpoints, batchSizes, loads }),
   );
 }

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { testBenchRecord, testEmbeddedRecord } from "../../bench/report/test-bench-record.ts";
+import { testBenchRecord, testSimulationRecord } from "../../bench/report/test-bench-record.ts";
 import { clipstack } from "../test-programs.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-capacity-"));
@@ -15,7 +15,7 @@ const run = async (...args: readonly string[]) => {
 
 test("answers what a GPU, payload and link give, what it costs and what bounds it", async () => {
   const { exitCode, stdout } = await run(
-    ...["--gpu", "rtx-4080", "--gpus", "4", "--topology", "per-gpu", "--payload", "float32"],
+    ...["--gpu", "rtx-4080", "--gpus", "4", "--topology", "per-gpu", "--payload", "fp32"],
     ...["--bandwidth", "100Mbps", "--round-trip", "60ms", "--concurrency", "32"],
   );
   expect(exitCode).toBe(0);
@@ -29,11 +29,11 @@ test("answers what a GPU, payload and link give, what it costs and what bounds i
 
 test("prints the answer as JSON, and writes it to a file", async () => {
   const file = join(folder, "answer.json");
-  const { stdout } = await run("--gpu", "t4", "--payload", "u8", "--json", "--output", file);
+  const { stdout } = await run("--gpu", "t4", "--payload", "uint8", "--json", "--output", file);
   expect(readFileSync(file, "utf8").trim()).toBe(stdout.trim());
   expect(JSON.parse(stdout)).toMatchObject({
     schema: 1,
-    question: { device: { name: "t4" }, payload: "u8" },
+    question: { device: { name: "t4" }, payload: "uint8" },
     answer: { imagesPerSecond: expect.any(Number), bottleneck: expect.any(String) },
   });
 });
@@ -43,7 +43,7 @@ test("finds the cheapest way to do a job, and says with exit code 1 that there i
   const found = await run(...job, "--bandwidth", "200Mbps", "--json");
   expect(found.exitCode).toBe(0);
   expect(JSON.parse(found.stdout).options[0]).toMatchObject({ meets: true });
-  const none = await run(...job, "--bandwidth", "200Mbps", "--payload", "float32");
+  const none = await run(...job, "--bandwidth", "200Mbps", "--payload", "fp32");
   expect(none.exitCode).toBe(1);
   expect(none.stdout).toMatch(/none of \d+ ways meets it/);
   expect(none.stdout).toMatch(/float32 {5}223/);
@@ -74,20 +74,23 @@ test("answers with the backend of the record, and refuses one that it lacks", as
   const all = testBenchRecord();
   writeFileSync(
     file,
-    JSON.stringify({ ...all, cells: all.cells.filter(({ path }) => path.startsWith("onnx-")) }),
+    JSON.stringify({
+      ...all,
+      loadPoints: all.loadPoints.filter(({ endpoint }) => endpoint.startsWith("onnx-")),
+    }),
   );
-  const asked = await run("--record", file, "--payload", "float32", "--concurrency", "4");
+  const asked = await run("--record", file, "--payload", "fp32", "--concurrency", "4");
   expect(asked.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
-  const lacked = await run("--record", file, "--payload", "float32", "--backend", "tensorrt");
+  const lacked = await run("--record", file, "--payload", "fp32", "--backend", "tensorrt");
   expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
   expect(lacked.stderr).toContain(
-    `${file}: has no load with one client of TensorRT for --payload float32, only of onnx-http`,
+    `${file}: has no load with one client of TensorRT for --payload fp32, only of onnx-http`,
   );
 });
 
 test("a record of a CPU is never several of it, and has no price", async () => {
   const file = join(folder, "cpu.json");
-  writeFileSync(file, JSON.stringify(testEmbeddedRecord()));
+  writeFileSync(file, JSON.stringify(testSimulationRecord()));
   const job = await run("--record", file, "--images", "1000", "--within", "24h");
   expect(job.exitCode).toBe(0);
   expect(job.stdout).toContain("no price is known: the fewest GPUs");
@@ -102,8 +105,12 @@ test("a record of a CPU is never several of it, and has no price", async () => {
 test("fails when a record has several environments, and takes the one that is named", async () => {
   const file = join(folder, "several.json");
   const all = testBenchRecord();
-  const others = all.cells.map((cell) => ({ ...cell, environment: "other", id: `${cell.id} 2` }));
-  writeFileSync(file, JSON.stringify({ ...all, cells: [...all.cells, ...others] }));
+  const others = all.loadPoints.map((point) => ({
+    ...point,
+    environment: "other",
+    id: `${point.id} 2`,
+  }));
+  writeFileSync(file, JSON.stringify({ ...all, loadPoints: [...all.loadPoints, ...others] }));
   const failed = await run("--record", file);
   expect(failed).toMatchObject({ exitCode: 2, stdout: "" });
   expect(failed.stderr).toContain(

@@ -164,7 +164,7 @@ how far the model is off. It needs no GPU and measures nothing.
 
 Examples:
   $ npx clipstack capacity --gpu rtx-4080 --gpus 4 --topology per-gpu --payload jpeg --bandwidth 100Mbps --round-trip 60ms --concurrency 32
-  $ npx clipstack capacity multi-gpu-4x --payload float32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
+  $ npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
   $ npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms
   $ npx clipstack capacity --check
   $ npx clipstack capacity --record bench/reports/….json --check
@@ -289,7 +289,7 @@ function source(
   const { record, calibration } = measured;
   const times = timesOfRecord(record, calibration, recordDevice(record), published);
   const weights = record.subject.model.weights === "random" ? ", random weights" : "";
-  const where = record.subject.runtime === "embedded" ? "local processes, " : "";
+  const where = record.subject.target === "simulation" ? "local processes, " : "";
   const compute =
     asked.gpu === undefined || asked.gpu === recordDevice(record)
       ? ""
@@ -320,7 +320,7 @@ function readRecord({
     throw new UserError("--environment is one of --record: give that too");
   }
   const record = readBenchRecord(file);
-  const names = [...new Set(record.cells.map((cell) => cell.environment))];
+  const names = [...new Set(record.loadPoints.map((point) => point.environment))];
   if (environment === undefined) {
     if (names.length < 2 || check) return record;
     throw new UserError(
@@ -332,14 +332,17 @@ function readRecord({
       `${file}: --environment must be ${names.join(" or ")}, got '${environment}'`,
     );
   }
-  return { ...record, cells: record.cells.filter((cell) => cell.environment === environment) };
+  return {
+    ...record,
+    loadPoints: record.loadPoints.filter((point) => point.environment === environment),
+  };
 }
 
 /** What computes, where nobody says: what the record was measured with. One that it lacks is refused. */
 function withEngine(asked: Asked, args: CapacityArguments, measured: Measured | undefined): Asked {
   if (measured === undefined) return asked;
   const { record, calibration } = measured;
-  if (calibration.paths.length === 0) {
+  if (calibration.endpoints.length === 0) {
     throw new UserError(
       `${args.record}: no path has a valid load with one client, which would calibrate the model`,
     );
@@ -355,14 +358,14 @@ function withEngine(asked: Asked, args: CapacityArguments, measured: Measured | 
   const known = recordBackends(calibration, payload, asked.backend);
   const backend = asked.backend ?? known[0];
   if (!ofRecord || (backend !== undefined && known.includes(backend))) return { ...asked, backend };
-  if (backend === undefined && payload !== "u8" && payload !== "float32" && payload !== "json") {
+  if (backend === undefined && payload !== "uint8" && payload !== "fp32" && payload !== "json") {
     throw new UserError(
       `${args.record}: does not say what computes behind the embed API: say it with --backend`,
     );
   }
   const wanted = payload === undefined ? "" : ` for --payload ${payload}`;
   const which = backend === undefined ? "" : ` of ${backendNames[backend]}`;
-  const has = calibration.paths.map(({ path }) => path).join(", ");
+  const has = calibration.endpoints.map(({ endpoint }) => endpoint).join(", ");
   throw new UserError(
     `${args.record}: has no load with one client${which}${wanted}, only of ${has}`,
   );
@@ -453,7 +456,7 @@ function sayPlan(
       gpus: asked.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [asked.gpus],
       topologies: asked.topology === undefined ? topologies : [asked.topology],
       // JSON is never the better way
-      payloads: args.payload === undefined ? ["jpeg", "u8", "float32"] : [args.payload],
+      payloads: args.payload === undefined ? ["jpeg", "uint8", "fp32"] : [args.payload],
       concurrencies:
         args.concurrency === undefined ? [1, 2, 4, 8, 16, 32, 64, 128] : [args.concurrency],
     },

@@ -51,7 +51,7 @@ export function compareFiles(
   }
   const found = compareRecords(from, to, args);
   // a run that failed before it timed anything has no load either
-  if (found.cells.length === 0 && (to.passed || !from.passed)) {
+  if (found.loadPoints.length === 0 && (to.passed || !from.passed)) {
     throw new UserError(
       `${fromFile} and ${toFile} have no load in common: environments, paths, batches, clients or rates differ`,
     );
@@ -76,8 +76,8 @@ export function comparisonJson({
   comparison,
   exitCode,
 }: Pick<CompareResult, "comparison" | "exitCode">): string {
-  const { cells, ...rest } = comparison;
-  const loads = cells.map(({ name, changes, failed, notJudged }) => ({
+  const { loadPoints, ...rest } = comparison;
+  const loads = loadPoints.map(({ name, changes, failed, notJudged }) => ({
     name,
     changes,
     failed,

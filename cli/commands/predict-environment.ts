@@ -7,7 +7,7 @@ import type { Predict } from "../../review/changes/capacity.ts";
 
 /** One load for every environment, so that two can be compared: enough clients, beside the server. */
 const load = {
-  payload: "float32",
+  payload: "fp32",
   bandwidthMbps: 10_000,
   roundTripMs: 0.2,
   connections: "kept",

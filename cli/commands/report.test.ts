@@ -3,10 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { BenchRecord, Cell } from "../../bench/record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../../bench/record/bench-record.ts";
 import { testRecord } from "../../bench/record/test-record.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
-import { testBenchRecord, testCell } from "../../bench/report/test-bench-record.ts";
+import { testBenchRecord, testLoadPoint } from "../../bench/report/test-bench-record.ts";
 import { testDrillRecord } from "../../verify/drills/test-drill-record.ts";
 import { project } from "../project.ts";
 import { clipstack } from "../test-programs.ts";
@@ -19,11 +19,13 @@ const file = (name: string) => join(folder, name);
 const slower = (
   factor: number,
   machineCores = 8,
-  changes: Partial<Cell> = {},
+  changes: Partial<LoadPoint> = {},
   of: Partial<BenchRecord> = {},
 ) => {
   const record = testBenchRecord({
-    cells: ["embed-http", "onnx-http"].map((path) => testCell({ path, slower: factor }, changes)),
+    loadPoints: ["embed-http", "onnx-http"].map((endpoint) =>
+      testLoadPoint({ endpoint, slower: factor }, changes),
+    ),
     studies: [],
     ...of,
   });
@@ -46,8 +48,11 @@ beforeAll(() => {
   writeFileSync(file("unsure.json"), slower(5, 8, { windows: [], measuredWindows: 0 }));
   const failed = { passed: false, failures: ["onnx-http: other embeddings"] };
   writeFileSync(file("failed.json"), slower(1, 8, {}, failed));
-  writeFileSync(file("failed-first.json"), slower(1, 8, {}, { ...failed, cells: [] }));
-  writeFileSync(file("lost.json"), slower(1, 8, {}, { cells: [testCell({ path: "onnx-http" })] }));
+  writeFileSync(file("failed-first.json"), slower(1, 8, {}, { ...failed, loadPoints: [] }));
+  writeFileSync(
+    file("lost.json"),
+    slower(1, 8, {}, { loadPoints: [testLoadPoint({ endpoint: "onnx-http" })] }),
+  );
   writeFileSync(file("no.json"), "{}");
   writeFileSync(
     file("pa.csv"),

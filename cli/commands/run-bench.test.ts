@@ -54,7 +54,9 @@ describe("an environment with its own model file", () => {
           ...{ model: "generated", synth: false, portOffset: 0, seed: 1 },
           ...{ window: 1, stability: 0.1, maxTrials: 3, duration: 1 },
         },
-        paths: [{ path: "onnx-http", payload: "fp32", serialization: "binary", byName: true }],
+        endpoints: [
+          { endpoint: "onnx-http", payload: "fp32", serialization: "binary", byName: true },
+        ],
         signal: new AbortController().signal,
         hold: () => () => {},
         onEvent: () => {},

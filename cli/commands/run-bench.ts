@@ -20,12 +20,12 @@ import { benchRecordText, benchReportName, saveReports } from "../../bench/repor
 import { readBenchImages } from "../../bench/run/bench-images.ts";
 import { startBenchProgress } from "../../bench/run/bench-progress.ts";
 import {
-  type AskedPath,
   type BenchContext,
   type BenchEvent,
   defaultSettings,
   finishBenchRecord,
   newBenchRecord,
+  type RequestedEndpoint,
 } from "../../bench/run/bench-run.ts";
 import type { TargetsSource } from "../../bench/run/bench-targets.ts";
 import type { PreparedImage } from "../../bench/run/reference.ts";
@@ -79,7 +79,7 @@ export interface PrepareOptions {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
   /** Paths that are measured; absent: all that there are. */
-  readonly paths?: readonly AskedPath[];
+  readonly endpoints?: readonly RequestedEndpoint[];
   readonly signal: AbortSignal;
   readonly hold: BenchContext["hold"];
   readonly onEvent: (event: BenchEvent) => void;
@@ -91,7 +91,7 @@ export interface PrepareOptions {
  * @throws {UserError} wrong settings, options or files; nothing was started.
  */
 export async function withPreparedBench<Result>(
-  { environments, args, paths, signal, hold, onEvent }: PrepareOptions,
+  { environments, args, endpoints, signal, hold, onEvent }: PrepareOptions,
   use: (prepared: PreparedBench) => Promise<Result>,
 ): Promise<Result> {
   const startedAt = new Date();
@@ -102,15 +102,15 @@ export async function withPreparedBench<Result>(
     const own = args.model === "generated" ? sharedModel(files) : undefined;
     const { file, subject } = await chooseModel(args.model, onEvent, own);
     const u8ModelFile = join(scratch, openclipVitB32U8.name, "model.onnx");
-    const wantsVariants = paths === undefined || paths.some(isVariant);
-    if (wantsVariants && targetOf(args) === "embedded") {
+    const wantsVariants = endpoints === undefined || endpoints.some(isVariant);
+    if (wantsVariants && targetOf(args) === "simulation") {
       phase(`make ${openclipVitB32U8.name} of the model`);
       await ensureOptimised(file, u8ModelFile);
     }
     const sources = await sourcesOf(files, args, {
       modelFile: args.model === "generated" ? undefined : file,
       u8ModelFile: wantsVariants ? u8ModelFile : undefined,
-      paths,
+      endpoints,
       signal,
       onEvent,
     });
@@ -125,11 +125,11 @@ export async function withPreparedBench<Result>(
     const record = await newBenchRecord({
       project,
       startedAt,
-      runtime: targetOf(args),
+      target: targetOf(args),
       model: subject,
       settings: {
         ...defaultSettings,
-        paths: [],
+        endpoints: [],
         windowSeconds: args.window,
         tolerance: args.stability,
         maxWindows: args.maxTrials,
@@ -155,11 +155,11 @@ const preprocessImage: Preprocess = async (image) => {
   return normalised(await preprocess(image, { maxPixels }));
 };
 
-const isVariant = ({ path, payload }: AskedPath) =>
-  path !== "embed-http" && (payload === "u8" || payload === "encoded");
+const isVariant = ({ endpoint, payload }: RequestedEndpoint) =>
+  endpoint !== "embed-http" && (payload === "uint8" || payload === "jpeg");
 
-function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["runtime"] {
-  return url === undefined ? (target ?? "embedded") : "endpoints";
+function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["target"] {
+  return url === undefined ? (target ?? "simulation") : "addresses";
 }
 
 function imageSettings(
@@ -174,7 +174,7 @@ function imageSettings(
   };
 }
 
-interface SourceOptions extends Pick<PrepareOptions, "paths" | "signal" | "onEvent"> {
+interface SourceOptions extends Pick<PrepareOptions, "endpoints" | "signal" | "onEvent"> {
   readonly modelFile?: string;
   readonly u8ModelFile?: string;
 }
@@ -197,7 +197,7 @@ async function environmentsOf(
   }
   const environments = asked.length === 0 ? [defaultEnvironment] : asked;
   const outdir = outputFolder();
-  if (args.synth && targetOf(args) === "embedded") {
+  if (args.synth && targetOf(args) === "simulation") {
     await synthesizeUnlessEdited(environments, outdir, {
       onNotice,
       onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
@@ -226,15 +226,15 @@ export function sharedModel(files: readonly ArtefactFile[]): string | undefined 
 async function sourcesOf(
   files: readonly ArtefactFile[],
   args: BenchArguments,
-  { modelFile, u8ModelFile, paths, signal, onEvent }: SourceOptions,
+  { modelFile, u8ModelFile, endpoints, signal, onEvent }: SourceOptions,
 ): Promise<readonly TargetsSource[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
-    return [{ kind: "endpoints", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
+    return [{ kind: "addresses", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
   }
-  const names = paths && [...new Set(paths.map(({ path }) => path))];
-  if (targetOf(args) === "embedded") {
+  const names = endpoints && [...new Set(endpoints.map(({ endpoint }) => endpoint))];
+  if (targetOf(args) === "simulation") {
     return files.map((environment) => ({
       kind: "simulated",
       environment,
@@ -243,7 +243,7 @@ async function sourcesOf(
       modelFile,
       u8ModelFile,
       portOffset: args.portOffset,
-      paths: names,
+      endpoints: names,
     }));
   }
   const environments = files.map(({ name }) => name);
@@ -262,7 +262,7 @@ async function sourcesOf(
     return {
       kind: "deployed",
       environment,
-      paths: names,
+      endpoints: names,
       readGpus: gpuReader(environment.deployed, containers, signal),
     };
   });
@@ -298,11 +298,11 @@ function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments
   return finishBenchRecord(record, devicesOf(record.subject, deployed));
 }
 
-export interface RunOptions extends Pick<PrepareOptions, "paths"> {
+export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
   /** How many cells there will be at most, for people. */
-  readonly cellsInAll?: number;
+  readonly loadPointCount?: number;
 }
 
 /**
@@ -312,11 +312,11 @@ export interface RunOptions extends Pick<PrepareOptions, "paths"> {
  * @throws {UserError} wrong settings, options or files.
  */
 export async function runAndReport(
-  { environments, args, cellsInAll, ...options }: RunOptions,
+  { environments, args, loadPointCount, ...options }: RunOptions,
   work: (prepared: PreparedBench) => Promise<void>,
 ): Promise<void> {
   requireWritable(args);
-  const progress = startBenchProgress(process.stderr, cellsInAll);
+  const progress = startBenchProgress(process.stderr, loadPointCount);
   const interrupt = onInterrupt();
   const { signal, hold } = interrupt;
   try {
@@ -329,7 +329,7 @@ export async function runAndReport(
           signal.throwIfAborted();
         } catch (error) {
           // what was measured cannot be had again
-          if (record.cells.length + record.studies.length === 0) throw error;
+          if (record.loadPoints.length + record.studies.length === 0) throw error;
           if (signal.aborted) record.interrupted = true;
           else record.failures.push(error instanceof Error ? error.message : String(error));
         }

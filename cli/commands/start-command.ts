@@ -15,7 +15,7 @@ Examples:
 Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
     )
     .action(async (args: RunArguments) => {
-      await runVerify([], { ...args, target: "embedded", synth: true });
+      await runVerify([], { ...args, target: "simulation", synth: true });
       if (process.exitCode === 0 && !args.json) console.log(nextSteps);
     });
 }

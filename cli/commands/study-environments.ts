@@ -6,12 +6,12 @@ import { requirePorts } from "../../artefact/simulation.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import type { EnvironmentSubject } from "../../bench/record/record.ts";
 import type { DeployedSource } from "../../bench/run/deployed-targets.ts";
-import type { EndpointsSource } from "../../bench/run/endpoint-targets.ts";
+import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../../bench/run/local-environment.ts";
 import type { SimulatedSource } from "../../bench/run/simulated-targets.ts";
 import { coldStarts } from "../../bench/studies/cold-start.ts";
 import { profileOperators } from "../../bench/studies/operators.ts";
-import { cellsAgainst } from "../../bench/studies/other-record.ts";
+import { loadPointsOf } from "../../bench/studies/other-record.ts";
 import {
   type EnvironmentVariant,
   type SourceChange,
@@ -56,7 +56,7 @@ export async function withStudyEnvironments<Result>(
     return await use(
       prepared.sources.map((source) => {
         if (source.kind === "simulated") {
-          return embedded(source, prepared, options, variants, scratch);
+          return simulated(source, prepared, options, variants, scratch);
         }
         return source.kind === "deployed"
           ? deployed(source, prepared, options)
@@ -70,17 +70,17 @@ export async function withStudyEnvironments<Result>(
 }
 
 function endpoints(
-  source: EndpointsSource,
+  source: AddressesSource,
   prepared: PreparedBench,
   options: StudyEnvironmentsOptions,
 ): StudyEnvironment {
-  const name = "endpoints";
+  const name = "addresses";
   return {
     name,
-    offers: source.endpoints.map(({ path }) => path),
-    source: ({ paths }) => ({
+    offers: source.endpoints.map(({ endpoint }) => endpoint),
+    source: ({ endpoints }) => ({
       ...source,
-      endpoints: source.endpoints.filter(({ path }) => paths.includes(path)),
+      endpoints: source.endpoints.filter(({ endpoint }) => endpoints.includes(endpoint)),
     }),
     coldStarts: unavailable("of addresses nothing can be started from here"),
     profiles: profiles(name, ["model"], prepared, options),
@@ -94,7 +94,7 @@ function unavailable(message: string) {
   };
 }
 
-function embedded(
+function simulated(
   source: SimulatedSource,
   prepared: PreparedBench,
   { rounds, ...options }: StudyEnvironmentsOptions,
@@ -142,10 +142,10 @@ function subjects(file: EnvironmentFile, artefact: Artefact): () => EnvironmentS
 
 function changed(
   source: SimulatedSource,
-  { paths, variants, tritonArgs }: SourceChange,
+  { endpoints, variants, tritonArgs }: SourceChange,
 ): SimulatedSource {
   const u8ModelFile = variants ? source.u8ModelFile : undefined;
-  return { ...source, paths, tritonArgs, u8ModelFile };
+  return { ...source, endpoints, tritonArgs, u8ModelFile };
 }
 
 function deployed(
@@ -162,7 +162,7 @@ function deployed(
     name,
     offers: pathsIn(environment),
     subject: subjects(source.environment, artefact),
-    source: ({ paths }) => ({ ...source, paths }),
+    source: ({ endpoints }) => ({ ...source, endpoints }),
     async coldStarts(onStart) {
       if (containers === undefined) {
         throw new StudyUnavailable("pods are not restarted from here");
@@ -182,7 +182,7 @@ function deployed(
     },
     readMemory: containers?.readMemory,
     profiles: profiles(name, servicesOf(environment), prepared, options),
-    async variants(study, { paths }) {
+    async variants(study, { endpoints }) {
       if (options.against === undefined) {
         throw new StudyUnavailable(
           `measure it on the other deployment too, and give its record with --against`,
@@ -190,13 +190,13 @@ function deployed(
       }
       const shown = relative("", options.against);
       const other = readBenchRecord(options.against);
-      record.cells.push(...cellsAgainst(study, other, shown, record.subject.model));
+      record.loadPoints.push(...loadPointsOf(study, other, shown, record.subject.model));
       const conditions = {
         gpus: environment.gpu?.count ?? 1,
         topology: topologyOf(environment),
       };
       return {
-        variants: [{ conditions, source: { ...source, paths } }],
+        variants: [{ conditions, source: { ...source, endpoints } }],
         notes: [`Cells named (${shown}) are of that record, measured ${other.startedAt}.`],
       };
     },

@@ -76,7 +76,7 @@ test("a sweep leaves a record and its reports, and ends with 0", async () => {
   const record = parseBenchRecord(stdout, "stdout");
   expect(new Set(record.studies.map(({ study }) => study))).toEqual(new Set(studies));
   expect(record.subject.environments.map(({ name }) => name)).toEqual(["one"]);
-  expect(record.cells.length).toBe(1 + 2 + 1 + 1);
+  expect(record.loadPoints.length).toBe(1 + 2 + 1 + 1);
   expect(readdirSync(reports).filter((name) => name.endsWith(".html"))).toHaveLength(1);
 });
 
@@ -114,6 +114,6 @@ test("Ctrl-C saves what was measured, and leaves nothing running", async () => {
   const [json = ""] = readdirSync(reports).filter((name) => name.endsWith(".json"));
   const record = parseBenchRecord(readFileSync(join(reports, json), "utf8"), json);
   expect(record.interrupted).toBe(true);
-  expect(record.cells.at(-1)?.stability.verdict).toBe("interrupted");
+  expect(record.loadPoints.at(-1)?.stability.verdict).toBe("interrupted");
   expect(await isPortInUse(port)).toBe(false);
 });

@@ -5,10 +5,10 @@ import {
   studyIds,
   studyQuestions,
 } from "../../bench/record/bench-record.ts";
-import type { AskedPath } from "../../bench/run/bench-run.ts";
+import type { RequestedEndpoint } from "../../bench/run/bench-run.ts";
 import { runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study.ts";
-import { pathsOfStudies } from "../../bench/studies/study-paths.ts";
+import { pathsOfStudies } from "../../bench/studies/study-endpoints.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";
@@ -18,7 +18,7 @@ import { withStudyEnvironments } from "./study-environments.ts";
 
 interface SweepArguments extends BenchArguments {
   readonly environment?: readonly string[];
-  readonly backend?: readonly AskedPath[];
+  readonly backend?: readonly RequestedEndpoint[];
   readonly batchSizes: readonly number[];
   readonly concurrency?: readonly number[];
   readonly queueDelay: readonly number[];
@@ -165,7 +165,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
     {
       environments: environment.flatMap((name) => name.split(",")),
       args,
-      paths: pathsOfStudies(studies, backend),
+      endpoints: pathsOfStudies(studies, backend),
     },
     (prepared) =>
       withStudyEnvironments(
@@ -183,7 +183,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
             studies,
             named,
             environments,
-            paths: backend,
+            endpoints: backend,
             grid,
           }),
       ),

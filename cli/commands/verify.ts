@@ -32,7 +32,7 @@ import { numberUpTo, portOffset } from "../option-values.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 
-const verifyTargets = ["embedded", "deployed"] as const;
+const verifyTargets = ["simulation", "deployed"] as const;
 
 interface VerifyArguments extends RunArguments {
   /** Local processes in place of the containers, or the containers where they are deployed. */
@@ -58,7 +58,7 @@ async function verifyEnvironments(
   const interrupt = onInterrupt();
   const { signal } = interrupt;
   try {
-    if (args.synth && args.target === "embedded") {
+    if (args.synth && args.target === "simulation") {
       await synthesizeUnlessEdited(environments, outdir, {
         onNotice,
         onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
@@ -197,10 +197,10 @@ export function registerVerify(program: Command): void {
       .addOption(
         new Option(
           "--target <target>",
-          "embedded: on this machine; deployed: the containers or pods that a deploy made",
+          "simulation: local processes; deployed: the containers or pods that a deploy made",
         )
           .choices(verifyTargets)
-          .default("embedded"),
+          .default("simulation"),
       )
       .option("--no-synth", "verify what lies in cdktf.out, as --target deployed always does"),
   )

@@ -89,13 +89,13 @@ describe.skipIf(missing !== "")(
         ...["--report", join(project.folder, "reports"), "--output", output],
       );
       expect(code, printed).toBe(0);
-      const { subject, parity, cells } = readBenchRecord(output);
-      expect(subject.runtime).toBe("deployed");
+      const { subject, parity, loadPoints } = readBenchRecord(output);
+      expect(subject.target).toBe("deployed");
       expect(parity.map(({ passed }) => passed)).toEqual(parity.map(() => true));
-      expect(cells.map(({ path }) => path)).toEqual([...endpointNames]);
-      for (const cell of cells) {
-        expect(cell.samples, cell.id).toBeGreaterThan(0);
-        expect(cell.server?.requests, cell.id).toBeGreaterThan(0);
+      expect(loadPoints.map(({ endpoint }) => endpoint)).toEqual([...endpointNames]);
+      for (const point of loadPoints) {
+        expect(point.samples, point.id).toBeGreaterThan(0);
+        expect(point.server?.requests, point.id).toBeGreaterThan(0);
       }
     });
 
@@ -108,7 +108,7 @@ describe.skipIf(missing !== "")(
         ...["--report", join(project.folder, "reports"), "--output", output],
       );
       expect(code, printed).toBe(0);
-      expect(readBenchRecord(output).cells.map(({ conditions }) => conditions)).toEqual([
+      expect(readBenchRecord(output).loadPoints.map(({ conditions }) => conditions)).toEqual([
         { queueDelayUs: 0 },
       ]);
       expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(5_000);

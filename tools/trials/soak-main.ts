@@ -49,7 +49,7 @@ await runMain(async () => {
     onProgress: (line) => console.log(line),
   });
   const growth = memory.late / memory.early;
-  const failed = [failures, health.errorsInAll].map(
+  const failed = [failures, health.errorsWithWarmup].map(
     (codes) =>
       Object.entries(codes)
         .map(([code, count]) => `${code}: ${count}`)

@@ -20,7 +20,7 @@ test("the embed server answers all of some hundred requests, and does not grow w
     concurrency: 32,
   });
   expect(failures).toEqual({});
-  expect(health.errorsInAll).toEqual({});
+  expect(health.errorsWithWarmup).toEqual({});
   expect(stopped).toBe("with code 0");
   // the long form says 1.1
   expect(memory.late / memory.early).toBeLessThan(1.5);

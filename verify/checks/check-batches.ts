@@ -3,7 +3,7 @@ import { unit } from "../../bench/run/infer.ts";
 import { parityLimits } from "../../bench/run/parity.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
-  checkPaths,
+  checkEachEndpoint,
   embeddingsOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
@@ -15,7 +15,7 @@ export function checkBatches(
   service: ServiceUnderTest,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
-  return checkPaths(service, "batches", async (target) => {
+  return checkEachEndpoint(service, "batches", async (target) => {
     const measured: Record<string, number> = {};
     for (const size of benchBatchSizes) {
       const images = cycle(reference, size);

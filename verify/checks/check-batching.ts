@@ -3,9 +3,9 @@ import { type MetricsSource, readMetrics } from "../../bench/run/instance-metric
 import { type Metrics, metricSum } from "../../bench/run/prometheus.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
-  checkPaths,
+  checkEachEndpoint,
+  type EndpointFinding,
   embeddingsOf,
-  type PathFinding,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
@@ -34,8 +34,8 @@ export function checkBatching(
   reference: Reference,
   alone = true,
 ): Promise<readonly CheckResult[]> {
-  return checkPaths(service, "batching", async (target) => {
-    let finding: PathFinding = { message: "" };
+  return checkEachEndpoint(service, "batching", async (target) => {
+    let finding: EndpointFinding = { message: "" };
     for (const requests of concurrentSingles) {
       const before = await countsOf(service, measuredAt);
       await Promise.all(

@@ -4,7 +4,11 @@ import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
-import { pathsOf, resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import {
+  endpointsOf,
+  resultOf,
+  type ServiceUnderTest,
+} from "../../bench/run/service-under-test.ts";
 import type { Service } from "../../contract/environment.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { aspectsOf, differences } from "./container-aspects.ts";
@@ -223,7 +227,7 @@ const timeoutMs = 10_000;
 /** A Triton must be the one that the environment says: NVIDIA's, or clipstack's server in its place. */
 export async function checkEngine(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
   const { server } = service.workload.service;
-  const [target] = pathsOf(service);
+  const [target] = endpointsOf(service);
   if (server === undefined || target === undefined) return [];
   const { name, version } = await service.transport(target).serverMetadata({ timeoutMs });
   const right = name === serverNames[server];

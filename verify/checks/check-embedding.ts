@@ -1,7 +1,7 @@
 import type { CheckResult } from "../../bench/record/record.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
-  checkPaths,
+  checkEachEndpoint,
   embeddingsOf,
   formsOf,
   type ServiceUnderTest,
@@ -17,7 +17,7 @@ export function checkEmbedding(
   service: ServiceUnderTest,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
-  return checkPaths(service, "embedding", async (target) => {
+  return checkEachEndpoint(service, "embedding", async (target) => {
     const norms: number[] = [];
     for (const form of formsOf(target)) {
       const vectors = await embeddingsOf(service, target, cycle(reference, 1), form);

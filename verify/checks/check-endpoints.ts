@@ -14,7 +14,7 @@ export async function checkEndpoints(service: ServiceUnderTest): Promise<readonl
   const results: CheckResult[] = [];
   for (const target of service.targets) {
     const { endpoint, url } = target;
-    const about = { path: endpoint.name };
+    const about = { endpoint: endpoint.name };
     if (url === undefined) {
       const message = `${endpoint.protocol} at ${endpoint.url}: nothing leads there, see wiring`;
       results.push(resultOf(service, "endpoints", "skip", message, about));

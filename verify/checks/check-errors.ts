@@ -5,8 +5,8 @@ import { type HttpRequest, jsonOf, reason } from "../../bench/run/http-client.ts
 import { inputTensor } from "../../bench/run/infer.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
-  checkPaths,
-  type PathTarget,
+  checkEachEndpoint,
+  type EndpointTarget,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { TritonError } from "../../client/triton/transport.ts";
@@ -27,7 +27,7 @@ export function checkErrors(
   service: ServiceUnderTest,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
-  return checkPaths(service, "errors", async (target) => {
+  return checkEachEndpoint(service, "errors", async (target) => {
     const findings =
       target.endpoint.protocol === "embed-http"
         ? await embedFindings(service, target.url, reference)
@@ -239,7 +239,7 @@ export function inferenceMistakes(): readonly InferenceMistake[] {
 
 async function inferenceFindings(
   service: ServiceUnderTest,
-  target: PathTarget,
+  target: EndpointTarget,
 ): Promise<readonly Finding[]> {
   const transport = service.transport(target);
   const findings: Finding[] = [];
@@ -267,7 +267,7 @@ async function inferenceFindings(
 }
 
 /** No client of ours sends it: JSON that ends in the middle. */
-async function brokenJson(service: ServiceUnderTest, { url }: PathTarget): Promise<Finding> {
+async function brokenJson(service: ServiceUnderTest, { url }: EndpointTarget): Promise<Finding> {
   const name = "broken JSON";
   try {
     const path = `${url}/v2/models/${service.workload.service.model}/infer`;

@@ -4,15 +4,15 @@ import {
   type Compared,
   compareWith,
   judgeParity,
-  type Runtime,
   roundsToHalf,
+  type VerifyTarget,
 } from "../../bench/run/parity.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
-  checkPaths,
+  checkEachEndpoint,
+  type EndpointTarget,
   embeddingsOf,
   formsOf,
-  type PathTarget,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { openInferenceClient } from "../../client/inference-client.ts";
@@ -23,11 +23,11 @@ const timeoutMs = 60_000;
 export function checkParity(
   service: ServiceUnderTest,
   reference: Reference,
-  runtime: Runtime,
+  runtime: VerifyTarget,
 ): Promise<readonly CheckResult[]> {
-  return checkPaths(service, "parity", async (target) => {
+  return checkEachEndpoint(service, "parity", async (target) => {
     const images = await compare(service, target, reference);
-    const found = judgeParity(images, roundsToHalf(runtime, target.path));
+    const found = judgeParity(images, roundsToHalf(runtime, target.endpointName));
     const { minCosine, maxRelativeDifference, passed, message } = found;
     return {
       outcome: passed ? "pass" : "fail",
@@ -45,7 +45,7 @@ export function checkParity(
 /** Every image through the client that users have, and one in each other form of request. */
 async function compare(
   service: ServiceUnderTest,
-  target: PathTarget,
+  target: EndpointTarget,
   reference: Reference,
 ): Promise<Compared[]> {
   const images: Compared[] = [];
@@ -72,7 +72,7 @@ async function compare(
 }
 
 /** The client of this protocol path; remote, so that nothing else can answer in its place. */
-function openClient(service: ServiceUnderTest, { endpoint, url }: PathTarget) {
+function openClient(service: ServiceUnderTest, { endpoint, url }: EndpointTarget) {
   const common = { mode: "remote", model: service.workload.service.model, timeoutMs } as const;
   if (endpoint.protocol === "embed-http") {
     return openInferenceClient({

@@ -10,8 +10,8 @@ import { metricsOf } from "../../bench/run/instance-metrics.ts";
 import { metricSum } from "../../bench/run/prometheus.ts";
 import { cycle, type Reference, stack } from "../../bench/run/reference.ts";
 import {
-  type PathTarget,
-  pathsOf,
+  type EndpointTarget,
+  endpointsOf,
   resultOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
@@ -66,7 +66,7 @@ export async function checkStop(
   const running = service.instances.find(
     ({ start, child }) => start.ok && child.exit === undefined,
   );
-  const targets = pathsOf(service);
+  const targets = endpointsOf(service);
   const dead = service.instances.find(({ child }) => child.exit !== undefined);
   if (dead?.child.exit !== undefined) {
     const message = `${dead.instance.name} ended ${describeExit(dead.child.exit)} while it was checked`;
@@ -87,7 +87,7 @@ export async function checkStop(
 async function stopUnderLoad(
   service: ServiceUnderTest,
   running: RunningInstance,
-  targets: readonly PathTarget[],
+  targets: readonly EndpointTarget[],
   reference: Reference,
 ): Promise<CheckResult> {
   const { instance, child } = running;
@@ -177,7 +177,11 @@ interface Sender {
  * Requests on connections of their own, one for each worker. Nobody else takes one and makes a worker open another,
  * which a stopping server may not accept any more.
  */
-function openSender(service: ServiceUnderTest, target: PathTarget, reference: Reference): Sender {
+function openSender(
+  service: ServiceUnderTest,
+  target: EndpointTarget,
+  reference: Reference,
+): Sender {
   const { endpoint, url } = target;
   let closed: Promise<void> | undefined;
   if (endpoint.protocol === "embed-http") {
@@ -271,7 +275,7 @@ async function waitUntilAccepted(
 /** Requests where users ask; what went wrong with each that failed. */
 async function askThrough(
   service: ServiceUnderTest,
-  targets: readonly PathTarget[],
+  targets: readonly EndpointTarget[],
   requests: number,
   reference: Reference,
 ): Promise<readonly string[]> {

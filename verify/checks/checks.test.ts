@@ -126,7 +126,7 @@ test("fails on metrics that do not count batches", () => {
 /** An embed server that knows the reference's images; `spoil` changes what it answers. */
 async function embedService(
   spoil: (row: Float32Array) => Float32Array,
-  path: EndpointName = "embed-http",
+  endpointName: EndpointName = "embed-http",
 ): Promise<ServiceUnderTest> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
@@ -163,7 +163,7 @@ async function embedService(
     "test",
     workload,
     [],
-    [{ workload, endpoint: { ...endpoint, name: path }, url }],
+    [{ workload, endpoint: { ...endpoint, name: endpointName }, url }],
   );
 }
 
@@ -186,13 +186,13 @@ test("an embed server that does not normalise fails", async () => {
 
 test("embeddings that are the reference's pass parity", async () => {
   const [message = ""] = said(
-    await checkParity(await embedService((row) => row), reference, "embedded"),
+    await checkParity(await embedService((row) => row), reference, "simulation"),
   );
   expect(message).toMatch(/^pass: 8 answers: cosine 1\.000000, /);
 });
 
 test("embeddings of the right direction that differ by more than 0.1 % fail parity", async () => {
-  const [result] = await checkParity(await embedService(near), reference, "embedded");
+  const [result] = await checkParity(await embedService(near), reference, "simulation");
   expect(result?.measured.cosine).toBeGreaterThanOrEqual(0.999);
   expect(result?.measured.relativeDifference).toBeGreaterThan(0.001);
   expect(said(result === undefined ? [] : [result])).toEqual([
@@ -207,7 +207,7 @@ test("what a TensorRT engine rounds to FP16 passes by its direction, where it is
   expect(said(await checkParity(tensorrt, reference, "deployed"))).toEqual([
     expect.stringMatching(/^pass: 8 answers: cosine 0\.999/),
   ]);
-  expect(said(await checkParity(tensorrt, reference, "embedded"))).toEqual([
+  expect(said(await checkParity(tensorrt, reference, "simulation"))).toEqual([
     expect.stringMatching(/^fail: /),
   ]);
   const turned = await embedService(

@@ -1,8 +1,8 @@
 import {
   type BenchRecord,
-  benchPathName,
-  type Cell,
+  benchEndpointName,
   type Conditions,
+  type LoadPoint,
   type LoadShape,
   type Price,
   type StudyId,
@@ -23,19 +23,19 @@ export type Trust =
   /** Nothing was answered. */
   | "empty";
 
-export function trustOf(cell: Cell): Trust {
-  if (cell.samples === 0 || cell.latencyMs === undefined) return "empty";
-  if (cell.invalid.length > 0) return "invalid";
-  return cell.stability.verdict === "stable" ? "good" : "unstable";
+export function trustOf(point: LoadPoint): Trust {
+  if (point.samples === 0 || point.latencyMs === undefined) return "empty";
+  if (point.invalid.length > 0) return "invalid";
+  return point.stability.verdict === "stable" ? "good" : "unstable";
 }
 
 /** In words for a table; nothing where all is well. */
-export function trustText(cell: Cell): string {
-  switch (trustOf(cell)) {
+export function trustText(point: LoadPoint): string {
+  switch (trustOf(point)) {
     case "good":
       return "";
     case "unstable":
-      return stabilityWords[cell.stability.verdict];
+      return stabilityWords[point.stability.verdict];
     case "invalid":
       return "invalid";
     case "empty":
@@ -43,7 +43,7 @@ export function trustText(cell: Cell): string {
   }
 }
 
-const stabilityWords: Readonly<Record<Cell["stability"]["verdict"], string>> = {
+const stabilityWords: Readonly<Record<LoadPoint["stability"]["verdict"], string>> = {
   stable: "",
   unstable: "unstable",
   short: "too short",
@@ -51,8 +51,8 @@ const stabilityWords: Readonly<Record<Cell["stability"]["verdict"], string>> = {
 };
 
 /** Why a figure is not to be relied on, in whole sentences. */
-export function doubtsOf(cell: Cell): readonly string[] {
-  const { verdict, throughputDeviation, p99Deviation, tolerance } = cell.stability;
+export function doubtsOf(point: LoadPoint): readonly string[] {
+  const { verdict, throughputDeviation, p99Deviation, tolerance } = point.stability;
   const deviations = [
     throughputDeviation === undefined ? "" : `throughput by ${formatPercent(throughputDeviation)}`,
     p99Deviation === undefined ? "" : `p99 by ${formatPercent(p99Deviation)}`,
@@ -64,15 +64,15 @@ export function doubtsOf(cell: Cell): readonly string[] {
     interrupted: "It was interrupted.",
   };
   return [
-    ...cell.invalid,
-    ...(isFailing(cell) ? [`${formatPercent(failedShare(cell))} of its requests failed.`] : []),
+    ...point.invalid,
+    ...(isFailing(point) ? [`${formatPercent(failedShare(point))} of its requests failed.`] : []),
     ...(words[verdict] === "" ? [] : [words[verdict]]),
-    ...(cell.samples === 0 ? ["No request was answered."] : []),
+    ...(point.samples === 0 ? ["No request was answered."] : []),
   ];
 }
 
 /** Part of the measured requests that failed, 0..1. */
-export function failedShare({ errors, samples }: Cell): number {
+export function failedShare({ errors, samples }: LoadPoint): number {
   const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
   return failed === 0 ? 0 : failed / (failed + samples);
 }
@@ -80,59 +80,64 @@ export function failedShare({ errors, samples }: Cell): number {
 const mostFailed = 0.01;
 
 /** So many requests failed that the figures of the others are no choice. */
-export function isFailing(cell: Cell): boolean {
-  return failedShare(cell) > mostFailed;
+export function isFailing(point: LoadPoint): boolean {
+  return failedShare(point) > mostFailed;
 }
 
 /** Name of the path that was measured, as `--backend` takes it. */
-export const pathOf = benchPathName;
+export const endpointOf = benchEndpointName;
 
 /** Names of the environments that were measured. */
-export function environmentsOf(cells: readonly Cell[]): readonly string[] {
-  return [...new Set(cells.map(({ environment }) => environment))];
+export function environmentsOf(loadPoints: readonly LoadPoint[]): readonly string[] {
+  return [...new Set(loadPoints.map(({ environment }) => environment))];
 }
 
 /** A line of a plot: one path of one environment. */
 export interface Series {
   readonly name: string;
   readonly environment: string;
-  readonly path: string;
-  readonly cells: readonly Cell[];
+  readonly endpoint: string;
+  readonly loadPoints: readonly LoadPoint[];
 }
 
-const pathOrder = ["embed-http", "onnx-http", "onnx-grpc", "trt-http", "trt-grpc"];
+const endpointOrder = ["embed-http", "onnx-http", "onnx-grpc", "trt-http", "trt-grpc"];
 
 /** Cells by environment and path; paths in the order in which people know them. */
-export function seriesOf(cells: readonly Cell[]): readonly Series[] {
-  const many = environmentsOf(cells).length > 1;
-  const groups = new Map<string, Cell[]>();
-  for (const cell of cells) {
-    const key = JSON.stringify([cell.environment, pathOf(cell)]);
-    groups.set(key, [...(groups.get(key) ?? []), cell]);
+export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
+  const many = environmentsOf(loadPoints).length > 1;
+  const groups = new Map<string, LoadPoint[]>();
+  for (const point of loadPoints) {
+    const key = JSON.stringify([point.environment, endpointOf(point)]);
+    groups.set(key, [...(groups.get(key) ?? []), point]);
   }
-  const order = (path: string) => {
-    const base = pathOrder.findIndex((known) => path.startsWith(known));
-    return base + path.length / 1_000;
+  const order = (endpoint: string) => {
+    const base = endpointOrder.findIndex((known) => endpoint.startsWith(known));
+    return base + endpoint.length / 1_000;
   };
   return [...groups]
     .map(([key, list]) => {
-      const [environment = "", path = ""] = JSON.parse(key) as readonly string[];
-      return { name: many ? `${environment} ${path}` : path, environment, path, cells: list };
+      const [environment = "", endpoint = ""] = JSON.parse(key) as readonly string[];
+      return {
+        name: many ? `${environment} ${endpoint}` : endpoint,
+        environment,
+        endpoint,
+        loadPoints: list,
+      };
     })
     .sort((a, b) =>
       a.environment === b.environment
-        ? order(a.path) - order(b.path)
-        : environmentsOf(cells).indexOf(a.environment) -
-          environmentsOf(cells).indexOf(b.environment),
+        ? order(a.endpoint) - order(b.endpoint)
+        : environmentsOf(loadPoints).indexOf(a.environment) -
+          environmentsOf(loadPoints).indexOf(b.environment),
     );
 }
 
 /** Measured as it is deployed: no study changed a link, a delay or the GPUs. */
-export function isPlain({ conditions }: Cell): boolean {
+export function isPlain({ conditions }: LoadPoint): boolean {
   return Object.values(conditions).every((value) => value === undefined);
 }
 
-export function clientsOf({ load }: Cell): number | undefined {
+export function clientsOf({ load }: LoadPoint): number | undefined {
   return load.kind === "closed loop" ? load.concurrency : undefined;
 }
 
@@ -144,7 +149,7 @@ export function loadText(load: LoadShape): string {
 }
 
 /** `4 images a request, 8 clients`. */
-export function settingText({ imagesPerRequest, load }: Cell): string {
+export function settingText({ imagesPerRequest, load }: LoadPoint): string {
   return `${counted(imagesPerRequest, "image")} a request, ${loadText(load)}`;
 }
 
@@ -165,11 +170,11 @@ export function conditionsText(conditions: Conditions): string {
 const trim = (value: number) => String(Number(value.toPrecision(4)));
 
 /** Cells under the same name of load, path and conditions: two records, or a study and the grid, may both have one. */
-export function cellKey(cell: Cell): string {
-  const { environment, load, conditions, imagesPerRequest } = cell;
+export function loadPointKey(point: LoadPoint): string {
+  const { environment, load, conditions, imagesPerRequest } = point;
   return JSON.stringify([
     environment,
-    pathOf(cell),
+    endpointOf(point),
     imagesPerRequest,
     load.kind === "closed loop"
       ? ["closed", load.concurrency]
@@ -183,31 +188,33 @@ export function cellKey(cell: Cell): string {
 const trustOrder: readonly Trust[] = ["good", "unstable", "invalid", "empty"];
 
 /** One cell for each load: of several that are the same, the most to be trusted, and of those the first. */
-export function distinct(cells: readonly Cell[]): readonly Cell[] {
-  const best = new Map<string, Cell>();
-  for (const cell of cells) {
-    const known = best.get(cellKey(cell));
+export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
+  const best = new Map<string, LoadPoint>();
+  for (const point of loadPoints) {
+    const known = best.get(loadPointKey(point));
     if (
       known === undefined ||
-      trustOrder.indexOf(trustOf(cell)) < trustOrder.indexOf(trustOf(known))
+      trustOrder.indexOf(trustOf(point)) < trustOrder.indexOf(trustOf(known))
     ) {
-      best.set(cellKey(cell), cell);
+      best.set(loadPointKey(point), point);
     }
   }
   return [...best.values()];
 }
 
 /** Plain cells of a closed loop, once each. */
-export function closedLoop(cells: readonly Cell[]): readonly Cell[] {
-  return distinct(cells.filter((cell) => isPlain(cell) && cell.load.kind === "closed loop"));
+export function closedLoop(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
+  return distinct(
+    loadPoints.filter((point) => isPlain(point) && point.load.kind === "closed loop"),
+  );
 }
 
-export function openLoop(cells: readonly Cell[]): readonly Cell[] {
-  return distinct(cells.filter((cell) => isPlain(cell) && cell.load.kind === "open loop"));
+export function openLoop(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
+  return distinct(loadPoints.filter((point) => isPlain(point) && point.load.kind === "open loop"));
 }
 
-export function ofStudy(record: BenchRecord, study: StudyId): readonly Cell[] {
-  return record.cells.filter((cell) => cell.study === study);
+export function ofStudy(record: BenchRecord, study: StudyId): readonly LoadPoint[] {
+  return record.loadPoints.filter((point) => point.study === study);
 }
 
 /** Where a request's time went: means in milliseconds, in the order in which it passes them. */
@@ -229,7 +236,7 @@ export interface TimePart {
  * The mean latency in parts. `network`: what the client waited and the server did not work: transfer, and both systems'
  * network stacks. `server`: what the server's own total has beyond its parts.
  */
-export function timeParts({ latencyMs, server }: Cell): readonly TimePart[] {
+export function timeParts({ latencyMs, server }: LoadPoint): readonly TimePart[] {
   if (latencyMs === undefined) return [];
   const known = (
     [
@@ -251,18 +258,18 @@ export function timeParts({ latencyMs, server }: Cell): readonly TimePart[] {
 }
 
 /** Mean utilisation of the GPUs, 0..1; absent if none was measured. */
-export function meanGpuUse({ gpu }: Cell): number | undefined {
+export function meanGpuUse({ gpu }: LoadPoint): number | undefined {
   const uses = (gpu?.gpus ?? []).flatMap(({ utilization = [] }) => utilization);
   return uses.length === 0 ? undefined : mean(uses);
 }
 
 /** The price to reckon with, or in words why there is none. */
 export function costBasis({ subject }: BenchRecord): Price | string {
-  const { price, runtime, gpu } = subject;
-  if (price !== undefined && (byHand(price) || (runtime !== "embedded" && gpu !== undefined))) {
+  const { price, target, gpu } = subject;
+  if (price !== undefined && (byHand(price) || (target !== "simulation" && gpu !== undefined))) {
     return price;
   }
-  if (runtime === "embedded") {
+  if (target === "simulation") {
     return "No GPU computed here, local processes did: what an hour of the environment's GPU costs says nothing about these figures. Measure it where it is deployed, or give this machine's price with `--price`.";
   }
   return price === undefined
@@ -278,11 +285,11 @@ export function usdPerThousand({ usdPerHour }: Price, imagesPerSecond: number): 
 }
 
 /** The cell with the most images a second among those to be trusted; without one, among those that were answered. */
-export function fastest(cells: readonly Cell[]): Cell | undefined {
-  const [first, ...rest] = preferTrusted(cells);
+export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined {
+  const [first, ...rest] = preferTrusted(loadPoints);
   return rest.reduce(
-    (best, cell) =>
-      best === undefined || cell.imagesPerSecond > best.imagesPerSecond ? cell : best,
+    (best, point) =>
+      best === undefined || point.imagesPerSecond > best.imagesPerSecond ? point : best,
     first,
   );
 }
@@ -291,17 +298,17 @@ export function fastest(cells: readonly Cell[]): Cell | undefined {
  * How far behind a figure is ranked, whatever it is: 0 to be trusted, 1 unstable, 2 many of its requests failed; `undefined`
  * where it is none, as an invalid figure wins nothing.
  */
-export function weaknessOf(cell: Cell): 0 | 1 | 2 | undefined {
-  const trust = trustOf(cell);
+export function weaknessOf(point: LoadPoint): 0 | 1 | 2 | undefined {
+  const trust = trustOf(point);
   if (trust === "invalid" || trust === "empty") return undefined;
-  if (isFailing(cell)) return 2;
+  if (isFailing(point)) return 2;
   return trust === "good" ? 0 : 1;
 }
 
 /** The cells to be trusted; without one, the unstable; without one of these, those of which many requests failed. */
-export function preferTrusted(cells: readonly Cell[]): readonly Cell[] {
+export function preferTrusted(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   for (const weakness of [0, 1, 2] as const) {
-    const found = cells.filter((cell) => weaknessOf(cell) === weakness);
+    const found = loadPoints.filter((point) => weaknessOf(point) === weakness);
     if (found.length > 0) return found;
   }
   return [];
@@ -311,6 +318,6 @@ export function preferTrusted(cells: readonly Cell[]): readonly Cell[] {
 export const heldShare = 0.99;
 
 /** An open loop whose rate was held: its throughput is what was offered, and no limit of the server. */
-export function isOffered({ load, achievedShare }: Cell): boolean {
+export function isOffered({ load, achievedShare }: LoadPoint): boolean {
   return load.kind === "open loop" && (achievedShare ?? 1) >= heldShare;
 }

@@ -1,0 +1,46 @@
+import type { StudyId } from "../record/bench-record.ts";
+import type { RequestedEndpoint } from "../run/bench-run.ts";
+import { studies } from "./registry.ts";
+import { optionalPath, type SourceChange, type Study } from "./study.ts";
+
+/** Every endpoint with its default payload format. */
+const allPaths: readonly RequestedEndpoint[] = [
+  optionalPath("embed-http", "jpeg"),
+  optionalPath("onnx-http"),
+  optionalPath("onnx-grpc"),
+  optionalPath("trt-http"),
+  optionalPath("trt-grpc"),
+];
+
+/** Endpoints that a study measures, given those of the command line. */
+export function endpointsOf(
+  study: Study,
+  requested: readonly RequestedEndpoint[],
+): readonly RequestedEndpoint[] {
+  if (study.endpointsOf !== undefined) return study.endpointsOf(requested);
+  return requested.length === 0 ? allPaths : requested;
+}
+
+/** Endpoints that several studies measure, given those of the command line. */
+export function pathsOfStudies(
+  ids: readonly StudyId[],
+  requested: readonly RequestedEndpoint[],
+): readonly RequestedEndpoint[] {
+  return studies
+    .filter(({ id }) => ids.includes(id))
+    .flatMap((study) => endpointsOf(study, requested));
+}
+
+/** Endpoints and models that studies require of an environment. */
+export function neededBy(
+  group: readonly Study[],
+  requested: readonly RequestedEndpoint[],
+): SourceChange {
+  const endpoints = group.flatMap((study) => endpointsOf(study, requested));
+  return {
+    endpoints: [...new Set(endpoints.map(({ endpoint }) => endpoint))],
+    variants: endpoints.some(
+      ({ endpoint, payload }) => endpoint !== "embed-http" && payload !== "fp32",
+    ),
+  };
+}
