@@ -1,6 +1,6 @@
-/** Something that stands in the way, and what to do about it: one line each, lower case, no full stop. */
+/** Unmet requirement and its fix: one line each, lower case, no full stop. */
 export interface Problem {
-  /** For programs: messages may change. */
+  /** Stable identifier; messages may change. */
   readonly code: ProblemCode;
   readonly message: string;
   readonly fix: string;

@@ -19,51 +19,51 @@ import {
   openCluster,
 } from "../../verify/cluster/cluster-api.ts";
 
-/** A cluster, as its API server describes it, with the eyes of the user of the kubeconfig. */
+/** Facts of a cluster that the user of the kubeconfig may read. */
 export interface ClusterFacts {
   /** `v1.33.13` */
   readonly version: string;
-  /** Absent where the user may not list them. */
+  /** Absent if the user may not list them. */
   readonly nodes?: readonly ClusterNode[];
-  /** Whether the RuntimeClass is there. Absent where the user may not look, or none is needed. */
+  /** Whether the RuntimeClass exists. Absent if the user may not read it, or none is required. */
   readonly runtimeClass?: boolean;
-  /** Groups and versions that are served, like `metrics.k8s.io/v1beta1`. */
+  /** Served groups and versions, such as `metrics.k8s.io/v1beta1`. */
   readonly apis: readonly string[];
-  /** Absent where the user may not look, or nobody answered. */
+  /** Whether the namespace exists. Absent if it could not be read. */
   readonly namespace?: boolean;
-  /** Of the namespace. Absent where it is not there, or the user may not look. */
+  /** Labels of the namespace. Absent if it does not exist or could not be read. */
   readonly namespaceLabels?: Readonly<Record<string, string>>;
-  /** Of the objects that are needed, in their order. Absent where the user may not look. */
+  /** Existence of each required object, in order; undefined if it could not be read. */
   readonly objects: readonly (boolean | undefined)[];
-  /** Access modes of the claims that are needed, by name. A claim that could not be read is not among them. */
+  /** Access modes of the required claims by name, without unreadable claims. */
   readonly claims: Readonly<Record<string, readonly string[]>>;
-  /** Those of the Prometheus operator, in all namespaces. Absent where the user may not list them, or none is needed. */
+  /** Prometheus objects of the operator in all namespaces. Absent if the user may not list them, or none is required. */
   readonly prometheuses?: readonly PrometheusObject[];
-  /** Quotas on GPUs that the namespace has and the environment does not make. */
+  /** GPU quotas of the namespace that the environment does not create. */
   readonly gpuQuotas: readonly { readonly name: string; readonly hard: number }[];
-  /** What the user may not create there, of what is created. */
+  /** Resources of a deployment that the user may not create. */
   readonly forbidden: readonly string[];
-  /** Of which nobody answered whether the user may create it. */
+  /** Resources whose permission could not be checked. */
   readonly unanswered: readonly string[];
 }
 
-/** What the operator makes a Prometheus of. */
+/** Prometheus object of the operator. */
 export interface PrometheusObject {
   readonly namespace: string;
   readonly name: string;
-  /** ServiceMonitors that it reads; absent: none. */
+  /** Selector of ServiceMonitors; absent: none. */
   readonly monitors?: LabelSelector;
-  /** Namespaces in which it looks for them; absent: its own. */
+  /** Selector of their namespaces; absent: its own. */
   readonly namespaces?: LabelSelector;
 }
 
-/** A selector of Kubernetes: all of it must be so. */
+/** Label selector of Kubernetes; all parts must match. */
 export type LabelSelector = Wire<V1LabelSelector>;
 
 export interface ClusterNode {
   readonly name: string;
   readonly ready: boolean;
-  /** GPUs that pods may have. */
+  /** Allocatable GPUs. */
   readonly gpus: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly {
@@ -73,10 +73,10 @@ export interface ClusterNode {
   }[];
 }
 
-/** Resource that NVIDIA's device plugin offers. */
+/** Resource of NVIDIA's device plugin. */
 const gpuResource = "nvidia.com/gpu";
 
-/** What is read of an object of the Prometheus operator. */
+/** Prometheus object as stored. */
 interface Prometheus {
   readonly metadata: { readonly name: string; readonly namespace: string };
   readonly spec: {
@@ -85,7 +85,7 @@ interface Prometheus {
   };
 }
 
-/** What a deployment creates; a Helm release is kept in Secrets. */
+/** Resources that a deployment creates; Helm stores releases in Secrets. */
 const created = [
   "deployments.apps",
   "services",
@@ -96,16 +96,16 @@ const created = [
 ];
 
 /**
- * Reads what `requirements` need of the cluster. It changes nothing.
+ * Reads the facts of a cluster that `requirements` concern, without changing anything.
  *
- * @throws {UserError} in one line if there is no such context, or the cluster does not answer.
+ * @throws {UserError} one line, if the context does not exist or the cluster does not respond.
  */
 export async function readClusterFacts(requirements: ClusterRequirements): Promise<ClusterFacts> {
   const { kubeconfig, context, namespace, gpu, objects, createNamespace, serviceMonitor } =
     requirements;
   const api = await openCluster({ kubeconfig, context });
-  // what this user may not see holds nothing up: the deployment may not need it
-  const try_ = async <T>(read: Promise<T>): Promise<T | "unknown"> => {
+  // unreadable facts are no error, because the deployment may not need them
+  const orUnknown = async <T>(read: Promise<T>): Promise<T | "unknown"> => {
     try {
       return await read;
     } catch (error) {
@@ -115,7 +115,7 @@ export async function readClusterFacts(requirements: ClusterRequirements): Promi
   };
   const mayCreate = async (resource: string): Promise<boolean | undefined> => {
     const [plural, ...group] = resource.split(".");
-    const review = await try_(
+    const review = await orUnknown(
       api.post<V1SelfSubjectAccessReview>(
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
         {
@@ -133,30 +133,30 @@ export async function readClusterFacts(requirements: ClusterRequirements): Promi
     return review === "unknown" ? undefined : review.status?.allowed;
   };
   const objectOf = ({ kind, name }: ClusterRequirements["objects"][number]) =>
-    try_(
+    orUnknown(
       api.get<Stored<V1PersistentVolumeClaim>>(namespacedPath(namespace, "v1", `${kind}s`, name)),
     );
   try {
     const version = await api.get<VersionInfo>("/version");
-    const wanted = [...created, ...(createNamespace ? ["namespaces"] : [])];
+    const resources = [...created, ...(createNamespace ? ["namespaces"] : [])];
     const [nodes, runtimeClass, groups, namespaceObject, found, prometheuses, quotas, allowed] =
       await Promise.all([
-        gpu && try_(api.list<NodeObject>("/api/v1/nodes")),
+        gpu && orUnknown(api.list<NodeObject>("/api/v1/nodes")),
         gpu?.runtimeClass &&
-          try_(api.get(`/apis/node.k8s.io/v1/runtimeclasses/${gpu.runtimeClass}`)),
+          orUnknown(api.get(`/apis/node.k8s.io/v1/runtimeclasses/${gpu.runtimeClass}`)),
         api.get<V1APIGroupList>("/apis"),
-        try_(
+        orUnknown(
           api.get<Stored<{ metadata?: object; spec?: object }>>(`/api/v1/namespaces/${namespace}`),
         ),
         Promise.all(objects.map(objectOf)),
         serviceMonitor &&
-          try_(
+          orUnknown(
             api.get<{ readonly items: readonly Prometheus[] }>(
               "/apis/monitoring.coreos.com/v1/prometheuses",
             ),
           ),
-        gpu && try_(api.list<ClusterQuota>(namespacedPath(namespace, "v1", "resourcequotas"))),
-        Promise.all(wanted.map(mayCreate)),
+        gpu && orUnknown(api.list<ClusterQuota>(namespacedPath(namespace, "v1", "resourcequotas"))),
+        Promise.all(resources.map(mayCreate)),
       ]);
     return {
       version: version?.gitVersion ?? "unknown",
@@ -183,8 +183,8 @@ export async function readClusterFacts(requirements: ClusterRequirements): Promi
       ...(prometheuses &&
         prometheuses !== "unknown" && { prometheuses: prometheuses.items.map(prometheusOf) }),
       gpuQuotas: quotas === undefined || quotas === "unknown" ? [] : gpuQuotasIn(quotas),
-      forbidden: wanted.filter((_, at) => allowed[at] === false),
-      unanswered: wanted.filter((_, at) => allowed[at] === undefined),
+      forbidden: resources.filter((_, at) => allowed[at] === false),
+      unanswered: resources.filter((_, at) => allowed[at] === undefined),
     };
   } finally {
     await api.close();
@@ -214,7 +214,7 @@ function prometheusOf({ metadata, spec }: Prometheus): PrometheusObject {
   };
 }
 
-/** The chart's own carries its label, and changes with the deployment. */
+/** Quotas on GPUs, without that of the chart, which changes with the deployment. */
 function gpuQuotasIn(quotas: readonly ClusterQuota[]): ClusterFacts["gpuQuotas"] {
   return quotas.flatMap(({ metadata, spec }) => {
     const hard = spec.hard?.[`requests.${gpuResource}`];

@@ -70,45 +70,45 @@ test("finds nothing wrong with a cluster that has it all", () => {
 
 test("fails on a Kubernetes that is too old", () => {
   expect(problems({ version: "v1.26.9-gke.1" })).toEqual([
-    "Kubernetes must be 1.27 or newer, it is v1.26.9-gke.1",
+    "Kubernetes must be 1.27 or newer, got v1.26.9-gke.1",
   ]);
   expect(problems({ version: "v1.27.0" })).toEqual([]);
 });
 
 test("fails on an API that nobody serves", () => {
   expect(problems({ apis: ["v1", "keda.sh/v2"] })).toEqual([
-    "the cluster does not serve keda.sh/v1alpha1, which triton.autoscaler.source keda needs",
+    "the cluster must serve keda.sh/v1alpha1 for triton.autoscaler.source keda",
   ]);
 });
 
 test("fails on a RuntimeClass that is not there, and not where nobody may look", () => {
   expect(problems({ runtimeClass: false })).toEqual([
-    "there is no RuntimeClass 'nvidia' (nodePool.runtimeClass)",
+    "the RuntimeClass 'nvidia' (nodePool.runtimeClass) must exist",
   ]);
   expect(problems({ runtimeClass: undefined })).toEqual([]);
 });
 
 test("fails on a cluster without GPUs", () => {
   expect(problems({ nodes: [node("a", { gpus: 0 })] })).toEqual([
-    "nodePool says 2 × 1 GPUs, and 0 such nodes are ready for these pods (no node offers nvidia.com/gpu); the fewest pods need 2 GPUs",
+    "nodePool must have 2 ready nodes with 1 GPUs, got 0 (no node offers nvidia.com/gpu); the minimum number of pods needs 2 GPUs",
   ]);
 });
 
 test.each([
-  ["is not ready", { ready: false }, "b has 1, and is not ready"],
+  ["is not ready", { ready: false }, "b has 1 and is not ready"],
   [
     "has a taint that is not accepted",
     { taints: [{ key: "spot", effect: "NoSchedule" }] },
-    "b has 1, and a taint that nodePool.tolerations does not accept",
+    "b has 1 and a taint that nodePool.tolerations does not tolerate",
   ],
   [
     "has a taint with another effect",
     { taints: [{ key: "nvidia.com/gpu", effect: "NoExecute" }] },
-    "b has 1, and a taint that nodePool.tolerations does not accept",
+    "b has 1 and a taint that nodePool.tolerations does not tolerate",
   ],
 ])("leaves out a node that %s", (_, changes, why) => {
   expect(problems({ nodes: [node("a"), node("b", changes)] })).toEqual([
-    `nodePool says 2 × 1 GPUs, and 1 such nodes are ready for these pods (a has 1; ${why}); the fewest pods need 2 GPUs`,
+    `nodePool must have 2 ready nodes with 1 GPUs, got 1 (a has 1; ${why}); the minimum number of pods needs 2 GPUs`,
   ]);
 });
 
@@ -118,7 +118,7 @@ test("leaves out a node without the labels of the pool", () => {
   expect(
     problems({ nodes: [node("a", { labels }), node("b")] }, { gpu: { ...gpu, selector } }),
   ).toEqual([
-    "nodePool says 2 × 1 GPUs, and 1 such nodes are ready for these pods (a has 1; b has 1, and not the labels of nodePool.selector); the fewest pods need 2 GPUs",
+    "nodePool must have 2 ready nodes with 1 GPUs, got 1 (a has 1; b has 1 without the labels of nodePool.selector); the minimum number of pods needs 2 GPUs",
   ]);
 });
 
@@ -136,20 +136,20 @@ test("notes that more pods than the fewest will wait where there are fewer nodes
   const few = { gpu: { ...gpu, gpusAtLeast: 1 } };
   expect(problems({ nodes: [node("a")] }, few)).toEqual([]);
   expect(notes({ nodes: [node("a")] }, few)).toEqual([
-    "nodePool says 2 × 1 GPUs, and 1 such nodes are ready for these pods (a has 1): pods beyond them wait until there are more",
+    "nodePool must have 2 ready nodes with 1 GPUs, got 1 (a has 1); further pods stay pending",
   ]);
 });
 
 test("fails on GPUs that are smaller than the declared kind", () => {
   const small = node("b", { labels: { "nvidia.com/gpu.memory": "15360" } });
   expect(problems({ nodes: [node("a"), small] })).toEqual([
-    "the GPUs of b have 15360 MiB each, and nodePool.gpu says NVIDIA L4 with 23034",
+    "the GPUs of b must have the 23034 MiB of NVIDIA L4 (nodePool.gpu), got 15360",
   ]);
 });
 
 test("fails on a quota of somebody else that admits fewer GPUs", () => {
   expect(problems({ gpuQuotas: [{ name: "team", hard: 1 }] })).toEqual([
-    "the ResourceQuota 'team' of the namespace admits 1 GPUs, and the pods have 2 at their maximum",
+    "the ResourceQuota 'team' must admit the 2 GPUs of all pods, got 1",
   ]);
   expect(problems({ gpuQuotas: [{ name: "team", hard: 2 }] })).toEqual([]);
 });
@@ -157,7 +157,7 @@ test("fails on a quota of somebody else that admits fewer GPUs", () => {
 test("notes that nodes could not be listed", () => {
   expect(problems({ nodes: undefined })).toEqual([]);
   expect(notes({ nodes: undefined })).toEqual([
-    "the nodes cannot be listed with this context: their GPUs were not looked at",
+    "GPUs were not checked: this context may not list nodes",
   ]);
 });
 
@@ -168,13 +168,13 @@ test("fails on what must be in a namespace and is not", () => {
   ] as const;
   const others = { createNamespace: false, objects: [...objects] };
   expect(problems({ namespace: true, objects: [false, true] }, others)).toEqual([
-    "there is no secret 'key' (embed.keySecret) in the namespace 'clipstack'",
+    "the secret 'key' (embed.keySecret) must exist in the namespace 'clipstack'",
   ]);
   expect(problems({ namespace: true, objects: [undefined, false] }, others)).toEqual([
-    "there is no persistentvolumeclaim 'weights' (model.claim) in the namespace 'clipstack'",
+    "the persistentvolumeclaim 'weights' (model.claim) must exist in the namespace 'clipstack'",
   ]);
   expect(problems({ namespace: false }, others)).toEqual([
-    "there is no namespace 'clipstack', and createNamespace is false",
+    "the namespace 'clipstack' must exist, because createNamespace is false",
   ]);
 });
 
@@ -185,7 +185,7 @@ test("notes a namespace that is there already and is to be made", () => {
 
 test("fails on what the user may not create", () => {
   expect(problems({ forbidden: ["deployments.apps", "namespaces"] })).toEqual([
-    "the user of the context may not create deployments.apps, namespaces in 'clipstack'",
+    "the user of the context must be allowed to create deployments.apps, namespaces in 'clipstack'",
   ]);
 });
 
@@ -195,9 +195,9 @@ test("notes what nobody could or would tell, and fails on none of it", () => {
   const unknown = { namespace: undefined, objects: [undefined], unanswered: ["services"] };
   expect(problems(unknown, others)).toEqual([]);
   expect(notes(unknown, others)).toEqual([
-    "the namespace 'clipstack' cannot be looked at with this context: whether it is there is not known",
-    "the secret 'key' (embed.keySecret) cannot be looked at with this context: whether it is there is not known",
-    "whether the user of the context may create services in 'clipstack' is not known: 'kubectl auth can-i' gave no answer",
+    "the namespace 'clipstack' was not checked: this context may not read it",
+    "the secret 'key' (embed.keySecret) was not checked: this context may not read it",
+    "permission to create services in 'clipstack' was not checked: the access review failed",
   ]);
 });
 
@@ -223,7 +223,7 @@ describe("a volume of weights", () => {
     expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 2 }).problems).toMatchObject([
       {
         message:
-          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: the pods of one node mount it, and 4 of them need 2 nodes",
+          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: only pods of one node can mount it, got 4 pods on 2 nodes",
       },
     ]);
   });
@@ -232,7 +232,7 @@ describe("a volume of weights", () => {
     expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 1 })).toEqual({
       problems: [],
       notes: [
-        "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: those of its 4 pods that come to another node wait for it",
+        "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOnce: of its 4 pods, those on another node stay pending",
       ],
     });
     expect(weights(["ReadWriteOnce"], { pods: 1, nodes: 1 }).notes).toEqual([]);
@@ -242,7 +242,7 @@ describe("a volume of weights", () => {
     expect(weights(["ReadWriteOncePod"], { pods: 2, nodes: 1 }).problems).toMatchObject([
       {
         message:
-          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOncePod: one pod mounts it, and there are up to 2",
+          "the persistentvolumeclaim 'weights' (model.claim) is ReadWriteOncePod: only one pod can mount it, got up to 2",
       },
     ]);
     expect(weights(["ReadWriteOncePod"], { pods: 1, nodes: 1 })).toEqual({
@@ -266,17 +266,17 @@ describe("ServiceMonitors", () => {
       { ...facts, apis: [...facts.apis, "monitoring.coreos.com/v1"], prometheuses, ...changes },
     );
   const ignored = (why: string) => [
-    `no Prometheus reads the ServiceMonitors of this environment (${why})`,
+    `a Prometheus must read the ServiceMonitors of this environment, got ${why}`,
   ];
   const messages = (...args: Parameters<typeof judge>) =>
     judge(...args).problems.map(({ message }) => message);
 
   test("fail when no Prometheus looks for their labels, as kube-prometheus-stack's does not", () => {
-    expect(messages([kps])).toEqual(ignored("monitoring/kps wants release=kps"));
+    expect(messages([kps])).toEqual(ignored("monitoring/kps selects release=kps"));
     expect(judge([kps], { release: "kps" })).toEqual({ problems: [], notes: [] });
     expect(messages([kps, { ...kps, monitors: everything }])).toEqual([]);
     expect(messages([{ ...kps, monitors: undefined }])).toEqual(
-      ignored("monitoring/kps reads none"),
+      ignored("monitoring/kps selects none"),
     );
   });
 
@@ -296,7 +296,7 @@ describe("ServiceMonitors", () => {
 
   test("fail when Prometheus does not look into their namespace", () => {
     const labels = { release: "kps" };
-    const elsewhere = ignored("monitoring/kps does not look into the namespace 'clipstack'");
+    const elsewhere = ignored("monitoring/kps does not select the namespace 'clipstack'");
     expect(messages([{ ...kps, namespaces: undefined }], labels)).toEqual(elsewhere);
     expect(messages([{ ...kps, namespace: "clipstack", namespaces: undefined }], labels)).toEqual(
       [],
@@ -312,14 +312,12 @@ describe("ServiceMonitors", () => {
   test("are noted where no Prometheus can be seen", () => {
     expect(judge(undefined)).toEqual({
       problems: [],
-      notes: [
-        "the Prometheus objects cannot be listed with this context: whether one of them reads the ServiceMonitors of this environment was not looked at",
-      ],
+      notes: ["ServiceMonitors were not checked: this context may not list Prometheus objects"],
     });
     expect(judge([])).toEqual({
       problems: [],
       notes: [
-        "there is no Prometheus object in the cluster: something else must read the ServiceMonitors of this environment",
+        "the cluster has no Prometheus object: another program must read the ServiceMonitors of this environment",
       ],
     });
   });

@@ -7,9 +7,9 @@ import {
   kubectlDeployment,
   kubectlPod,
 } from "../../verify/test-kubectl.ts";
-import { lookAt, objectPath, type Patience } from "./deployed-cluster.ts";
+import { objectPath, readObjects, type WaitLimits } from "./deployed-cluster.ts";
 
-const patience: Patience = { metricMs: 60_000, metricPollMs: 1, rereads: 3, rereadPauseMs: 1 };
+const patience: WaitLimits = { metricMs: 60_000, metricPollMs: 1, rereads: 3, rereadPauseMs: 1 };
 
 function declare(found: object): DeclaredObject {
   const manifest = found as Manifest;
@@ -42,7 +42,7 @@ interface Course {
 }
 
 /** What is said of the controllers of a cluster that changes while it is looked at, and how often each was read. */
-async function judged(course: Course, limits: Partial<Patience> = {}) {
+async function judged(course: Course, limits: Partial<WaitLimits> = {}) {
   const courses = new Map<string, readonly object[]>([
     [objectPath(deployment.manifest), course.deployment ?? [kubectlDeployment]],
     [objectPath(autoscaler.manifest), course.autoscaler ?? [kubectlAutoscaler]],
@@ -58,7 +58,7 @@ async function judged(course: Course, limits: Partial<Patience> = {}) {
     },
     list: async <T>(): Promise<readonly T[]> => [kubectlPod as T],
   };
-  const inspection = await lookAt(api, objects, undefined, { ...patience, ...limits });
+  const inspection = await readObjects(api, objects, undefined, { ...patience, ...limits });
   return {
     failures: checkControllers("cluster", objects, inspection)
       .filter(({ outcome }) => outcome !== "pass")
@@ -106,7 +106,9 @@ test("a wait for a metric ends when somebody ends it", async () => {
     list: async <T>(): Promise<readonly T[]> => [],
   };
   const limits = { ...patience, metricPollMs: 30_000 };
-  await expect(lookAt(api, [autoscaler], AbortSignal.timeout(20), limits)).rejects.toMatchObject({
+  await expect(
+    readObjects(api, [autoscaler], AbortSignal.timeout(20), limits),
+  ).rejects.toMatchObject({
     name: "AbortError",
   });
 });

@@ -25,12 +25,12 @@ import {
   selectedBy,
 } from "../../verify/cluster/cluster-api.ts";
 
-/** The cluster that an environment is in. */
+/** Cluster of an environment. */
 export function accessOf({ kubeconfig, where }: Environment): ClusterAccess {
   return { kubeconfig, context: where };
 }
 
-/** Kinds that belong to no namespace, and those whose plural is not the kind with an `s`. */
+/** Kinds without a namespace, and irregular plurals. */
 const clusterKinds = new Set([
   "Namespace",
   "ClusterRole",
@@ -47,7 +47,7 @@ const plurals: Readonly<Record<string, string>> = {
   StorageClass: "storageclasses",
 };
 
-/** Path of an object in the API. */
+/** API path of an object. */
 export function objectPath({ apiVersion, kind, metadata }: DeclaredObject["manifest"]): string {
   const root = apiVersion.includes("/") ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
   const namespace = clusterKinds.has(kind) ? "" : `/namespaces/${metadata.namespace ?? "default"}`;
@@ -55,7 +55,7 @@ export function objectPath({ apiVersion, kind, metadata }: DeclaredObject["manif
   return `${root}${namespace}/${plural}/${metadata.name ?? ""}`;
 }
 
-/** Look at the declared objects, and at the pods of the Deployments. */
+/** Reads the declared objects and the pods of the Deployments. */
 export async function inspectCluster(
   access: ClusterAccess,
   objects: readonly DeclaredObject[],
@@ -64,11 +64,11 @@ export async function inspectCluster(
   let api: ClusterApi | undefined;
   try {
     api = await openCluster(access, signal);
-    return await lookAt(api, objects, signal);
+    return await readObjects(api, objects, signal);
   } catch (error) {
     if (error instanceof UserError) return { ok: false, message: error.message };
     if (error instanceof ApiRejection) {
-      return { ok: false, message: `the API server refuses: ${error.message}` };
+      return { ok: false, message: `rejected by the API server: ${error.message}` };
     }
     throw error;
   } finally {
@@ -76,34 +76,34 @@ export async function inspectCluster(
   }
 }
 
-/** How long autoscalers are given before they are judged. */
-export interface Patience {
-  /** For the first metric: metrics-server takes a minute to see a new pod, and the autoscaler looks every 15 s. */
+/** Limits of the wait for autoscalers. */
+export interface WaitLimits {
+  /** Time for the first metric: metrics-server needs a minute for a new pod, and the autoscaler syncs every 15 s. */
   readonly metricMs: number;
   readonly metricPollMs: number;
-  /** How often a Deployment and its autoscaler are read again when their replicas differ. */
+  /** Number of times that a Deployment and its autoscaler are read again if their replicas differ. */
   readonly rereads: number;
   readonly rereadPauseMs: number;
 }
 
-const patience: Patience = {
+const defaultLimits: WaitLimits = {
   metricMs: 100_000,
   metricPollMs: 5_000,
   rereads: 3,
   rereadPauseMs: 1_000,
 };
 
-/** What there is of the declared objects, read until the autoscalers can be judged, or for as long as `patience` lasts. */
-export async function lookAt(
+/** Reads the deployed state of the declared objects until the autoscalers have settled or the limits are reached. */
+export async function readObjects(
   api: Pick<ClusterApi, "get" | "list">,
   objects: readonly DeclaredObject[],
   signal?: AbortSignal,
-  { metricMs, metricPollMs, rereads, rereadPauseMs }: Patience = patience,
+  { metricMs, metricPollMs, rereads, rereadPauseMs }: WaitLimits = defaultLimits,
 ): Promise<ClusterInspection> {
   const found = new Map<DeclaredObject, unknown>();
   const pods = new Map<string, readonly ClusterPod[]>();
-  const read = async (wanted: readonly DeclaredObject[]) => {
-    for (const object of wanted) {
+  const read = async (objects: readonly DeclaredObject[]) => {
+    for (const object of objects) {
       signal?.throwIfAborted();
       const there = await api.get(objectPath(object.manifest));
       found.set(object, there);
@@ -121,23 +121,23 @@ export async function lookAt(
   const began = performance.now();
   let reread = 0;
   for (;;) {
-    const { withoutMetric, apart } = unsettledAutoscalers(found);
+    const { withoutMetric, mismatched } = unsettledAutoscalers(found);
     const isWaiting = withoutMetric.length > 0 && performance.now() - began < metricMs;
-    const isApart = apart.length > 0 && reread < rereads;
-    if (!isWaiting && !isApart) return { ok: true, found, pods };
+    const isMismatched = mismatched.length > 0 && reread < rereads;
+    if (!isWaiting && !isMismatched) return { ok: true, found, pods };
     if (isWaiting) {
       await sleep(metricPollMs, undefined, { signal });
-      await read(objects); // for what is young changes elsewhere too: budgets, quotas
+      await read(objects); // all of them, because PDBs and quotas of a new deployment also change
     } else {
       reread += 1;
       await sleep(rereadPauseMs, undefined, { signal });
-      await read(apart);
+      await read(mismatched);
     }
   }
 }
 
-/** Whether the Deployments of an environment are in its cluster. */
-export async function isInCluster(
+/** Returns whether a Deployment of the environment exists in its cluster. */
+export async function isDeployedInCluster(
   environment: Environment,
   signal?: AbortSignal,
 ): Promise<boolean> {
@@ -155,7 +155,7 @@ export async function isInCluster(
   }
 }
 
-/** Endpoints as they are; those that only the cluster reaches, forwarded to a pod of their Service. */
+/** Reaches public endpoints directly; endpoints inside the cluster are forwarded to a pod of their Service. */
 export async function reachCluster(environment: Environment, signal: AbortSignal): Promise<Reach> {
   const urls = environment.services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
   const inside = urls.flatMap((url) => clusterAddress(url) ?? []);
@@ -186,7 +186,7 @@ export async function reachCluster(environment: Environment, signal: AbortSignal
       ports.size === 0
         ? []
         : [
-            "forwarded by the API server: one pod of each Service answers, and latency has the way through the API server in it",
+            "forwarded by the API server: one pod of each Service responds, and latency includes the API server",
           ],
     close,
   };
@@ -199,22 +199,22 @@ interface Address {
 }
 
 interface Forward {
-  /** On the loopback interface. */
+  /** Local port on the loopback interface. */
   readonly port: number;
   close(): void;
 }
 
-/** Forwards a port of this machine to one ready pod of a Service, a stream through the API server for each connection. */
+/** Forwards a local port to one ready pod of a Service, with a stream through the API server per connection. */
 async function forward(api: ClusterApi, { namespace, service, port }: Address): Promise<Forward> {
   const { PortForward } = await import("@kubernetes/client-node");
   const where = `${service} of ${accessText(api.access)}`;
   const found = await api.get<ClusterService>(namespacedPath(namespace, "v1", "services", service));
-  if (found === undefined) throw new UserError(`${where}: there is no such Service`);
+  if (found === undefined) throw new UserError(`${where}: the Service does not exist`);
   const pods = await api.list<ClusterPod>(
     `${namespacedPath(namespace, "v1", "pods")}${selectedBy(found.spec.selector)}`,
   );
   const pod = pods.find(isReady);
-  if (pod === undefined) throw new UserError(`${where}: no pod of it is ready`);
+  if (pod === undefined) throw new UserError(`${where}: no pod is ready`);
   const target = found.spec.ports?.find((it) => it.port === port)?.targetPort ?? port;
   const containerPort =
     typeof target === "number"
@@ -222,7 +222,9 @@ async function forward(api: ClusterApi, { namespace, service, port }: Address): 
       : pod.spec.containers.flatMap(({ ports = [] }) => ports).find(({ name }) => name === target)
           ?.containerPort;
   if (containerPort === undefined)
-    throw new UserError(`${where}: no container has port '${target}'`);
+    throw new UserError(
+      `${where}: port '${target}' must exist in a container of the pod, got none`,
+    );
   const streams = new PortForward(api.config);
   const server = createServer((socket) => {
     const drop = () => void socket.destroy();

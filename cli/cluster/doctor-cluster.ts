@@ -6,23 +6,23 @@ import type { Problem } from "../problem.ts";
 import { type ClusterFacts, readClusterFacts } from "./cluster-facts.ts";
 import { judgeCluster } from "./cluster-findings.ts";
 
-/** What `clipstack doctor --json` prints of an environment on a cluster. */
+/** Output of `clipstack doctor --json` for an environment on a cluster. */
 export interface ClusterReport {
-  /** Bumped when a field changes meaning. */
+  /** Incremented when a field changes meaning. */
   readonly schema: 1;
   readonly environment: string;
-  /** kubeconfig and context, as settings name them. */
+  /** kubeconfig and context of the settings. */
   readonly cluster: { readonly kubeconfig: string; readonly context: string };
   /** Whether the environment can be deployed. */
   readonly ready: boolean;
   readonly problems: readonly Problem[];
-  /** What could not be seen, or may be meant. */
+  /** Facts that could not be read, and possible problems. */
   readonly notes: readonly string[];
-  /** Absent where the cluster could not be reached. */
+  /** Absent if the cluster could not be reached. */
   readonly facts?: ClusterFacts;
 }
 
-/** Look at the cluster of an environment, and judge it. */
+/** Compares the cluster of an environment with its requirements. */
 export async function examineCluster(needs: ClusterRequirements): Promise<ClusterReport> {
   const { environment, kubeconfig, context } = needs;
   const subject = { schema: 1, environment, cluster: { kubeconfig, context } } as const;
@@ -35,18 +35,18 @@ export async function examineCluster(needs: ClusterRequirements): Promise<Cluste
     const problem: Problem = {
       code: "cluster",
       message: error.message,
-      fix: `set cluster.kubeconfig and cluster.context to what 'kubectl config get-contexts' shows and 'kubectl version' reaches`,
+      fix: `set cluster.kubeconfig and cluster.context to a context that 'kubectl config get-contexts' lists and 'kubectl version' reaches`,
     };
     return { ...subject, ready: false, problems: [problem], notes: [] };
   }
 }
 
-/** What a person reads; with `problems` what a deployment shows. */
-export function clusterReportText(report: ClusterReport, what: "all" | "problems"): string {
+/** Renders the report: everything, or only problems and notes. */
+export function clusterReportText(report: ClusterReport, content: "all" | "problems"): string {
   const facts = report.facts === undefined ? [] : factLines(report.facts);
   return doctorText(
     { ...report, where: accessText(report.cluster), preposition: "in", facts },
-    what,
+    content,
   );
 }
 
@@ -55,7 +55,7 @@ function factLines({ version, nodes }: ClusterFacts): readonly string[] {
   return [
     line("kubernetes", version),
     ...(nodes === undefined
-      ? [line("gpus", "none needed, or not to be seen")]
+      ? [line("gpus", "none required, or not readable")]
       : nodes.map(({ name, gpus, ready }) =>
           line("node", `${name}: ${gpus} GPUs${ready ? "" : ", not ready"}`),
         )),

@@ -85,7 +85,7 @@ function verdicts(...looks: readonly (readonly [seconds: number, state: RolloutS
   });
 }
 
-test("is ready when all pods are new and ready", () => {
+test("is ready once all pods are new and ready", () => {
   expect(judge(ready)).toBe("ready");
 });
 
@@ -98,7 +98,7 @@ test.each([
   expect(judge(deployment)).toBe("waiting");
 });
 
-test("waits until the autoscaler has asked for its fewest pods", () => {
+test("waits until the autoscaler has set its minimum number of pods", () => {
   const one = {
     ...status({ replicas: 1, updatedReplicas: 1, availableReplicas: 1 }),
     spec: { ...ready.spec, replicas: 1 },
@@ -107,7 +107,7 @@ test("waits until the autoscaler has asked for its fewest pods", () => {
   expect(judge(one, [], { replicas: 1 })).toBe("ready");
 });
 
-test("fails at once on an image that may not be pulled", () => {
+test("fails immediately on an image that must not be pulled", () => {
   const message = 'Container image "x:1" is not present with pull policy of Never';
   const stuck = pod({ state: { waiting: { reason: "ErrImageNeverPull", message } } });
   expect(judge(notYet, [stuck])).toEqual({
@@ -122,19 +122,18 @@ const unpulled = (reason: string, name = "embed-1") => {
   return { ...it, metadata: { ...it.metadata, name } };
 };
 
-test("lets a pull be tried again before it fails", () => {
+test("fails on an image pull only after retries", () => {
   const look = rolloutJudge(1);
   expect(look(state({ pods: [unpulled("ErrImagePull")] }), 200_000)).toBe("waiting");
   expect(look(state({ pods: [unpulled("ImagePullBackOff")] }), 229_000)).toBe("waiting");
   expect(look(state({ pods: [unpulled("ErrImagePull")] }), 230_000)).toEqual({
-    failed:
-      "container embed cannot get its image clipstack/embed:1, which is not on the node: Back-off pulling image x",
+    failed: "container embed cannot pull its image clipstack/embed:1: Back-off pulling image x",
     pod: "embed-1",
     container: "embed",
   });
 });
 
-test("counts its patience from the failure, whatever the cluster's clock says", () => {
+test("measures the age of a failure independently of the cluster's clock", () => {
   // the pod is months old by the clock of this machine, or from the future
   for (const creationTimestamp of ["2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"]) {
     const it = unpulled("ErrImagePull");
@@ -150,7 +149,7 @@ test("counts its patience from the failure, whatever the cluster's clock says", 
   }
 });
 
-test("forgets a failure that has passed, and that of another pod", () => {
+test("drops resolved failures and those of other pods", () => {
   const once = state({ pods: [unpulled("ErrImagePull")] });
   const passed = state({ pods: [pod()] });
   expect(verdicts([0, once], [20, passed], [40, once])).not.toContain("failed");
@@ -158,7 +157,7 @@ test("forgets a failure that has passed, and that of another pod", () => {
   expect(verdicts([0, once], [20, other], [40, other])).not.toContain("failed");
 });
 
-test("waits while an image is pulled again, and fails when that has failed too", () => {
+test("waits during a retried image pull, and fails if it fails again", () => {
   const pods = [unpulled("ErrImagePull")];
   const pulling = state({ pods, pulling: new Set(["embed-1"]) });
   expect(
@@ -166,20 +165,21 @@ test("waits while an image is pulled again, and fails when that has failed too",
   ).toEqual(["waiting", "waiting", "waiting", "failed"]);
 });
 
-test("lets a container that cannot be started be tried again before it fails", () => {
+test("fails on a container that cannot be started only after retries", () => {
   const waiting = { reason: "CreateContainerConfigError", message: "no secret" };
   const it = state({ pods: [pod({ state: { waiting } })] });
   expect(verdicts([0, it], [29, it], [30, it])).toEqual(["waiting", "waiting", "failed"]);
 });
 
-test("fails when a container restarts in a loop, and says how it ended", () => {
+test("fails if a container restarts in a loop, with the reason for its end", () => {
   const loop = (reason: string, exitCode: number) =>
     judge(notYet, [pod({ restartCount: 3, lastState: { terminated: { reason, exitCode } } })]);
   expect(loop("Error", 2)).toMatchObject({
     failed: "container embed restarts in a loop (3 times): it exited with code 2",
   });
   expect(loop("OOMKilled", 137)).toMatchObject({
-    failed: "container embed restarts in a loop (3 times): it was ended for lack of memory",
+    failed:
+      "container embed restarts in a loop (3 times): it was killed because it ran out of memory",
   });
   expect(judge(notYet, [pod({ restartCount: 2 })])).toBe("waiting");
 });
@@ -187,19 +187,19 @@ test("fails when a container restarts in a loop, and says how it ended", () => {
 const refused = (message: string, since = madeAt) => ({ message, since });
 const overQuota = refused('pods "embed-1" is forbidden: exceeded quota: clipstack');
 
-test("fails in the API server's words when pods are refused for longer than a moment", () => {
+test("fails with the API server's message if pods are rejected persistently", () => {
   const look = rolloutJudge(1);
-  expect(look(state({ refused: overQuota }), 0)).toBe("waiting");
-  expect(look(state({ refused: overQuota }), 29_000)).toBe("waiting");
-  expect(look(state({ refused: overQuota }), 30_000)).toEqual({
-    failed: `a pod was refused: ${overQuota.message}`,
+  expect(look(state({ rejection: overQuota }), 0)).toBe("waiting");
+  expect(look(state({ rejection: overQuota }), 29_000)).toBe("waiting");
+  expect(look(state({ rejection: overQuota }), 30_000)).toEqual({
+    failed: `a pod was rejected: ${overQuota.message}`,
   });
 });
 
-test("waits until an old pod gives its quota back, and the ReplicaSet has tried again", () => {
+test("waits until an old pod has released its quota and the ReplicaSet has retried", () => {
   // 40 s until the old pod is gone; the ReplicaSet, which doubles its pauses, tries again at the latest 40 s later
-  const going = state({ refused: overQuota, graceSeconds: 40 });
-  const gone = state({ refused: overQuota });
+  const going = state({ rejection: overQuota, graceSeconds: 40 });
+  const gone = state({ rejection: overQuota });
   expect(verdicts([0, going], [39, going], [41, gone], [81, gone], [82, state()])).toEqual(
     Array(5).fill("waiting"),
   );
@@ -211,22 +211,22 @@ test("waits until an old pod gives its quota back, and the ReplicaSet has tried 
   ]);
 });
 
-test("counts anew when a pod was admitted between two refusals", () => {
-  const next = state({ refused: refused(overQuota.message, "2026-11-21T20:01:00Z") });
-  expect(verdicts([0, state({ refused: overQuota })], [29, next], [58, next])).not.toContain(
+test("restarts the limit after a pod was admitted between two rejections", () => {
+  const next = state({ rejection: refused(overQuota.message, "2026-11-21T20:01:00Z") });
+  expect(verdicts([0, state({ rejection: overQuota })], [29, next], [58, next])).not.toContain(
     "failed",
   );
 });
 
-test("does not wait for old pods when what refuses a pod is no quota", () => {
+test("does not wait for old pods if a pod is rejected for another reason than a quota", () => {
   const it = state({
-    refused: refused('pods "embed-1" is forbidden: violates PodSecurity "restricted:latest"'),
+    rejection: refused('pods "embed-1" is forbidden: violates PodSecurity "restricted:latest"'),
     graceSeconds: 40,
   });
   expect(verdicts([0, it], [30, it])).toEqual(["waiting", "failed"]);
 });
 
-test("says what holds pods up when the deadline of the Deployment has passed", () => {
+test("reports why pods are late after the deadline of the Deployment", () => {
   const late = status({
     availableReplicas: 0,
     conditions: [
@@ -244,12 +244,12 @@ test("says what holds pods up when the deadline of the Deployment has passed", (
     { conditions: [{ type: "PodScheduled", status: "False", reason: "Unschedulable", message }] },
   );
   expect(judge(late, [unscheduled])).toEqual({
-    failed: `no node has room for a pod: ${message}`,
+    failed: `no node has capacity for a pod: ${message}`,
     pod: "embed-1",
   });
 });
 
-test("says how far a rollout is", () => {
+test("renders the progress of a rollout", () => {
   const back = pod({ state: { waiting: { reason: "CrashLoopBackOff", message: "" } } });
   expect(
     rolloutText(
@@ -278,7 +278,7 @@ function cluster(objects: Readonly<Record<string, unknown>>): RolloutReader {
   };
 }
 
-test("looks at the pods of the newest template, and not at those that go", async () => {
+test("reads the pods of the newest template, without terminating ones", async () => {
   const replicaSet = (revision: string, hash: string, message?: string) => ({
     status: {
       conditions:
@@ -309,10 +309,10 @@ test("looks at the pods of the newest template, and not at those that go", async
   );
   expect(state?.pods.map(({ metadata }) => metadata.name)).toEqual(["b"]);
   // that pods of the old template were refused is over
-  expect(state?.refused).toBeUndefined();
+  expect(state?.rejection).toBeUndefined();
 });
 
-test("knows how long the pods that go, and those that are old, may take to stop", async () => {
+test("reads the longest grace period of terminating and old pods", async () => {
   const of = (hash: string, seconds: number | undefined, more = {}) => ({
     metadata: {
       name: "a",
@@ -352,7 +352,7 @@ test("knows how long the pods that go, and those that are old, may take to stop"
   expect(await graceOf(of("old", undefined))).toBe(30);
 });
 
-test("takes from a pod's events whether its image is pulled again", async () => {
+test("detects a retried image pull from the events of a pod", async () => {
   const event = (reason: string, lastTimestamp: string) => ({
     reason,
     lastTimestamp,
@@ -379,35 +379,35 @@ test("takes from a pod's events whether its image is pulled again", async () => 
   expect(await pullingWith(undefined)).toEqual([]);
 });
 
-test("fails when there is no such Deployment", async () => {
+test("fails if the Deployment does not exist", async () => {
   const options = { replicas: 1, timeoutMs: 1, intervalMs: 1, onState: () => {} };
   expect(await waitForRollout({ ...options, reader: cluster({}), deployment: "embed" })).toEqual({
-    failed: "is not there",
+    failed: "the Deployment does not exist",
   });
 });
 
-test("gives up after the time that it has, and says how far it was", async () => {
+test("fails after the timeout, with the progress", async () => {
   const reader = cluster({
     embed: notYet,
     replicasets: { items: [] },
     pods: { items: [pod({}, { phase: "Running" })] },
   });
-  const told: string[] = [];
+  const states: string[] = [];
   const failure = await waitForRollout({
     reader,
     deployment: "embed",
     replicas: 1,
     timeoutMs: 20,
     intervalMs: 5,
-    onState: (text) => told.push(text),
+    onState: (text) => states.push(text),
   });
   expect(failure?.failed).toBe(
     "after 0 s container embed is running and not ready (2 of 2 pods are new, 1 ready)",
   );
-  expect(told).toEqual(["2 of 2 pods are new, 1 ready"]);
+  expect(states).toEqual(["2 of 2 pods are new, 1 ready"]);
 });
 
-test("tells each warning of the cluster once, the oldest first", async () => {
+test("lists warning events once, oldest first", async () => {
   const event = (message: string, lastTimestamp: string) => ({
     type: "Warning",
     reason: "Failed",
@@ -427,6 +427,6 @@ test("tells each warning of the cluster once, the oldest first", async () => {
   expect(await warningsOf(reader, "embed-1")).toEqual(["Failed: first", "Failed: second line"]);
 });
 
-test("shows what a container wrote before its last end when it has written nothing since", async () => {
+test("reads the log of the previous run if the current one has none", async () => {
   expect(await lastPodLines(cluster({}), { pod: "embed-1" }, 20)).toEqual(["a", "b"]);
 });

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import type {
   CoreV1Event,
   V1Condition,
@@ -14,28 +13,29 @@ import {
 } from "../../artefact/cluster-objects.ts";
 import { templateHashLabel } from "../../contract/pods.ts";
 import { type ClusterApi, namespacedPath, selectedBy } from "../../verify/cluster/cluster-api.ts";
+import { type WaitOptions, waitForState } from "../wait-for-state.ts";
 
-/** Waiting for the pods of a Deployment. It only reads. */
-
-/** A Deployment, and the pods of its newest template. */
+/** Deployment and the pods of its newest template. */
 export interface RolloutState {
   readonly deployment: ClusterDeployment;
-  /** Why pods of the newest template are refused, and since when. What the Deployment says may be about old ones. */
-  readonly refused?: { readonly message: string; readonly since?: string };
+  /**
+   * Rejection of pods of the newest template, from its ReplicaSet, because the condition of the Deployment may concern old pods.
+   */
+  readonly rejection?: { readonly message: string; readonly since?: string };
   readonly pods: readonly ClusterPod[];
-  /** How long the pods that go, or are old, may take to stop: the longest of them, 0 without any. */
+  /** Longest grace period of terminating and old pods, in seconds; 0 without any. */
   readonly graceSeconds: number;
-  /** Of the pods whose image did not come, the names of those that pull it again now. */
+  /** Names of the pods that retry a failed image pull now. */
   readonly pulling: ReadonlySet<string>;
 }
 
-/** Objects of one namespace that the wait reads. */
+/** Access to the objects of one namespace. */
 export interface RolloutReader {
   readonly api: Pick<ClusterApi, "get" | "list" | "text">;
   readonly namespace: string;
 }
 
-/** Nothing where there is no such Deployment. */
+/** Reads the state of a rollout; undefined if the Deployment does not exist. */
 export async function readRollout(
   reader: RolloutReader,
   name: string,
@@ -55,7 +55,7 @@ export async function readRollout(
     ({ metadata }) => metadata.annotations?.[revisionAnnotation] === revision,
   );
   const hash = newest?.metadata.labels?.[templateHashLabel];
-  const refused = conditionOf(newest?.status?.conditions, "ReplicaFailure", "True");
+  const rejection = conditionOf(newest?.status?.conditions, "ReplicaFailure", "True");
   const isNew = ({ metadata }: ClusterPod) =>
     metadata.deletionTimestamp === undefined && metadata.labels?.[templateHashLabel] === hash;
   const pods = all
@@ -68,8 +68,8 @@ export async function readRollout(
     .map(({ spec }) => spec.terminationGracePeriodSeconds ?? 30);
   return {
     deployment,
-    ...(refused !== undefined && {
-      refused: { message: refused.message ?? "", since: refused.lastTransitionTime },
+    ...(rejection !== undefined && {
+      rejection: { message: rejection.message ?? "", since: rejection.lastTransitionTime },
     }),
     pods,
     graceSeconds: Math.max(0, ...graces),
@@ -88,81 +88,83 @@ function conditionOf(all: readonly Condition[] | undefined, type: string, status
 
 const revisionAnnotation = "deployment.kubernetes.io/revision";
 
-/** `ready`, `waiting`, or why the pods will not become ready, and which pod says so. */
-export type RolloutVerdict =
-  | "ready"
-  | "waiting"
-  | { readonly failed: string; readonly pod?: string; readonly container?: string };
+/** Reason why the pods will not become ready, and the pod that caused it. */
+export interface RolloutFailure {
+  readonly failed: string;
+  readonly pod?: string;
+  readonly container?: string;
+}
 
-/** A container that was restarted this often does not start by waiting longer. */
+export type RolloutVerdict = "ready" | "waiting" | RolloutFailure;
+
+/** Number of restarts after which a container counts as restarting in a loop. */
 const restartLimit = 3;
 
-/** What may pass by itself, such as a pull that is tried again, is waited for so long. */
-const patienceMs = 30_000;
+/** Time that a transient failure, such as a retried image pull, may last. */
+const transientMs = 30_000;
 
 /**
- * A quota gives back what a pod holds when the pod is gone, up to its grace later; and the ReplicaSet tries again after
- * twice the time that it has waited so far.
+ * Time that a rejection may last. A pod uses its quota until it has terminated, up to its grace period, and the ReplicaSet retries
+ * with exponential backoff, after up to twice the time so far.
  */
-function refusalPatienceMs(message: string, graceSeconds: number): number {
-  return patienceMs + (/exceeded quota/.test(message) ? 2 * graceSeconds * 1_000 : 0);
+function rejectionLimitMs(message: string, graceSeconds: number): number {
+  return transientMs + (/exceeded quota/.test(message) ? 2 * graceSeconds * 1_000 : 0);
 }
 
 /**
- * Judges one rollout, look after look. It remembers since when it has seen what may pass by itself: the times that the
- * cluster gives are of other clocks, and of other things.
+ * Returns a judge of one rollout, to be called with each state. It measures the age of transient failures itself, because
+ * timestamps of the cluster come from other clocks and other events.
  *
- * @param replicas - The fewest pods that must be ready.
- * @returns Takes the state and the time of a monotonic clock, in milliseconds.
+ * @param replicas - Minimum number of ready pods.
+ * @returns Function of the state and the time of a monotonic clock in milliseconds.
  */
 export function rolloutJudge(
   replicas: number,
 ): (state: RolloutState, nowMs: number) => RolloutVerdict {
-  let firstSeen = new Map<string, number>();
+  let firstSeenMs = new Map<string, number>();
   let graceSeconds = 0;
   return (state, nowMs) => {
-    const seen = new Map<string, number>();
-    const ageMs = (trouble: string) => {
-      const first = firstSeen.get(trouble) ?? nowMs;
-      seen.set(trouble, first);
+    const seenMs = new Map<string, number>();
+    const ageMs = (failure: string) => {
+      const first = firstSeenMs.get(failure) ?? nowMs;
+      seenMs.set(failure, first);
       return nowMs - first;
     };
-    // the ReplicaSet may still wait when the pod is gone
+    // the backoff of the ReplicaSet may last longer than the terminated pod
     graceSeconds = Math.max(graceSeconds, state.graceSeconds);
     const verdict = judgeRollout({ ...state, graceSeconds }, replicas, ageMs);
-    firstSeen = seen; // what has passed is forgotten
+    firstSeenMs = seenMs; // drops resolved failures
     return verdict;
   };
 }
 
-/** For how long, in milliseconds, a trouble has been seen at each look; 0 at the first. */
-type AgeMs = (trouble: string) => number;
+/** Time in milliseconds since a failure was first seen without interruption. */
+type AgeMs = (failure: string) => number;
 
 function judgeRollout(
-  { deployment, refused, pods, graceSeconds, pulling }: RolloutState,
+  { deployment, rejection, pods, graceSeconds, pulling }: RolloutState,
   replicas: number,
   ageMs: AgeMs,
 ): RolloutVerdict {
   const { observed, all, updated, available } = countsOf(deployment);
-  const seen = observed >= (deployment.metadata.generation ?? 0);
+  if (observed < (deployment.metadata.generation ?? 0)) return "waiting";
   const done = updated >= deployment.spec.replicas && all === updated && available >= updated;
-  if (seen && done && available >= replicas) return "ready";
-  if (!seen) return "waiting";
-  const [trouble] = pods.flatMap((it) => podTrouble(it, pulling, ageMs) ?? []);
-  if (trouble !== undefined) return trouble;
+  if (done && available >= replicas) return "ready";
+  const [failure] = pods.flatMap((it) => podFailure(it, pulling, ageMs) ?? []);
+  if (failure !== undefined) return failure;
   if (
-    refused !== undefined &&
-    ageMs(`refused since ${refused.since}`) >= refusalPatienceMs(refused.message, graceSeconds)
+    rejection !== undefined &&
+    ageMs(`rejected since ${rejection.since}`) >= rejectionLimitMs(rejection.message, graceSeconds)
   ) {
-    return { failed: `a pod was refused: ${refused.message}` };
+    return { failed: `a pod was rejected: ${rejection.message}` };
   }
   const late = deployment.status?.conditions?.some(
     ({ reason }) => reason === "ProgressDeadlineExceeded",
   );
-  return late ? stuck(pods) : "waiting";
+  return late ? pendingFailure(pods) : "waiting";
 }
 
-/** Counts of pods; the API server leaves out those that are 0. */
+/** Pod counts of the status; the API server omits zeros. */
 function countsOf({ status }: ClusterDeployment) {
   return {
     observed: status?.observedGeneration ?? 0,
@@ -172,14 +174,14 @@ function countsOf({ status }: ClusterDeployment) {
   };
 }
 
-/** What is said of pods that are late without a reason of their own. */
-export function stuck(pods: readonly ClusterPod[]): Exclude<RolloutVerdict, string> {
+/** Failure of pods that are late without a failure of their own. */
+export function pendingFailure(pods: readonly ClusterPod[]): RolloutFailure {
   const it = pods.find((pod) => !isReady(pod));
-  if (it === undefined) return { failed: "there are fewer pods than asked for" };
+  if (it === undefined) return { failed: "fewer pods exist than spec.replicas" };
   const { name } = it.metadata;
   const unscheduled = conditionOf(it.status?.conditions, "PodScheduled", "False");
   if (unscheduled !== undefined) {
-    return { failed: `no node has room for a pod: ${unscheduled.message}`, pod: name };
+    return { failed: `no node has capacity for a pod: ${unscheduled.message}`, pod: name };
   }
   const late = it.status?.containerStatuses?.find(({ ready }) => !ready);
   const state = (it.status?.phase ?? "").toLowerCase();
@@ -198,35 +200,36 @@ function statusesOf({ status }: ClusterPod): readonly ContainerStatus[] {
   return [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])];
 }
 
-function podTrouble(
+function podFailure(
   it: ClusterPod,
   pulling: ReadonlySet<string>,
   ageMs: AgeMs,
-): Exclude<RolloutVerdict, string> | undefined {
+): RolloutFailure | undefined {
   const pod = it.metadata.name;
   for (const container of statusesOf(it)) {
     const { name, image, state, lastState, restartCount, ready } = container;
-    const said = (text: string) => ({
+    const failure = (text: string): RolloutFailure => ({
       failed: `container ${name} ${text}`,
       pod,
       container: name,
     });
-    const lasts = (trouble: string) => ageMs(`${pod} ${name} ${trouble}`) >= patienceMs;
+    const persists = (cause: string) => ageMs(`${pod} ${name} ${cause}`) >= transientMs;
     const { reason = "", message = "" } = state?.waiting ?? {};
     if (reason === "ErrImageNeverPull" || reason === "InvalidImageName") {
-      return said(`has no image: ${message}`);
+      return failure(`has no image: ${message}`);
     }
-    if (pullFailed(container) && lasts("image") && !pulling.has(pod)) {
-      return said(
-        `cannot get its image ${image}, which is not on the node: ${message.replace(/\s+/g, " ")}`,
-      );
+    if (pullFailed(container) && persists("image") && !pulling.has(pod)) {
+      return failure(`cannot pull its image ${image}: ${message.replace(/\s+/g, " ")}`);
     }
-    if (/^Create(Container|PodSandbox).*Error$|^RunContainerError$/.test(reason) && lasts(reason)) {
-      return said(`cannot be started: ${message}`);
+    if (
+      /^Create(Container|PodSandbox).*Error$|^RunContainerError$/.test(reason) &&
+      persists(reason)
+    ) {
+      return failure(`cannot be started: ${message}`);
     }
     if (restartCount >= restartLimit && !ready) {
       const last = state?.terminated ?? lastState?.terminated;
-      return said(`restarts in a loop (${restartCount} times)${endText(last)}`);
+      return failure(`restarts in a loop (${restartCount} times)${endText(last)}`);
     }
   }
   return undefined;
@@ -235,16 +238,16 @@ function podTrouble(
 function endText(last: Wire<V1ContainerStateTerminated> | undefined): string {
   if (last === undefined) return "";
   return last.reason === "OOMKilled"
-    ? ": it was ended for lack of memory"
+    ? ": it was killed because it ran out of memory"
     : `: it exited with code ${last.exitCode}`;
 }
 
-/** Also while it is pulled again: the reason stays until the container starts. */
+/** Returns whether an image pull failed; the status keeps the reason during a retry. */
 function pullFailed({ state }: ContainerStatus): boolean {
   return state?.waiting?.reason === "ImagePullBackOff" || state?.waiting?.reason === "ErrImagePull";
 }
 
-/** `2 of 2 pods are new, 1 is ready`: what changes while one waits. */
+/** State as text: `2 of 2 pods are new, 1 ready`. */
 export function rolloutText({ deployment, pods }: RolloutState): string {
   const waiting = pods.flatMap((pod) =>
     (pod.status?.containerStatuses ?? []).flatMap(({ state }) => state?.waiting?.reason ?? []),
@@ -256,48 +259,34 @@ export function rolloutText({ deployment, pods }: RolloutState): string {
   return [...parts, ...reasons].join(", ");
 }
 
-export interface RolloutWait {
+export interface RolloutWait extends WaitOptions {
   readonly reader: RolloutReader;
   readonly deployment: string;
-  /** The fewest pods that must be ready. */
+  /** Minimum number of ready pods. */
   readonly replicas: number;
-  readonly timeoutMs: number;
-  /** Between two looks. */
-  readonly intervalMs: number;
-  readonly signal?: AbortSignal;
-  /** The state, each time that it changes, and how long it took. */
-  readonly onState: (text: string, elapsedMs: number) => void;
 }
 
 /**
- * Wait until the pods of a Deployment's newest template are ready, and no others are left.
+ * Waits until the pods of a Deployment's newest template are ready, and no others are left.
  *
- * @returns Why they are not, or nothing.
+ * @returns The failure, or undefined once the pods are ready.
  */
-export async function waitForRollout(
-  options: RolloutWait,
-): Promise<Exclude<RolloutVerdict, string> | undefined> {
-  const { reader, deployment: name, replicas, timeoutMs, intervalMs, signal, onState } = options;
-  const startMs = performance.now();
-  const judge = rolloutJudge(replicas);
-  let told = "";
-  while (true) {
-    const state = await readRollout(reader, name);
-    signal?.throwIfAborted();
-    if (state === undefined) return { failed: "is not there" };
-    const elapsedMs = performance.now() - startMs;
-    const text = rolloutText(state);
-    if (text !== told) onState(text, elapsedMs);
-    told = text;
-    const verdict = judge(state, performance.now());
-    if (verdict === "ready") return undefined;
-    if (verdict !== "waiting") return verdict;
-    if (elapsedMs >= timeoutMs) {
-      const why = stuck(state.pods);
-      return { ...why, failed: `after ${Math.round(timeoutMs / 1000)} s ${why.failed} (${text})` };
-    }
-    await sleep(Math.min(intervalMs, Math.max(0, timeoutMs - elapsedMs)), undefined, { signal });
-  }
+export function waitForRollout(wait: RolloutWait): Promise<RolloutFailure | undefined> {
+  const { reader, deployment, replicas, timeoutMs } = wait;
+  return waitForState<RolloutState, RolloutFailure>(
+    {
+      read: () => readRollout(reader, deployment),
+      text: rolloutText,
+      judge: rolloutJudge(replicas),
+      missing: { failed: "the Deployment does not exist" },
+      timedOut(state, text) {
+        const failure = pendingFailure(state === "unreachable" ? [] : state.pods);
+        const seconds = Math.round(timeoutMs / 1000);
+        return { ...failure, failed: `after ${seconds} s ${failure.failed} (${text})` };
+      },
+    },
+    wait,
+  );
 }
 
 type ClusterEvent = Wire<CoreV1Event>;
@@ -317,7 +306,7 @@ function timeOf({ lastTimestamp, eventTime, metadata }: ClusterEvent): string {
   return lastTimestamp ?? eventTime ?? metadata.creationTimestamp ?? "";
 }
 
-/** Of the pods whose image did not come, those that pull it again: only their events say so. */
+/** Names of the pods that retry a failed image pull; only their events show it. */
 async function pullingAgain(
   reader: RolloutReader,
   pods: readonly ClusterPod[],
@@ -327,10 +316,10 @@ async function pullingAgain(
     .map(({ metadata }) => metadata.name);
   const pulling = await Promise.all(
     failed.map(async (name) => {
-      // without the events, what the state says counts
+      // without events the state of the pod decides
       const events = await eventsOf(reader, `involvedObject.name=${name}`).catch(() => []);
-      const lastOf = (is: (it: ClusterEvent) => boolean) => {
-        const last = events.findLast(is);
+      const lastOf = (matches: (it: ClusterEvent) => boolean) => {
+        const last = events.findLast(matches);
         return last === undefined ? "" : timeOf(last);
       };
       const started = lastOf(({ reason }) => reason === "Pulling");
@@ -340,7 +329,7 @@ async function pullingAgain(
   return new Set(pulling.flat());
 }
 
-/** What the cluster warned of about an object, the oldest first, each message once. */
+/** Warning events of an object, oldest first, without duplicates. */
 export async function warningsOf(reader: RolloutReader, name: string): Promise<readonly string[]> {
   const events = await eventsOf(reader, `involvedObject.name=${name},type=Warning`);
   const lines = events.map(
@@ -349,7 +338,7 @@ export async function warningsOf(reader: RolloutReader, name: string): Promise<r
   return [...new Set(lines)];
 }
 
-/** The last lines that a container wrote; of one that was restarted, those before its end. */
+/** Last log lines of a container; those of its previous run if the current one has none. */
 export async function lastPodLines(
   { api, namespace }: RolloutReader,
   { pod, container }: { readonly pod: string; readonly container?: string },

@@ -78,18 +78,18 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       [hostRequirementsVariable]: JSON.stringify(requirements),
     });
     expect(code).toBe(0);
-    expect(stdout).toBe(`single-gpu: ${docker.endpoint} has what it needs`);
+    expect(stdout).toBe(`single-gpu: ${docker.endpoint} is ready`);
   });
 
   test("says that nothing answers at an endpoint", async () => {
     const { code, problems } = await doctor({ docker: "unix:///nowhere/docker.sock" });
     expect(code).toBe(1);
     expect(problems).toEqual([
-      "docker-endpoint: Docker does not answer at unix:///nowhere/docker.sock",
+      "docker-endpoint: Docker does not respond at unix:///nowhere/docker.sock",
     ]);
     const refused = await doctor({ docker: `tcp://127.0.0.1:${other}` });
     expect(refused.problems).toEqual([
-      `docker-endpoint: Docker does not answer at tcp://127.0.0.1:${other}`,
+      `docker-endpoint: Docker does not respond at tcp://127.0.0.1:${other}`,
     ]);
   });
 
@@ -113,8 +113,8 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     const what = "the weights";
     const files = (["here", "host"] as const).map((on) => ({ what, on, path: "nowhere.onnx" }));
     expect((await doctor({ files })).problems).toEqual([
-      "file: the weights must be on this machine, and nowhere.onnx is not there",
-      "file: the weights must be on the host, and nowhere.onnx is not there",
+      "file: the weights must be on this machine, but nowhere.onnx does not exist",
+      "file: the weights must be on the host, but nowhere.onnx does not exist",
     ]);
     const there = [{ what, on: "host" as const, path: "package.json" }];
     expect((await doctor({ files: there })).problems).toEqual([]);
@@ -147,8 +147,8 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       expect(report.problems).toEqual([
         {
           code: "port",
-          message: `port ${port} of the host (embed, port) is in use by another program`,
-          fix: `see which with 'sudo ss -tlnp sport = :${port}' and stop it, or set another port for embed`,
+          message: `port ${port} of the host (embed, port) must be free, in use by another program`,
+          fix: `find it with 'sudo ss -tlnp sport = :${port}' and stop it, or change port of embed`,
         },
       ]);
     });
@@ -159,7 +159,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       rmSync(join(programs.folder, "ss"));
       expect(code).toBe(0);
       expect(report.notes).toEqual([
-        "ports were compared with those of containers only: ss (package iproute2) is not on the host",
+        "ports were compared only with those of containers: ss (package iproute2) is not installed on the host",
       ]);
     });
   });
@@ -177,7 +177,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       const { code, problems } = await doctor();
       expect(code).toBe(1);
       expect(problems).toEqual([
-        `port: port ${port} of the host (embed, port) is in use by container ${name} of multi-gpu-4x`,
+        `port: port ${port} of the host (embed, port) must be free, in use by container ${name} of multi-gpu-4x`,
       ]);
     });
 
@@ -229,27 +229,27 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
     test("says that there are fewer, smaller, or with an older driver", async () => {
       nvidiaSmi(rtx4080(0));
       expect((await doctor({ gpu: { ...gpu, count: 4 } })).problems).toEqual([
-        "gpu-count: host.count is 4, the host has 1",
+        "gpu-count: the host must have 4 GPUs (host.count), got 1",
       ]);
       nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
       expect((await doctor({ gpu })).problems).toEqual([
-        "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) has 8188 MiB, rtx-4080 of the settings has 16376",
+        "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 8188 MiB",
       ]);
       nvidiaSmi(rtx4080(0, "550.54.14"));
       expect((await doctor({ gpu })).problems).toEqual([
-        "nvidia-driver: nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13, which needs NVIDIA driver 580 or newer, the host has 550.54.14",
+        "nvidia-driver: the NVIDIA driver must be 580 or newer for CUDA 13 of nvcr.io/nvidia/tritonserver:26.07-py3, got 550.54.14",
       ]);
     });
 
     test("says that there is no driver, or that it does not work", async () => {
       programs.put("nvidia-smi", "exit 127");
       expect((await doctor({ gpu })).problems).toEqual([
-        "nvidia-driver: the host has no nvidia-smi, so no NVIDIA driver is installed there",
+        "nvidia-driver: the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
       ]);
       const said = "Failed to initialize NVML: Driver/library version mismatch";
       programs.put("nvidia-smi", `echo '${said}'; exit 18`);
       expect((await doctor({ gpu })).problems).toEqual([
-        `nvidia-driver: nvidia-smi fails on the host: ${said}`,
+        `nvidia-driver: nvidia-smi must work on the host, but fails: ${said}`,
       ]);
     });
   });
@@ -273,7 +273,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       expect(code).toBe(1);
       expect(problems).toEqual([
         expect.stringContaining("gpu-memory: GPU 0 "),
-        "file: it's must be on the host, and /no where/it's.onnx is not there",
+        "file: it's must be on the host, but /no where/it's.onnx does not exist",
       ]);
       expect(report.facts.freeMiB).toBeGreaterThan(1);
     });

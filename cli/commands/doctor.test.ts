@@ -38,8 +38,8 @@ test("says that the docker command line is missing", async () => {
   const { code, stdout, stderr } = await doctor({}, empty);
   expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
   expect(stdout).toBe(`single-gpu: 1 problem on unix:///nowhere/docker.sock
-the docker command line is not installed on this machine
-  fix: install it (the client is enough: the engine may be elsewhere), for example with 'apt-get install docker-cli'`);
+the docker command line must be installed on this machine
+  fix: install the client, for example with 'apt-get install docker-cli'; the engine may be on another machine`);
 });
 
 describe("on the engine that docker asks by itself", () => {
@@ -50,8 +50,8 @@ describe("on the engine that docker asks by itself", () => {
     const { code, stdout } = await doctor(own, pathWith(programs.folder));
     expect(code).toBe(1);
     expect(stdout).toBe(`single-gpu: 1 problem on unix:///home/me/.docker/run/docker.sock
-a docker context names unix:///home/me/.docker/run/docker.sock, which Terraform's docker provider does not read
-  fix: name it for both: 'export DOCKER_HOST=unix:///home/me/.docker/run/docker.sock'`);
+Docker contexts are not read by Terraform's Docker provider, got a context for unix:///home/me/.docker/run/docker.sock
+  fix: run 'export DOCKER_HOST=unix:///home/me/.docker/run/docker.sock'`);
   });
 
   test("says what to do when it does not answer, without a setting that is not there", async () => {
@@ -61,8 +61,8 @@ a docker context names unix:///home/me/.docker/run/docker.sock, which Terraform'
     );
     const { code, stdout } = await doctor(own, pathWith(programs.folder));
     expect(code).toBe(1);
-    expect(stdout).toContain("Docker does not answer at unix:///var/run/docker.sock\n");
-    expect(stdout).toContain("or export DOCKER_HOST with where it listens");
+    expect(stdout).toContain("Docker does not respond at unix:///var/run/docker.sock\n");
+    expect(stdout).toContain("or set DOCKER_HOST to its endpoint");
   });
 });
 
@@ -78,8 +78,8 @@ echo "gpu@gpu-1: Permission denied (publickey,password)." >&2; exit 255`,
     const { code, stdout } = await doctor(over, pathWith(programs.folder));
     expect(code).toBe(1);
     expect(stdout).toBe(`single-gpu: 1 problem on ssh://gpu@gpu-1:2222
-ssh -p 2222 gpu@gpu-1 asks for a password or refuses the key, and a deployment cannot type one
-  fix: give it a key: 'ssh-copy-id -p 2222 gpu@gpu-1', or 'ssh-add' where the key has a passphrase; then 'ssh -o BatchMode=yes -p 2222 gpu@gpu-1 true' must work`);
+ssh -p 2222 gpu@gpu-1 must work without a password, and the host rejected the key
+  fix: install a key with 'ssh-copy-id -p 2222 gpu@gpu-1', or run 'ssh-add' if the key has a passphrase; then 'ssh -o BatchMode=yes -p 2222 gpu@gpu-1 true' must work`);
   });
 
   test("says what to do when the host is not known", async () => {
@@ -87,7 +87,7 @@ ssh -p 2222 gpu@gpu-1 asks for a password or refuses the key, and a deployment c
     const { code, stdout } = await doctor(over, pathWith(programs.folder));
     expect(code).toBe(1);
     expect(stdout).toContain(
-      "ssh does not know the key of -p 2222 gpu@gpu-1, or it has changed\n  fix: run 'ssh -p 2222 gpu@gpu-1' once by hand",
+      "the host key of -p 2222 gpu@gpu-1 is unknown to ssh or has changed\n  fix: run 'ssh -p 2222 gpu@gpu-1' once, and compare",
     );
   });
 
@@ -123,7 +123,9 @@ test("fails in one line on requirements that it cannot read", async () => {
     [hostRequirementsVariable]: '{"schema":2}',
   });
   expect(code).toBe(2);
-  expect(stderr).toMatch(/^clipstack: CLIPSTACK_HOST_REQUIREMENTS: the requirements .*: schema: /);
+  expect(stderr).toMatch(
+    /^clipstack: CLIPSTACK_HOST_REQUIREMENTS: invalid host requirements: schema: /,
+  );
   expect(stderr.split("\n")).toHaveLength(1);
 });
 
@@ -169,7 +171,7 @@ describe("an artefact", () => {
   test("without a check is refused", () => {
     const none = JSON.stringify({ resource: { docker_container: {} } });
     expect(() => requirementsIn(none, "cdk.tf.json")).toThrow(
-      "cdk.tf.json has no check of a host or a cluster",
+      "cdk.tf.json: must contain a host or cluster check",
     );
     expect(() => requirementsIn("{", "cdk.tf.json")).toThrow("cdk.tf.json: must be JSON");
   });
@@ -191,7 +193,7 @@ describe("an artefact", () => {
 
   test("that was edited by hand is refused with the place", () => {
     expect(() => requirementsIn(artefact({ ...requirements, disk: 1 }), "cdk.tf.json")).toThrow(
-      /^cdk\.tf\.json: the requirements of the host cannot be read: disk: /,
+      /^cdk\.tf\.json: invalid host requirements: disk: /,
     );
   });
 });

@@ -14,17 +14,17 @@ import {
 import { UserError } from "../../contract/user-error.ts";
 import { synthesizedFile } from "../artefact.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
-import { DockerError, defaultEndpoint, isFoundByProvider } from "../host/docker-command.ts";
+import { DockerError, defaultEndpoint, isReadByProvider } from "../host/docker-command.ts";
 import { doctorText } from "../host/doctor-text.ts";
 import { type HostFacts, isUnknown, readHostFacts, type Unknown } from "../host/host-facts.ts";
-import { giB, judgeHost } from "../host/host-findings.ts";
+import { gibibytes, judgeHost } from "../host/host-findings.ts";
 import type { Problem } from "../problem.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 
-/** What `clipstack doctor --json` prints. */
+/** Output of `clipstack doctor --json` for a host. */
 export interface DoctorReport {
-  /** Bumped when a field changes meaning. */
+  /** Incremented when a field changes meaning. */
   readonly schema: 1;
   readonly environment: string;
   /** Docker endpoint of the host. */
@@ -32,19 +32,19 @@ export interface DoctorReport {
   /** Whether the environment can be deployed. */
   readonly ready: boolean;
   readonly problems: readonly Problem[];
-  /** What could not be seen, or may be meant. */
+  /** Facts that could not be read, and possible problems. */
   readonly notes: readonly string[];
-  /** Absent where the host could not be reached. */
+  /** Absent if the host could not be reached. */
   readonly facts?: HostFacts;
 }
 
-/** Look at the host of an environment, and judge it. */
-export async function examine(requirements: HostRequirements): Promise<DoctorReport> {
+/** Compares the host of an environment with its requirements. */
+export async function examineHost(requirements: HostRequirements): Promise<DoctorReport> {
   const { environment } = requirements;
-  const found = requirements.docker === undefined ? await defaultEndpoint() : undefined;
-  const docker = requirements.docker ?? found?.endpoint ?? "";
+  const byDefault = requirements.docker === undefined ? await defaultEndpoint() : undefined;
+  const docker = requirements.docker ?? byDefault?.endpoint ?? "";
   const subject = { schema: 1, environment, docker } as const;
-  if (found !== undefined && !isFoundByProvider(found)) {
+  if (byDefault !== undefined && !isReadByProvider(byDefault)) {
     return { ...subject, ready: false, problems: [otherContext(docker)], notes: [] };
   }
   try {
@@ -53,11 +53,11 @@ export async function examine(requirements: HostRequirements): Promise<DoctorRep
     return { ...subject, ready: problems.length === 0, problems, notes, facts };
   } catch (error) {
     if (!(error instanceof DockerError)) throw error;
-    // where there is no setting for the endpoint, the environment has it
+    // kind-local has no setting for the endpoint
     const fix =
-      found === undefined
+      byDefault === undefined
         ? error.problem.fix
-        : error.problem.fix.replace("set host.docker to", "export DOCKER_HOST with");
+        : error.problem.fix.replace("set host.docker to", "set DOCKER_HOST to");
     return { ...subject, ready: false, problems: [{ ...error.problem, fix }], notes: [] };
   }
 }
@@ -65,8 +65,8 @@ export async function examine(requirements: HostRequirements): Promise<DoctorRep
 function otherContext(endpoint: string): Problem {
   return {
     code: "docker-endpoint",
-    message: `a docker context names ${endpoint}, which Terraform's docker provider does not read`,
-    fix: `name it for both: 'export DOCKER_HOST=${endpoint}'`,
+    message: `Docker contexts are not read by Terraform's Docker provider, got a context for ${endpoint}`,
+    fix: `run 'export DOCKER_HOST=${endpoint}'`,
   };
 }
 
@@ -76,21 +76,20 @@ interface DoctorArguments {
   readonly output?: string;
 }
 
-/** `clipstack doctor`: can this environment be deployed on its host, and if not, what must be done? */
+/** Registers `clipstack doctor`, which lists unmet requirements of a deployment with their fixes. */
 export function registerDoctor(program: Command): void {
   program
     .command("doctor")
     .argument("<environment>", "single-gpu, multi-gpu-4x, kind-local or k8s-gpu")
-    .option("--no-synth", "take the requirements from what lies in cdktf.out")
-    .option("--json", "print the report, and nothing else, on stdout")
-    .option("--output <file>", "write the report to a file as well, as JSON")
+    .option("--no-synth", "use the existing output in cdktf.out")
+    .option("--json", "print only the report, as JSON")
+    .option("--output <file>", "also write the report to a file, as JSON")
     .addHelpText(
       "after",
       `
-Looks at Docker (with the docker command line), NVIDIA's driver and container toolkit, GPUs, ports, free disk and the
-weights, on this machine or over ssh; for kind-local at kind too; for k8s-gpu at the cluster: nodes
-and their GPUs, RuntimeClass, APIs of the autoscaler, quota, rights. Changes nothing. A deployment asks the same before it
-makes anything.
+Checks Docker, NVIDIA's driver and container toolkit, GPUs, ports, free disk space and the weights, on this machine or over
+ssh; for a kind environment also kind; for a cluster: nodes and their GPUs, RuntimeClass, APIs of the autoscaler, quotas and
+permissions. Changes nothing. A deployment runs the same checks before it creates anything.
 
 Examples:
   $ npx clipstack doctor single-gpu
@@ -98,21 +97,21 @@ Examples:
   $ npx clipstack doctor kind-local
   $ npx clipstack doctor k8s-gpu
 
-Exit codes: 0 ready to deploy, 1 something must be done first, 2 wrong usage or settings.`,
+Exit codes: 0 ready to deploy, 1 unmet requirements, 2 usage or settings error.`,
     )
     .action(doctor);
 }
 
-/** What an environment needs, of a host or of a cluster. */
+/** Requirements of an environment on its host or cluster. */
 export type Requirements =
   | { readonly of: "host"; readonly needs: HostRequirements }
   | { readonly of: "cluster"; readonly needs: ClusterRequirements };
 
 async function doctor(environment: string, args: DoctorArguments): Promise<void> {
-  const given = givenRequirements();
-  const requirements = given ?? (await synthesizedRequirements(environment, args.synth));
-  const what = given === undefined ? "all" : "problems";
-  const { report, text } = await reportOf(requirements, what);
+  const passed = requirementsFromTerraform();
+  const requirements = passed ?? (await synthesizedRequirements(environment, args.synth));
+  const content = passed === undefined ? "all" : "problems";
+  const { report, text } = await reportOf(requirements, content);
   const json = `${JSON.stringify(report, null, 2)}\n`;
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
@@ -120,17 +119,17 @@ async function doctor(environment: string, args: DoctorArguments): Promise<void>
   process.exitCode = report.ready ? 0 : 1;
 }
 
-async function reportOf(requirements: Requirements, what: "all" | "problems") {
+async function reportOf(requirements: Requirements, content: "all" | "problems") {
   if (requirements.of === "cluster") {
     const report = await examineCluster(requirements.needs);
-    return { report, text: clusterReportText(report, what) };
+    return { report, text: clusterReportText(report, content) };
   }
-  const report = await examine(requirements.needs);
-  return { report, text: reportText(report, requirements.needs, what) };
+  const report = await examineHost(requirements.needs);
+  return { report, text: reportText(report, requirements.needs, content) };
 }
 
-/** What Terraform hands over. */
-function givenRequirements(): Requirements | undefined {
+/** Requirements in the environment of a provisioner. */
+function requirementsFromTerraform(): Requirements | undefined {
   for (const [variable, of] of Object.entries(variables)) {
     const text = process.env[variable];
     if (text !== undefined) return parseRequirements(of, text, variable);
@@ -148,7 +147,7 @@ async function synthesizedRequirements(environment: string, synth: boolean): Pro
   return requirementsIn(readFileSync(file, "utf8"), shown);
 }
 
-/** The part of `cdk.tf.json` that the host check is in. */
+/** Part of `cdk.tf.json` with the host check. */
 const artefactSchema = z.object({
   resource: z.object({
     terraform_data: z
@@ -174,10 +173,10 @@ const artefactSchema = z.object({
 });
 
 /**
- * What the check of a synthesized environment asks for.
+ * Reads the requirements of a synthesized environment.
  *
  * @param shown - Name of the file, for messages.
- * @throws {UserError}
+ * @throws {UserError} if the file has no requirements.
  */
 export function requirementsIn(text: string, shown: string): Requirements {
   const { data } = artefactSchema.safeParse(parseJson(text, shown));
@@ -190,9 +189,7 @@ export function requirementsIn(text: string, shown: string): Requirements {
       }
     }
   }
-  throw new UserError(
-    `${shown} has no check of a host or a cluster: it was synthesized by another version`,
-  );
+  throw new UserError(`${shown}: must contain a host or cluster check; synthesize it again`);
 }
 
 function parseRequirements(of: Requirements["of"], value: unknown, shown: string): Requirements {
@@ -202,7 +199,7 @@ function parseRequirements(of: Requirements["of"], value: unknown, shown: string
   if (result.success) return { of, needs: result.data } as Requirements;
   const [issue] = result.error.issues;
   throw new UserError(
-    `${shown}: the requirements of the ${of} cannot be read: ${issue?.path.join(".")}: ${issue?.message}`,
+    `${shown}: invalid ${of} requirements: ${issue?.path.join(".")}: ${issue?.message}`,
   );
 }
 
@@ -214,17 +211,17 @@ function parseJson(text: string, shown: string): unknown {
   }
 }
 
-/** What a person reads; with `problems` what a deployment shows. */
+/** Renders the report: everything, or only problems and notes. */
 export function reportText(
   report: DoctorReport,
   requirements: HostRequirements,
-  what: "all" | "problems",
+  content: "all" | "problems",
 ): string {
   const facts = report.facts === undefined ? [] : factLines(report.facts, requirements);
-  return doctorText({ ...report, where: report.docker, preposition: "on", facts }, what);
+  return doctorText({ ...report, where: report.docker, preposition: "on", facts }, content);
 }
 
-function shownTool(version: string | Unknown | undefined): string {
+function toolText(version: string | Unknown | undefined): string {
   if (version === undefined) return "not installed";
   return isUnknown(version) ? "?" : version;
 }
@@ -238,8 +235,8 @@ function factLines(facts: HostFacts, { gpu, ports, disk }: HostRequirements): re
   const gpus = nvidia?.gpus;
   return [
     line("docker", `${engine.version}, ${engine.osType} ${engine.architecture}`),
-    ...(gpu === undefined ? [line("gpus", "none needed")] : []),
-    ...(facts.kind === undefined ? [] : [line("kind", shownTool(facts.kind.kind))]),
+    ...(gpu === undefined ? [line("gpus", "none required")] : []),
+    ...(facts.kind === undefined ? [] : [line("kind", toolText(facts.kind.kind))]),
     ...(Array.isArray(gpus)
       ? gpus.map((it) =>
           line(
@@ -248,10 +245,10 @@ function factLines(facts: HostFacts, { gpu, ports, disk }: HostRequirements): re
           ),
         )
       : []),
-    line("ports", `${ports.map(({ port }) => port).join(", ")} needed`),
+    line("ports", `${ports.map(({ port }) => port).join(", ")} required`),
     line(
       "disk",
-      `${isUnknown(freeMiB) ? "?" : giB(freeMiB)} GiB free at ${engine.rootDir}, ${giB(needed)} needed`,
+      `${isUnknown(freeMiB) ? "?" : gibibytes(freeMiB)} GiB free at ${engine.rootDir}, ${gibibytes(needed)} required`,
     ),
   ];
 }

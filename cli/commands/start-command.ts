@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { addRunOptions, type RunArguments, runVerify } from "./verify.ts";
 
-/** `npm start`: from a fresh clone to three verified environments. Packages are installed before this is loaded. */
+/** Registers `clipstack start`, which `npm start` runs after installing packages: verifies all environments. */
 export function registerStart(program: Command): void {
   addRunOptions(program.command("start"))
     .addHelpText(
@@ -12,7 +12,7 @@ Examples:
   $ npm start -- --port-offset 10000
   $ npx clipstack start --model tiny --seconds 1
 
-Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
+Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )
     .action(async (args: RunArguments) => {
       await runVerify([], { ...args, target: "simulation", synth: true });
@@ -22,8 +22,8 @@ Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
 
 const nextSteps = `
 Next:
-  edit environments/single-gpu.yaml        GPU, ports, services; docs/settings.md lists all settings
+  edit environments/single-gpu.yaml        GPU, ports, services; all settings: docs/settings.md
   npx clipstack verify single-gpu          verify one environment again
-  npx clipstack serve                      the embed server alone, with a page to try it: http://127.0.0.1:8002
+  npx clipstack serve                      embed server with a web page: http://127.0.0.1:8002
   npx cdktf synth                          Terraform JSON in cdktf.out/stacks/
-  npx cdktf diff single-gpu                what a deployment would change (needs Terraform and the GPU host)`;
+  npx cdktf diff single-gpu                changes of a deployment (needs Terraform and the GPU host)`;

@@ -76,7 +76,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     const [code] = (await once(tunnel.child, "close")) as [number];
     expect({ code, taken: await isPortInUse(local) }).toEqual({ code: 0, taken: false });
     expect(await tunnel.stdout).toContain(`  embed  embed-http  http://127.0.0.1:${local}\n`);
-    expect(await tunnel.stderr).toContain("clipstack: the tunnel is closed\n");
+    expect(await tunnel.stderr).toContain("clipstack: tunnel closed\n");
   });
 
   test("leaves no ssh behind when it is killed", async () => {
@@ -87,11 +87,11 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     await until(async () => !(await isPortInUse(local)));
   });
 
-  test("says in one line that a port is taken", async () => {
+  test("fails in one line on a port in use", async () => {
     const { code, stderr } = await run(environmentOn(sshd.endpoint));
     expect(code).toBe(1);
     expect(stderr.trim().split("\n").at(-1)).toBe(
-      `clipstack: far: port ${remote} (embed embed-http) is taken on this machine; move all local ports with --port-offset, like --port-offset 10000`,
+      `clipstack: far: port ${remote} (embed embed-http) is in use on this machine; rerun with --port-offset 10000`,
     );
   });
 
@@ -126,11 +126,11 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     );
   });
 
-  test("says that an environment of this machine needs none", async () => {
+  test("needs no tunnel for an environment on this machine", async () => {
     const { code, stdout, stderr } = await run(environmentOn("unix:///var/run/docker.sock"));
     expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
     expect(stderr).toContain(
-      `clipstack: far needs no tunnel: it is on this machine (unix:///var/run/docker.sock), and its endpoints are reached as they are: http://127.0.0.1:${remote}\n`,
+      `clipstack: far needs no tunnel: it is on this machine (unix:///var/run/docker.sock), and its endpoints are reachable directly: http://127.0.0.1:${remote}\n`,
     );
   });
 });

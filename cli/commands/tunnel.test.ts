@@ -25,17 +25,17 @@ const environment: Environment = {
   ],
 };
 
-test("names the kubectl command that leads to each Service that only the cluster reaches", () => {
+test("names the kubectl command for each Service without an external address", () => {
   const kubectl = "kubectl --kubeconfig ~/.kube/config --context gpu --namespace ml port-forward";
   expect(noTunnel(environment)).toBe(
-    `k8s-gpu needs no tunnel but kubectl, which leads to what only the cluster reaches: '${kubectl} service/clipstack-embed 8002', '${kubectl} service/clipstack-triton 8001'`,
+    `k8s-gpu needs no ssh tunnel; forward the Services of its cluster with '${kubectl} service/clipstack-embed 8002', '${kubectl} service/clipstack-triton 8001'`,
   );
 });
 
-test("says of a NodePort that it is reached as it is", () => {
+test("needs no tunnel for a NodePort", () => {
   const [embed] = environment.services;
   const endpoints = [{ protocol: "embed-http", url: "http://127.0.0.1:8092" }] as const;
   expect(noTunnel({ ...environment, services: [{ ...embed!, endpoints: [...endpoints] }] })).toBe(
-    "k8s-gpu needs no tunnel: it is on this machine (gpu), and its endpoints are reached as they are: http://127.0.0.1:8092",
+    "k8s-gpu needs no tunnel: it is on this machine (gpu), and its endpoints are reachable directly: http://127.0.0.1:8092",
   );
 });

@@ -19,29 +19,24 @@ interface TunnelArguments {
   readonly json?: true;
 }
 
-/** `clipstack tunnel`: the ports of a host that only the host itself can reach, on this machine. */
+/** Registers `clipstack tunnel`, which forwards the loopback ports of a host to this machine. */
 export function registerTunnel(program: Command): void {
   program
     .command("tunnel")
-    .argument("<environment>", "an environment whose host.docker is ssh://…")
-    .option(
-      "--port-offset <number>",
-      "added to every local port, where ports are taken",
-      portOffset,
-      0,
-    )
-    .option("--json", "print what is reachable where as JSON, and nothing else, on stdout")
+    .argument("<environment>", "environment with host.docker: ssh://…")
+    .option("--port-offset <number>", "added to every local port", portOffset, 0)
+    .option("--json", "print only the endpoints, as JSON")
     .addHelpText(
       "after",
       `
-A Triton has no authentication of its own, so its ports are on the host's loopback interface. ssh takes the user, port,
-keys and jump hosts of your ~/.ssh/config, and asks for nothing: a key must do, and the host's key must be known.
+Triton has no authentication, so its ports are on the host's loopback interface. ssh reads users, keys and jump hosts from
+your ~/.ssh/config and runs non-interactively: key authentication must work, and the host key must be known.
 
 Examples:
   $ npx clipstack tunnel single-gpu
   $ npx clipstack tunnel multi-gpu-4x --port-offset 10000
 
-Exit codes: 0 ended by Ctrl-C, or not needed; 1 ssh failed; 2 wrong usage or settings.`,
+Exit codes: 0 closed with Ctrl-C or not needed, 1 ssh failed, 2 usage or settings error.`,
     )
     .action(tunnel);
 }
@@ -59,7 +54,7 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   const hangUp = () => process.kill(process.pid, "SIGTERM");
   process.once("SIGHUP", hangUp);
   try {
-    console.error(`clipstack: ssh ${plan.target.shown} …`);
+    console.error(`clipstack: ssh ${plan.target.text} …`);
     const opened = await openTunnel(plan, interrupt.signal);
     if (args.json) process.stdout.write(`${JSON.stringify(reachable(environment, plan))}\n`);
     else console.log(tunnelText(environment, plan));
@@ -69,7 +64,7 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
     const failure = await Promise.race([opened.ended, interrupted.then(() => undefined)]);
     await opened.close();
     if (failure !== undefined) throw failure;
-    console.error("clipstack: the tunnel is closed");
+    console.error("clipstack: tunnel closed");
   } catch (error) {
     if (interrupt.signal.aborted) return;
     if (error instanceof TunnelError) throw new Error(`${name}: ${error.message}`);
@@ -80,25 +75,25 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   }
 }
 
-/** Why there is nothing to open. */
+/** Reason why an environment needs no tunnel. */
 export function noTunnel(environment: Environment): string {
   const { name, where, services } = environment;
   const urls = services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
   const forwards = [...new Set(urls)].flatMap((url) => portForward(environment, url));
   if (forwards.length > 0) {
-    return `${name} needs no tunnel but kubectl, which leads to what only the cluster reaches: ${forwards.join(", ")}`;
+    return `${name} needs no ssh tunnel; forward the Services of its cluster with ${forwards.join(", ")}`;
   }
-  const reached = `its endpoints are reached as they are: ${[...new Set(urls)].join(", ")}`;
+  const reached = `its endpoints are reachable directly: ${[...new Set(urls)].join(", ")}`;
   if (where.startsWith("ssh://")) {
-    return `${name} needs no tunnel: every port of ${where} is open, and ${reached}`;
+    return `${name} needs no tunnel: no port of ${where} is on the loopback interface, and ${reached}`;
   }
   if (where.startsWith("tcp://")) {
-    return `${name} is on ${where}, and a tunnel needs a host that is reached over ssh: set host.docker to ssh://user@host`;
+    return `${name}: host.docker must be ssh://user@host for a tunnel, got ${where}`;
   }
   return `${name} needs no tunnel: it is on this machine (${where}), and ${reached}`;
 }
 
-/** The command that leads to a Service, where an endpoint is one of a cluster: `http://<service>.<namespace>.svc:<port>`. */
+/** `kubectl port-forward` command for an endpoint inside a cluster: `http://<service>.<namespace>.svc:<port>`. */
 function portForward({ where, kubeconfig }: Environment, url: string): readonly string[] {
   const [, service, namespace, port] =
     /^(?:https?:\/\/)?([^.:/]+)\.([^.:/]+)\.svc:(\d+)$/.exec(url) ?? [];
@@ -132,7 +127,7 @@ function tunnelText(environment: Environment, plan: TunnelPlan): string {
     () => "left",
   );
   return [
-    `${environment.name} on ${plan.target.shown} is reached here:`,
+    `${environment.name} on ${plan.target.text} is reachable at:`,
     table,
     "Ctrl-C closes the tunnel",
   ].join("\n");

@@ -42,14 +42,14 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     const { code, stdout } = await wait("--timeout", "600");
     expect(code).toBe(1);
     expect(stdout).toMatch(/restarts in a loop \(\d+ times\)(: it exited with code 3)?\n/);
-    expect(stdout).toMatch(/its last log lines:\n(.*\n)* {2}weights are damaged/);
+    expect(stdout).toMatch(/last log lines:\n(.*\n)* {2}weights are damaged/);
   });
 
   test("fails at once on a container that has ended", async () => {
     await start("echo 'no model'; exit 7", "true");
     const { code, stdout } = await wait("--timeout", "600");
     expect(code).toBe(1);
-    expect(stdout).toContain(`${name} exited with code 7\nits last log lines:\n  no model`);
+    expect(stdout).toContain(`${name} exited with code 7\nlast log lines:\n  no model`);
   });
 
   test("fails on a container that is unhealthy, with what the probe says", async () => {
@@ -64,21 +64,19 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     const { code, stdout } = await wait("--timeout", "2");
     expect(code).toBe(1);
     expect(stdout).toMatch(new RegExp(`${name} is not healthy after 2 s \\(running, starting\\)`));
-    expect(stdout).toMatch(/its last log lines:\n {2}working$/);
+    expect(stdout).toMatch(/last log lines:\n {2}working$/);
   });
 
   test("shows no more log lines than asked for", async () => {
     await start("seq 1 100; exit 1", "true");
     const { stdout } = await wait("--lines", "2");
-    expect(stdout).toMatch(/its last log lines:\n {2}99\n {2}100$/);
+    expect(stdout).toMatch(/last log lines:\n {2}99\n {2}100$/);
   });
 
-  test("fails on a container that is not there, or has no health check", async () => {
+  test("fails on a container that does not exist or has no health check", async () => {
     const absent = await wait();
     expect(absent.code).toBe(1);
-    expect(absent.stdout).toBe(
-      `${name} is not there: no container has this name on ${docker.endpoint}`,
-    );
+    expect(absent.stdout).toBe(`${name} does not exist on ${docker.endpoint}`);
     await start("sleep 600");
     const { code, stdout } = await wait();
     expect(code).toBe(1);
@@ -112,7 +110,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     const { code, stdout } = await wait("--docker", "unix:///nowhere/docker.sock");
     expect(code).toBe(1);
     expect(stdout).toMatch(
-      /^Docker does not answer at unix:\/\/\/nowhere\/docker\.sock\n {2}fix: [^\n]*$/,
+      /^Docker does not respond at unix:\/\/\/nowhere\/docker\.sock\n {2}fix: [^\n]*$/,
     );
   });
 });

@@ -10,14 +10,19 @@ interface WaitArguments {
   readonly lines: number;
 }
 
-/** `clipstack wait-healthy`: what a deployment runs for each of its containers. */
+/** Registers `clipstack wait-healthy`, which a deployment runs for each container. */
 export function registerWaitHealthy(program: Command): void {
   program
     .command("wait-healthy")
     .argument("<container>", "name or id")
     .option("--docker <endpoint>", "Docker endpoint (default: DOCKER_HOST, or this machine's)")
-    .option("--timeout <seconds>", "how long it may take", wholeNumber(1, 86_400), 150)
-    .option("--lines <number>", "how many log lines to show", wholeNumber(1, 86_400), 20)
+    .option("--timeout <seconds>", "maximum time to wait", wholeNumber(1, 86_400), 150)
+    .option(
+      "--lines <number>",
+      "number of log lines to print on failure",
+      wholeNumber(1, 86_400),
+      20,
+    )
     .addHelpText(
       "after",
       `
@@ -25,7 +30,7 @@ Examples:
   $ npx clipstack wait-healthy single-gpu-embed
   $ npx clipstack wait-healthy single-gpu-triton-trt --docker ssh://me@gpu-1 --timeout 600
 
-Exit codes: 0 healthy, 1 not, 2 wrong usage.`,
+Exit codes: 0 healthy, 1 not healthy, 2 usage error.`,
     )
     .action(waitHealthy);
 }
@@ -41,7 +46,7 @@ async function waitHealthy(container: string, args: WaitArguments): Promise<void
       docker,
       container,
       timeoutMs: args.timeout * 1000,
-      // each look over ssh is a connection
+      // over ssh each read opens a connection
       intervalMs: endpoint.startsWith("ssh://") ? 3_000 : 500,
       signal: interrupt.signal,
       onState: (text, elapsedMs) =>
@@ -51,7 +56,7 @@ async function waitHealthy(container: string, args: WaitArguments): Promise<void
     process.exitCode = 1;
     console.log(`${container} ${failure}`);
     const lines = await lastLogLines(docker, container, args.lines);
-    if (lines.length > 0) console.log("its last log lines:");
+    if (lines.length > 0) console.log("last log lines:");
     for (const line of lines) console.log(`  ${line}`);
   } catch (error) {
     if (interrupt.signal.aborted) {

@@ -57,14 +57,14 @@ test("ends when the pods are ready, also where the API server was away for a mom
   expect(stdout).toMatch(/^embed: 1 of 1 pods are new, 1 ready \(\d+\.\d s\)$/);
 });
 
-test("fails with what the cluster says of a pod that will not be ready, and its last log lines", async () => {
+test("fails with the events and the last log lines of a pod that is not ready", async () => {
   const { code, stdout, stderr } = await wait({ ready: 0, pods: [looping] });
   expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
   expect(stdout.split("\n").slice(1)).toEqual([
     "embed is not ready: container embed restarts in a loop (3 times): it exited with code 3",
-    "what the cluster says of pod embed-1:",
+    "events of pod embed-1:",
     "  BackOff: Back-off restarting",
-    "its last log lines:",
+    "last log lines:",
     "  no model at /models",
   ]);
 });

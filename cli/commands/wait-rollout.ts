@@ -18,17 +18,22 @@ interface WaitArguments {
   readonly lines: number;
 }
 
-/** `clipstack wait-rollout`: what a deployment runs for each Deployment of a cluster. */
+/** Registers `clipstack wait-rollout`, which a deployment runs for each Kubernetes Deployment. */
 export function registerWaitRollout(program: Command): void {
   program
     .command("wait-rollout")
-    .argument("<deployment>", "its name")
+    .argument("<deployment>", "name of the Deployment")
     .option("--kubeconfig <file>", "kubeconfig (default: KUBECONFIG, or ~/.kube/config)")
     .option("--context <name>", "its context (default: the current one)")
     .option("--namespace <name>", "namespace of the Deployment", "clipstack")
-    .option("--replicas <number>", "the fewest pods that must be ready", wholeNumber(1, 86_400), 1)
-    .option("--timeout <seconds>", "how long it may take", wholeNumber(1, 86_400), 300)
-    .option("--lines <number>", "how many log lines to show", wholeNumber(1, 86_400), 20)
+    .option("--replicas <number>", "minimum number of ready pods", wholeNumber(1, 86_400), 1)
+    .option("--timeout <seconds>", "maximum time to wait", wholeNumber(1, 86_400), 300)
+    .option(
+      "--lines <number>",
+      "number of log lines to print on failure",
+      wholeNumber(1, 86_400),
+      20,
+    )
     .addHelpText(
       "after",
       `
@@ -36,12 +41,12 @@ Examples:
   $ npx clipstack wait-rollout clipstack-embed --context kind-clipstack
   $ npx clipstack wait-rollout clipstack-triton --namespace inference --timeout 1200
 
-Exit codes: 0 ready, 1 not, 2 wrong usage, or a cluster that cannot be asked.`,
+Exit codes: 0 ready, 1 not ready, 2 usage error or unreachable cluster.`,
     )
     .action(waitRollout);
 }
 
-/** Longest that the API server may be out of reach while it is asked. */
+/** Maximum time for which an unreachable API server is retried. */
 const unreachableMs = 15_000;
 
 async function waitRollout(deployment: string, args: WaitArguments): Promise<void> {
@@ -51,7 +56,7 @@ async function waitRollout(deployment: string, args: WaitArguments): Promise<voi
     api = await openCluster(args, interrupt.signal);
     const reader = { api, namespace: args.namespace };
     const failure = await waitForRollout({
-      reader: { ...reader, api: patient(api, interrupt.signal) },
+      reader: { ...reader, api: withRetries(api, interrupt.signal) },
       deployment,
       replicas: args.replicas,
       timeoutMs: args.timeout * 1000,
@@ -69,9 +74,9 @@ async function waitRollout(deployment: string, args: WaitArguments): Promise<voi
       warningsOf(reader, pod).catch(() => []),
       lastPodLines(reader, { pod, container }, args.lines),
     ]);
-    if (warnings.length > 0) console.log(`what the cluster says of pod ${pod}:`);
+    if (warnings.length > 0) console.log(`events of pod ${pod}:`);
     for (const line of warnings) console.log(`  ${line}`);
-    if (lines.length > 0) console.log("its last log lines:");
+    if (lines.length > 0) console.log("last log lines:");
     for (const line of lines) console.log(`  ${line}`);
   } catch (error) {
     if (!interrupt.signal.aborted) throw error;
@@ -83,15 +88,18 @@ async function waitRollout(deployment: string, args: WaitArguments): Promise<voi
   }
 }
 
-/** An API server may be out of reach for a moment, as in a cluster that was made just now. */
-function patient(api: ClusterApi, signal: AbortSignal): Pick<ClusterApi, "get" | "list" | "text"> {
+/** Retries reads while the API server is unreachable, as in a cluster that was just created. */
+function withRetries(
+  api: ClusterApi,
+  signal: AbortSignal,
+): Pick<ClusterApi, "get" | "list" | "text"> {
   let reachedMs = performance.now();
-  const again = async <T>(read: () => Promise<T>): Promise<T> => {
+  const retry = async <T>(read: () => Promise<T>): Promise<T> => {
     while (true) {
       try {
-        const found = await read();
+        const result = await read();
         reachedMs = performance.now();
-        return found;
+        return result;
       } catch (error) {
         const gaveUp = performance.now() - reachedMs > unreachableMs;
         if (!(error instanceof ClusterUnreachable) || signal.aborted || gaveUp) throw error;
@@ -100,8 +108,8 @@ function patient(api: ClusterApi, signal: AbortSignal): Pick<ClusterApi, "get" |
     }
   };
   return {
-    get: (path) => again(() => api.get(path)),
-    list: (path) => again(() => api.list(path)),
-    text: (path) => again(() => api.text(path)),
+    get: (path) => retry(() => api.get(path)),
+    list: (path) => retry(() => api.list(path)),
+    text: (path) => retry(() => api.text(path)),
   };
 }

@@ -16,7 +16,7 @@ const health = (status: string, failures = 6, probe = "") => ({
 const judge = (now: Partial<ContainerState>, first: Partial<ContainerState> = {}) =>
   judgeState(state(now), state(first));
 
-test("reads docker inspect, with the last probe", () => {
+test("parses the output of docker inspect, including the last probe", () => {
   const text = JSON.stringify([
     {
       RestartCount: 2,
@@ -37,7 +37,7 @@ test("reads docker inspect, with the last probe", () => {
   expect(parseState(text)).toEqual(state({ restarts: 2, ...health("unhealthy", 7, "503") }));
 });
 
-test("a container without a health check has no health", () => {
+test("parses a container without a health check", () => {
   const text = JSON.stringify([
     {
       RestartCount: 0,
@@ -49,23 +49,23 @@ test("a container without a health check has no health", () => {
 });
 
 describe("a container", () => {
-  test("that starts is waited for, and one that is healthy is not", () => {
+  test("that starts is waiting, and a healthy one is ready", () => {
     expect(judge({})).toBe("waiting");
     expect(judge({ status: "created" })).toBe("waiting");
-    expect(judge(health("healthy"))).toBe("healthy");
+    expect(judge(health("healthy"))).toBe("ready");
   });
 
-  test("that has ended has failed, with its exit code or the reason", () => {
+  test("that exited has failed, with its exit code or error", () => {
     expect(judge({ status: "exited", exitCode: 3 })).toEqual({ failed: "exited with code 3" });
     expect(judge({ status: "exited", exitCode: 137, oomKilled: true })).toEqual({
-      failed: "was ended for lack of memory",
+      failed: "was killed because it ran out of memory",
     });
     expect(judge({ status: "exited", exitCode: 127, error: "no such device" })).toEqual({
       failed: "could not be started: no such device",
     });
   });
 
-  test("that restarts in a loop has failed, whether it runs just now or not", () => {
+  test("that restarts in a loop has failed, running or not", () => {
     expect(judge({ status: "restarting", restarts: 3, exitCode: 1 })).toEqual({
       failed: "restarts in a loop (3 times): it exited with code 1",
     });
@@ -79,7 +79,7 @@ describe("a container", () => {
     expect(judge({ status: "restarting", restarts: 2, exitCode: 1 })).toBe("waiting");
   });
 
-  test("that stops is no unhealthy one, although the engine calls it so when it ends the probes", () => {
+  test("that stops has not failed, although the engine reports it as unhealthy", () => {
     const unprobed = health("unhealthy", 0);
     expect(judge({ status: "restarting", restarts: 1, exitCode: 3, ...unprobed })).toBe("waiting");
     expect(judge({ status: "restarting", restarts: 1, ...health("unhealthy") })).toBe("waiting");
@@ -89,17 +89,17 @@ describe("a container", () => {
     expect(judge(unprobed)).toBe("waiting");
   });
 
-  test("that restarted long ago is waited for", () => {
+  test("that restarted before the wait is waiting", () => {
     expect(judge({ restarts: 9 }, { restarts: 9 })).toBe("waiting");
-    expect(judge({ restarts: 9, ...health("healthy") }, { restarts: 9 })).toBe("healthy");
+    expect(judge({ restarts: 9, ...health("healthy") }, { restarts: 9 })).toBe("ready");
   });
 
-  test("that becomes unhealthy has failed, with what its probe said", () => {
+  test("that becomes unhealthy has failed, with the output of its probe", () => {
     expect(judge(health("unhealthy", 6, "503"))).toEqual({ failed: "is unhealthy: 503" });
     expect(judge(health("unhealthy"))).toEqual({ failed: "is unhealthy" });
   });
 
-  test("that was unhealthy before has as many probes again", () => {
+  test("that was unhealthy before has another full number of probes", () => {
     const before = health("unhealthy", 20);
     expect(judge(before, before)).toBe("waiting");
     expect(judge(health("unhealthy", 25), before)).toBe("waiting");
@@ -109,7 +109,7 @@ describe("a container", () => {
     });
   });
 
-  test("without a health check is told from one that starts", () => {
+  test("without a health check has failed once it runs", () => {
     expect(judge({ health: undefined })).toEqual({ failed: "has no health check" });
     expect(judge({ health: undefined, status: "created" })).toBe("waiting");
   });
@@ -119,7 +119,7 @@ describe("a container", () => {
   });
 });
 
-test("a state is said in few words", () => {
+test("renders a state as text", () => {
   expect(stateText(starting)).toBe("running, starting");
   expect(stateText(state({ status: "restarting", restarts: 1 }))).toBe("restarting, 1 restart");
 });

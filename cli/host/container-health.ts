@@ -1,33 +1,31 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
+import { type WaitOptions, waitForState } from "../wait-for-state.ts";
 import { type Docker, DockerError } from "./docker-command.ts";
 
-/** Waiting for a container to become healthy, with `docker inspect` and nothing else. */
-
-/** How a container is, as far as waiting for it goes. */
+/** State of a container that decides whether it is healthy, from `docker inspect`. */
 export interface ContainerState {
   /** `created`, `running`, `paused`, `restarting`, `exited`, `dead`. */
   readonly status: string;
   readonly exitCode: number;
-  /** Out of memory: the kernel ended it. */
+  /** Whether the kernel killed it because it was out of memory. */
   readonly oomKilled: boolean;
-  /** Why the engine could not start it. */
+  /** Error with which the engine failed to start it; empty if it started. */
   readonly error: string;
-  /** Restarts by the engine, since the container was made. */
+  /** Restarts by the engine since the container was created. */
   readonly restarts: number;
-  /** Absent where the container has no health check. */
+  /** Absent if the container has no health check. */
   readonly health?: {
     readonly status: string;
-    /** Probes that failed in a row. */
+    /** Consecutive failed probes. */
     readonly failures: number;
-    /** So many in a row make it unhealthy. */
+    /** Consecutive failures that make the container unhealthy. */
     readonly retries: number;
-    /** What the last one said. */
+    /** Output of the last probe. */
     readonly probe: string;
   };
 }
 
-/** Docker's own, where a health check does not say. */
+/** Docker's default if the health check does not set one. */
 const defaultRetries = 3;
 
 const inspected = z
@@ -68,32 +66,30 @@ const inspected = z
     };
   });
 
-/** Of `docker inspect --type container`. */
+/** Parses the output of `docker inspect --type container`. */
 export function parseState(text: string): ContainerState {
   return z.array(inspected).length(1).parse(JSON.parse(text))[0] as ContainerState;
 }
 
-/** A container that the engine has restarted this often does not start by waiting longer. */
+/** Number of restarts after which a container counts as restarting in a loop. */
 const restartLimit = 3;
 
-/** `healthy`, `waiting`, or why it will not become healthy. */
-export type Verdict = "healthy" | "waiting" | { readonly failed: string };
+/** `ready` if the container is healthy; `failed` is the reason why it will not become healthy. */
+export type HealthVerdict = "ready" | "waiting" | { readonly failed: string };
 
-/**
- * Judge a container by how it is and how it was when the wait began: what had happened before may be over.
- */
-export function judgeState(now: ContainerState, first: ContainerState): Verdict {
+/** Judges a container by its state now and its first state, because earlier failures may be resolved. */
+export function judgeState(now: ContainerState, first: ContainerState): HealthVerdict {
   const end = now.oomKilled
-    ? "was ended for lack of memory"
+    ? "was killed because it ran out of memory"
     : now.error === ""
       ? `exited with code ${now.exitCode}`
       : `could not be started: ${now.error}`;
-  if (now.health?.status === "healthy" && now.status === "running") return "healthy";
+  if (now.health?.status === "healthy" && now.status === "running") return "ready";
   if (now.status === "exited" || now.status === "dead") return { failed: end };
   if (now.status === "paused") return { failed: "is paused" };
   const looping = now.status === "restarting" || now.restarts > first.restarts;
   if (looping && now.restarts >= restartLimit) {
-    // how it ended is forgotten when it starts again
+    // the exit code is reset when the container starts
     const why = now.status === "restarting" ? `: it ${end}` : "";
     return { failed: `restarts in a loop (${now.restarts} times)${why}` };
   }
@@ -101,7 +97,7 @@ export function judgeState(now: ContainerState, first: ContainerState): Verdict 
     return { failed: "has no health check" };
   if (now.status === "running" && now.health?.status === "unhealthy") {
     const { failures, retries, probe } = now.health;
-    // the engine also calls it so, with no failure, when it ends the probes of one that stops
+    // the engine also reports a stopping container as unhealthy, without a failure
     if (failures >= failuresBefore(now, first) + retries) {
       return { failed: probe === "" ? "is unhealthy" : `is unhealthy: ${probe}` };
     }
@@ -110,81 +106,78 @@ export function judgeState(now: ContainerState, first: ContainerState): Verdict 
 }
 
 /**
- * One that was unhealthy before has as many probes again: a gateway of an earlier deployment becomes healthy once its Triton
- * is there.
+ * Returns the failures that are not counted. A container that was already unhealthy is given another `retries` probes, because a
+ * gateway of an earlier deployment becomes healthy once its Triton is available.
  */
 function failuresBefore(now: ContainerState, first: ContainerState): number {
   const since = first.health?.status === "unhealthy" && now.restarts === first.restarts;
   return since ? (first.health?.failures ?? 0) : 0;
 }
 
-/** `running, starting, 2 restarts`: what changes while one waits. */
+/** State as text: `running, starting, 2 restarts`. */
 export function stateText({ status, health, restarts }: ContainerState): string {
   const parts = [status, status === "running" ? health?.status : undefined];
   if (restarts > 0) parts.push(`${restarts} ${restarts === 1 ? "restart" : "restarts"}`);
   return parts.filter((part) => part !== undefined).join(", ");
 }
 
-export interface WaitOptions {
+export interface HealthWait extends WaitOptions {
   readonly docker: Docker;
   /** Name or id. */
   readonly container: string;
-  readonly timeoutMs: number;
-  /** Between two looks. */
-  readonly intervalMs: number;
-  readonly signal?: AbortSignal;
-  /** The state, each time that it changes, and how long it took. */
-  readonly onState: (text: string, elapsedMs: number) => void;
 }
+
+/** Consecutive Docker errors that end the wait; connections over ssh may drop. */
+const errorLimit = 3;
 
 /**
- * Wait until a container is healthy.
+ * Waits until a container is healthy.
  *
- * @returns Why it is not, to follow its name, or nothing.
- * @throws {DockerError} where Docker cannot be asked for longer than a moment.
+ * @returns The failure as a predicate (`is unhealthy: …`), or undefined once the container is healthy.
+ * @throws {DockerError} if Docker is unavailable at the start, or several times in a row.
  */
-export async function waitUntilHealthy(options: WaitOptions): Promise<string | undefined> {
-  const { docker, timeoutMs, intervalMs, signal, onState } = options;
-  const startMs = performance.now();
+export function waitUntilHealthy(wait: HealthWait): Promise<string | undefined> {
+  const { docker, timeoutMs } = wait;
   let first: ContainerState | undefined;
-  let told = "";
-  let failures = 0;
-  while (true) {
-    const state = await look(options).catch((error: unknown) => {
-      // a connection over ssh may drop in minutes of waiting
-      if (!(error instanceof DockerError) || first === undefined || ++failures > 3) throw error;
-      return "unreachable" as const;
-    });
-    const elapsedMs = performance.now() - startMs;
-    if (state === undefined)
-      return `is not there: no container has this name on ${docker.endpoint}`;
-    if (state !== "unreachable") {
-      failures = 0;
-      first ??= state;
-      const text = stateText(state);
-      if (text !== told) onState(text, elapsedMs);
-      told = text;
-      const verdict = judgeState(state, first);
-      if (verdict === "healthy") return undefined;
-      if (verdict !== "waiting") return verdict.failed;
-    }
-    if (elapsedMs >= timeoutMs) {
-      const probe = state === "unreachable" ? "" : (state.health?.probe ?? "");
-      return `is not healthy after ${Math.round(timeoutMs / 1000)} s (${told})${probe === "" ? "" : `; its health check says: ${probe}`}`;
-    }
-    await sleep(Math.min(intervalMs, timeoutMs - elapsedMs), undefined, { signal });
-  }
+  let errors = 0;
+  return waitForState(
+    {
+      async read() {
+        try {
+          const state = await readState(wait);
+          errors = 0;
+          return state;
+        } catch (error) {
+          if (!(error instanceof DockerError) || first === undefined || ++errors > errorLimit)
+            throw error;
+          return "unreachable";
+        }
+      },
+      text: stateText,
+      judge(state) {
+        first ??= state;
+        const verdict = judgeState(state, first);
+        return typeof verdict === "string" ? verdict : verdict.failed;
+      },
+      missing: `does not exist on ${docker.endpoint}`,
+      timedOut(state, text) {
+        const probe = state === "unreachable" ? "" : (state.health?.probe ?? "");
+        return `is not healthy after ${Math.round(timeoutMs / 1000)} s (${text})${probe === "" ? "" : `; last probe: ${probe}`}`;
+      },
+    },
+    wait,
+  );
 }
 
-/** Nothing where there is no such container. */
-async function look({ docker, container }: WaitOptions): Promise<ContainerState | undefined> {
+/** Reads the state of a container; undefined if it does not exist. */
+async function readState({ docker, container }: HealthWait): Promise<ContainerState | undefined> {
   const result = await docker.run("inspect", "--type", "container", container);
   if (result.exitCode === 0) return parseState(result.stdout);
   if (/no such (container|object)/i.test(result.stderr)) return undefined;
   throw new Error(`docker inspect ${container} failed: ${result.stderr.trim().split("\n")[0]}`);
 }
 
-/** The last lines that a container wrote, stdout and stderr in their order where the engine keeps it. */
+/** Last lines of a container's log, stdout and stderr merged by time. */
 export async function lastLogLines(
   docker: Docker,
   container: string,
@@ -200,7 +193,7 @@ export async function lastLogLines(
   if (exitCode !== 0) return [];
   return [...stdout.split("\n"), ...stderr.split("\n")]
     .filter((line) => line.trim() !== "")
-    .sort() // by the time that each line begins with
+    .sort() // by the timestamp prefix
     .slice(-count)
     .map((line) => line.replace(/^\S+ /, ""));
 }

@@ -7,13 +7,13 @@ import type { ArtefactFile } from "../artefact.ts";
 import {
   accessOf,
   inspectCluster,
-  isInCluster,
+  isDeployedInCluster,
   reachCluster,
 } from "../cluster/deployed-cluster.ts";
 import { type Deployment, inspectContainers, readDeployment } from "./deployment.ts";
 import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
 
-/** Where the client has the key of an embed server that strangers can reach. */
+/** Variable with the API key of embed servers. */
 const apiKeyVariable = "INFERENCE_API_KEY";
 
 export interface DeployedOptions {
@@ -24,12 +24,13 @@ export interface DeployedOptions {
 }
 
 /**
- * The environments that are deployed, of those asked for by name, or of all.
+ * Finds the deployed environments.
  *
- * @throws {UserError} when one that was named is not deployed, when none is, and what keeps it from being reached.
+ * @param names - Names on the command line; empty: all environments.
+ * @throws {UserError} if a named environment is not deployed, none is deployed, or one cannot be reached.
  */
 export async function deployedEnvironments(
-  asked: readonly string[],
+  names: readonly string[],
   files: readonly ArtefactFile[],
   options: DeployedOptions,
 ): Promise<readonly DeployedEnvironment[]> {
@@ -37,8 +38,8 @@ export async function deployedEnvironments(
   const missing: string[] = [];
   for (const file of files) {
     const { name } = file;
-    const ofTerraform = await readDeployment(name, file, options.signal);
-    const deployment = ofTerraform ?? (await appliedEnvironment(file, asked.length > 0, options));
+    const fromTerraform = await readDeployment(name, file, options.signal);
+    const deployment = fromTerraform ?? (await appliedEnvironment(file, names.length > 0, options));
     if (deployment === undefined) {
       missing.push(name);
       continue;
@@ -51,8 +52,8 @@ export async function deployedEnvironments(
       deployed,
       state,
       apiKey,
-      isApplied: ofTerraform === undefined,
-      inspect: (names) => inspectContainers(deployed.where, names, options.signal),
+      isApplied: fromTerraform === undefined,
+      inspect: (containers) => inspectContainers(deployed.where, containers, options.signal),
       inspectObjects: (objects) => inspectCluster(accessOf(deployed), objects, options.signal),
       reach: () =>
         deployed.namespace === undefined
@@ -60,43 +61,43 @@ export async function deployedEnvironments(
           : reachCluster(deployed, options.signal),
     });
   }
-  const nothing = (name: string) =>
-    `${name} is not deployed from here: npx cdktf deploy ${name} --auto-approve`;
-  if (missing.length > 0 && (asked.length > 0 || found.length === 0)) {
-    throw new UserError(missing.map(nothing).join("\n"));
+  const notDeployed = (name: string) =>
+    `${name} is not deployed from this checkout: npx cdktf deploy ${name} --auto-approve`;
+  if (missing.length > 0 && (names.length > 0 || found.length === 0)) {
+    throw new UserError(missing.map(notDeployed).join("\n"));
   }
-  for (const name of missing) options.onNotice(nothing(name));
+  for (const name of missing) options.onNotice(notDeployed(name));
   return found;
 }
 
-/** An environment whose objects are in its cluster, though no Terraform of this folder has put them there. */
+/** Returns an environment whose objects were applied to its cluster without Terraform. */
 async function appliedEnvironment(
   file: ArtefactFile,
-  isAsked: boolean,
+  isNamed: boolean,
   { signal, onNotice }: DeployedOptions,
 ): Promise<Deployment | undefined> {
   const environment = readEnvironment(file.file, file.shown);
   if (environment.namespace === undefined) return undefined;
   try {
-    if (!(await isInCluster(environment, signal))) return undefined;
+    if (!(await isDeployedInCluster(environment, signal))) return undefined;
   } catch (error) {
-    // nobody who asks for all environments means one that cannot be reached
-    if (isAsked || !(error instanceof UserError)) throw error;
+    // an unreachable cluster is an error only for a named environment
+    if (isNamed || !(error instanceof UserError)) throw error;
     return undefined;
   }
   onNotice(
-    `${file.name}: Terraform has no state of it here; its objects are in ${environment.where}, and are compared with the synthesized file`,
+    `${file.name}: no Terraform state; comparing its objects in ${environment.where} with the synthesized file`,
   );
   return { environment, state: { ids: new Map(), names: new Map() } };
 }
 
-/** Endpoints as they are, or through a tunnel where only the host itself reaches them. */
+/** Reaches the endpoints directly, or through a tunnel if they are on the loopback interface of the host. */
 async function reachOf(deployed: Environment, options: DeployedOptions): Promise<Reach> {
   const plan = planTunnel(deployed, options.portOffset);
   if (plan === undefined) {
     if (options.portOffset !== 0) {
       options.onNotice(
-        `${deployed.name}: --port-offset moves the ports of a tunnel, and it needs none`,
+        `${deployed.name}: --port-offset has no effect, because no tunnel is needed`,
       );
     }
     return { url: (url) => url, notes: [], close: async () => {} };
@@ -105,7 +106,7 @@ async function reachOf(deployed: Environment, options: DeployedOptions): Promise
     const tunnel = await openTunnel(plan, options.signal);
     return {
       url: (url) => throughTunnel(url, plan),
-      notes: [`reached through an ssh tunnel to ${plan.target.shown}`],
+      notes: [`reached through an ssh tunnel to ${plan.target.text}`],
       close: () => tunnel.close(),
     };
   } catch (error) {

@@ -119,7 +119,7 @@ describe.skipIf(missing !== "")(
       );
       expect(await inspectContainers("unix:///nowhere/docker.sock", [name])).toEqual({
         ok: false,
-        message: expect.stringContaining("Docker does not answer at unix:///nowhere/docker.sock"),
+        message: expect.stringContaining("Docker does not respond at unix:///nowhere/docker.sock"),
       });
     });
   },

@@ -9,7 +9,7 @@ import type { ArtefactFile } from "../artefact.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 
-/** What a deployment left in Terraform's state. */
+/** Deployed environment, from Terraform's state. */
 export interface Deployment {
   readonly environment: Environment;
   readonly state: DeployedState;
@@ -17,7 +17,7 @@ export interface Deployment {
 
 const terraformMs = 120_000;
 
-/** What cdktf runs: TERRAFORM_BINARY_NAME, or `terraform`. Where that is not installed, `tofu` will do. */
+/** Candidates for the Terraform binary: TERRAFORM_BINARY_NAME as in cdktf, else `terraform`, else `tofu`. */
 const binaries = (): readonly string[] => {
   const chosen = process.env.TERRAFORM_BINARY_NAME;
   return chosen === undefined || chosen === "" ? ["terraform", "tofu"] : [chosen];
@@ -38,10 +38,10 @@ const resources = z.object({
 });
 
 /**
- * Ask Terraform what is deployed, in the folder where a deploy ran.
+ * Reads the deployed environment with Terraform, in the folder of the last deployment.
  *
- * @returns Nothing where the state is empty, or no deploy was made from here.
- * @throws {UserError} when Terraform cannot be asked.
+ * @returns undefined if the state is empty or no deployment was made from this checkout.
+ * @throws {UserError} if Terraform is missing or fails.
  */
 export async function readDeployment(
   name: string,
@@ -49,9 +49,9 @@ export async function readDeployment(
   signal?: AbortSignal,
 ): Promise<Deployment | undefined> {
   const folder = dirname(file.file);
-  // a deploy initialises the folder, and nothing else does
+  // only a deployment initialises the folder
   if (!existsSync(`${folder}/.terraform`)) return undefined;
-  const terraform = askTerraform(folder, signal);
+  const terraform = terraformIn(folder, signal);
   const output = await terraform(name, "output", "-json");
   const deployed = outputs.parse(JSON.parse(output))[environmentOutput]?.value;
   if (deployed === undefined) return undefined;
@@ -59,13 +59,13 @@ export async function readDeployment(
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new UserError(
-      `${name}: the deployed output '${environmentOutput}' is not of this version of clipstack: ${issue?.path.join(".")}: ${issue?.message}; deploy it again`,
+      `${name}: the deployed output '${environmentOutput}' must have the schema of this version: ${issue?.path.join(".")}: ${issue?.message}; deploy again`,
     );
   }
   return { environment: parsed.data, state: stateOf(await terraform(name, "show", "-json")) };
 }
 
-/** Ids and names of containers and images. The rest of the state, which may hold secrets, is let go. */
+/** Extracts ids and names of containers and images; the rest of the state may contain secrets. */
 function stateOf(json: string): DeployedState {
   const { values } = resources.parse(JSON.parse(json));
   const all = values?.root_module.resources ?? [];
@@ -73,7 +73,7 @@ function stateOf(json: string): DeployedState {
     all.flatMap(({ address, values: of }) => {
       const found = z.string().min(1).safeParse(of[key]);
       return address.startsWith(`${type}.`) && found.success
-        ? // of a resource with for_each, the one that there is
+        ? // without the key of for_each
           [[address.replace(/\[.*\]$/, ""), found.data] as const]
         : [];
     });
@@ -83,9 +83,10 @@ function stateOf(json: string): DeployedState {
   };
 }
 
-type Ask = (name: string, ...args: readonly string[]) => Promise<string>;
+/** Runs Terraform, and returns its output. */
+type Terraform = (name: string, ...args: readonly string[]) => Promise<string>;
 
-function askTerraform(folder: string, signal?: AbortSignal): Ask {
+function terraformIn(folder: string, signal?: AbortSignal): Terraform {
   const shown = relative("", folder) || ".";
   return async (name, ...args) => {
     let result: ProgramResult | undefined;
@@ -98,26 +99,32 @@ function askTerraform(folder: string, signal?: AbortSignal): Ask {
       signal?.throwIfAborted();
       if (result.outcome !== "missing") {
         if (result.outcome === "ended" && result.exitCode === 0) return result.stdout;
-        throw new UserError(`${name}: ${refusal(result, `${binary} ${args.join(" ")}`, shown)}`);
+        throw new UserError(
+          `${name}: ${terraformError(result, `${binary} ${args.join(" ")}`, shown)}`,
+        );
       }
     }
     throw new UserError(
-      `${name}: ${binaries().join(" and ")} ${binaries().length > 1 ? "are" : "is"} not installed on this machine, and what is deployed is in Terraform's state`,
+      `${name}: ${binaries().join(" or ")} must be installed on this machine to read Terraform's state`,
     );
   };
 }
 
-function refusal({ outcome, stderr }: ProgramResult, command: string, shown: string): string {
-  if (outcome === "late") return `'${command}' did not answer in ${terraformMs / 1000} s`;
+function terraformError(
+  { outcome, stderr }: ProgramResult,
+  command: string,
+  shown: string,
+): string {
+  if (outcome === "late") return `'${command}' timed out after ${terraformMs / 1000} s`;
   if (/terraform init|tofu init|initiali[sz]ation required|backend .*changed/i.test(stderr)) {
-    return `${shown} is not initialised for its backend: npx cdktf diff ${shown.split("/").at(-1)} does it`;
+    return `${shown} must be initialised for its backend: run npx cdktf diff ${shown.split("/").at(-1)}`;
   }
-  // "Error: …" is the headline in a box
+  // Terraform frames "Error: …" in a box
   const line = /Error: (.*)/.exec(stderr)?.[1] ?? stderr.trim().split("\n").at(-1) ?? "";
-  return `'${command}' in ${shown} failed: ${line.trim() || "it said nothing"}`;
+  return `'${command}' in ${shown} failed: ${line.trim() || "no output"}`;
 }
 
-/** Look at containers by name. One that is not there is left out. */
+/** Inspects containers by name; missing ones are omitted. */
 export async function inspectContainers(
   endpoint: string,
   names: readonly string[],

@@ -2,9 +2,7 @@ import type { Problem } from "../problem.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
 import { explainSsh, sshTarget } from "./ssh.ts";
 
-/** The `docker` command line. It knows every kind of endpoint, with the keys and contexts that its user has set up. */
-
-/** Docker cannot be asked. */
+/** Failure to reach a Docker engine. */
 export class DockerError extends Error {
   override readonly name = "DockerError";
 
@@ -13,9 +11,10 @@ export class DockerError extends Error {
   }
 }
 
-/** Longest wait for one answer of the engine. Over ssh the connection is part of it. */
-const answerMs = 40_000;
+/** Timeout of a command, including the ssh connection. */
+const commandMs = 40_000;
 
+/** Docker engine, used through the `docker` command line with the user's keys and contexts. */
 export class Docker {
   /** @param endpoint - `unix:///path`, `ssh://user@host`, `tcp://host:port`. */
   constructor(
@@ -24,14 +23,14 @@ export class Docker {
   ) {}
 
   /**
-   * Run a command of the engine.
+   * Runs a command of the engine.
    *
-   * @returns What it left, where the engine answered, with an exit code other than 0 as well.
-   * @throws {DockerError} where there is no engine, or no docker command line, to ask; the reason of the signal after it.
+   * @returns The result; the exit code may be other than 0.
+   * @throws {DockerError} if the engine cannot be reached or the docker command line is missing.
    */
   async run(...args: readonly string[]): Promise<ProgramResult> {
     const result = await runProgram("docker", ["--host", this.endpoint, ...args], {
-      timeoutMs: answerMs,
+      timeoutMs: commandMs,
       signal: this.signal,
     });
     this.signal?.throwIfAborted();
@@ -42,10 +41,10 @@ export class Docker {
   }
 }
 
-/** This machine's engine, where neither the environment nor a context names another. */
+/** Default engine on this machine. */
 const localEndpoint = "unix:///var/run/docker.sock";
 
-/** The endpoint that the docker command line takes by itself, and what names it. */
+/** Returns the default endpoint of the docker command line, and its source. */
 export async function defaultEndpoint(): Promise<{
   readonly endpoint: string;
   readonly by: "DOCKER_HOST" | "context";
@@ -55,66 +54,66 @@ export async function defaultEndpoint(): Promise<{
   const { exitCode, stdout } = await runProgram(
     "docker",
     ["context", "inspect", "--format", "{{.Endpoints.docker.Host}}"],
-    { timeoutMs: answerMs },
+    { timeoutMs: commandMs },
   );
   const endpoint = exitCode === 0 && stdout.trim() !== "" ? stdout.trim() : localEndpoint;
   return { endpoint, by: "context" };
 }
 
-/** Whether Terraform's docker provider, which reads no contexts, finds the engine that the command line finds. */
-export function isFoundByProvider({
+/** Returns whether Terraform's Docker provider, which does not read contexts, uses the same engine as the command line. */
+export function isReadByProvider({
   endpoint,
   by,
 }: Awaited<ReturnType<typeof defaultEndpoint>>): boolean {
   return by === "DOCKER_HOST" || endpoint === localEndpoint;
 }
 
-/** Why the engine could not be asked; nothing when it was asked and refused. */
+/** Returns why the engine could not be reached; undefined if it rejected the command. */
 export function dockerProblem(result: ProgramResult, endpoint: string): Problem | undefined {
   if (result.outcome === "missing") {
     return {
       code: "docker-command",
-      message: "the docker command line is not installed on this machine",
-      fix: "install it (the client is enough: the engine may be elsewhere), for example with 'apt-get install docker-cli'",
+      message: "the docker command line must be installed on this machine",
+      fix: "install the client, for example with 'apt-get install docker-cli'; the engine may be on another machine",
     };
   }
   if (result.outcome === "late") {
     return {
       code: "docker-endpoint",
-      message: `Docker at ${endpoint} did not answer in ${answerMs / 1000} s`,
-      fix: "see whether the host is up and reached from here",
+      message: `Docker at ${endpoint} must respond in ${commandMs / 1000} s`,
+      fix: "check that the host is running and reachable",
     };
   }
-  const said = result.stderr;
+  const { stderr } = result;
   const target = sshTarget(endpoint);
-  if (target !== undefined && /exited with exit status|dial-stdio/.test(said)) {
-    if (/docker: (command )?not found|docker: No such file/.test(said)) {
+  if (target !== undefined && /exited with exit status|dial-stdio/.test(stderr)) {
+    if (/docker: (command )?not found|docker: No such file/.test(stderr)) {
       return {
         code: "docker-endpoint",
-        message: `there is no docker command line on ${target.shown}, which '${endpoint}' needs there`,
-        fix: `install Docker on ${target.shown}`,
+        message: `the docker command line must be installed on ${target.text} for ${endpoint}`,
+        fix: `install Docker on ${target.text}`,
       };
     }
-    return explainSsh(said.replace(/^.*stderr=/s, ""), target);
+    return explainSsh(stderr.replace(/^.*stderr=/s, ""), target);
   }
-  if (/permission denied/i.test(said)) {
+  if (/permission denied/i.test(stderr)) {
     return {
       code: "docker-endpoint",
-      message: `this user may not use Docker at ${endpoint}`,
-      fix: "add the user to the group 'docker' on the host, log in again, and try 'docker ps'",
+      message: `this user must be allowed to use Docker at ${endpoint}`,
+      fix: "add the user to the group 'docker' on the host, log in again, and run 'docker ps'",
     };
   }
   if (
     /cannot connect to the docker daemon|is the docker daemon running|error during connect|connection refused|no such host|unable to parse docker host|failed to connect|context deadline exceeded/i.test(
-      said,
+      stderr,
     )
   ) {
     return {
       code: "docker-endpoint",
-      message: `Docker does not answer at ${endpoint}`,
+      message: `Docker does not respond at ${endpoint}`,
       fix: endpoint.startsWith("unix://")
-        ? "start it ('sudo systemctl start docker'), or set host.docker to where it listens ('docker context ls' tells)"
-        : "start it there, or set host.docker to where it listens",
+        ? "start Docker ('sudo systemctl start docker'), or set host.docker to its endpoint ('docker context ls')"
+        : "start Docker on the host, or set host.docker to its endpoint",
     };
   }
   return undefined;

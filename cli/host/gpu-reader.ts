@@ -5,9 +5,9 @@ import { isUnknown, runnerFor } from "./host-facts.ts";
 
 /**
  * Reads the GPUs of a deployed environment with `nvidia-smi`: in one of its containers, over the Docker endpoint that it was
- * deployed through, or on the host itself. None where neither has it.
+ * deployed through, or on the host itself. Returns undefined without GPUs or on a cluster.
  *
- * @param containers - Names; the first that answers is asked from then on.
+ * @param containers - Container names; the first with `nvidia-smi` is used from then on.
  */
 export function gpuReader(
   { accelerator, where, namespace }: Environment,
@@ -17,7 +17,7 @@ export function gpuReader(
   if (accelerator === "cpu" || namespace !== undefined) return undefined;
   const docker = new Docker(where, signal);
   const onHost = runnerFor(where);
-  const ways = [
+  const sources = [
     ...containers.map((name) => async () => {
       const { exitCode, stdout } = await docker.run("exec", name, "nvidia-smi", ...gpuUseArgs);
       return exitCode === 0 ? parseGpuUse(stdout) : [];
@@ -31,10 +31,10 @@ export function gpuReader(
   return async () => {
     try {
       if (chosen !== undefined) return await chosen();
-      for (const way of ways) {
-        const gpus = await way();
+      for (const source of sources) {
+        const gpus = await source();
         if (gpus.length === 0) continue;
-        chosen = way;
+        chosen = source;
         return gpus;
       }
       return [];

@@ -20,7 +20,7 @@ import {
 } from "./host-parse.ts";
 import { explainSsh, runOverSsh, sshFailed, sshTarget } from "./ssh.ts";
 
-/** A fact that could not be had, and why. It is said, and holds nothing up. */
+/** Fact that could not be read, with the reason. It is reported as a note and does not prevent a deployment. */
 export interface Unknown {
   readonly unknown: string;
 }
@@ -29,39 +29,39 @@ export function isUnknown(value: unknown): value is Unknown {
   return typeof value === "object" && value !== null && "unknown" in value;
 }
 
-/** A host, as its own commands describe it. */
+/** Facts of a host, from its own commands. */
 export interface HostFacts {
   readonly engine: EngineInfo;
   readonly published: readonly PublishedPort[];
   readonly listeners: readonly Listener[] | Unknown;
-  /** Names of the images that are there. */
+  /** Names of existing images. */
   readonly images: readonly string[];
-  /** Free space of Docker's folder, in MiB. */
+  /** Free space of Docker's data folder in MiB. */
   readonly freeMiB: number | Unknown;
-  /** Of the files that are needed, in their order. */
+  /** Existence of each required file, in order. */
   readonly files: readonly (boolean | Unknown)[];
-  /** Absent where no GPU is needed. */
+  /** Absent if no GPU is required. */
   readonly nvidia?: {
     readonly gpus: readonly Gpu[] | "no-driver" | { readonly failed: string } | Unknown;
-    /** The program that lets Docker hand GPUs to containers (`docker run --gpus`). */
+    /** Whether NVIDIA's hook for `docker run --gpus` is installed. */
     readonly hook: boolean | Unknown;
   };
-  /** Absent where no kind cluster is made. */
+  /** Absent if no kind cluster is required. */
   readonly kind?: KindFacts;
 }
 
-/** What makes a kind cluster on this machine. */
+/** State of kind on this machine. */
 export interface KindFacts {
   /** Version; undefined if it is not installed. */
   readonly kind: string | Unknown | undefined;
-  /** Names of the kind clusters that are there. */
+  /** Names of existing kind clusters. */
   readonly clusters: readonly string[];
 }
 
-/** Longest wait for a program of the host. A first `nvidia-smi` without a persistent driver takes several seconds. */
+/** Timeout of a program on the host. A first `nvidia-smi` without driver persistence takes several seconds. */
 const programMs = 45_000;
 
-/** Runs programs on the host of a Docker endpoint: here, over ssh, or not at all. */
+/** Runs a program on the host of a Docker endpoint, locally or over ssh. */
 export type RunOnHost = (
   program: string,
   args: readonly string[],
@@ -82,23 +82,23 @@ export function runnerFor(endpoint: string): RunOnHost {
     return async (program, args) =>
       asOnHost(await runProgram(program, args, { timeoutMs: programMs }));
   }
-  return async () => ({ unknown: `${endpoint} is no way to run programs on the host` });
+  return async () => ({ unknown: `programs cannot be run on the host through ${endpoint}` });
 }
 
 function isLocal(endpoint: string): boolean {
   return /^(unix|npipe):|^tcp:\/\/(localhost|127\.0\.0\.1|\[::1\])(:|$)/.test(endpoint);
 }
 
-/** A shell exits with 127 where there is no such program. */
+/** Maps exit code 127 of a shell to a missing program. */
 function asOnHost(result: ProgramResult): ProgramResult {
   return result.exitCode === 127 ? { ...result, outcome: "missing" } : result;
 }
 
 /**
- * Look at the host that `requirements` are for.
+ * Reads the facts of a host that `requirements` concern.
  *
- * @param project - Folder that relative paths are in.
- * @throws {DockerError} where Docker, or the host, cannot be reached: nothing else is known then.
+ * @param project - Base folder of relative paths.
+ * @throws {DockerError} if Docker or the host cannot be reached.
  */
 export async function readHostFacts(
   requirements: HostRequirements & { readonly docker: string },
@@ -107,7 +107,7 @@ export async function readHostFacts(
   const { docker: endpoint, gpu, files, kind: cluster } = requirements;
   const docker = new Docker(endpoint);
   const onHost = runnerFor(endpoint);
-  // ssh would ask docker's user for a password; asking first, in batch mode, keeps it from that
+  // fails early in batch mode, because the docker command line would let ssh prompt for a password
   if (sshTarget(endpoint) !== undefined) await onHost("true", []);
 
   const { stdout } = await docker.run("info", "--format", "{{json .}}");
@@ -115,8 +115,8 @@ export async function readHostFacts(
   if (engine === undefined) {
     throw new DockerError({
       code: "docker-endpoint",
-      message: `what answers at ${endpoint} is not a Docker engine`,
-      fix: "set host.docker to where Docker listens",
+      message: `the server at ${endpoint} must be a Docker engine`,
+      fix: "set host.docker to the endpoint of Docker",
     });
   }
   const [published, images, listeners, freeMiB, nvidia, kind, found] = await Promise.all([
@@ -143,7 +143,8 @@ export async function readHostFacts(
 async function readListeners(onHost: RunOnHost): Promise<readonly Listener[] | Unknown> {
   const result = await onHost("ss", listenersArgs);
   if (isUnknown(result)) return result;
-  if (result.outcome === "missing") return { unknown: "ss (package iproute2) is not on the host" };
+  if (result.outcome === "missing")
+    return { unknown: "ss (package iproute2) is not installed on the host" };
   if (result.exitCode !== 0) return { unknown: `ss failed: ${firstLine(result)}` };
   return parseListeners(result.stdout);
 }
@@ -175,13 +176,13 @@ async function readNvidia(onHost: RunOnHost): Promise<NonNullable<HostFacts["nvi
   };
 }
 
-/** kind runs on the machine that deploys. */
+/** Reads the state of kind on the machine that deploys. */
 async function readKind(): Promise<KindFacts> {
-  const ask = (program: string, ...args: readonly string[]) =>
+  const run = (program: string, ...args: readonly string[]) =>
     runProgram(program, args, { timeoutMs: programMs });
   const [kind, clusters] = await Promise.all([
-    ask("kind", "version"),
-    ask("kind", "get", "clusters"),
+    run("kind", "version"),
+    run("kind", "get", "clusters"),
   ]);
   const version = (result: ProgramResult) => {
     if (result.outcome === "missing") return undefined;
@@ -190,7 +191,7 @@ async function readKind(): Promise<KindFacts> {
   };
   return {
     kind: version(kind),
-    // it says 'No kind clusters found.' on stderr
+    // 'No kind clusters found.' goes to stderr
     clusters: clusters.stdout.split("\n").filter((line) => line.trim() !== ""),
   };
 }
@@ -200,9 +201,9 @@ async function fileExists(onHost: RunOnHost, path: string): Promise<boolean | Un
   return isUnknown(result) ? result : result.exitCode === 0;
 }
 
-/** `nvidia-smi` complains on stdout. */
+/** First line of the error output; `nvidia-smi` writes errors to stdout. */
 function firstLine({ outcome, stdout, stderr, exitCode }: ProgramResult): string {
-  if (outcome === "late") return `no answer in ${programMs / 1000} s`;
+  if (outcome === "late") return `timed out after ${programMs / 1000} s`;
   const line = `${stderr}\n${stdout}`.split("\n").find((it) => it.trim() !== "");
   return line?.trim() ?? `exit code ${exitCode}`;
 }

@@ -74,17 +74,17 @@ describe("Docker", () => {
 
   test("fails when it is too old", () => {
     expect(messages({}, engine({ version: "19.03.15" }))).toEqual([
-      "docker-version: Docker must be 20.10 or newer, it is 19.03.15",
+      "docker-version: Docker must be 20.10 or newer, got 19.03.15",
     ]);
     expect(messages({}, engine({ version: "20.10.24+dfsg1" }))).toEqual([]);
   });
 
   test("fails on another platform", () => {
     expect(messages({}, engine({ architecture: "ppc64le" }))).toEqual([
-      "platform: the host must be x86_64 or aarch64, it is ppc64le",
+      "platform: the architecture of the host must be x86_64 or aarch64, got ppc64le",
     ]);
     expect(messages({}, engine({ osType: "windows" }))).toEqual([
-      "platform: Docker must run Linux containers, it runs windows containers",
+      "platform: Docker must run Linux containers, got windows containers",
     ]);
   });
 });
@@ -99,7 +99,7 @@ describe("NVIDIA", () => {
     });
     const gpus = [0, 1, 2, 3].map((index) => ({ ...gpu, index }));
     expect(messages(four, { ...withoutRuntime, ...withGpus(gpus) })).toEqual([
-      "nvidia-runtime: Docker has no runtime 'nvidia', which triton-onnx needs for 4 GPUs (it has runc)",
+      "nvidia-runtime: Docker must have the runtime 'nvidia' for the 4 GPUs of triton-onnx, got runc",
     ]);
   });
 
@@ -114,7 +114,7 @@ describe("NVIDIA", () => {
 
   test("fails without any of them", () => {
     expect(messages({}, { ...withoutRuntime, nvidia: { gpus: [gpu], hook: false } })).toEqual([
-      "nvidia-runtime: Docker cannot hand GPUs to containers: it has neither the runtime 'nvidia' nor CDI devices of NVIDIA",
+      "nvidia-runtime: Docker must support GPUs, but has neither the runtime 'nvidia' nor NVIDIA's hook or CDI devices",
     ]);
   });
 
@@ -125,10 +125,10 @@ describe("NVIDIA", () => {
 
   test("fails without a driver, and when it does not work", () => {
     expect(messages({}, withGpus("no-driver"))).toEqual([
-      "nvidia-driver: the host has no nvidia-smi, so no NVIDIA driver is installed there",
+      "nvidia-driver: the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
     ]);
     expect(messages({}, withGpus({ failed: "Driver/library version mismatch" }))).toEqual([
-      "nvidia-driver: nvidia-smi fails on the host: Driver/library version mismatch",
+      "nvidia-driver: nvidia-smi must work on the host, but fails: Driver/library version mismatch",
     ]);
   });
 });
@@ -144,15 +144,17 @@ describe("GPUs", () => {
       })),
     });
     expect(messages(four, withGpus([gpu, { ...gpu, index: 1 }]))).toEqual([
-      "gpu-count: host.count is 4, the host has 2",
+      "gpu-count: the host must have 4 GPUs (host.count), got 2",
     ]);
-    expect(messages({}, withGpus([]))).toEqual(["gpu-count: host.count is 1, the host has no GPU"]);
+    expect(messages({}, withGpus([]))).toEqual([
+      "gpu-count: the host must have 1 GPUs (host.count), got 0",
+    ]);
   });
 
   test("fail when a UUID is not there, with those that are", () => {
     const other = withGpu({ uses: [{ service: "embed", gpus: ["GPU-other"], miB: 1_105 }] });
     expect(messages(other)).toEqual([
-      "gpu-missing: GPU-other, which embed names, is not there (1 GPU: GPU-8a56a4bc)",
+      "gpu-missing: GPU-other of embed must exist on the host, got 1 GPU: GPU-8a56a4bc",
     ]);
     expect(
       messages(withGpu({ uses: [{ service: "embed", gpus: ["GPU-8a56a4bc"], miB: 1_105 }] })),
@@ -161,7 +163,7 @@ describe("GPUs", () => {
 
   test("fail with less memory than declared, with room for error correction", () => {
     expect(messages({}, withGpus([{ ...gpu, memoryMiB: 12_282 }]))).toEqual([
-      "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) has 12282 MiB, rtx-4080 of the settings has 16376",
+      "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 12282 MiB",
     ]);
     expect(messages({}, withGpus([{ ...gpu, memoryMiB: 15_352 }]))).toEqual([]);
   });
@@ -169,7 +171,7 @@ describe("GPUs", () => {
   test("fail when others use the memory, unless it is this environment", () => {
     const busy = withGpus([{ ...gpu, freeMiB: 476 }]);
     expect(messages({}, busy)).toEqual([
-      "gpu-memory: GPU 0 has 476 MiB free of 16376, and the services need about 1105 (embed 1105)",
+      "gpu-memory: GPU 0 must have about 1105 MiB free, got 476 of 16376 MiB (required: embed 1105)",
     ]);
     const published = [
       { port: 8002, address: "127.0.0.1", container: "a", environment: "single-gpu" },
@@ -180,7 +182,7 @@ describe("GPUs", () => {
   test("fail when they are of another kind", () => {
     const a10 = { ...gpu, name: "NVIDIA A10", computeCapability: "8.6", memoryMiB: 23_028 };
     expect(messages({}, withGpus([a10]))).toEqual([
-      "gpu-kind: GPU 0 is NVIDIA A10 with compute capability 8.6, rtx-4080 of the settings (NVIDIA GeForce RTX 4080) has 8.9",
+      "gpu-kind: GPU 0 must have compute capability 8.9 of rtx-4080 (NVIDIA GeForce RTX 4080, host.gpu), got 8.6 (NVIDIA A10)",
     ]);
   });
 
@@ -191,12 +193,12 @@ describe("GPUs", () => {
   test("fail when the driver is older than the image's CUDA needs", () => {
     const old = withGpus([{ ...gpu, driver: "570.86.15" }]);
     expect(messages({}, old)).toEqual([
-      "nvidia-driver: tritonserver:26.07-py3 has CUDA 13, which needs NVIDIA driver 580 or newer, the host has 570.86.15",
+      "nvidia-driver: the NVIDIA driver must be 580 or newer for CUDA 13 of tritonserver:26.07-py3, got 570.86.15",
     ]);
     expect(judge(withGpu({ dataCentre: true }), old)).toEqual({
       problems: [],
       notes: [
-        "tritonserver:26.07-py3 has CUDA 13, which needs NVIDIA driver 580 or newer, the host has 570.86.15; on a data-centre GPU the image's compatibility package may make up for it",
+        "the NVIDIA driver must be 580 or newer for CUDA 13 of tritonserver:26.07-py3, got 570.86.15; on a data-centre GPU the compatibility package of the image may suffice",
       ],
     });
   });
@@ -209,10 +211,10 @@ describe("ports", () => {
 
   test("fail when a program has one", () => {
     expect(messages({}, listen("127.0.0.1", "nginx (pid 812)"))).toEqual([
-      "port: port 8002 of the host (embed, port) is in use by nginx (pid 812)",
+      "port: port 8002 of the host (embed, port) must be free, in use by nginx (pid 812)",
     ]);
     expect(messages({}, listen("0.0.0.0"))).toEqual([
-      "port: port 8002 of the host (embed, port) is in use by another program",
+      "port: port 8002 of the host (embed, port) must be free, in use by another program",
     ]);
   });
 
@@ -243,8 +245,8 @@ describe("ports", () => {
     ).toEqual([
       {
         code: "port",
-        message: "port 8002 of the host (embed, port) is in use by container web",
-        fix: "stop it ('docker stop web'), or set another port for embed",
+        message: "port 8002 of the host (embed, port) must be free, in use by container web",
+        fix: "stop it ('docker stop web'), or change port of embed",
       },
     ]);
     const other = [
@@ -254,8 +256,8 @@ describe("ports", () => {
       {
         code: "port",
         message:
-          "port 8002 of the host (embed, port) is in use by container multi-gpu-4x-embed of multi-gpu-4x",
-        fix: "destroy multi-gpu-4x first ('npx cdktf destroy multi-gpu-4x'), or set another port for embed",
+          "port 8002 of the host (embed, port) must be free, in use by container multi-gpu-4x-embed of multi-gpu-4x",
+        fix: "destroy multi-gpu-4x first ('npx cdktf destroy multi-gpu-4x'), or change port of embed",
       },
     ]);
   });
@@ -276,7 +278,7 @@ describe("ports", () => {
     const unknown = { listeners: { unknown: "ss is not there" } };
     expect(judge({}, unknown)).toEqual({
       problems: [],
-      notes: ["ports were compared with those of containers only: ss is not there"],
+      notes: ["ports were compared only with those of containers: ss is not there"],
     });
   });
 });
@@ -285,7 +287,7 @@ describe("disk", () => {
   test("fails when what is to come does not fit, with its parts", () => {
     const disk = [...needs.disk, { what: "the weights", miB: 512 }];
     expect(messages({ disk }, { freeMiB: 3_072 })).toEqual([
-      "disk: /var/lib/docker has 3.0 GiB free, and 20.5 are needed (tritonserver:26.07-py3 20.0 + the weights 0.5)",
+      "disk: /var/lib/docker must have 20.5 GiB free, got 3.0 (required: tritonserver:26.07-py3 20.0 + the weights 0.5)",
     ]);
   });
 
@@ -296,14 +298,14 @@ describe("disk", () => {
   test("that cannot be seen is said", () => {
     expect(judge({}, { freeMiB: { unknown: "no df" } })).toEqual({
       problems: [],
-      notes: ["free space of Docker's folder was not looked at: no df"],
+      notes: ["free space of Docker's data folder was not checked: no df"],
     });
   });
 });
 
 test("fails when a file is not where the deployment reads it", () => {
   expect(messages({}, { files: [false] })).toEqual([
-    "file: the weights must be on this machine, and model.onnx is not there",
+    "file: the weights must be on this machine, but model.onnx does not exist",
   ]);
 });
 
@@ -338,16 +340,16 @@ describe("a kind cluster", () => {
 
   test("needs kind", () => {
     expect(messages(own, { ...there, kind: { kind: undefined, clusters: [] } })).toEqual([
-      "kind: kind is not installed on this machine, and a deployment of the cluster runs it",
+      "kind: kind must be installed on this machine",
     ]);
     expect(
       messages(own, { ...there, kind: { ...tools, kind: { unknown: "no such file" } } }),
-    ).toEqual(["kind: kind does not work on this machine: no such file"]);
+    ).toEqual(["kind: kind must work on this machine, but fails: no such file"]);
   });
 
   test("needs an image that nobody pulls", () => {
     expect(messages(own, { ...there, images: [] })).toEqual([
-      "image: the image clipstack/embed:1 (embed.image) is not on this machine, and nothing is pulled",
+      "image: the image clipstack/embed:1 (embed.image) must exist on this machine, because it is not pulled",
     ]);
   });
 
@@ -356,7 +358,7 @@ describe("a kind cluster", () => {
     const of = (container: string) => ({ ...there, published: [{ ...port, container }] });
     expect(messages(own, of("clipstack-control-plane"))).toEqual([]);
     expect(messages(own, of("other-control-plane"))).toEqual([
-      "port: port 8002 of the host (embed, port) is in use by container other-control-plane",
+      "port: port 8002 of the host (embed, port) must be free, in use by container other-control-plane",
     ]);
   });
 
@@ -367,7 +369,7 @@ describe("a kind cluster", () => {
     });
     expect(problems).toEqual([]);
     expect(notes).toEqual([
-      expect.stringMatching(/^a kind cluster 'clipstack' is there already: /),
+      expect.stringMatching(/^the kind cluster 'clipstack' already exists; /),
     ]);
   });
 });

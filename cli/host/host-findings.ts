@@ -4,11 +4,11 @@ import { isOlder } from "../versions.ts";
 import { type HostFacts, isUnknown } from "./host-facts.ts";
 import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";
 
-/** What the comparison of a host with its requirements gives. */
+/** Result of comparing a host or cluster with the requirements of an environment. */
 export interface HostVerdict {
-  /** What stands in the way, one for each problem. Empty: the environment can be deployed. */
+  /** Unmet requirements. Empty: the environment can be deployed. */
   readonly problems: readonly Problem[];
-  /** What could not be seen, or may be meant: a line each. */
+  /** Facts that could not be read and possible problems, one line each. */
   readonly notes: readonly string[];
 }
 
@@ -17,21 +17,21 @@ type GpuNeeds = NonNullable<HostRequirements["gpu"]>;
 type GpuUse = GpuNeeds["uses"][number];
 type GpuId = GpuUse["gpus"][number];
 
-/** Compare a host with what an environment needs of it. */
+/** Compares a host with the requirements of an environment. */
 export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
   return merged(
     judgeEngine(facts),
-    needs.gpu === undefined ? nothing : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
-    needs.kind === undefined ? nothing : judgeKind(needs.kind, facts),
+    needs.gpu === undefined ? noFindings : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
+    needs.kind === undefined ? noFindings : judgeKind(needs.kind, facts),
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
   );
 }
 
-export const nothing: HostVerdict = { problems: [], notes: [] };
+export const noFindings: HostVerdict = { problems: [], notes: [] };
 
-/** Problems and notes of all verdicts, in their order. */
+/** Concatenates the problems and notes of all verdicts. */
 export function merged(...verdicts: readonly HostVerdict[]): HostVerdict {
   return {
     problems: verdicts.flatMap(({ problems }) => problems),
@@ -42,7 +42,7 @@ export function merged(...verdicts: readonly HostVerdict[]): HostVerdict {
 export const problem = (it: Problem): HostVerdict => ({ problems: [it], notes: [] });
 export const note = (line: string): HostVerdict => ({ problems: [], notes: [line] });
 
-/** First engine with the API that the docker provider speaks and health checks of today. */
+/** Oldest engine with the API of the Docker provider and with start periods of health checks. */
 const oldestEngine = "20.10";
 
 function judgeEngine({ engine }: HostFacts): HostVerdict {
@@ -50,20 +50,20 @@ function judgeEngine({ engine }: HostFacts): HostVerdict {
   if (isOlder(engine.version, oldestEngine)) {
     problems.push({
       code: "docker-version",
-      message: `Docker must be ${oldestEngine} or newer, it is ${engine.version}`,
-      fix: "upgrade it: docs.docker.com/engine/install",
+      message: `Docker must be ${oldestEngine} or newer, got ${engine.version}`,
+      fix: "upgrade Docker: docs.docker.com/engine/install",
     });
   }
   if (engine.osType !== "linux") {
     problems.push({
       code: "platform",
-      message: `Docker must run Linux containers, it runs ${engine.osType} containers`,
-      fix: "switch it to Linux containers, or set host.docker to a Linux machine",
+      message: `Docker must run Linux containers, got ${engine.osType} containers`,
+      fix: "switch Docker to Linux containers, or set host.docker to a Linux machine",
     });
   } else if (!architectures.has(engine.architecture)) {
     problems.push({
       code: "platform",
-      message: `the host must be x86_64 or aarch64, it is ${engine.architecture}`,
+      message: `the architecture of the host must be x86_64 or aarch64, got ${engine.architecture}`,
       fix: "set host.docker to another machine",
     });
   }
@@ -75,7 +75,7 @@ const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64"
 const installToolkit =
   "install NVIDIA Container Toolkit on the host, then 'sudo nvidia-ctk runtime configure --runtime=docker' and 'sudo systemctl restart docker'";
 
-/** Whether containers of the environment run there: what they use is what is needed. */
+/** Returns whether containers of the environment already run on the host; they use the GPU memory that is required. */
 function isDeployed({ environment }: Needs, { published }: HostFacts): boolean {
   return published.some((it) => it.environment === environment);
 }
@@ -90,7 +90,7 @@ function judgeNvidia(
   if (gpus === "no-driver") {
     const none = problem({
       code: "nvidia-driver",
-      message: "the host has no nvidia-smi, so no NVIDIA driver is installed there",
+      message: "the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
       fix: "install the driver and reboot the host, or set accelerator: cpu",
     });
     return merged(runtime, none);
@@ -98,48 +98,46 @@ function judgeNvidia(
   if ("failed" in gpus) {
     const broken = problem({
       code: "nvidia-driver",
-      message: `nvidia-smi fails on the host: ${gpus.failed}`,
-      fix: "reboot the host after an update of the driver, or install the driver again",
+      message: `nvidia-smi must work on the host, but fails: ${gpus.failed}`,
+      fix: "reboot the host if the driver was updated, or reinstall the driver",
     });
     return merged(runtime, broken);
   }
   return isUnknown(gpus)
-    ? merged(runtime, note(`GPUs were not looked at: ${gpus.unknown}`))
+    ? merged(runtime, note(`GPUs were not checked: ${gpus.unknown}`))
     : merged(runtime, judgeGpus(needs, gpus, deployed));
 }
 
-/** One GPU is asked for with `gpus`, which the hook or CDI answers; several with the runtime `nvidia`. */
+/** Checks GPU support of Docker. A single GPU is requested with `gpus` (hook or CDI), several with the runtime `nvidia`. */
 function judgeRuntime(
   { uses }: GpuNeeds,
   engine: HostFacts["engine"],
   hook: NonNullable<HostFacts["nvidia"]>["hook"],
 ): HostVerdict {
-  if (engine.runtimes.includes("nvidia")) return nothing;
+  if (engine.runtimes.includes("nvidia")) return noFindings;
   const several = uses.find(({ gpus }) => gpus.length > 1);
   if (several !== undefined) {
     return problem({
       code: "nvidia-runtime",
-      message: `Docker has no runtime 'nvidia', which ${several.service} needs for ${several.gpus.length} GPUs (it has ${engine.runtimes.join(", ")})`,
+      message: `Docker must have the runtime 'nvidia' for the ${several.gpus.length} GPUs of ${several.service}, got ${engine.runtimes.join(", ")}`,
       fix: installToolkit,
     });
   }
   if (hook === true || engine.cdiDevices.some((id) => id.startsWith("nvidia.com/gpu="))) {
-    return nothing;
+    return noFindings;
   }
   if (isUnknown(hook)) {
-    return note(
-      "Docker has no runtime 'nvidia'; whether it can hand GPUs to containers was not looked at",
-    );
+    return note("Docker has no runtime 'nvidia'; other GPU support was not checked");
   }
   return problem({
     code: "nvidia-runtime",
     message:
-      "Docker cannot hand GPUs to containers: it has neither the runtime 'nvidia' nor CDI devices of NVIDIA",
+      "Docker must support GPUs, but has neither the runtime 'nvidia' nor NVIDIA's hook or CDI devices",
     fix: installToolkit,
   });
 }
 
-/** A GPU with error correction switched on, or another driver, shows up to a sixteenth less than the catalogue says. */
+/** Accepted fraction of the catalogue's memory; ECC and some drivers reduce the usable memory by up to a sixteenth. */
 const vramTolerance = 0.93;
 
 function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): HostVerdict {
@@ -148,11 +146,11 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
   if (gpus.length < needs.count) {
     problems.push({
       code: "gpu-count",
-      message: `host.count is ${needs.count}, the host has ${gpus.length === 0 ? "no GPU" : gpus.length}`,
+      message: `the host must have ${needs.count} GPUs (host.count), got ${gpus.length}`,
       fix:
         gpus.length === 0
-          ? "rent a host with GPUs, or set accelerator: cpu"
-          : `set host.count to ${gpus.length} and name only these GPUs, or take a host with ${needs.count}`,
+          ? "use a host with GPUs, or set accelerator: cpu"
+          : `set host.count to ${gpus.length} and use only these GPUs, or use a host with ${needs.count}`,
     });
   }
   const find = (id: GpuId) =>
@@ -164,37 +162,37 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
   for (const [id, uses] of usesOf) {
     const users = uses.map(({ service }) => service);
     const gpu = find(id);
-    const shown = typeof id === "number" ? `GPU ${id}` : id;
+    const label = typeof id === "number" ? `GPU ${id}` : id;
     if (gpu === undefined) {
-      // said once: too few GPUs is why an index is not there
+      // already reported as too few GPUs
       if (typeof id === "number" && id < needs.count && gpus.length < needs.count) continue;
       problems.push({
         code: "gpu-missing",
-        message: `${shown}, which ${users.join(" and ")} ${users.length === 1 ? "names" : "name"}, is not there (${has}${gpus.length === 0 ? "" : `: ${gpus.map((it) => (typeof id === "number" ? it.index : it.uuid)).join(", ")}`})`,
-        fix: "name GPUs that 'nvidia-smi -L' lists on the host",
+        message: `${label} of ${users.join(" and ")} must exist on the host, got ${has}${gpus.length === 0 ? "" : `: ${gpus.map((it) => (typeof id === "number" ? it.index : it.uuid)).join(", ")}`}`,
+        fix: "use GPUs that 'nvidia-smi -L' lists on the host",
       });
       continue;
     }
     if (gpu.memoryMiB < needs.vramMiB * vramTolerance) {
       problems.push({
         code: "gpu-memory",
-        message: `${shown} (${gpu.name}) has ${gpu.memoryMiB} MiB, ${needs.name} of the settings has ${needs.vramMiB}`,
-        fix: "set host.gpu to the kind of GPU that is there, so that memory is planned for it",
+        message: `${label} (${gpu.name}) must have the memory of ${needs.name} (host.gpu), ${needs.vramMiB} MiB, got ${gpu.memoryMiB} MiB`,
+        fix: "set host.gpu to the model of the GPU",
       });
     }
     const needed = uses.reduce((sum, { miB }) => sum + miB, 0);
     if (!deployed && gpu.memoryMiB >= needed && gpu.freeMiB < needed) {
       problems.push({
         code: "gpu-memory",
-        message: `${shown} has ${gpu.freeMiB} MiB free of ${gpu.memoryMiB}, and the services need about ${needed} (${uses.map(({ service, miB }) => `${service} ${miB}`).join(" + ")})`,
-        fix: "stop what uses it ('nvidia-smi' on the host lists it), or name another GPU",
+        message: `${label} must have about ${needed} MiB free, got ${gpu.freeMiB} of ${gpu.memoryMiB} MiB (required: ${uses.map(({ service, miB }) => `${service} ${miB}`).join(" + ")})`,
+        fix: "stop the processes that 'nvidia-smi' lists on the host, or use another GPU",
       });
     }
     if (gpu.computeCapability !== needs.computeCapability && /^\d/.test(gpu.computeCapability)) {
       problems.push({
         code: "gpu-kind",
-        message: `${shown} is ${gpu.name} with compute capability ${gpu.computeCapability}, ${needs.name} of the settings (${needs.label}) has ${needs.computeCapability}`,
-        fix: "set host.gpu to the kind of GPU that is there: images and TensorRT engines depend on it",
+        message: `${label} must have compute capability ${needs.computeCapability} of ${needs.name} (${needs.label}, host.gpu), got ${gpu.computeCapability} (${gpu.name})`,
+        fix: "set host.gpu to the model of the GPU, because images and TensorRT engines depend on it",
       });
     }
   }
@@ -205,17 +203,17 @@ function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {
   const version = gpus[0]?.driver ?? "";
   const branch = Number.parseInt(version, 10);
   const highest = [...needs.drivers].sort((a, b) => b.branch - a.branch)[0];
-  if (highest === undefined || Number.isNaN(branch) || branch >= highest.branch) return nothing;
-  const said = `${highest.image} has CUDA ${highest.cuda}, which needs NVIDIA driver ${highest.branch} or newer, the host has ${version}`;
+  if (highest === undefined || Number.isNaN(branch) || branch >= highest.branch) return noFindings;
+  const message = `the NVIDIA driver must be ${highest.branch} or newer for CUDA ${highest.cuda} of ${highest.image}, got ${version}`;
   if (needs.dataCentre) {
     return note(
-      `${said}; on a data-centre GPU the image's compatibility package may make up for it`,
+      `${message}; on a data-centre GPU the compatibility package of the image may suffice`,
     );
   }
   return problem({
     code: "nvidia-driver",
-    message: said,
-    fix: `upgrade the driver of the host to ${highest.branch} or newer, or set an older image`,
+    message,
+    fix: `upgrade the driver of the host, or set an older image`,
   });
 }
 
@@ -225,32 +223,32 @@ function judgeKind(needs: NonNullable<Needs["kind"]>, { kind, images }: HostFact
   if (kind?.kind === undefined) {
     problems.push({
       code: "kind",
-      message: "kind is not installed on this machine, and a deployment of the cluster runs it",
-      fix: "install it: kind.sigs.k8s.io",
+      message: "kind must be installed on this machine",
+      fix: "install kind: kind.sigs.k8s.io",
     });
   } else if (isUnknown(kind.kind)) {
     problems.push({
       code: "kind",
-      message: `kind does not work on this machine: ${kind.kind.unknown}`,
-      fix: "install it again: kind.sigs.k8s.io",
+      message: `kind must work on this machine, but fails: ${kind.kind.unknown}`,
+      fix: "reinstall kind: kind.sigs.k8s.io",
     });
   }
   for (const image of needs.images.filter((it) => !images.includes(it))) {
     problems.push({
       code: "image",
-      message: `the image ${image} (embed.image) is not on this machine, and nothing is pulled`,
-      fix: "build or pull it, or set embed.image to { source: build }",
+      message: `the image ${image} (embed.image) must exist on this machine, because it is not pulled`,
+      fix: "build or pull the image, or set embed.image to { source: build }",
     });
   }
   if (kind?.clusters.includes(needs.cluster)) {
     notes.push(
-      `a kind cluster '${needs.cluster}' is there already: the one that this environment deployed goes on, any other is left alone and the deployment refused`,
+      `the kind cluster '${needs.cluster}' already exists; the deployment fails unless this environment created it`,
     );
   }
   return { problems, notes };
 }
 
-/** Whether a container belongs to the environment: the node of a kind cluster says so by its name. */
+/** Returns whether a container belongs to the environment; the node of a kind cluster is identified by its name. */
 function isOwn({ environment, kind }: Needs, it: PublishedPort): boolean {
   return (
     it.environment === environment ||
@@ -263,50 +261,50 @@ function judgePorts(needs: Needs, facts: HostFacts): HostVerdict {
   const own = published.filter((it) => isOwn(needs, it));
   const others = published.filter((it) => !isOwn(needs, it));
   const problems = needs.ports.flatMap((needed) => {
-    const choose = `or set another ${needed.setting} for ${needed.service}`;
-    const taken = (by: string, fix: string): Problem => ({
+    const choose = `or change ${needed.setting} of ${needed.service}`;
+    const inUse = (by: string, fix: string): Problem => ({
       code: "port",
-      message: `port ${needed.port} of the host (${needed.service}, ${needed.setting}) is in use by ${by}`,
+      message: `port ${needed.port} of the host (${needed.service}, ${needed.setting}) must be free, in use by ${by}`,
       fix,
     });
     const container = others.find((it) => collides(needed, it));
     if (container !== undefined) {
-      return [taken(holder(container), `${freeing(container)}, ${choose}`)];
+      return [inUse(ownerText(container), `${freePortText(container)}, ${choose}`)];
     }
-    // the engine listens for this environment's own containers
+    // the engine listens on behalf of this environment's containers
     if (isUnknown(listeners) || own.some((it) => it.port === needed.port)) return [];
     const listener = listeners.find((it) => collides(needed, it));
     if (listener === undefined) return [];
     return listener.process === undefined
       ? [
-          taken(
+          inUse(
             "another program",
-            `see which with 'sudo ss -tlnp sport = :${needed.port}' and stop it, ${choose}`,
+            `find it with 'sudo ss -tlnp sport = :${needed.port}' and stop it, ${choose}`,
           ),
         ]
-      : [taken(listener.process, `stop it, ${choose}`)];
+      : [inUse(listener.process, `stop it, ${choose}`)];
   });
   return {
     problems,
     notes: isUnknown(listeners)
-      ? [`ports were compared with those of containers only: ${listeners.unknown}`]
+      ? [`ports were compared only with those of containers: ${listeners.unknown}`]
       : [],
   };
 }
 
-function holder({ container, environment }: PublishedPort): string {
+function ownerText({ container, environment }: PublishedPort): string {
   return environment === undefined
     ? `container ${container}`
     : `container ${container} of ${environment}`;
 }
 
-function freeing({ container, environment }: PublishedPort): string {
+function freePortText({ container, environment }: PublishedPort): string {
   return environment === undefined
     ? `stop it ('docker stop ${container}')`
     : `destroy ${environment} first ('npx cdktf destroy ${environment}')`;
 }
 
-/** Whether both cannot be bound at once. */
+/** Returns whether two addresses cannot both be bound. */
 function collides(
   needed: RequiredPort,
   other: Pick<Listener | PublishedPort, "port" | "address">,
@@ -322,18 +320,18 @@ function judgeDisk({ disk }: Needs, { freeMiB, images, engine }: HostFacts): Hos
   const needed = disk.filter(({ image }) => image === undefined || !images.includes(image));
   const total = needed.reduce((sum, { miB }) => sum + miB, 0);
   if (isUnknown(freeMiB)) {
-    return note(`free space of Docker's folder was not looked at: ${freeMiB.unknown}`);
+    return note(`free space of Docker's data folder was not checked: ${freeMiB.unknown}`);
   }
-  if (freeMiB >= total) return nothing;
+  if (freeMiB >= total) return noFindings;
   return problem({
     code: "disk",
-    message: `${engine.rootDir} has ${giB(freeMiB)} GiB free, and ${giB(total)} are needed (${needed.map(({ what, miB }) => `${what} ${giB(miB)}`).join(" + ")})`,
-    fix: "make room ('docker system df' tells what takes it, 'docker image prune -a' removes images that nothing uses), or move Docker's data-root",
+    message: `${engine.rootDir} must have ${gibibytes(total)} GiB free, got ${gibibytes(freeMiB)} (required: ${needed.map(({ what, miB }) => `${what} ${gibibytes(miB)}`).join(" + ")})`,
+    fix: "free space ('docker system df' shows the usage, 'docker image prune -a' removes unused images), or move Docker's data-root",
   });
 }
 
-/** MiB as GiB, with one decimal. */
-export function giB(miB: number): string {
+/** Formats MiB as GiB with one decimal. */
+export function gibibytes(miB: number): string {
   return (miB / 1024).toFixed(1);
 }
 
@@ -341,18 +339,18 @@ function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
   const problems: Problem[] = [];
   const notes: string[] = [];
   files.forEach(({ path, on, what }, index) => {
-    const found = facts.files[index] ?? { unknown: "nobody looked" };
+    const found = facts.files[index] ?? { unknown: "not read" };
     if (found === true) return;
-    const place = on === "here" ? "on this machine" : "on the host";
-    if (isUnknown(found)) notes.push(`${what} ${place} was not looked for: ${found.unknown}`);
+    const location = on === "here" ? "on this machine" : "on the host";
+    if (isUnknown(found)) notes.push(`${what} ${location} was not checked: ${found.unknown}`);
     else {
       problems.push({
         code: "file",
-        message: `${what} must be ${place}, and ${path} is not there`,
+        message: `${what} must be ${location}, but ${path} does not exist`,
         fix:
           on === "here"
-            ? "'npx clipstack model generate' makes it with random weights; or put your own file there"
-            : `copy it there, for example with 'scp', or set weights: volume, which brings it along`,
+            ? "generate it with random weights ('npx clipstack model generate'), or copy your own file to this path"
+            : `copy it to the host, for example with 'scp', or set weights: volume, which uploads it`,
       });
     }
   });

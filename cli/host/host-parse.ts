@@ -1,20 +1,18 @@
-/** What the commands of a host print, as values. Pure: nothing is run here. */
-
-/** A port that something listens on. */
+/** Port with a listener. */
 export interface Listener {
   readonly port: number;
   /** `127.0.0.1`, `0.0.0.0`, `::`, `*`. */
   readonly address: string;
-  /** `nginx (pid 812)`, where the user may see it. */
+  /** `nginx (pid 812)`; absent if the user may not see it. */
   readonly process?: string;
 }
 
-/** A port that a container publishes. */
+/** Port published by a container. */
 export interface PublishedPort {
   readonly port: number;
   readonly address: string;
   readonly container: string;
-  /** Environment of clipstack that the container belongs to. */
+  /** Environment of the container. */
   readonly environment?: string;
 }
 
@@ -31,7 +29,7 @@ export interface Gpu {
 /** Arguments of `ss` that {@link parseListeners} reads. */
 export const listenersArgs = ["-Htlnp"] as const;
 
-/** Of `ss -Htlnp`: `LISTEN 0 4096 127.0.0.1:8010 0.0.0.0:* users:(("nginx",pid=812,fd=6))`. */
+/** Parses `ss -Htlnp`: `LISTEN 0 4096 127.0.0.1:8010 0.0.0.0:* users:(("nginx",pid=812,fd=6))`. */
 export function parseListeners(text: string): readonly Listener[] {
   return text.split("\n").flatMap((line) => {
     const [state, , , local = ""] = line.trim().split(/\s+/);
@@ -48,18 +46,18 @@ export function parseListeners(text: string): readonly Listener[] {
   });
 }
 
-/** `[::1]` and `127.0.0.53%lo` without brackets and interface. */
+/** Removes brackets and interface: `[::1]`, `127.0.0.53%lo`. */
 function plainAddress(text: string): string {
   return text.replace(/^\[(.*)\]$/, "$1").replace(/%.*$/, "");
 }
 
-/** The label of every container of clipstack that says which environment it belongs to. */
+/** Container label with the name of the environment. */
 export const environmentLabel = "clipstack.environment";
 
 /** Format of `docker ps` that {@link parsePublished} reads. */
 export const publishedFormat = `{{.Names}}\t{{.Label "${environmentLabel}"}}\t{{.Ports}}`;
 
-/** Of `docker ps`: `web<tab><tab>0.0.0.0:8010-8012->8000-8002/tcp, :::8010->8000/tcp, 9000/tcp`. */
+/** Parses `docker ps`: `web<tab><tab>0.0.0.0:8010-8012->8000-8002/tcp, :::8010->8000/tcp, 9000/tcp`. */
 export function parsePublished(text: string): readonly PublishedPort[] {
   return text
     .split("\n")
@@ -87,7 +85,7 @@ export const gpusArgs = [
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** Of `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 15956, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
+/** Parses `nvidia-smi`: `0, GPU-8a56a4bc-…, 16376, 15956, 8.9, 570.86.15, NVIDIA GeForce RTX 4080`. */
 export function parseGpus(text: string): readonly Gpu[] {
   return text.split("\n").flatMap((line) => {
     const cells = line.split(",").map((cell) => cell.trim());
@@ -99,7 +97,7 @@ export function parseGpus(text: string): readonly Gpu[] {
         index: Number(index),
         uuid,
         name: name.join(", "),
-        // `[N/A]` where memory is shared with the processor
+        // `[N/A]` if memory is shared with the processor
         memoryMiB: numberOr(total, Number.POSITIVE_INFINITY),
         freeMiB: numberOr(free, Number.POSITIVE_INFINITY),
         computeCapability,
@@ -113,27 +111,27 @@ function numberOr(text: string | undefined, otherwise: number): number {
   return text !== undefined && /^\d+$/.test(text) ? Number(text) : otherwise;
 }
 
-/** Of `df -Pk PATH`: the free space, in MiB. */
+/** Parses `df -Pk PATH`: free space in MiB. */
 export function parseFreeMiB(text: string): number | undefined {
   const cells = text.trim().split("\n").at(-1)?.split(/\s+/) ?? [];
   const kiB = cells[3];
   return kiB !== undefined && /^\d+$/.test(kiB) ? Math.floor(Number(kiB) / 1024) : undefined;
 }
 
-/** What `docker info` says, as far as it matters here. */
+/** Relevant fields of `docker info`. */
 export interface EngineInfo {
   readonly version: string;
   readonly osType: string;
-  /** As the kernel names it: `x86_64`, `aarch64`. */
+  /** Kernel name: `x86_64`, `aarch64`. */
   readonly architecture: string;
-  /** Folder of images and volumes, on the host. */
+  /** Folder of images and volumes on the host. */
   readonly rootDir: string;
   readonly runtimes: readonly string[];
-  /** Devices of CDI specifications, where the engine tells: `nvidia.com/gpu=0`. */
+  /** CDI devices, if the engine reports them: `nvidia.com/gpu=0`. */
   readonly cdiDevices: readonly string[];
 }
 
-/** Of `docker info --format '{{json .}}'`; nothing where no engine answered. */
+/** Parses `docker info --format '{{json .}}'`; undefined if no engine responded. */
 export function parseEngineInfo(text: string): EngineInfo | undefined {
   let info: Record<string, unknown>;
   try {
@@ -141,14 +139,14 @@ export function parseEngineInfo(text: string): EngineInfo | undefined {
   } catch {
     return undefined;
   }
-  const word = (key: string) => (typeof info[key] === "string" ? (info[key] as string) : "");
-  if (word("ServerVersion") === "") return undefined;
+  const field = (key: string) => (typeof info[key] === "string" ? (info[key] as string) : "");
+  if (field("ServerVersion") === "") return undefined;
   const devices = Array.isArray(info.DiscoveredDevices) ? info.DiscoveredDevices : [];
   return {
-    version: word("ServerVersion"),
-    osType: word("OSType"),
-    architecture: word("Architecture"),
-    rootDir: word("DockerRootDir"),
+    version: field("ServerVersion"),
+    osType: field("OSType"),
+    architecture: field("Architecture"),
+    rootDir: field("DockerRootDir"),
     runtimes: Object.keys(info.Runtimes ?? {}).sort(),
     cdiDevices: devices
       .filter((it: { Source?: unknown }) => it?.Source === "cdi")
@@ -159,7 +157,7 @@ export function parseEngineInfo(text: string): EngineInfo | undefined {
 /** Format of `docker image ls --digests` that {@link parseImages} reads. */
 export const imagesFormat = "{{.Repository}}\t{{.Tag}}\t{{.Digest}}";
 
-/** Of `docker image ls`: every name that an image goes by, `name:tag` and `name@sha256:…`. */
+/** Parses `docker image ls`: all names of each image, `name:tag` and `name@sha256:…`. */
 export function parseImages(text: string): readonly string[] {
   return text.split("\n").flatMap((line) => {
     const [repository = "", tag = "", digest = ""] = line.split("\t");

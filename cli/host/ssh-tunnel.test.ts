@@ -7,24 +7,24 @@ function environmentOn(where: string) {
   return { ...dockerDocument().output.environment.value, where };
 }
 
-test("forwards every port of the host's loopback interface once, and says what is behind it", () => {
+test("forwards each loopback port of the host once, with its endpoints", () => {
   const plan = planTunnel(environmentOn("ssh://user@gpu.example:2222"), 10_000);
-  expect(plan?.target.shown).toBe("-p 2222 user@gpu.example");
+  expect(plan?.target.text).toBe("-p 2222 user@gpu.example");
   expect(plan?.forwards).toEqual([
-    { remote: 8002, local: 18_002, what: "embed embed-http, embed metrics" },
-    { remote: 8010, local: 18_010, what: "triton-onnx oip-http" },
-    { remote: 8011, local: 18_011, what: "triton-onnx oip-grpc" },
-    { remote: 8012, local: 18_012, what: "triton-onnx metrics" },
+    { remote: 8002, local: 18_002, endpoints: "embed embed-http, embed metrics" },
+    { remote: 8010, local: 18_010, endpoints: "triton-onnx oip-http" },
+    { remote: 8011, local: 18_011, endpoints: "triton-onnx oip-grpc" },
+    { remote: 8012, local: 18_012, endpoints: "triton-onnx metrics" },
   ]);
 });
 
-test("a URL through the tunnel is that of the local port, with and without a scheme", () => {
+test("replaces the port of a URL with the local one, with and without a scheme", () => {
   const plan = planTunnel(environmentOn("ssh://gpu.example"), 1);
   expect(throughTunnel("http://127.0.0.1:8010", plan)).toBe("http://127.0.0.1:8011");
   expect(throughTunnel("127.0.0.1:8011", plan)).toBe("127.0.0.1:8012");
 });
 
-test("an endpoint that everybody reaches is left as it is", () => {
+test("does not change a public endpoint", () => {
   const environment = environmentOn("ssh://gpu.example");
   const [embed] = environment.services;
   if (embed === undefined) throw new Error("no service");
@@ -43,13 +43,13 @@ test.each(["unix:///var/run/docker.sock", "tcp://gpu.example:2376", "kind-clipst
   },
 );
 
-test("fails on an offset that leads beyond the last port", () => {
+test("fails on an offset beyond the last port", () => {
   expect(() => planTunnel(environmentOn("ssh://gpu.example"), 60_000)).toThrow(
     "--port-offset: port 8002 + 60000 must be 1 to 65535",
   );
 });
 
-test("reads host and port of both forms of an endpoint", () => {
+test("parses host and port of both forms of an endpoint", () => {
   expect(addressOf({ url: "http://127.0.0.1:80" })).toEqual({ host: "127.0.0.1", port: 80 });
   expect(addressOf({ url: "gpu.example:8001" })).toEqual({ host: "gpu.example", port: 8001 });
 });

@@ -6,61 +6,58 @@ import { loopback } from "../../artefact/simulation-types.ts";
 import type { Endpoint, Environment } from "../../contract/environment.ts";
 import { explainSsh, type SshTarget, sshTarget } from "./ssh.ts";
 
-/** What is reached where: one port of the host, on a port of this machine. */
+/** Port of the host, forwarded to a port of this machine. */
 export interface Forward {
   readonly remote: number;
   readonly local: number;
-  /** For messages: the services and protocols behind it. */
-  readonly what: string;
+  /** Services and protocols behind the port, for messages. */
+  readonly endpoints: string;
 }
 
-/** The way to the endpoints of an environment that only its host can reach. */
+/** Forwards that make the loopback endpoints of a host reachable. */
 export interface TunnelPlan {
   readonly target: SshTarget;
   readonly forwards: readonly Forward[];
 }
 
-/** A tunnel cannot be opened: one line. */
+/** Failure to open a tunnel, in one line. */
 export class TunnelError extends Error {
   override readonly name = "TunnelError";
 }
 
-/**
- * What has to be forwarded to reach an environment.
- *
- * @returns Nothing where its endpoints are reached as they are.
- */
+/** Plans the forwards for an environment; undefined if its endpoints are reachable without a tunnel. */
 export function planTunnel(environment: Environment, portOffset: number): TunnelPlan | undefined {
   const target = sshTarget(environment.where);
   if (target === undefined) return undefined;
-  const what = new Map<number, string[]>();
+  const endpointsByPort = new Map<number, string[]>();
   for (const { name, endpoints } of environment.services) {
     for (const endpoint of endpoints) {
       const { host, port } = addressOf(endpoint);
       if (host !== loopback) continue;
-      what.set(port, [...(what.get(port) ?? []), `${name} ${endpoint.protocol}`]);
+      const names = endpointsByPort.get(port) ?? [];
+      endpointsByPort.set(port, [...names, `${name} ${endpoint.protocol}`]);
     }
   }
-  if (what.size === 0) return undefined;
-  const forwards = [...what].map(([remote, names]) => ({
+  if (endpointsByPort.size === 0) return undefined;
+  const forwards = [...endpointsByPort].map(([remote, names]) => ({
     remote,
     local: shiftPort(remote, portOffset),
-    what: names.join(", "),
+    endpoints: names.join(", "),
   }));
   return { target, forwards };
 }
 
-/** Host and port of an endpoint: `http://host:port`, or `host:port`. */
+/** Parses host and port of an endpoint: `http://host:port` or `host:port`. */
 export function addressOf({ url }: Pick<Endpoint, "url">): {
   readonly host: string;
   readonly port: number;
 } {
-  // of a scheme that it knows, URL leaves the usual port out
+  // `tcp:`, because URL drops the default port of `http:`
   const { hostname, port } = new URL(`tcp://${url.replace(/^\w+:\/\//, "")}`);
   return { host: hostname, port: Number(port) };
 }
 
-/** A URL of the environment as it is reached through the tunnel. */
+/** Returns the URL of an endpoint through the tunnel. */
 export function throughTunnel(url: string, plan: TunnelPlan | undefined): string {
   const { host, port } = addressOf({ url });
   const forward = plan?.forwards.find(({ remote }) => remote === port);
@@ -69,31 +66,30 @@ export function throughTunnel(url: string, plan: TunnelPlan | undefined): string
 }
 
 export interface Tunnel {
-  /** Why it ended, once it did by itself. */
+  /** Resolves with the error if the tunnel ends without `close`. */
   readonly ended: Promise<TunnelError>;
   close(): Promise<void>;
 }
 
-/** Printed by the host, after ssh has logged in and listens on every port. */
+/** Printed by the host once ssh has logged in and listens on every port. */
 const readyLine = "clipstack-tunnel-ready";
 /**
- * Run there for as long as the tunnel is open. Without a command (`ssh -N`) OpenSSH leaves Nagle's algorithm on, at both
- * ends: a tensor over gRPC took 300 ms in place of 20. And it ends with its input, so no ssh is left when this process is
- * killed.
+ * Runs on the host while the tunnel is open. Without a command (`ssh -N`) OpenSSH leaves Nagle's algorithm enabled on both ends: a
+ * tensor over gRPC took 300 ms instead of 20. `cat` ends with its input, so that no ssh process remains if this process is killed.
  */
 const remoteCommand = `echo ${readyLine} && exec cat`;
 const pollMs = 50;
 const connectSeconds = 10;
-/** Login and forwarding, after the connection. */
+/** Timeout of login and forwarding, after the connection. */
 const openLimitMs = 30_000;
 const closeGraceSeconds = 3;
-/** Both signals of one Ctrl-C need not arrive at the same moment. */
+/** Ctrl-C signals this process and ssh, not always at the same time. */
 const settleMs = 200;
 
 /**
- * Open a tunnel, and wait until every port listens. ssh asks for nothing: no password, no host key.
+ * Opens a tunnel, and waits until every port listens. ssh runs non-interactively.
  *
- * @throws {TunnelError} a port that is taken, or what ssh said.
+ * @throws {TunnelError} if a port is in use or ssh fails.
  */
 export async function openTunnel(
   { target, forwards }: TunnelPlan,
@@ -107,11 +103,11 @@ export async function openTunnel(
     input: "held",
   });
   const failure = (): TunnelError => {
-    const said = ssh.lastLines(20).filter((line) => line !== readyLine);
-    if (said.some((line) => /ENOENT/.test(line))) {
-      return new TunnelError("there is no ssh on this machine: install an OpenSSH client");
+    const output = ssh.lastLines(20).filter((line) => line !== readyLine);
+    if (output.some((line) => /ENOENT/.test(line))) {
+      return new TunnelError("ssh is not installed on this machine: install an OpenSSH client");
     }
-    const { message, fix } = explainSsh(said.join("\n"), target);
+    const { message, fix } = explainSsh(output.join("\n"), target);
     return new TunnelError(`${message}; ${fix}`);
   };
   const startedAt = performance.now();
@@ -121,7 +117,7 @@ export async function openTunnel(
       await ssh.stop(closeGraceSeconds);
       signal?.throwIfAborted();
       throw new TunnelError(
-        `ssh ${target.shown} did not open the tunnel in ${openLimitMs / 1000} s`,
+        `ssh ${target.text} did not open the tunnel in ${openLimitMs / 1000} s`,
       );
     }
     await sleep(pollMs);
@@ -146,7 +142,7 @@ function sshArguments({ target, forwards }: TunnelPlan): readonly string[] {
     "BatchMode=yes",
     "ExitOnForwardFailure=yes",
     `ConnectTimeout=${connectSeconds}`,
-    // a connection of its own: one that is shared goes on forwarding when this ssh has ended
+    // not a shared connection, which would keep forwarding after this ssh has ended
     "ControlMaster=no",
     "ControlPath=none",
     "ServerAliveInterval=15",
@@ -165,7 +161,7 @@ function sshArguments({ target, forwards }: TunnelPlan): readonly string[] {
   ];
 }
 
-/** ssh needs what its user has set up: the agent, above all. */
+/** Environment for ssh, which needs the variables of the user's agent. */
 function env(): Readonly<Record<string, string>> {
   const own = Object.entries(process.env).filter(
     (entry): entry is [string, string] => entry[1] !== undefined,
@@ -174,14 +170,14 @@ function env(): Readonly<Record<string, string>> {
 }
 
 async function requireFree(forwards: readonly Forward[]): Promise<void> {
-  const taken: string[] = [];
-  for (const { local, what } of forwards) {
-    if (await isPortInUse(local)) taken.push(`${local} (${what})`);
+  const used: string[] = [];
+  for (const { local, endpoints } of forwards) {
+    if (await isPortInUse(local)) used.push(`${local} (${endpoints})`);
   }
-  if (taken.length === 0) return;
-  const ports = `${taken.length === 1 ? "port" : "ports"} ${taken.join(", ")}`;
-  const verb = taken.length === 1 ? "is" : "are";
+  if (used.length === 0) return;
+  const ports = used.length === 1 ? "port" : "ports";
+  const verb = used.length === 1 ? "is" : "are";
   throw new TunnelError(
-    `${ports} ${verb} taken on this machine; move all local ports with --port-offset, like --port-offset 10000`,
+    `${ports} ${used.join(", ")} ${verb} in use on this machine; rerun with --port-offset 10000`,
   );
 }

@@ -2,28 +2,28 @@ import type { Problem } from "../problem.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
 import { shellQuote } from "../shell-quote.ts";
 
-/** A machine that is reached over ssh. */
+/** Machine reached over ssh. */
 export interface SshTarget {
-  /** Arguments that name it, the host last. */
+  /** Arguments of `ssh`, the host last. */
   readonly args: readonly string[];
-  /** `user@host`, as a person types it after `ssh`. */
-  readonly shown: string;
+  /** `user@host`, for messages and commands. */
+  readonly text: string;
 }
 
-/** The machine of `ssh://[user@]host[:port]`; nothing for another endpoint. */
+/** Parses `ssh://[user@]host[:port]`; undefined for other endpoints. */
 export function sshTarget(endpoint: string): SshTarget | undefined {
   if (!endpoint.startsWith("ssh://")) return undefined;
   const { username, hostname, port } = new URL(endpoint);
   const user = username === "" ? [] : ["-l", decodeURIComponent(username)];
   return {
     args: [...user, ...(port === "" ? [] : ["-p", port]), "--", hostname],
-    shown: `${port === "" ? "" : `-p ${port} `}${username === "" ? "" : `${username}@`}${hostname}`,
+    text: `${port === "" ? "" : `-p ${port} `}${username === "" ? "" : `${username}@`}${hostname}`,
   };
 }
 
 const connectSeconds = 10;
 
-/** Run a program over ssh, which may ask for nothing: no password, no host key. */
+/** Runs a program over non-interactive ssh. */
 export function runOverSsh(
   target: SshTarget,
   program: string,
@@ -46,29 +46,29 @@ export function runOverSsh(
   );
 }
 
-/** What `ssh` itself exits with when it could not run the command. */
+/** Exit code of `ssh` if it could not run the command. */
 export const sshFailed = 255;
 
-/** Why ssh could not reach the machine, from what it said. */
-export function explainSsh(said: string, { shown }: SshTarget): Problem {
-  const last = said.trim().split("\n").at(-1)?.trim() ?? "";
-  if (/permission denied/i.test(said)) {
+/** Converts the output of a failed ssh to a problem. */
+export function explainSsh(output: string, { text }: SshTarget): Problem {
+  const last = output.trim().split("\n").at(-1)?.trim() ?? "";
+  if (/permission denied/i.test(output)) {
     return {
       code: "ssh",
-      message: `ssh ${shown} asks for a password or refuses the key, and a deployment cannot type one`,
-      fix: `give it a key: 'ssh-copy-id ${shown}', or 'ssh-add' where the key has a passphrase; then 'ssh -o BatchMode=yes ${shown} true' must work`,
+      message: `ssh ${text} must work without a password, and the host rejected the key`,
+      fix: `install a key with 'ssh-copy-id ${text}', or run 'ssh-add' if the key has a passphrase; then 'ssh -o BatchMode=yes ${text} true' must work`,
     };
   }
-  if (/host key verification failed|remote host identification has changed/i.test(said)) {
+  if (/host key verification failed|remote host identification has changed/i.test(output)) {
     return {
       code: "ssh",
-      message: `ssh does not know the key of ${shown}, or it has changed`,
-      fix: `run 'ssh ${shown}' once by hand, and compare the key that it shows`,
+      message: `the host key of ${text} is unknown to ssh or has changed`,
+      fix: `run 'ssh ${text}' once, and compare the key fingerprint`,
     };
   }
   return {
     code: "ssh",
-    message: `ssh ${shown} failed: ${last === "" ? "it said nothing" : last}`,
-    fix: `see why 'ssh -o BatchMode=yes ${shown} true' does not work`,
+    message: `ssh ${text} failed: ${last === "" ? "no output" : last}`,
+    fix: `make 'ssh -o BatchMode=yes ${text} true' work`,
   };
 }

@@ -46,7 +46,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
   test("stops at an endpoint that does not answer", async () => {
     const host = { docker: "unix:///nowhere/docker.sock" };
     const said = await refused({ accelerator: "cpu", host });
-    expect(said).toContain("Docker does not answer at unix:///nowhere/docker.sock");
+    expect(said).toContain("Docker does not respond at unix:///nowhere/docker.sock");
     expect(said).toContain("fix: start it");
     expect(said).not.toContain("at async"); // a stack trace
   });
@@ -71,9 +71,9 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
     };
     programs.put("nvidia-smi", nvidiaSmi([{ uuid: "GPU-0" }, { uuid: "GPU-1", memoryMiB: 8_188 }]));
     const said = await refused(gpu);
-    expect(said).toContain("host.count is 4, the host has 2");
+    expect(said).toContain("the host must have 4 GPUs (host.count), got 2");
     expect(said).toContain(
-      "GPU 1 (NVIDIA GeForce RTX 4080) has 8188 MiB, rtx-4080 of the settings has 16376",
+      "GPU 1 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 8188 MiB",
     );
     programs.put("nvidia-smi", "exit 127");
     expect(await refused(gpu)).toContain("the host has no nvidia-smi, so no NVIDIA driver");

@@ -225,23 +225,23 @@ function scalingOf(
   return { autoscaler, metric: describeMetric(autoscaler), target, replicas, owns };
 }
 
-/** Autoscalers that cannot be judged yet, each with its Deployment. */
+/** Autoscalers whose state is not final yet, each with its Deployment. */
 export interface Unsettled {
-  /** Without a metric, as right after a deployment. */
+  /** No metric yet, as right after a deployment. */
   readonly withoutMetric: readonly DeclaredObject[];
-  /** With another number than the Deployment: one of the two may have been read before a change, the other after it. */
-  readonly apart: readonly DeclaredObject[];
+  /** Replicas differ from the Deployment; one of the two may have been read before a change and the other after it. */
+  readonly mismatched: readonly DeclaredObject[];
 }
 
 export function unsettledAutoscalers(found: ReadonlyMap<DeclaredObject, unknown>): Unsettled {
   const withoutMetric: DeclaredObject[] = [];
-  const apart: DeclaredObject[] = [];
+  const mismatched: DeclaredObject[] = [];
   for (const [object, there] of found) {
     if (object.manifest.kind !== "HorizontalPodAutoscaler" || there === undefined) continue;
     const { metric, target, owns } = scalingOf(there, [...found.keys()], found);
     const both = target === undefined ? [object] : [target, object];
     if (metric === undefined) withoutMetric.push(...both);
-    else if (!owns) apart.push(...both);
+    else if (!owns) mismatched.push(...both);
   }
-  return { withoutMetric, apart };
+  return { withoutMetric, mismatched };
 }
