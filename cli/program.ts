@@ -9,6 +9,10 @@ interface CommandEntry {
 
 /** Commands by name. The overview loads none of their modules. */
 const commands: Readonly<Record<string, CommandEntry>> = {
+  init: {
+    description: "write the file of a new environment, with every setting and its default",
+    register: async (program) => (await import("./commands/init.ts")).registerInit(program),
+  },
   verify: {
     description:
       "check environments: run as they were synthesized, one local process in place of each container, or where they are deployed",

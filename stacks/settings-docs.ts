@@ -2,18 +2,18 @@ import { z } from "zod";
 import { type StackName, stackNames, stackSchemas } from "./settings.ts";
 
 /** Used part of a JSON Schema. */
-interface Schema {
+export interface JsonSchema {
   readonly type?: string;
   readonly description?: string;
   readonly default?: unknown;
   readonly enum?: readonly (string | number)[];
   readonly const?: string;
-  readonly anyOf?: readonly Schema[];
-  readonly oneOf?: readonly Schema[];
+  readonly anyOf?: readonly JsonSchema[];
+  readonly oneOf?: readonly JsonSchema[];
   readonly minimum?: number;
   readonly maximum?: number;
-  readonly items?: Schema;
-  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: JsonSchema;
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
 }
 
 interface Row {
@@ -40,7 +40,7 @@ export function settingsDocs(): string {
 }
 
 function section(stack: StackName): readonly string[] {
-  const schema = z.toJSONSchema(stackSchemas[stack], { io: "input" }) as Schema;
+  const schema = z.toJSONSchema(stackSchemas[stack], { io: "input" }) as JsonSchema;
   return [`## ${stack}`, "", `\`stack: ${stack}\``, "", ...schemaTable("setting", schema), ""];
 }
 
@@ -49,7 +49,7 @@ export function schemaTable(heading: string, schema: object): readonly string[] 
   return [
     `| ${heading} | value | default | |`,
     "| --- | --- | --- | --- |",
-    ...rows("", schema as Schema).map(
+    ...rows("", schema as JsonSchema).map(
       ({ name, values, fallback, description }) =>
         `| \`${name}\` | ${cell(values)} | ${cell(fallback)} | ${cell(description)} |`,
     ),
@@ -57,7 +57,7 @@ export function schemaTable(heading: string, schema: object): readonly string[] 
 }
 
 /** Leaves of the schema, and objects that have a description. */
-function rows(path: string, schema: Schema): readonly Row[] {
+function rows(path: string, schema: JsonSchema): readonly Row[] {
   return Object.entries(schema.properties ?? {}).flatMap(([key, property]) => {
     const name = path === "" ? key : `${path}.${key}`;
     const description = property.description ?? "";
@@ -77,13 +77,13 @@ function rows(path: string, schema: Schema): readonly Row[] {
 }
 
 /** Default of a leaf that the default of an object around it contains. */
-function defaultAt(schema: Schema, path: string): unknown {
+function defaultAt(schema: JsonSchema, path: string): unknown {
   const [key = "", ...rest] = path.split(".");
   if (rest.length > 0) return undefined;
   return (schema.default as Readonly<Record<string, unknown>> | undefined)?.[key];
 }
 
-function valuesOf(schema: Schema): string {
+function valuesOf(schema: JsonSchema): string {
   const choices = schema.anyOf ?? schema.oneOf;
   if (choices !== undefined) return [...new Set(choices.map(valuesOf))].join(" or ");
   if (schema.properties !== undefined) {

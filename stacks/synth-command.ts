@@ -97,11 +97,12 @@ function parseArguments(args: readonly string[]): Arguments {
 }
 
 function report(
-  { summaries, rejected }: SynthesizeResult,
+  { summaries, notes, rejected }: SynthesizeResult,
   skipInvalid: boolean,
   output: Output,
 ): number {
-  if (summaries.length > 0) output.log(summaries.join("\n"));
+  const lines = [...summaries, ...notes.map((note) => `note: ${note}`)];
+  if (lines.length > 0) output.log(lines.join("\n"));
   if (rejected.length === 0) return 0;
   const names = rejected.map(({ name }) => name).join(", ");
   output.error(rejected.flatMap(({ lines }) => lines).join("\n"));

@@ -9,13 +9,15 @@ export interface SynthesizeOptions {
   readonly formerFolder?: string;
   /** Output folder. */
   readonly outdir: string;
-  /** Receives each warning and note, as one line. */
+  /** Receives each warning, as one line. */
   readonly warn?: (line: string) => void;
 }
 
 export interface SynthesizeResult {
   /** One line for each written stack with its services. */
   readonly summaries: readonly string[];
+  /** Ports and GPUs that environments share, one line each. */
+  readonly notes: readonly string[];
   /** Environments with errors, which are not written, by name. */
   readonly rejected: readonly RejectedEnvironment[];
 }
@@ -33,10 +35,10 @@ export async function synthesize({
   removeOutput(options.outdir);
   const { environments, rejected } = loadEnvironments(folder, formerFolder);
   // cdktf and the provider bindings take most of the time
-  if (environments.length === 0) return { summaries: [], rejected };
+  if (environments.length === 0) return { summaries: [], notes: [], rejected };
   const { writeStacks } = await import("./write-stacks.ts");
   const written = writeStacks(environments, options);
-  return { summaries: written.summaries, rejected: [...rejected, ...written.rejected] };
+  return { ...written, rejected: [...rejected, ...written.rejected] };
 }
 
 /** Removes what an earlier synthesis wrote, so that no invalid environment keeps its earlier stack. */

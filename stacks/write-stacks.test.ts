@@ -8,10 +8,9 @@ import { writeStacks } from "./write-stacks.ts";
 /** Writes environments: names with their YAML. */
 function write(files: Readonly<Record<string, string>>) {
   const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-write-")), "cdktf.out");
-  const notes: string[] = [];
-  const { summaries, rejected } = writeStacks(
+  const { summaries, notes, rejected } = writeStacks(
     Object.entries(files).map(([name, yaml]) => parseEnvironment(name, name, yaml)),
-    { outdir, warn: (line) => notes.push(line) },
+    { outdir },
   );
   const stackOf = (name: string) =>
     JSON.parse(readFileSync(join(outdir, `stacks/${name}/cdk.tf.json`), "utf8"));
@@ -81,6 +80,6 @@ test("notes shared ports and GPUs of one Docker endpoint, and only there", () =>
   });
   expect(rejected).toEqual([]);
   expect(notes).toEqual([
-    "note: a and b share ports 8010, 8011, 8012 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change one of them",
+    "a and b share ports 8010, 8011, 8012 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change one of them",
   ]);
 });

@@ -18,7 +18,7 @@ import { sharedNameFindings } from "./shared-names.ts";
 export interface WriteOptions {
   /** Output folder. */
   readonly outdir: string;
-  /** Receives each warning and note, as one line. */
+  /** Receives each warning, as one line. */
   readonly warn?: (line: string) => void;
 }
 
@@ -32,6 +32,8 @@ export interface SynthManifest {
 export interface WrittenStacks {
   /** One line for each stack with its services. */
   readonly summaries: readonly string[];
+  /** Ports and GPUs that environments share, one line each. */
+  readonly notes: readonly string[];
   /** Environments with findings; their stacks are not written. */
   readonly rejected: readonly RejectedEnvironment[];
 }
@@ -58,12 +60,11 @@ export function writeStacks(
   }
   if (stacks.length > 0) app.synth();
   for (const warning of warningsOf(app)) warn?.(`warning: ${warning}`);
-  for (const note of hostNotes(stacks, outdir)) warn?.(`note: ${note}`);
   if (stacks.length > 0) {
     const manifest = `${JSON.stringify(manifestOf(stacks, outdir), null, 2)}\n`;
     writeFileSync(join(outdir, "clipstack.json"), manifest);
   }
-  return { summaries: stacks.map(summary), rejected };
+  return { summaries: stacks.map(summary), notes: hostNotes(stacks, outdir), rejected };
 }
 
 /** Path of a stack's Terraform JSON inside the output folder. */

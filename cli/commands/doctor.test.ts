@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,6 +27,20 @@ afterAll(() => {
   programs.remove();
   rmSync(empty, { recursive: true, force: true });
 });
+
+/** Terraform JSON with a host check. */
+const artefact = (triggers: unknown) =>
+  JSON.stringify({
+    resource: {
+      terraform_data: {
+        other: { input: 1 },
+        check: {
+          triggers_replace: triggers,
+          provisioner: [{ "local-exec": { environment: { [hostRequirementsVariable]: "x" } } }],
+        },
+      },
+    },
+  });
 
 function doctor(changes: Partial<HostRequirements>, path: string, ...args: readonly string[]) {
   return clipstack(["doctor", "single-gpu", ...args], {
@@ -141,6 +156,25 @@ test("fails in one line on an environment that is none", async () => {
   expect(stderr).toBe("clipstack: environment must be one of a, got 'nowhere'");
 });
 
+test("notes ports that another environment of the same Docker endpoint publishes", async () => {
+  const outdir = mkdtempSync(join(tmpdir(), "clipstack-doctor-"));
+  const stackOf = (environment: string) => {
+    const file = `${environment}.json`;
+    const text = artefact({ ...requirements, environment });
+    writeFileSync(join(outdir, file), text);
+    return { file, sha256: createHash("sha256").update(text).digest("hex") };
+  };
+  const stacks = { a: stackOf("a"), b: stackOf("b") };
+  writeFileSync(join(outdir, "clipstack.json"), JSON.stringify({ schema: 1, stacks }));
+  const { stdout } = await clipstack(["doctor", "b", "--no-synth"], {
+    CDKTF_OUTDIR: outdir,
+    PATH: empty,
+  });
+  expect(stdout).toContain(
+    "note: b and a share port 8002 of unix:///nowhere/docker.sock: deploy one at a time, or change one of them\n",
+  );
+});
+
 test("shows examples with --help", async () => {
   const { code, stdout } = await clipstack(["doctor", "--help"]);
   expect(code).toBe(0);
@@ -148,19 +182,6 @@ test("shows examples with --help", async () => {
 });
 
 describe("an artefact", () => {
-  const artefact = (triggers: unknown) =>
-    JSON.stringify({
-      resource: {
-        terraform_data: {
-          other: { input: 1 },
-          check: {
-            triggers_replace: triggers,
-            provisioner: [{ "local-exec": { environment: { [hostRequirementsVariable]: "x" } } }],
-          },
-        },
-      },
-    });
-
   test("has the requirements in its host check", () => {
     expect(requirementsIn(artefact(requirements), "file")).toEqual({
       of: "host",

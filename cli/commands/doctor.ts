@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { z } from "zod";
 import {
@@ -12,7 +12,8 @@ import {
   clusterRequirementsVariable,
 } from "../../constructs/kubernetes/cluster-requirements.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { synthesizedFile } from "../artefact.ts";
+import { hostRequirementsIn, sharedHostNotes } from "../../stacks/shared-hosts.ts";
+import { environmentFiles, outputFolder, synthesizedFile } from "../artefact.ts";
 import { clusterReportText, examineCluster } from "../cluster/doctor-cluster.ts";
 import { DockerError, defaultEndpoint, isReadByProvider } from "../host/docker-command.ts";
 import { doctorText } from "../host/doctor-text.ts";
@@ -109,9 +110,12 @@ export type Requirements =
 
 async function doctor(environment: string, args: DoctorArguments): Promise<void> {
   const passed = requirementsFromTerraform();
-  const requirements = passed ?? (await synthesizedRequirements(environment, args.synth));
+  const { requirements, notes } =
+    passed === undefined
+      ? await synthesizedRequirements(environment, args.synth)
+      : { requirements: passed, notes: [] };
   const content = passed === undefined ? "all" : "problems";
-  const { report, text } = await reportOf(requirements, content);
+  const { report, text } = await reportOf(requirements, notes, content);
   const json = `${JSON.stringify(report, null, 2)}\n`;
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
@@ -119,12 +123,17 @@ async function doctor(environment: string, args: DoctorArguments): Promise<void>
   process.exitCode = report.ready ? 0 : 1;
 }
 
-async function reportOf(requirements: Requirements, content: "all" | "problems") {
+async function reportOf(
+  requirements: Requirements,
+  notes: readonly string[],
+  content: "all" | "problems",
+) {
   if (requirements.of === "cluster") {
     const report = await examineCluster(requirements.needs);
     return { report, text: clusterReportText(report, content) };
   }
-  const report = await examineHost(requirements.needs);
+  const examined = await examineHost(requirements.needs);
+  const report = { ...examined, notes: [...examined.notes, ...notes] };
   return { report, text: reportText(report, requirements.needs, content) };
 }
 
@@ -142,9 +151,15 @@ const variables = {
   [clusterRequirementsVariable]: "cluster",
 } as const;
 
-async function synthesizedRequirements(environment: string, synth: boolean): Promise<Requirements> {
+/** Requirements of an environment, and notes about what it shares with other environments. */
+async function synthesizedRequirements(environment: string, synth: boolean) {
   const { file, shown } = await synthesizedFile(environment, synth);
-  return requirementsIn(readFileSync(file, "utf8"), shown);
+  const requirements = requirementsIn(readFileSync(file, "utf8"), shown);
+  if (requirements.of === "cluster") return { requirements, notes: [] };
+  const onHosts = environmentFiles([], outputFolder())
+    .filter((other) => other.name !== environment && existsSync(other.file) && !other.editedByHand)
+    .flatMap((other) => hostRequirementsIn(readFileSync(other.file, "utf8")) ?? []);
+  return { requirements, notes: sharedHostNotes(requirements.needs, onHosts) };
 }
 
 /** Part of `cdk.tf.json` with the host check. */

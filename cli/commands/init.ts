@@ -1,0 +1,57 @@
+import { writeFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { type Command, Option } from "commander";
+import { UserError } from "../../contract/user-error.ts";
+import { environmentFile, environmentNameError } from "../../stacks/environment-files.ts";
+import { environmentTemplate } from "../../stacks/environment-template.ts";
+import { type StackName, stackNames } from "../../stacks/settings.ts";
+import { environmentsFolder, project } from "../project.ts";
+
+interface InitArguments {
+  readonly stack: StackName;
+  readonly environments: string;
+}
+
+/** `clipstack init`: a new environment file. */
+export function registerInit(program: Command): void {
+  program
+    .command("init")
+    .argument("<environment>", "name of the environment: lower-case letters, digits and '-'")
+    .addOption(
+      new Option("--stack <stack>", "kind of deployment").choices(stackNames).makeOptionMandatory(),
+    )
+    .option(
+      "--environments <folder>",
+      "folder of the environments",
+      relative("", environmentsFolder()),
+    )
+    .addHelpText(
+      "after",
+      `
+Writes environments/<environment>.yaml with every setting of the stack, its description and its default.
+
+Examples:
+  $ npx clipstack init staging --stack single-gpu
+  $ npx cdktf deploy staging
+
+Exit codes: 0 written, 2 wrong usage, or the file exists.`,
+    )
+    .action(init);
+}
+
+function init(name: string, { stack, environments }: InitArguments): void {
+  const nameError = environmentNameError(name);
+  if (nameError !== undefined) throw new UserError(nameError);
+  const file = environmentFile(resolve(environments), name);
+  const schema = join(project, "stacks/schemas", `${stack}.schema.json`);
+  const text = environmentTemplate(name, stack, relative(dirname(file), schema));
+  try {
+    writeFileSync(file, text, { flag: "wx" });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new UserError(
+      code === "EEXIST" ? `${file} exists` : `${file} cannot be written (${code})`,
+    );
+  }
+  console.log(`${file}\nDeploy it with: npx cdktf deploy ${name}`);
+}
