@@ -10,30 +10,39 @@ import { TerraformOutput, TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { GpuHost } from "./docker/gpu-host.ts";
 
-/** Where in a cluster the services are, for programs that ask it. */
+/** Location of services in a cluster. */
 export interface ClusterPlace {
   /** Context of the kubeconfig. */
   readonly context: string;
-  /** As the settings name it: `~` is the home folder. */
+  /** Path of the kubeconfig; `~` is the home folder. */
   readonly kubeconfig: string;
   readonly namespace: string;
   /** @default "cpu" */
   readonly accelerator?: Environment["accelerator"];
+  /** @default - no GPUs */
   readonly gpu?: Environment["gpu"];
 }
 
 export interface EnvironmentOutputProps {
-  /** What the services run on: a GPU host, or a cluster. */
+  /** GPU host or cluster on which the services run. */
   readonly where: GpuHost | ClusterPlace;
   readonly services: readonly { readonly service: Service }[];
+  /**
+   * Name of the Terraform output. A stack with several hosts has one output per host.
+   *
+   * @default "environment" - the output that clipstack reads
+   */
+  readonly output?: string;
 }
 
-/** The output `environment`: every endpoint as one JSON value, which `verify`, `bench` and clients read. */
+/** Terraform output with every endpoint of a host or cluster as one JSON value, which `verify`, `bench` and clients read. */
 export class EnvironmentOutput extends Construct {
   readonly value: Environment;
 
-  constructor(scope: Construct, id: string, { where, services }: EnvironmentOutputProps) {
+  constructor(scope: Construct, id: string, props: EnvironmentOutputProps) {
     super(scope, id);
+
+    const { where, services, output = environmentOutput } = props;
 
     this.value = {
       schema: environmentSchema,
@@ -51,7 +60,7 @@ export class EnvironmentOutput extends Construct {
     new TerraformOutput(this, "output", {
       value: this.value,
       description: "Every endpoint of the environment (contract/environment.ts).",
-    }).overrideLogicalId(environmentOutput);
+    }).overrideLogicalId(output);
   }
 }
 
@@ -66,7 +75,7 @@ function ofCluster({ context, accelerator = "cpu", ...place }: ClusterPlace): Pl
   return { where: context, accelerator, ...place };
 }
 
-/** GPUs of one kind, and what all of them cost. */
+/** GPUs of one model with their total cost. */
 export function gpusOf(
   { name, vramMiB, price }: GpuHost["gpu"],
   count: number,

@@ -13,7 +13,13 @@ export type {
 } from "./checks/kubernetes.ts";
 export type { ScalingMetric, Scraping } from "./checks/scaling.ts";
 export { type EmbedBackend, EmbedServer, type EmbedServerProps } from "./docker/embed-server.ts";
-export { type Accelerator, type Exposure, GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
+export {
+  type Accelerator,
+  type Exposure,
+  GpuHost,
+  type GpuHostProps,
+  type ImageKind,
+} from "./docker/gpu-host.ts";
 export {
   ModelWeights,
   type ModelWeightsProps,
@@ -21,13 +27,14 @@ export {
 } from "./docker/model-weights.ts";
 export {
   type BuildArgs,
-  type ImageKind,
+  type BuiltImageSource,
+  type ImageBuild,
   type ImageSource,
   ServerImage,
   type ServerImageProps,
 } from "./docker/server-image.ts";
+export type { ModelControl } from "./docker/triton-container.ts";
 export {
-  type ModelControl,
   type TritonBackend,
   TritonServer,
   type TritonServerKind,

@@ -9,6 +9,7 @@ import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import { keepState } from "../constructs/state.ts";
 import type { KindSettings } from "./kind-settings.ts";
+import { kindImage } from "./images.ts";
 
 /** A kind cluster on this machine, with the embed server on CPU: what a cluster adds, without a GPU. */
 export class KindStack extends TerraformStack {
@@ -18,7 +19,10 @@ export class KindStack extends TerraformStack {
 
     const { autoscaler, budget, deployWith, embed, limitRange, quota } = settings;
     const cluster = new KindCluster(this, "cluster", settings.cluster);
-    const image = new KindImage(this, "image", { cluster, source: embed.image });
+    const image = new KindImage(this, "image", {
+      cluster,
+      source: embed.image.source === "local" ? embed.image : kindImage(embed.image),
+    });
     new MetricsServer(this, "metrics-server", { cluster, ...settings.metricsServer });
     const namespace = new InferenceNamespace(this, "namespace", {
       name: settings.namespace,

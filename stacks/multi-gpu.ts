@@ -11,6 +11,7 @@ import { keepState } from "../constructs/state.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
 import { networkName } from "./docker-settings.ts";
 import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
+import { embedImage } from "./images.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import { tritonProps } from "./triton-props.ts";
 
@@ -29,7 +30,10 @@ export class MultiGpuStack extends TerraformStack {
       network: networkName(id, settings.network),
     });
     // the gateway needs no GPU
-    const image = host.image("embed-cpu", settings.embed.image, settings.weights === "image");
+    const image = host.image(
+      "embed-cpu",
+      embedImage("embed-cpu", settings.embed.image, settings.weights === "image"),
+    );
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,
@@ -73,7 +77,7 @@ const topologies = {
       ...(tritonOnnx.enabled
         ? [
             new TritonServer(scope, "triton-onnx", {
-              ...tritonProps(tritonOnnx),
+              ...tritonProps(tritonOnnx, common.weights.source),
               ...common,
               backend: "onnxruntime",
             }),
@@ -82,7 +86,7 @@ const topologies = {
       ...(tritonTrt.enabled
         ? [
             new TritonServer(scope, "triton-trt", {
-              ...tritonProps(tritonTrt),
+              ...tritonProps(tritonTrt, common.weights.source),
               ...common,
               backend: "tensorrt",
             }),
@@ -99,7 +103,7 @@ const topologies = {
     const tritons: TritonServer[] = [];
     for (const [index, gpu] of perGpu.gpus.entries()) {
       const triton = new TritonServer(scope, `triton-${index}`, {
-        ...tritonProps(perGpu),
+        ...tritonProps(perGpu, common.weights.source),
         ...common,
         gpus: [gpu],
         ports: perGpuHostPorts(index),

@@ -1,7 +1,7 @@
 import type { Finding } from "../constructs/checks/findings.ts";
 import { imageFindings } from "../constructs/checks/images.ts";
 import type { WeightsSource } from "../constructs/docker/model-weights.ts";
-import type { ImageSource } from "../constructs/docker/server-image.ts";
+import type { ImageSetting } from "./images.ts";
 
 /**
  * Rules between settings. A schema that had them would keep them to itself until every single setting is right, and a
@@ -30,7 +30,7 @@ export function modelRepositoryFindings(settings: {
 
 /** The embed image has a version, also where only its one-shot roles run. */
 export function embedImageFindings(settings: {
-  readonly embed: { readonly image: ImageSource };
+  readonly embed: { readonly image: ImageSetting };
 }): readonly Finding[] {
   const { image } = settings.embed;
   return image.source === "build" ? [] : imageFindings(image.name).map((line) => `embed.${line}`);

@@ -8,6 +8,7 @@ import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { networkName } from "./docker-settings.ts";
+import { embedImage } from "./images.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 import { tritonProps } from "./triton-props.ts";
@@ -26,11 +27,8 @@ export class SingleGpuStack extends TerraformStack {
       network: networkName(id, settings.network),
     });
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
-    const image = host.image(
-      onGpu ? "embed-gpu" : "embed-cpu",
-      embed.image,
-      settings.weights === "image",
-    );
+    const kind = onGpu ? "embed-gpu" : "embed-cpu";
+    const image = host.image(kind, embedImage(kind, embed.image, settings.weights === "image"));
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,
@@ -41,14 +39,14 @@ export class SingleGpuStack extends TerraformStack {
     const tritons = {
       "triton-onnx": tritonOnnx.enabled
         ? new TritonServer(this, "triton-onnx", {
-            ...tritonProps(tritonOnnx),
+            ...tritonProps(tritonOnnx, settings.weights),
             ...common,
             backend: "onnxruntime",
           })
         : undefined,
       "triton-trt": tritonTrt.enabled
         ? new TritonServer(this, "triton-trt", {
-            ...tritonProps(tritonTrt),
+            ...tritonProps(tritonTrt, settings.weights),
             ...common,
             backend: "tensorrt",
           })

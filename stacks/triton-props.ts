@@ -1,11 +1,14 @@
-import type { ImageSource } from "../constructs/docker/server-image.ts";
+import type { WeightsSource } from "../constructs/docker/model-weights.ts";
 import type { TritonServerKind } from "../constructs/docker/triton-server.ts";
+import { type ImageSetting, tritonImage } from "./images.ts";
 
-/** Settings of a Triton as its construct wants them: what serves it is one choice there. */
+/** Props of a Triton from its settings. */
 export function tritonProps<
-  Settings extends { readonly server: TritonServerKind["kind"]; readonly image: ImageSource },
->({ server, image, ...others }: Settings) {
-  const choice: TritonServerKind =
-    server === "tritonserver" ? { kind: server, image } : { kind: server };
-  return { ...others, server: choice };
+  Settings extends { readonly server: TritonServerKind["kind"]; readonly image: ImageSetting },
+>({ server, image, ...others }: Settings, weights: WeightsSource) {
+  const kind: TritonServerKind =
+    server === "tritonserver"
+      ? { kind: server, image: tritonImage(image, weights === "image") }
+      : { kind: server };
+  return { ...others, server: kind };
 }

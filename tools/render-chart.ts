@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { stringify } from "yaml";
 import { z } from "zod";
-import { clusterImage } from "../constructs/docker/server-image.ts";
 import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { chartValuesForKind } from "../constructs/kubernetes/chart-values-for.ts";
 import { tritonStartSeconds } from "../constructs/triton-times.ts";
@@ -32,6 +31,7 @@ import {
   renderTritonCommand,
   restrictModelControl,
 } from "../contract/triton-flags.ts";
+import { clusterImage } from "../stacks/images.ts";
 import { parseSettings } from "../stacks/settings.ts";
 import { schemaTable } from "../stacks/settings-docs.ts";
 import type { RenderedFile } from "./rendered-file.ts";

@@ -1,19 +1,27 @@
 import { expression } from "../expression.ts";
 
 export interface ContentHashProps {
-  /** Folder, as Terraform is told. */
+  /** Folder, relative to where Terraform runs. */
   readonly folder: string;
-  /** Files in it: patterns of Terraform's `fileset`. */
+  /** Files in the folder, as patterns of Terraform's `fileset`. */
   readonly files: readonly string[];
-  /** Files that do not count: an expression of Terraform's `regexall`. */
+  /**
+   * Files to leave out, as a regular expression of Terraform's `regexall`.
+   *
+   * @default - none
+   */
   readonly ignored?: string;
-  /** What else belongs to the content. */
+  /**
+   * Further strings to hash.
+   *
+   * @default - none
+   */
   readonly more?: readonly string[];
 }
 
 /**
- * Twelve digits of a hash of files, their paths included. It is an expression, without `${}`: Terraform computes it, so that
- * the synthesized text does not change with the files.
+ * Terraform expression, without `${}`, of the first 12 digits of a hash of file contents and paths. Terraform computes the
+ * hash, so that the synthesized JSON does not change with the files.
  */
 export function contentHash({ folder, files, ignored, more = [] }: ContentHashProps): string {
   const sets = files.map((pattern) => `fileset("${folder}", "${pattern}")`).join(", ");

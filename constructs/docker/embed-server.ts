@@ -2,16 +2,17 @@ import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Service } from "../../contract/environment.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { type ModelName, openclipVitB32 } from "../../contract/model-signature.ts";
 import { embedPort } from "../../contract/ports.ts";
 import {
   minKeyLength,
   modelRepositoryMount,
   type ServerEnvName,
 } from "../../contract/server-env.ts";
-import { TerraformStack, TerraformVariable } from "../cdktf.ts";
+import { addressOf, TerraformVariable } from "../cdktf.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import { expression } from "../expression.ts";
+import { nameInStack, objectName } from "../names.ts";
 import {
   checkStopTimes,
   environmentList,
@@ -30,58 +31,67 @@ import { HealthGate } from "./health-gate.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { ServerImage } from "./server-image.ts";
 import type { TritonServer } from "./triton-server.ts";
+import { weightsPath } from "./weights-file.ts";
 
-/** What computes the embeddings. */
+/** Backend of the embed server. */
 export type EmbedBackend =
-  /** ONNX Runtime in the embed server; `gpus` are read where the host has them. */
+  /** ONNX Runtime in the embed server. `gpus` are ignored if the host's accelerator is `cpu`. */
   | {
       readonly kind: "onnxruntime";
       readonly weights: ModelWeights;
       readonly gpus: readonly GpuId[];
     }
-  /** Gateway: preprocess here, infer on one or more Tritons that serve the same model. */
+  /** Gateway: preprocessing in the embed server, inference on Tritons that all serve the same model. */
   | { readonly kind: "triton"; readonly upstreams: readonly TritonServer[] };
 
 export interface EmbedServerProps {
   readonly host: GpuHost;
-  /** The embed image; `embed-gpu` where ONNX Runtime computes on a GPU. */
+  /** Embed image; `embed-gpu` for ONNX Runtime on a GPU. */
   readonly image: ServerImage;
   readonly backend: EmbedBackend;
-  /** Port of the host. */
-  readonly port: number;
-  /** Who reaches it. */
-  readonly expose: Exposure;
+  /**
+   * Host port.
+   *
+   * @default 8002
+   */
+  readonly port?: number;
+  /**
+   * Interfaces on which the port is published.
+   *
+   * @default "loopback"
+   */
+  readonly expose?: Exposure;
 }
 
-/** How long a stop waits for accepted requests, in seconds. */
+/** Time limit for accepted requests when the server stops. */
 const graceSeconds = 30;
 
-/** Time to load the model into ONNX Runtime, or to find a Triton that is ready once there is one. */
+/** Time limit for loading the model into ONNX Runtime, or for connecting to a ready Triton. */
 const loadSeconds = 120;
 
-/** The embed server in a container: JPEG in, embedding out. */
+/** Embed server in a container. */
 export class EmbedServer extends Construct {
-  /** What the environment output says of it. */
+  /** Entry of the environment output. */
   readonly service: Service;
-  /** The container itself. For what the props do not cover, use `container.addOverride()`. */
+  /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
-  /** The bearer token that clients must send, where everybody reaches the port: `TF_VAR_<id>_api_key`. */
+  /** Bearer token required from clients if the port is published on all interfaces: `TF_VAR_<name>_api_key`. */
   readonly apiKey?: TerraformVariable;
 
   constructor(scope: Construct, id: string, props: EmbedServerProps) {
     super(scope, id);
 
-    const { host, image, backend, port, expose } = props;
+    const { host, image, backend, port = embedPort, expose = "loopback" } = props;
     const gpus = backend.kind === "onnxruntime" && host.accelerator === "gpu" ? backend.gpus : [];
+    const name = nameInStack(this);
 
     if (gpus.length > 0)
-      host.run(this, gpus, { service: id, backend: "onnxruntime", instances: 1 });
-    host.publish(this, [{ service: id, prop: "port", port, expose }]);
+      host.useGpus(this, gpus, { service: name, backend: "onnxruntime", instances: 1 });
+    host.publish(this, [{ service: name, prop: "port", port, expose }]);
 
-    const name = `${TerraformStack.of(this).node.id}-${id}`;
     const request = gpuRequest(gpus);
-    if (expose !== "loopback") this.apiKey = apiKeyVariable(this, id);
-    // a gateway starts beside its Tritons, and is ready after the first of them: TensorRT's may build engines for minutes
+    if (expose !== "loopback") this.apiKey = apiKeyVariable(this, name);
+    // a gateway starts together with its Tritons and is ready after the first, which may build engines for minutes
     const startSeconds =
       backend.kind === "onnxruntime"
         ? loadSeconds
@@ -91,9 +101,9 @@ export class EmbedServer extends Construct {
       ...hardened,
       ...nodeProcess,
       provider: host.services,
-      name,
+      name: objectName(this),
       image: image.imageId,
-      labels: labels(this, id),
+      labels: labels(this, name),
       gpus: request.gpus,
       runtime: request.runtime,
       env: environmentList({
@@ -105,7 +115,7 @@ export class EmbedServer extends Construct {
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
       volumes:
-        backend.kind === "onnxruntime" ? [...backend.weights.mounts(openclipVitB32.name)] : [],
+        backend.kind === "onnxruntime" ? [...backend.weights.mounts(backend.weights.model)] : [],
       healthcheck: healthcheck(
         healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         startSeconds,
@@ -123,12 +133,12 @@ export class EmbedServer extends Construct {
 
     const url = `http://${host.clientAddress(expose)}:${port}`;
     this.service = {
-      name: id,
+      name,
       kind: "embed",
       backend: backend.kind,
-      model: backend.kind === "triton" ? upstreamModel(backend.upstreams) : openclipVitB32.name,
+      model: modelOf(backend),
       authorization: this.apiKey === undefined ? undefined : "bearer",
-      resources: { container: `docker_container.${this.container.friendlyUniqueId}` },
+      resources: { container: addressOf(this.container) },
       endpoints: [
         { protocol: "embed-http", url, name: "embed-http" },
         { protocol: "metrics", url },
@@ -137,14 +147,14 @@ export class EmbedServer extends Construct {
   }
 }
 
-/** Terraform asks for it, and shows it nowhere. */
-function apiKeyVariable(server: EmbedServer, id: string): TerraformVariable {
-  const name = `${id.replaceAll("-", "_")}_api_key`;
+/** Sensitive Terraform variable for the API key. */
+function apiKeyVariable(server: EmbedServer, service: string): TerraformVariable {
+  const name = `${service.replaceAll("-", "_")}_api_key`;
   const variable = new TerraformVariable(server, "api-key", {
     type: "string",
     sensitive: true,
     nullable: false,
-    description: `Bearer token of ${id}, which everybody reaches: TF_VAR_${name}, for example of 'openssl rand -hex 32'.`,
+    description: `Bearer token of ${service}, whose port is public: TF_VAR_${name}, for example from 'openssl rand -hex 32'.`,
     validation: [
       {
         condition: expression(`length(var.${name}) >= ${minKeyLength}`),
@@ -156,7 +166,7 @@ function apiKeyVariable(server: EmbedServer, id: string): TerraformVariable {
   return variable;
 }
 
-/** Strangers are kept out by the address that the port is published at, or by the key. */
+/** Settings of the authentication: a port on the loopback interface requires no key. */
 function accessSettings(
   apiKey: TerraformVariable | undefined,
 ): Partial<Record<ServerEnvName, string>> {
@@ -164,7 +174,7 @@ function accessSettings(
 }
 
 function serverSettings(
-  engine: EmbedBackend,
+  backend: EmbedBackend,
   gpus: readonly GpuId[],
 ): Partial<Record<ServerEnvName, string>> {
   const common = {
@@ -172,21 +182,21 @@ function serverSettings(
     PORT: String(embedPort),
     SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
   };
-  return engine.kind === "onnxruntime"
+  return backend.kind === "onnxruntime"
     ? {
         ...common,
         BACKEND: "onnxruntime",
-        MODEL_PATH: `${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`,
+        MODEL_PATH: weightsPath(modelRepositoryMount, backend.weights.model),
       }
     : {
         ...common,
         BACKEND: "triton",
-        TRITON_GRPC_URLS: engine.upstreams.map((it) => it.grpcTarget).join(","),
-        TRITON_MODEL: upstreamModel(engine.upstreams),
+        TRITON_GRPC_URLS: backend.upstreams.map((it) => it.grpcTarget).join(","),
+        TRITON_MODEL: modelOf(backend),
       };
 }
 
-/** The model of the upstreams, which all serve the same one. */
-function upstreamModel(upstreams: readonly TritonServer[]): string {
-  return upstreams[0]?.model ?? openclipVitB32.name;
+function modelOf(backend: EmbedBackend): ModelName {
+  if (backend.kind === "onnxruntime") return backend.weights.model;
+  return backend.upstreams[0]?.model ?? openclipVitB32.name;
 }

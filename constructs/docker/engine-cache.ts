@@ -8,23 +8,23 @@ import type { ServerImage } from "./server-image.ts";
 
 export interface EngineCacheProps {
   readonly host: GpuHost;
-  /** Name of the container that the engines are for. */
+  /** Name of the Triton container. */
   readonly container: string;
   /** Name of its service. */
   readonly service: string;
-  /** Its image: the version is part of the volume's name. */
+  /** Triton image. Its version is part of the volume's name. */
   readonly image: ServerImage;
-  /** The embed image: it runs `chown`. */
+  /** Embed image, in which `chown` runs. */
   readonly tools: ServerImage;
 }
 
-/** Room for the engines of a model and a timing cache, in MiB. */
+/** Disk space of the engines of a model and a timing cache, in MiB. */
 const enginesMiB = 512;
 
 /**
- * A volume for TensorRT engines. It outlives the container, so that a new one starts in seconds and not in the minutes
- * of a build. An engine runs only on the kind of GPU and with the Triton that built it: another one gets another volume.
- * It goes with the environment, since engines can be built again and a destroy should leave nothing.
+ * Volume of compiled TensorRT engines. It outlives the container, so that a replacement starts in seconds instead of
+ * minutes. An engine runs only on the GPU architecture and Triton version that built it; others get another volume.
+ * Destroying the environment removes the volume, because engines can be rebuilt.
  */
 export class EngineCache extends Construct {
   readonly volume: Volume;
@@ -37,9 +37,10 @@ export class EngineCache extends Construct {
     this.volume = new Volume(this, "volume", {
       name: `${container}-engines-${architecture}-${image.version}`,
       lifecycle: { createBeforeDestroy: true },
+      provider: host.provider,
     });
-    host.needsDisk({ what: `TensorRT engines of ${service}`, miB: enginesMiB });
-    // Docker makes a new volume for root, and Triton is not root: hand it over, once.
+    host.requireDisk({ what: `TensorRT engines of ${service}`, miB: enginesMiB });
+    // a new volume belongs to root, and Triton does not run as root
     new OneShot(this, "owner", {
       host,
       image: tools,

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { embedImage } from "../../stacks/images.ts";
 import { expression } from "../expression.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
@@ -32,17 +33,17 @@ describe("what is checked of the host", () => {
   };
   const use = { service: "triton", backend: "onnxruntime", instances: 1 } as const;
 
-  test("is what its services have taken", () => {
+  test("lists what its services use", () => {
     const requirements = required({}, (host) => {
       host.publish(host, [
         { service: "triton", prop: "ports.http", port: 8010, expose: "all-interfaces" },
         { service: "triton", prop: "ports.metrics", port: 8012, expose: "loopback" },
       ]);
-      host.run(host, ["GPU-1", "GPU-2"], use);
+      host.useGpus(host, ["GPU-1", "GPU-2"], use);
       host.image("triton", { source: "pull", name: "nvcr.io/nvidia/tritonserver:26.07-py3" });
-      host.needsDriverFor("nvcr.io/nvidia/tritonserver:26.07-py3");
-      host.needsFile({ path: "a.onnx", on: "here", what: "the weights" });
-      host.needsDisk({ what: "weights", miB: 1 });
+      host.requireDriver("nvcr.io/nvidia/tritonserver:26.07-py3");
+      host.requireFile({ path: "a.onnx", on: "here", what: "the weights" });
+      host.requireDisk({ what: "weights", miB: 1 });
     });
     expect(requirements).toEqual({
       schema: 1,
@@ -74,28 +75,29 @@ describe("what is checked of the host", () => {
     });
   });
 
-  test("is no GPU where none is used", () => {
+  test("has no GPU entry without GPU use", () => {
     expect(required({}, () => {})).not.toHaveProperty("gpu");
-    expect(required({ accelerator: "cpu" }, (host) => host.run(host, [0], use))).not.toHaveProperty(
-      "gpu",
-    );
+    expect(
+      required({ accelerator: "cpu" }, (host) => host.useGpus(host, [0], use)),
+    ).not.toHaveProperty("gpu");
   });
 
-  test("is room for an image that is built, whatever is there", () => {
+  test("includes disk space for a built image", () => {
     const { disk } = required({}, (host) => {
-      host.image("embed-cpu", { source: "build" });
-      host.image("embed-cpu", { source: "build" });
+      const source = embedImage("embed-cpu", { source: "build" }, false);
+      host.image("embed-cpu", source);
+      host.image("embed-cpu", source);
     });
     expect(disk).toEqual([{ what: "embed-cpu image", miB: 2_048 }]);
   });
 });
 
-test("makes one network for its services", () => {
+test("creates one network for its services", () => {
   const network = synth((stack) => hostIn(stack)).only("docker_network");
   expect(network.name).toBe("test-network");
 });
 
-test("knows the facts of its GPU from the catalogue", () => {
+test("reads the facts of its GPU from the catalogue", () => {
   let vramMiB = 0;
   synth((stack) => {
     vramMiB = hostIn(stack, { gpu: "t4" }).gpu.vramMiB;
@@ -114,7 +116,7 @@ test("is reached on the loopback interface unless the port is exposed on another
   });
 });
 
-test("leaves it to Terraform to find a relative path, and keeps an absolute one", () => {
+test("lets Terraform resolve a relative path", () => {
   synth((stack) => {
     const host = hostIn(stack);
     // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
@@ -127,7 +129,7 @@ test("fails when the models of a GPU do not fit", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);
-      host.run(stack, [1], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
+      host.useGpus(stack, [1], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
     }),
   ).toEqual([
     "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18302 (triton-onnx 18302)",
@@ -138,7 +140,7 @@ test("counts no GPU memory when the accelerator is cpu", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack, { accelerator: "cpu" });
-      host.run(stack, [9], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
+      host.useGpus(stack, [9], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
     }),
   ).toEqual([]);
 });

@@ -2,25 +2,36 @@ import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
-import { DataResource, Lazy, movedFrom, type TerraformResource, TerraformStack } from "../cdktf.ts";
+import {
+  addressOf,
+  DataResource,
+  Lazy,
+  movedFrom,
+  type TerraformResource,
+  TerraformStack,
+} from "../cdktf.ts";
 import { isDataCentre, requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
 import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "../checks/gpus.ts";
 import { type PortClaim, portConflicts } from "../checks/ports.ts";
 import { type VramUse, vramFindings, vramMiB } from "../checks/vram.ts";
 import { expression, projectFolder } from "../expression.ts";
+import { nameInStack, objectName } from "../names.ts";
 import type { HealthGate } from "./health-gate.ts";
 import { HostCheck } from "./host-check.ts";
 import type { HostRequirements, RequiredDisk, RequiredFile } from "./host-requirements.ts";
-import { type ImageKind, type ImageSource, ServerImage } from "./server-image.ts";
+import { type ImageSource, ServerImage } from "./server-image.ts";
 
-/** `cpu` deploys the same services without a GPU. */
+/** Device that runs the models of a host or cluster. */
 export type Accelerator = "gpu" | "cpu";
 
-/** Who reaches a published port: programs on the host (and tunnels to it), or everybody. */
+/** Interfaces on which a port is published: only the loopback interface of the host (and tunnels to it), or all. */
 export type Exposure = "loopback" | "all-interfaces";
 
-/** A port of the host that a service publishes. */
+/** Purpose of an image on a host. It determines the construct id and the disk space that the host needs. */
+export type ImageKind = "embed-cpu" | "embed-gpu" | "triton";
+
+/** Host port that a service publishes. */
 export interface PublishedPort extends PortClaim {
   readonly expose: Exposure;
 }
@@ -28,14 +39,22 @@ export interface PublishedPort extends PortClaim {
 export interface GpuHostProps {
   /** Docker endpoint: `ssh://user@host` or `unix:///var/run/docker.sock`. */
   readonly docker: string;
-  /** Kind of GPU in the host. */
+  /** GPU model in the host. */
   readonly gpu: GpuName;
-  /** How many GPUs the host has. */
+  /** Number of GPUs in the host. */
   readonly count: number;
-  /** What the services of this host compute on. */
-  readonly accelerator: Accelerator;
-  /** Name of the Docker network that the services share. */
-  readonly network: string;
+  /**
+   * Device that runs the models.
+   *
+   * @default "gpu"
+   */
+  readonly accelerator?: Accelerator;
+  /**
+   * Name of the Docker network that the services share.
+   *
+   * @default - the name of the stack and the path of the construct, joined with `-`
+   */
+  readonly network?: string;
   /**
    * clipstack command line, run in the project's folder.
    *
@@ -45,11 +64,11 @@ export interface GpuHostProps {
 }
 
 /**
- * A machine with Docker and NVIDIA GPUs. It knows which ports and GPUs its services have taken.
+ * Docker host with NVIDIA GPUs. It records the ports, GPUs, disk space and files that its services require.
  *
- * Terraform would stop a container that it replaces while the new image is still built or pulled. So there are two
- * providers for the one endpoint: with `services`, which services are made and destroyed, waits for `prepared`, which waits
- * for all that comes before them.
+ * Terraform would stop a container that it replaces while the new image is still built or pulled. The host therefore has
+ * two providers for its endpoint. `services` creates and destroys the containers of services; it depends on `prepared`,
+ * which depends on images, weights and configurations.
  */
 export class GpuHost extends Construct {
   readonly docker: string;
@@ -58,26 +77,29 @@ export class GpuHost extends Construct {
   readonly count: number;
   readonly command?: string;
   readonly network: Network;
-  /** The provider of the services: nothing of them is touched before everything is there that they need. */
+  /** Provider of images, volumes and one-shot containers; absent if it is the default Docker provider of the stack. */
+  readonly provider: DockerProvider | undefined;
+  /** Provider of the containers of services. */
   readonly services: DockerProvider;
 
   readonly #ports: PublishedPort[] = [];
   readonly #gpus = new Set<GpuId>();
   readonly #models = new Map<GpuId, VramUse[]>();
   readonly #uses: VramUseOnGpus[] = [];
-  readonly #triton: string[] = [];
+  readonly #tritonImages: string[] = [];
   readonly #disk: RequiredDisk[] = [];
   readonly #files: RequiredFile[] = [];
-  readonly #images = new Map<string, ServerImage>();
+  readonly #images = new Map<string, { readonly kind: ImageKind; readonly image: ServerImage }>();
   readonly #prepared: DataResource;
   #modelControlKey: string | undefined;
-  readonly #before: { readonly resource: TerraformResource; readonly version: string }[] = [];
+  readonly #prerequisites: { readonly resource: TerraformResource; readonly version: string }[] =
+    [];
 
   constructor(scope: Construct, id: string, props: GpuHostProps) {
     super(scope, id);
 
     this.docker = props.docker;
-    this.accelerator = props.accelerator;
+    this.accelerator = props.accelerator ?? "gpu";
     this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
     this.count = props.count;
     this.command = props.command;
@@ -87,20 +109,32 @@ export class GpuHost extends Construct {
       command: props.command,
       requirements: () => this.#requirements(),
     });
-    new DockerProvider(this, "docker", { host: hostCheck.docker });
-    // The bindings were made from 3.6.2; `gpus = "device=0"` needs 4.0, and 4.1 fixes a panic.
-    TerraformStack.of(this).addOverride("terraform.required_providers.docker.version", "~> 4.5");
-    this.network = new Network(this, "network", { name: props.network });
+    const stack = TerraformStack.of(this);
+    const isFirst = !stack.node
+      .findAll()
+      .some((construct) => construct instanceof DockerProvider && construct.alias === undefined);
+    const provider = new DockerProvider(this, "docker", {
+      host: hostCheck.docker,
+      ...(!isFirst && { alias: nameInStack(this) }),
+    });
+    this.provider = isFirst ? undefined : provider;
+    // The bindings were generated from 3.6.2. `gpus = "device=0"` needs 4.0, and 4.1 fixes a panic.
+    stack.addOverride("terraform.required_providers.docker.version", "~> 4.5");
+    this.network = new Network(this, "network", {
+      provider: this.provider,
+      name: props.network ?? objectName(this),
+    });
     this.#prepared = new DataResource(this, "prepared", {
       input: { docker: hostCheck.docker },
-      // replaced with each of them, since only what changes is waited for
+      // Replaced whenever a prerequisite changes, because Terraform orders a destroy only after resources that change in
+      // the same plan.
       triggersReplace: Lazy.anyValue({
-        produce: () => this.#before.map(({ version }) => version).sort(),
+        produce: () => this.#prerequisites.map(({ version }) => version).sort(),
       }),
       lifecycle: { createBeforeDestroy: true },
     });
     this.services = new DockerProvider(this, "services", {
-      alias: "services",
+      alias: isFirst ? "services" : `${nameInStack(this)}-services`,
       host: expression(`${this.#prepared.fqn}.input.docker`),
     });
 
@@ -111,23 +145,21 @@ export class GpuHost extends Construct {
   }
 
   /**
-   * Have `resource` made before any service of the host is stopped or started.
+   * Makes `resource` a prerequisite of the services: it exists before a service is stopped or started.
    *
-   * @param version - An expression that changes when `resource` is replaced, and is known when a plan is made.
+   * @param version - Terraform expression, known at plan time, that changes when `resource` is replaced.
    */
-  before(resource: TerraformResource, version: string): void {
-    this.#before.push({ resource, version });
-    this.#prepared.dependsOn = this.#before.map(
-      (it) => `${it.resource.terraformResourceType}.${it.resource.friendlyUniqueId}`,
-    );
+  addPrerequisite(resource: TerraformResource, version: string): void {
+    this.#prerequisites.push({ resource, version });
+    this.#prepared.dependsOn = this.#prerequisites.map((it) => addressOf(it.resource));
   }
 
   /**
-   * Provider for the containers of `user`, which are replaced only after `gate` has passed in the same deployment. A
-   * dependency between the containers would not do: Terraform destroys dependents first, so all would be gone at once.
+   * Provider for containers that are replaced only after `gate` has passed in the same deployment. A dependency between
+   * the containers would not suffice, because Terraform destroys all dependents first.
    */
-  servicesAfter(user: Construct, gate: HealthGate): DockerProvider {
-    const order = new DataResource(user, "order", {
+  servicesAfter(scope: Construct, gate: HealthGate): DockerProvider {
+    const order = new DataResource(scope, "order", {
       input: {
         docker: expression(`${this.#prepared.fqn}.input.docker`),
         // updated in place whenever the container behind the gate is replaced
@@ -135,27 +167,23 @@ export class GpuHost extends Construct {
       },
     });
     movedFrom(order, "turn");
-    return new DockerProvider(user, "docker", {
-      alias: user.node.id,
+    return new DockerProvider(scope, "docker", {
+      alias: nameInStack(scope),
       host: expression(`${order.fqn}.input.docker`),
     });
   }
 
-  /**
-   * An image on this host. Whoever asks for the same gets the same.
-   *
-   * @param weights - Whether it has the weights, where it is built.
-   */
-  image(kind: ImageKind, source: ImageSource, weights = false): ServerImage {
-    const key = JSON.stringify([kind, source, weights]);
-    const earlier = this.#images.get(key);
-    if (earlier !== undefined) return earlier;
-    const others = [...this.#images.values()].filter((image) => image.kind === kind).length;
+  /** Returns the image of `source` on this host. Equal sources share one image. */
+  image(kind: ImageKind, source: ImageSource): ServerImage {
+    const key = JSON.stringify([kind, source]);
+    const existing = this.#images.get(key);
+    if (existing !== undefined) return existing.image;
+    const others = [...this.#images.values()].filter((other) => other.kind === kind).length;
     const id = `${kind}-image${others === 0 ? "" : `-${others + 1}`}`;
-    const image = new ServerImage(this, id, { kind, source, weights });
-    this.#images.set(key, image);
-    this.before(image.resource, image.name);
-    this.needsDisk({
+    const image = new ServerImage(this, id, { source, provider: this.provider });
+    this.#images.set(key, { kind, image });
+    this.addPrerequisite(image.resource, image.name);
+    this.requireDisk({
       what: source.source === "pull" ? source.name : `${kind} image`,
       miB: imageMiB[kind],
       ...(source.source === "pull" && { image: source.name }),
@@ -163,15 +191,12 @@ export class GpuHost extends Construct {
     return image;
   }
 
-  /**
-   * Key of the model control APIs of the host's Tritons, as an expression: random, made once, in Terraform's state and
-   * nowhere else.
-   */
+  /** Key of the model control APIs on this host, as an expression: random, generated once, stored only in the state. */
   get modelControlKey(): string {
     if (this.#modelControlKey === undefined) {
       const key = new DataResource(this, "model-control-key", {
         input: { key: expression("uuid()") },
-        // another one would replace every Triton
+        // another key would replace every Triton
         lifecycle: { ignoreChanges: ["input"] },
       });
       this.#modelControlKey = expression(`sensitive(${key.fqn}.output.key)`);
@@ -179,32 +204,32 @@ export class GpuHost extends Construct {
     return this.#modelControlKey;
   }
 
-  /** Have the host checked for room before anything is made on it. */
-  needsDisk(disk: RequiredDisk): void {
+  /** Adds disk space to the requirements of the host. */
+  requireDisk(disk: RequiredDisk): void {
     this.#disk.push(disk);
   }
 
-  /** Have a file looked for before anything is made. */
-  needsFile(file: RequiredFile): void {
+  /** Adds a file to the requirements of the host or the deploying machine. */
+  requireFile(file: RequiredFile): void {
     this.#files.push(file);
   }
 
-  /** Have the driver checked for a Triton's image. */
-  needsDriverFor(image: string): void {
-    this.#triton.push(image);
+  /** Adds the driver of a Triton image to the requirements of the host. */
+  requireDriver(tritonImage: string): void {
+    this.#tritonImages.push(tritonImage);
   }
 
-  /** Publish `claims` for the service `user`, which reports what is taken already. */
-  publish(user: Construct, claims: readonly PublishedPort[]): void {
+  /** Records the ports that `service` publishes, and adds a check of `service` for ports in use. */
+  publish(service: Construct, claims: readonly PublishedPort[]): void {
     const earlier = [...this.#ports];
     this.#ports.push(...claims);
-    check(user, () => portConflicts(claims, earlier));
+    check(service, () => portConflicts(claims, earlier));
   }
 
-  /** Run the service `user` on `gpus`, with `instances` of its model on each. On CPU it takes none. */
-  run(user: Construct, gpus: readonly GpuId[], use: VramUse): void {
+  /** Records the GPUs that `service` uses and its memory on each. No effect if the accelerator is `cpu`. */
+  useGpus(service: Construct, gpus: readonly GpuId[], use: VramUse): void {
     if (this.accelerator === "cpu") return;
-    check(user, () => gpuIndexFindings(gpus, this.count));
+    check(service, () => gpuIndexFindings(gpus, this.count));
     this.#uses.push({ gpus, use });
     for (const gpu of gpus) {
       this.#gpus.add(gpu);
@@ -214,27 +239,12 @@ export class GpuHost extends Construct {
     }
   }
 
-  /** What the host must have for all that was asked of it so far. */
   #requirements(): HostRequirements {
-    const { name, label, vramMiB: memory, computeCapability } = this.gpu;
-    const drivers = [...new Set(this.#triton)].flatMap((image) => requiredDriver(image) ?? []);
-    const gpu: HostRequirements["gpu"] = {
-      name,
-      label,
-      count: this.count,
-      vramMiB: memory,
-      computeCapability,
-      dataCentre: isDataCentre(name),
-      uses: this.#uses
-        .filter(({ gpus }) => gpus.length > 0)
-        .map(({ gpus, use }) => ({ service: use.service, gpus: [...gpus], miB: vramMiB(use) })),
-      drivers,
-    };
     return {
       schema: 1,
       environment: TerraformStack.of(this).node.id,
       docker: this.docker,
-      ...(this.#uses.length > 0 && { gpu }),
+      ...(this.#uses.length > 0 && { gpu: this.#gpuRequirements() }),
       ports: this.#ports.map(({ service, prop, port, expose }) => ({
         service,
         setting: prop,
@@ -246,6 +256,22 @@ export class GpuHost extends Construct {
     };
   }
 
+  #gpuRequirements(): HostRequirements["gpu"] {
+    const { name, label, vramMiB: memory, computeCapability } = this.gpu;
+    return {
+      name,
+      label,
+      count: this.count,
+      vramMiB: memory,
+      computeCapability,
+      dataCentre: isDataCentre(name),
+      uses: this.#uses
+        .filter(({ gpus }) => gpus.length > 0)
+        .map(({ gpus, use }) => ({ service: use.service, gpus: [...gpus], miB: vramMiB(use) })),
+      drivers: [...new Set(this.#tritonImages)].flatMap((image) => requiredDriver(image) ?? []),
+    };
+  }
+
   /** Host name or address at which a client reaches a published port. */
   clientAddress(exposure: Exposure): string {
     return exposure === "loopback" || !this.docker.startsWith("ssh://")
@@ -253,14 +279,14 @@ export class GpuHost extends Construct {
       : new URL(this.docker).hostname;
   }
 
-  /** A path on the machine that deploys, as Terraform is told: relative to where it runs, so the same on every machine. */
+  /** Path on the deploying machine, relative to the folder in which Terraform runs. */
   sourcePath(path: string): string {
     return path.startsWith("/") ? path : `${projectFolder}/${path}`;
   }
 
   /**
-   * A path on this host, as Terraform is told. A relative one is inside the project, on the machine that deploys:
-   * Terraform runs in `cdktf.out/stacks/<name>`, and Docker wants absolute paths.
+   * Absolute path on this host. A relative path is inside the project on the deploying machine; Terraform resolves it,
+   * because Docker requires absolute paths.
    */
   path(path: string): string {
     return path.startsWith("/") ? path : expression(`abspath("${projectFolder}/${path}")`);
@@ -272,15 +298,14 @@ interface VramUseOnGpus {
   readonly use: VramUse;
 }
 
-/** Room of an image in Docker's folder, in MiB, as unpacked; of what is built, with what the build leaves. */
+/** Disk space of an unpacked image in Docker's data folder, in MiB, including the layers that a build leaves. */
 const imageMiB: Readonly<Record<ImageKind, number>> = {
   "embed-cpu": 2_048,
   "embed-gpu": 8_192,
-  "embed-k8s-cpu": 3_072,
   triton: 20_480,
 };
 
-/** Address that a container's port is bound to. */
+/** Address to which the port of a container is bound. */
 export function bindAddress(exposure: Exposure): string {
   return exposure === "loopback" ? "127.0.0.1" : "0.0.0.0";
 }

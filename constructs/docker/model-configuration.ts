@@ -13,24 +13,33 @@ import type { ServerImage } from "./server-image.ts";
 
 export interface ModelConfigurationProps {
   readonly host: GpuHost;
-  /** The embed image: it puts the text in its place. */
+  /** Embed image, which writes the configuration to the volume. */
   readonly tools: ServerImage;
-  /** Name of the Triton's container. */
+  /** Name of the Triton container. */
   readonly server: string;
   readonly service: string;
   readonly model: ModelName;
   readonly variant: ModelVariant;
-  /** `config.pbtxt`. Expressions of Terraform in it have a value when a plan is made. */
+  /** Text of `config.pbtxt`. Terraform expressions in it are known at plan time. */
   readonly text: string;
-  /** Expressions in `text`. */
+  /** Terraform expressions in `text`. */
   readonly versions: readonly string[];
-  /** A Triton that runs loads it at once, at this address of the environment's network. */
+  /**
+   * Model control API through which a running Triton loads the configuration.
+   *
+   * @default - Triton reads the configuration when it starts
+   */
   readonly reload?: {
+    /** URL of Triton in the Docker network of the host. */
     readonly url: string;
     readonly timeoutSeconds: number;
-    /** Key of its model control API; absent if that is open. */
+    /**
+     * Key of the API.
+     *
+     * @default - the API requires no key
+     */
     readonly key?: string;
-    /** What the container is replaced with: one that has another of them is not asked. */
+    /** Values that replace the container when they change. A container started with other values is not reloaded. */
     readonly startedWith: readonly string[];
   };
 }
@@ -38,11 +47,11 @@ export interface ModelConfigurationProps {
 const mountInTools = "/configs";
 const uploaded = "/model-config.pbtxt";
 
-/** The configuration of a model, as text on a volume that Triton reads. */
+/** Configuration of a model on a volume that Triton reads. */
 export class ModelConfiguration extends Construct {
-  /** Names the text: another text has another. */
+  /** Hash of the text. */
   readonly version: string;
-  /** Where Triton reads it. */
+  /** Mount of the volume in the Triton container. */
   readonly mount: ContainerVolumes;
 
   constructor(scope: Construct, id: string, props: ModelConfigurationProps) {
@@ -54,7 +63,10 @@ export class ModelConfiguration extends Construct {
       versions.length === 0
         ? hash
         : expression(`substr(sha256("${[hash, ...versions].join(" ")}"), 0, 12)`);
-    const volume = new Volume(this, "volume", { name: `${server}-config` });
+    const volume = new Volume(this, "volume", {
+      name: `${server}-config`,
+      provider: host.provider,
+    });
     new OneShot(this, "apply", {
       host,
       image: tools,

@@ -39,10 +39,10 @@ test("keeps the weights out of the state: a path and a checksum, no content", ()
   expect(Object.keys(model).sort()).toEqual(["file", "source", "source_hash"]);
 });
 
-test("says what to do where there are no weights", () => {
+test("explains how to get missing weights", () => {
   const [precondition] = synthWeights().only("docker_volume").lifecycle.precondition;
   expect(precondition.error_message).toBe(
-    "There are no weights at model_repository/openclip_vit_b32/1/model.onnx: 'npx clipstack model pull' gets them, 'npx clipstack model generate' makes random ones.",
+    "There are no weights at model_repository/openclip_vit_b32/1/model.onnx: 'npx clipstack model pull' downloads them, 'npx clipstack model generate' generates random ones.",
   );
 });
 

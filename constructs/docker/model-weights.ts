@@ -2,52 +2,61 @@ import { createHash } from "node:crypto";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
-import type { ModelName } from "../../contract/model-signature.ts";
+import { type ModelName, openclipVitB32 } from "../../contract/model-signature.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
-import { TerraformLocal, TerraformStack } from "../cdktf.ts";
+import { TerraformLocal } from "../cdktf.ts";
 import { expression } from "../expression.ts";
+import { nameInStack, objectName } from "../names.ts";
 import type { GpuHost } from "./gpu-host.ts";
 import { OneShot } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";
-import { weightsCondition, weightsFile, weightsFolder } from "./weights-file.ts";
+import { weightsCondition, weightsPath } from "./weights-file.ts";
 
-/** How the weights come to the servers. */
+/** Location of the weights on a host. */
 export type WeightsSource =
-  /** A volume of the host, filled once from the machine that deploys, and checked. */
+  /** Docker volume, filled from the deploying machine and verified by checksum. */
   | "volume"
-  /** A folder of the host. */
+  /** Folder of the host. */
   | "host-path"
-  /** The images have them. */
+  /** The images contain the weights. */
   | "image";
 
 export interface ModelWeightsProps {
   readonly host: GpuHost;
-  /** The embed image: it checks the weights. */
+  /** Embed image, in which the checksum is verified. */
   readonly tools: ServerImage;
   readonly source: WeightsSource;
   /**
-   * Model repository, which has the weights in `openclip_vit_b32/1`: relative to the project, or absolute. With `host-path`
-   * on the host, else on the machine that deploys.
+   * Model repository: absolute, or relative to the project. On the host if `source` is `host-path`, otherwise on the
+   * deploying machine.
    */
   readonly modelRepository: string;
+  /**
+   * Model whose version 1 contains the weights.
+   *
+   * @default "openclip_vit_b32"
+   */
+  readonly model?: ModelName;
 }
 
 const mountInTools = "/weights";
 
-/** Room for the weights, in MiB. */
+/** Disk space of the weights, in MiB. */
 const weightsMiB = 512;
 
 /**
- * The weights of the models, one file for all. Terraform's state has their path and their checksum, and nothing else.
- * Another file is another volume, which is filled and checked before any service is stopped.
+ * Weights of the models on a host, one file for all. Terraform's state contains only their path and checksum. Changed
+ * weights get a new volume, which is filled and verified before any service is stopped.
  */
 export class ModelWeights extends Construct {
   readonly source: WeightsSource;
-  /** Checksum of the file, as an expression; absent where it is not known here. */
+  /** Model in whose folder the weights are. */
+  readonly model: ModelName;
+  /** Checksum of the file as an expression; absent if the file is not on the deploying machine. */
   readonly sha256?: string;
   /**
-   * For names of what is made of the weights: the beginning of the checksum. Of a folder of the host, which nobody looks into,
-   * it stands for the path; empty where the image has them.
+   * Start of the checksum, for names of derived objects. With `host-path`, a hash of the path, because the file is not
+   * read; empty if the images contain the weights.
    */
   readonly version: string = "";
   readonly #mount: Pick<ContainerVolumes, "hostPath" | "volumeName"> | undefined;
@@ -55,64 +64,70 @@ export class ModelWeights extends Construct {
   constructor(scope: Construct, id: string, props: ModelWeightsProps) {
     super(scope, id);
 
-    const { host, tools, source, modelRepository } = props;
+    const { host, source, modelRepository, model = openclipVitB32.name } = props;
     this.source = source;
-    const folder = `${modelRepository}/${weightsFolder}`;
+    this.model = model;
     if (source === "image") return;
-    host.needsFile({
-      path: `${folder}/${weightsFile}`,
+    host.requireFile({
+      path: weightsPath(modelRepository, model),
       on: source === "host-path" ? "host" : "here",
       what: "the file with the weights",
     });
     if (source === "host-path") {
+      const folder = `${modelRepository}/${model}/1`;
       this.version = createHash("sha256").update(folder).digest("hex").slice(0, 12);
       this.#mount = { hostPath: host.path(folder) };
       return;
     }
-    host.needsDisk({ what: "weights", miB: weightsMiB });
+    host.requireDisk({ what: "weights", miB: weightsMiB });
 
-    const file = `${host.sourcePath(folder)}/${weightsFile}`;
+    const file = host.sourcePath(weightsPath(modelRepository, model));
+    // a local, because Terraform evaluates it once per plan and the file is large
     const local = new TerraformLocal(
       this,
       "sha256",
-      // computed once for a plan: the file is large
       expression(`try(filesha256("${file}"), "missing")`),
     );
     const checksum = `local.${local.friendlyUniqueId}`;
     this.sha256 = expression(checksum);
     this.version = expression(`substr(${checksum}, 0, 12)`);
-
     const volume = new Volume(this, "volume", {
-      name: `${TerraformStack.of(this).node.id}-weights-${this.version}`,
+      provider: host.provider,
+      name: `${objectName(this)}-${this.version}`,
       lifecycle: {
         createBeforeDestroy: true,
-        precondition: [weightsCondition(modelRepository, `${checksum} != "missing"`)],
-      },
-    });
-    const sidecar = `${file}.json`;
-    new OneShot(this, "check", {
-      host,
-      image: tools,
-      service: "weights",
-      run: {
-        command: ["check-weights", ...["--folder", mountInTools], ...["--sha256", this.sha256]],
-        networkMode: "none",
-        volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
-        upload: [
-          { file: `${mountInTools}/${weightsFile}`, source: file, sourceHash: this.sha256 },
-          // what the weights are, where somebody wrote it down
-          {
-            file: `${mountInTools}/${weightsFile}.json`,
-            content: expression(`try(file("${sidecar}"), "{}")`),
-          },
+        precondition: [
+          weightsCondition(weightsPath(modelRepository, model), `${checksum} != "missing"`),
         ],
       },
-      versions: [this.sha256],
     });
+    this.#fill(props, volume, file, this.sha256);
     this.#mount = { volumeName: volume.name };
   }
 
-  /** Where a server of `model` reads them. */
+  #fill({ host, tools }: ModelWeightsProps, volume: Volume, file: string, sha256: string): void {
+    new OneShot(this, "check", {
+      host,
+      image: tools,
+      service: nameInStack(this),
+      run: {
+        command: ["check-weights", ...["--folder", mountInTools], ...["--sha256", sha256]],
+        networkMode: "none",
+        volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
+        upload: [
+          { file: `${mountInTools}/model.onnx`, source: file, sourceHash: sha256 },
+          // manifest of the weights, if there is one
+          {
+            file: `${mountInTools}/model.onnx.json`,
+            content: expression(`try(file("${file}.json"), "{}")`),
+          },
+        ],
+      },
+      versions: [sha256],
+    });
+  }
+
+  /** Mounts of the weights in a container that serves `model`. */
   mounts(model: ModelName): readonly ContainerVolumes[] {
     if (this.#mount === undefined) return [];
     const containerPath = `${modelRepositoryMount}/${model}/1`;

@@ -10,20 +10,20 @@ import type { ServerImage } from "./server-image.ts";
 export interface OneShotProps {
   readonly host: GpuHost;
   readonly image: ServerImage;
-  /** What is in the label `clipstack.service`, and in the name. */
+  /** Value of the label `clipstack.service`, and part of the container's name. */
   readonly service: string;
-  /** What it does. */
+  /** Command, mounts and network of the container. */
   readonly run: Pick<
     ContainerConfig,
     "entrypoint" | "command" | "env" | "volumes" | "upload" | "networksAdvanced" | "networkMode"
   > & { readonly capabilities?: { readonly add: string[]; readonly drop: string[] } };
-  /** Expressions in `run` whose value can change while their text does not. Known when a plan is made. */
+  /** Expressions in `run` whose value can change while their text stays the same; known at plan time. */
   readonly versions: readonly string[];
 }
 
 /**
- * A container that does one thing and ends, before any service of the host is touched. Where it ends with another code
- * than 0, the deployment stops with what it said, what runs goes on, and the next deployment tries again.
+ * Container that runs once, before any service of the host is replaced. If it fails, the deployment stops and prints its
+ * log, the deployed services keep running, and the next deployment runs it again.
  */
 export class OneShot extends Construct {
   readonly container: Container;
@@ -32,7 +32,7 @@ export class OneShot extends Construct {
     super(scope, id);
 
     const { host, image, service, run, versions } = props;
-    // Another image or another command is another container, beside the one before: with `for_each`, nothing is replaced.
+    // `for_each` creates a new container for another image or command, beside the former one, instead of replacing it.
     const text = createHash("sha256")
       .update(JSON.stringify(asWritten(this, run)))
       .digest("hex");
@@ -42,11 +42,12 @@ export class OneShot extends Construct {
 
     this.container = new Container(this, "container", {
       ...hardened,
-      // Root without any capability: a new volume is root's.
+      provider: host.provider,
+      // root without capabilities, because a new volume belongs to root
       user: "0:0",
-      // the provider puts files into a container through its root
+      // the provider uploads files to the root file system
       readOnly: false,
-      // Not the name of one that failed or was cut off: it is there until this one has run.
+      // a failed or interrupted container keeps its name until this one has run
       name: `${stack}-${service}-${expression("substr(uuid(), 0, 8)")}`,
       image: expression(`${image.resource.fqn}.name`),
       labels: labels(this, service),
@@ -67,11 +68,11 @@ export class OneShot extends Construct {
         },
       ],
     });
-    // A provisioner and not a postcondition: what fails is tainted, and made again.
+    // A failing provisioner taints the container, so that it is created again; a failing postcondition does not.
     this.container.addOverride("for_each", expression(`toset([${key}])`));
     this.container.addOverride("provisioner.0.local-exec.quiet", true);
-    // the provider's own limit is 20 minutes, and a Triton that loads a configuration may build engines for longer
+    // a Triton that loads a configuration may build engines for longer than the provider's default of 20 minutes
     this.container.addOverride("timeouts.create", "2h");
-    host.before(this.container, expression(key));
+    host.addPrerequisite(this.container, expression(key));
   }
 }

@@ -1,24 +1,27 @@
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { embedImage, type ImageSetting, tritonImage } from "../../stacks/images.ts";
 import { expression } from "../expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
-import type { ImageKind, ImageSource } from "./server-image.ts";
+import type { ImageKind } from "./gpu-host.ts";
 
-function synthImage(source: ImageSource, kind: ImageKind = "embed-cpu", weights = false) {
-  const result = synth((stack) => hostIn(stack).image(kind, source, weights));
+function synthImage(setting: ImageSetting, kind: ImageKind = "embed-cpu", weights = false) {
+  const source =
+    kind === "triton" ? tritonImage(setting, weights) : embedImage(kind, setting, weights);
+  const result = synth((stack) => hostIn(stack).image(kind, source));
   return { ...result, image: result.at(`test/host/${kind}-image/image`) };
 }
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-test("keeps what it pulled when the environment goes", () => {
+test("keeps a pulled image when the environment is destroyed", () => {
   const { image } = synthImage({ source: "pull", name: "embed:1" });
   expect(image).toMatchObject({ name: "embed:1", keep_locally: true });
   expect(image).not.toHaveProperty("build");
 });
 
-test("names what it builds by the content, and removes it when the environment goes", () => {
+test("names a built image by its content and removes it with the environment", () => {
   const { image, json } = synthImage({ source: "build" });
   const [local = "", hash = ""] = Object.entries(json.locals)[0] as [string, string];
   expect(image).toMatchObject({
@@ -33,26 +36,29 @@ test("names what it builds by the content, and removes it when the environment g
   expect(hash).toContain("inference-image}/**");
 });
 
-test("builds at the endpoint of the provider", () => {
-  // the provider's other builder asks the Docker command line where that is
+test("builds on the engine of the provider", () => {
+  // the provider's other builder uses the endpoint of the docker command line
   expect(synthImage({ source: "build" }).image.build.use_legacy_builder).toBe(true);
 });
 
-test.each(["pull", "build"] as const)("makes a new image before the old one goes: %s", (source) => {
-  const name = source === "pull" ? { name: "embed:1" } : {};
-  const { image } = synthImage({ source, ...name } as ImageSource);
-  expect(image.timeouts).toEqual({ create: "2h" });
-  expect(image.lifecycle).toEqual({ create_before_destroy: true });
-});
+test.each(["pull", "build"] as const)(
+  "creates the new image before the old one is removed: %s",
+  (source) => {
+    const name = source === "pull" ? { name: "embed:1" } : {};
+    const { image } = synthImage({ source, ...name } as ImageSetting);
+    expect(image.timeouts).toEqual({ create: "2h" });
+    expect(image.lifecycle).toEqual({ create_before_destroy: true });
+  },
+);
 
-test("has another name for other base images", () => {
-  const hash = (source: ImageSource) => Object.values(synthImage(source).json.locals)[0];
+test("has another name for other build arguments", () => {
+  const hash = (source: ImageSetting) => Object.values(synthImage(source).json.locals)[0];
   const other = { source: "build", buildArgs: { NODE_IMAGE: "node:24" } } as const;
   expect(hash(other)).not.toBe(hash({ source: "build" }));
   expect(synthImage(other).image.build.build_args).toEqual({ NODE_IMAGE: "node:24" });
 });
 
-test("puts the weights on top of an embed image", () => {
+test("adds the weights in a second build", () => {
   const { at, image } = synthImage({ source: "build" }, "embed-gpu", true);
   const top = at("test/host/embed-gpu-image/weights-image");
   expect(top.name).toMatch(/^clipstack\/embed:gpu-weights-\$\{local\./);
@@ -66,7 +72,7 @@ test("puts the weights on top of an embed image", () => {
   expect(image.name).toMatch(/^clipstack\/embed:gpu-\$\{local\./);
 });
 
-test("says what to do where there are no weights to put into it", () => {
+test("explains how to get missing weights", () => {
   const condition = (kind: ImageKind, weights: boolean, id: string) =>
     synthImage({ source: "build" }, kind, weights).at(`test/host/${kind}-image/${id}`).lifecycle
       .precondition?.[0].error_message;
@@ -76,7 +82,7 @@ test("says what to do where there are no weights to put into it", () => {
   expect(condition("triton", false, "image")).toBeUndefined();
 });
 
-test("builds Triton's image with the weights, or without", () => {
+test("builds Triton's image with and without the weights", () => {
   const args = (weights: boolean) =>
     synthImage({ source: "build" }, "triton", weights).image.build.build_args;
   expect(args(true)).toEqual({ WEIGHTS: "image" });
@@ -95,7 +101,7 @@ test.each([
   ["embed-cpu", "inference-image/Dockerfile", ""],
   ["embed-gpu", "inference-image/Dockerfile.gpu", ""],
   ["triton", "model_repository/image/Dockerfile.triton", "model_repository/"],
-] as const)("hashes all that the Dockerfile of %s copies", (kind, dockerfile, context) => {
+] as const)("hashes everything that the Dockerfile of %s copies", (kind, dockerfile, context) => {
   const hash = String(Object.values(synthImage({ source: "build" }, kind).json.locals)[0]);
   const patterns = [...hash.matchAll(/fileset\("[^"]*", "([^"]*)"\)/g)].map(([, it = ""]) => it);
   const sources = copied(dockerfile);

@@ -1,147 +1,130 @@
 import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
+import type { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
-import { asWritten, TerraformLocal, type TerraformResource, TerraformStack } from "../cdktf.ts";
+import { asWritten, TerraformLocal, type TerraformResource } from "../cdktf.ts";
 import { expression, projectFolder } from "../expression.ts";
+import { objectName } from "../names.ts";
 import { contentHash } from "./content-hash.ts";
-import { weightsCondition, weightsFile, weightsFolder } from "./weights-file.ts";
+import { weightsCondition } from "./weights-file.ts";
 
-/** Where an image comes from. */
+/** Source of an image. */
 export type ImageSource =
-  /** A registry. The name has a version, or better a digest. */
+  /** Registry. The name has a version or, better, a digest. */
   | { readonly source: "pull"; readonly name: string }
-  /** The project: the host builds it. */
-  | { readonly source: "build"; readonly buildArgs?: BuildArgs };
+  /** Build on the host. */
+  | BuiltImageSource;
 
-/** Base images, by the name of the Dockerfile's argument. */
-export type BuildArgs = Readonly<
-  Partial<Record<"NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE", string>>
->;
+export interface BuiltImageSource {
+  readonly source: "build";
+  readonly build: ImageBuild;
+  /**
+   * Arguments of the Dockerfile. `TRITON_IMAGE` is the base image of a Triton image; its release and driver are checked.
+   *
+   * @default - the defaults of the Dockerfile
+   */
+  readonly buildArgs?: BuildArgs;
+  /**
+   * Second build that adds the weights; its argument `IMAGE` is the image of the first.
+   *
+   * @default - no second build
+   */
+  readonly weights?: ImageBuild;
+}
 
-/** What the project can build. */
-export type ImageKind = "embed-cpu" | "embed-gpu" | "embed-k8s-cpu" | "triton";
+/** Arguments of a Dockerfile by name; undefined is the default of the Dockerfile. */
+export type BuildArgs = Readonly<Record<string, string | undefined>>;
 
-interface Build {
-  /** From the project's root. */
-  readonly context: string;
-  /** From the context. */
-  readonly dockerfile: string;
-  /** What the Dockerfile copies from the context, and what says how: patterns of Terraform's `fileset`. */
-  readonly files: readonly string[];
-  /** Name of the image, and the beginning of its tag. */
+/** Build of an image from files of the project. */
+export interface ImageBuild {
+  /** Name of the image and start of its tag: `clipstack/embed:cpu`. */
   readonly name: string;
-  /** Whether the weights of the model repository go into it. */
-  readonly hasWeights?: boolean;
+  /** Build context, relative to the project. */
+  readonly context: string;
+  /** Dockerfile, relative to the context. */
+  readonly dockerfile: string;
+  /** Files that the build reads, as patterns of Terraform's `fileset`. A changed file rebuilds the image. */
+  readonly files: readonly string[];
+  /**
+   * Files that do not affect the image, as a regular expression of Terraform's `regexall`.
+   *
+   * @default - none
+   */
+  readonly ignore?: string;
+  /**
+   * Path of the weights that the build copies, relative to the project. Terraform checks at plan time that they exist.
+   *
+   * @default - no weights
+   */
+  readonly weightsPath?: string;
 }
 
-/** Source code of the server image. */
-const serverFiles = [".dockerignore", "{contract,inference,client,model-tools,inference-image}/**"];
-
-/** Triton's image is 20 GB: the provider's own limit of 20 minutes is not for every line. */
-const longest = "2h";
-
-const embedCpu: Build = {
-  context: ".",
-  dockerfile: "inference-image/Dockerfile",
-  files: serverFiles,
-  name: "clipstack/embed:cpu",
-};
-
-/** How each kind is built. */
-const builds: Readonly<Record<ImageKind, Build>> = {
-  "embed-cpu": embedCpu,
-  "embed-k8s-cpu": embedCpu,
-  "embed-gpu": {
-    context: ".",
-    dockerfile: "inference-image/Dockerfile.gpu",
-    files: serverFiles,
-    name: "clipstack/embed:gpu",
-  },
-  triton: {
-    context: "model_repository",
-    dockerfile: "image/Dockerfile.triton",
-    files: ["**"],
-    name: "clipstack/triton:cuda",
-  },
-};
-
-/** The image of clusters, with the weights in it: its name, and the beginning of its tag where it is built. */
-export const clusterImage = "clipstack/embed:k8s-cpu";
-
-/** Name of an embed image with the weights on top. */
-function withWeights(kind: ImageKind): string {
-  return kind === "embed-k8s-cpu" ? clusterImage : `${builds[kind].name}-weights`;
-}
-
-/** The weights, on top of an embed image. */
-const weightsBuild: Omit<Build, "name"> = {
-  context: "model_repository",
-  dockerfile: "image/Dockerfile.weights",
-  files: [".dockerignore", "image/{Dockerfile.weights,weights.sh}", "openclip_vit_b32{,_trt}/**"],
-};
+/** Time limit of a pull or a build. Triton's image has 20 GB, too much for the provider's default of 20 minutes. */
+const timeLimit = "2h";
 
 export interface ServerImageProps {
-  readonly kind: ImageKind;
   readonly source: ImageSource;
-  /** Whether the weights are in the image, if it is built; one that is pulled has what it has. */
-  readonly weights: boolean;
-  /** What must be there before it is built. */
+  /**
+   * Provider of the Docker engine.
+   *
+   * @default - the default Docker provider of the stack
+   */
+  readonly provider?: DockerProvider;
+  /**
+   * Resources that must exist before the build.
+   *
+   * @default - none
+   */
   readonly dependsOn?: readonly TerraformResource[];
 }
 
 /**
- * An image on a host, pulled or built there. A change makes the new image before anything that runs is stopped.
+ * Image on a Docker engine, pulled or built there. A new image exists before any container is replaced.
  *
- * What was built is named by its content, by an expression: Terraform computes it, so that the synthesized text does not
+ * A built image is named by the hash of its files. Terraform computes the hash, so that the synthesized JSON does not
  * change with the code.
  */
 export class ServerImage extends Construct {
-  readonly kind: ImageKind;
-  /** The resource, for those that depend on it. */
+  /** Underlying resource. */
   readonly resource: Image;
-  /** Id of the image on the host: containers that run it are replaced with it. */
+  /** Id of the image on the engine. A container that refers to it is replaced with the image. */
   readonly imageId: string;
-  /** Name with a version; of a built image an expression, which is known when a plan is made. */
+  /** Name with a version. For a built image, an expression known at plan time. */
   readonly name: string;
-  /** The version in the name, for names of what belongs to one version: a tag, or the beginning of a digest or hash. */
+  /** Version in the name: the tag, or the start of the digest or content hash. */
   readonly version: string;
 
-  constructor(scope: Construct, id: string, props: ServerImageProps) {
+  constructor(
+    scope: Construct,
+    id: string,
+    { source, provider, dependsOn = [] }: ServerImageProps,
+  ) {
     super(scope, id);
 
-    const { kind, source, weights } = props;
-    this.kind = kind;
     if (source.source === "pull") {
       this.name = source.name;
       this.version = versionOf(source.name);
       this.resource = new Image(this, "image", {
+        provider,
         name: source.name,
         keepLocally: true,
-        timeouts: { create: longest },
+        timeouts: { create: timeLimit },
         lifecycle: { createBeforeDestroy: true },
       });
     } else {
-      const args = { ...source.buildArgs };
-      const isTriton = kind === "triton";
-      const first = new BuiltImage(
-        this,
-        "",
-        { ...builds[kind], hasWeights: isTriton && weights },
-        { ...args, ...(isTriton && { WEIGHTS: weights ? "image" : "none" }) },
-        { after: props.dependsOn },
-      );
+      const first = new BuiltImage(this, "", source.build, {
+        provider,
+        dependsOn,
+        buildArgs: source.buildArgs,
+      });
       const last =
-        isTriton || !weights
+        source.weights === undefined
           ? first
-          : new BuiltImage(
-              this,
-              "weights-",
-              { ...weightsBuild, name: withWeights(kind), hasWeights: true },
-              {
-                IMAGE: expression(`${first.resource.fqn}.name`),
-              },
-              { base: first.version },
-            );
+          : new BuiltImage(this, "weights-", source.weights, {
+              provider,
+              base: first.version,
+              buildArgs: { IMAGE: expression(`${first.resource.fqn}.name`) },
+            });
       this.name = last.name;
       this.version = last.version;
       this.resource = last.resource;
@@ -150,72 +133,61 @@ export class ServerImage extends Construct {
   }
 }
 
-/** An image that a host builds. Its tag is made of the content of all that its build reads. */
+interface BuiltImageOptions {
+  readonly provider?: DockerProvider | undefined;
+  readonly buildArgs?: BuildArgs | undefined;
+  /** Version of the image below. */
+  readonly base?: string;
+  readonly dependsOn?: readonly TerraformResource[];
+}
+
+/** Image built on a Docker engine. Its tag is a hash of everything that the build reads. */
 class BuiltImage {
   readonly resource: Image;
   readonly name: string;
   readonly version: string;
 
-  constructor(
-    scope: Construct,
-    prefix: string,
-    build: Build,
-    buildArgs: Readonly<Record<string, string>>,
-    { base = "", after = [] }: { base?: string; after?: readonly TerraformResource[] },
-  ) {
-    // Two environments of a host have a name each: one that goes must not take the image of the other.
-    const environment = TerraformStack.of(scope).node.id;
-    const said = JSON.stringify(asWritten(scope, { environment, build, buildArgs }));
-    const hash = expression(
-      contentHash({
-        folder: `${projectFolder}/${build.context}`,
-        files: build.files,
-        ignored,
-        more: [createHash("sha256").update(said).digest("hex"), base],
-      }),
+  constructor(scope: Construct, prefix: string, build: ImageBuild, options: BuiltImageOptions) {
+    const { provider, base = "", dependsOn = [] } = options;
+    const buildArgs = Object.fromEntries(
+      Object.entries(options.buildArgs ?? {}).flatMap(([name, value]) =>
+        value === undefined ? [] : [[name, value]],
+      ),
     );
-    const content = new TerraformLocal(scope, `${prefix}content`, hash);
+    const { context, dockerfile, weightsPath } = build;
+    // the owner is part of the hash: destroying one environment must not remove the image of another
+    const inputs = JSON.stringify(asWritten(scope, { owner: objectName(scope), build, buildArgs }));
+    const hash = contentHash({
+      folder: `${projectFolder}/${context}`,
+      files: build.files,
+      ...(build.ignore !== undefined && { ignored: build.ignore }),
+      more: [createHash("sha256").update(inputs).digest("hex"), base],
+    });
+    const content = new TerraformLocal(scope, `${prefix}content`, expression(hash));
     this.version = expression(`local.${content.friendlyUniqueId}`);
     this.name = `${build.name}-${this.version}`;
     this.resource = new Image(scope, `${prefix}image`, {
+      provider,
       name: this.name,
       keepLocally: false,
-      buildAttribute: {
-        // relative: it would be another build where the project lies elsewhere
-        context: `${projectFolder}/${build.context}`,
-        dockerfile: build.dockerfile,
-        buildArgs,
-      },
+      // a relative context, because an absolute one would differ between machines
+      buildAttribute: { context: `${projectFolder}/${context}`, dockerfile, buildArgs },
       triggers: { content: this.version },
-      timeouts: { create: longest },
-      dependsOn: after.length === 0 ? undefined : [...after],
+      timeouts: { create: timeLimit },
+      dependsOn: dependsOn.length === 0 ? undefined : [...dependsOn],
       lifecycle: {
         createBeforeDestroy: true,
-        ...(build.hasWeights && {
+        ...(weightsPath !== undefined && {
           precondition: [
-            weightsCondition(
-              "model_repository",
-              `fileexists("${projectFolder}/model_repository/${weightsFolder}/${weightsFile}")`,
-            ),
+            weightsCondition(weightsPath, `fileexists("${projectFolder}/${weightsPath}")`),
           ],
         }),
       },
     });
-    // The provider's other way to build goes to the endpoint of the Docker command line, whatever its own `host` is.
+    // the provider's other builder uses the endpoint of the docker command line instead of the provider's `host`
     this.resource.addOverride("build.use_legacy_builder", true);
   }
 }
-
-/** What `.dockerignore` keeps out of a build: an expression of Terraform's `regexall`. */
-const ignored = [
-  "(^|/)(dist|node_modules)/",
-  "(^|/)test-[^/]*$",
-  "[.](test[.]ts|suite[.]ts|md|part)$",
-  "^(client|inference|inference-image|model-tools)/.*[.]py$",
-  "^model-tools/(python|samples)/",
-  "^inference/preprocess/kernel/",
-  "^openclip_vit_b32_u8/1/",
-].join("|");
 
 /** Tag of an image, or the start of its digest. */
 function versionOf(image: string): string {

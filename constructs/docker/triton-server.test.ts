@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { tritonImage } from "../../stacks/images.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { findings, hostIn, partsIn, synth } from "../test-synth.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
@@ -475,7 +476,7 @@ test("fails on a GPU that is newer than the image, but not where no GPU is used"
   expect(findings((stack) => triton(stack, { server }, host))).toEqual([]);
   const built = {
     kind: "tritonserver",
-    image: { source: "build", buildArgs: { TRITON_IMAGE: image } },
+    image: tritonImage({ source: "build", buildArgs: { TRITON_IMAGE: image } }, false),
   } as const;
   expect(findings((stack) => triton(stack, { server: built }, { gpu: "b200" }))).toEqual([
     `test/triton: image.buildArgs.TRITON_IMAGE must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,

@@ -1,22 +1,22 @@
-import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { expression } from "../expression.ts";
 
-/** Folder of a model repository that has the weights: version 1 of the model whose file all others share. */
-export const weightsFolder = `${openclipVitB32.name}/1`;
+/** File name of the weights in version 1 of a model. */
+const weightsFile = "model.onnx";
 
-/** The weights, in {@link weightsFolder}. */
-export const weightsFile = "model.onnx";
+/** Path of the weights of `model` in a model repository. */
+export function weightsPath(repository: string, model: string): string {
+  return `${repository}/${model}/1/${weightsFile}`;
+}
 
 /**
- * Precondition that the weights exist, with how to get them.
+ * Precondition that the weights exist.
  *
- * @param repository - Model repository, as the settings name it.
- * @param exists - Terraform expression. It refers to another object, because Terraform rejects a constant condition.
+ * @param path - Path of the weights, for the error message.
+ * @param exists - Terraform expression. It must refer to another object, because Terraform rejects a constant condition.
  */
-export function weightsCondition(repository: string, exists: string) {
-  const path = `${repository}/${weightsFolder}/${weightsFile}`;
+export function weightsCondition(path: string, exists: string) {
   return {
     condition: expression(exists),
-    errorMessage: `There are no weights at ${path}: 'npx clipstack model pull' gets them, 'npx clipstack model generate' makes random ones.`,
+    errorMessage: `There are no weights at ${path}: 'npx clipstack model pull' downloads them, 'npx clipstack model generate' generates random ones.`,
   };
 }

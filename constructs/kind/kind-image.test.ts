@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { kindImage } from "../../stacks/images.ts";
 import { expression } from "../expression.ts";
 import { findings, synth } from "../test-synth.ts";
 import { KindCluster } from "./kind-cluster.ts";
@@ -19,8 +20,8 @@ const build = (source: KindImageSource) => {
   return { ...result, image, loaded, requirements: result.at("test/cluster/check/doctor") };
 };
 
-test("builds the image with its weights, named by its content, after the cluster is there", () => {
-  const { image, at, address, requirements } = build({ source: "build" });
+test("builds the image with its weights, named by its content, after the cluster exists", () => {
+  const { image, at, address, requirements } = build(kindImage({ source: "build" }));
   expect(image.name).toMatch(/^clipstack\/embed:k8s-cpu-\$\{local\.[\w-]+\}$/);
   expect(at("test/image/image/weights-image")).toMatchObject({
     name: image.name,
@@ -36,8 +37,8 @@ test("builds the image with its weights, named by its content, after the cluster
   ]);
 });
 
-test("copies what was built into the nodes, and again into another cluster", () => {
-  const { image, loaded, address } = build({ source: "build" });
+test("loads the built image into the nodes, and again into another cluster", () => {
+  const { image, loaded, address } = build(kindImage({ source: "build" }));
   expect(loaded.provisioner[0]["local-exec"]).toMatchObject({
     command: 'kind load docker-image --name "$NAME" "$IMAGE"',
     environment: { NAME: "clipstack", IMAGE: image.name },
@@ -49,7 +50,7 @@ test("copies what was built into the nodes, and again into another cluster", () 
   expect(loaded.depends_on).toEqual([address("test/image/image/weights-image")]);
 });
 
-test("takes an image that is there as it is: nothing is built or pulled", () => {
+test("uses an existing image without a build or pull", () => {
   const { image, json, loaded, requirements } = build({ source: "local", name: "mine:1" });
   expect(image.name).toBe("mine:1");
   expect(json.resource).not.toHaveProperty("docker_image");

@@ -3,16 +3,16 @@ import { Construct } from "constructs";
 import { DataResource, type TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
-import { type BuildArgs, ServerImage } from "../docker/server-image.ts";
-import { weightsFile, weightsFolder } from "../docker/weights-file.ts";
+import { type BuiltImageSource, ServerImage } from "../docker/server-image.ts";
 import { expression } from "../expression.ts";
+import type { ImageReference } from "../kubernetes/cluster-access.ts";
 import type { KindCluster } from "./kind-cluster.ts";
 
-/** Where the image of a kind cluster comes from. Nothing is pulled. */
+/** Source of the image of a kind cluster. Nothing is pulled. */
 export type KindImageSource =
-  /** The project: this machine's Docker builds it, with the weights in it. */
-  | { readonly source: "build"; readonly buildArgs?: BuildArgs }
-  /** One that this machine's Docker has. */
+  /** Build on this machine. The image must contain the weights. */
+  | BuiltImageSource
+  /** Existing image of the Docker engine on this machine. */
   | { readonly source: "local"; readonly name: string };
 
 export interface KindImageProps {
@@ -20,19 +20,19 @@ export interface KindImageProps {
   readonly source: KindImageSource;
 }
 
-/** Room of the image in Docker's folder, in MiB: what the build leaves, and the copy in the node. */
+/** Disk space of the image in Docker's data folder, in MiB: the build and the copy in the node. */
 const imageMiB = 4_096;
 
-/** The embed image with its weights, in the nodes of a kind cluster. Another image is another copy. */
-export class KindImage extends Construct {
-  /** Name in the nodes. Of a built image an expression, which is known when a plan is made. */
+/** Image with the weights, loaded into the nodes of a kind cluster. A changed image is loaded again. */
+export class KindImage extends Construct implements ImageReference {
+  /** Name in the nodes. For a built image, an expression known at plan time. */
   readonly name: string;
   /**
-   * Of an image that somebody else built: what it is, since its name may stay. An annotation of the pods, so that another
-   * image under the same name is a rolling update.
+   * Id of an existing image, because its name may stay the same. As an annotation of the pods it starts a rolling update
+   * when the image changes.
    */
   readonly annotations: Readonly<Record<string, string>>;
-  /** The copy. Pods depend on it. */
+  /** The copy in the nodes; pods depend on it. */
   readonly resource: DataResource;
 
   constructor(scope: Construct, id: string, { cluster, source }: KindImageProps) {
@@ -42,29 +42,25 @@ export class KindImage extends Construct {
     if (source.source === "local") {
       check(this, () => imageFindings(source.name));
       cluster.requireImage({ existing: source.name });
-      const found = new DataDockerImage(this, "local", {
+      const existing = new DataDockerImage(this, "local", {
         name: source.name,
-        // one that is not there is said in plain words first
+        // the check reports a missing image with its fix
         dependsOn: [cluster.check.resource],
       });
       this.name = source.name;
-      this.annotations = { "clipstack/image-id": expression(`${found.fqn}.id`) };
+      this.annotations = { "clipstack/image-id": expression(`${existing.fqn}.id`) };
     } else {
+      const weights = source.weights?.weightsPath ?? source.build.weightsPath;
       cluster.requireImage({
         disk: [{ what: "the embed image", miB: imageMiB }],
-        files: [
-          {
-            path: `model_repository/${weightsFolder}/${weightsFile}`,
-            on: "here",
-            what: "the file with the weights",
-          },
-        ],
+        files:
+          weights === undefined
+            ? []
+            : [{ path: weights, on: "here", what: "the file with the weights" }],
       });
       const image = new ServerImage(this, "image", {
-        kind: "embed-k8s-cpu",
         source,
-        weights: true,
-        // a cluster that cannot be made is said before minutes of building
+        // a cluster that cannot be created is reported before minutes of building
         dependsOn: [cluster.resource],
       });
       this.name = image.name;

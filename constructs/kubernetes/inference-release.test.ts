@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { kindImage } from "../../stacks/images.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { expression } from "../expression.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
@@ -14,7 +15,7 @@ interface ReleaseOptions extends Partial<Omit<InferenceDeploymentProps, "image">
 
 function release(
   stack: TerraformStack,
-  { source = { source: "build" }, ...props }: ReleaseOptions = {},
+  { source = kindImage({ source: "build" }), ...props }: ReleaseOptions = {},
 ) {
   const cluster = new KindCluster(stack, "cluster", {
     name: "clipstack",

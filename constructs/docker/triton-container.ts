@@ -1,0 +1,116 @@
+import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import { engineCacheMount, type ModelVariant } from "../../contract/model-config.ts";
+import type { ModelName } from "../../contract/model-signature.ts";
+import { oipPaths } from "../../contract/oip-paths.ts";
+import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
+import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { renderTritonCommand, restrictModelControl } from "../../contract/triton-flags.ts";
+import type { GpuId } from "../checks/gpus.ts";
+import { exitTimeoutSeconds } from "../triton-times.ts";
+import {
+  environmentList,
+  hardened,
+  healthcheck,
+  healthcheckOf,
+  nodeProcess,
+  stopAfter,
+  tmpfs,
+} from "./container-defaults.ts";
+import type { EngineCache } from "./engine-cache.ts";
+import { bindAddress, type Exposure } from "./gpu-host.ts";
+import { gpuRequest } from "./gpu-request.ts";
+import type { ModelConfiguration } from "./model-configuration.ts";
+import type { ModelWeights } from "./model-weights.ts";
+
+/** Program of the container: NVIDIA's Triton or the Triton emulator. */
+type TritonProgram = "tritonserver" | "emulator";
+
+/** Access to the model control API, which loads and unloads models. */
+export type ModelControl =
+  /** A running Triton loads a changed configuration. The API requires a key that only a deployment has. */
+  | "explicit"
+  /** A changed configuration replaces the container. */
+  | "none"
+  /** As `explicit`, but without a key: every client may load and unload models. */
+  | "open";
+
+export interface TritonContainerOptions {
+  readonly server: TritonProgram;
+  readonly model: ModelName;
+  readonly variant: ModelVariant;
+  readonly modelControl: ModelControl;
+  /** Key of the model control API, with `modelControl: explicit`. */
+  readonly modelControlKey: () => string;
+  readonly gpus: readonly GpuId[];
+  readonly ports: TritonPorts;
+  readonly expose: Exposure;
+  readonly weights: ModelWeights;
+  readonly configuration: ModelConfiguration;
+  readonly cache: EngineCache | undefined;
+  readonly sharedMemoryMiB: number;
+  readonly startSeconds: number;
+}
+
+/** Configuration of a Triton container, without its name, image and network. */
+export function tritonContainer(options: TritonContainerOptions) {
+  const { server, gpus, ports, expose, weights, configuration, cache } = options;
+  const request = gpuRequest(gpus);
+  return {
+    ...hardened,
+    ...(server === "emulator" && nodeProcess),
+    command: [...tritonCommand(options)],
+    gpus: request.gpus,
+    runtime: request.runtime,
+    env: environmentList(request.env),
+    tmpfs: tmpfs(256),
+    shmSize: options.sharedMemoryMiB,
+    ulimit: [
+      // NVIDIA's recommendation: 64 MiB of stack, and unlimited pinned memory for GPUs
+      ...(gpus.length > 0 && server === "tritonserver"
+        ? [{ name: "memlock", soft: -1, hard: -1 }]
+        : []),
+      { name: "stack", soft: 67_108_864, hard: 67_108_864 },
+    ],
+    ports: [
+      { internal: tritonPorts.http, external: ports.http, ip: bindAddress(expose) },
+      { internal: tritonPorts.grpc, external: ports.grpc, ip: bindAddress(expose) },
+      { internal: tritonPorts.metrics, external: ports.metrics, ip: bindAddress("loopback") },
+    ],
+    volumes: [
+      ...weights.mounts(options.model),
+      configuration.mount,
+      ...(cache === undefined
+        ? []
+        : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
+    ],
+    healthcheck: healthcheck(readyTest[server], options.startSeconds),
+    ...stopAfter(exitTimeoutSeconds),
+  } satisfies Partial<ContainerConfig>;
+}
+
+/** Maximum request body. A request of 32 images as JSON has about 95 MB; Triton's default of 64 MiB would reject it. */
+const maxRequestBytes = 128 * 1024 * 1024;
+
+function tritonCommand(options: TritonContainerOptions): readonly string[] {
+  const { model, variant, modelControl, modelControlKey } = options;
+  return renderTritonCommand({
+    "model-repository": modelRepositoryMount,
+    "model-config-name": variant,
+    "http-max-input-size": maxRequestBytes,
+    "model-control-mode": modelControl === "none" ? "none" : "explicit",
+    ...(modelControl !== "none" && { "load-model": [model] }),
+    ...(modelControl === "explicit" && restrictModelControl(modelControlKey())),
+    "strict-readiness": true,
+    "exit-on-error": true,
+    "exit-timeout-secs": exitTimeoutSeconds,
+    "disable-auto-complete-config": true,
+  });
+}
+
+const readyUrl = `http://127.0.0.1:${tritonPorts.http}${oipPaths.ready}`;
+
+/** Health check command that each image provides. */
+const readyTest: Readonly<Record<TritonProgram, readonly string[]>> = {
+  tritonserver: ["CMD", "curl", "-fsS", readyUrl],
+  emulator: healthcheckOf(readyUrl),
+};
