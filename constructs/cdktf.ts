@@ -57,9 +57,16 @@ export function addressOf(resource: TerraformResource): string {
  */
 export function movedFrom(resource: TerraformResource, formerId: string): void {
   const scopes = [...resource.node.scopes.slice(0, -1), { node: { id: formerId } }];
-  const former = TerraformStack.of(resource).getLogicalId({ scopes } as unknown as Node);
-  resource.moveFromId(`${resource.terraformResourceType}.${former}`);
+  const stack = TerraformStack.of(resource);
+  const former = stack.getLogicalId({ scopes } as unknown as Node);
+  const moved = movedBlocks.get(stack) ?? [];
+  moved.push({ from: `${resource.terraformResourceType}.${former}`, to: addressOf(resource) });
+  movedBlocks.set(stack, moved);
+  // cdktf's own `moveFromId` runs `terraform version`
+  stack.addOverride("moved", moved);
 }
+
+const movedBlocks = new WeakMap<TerraformStack, { from: string; to: string }[]>();
 
 /** `value` as it will be written: a token that stands for an attribute is `${docker_volume.x.name}`. */
 export function asWritten(scope: IConstruct, value: unknown): unknown {
