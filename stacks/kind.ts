@@ -8,8 +8,8 @@ import { InferenceDeployment } from "../constructs/kubernetes/inference-deployme
 import { InferenceNamespace } from "../constructs/kubernetes/inference-namespace.ts";
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import { keepState } from "../constructs/state.ts";
+import { kindImage } from "./image-builds.ts";
 import type { KindSettings } from "./kind-settings.ts";
-import { kindImage } from "./images.ts";
 
 /** A kind cluster on this machine, with the embed server on CPU: what a cluster adds, without a GPU. */
 export class KindStack extends TerraformStack {

@@ -10,8 +10,8 @@ import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
 import { networkName } from "./docker-settings.ts";
+import { embedImage } from "./image-builds.ts";
 import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
-import { embedImage } from "./images.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import { tritonProps } from "./triton-props.ts";
 

@@ -1,7 +1,7 @@
 import type { Finding } from "../constructs/checks/findings.ts";
 import { imageFindings } from "../constructs/checks/images.ts";
 import type { WeightsSource } from "../constructs/docker/model-weights.ts";
-import type { ImageSetting } from "./images.ts";
+import type { ImageSetting } from "./image-builds.ts";
 
 /**
  * Rules between settings. A schema that had them would keep them to itself until every single setting is right, and a

@@ -8,7 +8,7 @@ import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { networkName } from "./docker-settings.ts";
-import { embedImage } from "./images.ts";
+import { embedImage } from "./image-builds.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 import { tritonProps } from "./triton-props.ts";

@@ -1,6 +1,6 @@
 import type { WeightsSource } from "../constructs/docker/model-weights.ts";
 import type { TritonServerKind } from "../constructs/docker/triton-server.ts";
-import { type ImageSetting, tritonImage } from "./images.ts";
+import { type ImageSetting, tritonImage } from "./image-builds.ts";
 
 /** Props of a Triton from its settings. */
 export function tritonProps<

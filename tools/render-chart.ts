@@ -31,7 +31,7 @@ import {
   renderTritonCommand,
   restrictModelControl,
 } from "../contract/triton-flags.ts";
-import { clusterImage } from "../stacks/images.ts";
+import { clusterImage } from "../stacks/image-builds.ts";
 import { parseSettings } from "../stacks/settings.ts";
 import { schemaTable } from "../stacks/settings-docs.ts";
 import type { RenderedFile } from "./rendered-file.ts";

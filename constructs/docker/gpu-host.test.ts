@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { embedImage } from "../../stacks/images.ts";
+import { embedImage } from "../../stacks/image-builds.ts";
 import { expression } from "../expression.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { embedImage, type ImageSetting, tritonImage } from "../../stacks/images.ts";
+import { embedImage, type ImageSetting, tritonImage } from "../../stacks/image-builds.ts";
 import { expression } from "../expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import type { ImageKind } from "./gpu-host.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
-import { tritonImage } from "../../stacks/images.ts";
+import { tritonImage } from "../../stacks/image-builds.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { findings, hostIn, partsIn, synth } from "../test-synth.ts";
 import type { GpuHostProps } from "./gpu-host.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { kindImage } from "../../stacks/images.ts";
+import { kindImage } from "../../stacks/image-builds.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { expression } from "../expression.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
