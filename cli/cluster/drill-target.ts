@@ -6,6 +6,7 @@ import { podAppName, podObjectName } from "../../contract/pods.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { DrillTarget } from "../../verify/drills/snapshot.ts";
 import { environmentFile } from "../artefact.ts";
+import { defaultEnvironment } from "../default-environment.ts";
 
 /** Options that select a cluster, a Deployment and its address. */
 export interface TargetArguments {
@@ -32,8 +33,6 @@ export function addTargetOptions(command: Command): Command {
     );
 }
 
-const defaultEnvironment = "kind-local";
-
 /**
  * Returns the Deployment for a drill: that of a synthesized environment, or one on any cluster, selected by options.
  *
@@ -49,7 +48,7 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
       url: urlOf(args.url),
     };
   }
-  const described = clusterEnvironment(environment ?? defaultEnvironment);
+  const described = clusterEnvironment(environment ?? defaultEnvironment("kind"));
   const services = described.services.filter(({ kind }) => kind === "embed");
   const service =
     args.deployment === undefined
@@ -90,7 +89,7 @@ export function clusterEnvironment(name: string): Environment {
   const environment = readEnvironment(file, shown);
   if (environment.namespace === undefined) {
     throw new UserError(
-      `environment must be on a cluster, such as ${defaultEnvironment}, got '${name}' on ${environment.where}`,
+      `environment must be on a cluster, such as kind-local, got '${name}' on ${environment.where}`,
     );
   }
   return environment;

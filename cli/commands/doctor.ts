@@ -81,7 +81,7 @@ interface DoctorArguments {
 export function registerDoctor(program: Command): void {
   program
     .command("doctor")
-    .argument("<environment>", "single-gpu, multi-gpu-4x, kind-local or k8s-gpu")
+    .argument("<environment>", "name of an environment, such as single-gpu")
     .option("--no-synth", "use the existing output in cdktf.out")
     .option("--json", "print only the report, as JSON")
     .option("--output <file>", "also write the report to a file, as JSON")

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isNode, parseDocument } from "yaml";
@@ -39,6 +39,7 @@ export function openVariants(folder: string = environmentsFolder()): Environment
   let count = 0;
   return {
     settingOf(environment, path) {
+      if (!existsSync(environmentFile(folder, environment))) return undefined;
       const value: unknown = read(environment).getIn(path);
       return isNode(value) ? value.toJS(read(environment)) : value;
     },

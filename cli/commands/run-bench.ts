@@ -53,14 +53,12 @@ import {
   readableFiles,
   synthesizeUnlessEdited,
 } from "../artefact.ts";
+import { defaultEnvironment } from "../default-environment.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
 import { gpuReader } from "../host/gpu-reader.ts";
 import { project } from "../project.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { chooseModel, simulationServer } from "./verify.ts";
-
-/** Measured where none is named. */
-const defaultEnvironment = "single-gpu";
 
 /** What a run of `bench` or `sweep` has at hand before anything was started for it. */
 export interface PreparedBench {
@@ -195,7 +193,7 @@ async function environmentsOf(
   if (args.metricsUrl !== undefined) {
     throw new UserError("--metrics-url goes with --url: an environment says where its metrics are");
   }
-  const environments = asked.length === 0 ? [defaultEnvironment] : asked;
+  const environments = asked.length === 0 ? [defaultEnvironment("single-gpu")] : asked;
   const outdir = outputFolder();
   if (args.synth && targetOf(args) === "simulation") {
     await synthesizeUnlessEdited(environments, outdir, {

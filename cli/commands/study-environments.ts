@@ -251,19 +251,19 @@ function profiles(
   ];
 }
 
-/** The environment that has a topology and more than one GPU. */
-const multiGpu = "multi-gpu-4x";
 const cpuNote =
   "Local processes stood in for the GPUs and shared this machine's cores: this shows that the load reaches each of them, not how GPUs scale.";
 
-function requireMultiGpu(name: string): void {
-  if (name === multiGpu) return;
-  throw new StudyUnavailable(`it has one set of GPUs: study ${multiGpu} with --environment`);
+function requireMultiGpu(name: string, variants: EnvironmentVariants): void {
+  if (variants.settingOf(name, ["stack"]) === "multi-gpu") return;
+  throw new StudyUnavailable(
+    "it has one set of GPUs: study an environment of the stack multi-gpu with --environment",
+  );
 }
 
 /** Each topology with its GPUs as the settings have them, and the Triton that the gateway asks. */
-function topologySettings(variants: EnvironmentVariants) {
-  const setting = (...path: string[]) => variants.settingOf(multiGpu, path);
+function topologySettings(name: string, variants: EnvironmentVariants) {
+  const setting = (...path: string[]) => variants.settingOf(name, path);
   const backend = setting("embed", "upstream") === "triton-trt" ? "tensorrt" : "onnxruntime";
   const group = backend === "onnxruntime" ? "tritonOnnx" : "tritonTrt";
   const gpusOf = (key: string): readonly unknown[] => {
@@ -295,8 +295,8 @@ async function scalingVariants(
   source: SimulatedSource,
   variants: EnvironmentVariants,
 ): ReturnType<StudyEnvironment["variants"]> {
-  requireMultiGpu(name);
-  const { chosen, gpus, changes } = topologySettings(variants);
+  requireMultiGpu(name, variants);
+  const { chosen, gpus, changes } = topologySettings(name, variants);
   const all = gpus[chosen];
   // the configurations of an instance group are for one GPU and for all of them
   const between = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
@@ -317,8 +317,8 @@ async function topologyVariants(
   source: SimulatedSource,
   variants: EnvironmentVariants,
 ): ReturnType<StudyEnvironment["variants"]> {
-  requireMultiGpu(name);
-  const { gpus, changes } = topologySettings(variants);
+  requireMultiGpu(name, variants);
+  const { gpus, changes } = topologySettings(name, variants);
   const made: EnvironmentVariant[] = [];
   for (const topology of ["instance-group", "per-gpu"] as const) {
     const environment = await variants.synthesize(name, changes(topology, gpus[topology]));

@@ -91,7 +91,7 @@ test("a study that its environment cannot have is a failure, and what else was a
     "cold-start",
   ]);
   expect(stderr).toContain(
-    "✘ scaling of one: it has one set of GPUs: study multi-gpu-4x with --environment",
+    "✘ scaling of one: it has one set of GPUs: study an environment of the stack multi-gpu with --environment",
   );
   expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
 });

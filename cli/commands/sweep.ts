@@ -131,8 +131,8 @@ Each is a section of the report. ${all} makes every study that the environment a
 model half an hour on a small machine; --model tiny --window 0.5 --duration 4 shows it in minutes.
 queue-delay loads the model anew with another configuration and puts the old one back, also after Ctrl-C: the Triton's
 --model-control-mode must be explicit, as local processes get it. A key of its model control API is read from the
-deployed container; a cluster's pods, and addresses given with --url, must have none. scaling and topology run multi-gpu-4x with fewer GPUs and in
-both topologies where processes are local; of what is deployed they measure what there is, beside the record of --against.
+deployed container; a cluster's pods, and addresses given with --url, must have none. scaling and topology run
+environments of the stack multi-gpu with fewer GPUs and in both topologies where processes are local; of what is deployed they measure what there is, beside the record of --against.
 
 Examples:
   $ npx clipstack sweep all --model tiny --window 0.5 --duration 4

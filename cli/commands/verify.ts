@@ -190,10 +190,7 @@ export function registerVerify(program: Command): void {
   addRunOptions(
     program
       .command("verify")
-      .argument(
-        "[environment...]",
-        "single-gpu, multi-gpu-4x, kind-local, k8s-gpu; all of them without one",
-      )
+      .argument("[environment...]", "names of environments, such as single-gpu (default: all)")
       .addOption(
         new Option(
           "--target <target>",
