@@ -26,8 +26,8 @@ describe("the comment of a real plan", () => {
 
 test.each([
   ["replace_because_tainted", ["delete", "create"], "It is tainted"],
-  ["replace_by_request", ["delete", "create"], "Somebody asked for it, with -replace."],
-  ["delete_because_each_key", ["delete"], "for_each has its key no more."],
+  ["replace_by_request", ["delete", "create"], "Requested with -replace."],
+  ["delete_because_each_key", ["delete"], "Its key was removed from for_each."],
 ])("says of %s why Terraform does it", (reason, actions, text) => {
   const change = plannedChange([{ address: "docker_volume.v", actions, before: {}, after: {} }]);
   const resources = change.resources.map((it) => ({ ...it, reason }));
@@ -39,7 +39,7 @@ test("folds the rules that were broken before, and names those that the change b
     ({ rule, severity: "warning", stack: "test", message: "w", fix: "f", ...more }) as const;
   const findings = [finding("old", { severity: "error", existing: true }), finding("new", {})];
   const review = reviewOf([plannedChange([])], { findings });
-  expect(review.verdict.reasons).toEqual(["test: 1 rule is to look at: new."]);
+  expect(review.verdict.reasons).toEqual(["test: 1 rule is violated (severity warning): new."]);
   const text = markdownComment(review);
   expect(text.indexOf("`new`")).toBeLessThan(text.indexOf("<details>"));
   expect(text.indexOf("`old`")).toBeGreaterThan(text.indexOf("<details>"));
@@ -80,7 +80,7 @@ test("says of a port that is opened to all who is new there, and that a key is a
     stacks[0]?.exposures.map(
       ({ status, name, description }) => `${status} ${name}: ${description}`,
     ),
-  ).toEqual(["new embed: port 8002/tcp on 0.0.0.0", "new embed: asks for a key"]);
+  ).toEqual(["new embed: port 8002/tcp on 0.0.0.0", "new embed: requires an API key"]);
 });
 
 test("says of another GPU what it costs and holds, and that the TensorRT engines are lost", () => {
@@ -93,7 +93,7 @@ test("says of another GPU what it costs and holds, and that the TensorRT engines
   ]);
   expect([after?.gpus, after?.usdPerHour, after?.vramUsableMiB]).toEqual(["1 × a10", 0.75, 20_725]);
   expect(verdict.reasons).toContain(
-    "single-gpu: triton-trt/engine-cache/volume: what is in it is lost.",
+    "single-gpu: triton-trt/engine-cache/volume: its content is lost.",
   );
 });
 
@@ -155,7 +155,7 @@ test("says of an error that comes with its own waiver that it is waived", () => 
   const findings = [{ ...error, waived: "known" }];
   expect(reviewOf([plannedChange([])], { findings }).verdict).toEqual({
     level: "attention",
-    reasons: ["test: 1 rule is broken by this change and waived: x."],
+    reasons: ["test: 1 rule is violated by this change but waived: x."],
   });
 });
 
@@ -193,28 +193,28 @@ const pods = (replicas: number, image = "a:1") =>
 
 test.each<readonly [string, string, object | null, object]>([
   [
-    "Fewer pods of d",
+    "fewer pods of d",
     "kubernetes_horizontal_pod_autoscaler_v2.d",
     named({ min_replicas: 4, max_replicas: 8 }),
     named({ min_replicas: 2, max_replicas: 8 }),
   ],
-  ["Fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(1)],
-  ["Fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(3, "a:2")],
-  ["d does not answer", "kubernetes_stateful_set_v1.d", pods(1), pods(1, "a:2")],
+  ["fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(1)],
+  ["fewer pods of d", "kubernetes_deployment_v1.d", pods(6), pods(3, "a:2")],
+  ["d is temporarily unavailable", "kubernetes_stateful_set_v1.d", pods(1), pods(1, "a:2")],
   [
-    "who may do or reach what is another",
+    "permissions or network access change",
     "kubernetes_network_policy_v1.d",
     named({ ingress: [{ from: [{ pod_selector: [{}] }] }] }),
     named({ ingress: [{ from: [{ pod_selector: [{ match_labels: { a: "b" } }] }] }] }),
   ],
   [
-    "who may do or reach what is another",
+    "permissions or network access change",
     "kubernetes_cluster_role_v1.d",
     { metadata: [{ name: "d" }], rule: [{ verbs: ["get"], resources: ["pods"] }] },
     { metadata: [{ name: "d" }], rule: [{ verbs: ["get"], resources: ["nodes"] }] },
   ],
   [
-    "may * on secrets, which was not before",
+    "may * on secrets (new exposure)",
     "kubernetes_cluster_role_v1.d",
     null,
     { metadata: [{ name: "d" }], rule: [{ verbs: ["*"], resources: ["secrets"] }] },
@@ -241,7 +241,7 @@ test("a container that Docker does not restart is a service all the same", () =>
     },
   ]);
   const { changes } = reviewOf([change]).stacks[0]!;
-  expect(changes[0]?.impact?.text).toBe("Container db is started anew.");
+  expect(changes[0]?.impact?.text).toBe("Container db is recreated.");
 });
 
 test("asks the disruption budget that selects the pods, whatever it is called", () => {
@@ -268,8 +268,8 @@ test("asks the disruption budget that selects the pods, whatever it is called", 
         },
       ]),
     ]).stacks[0]?.changes[0]?.impact?.text;
-  expect(text(labels)).toContain("below the 3 of the disruption budget");
-  expect(text({ app: "another" })).not.toContain("budget");
+  expect(text(labels)).toContain("fewer than the 3 required by its PodDisruptionBudget");
+  expect(text({ app: "another" })).not.toContain("PodDisruptionBudget");
 });
 
 test.each([
@@ -278,7 +278,9 @@ test.each([
   ["force_update", { force_update: true }],
 ])("a release with %s is not safe", (_, more) => {
   const values = { name: "r", chart: "./clipstack" };
-  expect(verdictOf("helm_release.r", values, { ...values, ...more })).toContain("may have to wait");
+  expect(verdictOf("helm_release.r", values, { ...values, ...more })).toContain(
+    "may be temporarily unavailable",
+  );
 });
 
 test("a Deployment without pods goes away", () => {
@@ -289,7 +291,7 @@ test("a Deployment without pods goes away", () => {
   const change = plannedChange([
     { address: "kubernetes_deployment_v1.d", before: values("3"), after: values("0") },
   ]);
-  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d goes away."]);
+  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d becomes permanently unavailable."]);
 });
 
 test("two keys of one address are two things, unless they are of a one-shot container", () => {
@@ -315,8 +317,8 @@ test("says of a plan what is besides its resources", () => {
   });
   const { verdict, stacks } = reviewOf([change]);
   expect(verdict.reasons).toEqual([
-    "test: Checks fail: check.reachable.",
-    "test: Another plan is needed afterwards, for docker_volume.late (destroyed).",
+    "test: Failing checks: check.reachable.",
+    "test: A second plan and apply is required for docker_volume.late (destroyed).",
   ]);
   expect(stacks.every(isUnchanged)).toBe(false);
 });
@@ -340,7 +342,7 @@ test("says which actions of providers the apply runs, without their arguments", 
   expect(review.verdict).toEqual({
     level: "attention",
     reasons: [
-      `test: The apply runs ${address} (after create of docker_container.a): what an action does is in no plan.`,
+      `test: The apply invokes provider actions, whose effects no plan shows: ${address} (after create of docker_container.a).`,
     ],
   });
   expect(markdownComment(review)).not.toContain("planted-command");
@@ -358,7 +360,7 @@ test("says that only an output changes", () => {
 
 test("does not say of a plan that ended with an error that nothing changes", () => {
   const text = markdownComment(reviewOf([plannedChange([], { errored: true })]));
-  expect(text).toContain("Blocked: the plan of test ended with an error");
+  expect(text).toContain("Blocked: planning test failed");
   expect(text).not.toContain("does not change");
 });
 
@@ -371,7 +373,7 @@ test("takes what an earlier replacement left for no service", () => {
   const { changes } = reviewOf([{ ...change, resources: [left, ...change.resources] }]).stacks[0]!;
   expect(changes.map(({ impact }) => impact)).toEqual([
     {
-      text: "It is what an earlier replacement left: what is at the address now stays.",
+      text: "Left over from an earlier replacement; the current object at this address is kept.",
       unavailable: [],
       dataLost: false,
     },
@@ -460,7 +462,7 @@ describe("a plan that is too long for a comment", () => {
     for (let index = 0; index < 40; index += 1)
       expect(text).toContain(`docker_volume.number_${index}_`);
     expect(text).toContain("2000 × docker_container create");
-    expect(text).toContain("**Shortened** to fit the limit of a comment");
+    expect(text).toContain("**Shortened** to fit the size limit of a comment");
   });
 
   test("counts what needs attention where its names alone are too many", () => {
@@ -474,7 +476,9 @@ describe("a plan that is too long for a comment", () => {
     const others = { ...plannedChange(many(2_000, ["delete"])), stack: "a" };
     const text = markdownComment(reviewOf([others, savedChange("stack-destroyed")]));
     expect(text.length).toBeLessThan(commentLimit);
-    expect(text).toContain("- single-gpu: embed, triton-onnx, triton-trt go away.");
+    expect(text).toContain(
+      "- single-gpu: embed, triton-onnx, triton-trt become permanently unavailable.",
+    );
   });
 
   test("keeps errors of rules before notes", () => {
@@ -540,7 +544,7 @@ describe("a plan that is too long for a comment", () => {
     const text = markdownComment(reviewOf(changes));
     expect(text.length).toBeLessThan(commentLimit);
     expect(text).toContain("| `stack-399` | 1 × rtx-4080 → **1 × a10** |");
-    expect(text).toMatch(/- and \d+ more: none of them changes/);
+    expect(text).toMatch(/- and \d+ more: unchanged/);
     expect(text).toContain("| all |");
   });
 
@@ -566,7 +570,7 @@ describe("a plan that is too long for a comment", () => {
   test("says where the whole report is", () => {
     const review = reviewOf([plannedChange(many(3_000, ["delete"]))]);
     const text = markdownComment(review, { reportUrl: "https://ci.example/runs/1" });
-    expect(text).toContain("The rest is in [the whole report](https://ci.example/runs/1).");
+    expect(text).toContain("See [the full report](https://ci.example/runs/1).");
   });
 
   test("is not kept in memory many times over", () => {

@@ -18,7 +18,7 @@ function reviewed(...changed: readonly string[]) {
 
 test("a file that an image is made of makes the image anew, and its container", () => {
   const { verdict, stacks } = reviewed("inference-image/server.ts");
-  expect(verdict.reasons.join()).toContain("embed does not answer for a while");
+  expect(verdict.reasons.join()).toContain("embed is temporarily unavailable");
   const replaced = stacks[0]?.changes.filter(({ action }) => action === "replace");
   expect(replaced?.map(({ address }) => address).join()).toContain(
     "docker_image.host_embed-gpu-image",
@@ -32,7 +32,7 @@ test("an image that is made on top of it is another one, and so are the pods", (
   );
   const { changes } = reviewOf([changeOfTrees("kind-local", before, after)]).stacks[0]!;
   const deployment = changes.find(({ title }) => title === "embed/deployment");
-  expect(deployment?.impact?.text).toContain("replaced one after the other");
+  expect(deployment?.impact?.text).toContain("Rolling update");
 });
 
 test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/review.md"])(
@@ -45,10 +45,10 @@ test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/
 test("a review of two trees whose files nobody compared does not call all of it safe", () => {
   const alone = parseDocument(own, "cdk.tf.json");
   const untold = reviewOf([changeOfTrees("single-gpu", alone, alone)]);
-  expect(markdownComment(untold)).toContain("✅ Safe but for files that were not compared: ");
+  expect(markdownComment(untold)).toContain("✅ Safe, except for files that were not compared: ");
   const compared = markdownComment(reviewed());
   expect(compared).toContain("✅ Safe: single-gpu: nothing changes");
-  expect(compared).toContain("Whether files that git ignores, such as weights, changed");
+  expect(compared).toContain("Changes of files that git ignores, such as weights");
 });
 
 test.each([

@@ -69,7 +69,7 @@ test("compares two synthesized trees", async () => {
   const { code, stdout } = await review("--base", base, "--head", join(head, "stacks"));
   expect(code).toBe(0);
   expect(stdout).toContain("- dynamic_batching.max_queue_delay_microseconds: 5000");
-  expect(stdout).toContain("What only a plan could tell");
+  expect(stdout).toContain("What only a plan can show");
 });
 
 test("ends with exit code 1 where --fail-on says so", async () => {
@@ -98,7 +98,7 @@ test("is never silent about what it fails for", async () => {
   const path = file("errored.json", plannedText([], { errored: true }));
   const { code, stdout } = await review("--plan", `x=${path}`, "--only-changes");
   expect(code).toBe(1);
-  expect(stdout).toContain("ended with an error");
+  expect(stdout).toContain("Planning failed");
 });
 
 test("makes one comment of several stacks", async () => {
@@ -118,10 +118,13 @@ test("--verify-plan accepts the reviewed plan, its comment and its JSON", async 
   await review("--plan", plan("gpu-swapped"), ...outputs.flatMap((it) => ["--output", it]));
   for (const reviewed of [plan("gpu-swapped"), ...outputs]) {
     const { code, stdout } = await review("--plan", plan("gpu-swapped"), "--verify-plan", reviewed);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: "single-gpu: does what was reviewed\n" });
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: "single-gpu: matches the reviewed change\n",
+    });
     const other = await review("--plan", plan("image-changed"), "--verify-plan", reviewed);
     expect(other.code).toBe(1);
-    expect(other.stdout).toMatch(/^this is not what was reviewed:\n {2}single-gpu: /);
+    expect(other.stdout).toMatch(/^the plan differs from the reviewed change:\n {2}single-gpu: /);
   }
 });
 
@@ -134,7 +137,10 @@ test("--verify-plan knows a plan by its name, whatever is in it and wherever it 
   const { code, stdout } = await review(
     ...["--plan", join(same, "my -- plan.json"), "--verify-plan", reviewed],
   );
-  expect({ code, stdout }).toEqual({ code: 0, stdout: "my -- plan: does what was reviewed\n" });
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout: "my -- plan: matches the reviewed change\n",
+  });
 });
 
 test("--verify-plan believes no fingerprint that stands in the plan", async () => {
@@ -176,7 +182,7 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
   [
     "a truncated plan",
     () => ["--plan", file("cut.json", planText("create").slice(0, 5_000))],
-    /^\S+: must be JSON, and ends in the middle of it, after 5000 characters$/,
+    /^\S+: must be JSON, got a text truncated after 5000 characters$/,
   ],
   [
     "another major version",

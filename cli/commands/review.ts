@@ -159,9 +159,12 @@ function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]
   const differences = verifyPlans(verifyPlan.map(readInput), fresh);
   if (differences.length === 0) {
     const names = fresh.map(({ stack }) => stack).join(", ");
-    return { text: `${names}: does what was reviewed\n`, code: 0 };
+    return { text: `${names}: matches the reviewed change\n`, code: 0 };
   }
-  const lines = ["this is not what was reviewed:", ...differences.map((line) => `  ${line}`)];
+  const lines = [
+    "the plan differs from the reviewed change:",
+    ...differences.map((line) => `  ${line}`),
+  ];
   return { text: `${lines.join("\n")}\n`, code: 1 };
 }
 

@@ -41,8 +41,8 @@ export function verifyPlans(
   );
   const ofPrints = [...prints].flatMap(([stack, print]) => {
     const change = fresh.find((it) => it.stack === stack);
-    if (change === undefined) return [`${stack}: was reviewed, and has no fresh plan`];
-    return fingerprintOf(change) === print ? [] : [`${stack}: does something else`];
+    if (change === undefined) return [`${stack}: was reviewed but has no new plan`];
+    return fingerprintOf(change) === print ? [] : [`${stack}: differs from the reviewed change`];
   });
   return [...fresh.flatMap(unfit), ...ofPlans, ...ofPrints].sort();
 }
@@ -54,7 +54,7 @@ function fingerprintsIn({ shown, text }: ReviewedFile): ReadonlyMap<string, stri
   const json = parseJson(text, shown);
   if (typeof json !== "object" || json === null || !("verdict" in json)) return undefined;
   const result = reviewReport.safeParse(json);
-  if (!result.success) throw new ReviewError(`${shown}: is not a review that this version reads`);
+  if (!result.success) throw new ReviewError(`${shown}: must be a review of a supported schema`);
   return new Map(result.data.stacks.map(({ stack, fingerprint }) => [stack, fingerprint]));
 }
 
@@ -64,7 +64,7 @@ function fingerprintsOfComment(text: string, shown: string): ReadonlyMap<string,
   const marked = /^<!-- clipstack-plans ((?:\S+:[0-9a-f]{64} ?)+)-->$/.exec(last);
   if (marked === null || text.split(plansMarker).length !== 2) {
     throw new ReviewError(
-      `${shown}: must end with one line that names the plans, as a review does`,
+      `${shown}: must end with the line that identifies the plans, as written by clipstack review`,
     );
   }
   const pairs = (marked[1] ?? "").trim().split(" ");

@@ -38,11 +38,11 @@ test("an opened security group is neither safe nor covered by the statement on e
   expect(review.verdict).toEqual({
     level: "attention",
     reasons: [
-      "single-gpu: 1 resource of hashicorp/aws changes and was not examined: aws_security_group_rule.",
+      "single-gpu: 1 resource of hashicorp/aws changes but was not examined: aws_security_group_rule.",
     ],
   });
   const text = markdownComment(review);
-  expect(text).toContain("Of the 20 resources examined, none publishes a port beyond loopback");
+  expect(text).toContain("None of the 20 resources examined publishes a port beyond loopback");
   for (const topic of ["exposure", "capacity and cost"]) {
     expect(text).toContain(
       `1 resource of hashicorp/aws was not examined for ${topic}: aws_security_group_rule.`,
@@ -89,11 +89,11 @@ test.each<readonly [string, object]>([
   ],
   ["of hashicorp/aws", created("kubernetes_manifest", { manifest: { kind: "ClusterIssuer" } })],
   [
-    "of a chart or with values that are not read here",
+    "with an unknown chart or unreadable values",
     created("helm_release", { chart: "ingress-nginx", values: [] }),
   ],
   [
-    "of a chart or with values that are not read here",
+    "with an unknown chart or unreadable values",
     created("helm_release", {
       chart: "./helm/clipstack",
       values: ["{}"],
@@ -116,7 +116,7 @@ test.each<readonly [string, object]>([
 ])("a new resource %s is not safe", (which, resource) => {
   const { verdict } = reviewWith(resource);
   expect(verdict.level).toBe("attention");
-  expect(verdict.reasons.join()).toContain(`1 resource ${which} changes and was not examined`);
+  expect(verdict.reasons.join()).toContain(`1 resource ${which} changes but was not examined`);
 });
 
 test.each([
@@ -175,7 +175,7 @@ test("a drifted security group is not safe, and stays outside the statement on e
 test("a plan of some targets is not safe", () => {
   expect(reviewOf([plannedChange([], { complete: false })]).verdict).toEqual({
     level: "attention",
-    reasons: ["test: The plan is not complete: another one is needed after it is applied."],
+    reasons: ["test: The plan is incomplete: a second plan and apply is required."],
   });
 });
 
@@ -186,7 +186,7 @@ test("a manifest is examined as the typed resource of its kind", () => {
   const change = plannedChange([
     { address: "kubernetes_manifest.d", before: manifest(3), after: manifest(0) },
   ]);
-  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d goes away."]);
+  expect(reviewOf([change]).verdict.reasons).toEqual(["test: d becomes permanently unavailable."]);
 });
 
 const read = (document: unknown) => parseDocument(JSON.stringify(document), "cdk.tf.json");
@@ -210,10 +210,10 @@ test("a module of a synthesized file is not safe when it changes, and else bound
     });
   const changed = reviewOf([changeOfTrees("s", tree("1"), tree("2"))]);
   expect(changed.verdict.reasons).toEqual([
-    "s: 1 resource in a module changes and was not examined: module.vpc.",
+    "s: 1 resource in a module changes but was not examined: module.vpc.",
   ]);
   const same = markdownComment(reviewOf([changeOfTrees("s", tree("1"), tree("1"))]));
-  expect(same).toContain("Safe but for files that were not compared");
+  expect(same).toContain("Safe, except for files that were not compared");
   expect(same).toContain("1 resource of hashicorp/aws was not examined for exposure: aws_vpc.");
 });
 

@@ -34,7 +34,7 @@ export function coverageOf(stack: StackComparison): Coverage {
   );
   const gaps = change.resources.flatMap((it) => gapsOf(it, stack));
   const deferred = (change.plan?.deferred ?? []).map(
-    (it): Unexamined => ({ ...gap(it, "put off to another plan"), changes: false }),
+    (it): Unexamined => ({ ...gap(it, "deferred to a second plan"), changes: false }),
   );
   const modules = modulesOf(change);
   return {
@@ -70,16 +70,16 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unex
   if (resource.mode === "data") {
     // the apply runs its program
     const runs = resource.type === "external" && resource.action === "read";
-    return runs ? [gap(resource, "with a program of its own")] : [];
+    return runs ? [gap(resource, "that run a program")] : [];
   }
   const { type, values } = asTyped(resource.type, resource.after ?? resource.before ?? {});
   const base = baseType(type);
   if (isInert(base, values)) return [];
   if (!isExaminedType(base)) return [gap(resource, `of ${providerOf(resource)}`)];
   if (base === "helm_release" && !isReadable(values)) {
-    return [gap(resource, "of a chart or with values that are not read here")];
+    return [gap(resource, "with an unknown chart or unreadable values")];
   }
-  if (runsPrograms(resource, stack)) return [gap(resource, "with a program of its own")];
+  if (runsPrograms(resource, stack)) return [gap(resource, "that run a program")];
   return [
     ...(canExpose(base) && hidesExposure(resource)
       ? [gap(resource, "with ports or privileges known only after the apply", ["exposure"])]

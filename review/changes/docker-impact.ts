@@ -25,27 +25,30 @@ export function containerImpact(
     if (!removals.has(action)) return undefined;
     const name = String(before?.name ?? "");
     return interruption(
-      action === "delete" ? `Container ${name} ends.` : `Container ${name} is started anew.`,
+      action === "delete"
+        ? `Container ${name} is stopped and removed.`
+        : `Container ${name} is recreated.`,
     );
   }
   if (action === "create") return noOutage(`${service.name} is new: ${endpointsText(service)}.`);
-  if (action === "update") return noOutage(`${service.name} is changed while it runs.`);
+  if (action === "update") return noOutage(`${service.name} is changed without a restart.`);
   const grace =
     numberOrUndefined(before?.destroy_grace_seconds) ?? numberOrUndefined(before?.stop_timeout);
-  const stop = grace === undefined ? "" : ` (accepted requests have ${durationText(grace)})`;
+  const stop =
+    grace === undefined ? "" : ` (in-flight requests have ${durationText(grace)} to finish)`;
   const who = `${service.name} (${endpointsText(service)})`;
-  if (action === "delete") return outage(`${who} is gone${stop}.`, [service.name]);
+  if (action === "delete") return outage(`${who} is stopped and removed${stop}.`, [service.name]);
   const allowed = secondsOf(blockOf(after, "healthcheck").start_period);
   const start =
     allowed === undefined || allowed === 0
       ? "until it is ready again"
-      : `until it is ready again, for which it has ${durationText(allowed)}`;
+      : `until it is ready again (at most ${durationText(allowed)})`;
   const engines = rebuildsEngines(resource, stack)
-    ? " TensorRT engines are built anew before it is ready, which takes minutes for each instance."
+    ? " It first rebuilds its TensorRT engines, which takes minutes per instance."
     : volumeAt(after, engineCacheMount) === undefined
       ? ""
-      : " Its TensorRT engines are still there.";
-  return outage(`${who} does not answer from its stop${stop} ${start}.${engines}`, [service.name]);
+      : " Its cached TensorRT engines are kept.";
+  return outage(`${who} is unavailable from its stop${stop} ${start}.${engines}`, [service.name]);
 }
 
 function endpointsText({ endpoints }: Service): string {
@@ -56,10 +59,11 @@ function endpointsText({ endpoints }: Service): string {
 }
 
 function oneShotImpact({ action, after }: ResourceChange): Impact | undefined {
-  if (action === "delete") return noOutage("It ended long ago: nothing runs in it.");
+  if (action === "delete")
+    return noOutage("A finished one-shot container; nothing is running in it.");
   const service = labelOf(after, "clipstack.service");
-  const what = service === undefined ? "It" : `${service}: it`;
-  return noOutage(`${what} runs once, and ends before a service is touched.`);
+  const what = service === undefined ? "It" : service;
+  return noOutage(`${what} runs once and exits before any service is changed.`);
 }
 
 function numberOrUndefined(value: unknown): number | undefined {
@@ -97,14 +101,14 @@ export function volumeImpact(
       ({ type, values }) =>
         type === "docker_container" && volumeAt(values, engineCacheMount) !== undefined,
     );
-    const again = ": the next start builds them again, which takes minutes for each instance";
+    const again = " and rebuilt at the next start, which takes minutes per instance";
     return dataLoss(`The TensorRT engines in it are lost${isBuilt ? again : ""}.`);
   }
   if (mounts.some((place) => /^\/(weights|models\/[^/]+\/1)$/.test(place))) {
-    return noOutage("The weights in it are a copy, which a deployment makes.");
+    return noOutage("Contains a copy of the weights, which the next deployment recreates.");
   }
   if (mounts.some((place) => place === "/configs" || /\/configs$/.test(place))) {
-    return noOutage("The model configuration in it is derived: a deployment writes it.");
+    return noOutage("Contains rendered model configurations, which the next deployment recreates.");
   }
-  return dataLoss("What is in the volume is lost.");
+  return dataLoss("Data on the volume is lost.");
 }

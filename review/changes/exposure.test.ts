@@ -10,7 +10,7 @@ function exposed(...resources: readonly Omit<PlannedResource, "actions">[]): rea
     ({ kind, description }) => `${kind}: ${description}`,
   );
 }
-const keyUnknown = "authentication: whether it asks for a key was not examined";
+const keyUnknown = "authentication: authentication not examined";
 const container = (after: object) => ({ address: "docker_container.a", after });
 const pods = (spec: object) => ({
   address: "kubernetes_deployment_v1.a",
@@ -33,7 +33,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
   [
     "the network of the host",
     container({ network_mode: "host" }),
-    ["port: every port of it, on the host's network", keyUnknown],
+    ["port: all its ports, on the host network", keyUnknown],
   ],
   [
     "privileges",
@@ -45,7 +45,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     }),
     [
       "privilege: capabilities SYS_ADMIN",
-      "privilege: has the socket of Docker",
+      "privilege: mounts the Docker socket",
       "privilege: privileged",
       "privilege: runs as root",
     ],
@@ -63,7 +63,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
   [
     "a network of the host's physical one",
     { address: "docker_network.n", after: { driver: "macvlan" } },
-    ["port: every port of the containers on this macvlan network, on the host's network"],
+    ["port: every port of its containers, through a macvlan network"],
   ],
   [
     "a volume that is a folder of the host",
@@ -80,11 +80,11 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
       volumes: [{ host_path: "/" }, { host_path: "/var/run/" }, { host_path: "/srv/models" }],
     }),
     [
-      "port: every port that its image names, on every interface",
+      "port: every port that its image exposes, on every interface",
       keyUnknown,
       "privilege: / of the host is mounted",
       "privilege: /var/run of the host is mounted",
-      "privilege: its root is root of the host",
+      "privilege: no user namespace: root in it is root on the host",
       "privilege: the device /dev/sda of the host",
       "privilege: without seccomp",
     ],
@@ -102,7 +102,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
       "port: port 8002/tcp of its node",
       "privilege: /etc of its node is mounted",
       "privilege: i: privileged",
-      "privilege: shares the memory of its node",
+      "privilege: shares the IPC namespace of its node",
     ],
   ],
   [
@@ -113,7 +113,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
         spec: [{ template: [{ spec: [{ host_network: true, container: [] }] }] }],
       },
     },
-    ["privilege: is on the network of its node"],
+    ["privilege: shares the network namespace of its node"],
   ],
   [
     "a Service at another address",
@@ -154,7 +154,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     [
       "privilege: / of its node is mounted",
       "privilege: c: may run as root",
-      "privilege: sees the processes of its node",
+      "privilege: shares the PID namespace of its node",
     ],
   ],
   [
@@ -168,7 +168,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
         },
       },
     },
-    ["port: a Service at 203.0.113.7", "port: port 30092/tcp of every node (NodePort)"],
+    ["port: a Service at 203.0.113.7", "port: port 30092/tcp on every node (NodePort)"],
   ],
   [
     "rights in the cluster",
@@ -187,7 +187,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
       address: "kubernetes_service_v1.s",
       after: { spec: [{ type: "NodePort", port: [{ node_port: 30_092, protocol: "TCP" }] }] },
     },
-    ["port: port 30092/tcp of every node (NodePort)"],
+    ["port: port 30092/tcp on every node (NodePort)"],
   ],
   [
     "a load balancer",
@@ -195,7 +195,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
       address: "kubernetes_service_v1.s",
       after: { spec: [{ type: "LoadBalancer", port: [{ port: 80 }] }] },
     },
-    ["port: port 80/tcp of a load balancer"],
+    ["port: port 80/tcp on a load balancer"],
   ],
   [
     "pods that may be root",
@@ -215,7 +215,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
         values: ["embed: { service: { type: LoadBalancer }, auth: { allowAnonymous: true } }"],
       },
     },
-    ["port: a Service of type LoadBalancer", "authentication: asks nobody who they are"],
+    ["port: a Service of type LoadBalancer", "authentication: no authentication"],
   ],
 ])("of %s", (_, resource, expected) => {
   expect(exposed(resource)).toEqual(expected);

@@ -151,7 +151,7 @@ function isOfKind(facts: StackFacts, address: string): boolean {
 /** Containers on a network of these drivers are on the physical network of the host. */
 function ofNetwork({ driver }: Values): readonly Unplaced[] {
   if (driver !== "macvlan" && driver !== "ipvlan") return [];
-  return [port(`every port of the containers on this ${driver} network, on the host's network`)];
+  return [port(`every port of its containers, through a ${driver} network`)];
 }
 
 function ofContainer(values: Values, facts: StackFacts, address: string) {
@@ -164,7 +164,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     ),
   );
   if (values.publish_all_ports === true) {
-    ports.push(port("every port that its image names, on every interface"));
+    ports.push(port("every port that its image exposes, on every interface"));
   }
   const hostNetwork = values.network_mode === "host";
   const service = facts.services.get(address);
@@ -173,7 +173,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     (service?.kind === "embed" && setsVariable(values.env, "API_KEY"));
   return [
     ...ports,
-    ...(hostNetwork ? [port("every port of it, on the host's network")] : []),
+    ...(hostNetwork ? [port("all its ports, on the host network")] : []),
     ...(ports.length > 0 || hostNetwork
       ? [authentication(service === undefined ? unknownKey : asks ? asksForKey : asksNobody)]
       : []),
@@ -181,10 +181,10 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
   ];
 }
 
-const asksForKey = "asks for a key";
-const asksNobody = "asks nobody who they are";
+const asksForKey = "requires an API key";
+const asksNobody = "no authentication";
 /** Another program than this project's may read any variable, or none. */
-const unknownKey = "whether it asks for a key was not examined";
+const unknownKey = "authentication not examined";
 
 function setsVariable(list: unknown, name: string): boolean {
   return Array.isArray(list) && list.some((item) => String(item).startsWith(`${name}=`));
@@ -199,12 +199,13 @@ function privilegesOf(values: Values): readonly Unplaced[] {
   if (!isOneShot(values) && added.length > 0) {
     found.push(`capabilities ${added.map(String).sort().join(", ")}`);
   }
-  if (values.pid_mode === "host") found.push("sees the processes of the host");
-  if (values.ipc_mode === "host") found.push("shares the memory of the host");
+  if (values.pid_mode === "host") found.push("shares the PID namespace of the host");
+  if (values.ipc_mode === "host") found.push("shares the IPC namespace of the host");
   const binds = [...blocksOf(values.volumes), ...blocksOf(values.mounts)].map(
     ({ host_path, source }) => String(host_path || source || ""),
   );
-  if (values.userns_mode === "host") found.push("its root is root of the host");
+  if (values.userns_mode === "host")
+    found.push("no user namespace: root in it is root on the host");
   const options = Array.isArray(values.security_opts) ? values.security_opts.map(String) : [];
   for (const option of options) {
     const [, guard] = /^(seccomp|apparmor)[=:]unconfined$/.exec(option) ?? [];
@@ -227,7 +228,9 @@ const places = new Set(
 function placeOf(path: string, whose: string): readonly string[] {
   if (/(docker|containerd|crio|podman)\.sock$/.test(path)) {
     return [
-      path.endsWith("docker.sock") ? "has the socket of Docker" : "has the socket of containers",
+      path.endsWith("docker.sock")
+        ? "mounts the Docker socket"
+        : "mounts the container runtime socket",
     ];
   }
   const plain = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
@@ -291,8 +294,8 @@ function ofService(spec: Readonly<Record<string, unknown>>): readonly Unplaced[]
     const over = safe(protocol || "TCP", protocols).toLowerCase();
     return port(
       type === "NodePort"
-        ? `port ${node ?? "?"}/${over} of every node (NodePort)`
-        : `port ${own}/${over} of a load balancer`,
+        ? `port ${node ?? "?"}/${over} on every node (NodePort)`
+        : `port ${own}/${over} on a load balancer`,
     );
   });
   return [...ports, ...outside];
@@ -308,9 +311,9 @@ function ofTemplate(values: Values): readonly Unplaced[] {
 
 function ofPods(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
   const found: string[] = [];
-  if (spec.host_network === true) found.push("is on the network of its node");
-  if (spec.host_pid === true) found.push("sees the processes of its node");
-  if (spec.host_ipc === true) found.push("shares the memory of its node");
+  if (spec.host_network === true) found.push("shares the network namespace of its node");
+  if (spec.host_pid === true) found.push("shares the PID namespace of its node");
+  if (spec.host_ipc === true) found.push("shares the IPC namespace of its node");
   for (const volume of blocksOf(spec.volume)) {
     found.push(...placeOf(String(blockOf(volume, "host_path").path ?? ""), "its node"));
   }

@@ -14,7 +14,7 @@ export interface Impact {
   readonly permanent?: true;
   /** What is worse afterwards: fewer pods answer, or somebody may do or reach more. */
   readonly degrades?: "capacity" | "access";
-  /** Somebody may have to wait or do without, and nothing says who. */
+  /** Somebody may be temporarily unavailable or do without, and nothing says who. */
   readonly interrupts?: true;
 }
 

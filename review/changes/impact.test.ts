@@ -70,7 +70,7 @@ const budget = (spec: object) =>
 
 test("an update without a pod fewer takes nothing down", () => {
   expect(of(updated({ max_surge: "1", max_unavailable: "0" }), autoscaler(2))).toEqual({
-    text: "Its pods are replaced one after the other: 1 more and 0 fewer at a time.",
+    text: "Rolling update with max surge 1 and max unavailable 0.",
     unavailable: [],
     dataLost: false,
   });
@@ -82,7 +82,9 @@ test("an update that leaves fewer pods than the budget asks for says so", () => 
     autoscaler(2),
     budget({ min_available: "2" }),
   )!;
-  expect(text).toContain("With 2 pods, 1 answer meanwhile, below the 2 of the disruption budget.");
+  expect(text).toContain(
+    "With 2 pods, 1 remain ready, fewer than the 2 required by its PodDisruptionBudget.",
+  );
   expect(unavailable).toEqual([]);
 });
 
@@ -91,7 +93,7 @@ test("an update of the only pod takes it down", () => {
     updated({ max_surge: "0", max_unavailable: "1" }),
     autoscaler(1),
   )!;
-  expect(text).toContain("With 1 pod, none answers meanwhile.");
+  expect(text).toContain("With 1 pod, none remains ready.");
   expect(unavailable).toEqual(["embed"]);
 });
 
@@ -101,7 +103,7 @@ test("a Deployment whose pods stay as they are starts none anew", () => {
     metadata: [{ name: "d", labels: { replicas } }],
   }));
   expect(of({ address: "kubernetes_deployment_v1.d", before: was, after: is })?.text).toBe(
-    "No pod is started anew.",
+    "No pod is restarted.",
   );
 });
 
@@ -111,7 +113,7 @@ test.each<readonly [string, PlannedResource, readonly string[], boolean, RegExp]
     { address: "terraform_data.k", actions: ["delete", "create"], before: {}, after: {} },
     ["embed"],
     true,
-    /^The kind cluster is deleted and made again/,
+    /^The kind cluster is deleted and recreated/,
   ],
   [
     "a namespace",
@@ -129,7 +131,7 @@ test.each<readonly [string, PlannedResource, readonly string[], boolean, RegExp]
     { address: "kubernetes_service_v1.s", actions: ["delete", "create"], before: {}, after: {} },
     ["embed"],
     false,
-    /its address may be another/,
+    /its address may change/,
   ],
   [
     "a claim",
@@ -143,7 +145,7 @@ test.each<readonly [string, PlannedResource, readonly string[], boolean, RegExp]
     { address: "docker_volume.v", actions: ["delete"], before: { name: "v" } },
     [],
     true,
-    /^What is in the volume is lost/,
+    /^Data on the volume is lost/,
   ],
 ])("%s that goes says what goes with it", (_, resource, unavailable, dataLost, text) => {
   const impact = of(resource)!;
@@ -167,8 +169,8 @@ test("the only Triton of a release without a spare GPU does not answer while its
   });
   const text = (min: number) =>
     of({ address: "helm_release.r", before: release("1", min), after: release("2", min) })?.text;
-  expect(text(1)).toContain("nothing answers while it is replaced");
-  expect(text(2)).not.toContain("nothing answers");
+  expect(text(1)).toContain("it is unavailable while that pod is replaced");
+  expect(text(2)).not.toContain("unavailable");
 });
 
 test("a release of which only the number of pods is another starts none anew", () => {
@@ -181,20 +183,24 @@ test("a release of which only the number of pods is another starts none anew", (
     before: release({ autoscaling: { enabled: true, minReplicas: 2 } }),
     after: release({ replicas: 1, autoscaling: { enabled: false } }),
   })!;
-  expect([text, unavailable]).toEqual(["No pod is started anew.", []]);
+  expect([text, unavailable]).toEqual(["No pod is restarted.", []]);
 });
 
 test.each([
-  ["another chart", { chart: "x" }, { text: /another chart/, interrupts: true }],
+  [
+    "another chart",
+    { chart: "x" },
+    { text: /^The chart or its repository changes/, interrupts: true },
+  ],
   [
     "another repository",
     { repository: "https://a.example" },
-    { text: /another chart/, interrupts: true },
+    { text: /^The chart or its repository changes/, interrupts: true },
   ],
   [
     "other files of the chart",
     { description: "chart 0b1c" },
-    { text: /^Files of its chart are others/, interrupts: true },
+    { text: /^Files of its chart change/, interrupts: true },
   ],
   [
     "recreate_pods",
@@ -204,7 +210,7 @@ test.each([
   [
     "force_update",
     { force_update: true },
-    { text: /deletes objects that differ/, interrupts: true },
+    { text: /deletes and recreates the objects that differ/, interrupts: true },
   ],
   [
     "no replica",

@@ -23,10 +23,14 @@ export function impactOf(given: ResourceChange, stack: StackComparison): Impact 
   const { type, action } = resource;
   if (action === "no-op" || action === "read") return undefined;
   if (action === "forget") {
-    return noOutage("Terraform forgets it: it stays as it is, and nobody manages it.");
+    return noOutage(
+      "Terraform removes it from the state without destroying it: it continues to exist, unmanaged.",
+    );
   }
   if (resource.deposed !== undefined) {
-    return noOutage("It is what an earlier replacement left: what is at the address now stays.");
+    return noOutage(
+      "Left over from an earlier replacement; the current object at this address is kept.",
+    );
   }
   const base = baseType(type);
   // where nothing stays, nobody asks what pods do without their budget
@@ -48,15 +52,15 @@ function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | u
   if (generatedTypes.test(type)) {
     return dataLoss(
       action === "replace"
-        ? "Its value is another: whoever has the old one is refused."
+        ? "Its value changes: clients with the old value are rejected."
         : "Its value is lost.",
     );
   }
   const text =
     action === "replace"
-      ? "It is destroyed and made again: whoever uses it waits."
-      : "It is destroyed: whoever uses it does without it.";
-  return storageTypes.test(type) ? dataLoss(`${text} What is in it is lost.`) : interruption(text);
+      ? "It is destroyed and recreated: unavailable in between."
+      : "It is destroyed: its users lose it.";
+  return storageTypes.test(type) ? dataLoss(`${text} Its content is lost.`) : interruption(text);
 }
 
 type ImpactFinder = (resource: ResourceChange, stack: StackComparison) => Impact | undefined;
@@ -78,14 +82,12 @@ const byType: Readonly<Partial<Record<ExaminedType, ImpactFinder>>> = {
   docker_volume: volumeImpact,
   docker_network: ({ action }) =>
     action === "replace"
-      ? noOutage(
-          "Every container of this stack on it is recreated, and each states its own downtime.",
-        )
+      ? noOutage("Every container of this stack on it is recreated; see each for its downtime.")
       : undefined,
   docker_image: ({ action }) => {
-    if (action === "delete") return noOutage("It is removed from the host, unless it is kept.");
+    if (action === "delete") return noOutage("Removed from the host unless keep_locally is set.");
     if (action === "update") return undefined;
-    return noOutage("It is pulled or built before a service is touched.");
+    return noOutage("Pulled or built before any service is changed.");
   },
   terraform_data: terraformDataImpact,
   kubernetes_namespace: ({ action, before }, { before: facts }) =>
@@ -106,48 +108,47 @@ const byType: Readonly<Partial<Record<ExaminedType, ImpactFinder>>> = {
       const same = (name: string) => sameValue(was?.[name], is?.[name]);
       return ["selector", "port", "type"].every(same)
         ? undefined
-        : interruption("Its ports, or the pods behind it, are others.");
+        : interruption("Its ports or the pods it selects change.");
     }
     if (!removals.has(action)) return undefined;
     const service = facts.services.get(address);
     const back =
       action === "replace"
-        ? "Nobody reaches the pods behind it until it is made again, and its address may be another."
-        : "Nobody reaches the pods behind it any more.";
+        ? "Its pods are unreachable until it is recreated, and its address may change."
+        : "Its pods become unreachable through it.";
     return outage(back, [service?.name ?? objectName(before).name]);
   },
   kubernetes_persistent_volume: ({ action }) =>
     removals.has(action)
-      ? dataLoss("What is on the volume is lost, unless it is retained.")
+      ? dataLoss("Data on the volume is lost unless its reclaim policy is Retain.")
       : undefined,
   kubernetes_persistent_volume_claim: ({ action }) =>
     removals.has(action)
-      ? dataLoss("What is on the volume is lost, unless its class keeps it.")
+      ? dataLoss("Data on the volume is lost unless its storage class retains it.")
       : undefined,
   kubernetes_secret: ({ action }) =>
     removals.has(action)
-      ? interruption("Pods that start meanwhile do not find it, and wait.")
+      ? interruption("Pods that start before it is recreated wait for it.")
       : noOutage(keptUntilRestart),
   kubernetes_config_map: ({ action }) =>
     action === "create" ? undefined : noOutage(keptUntilRestart),
   kubernetes_service_account: (resource) =>
     resource.action === "update"
-      ? moreAccess("The rights of its pods may be others.")
+      ? moreAccess("The permissions of its pods may change.")
       : unknownTypeImpact(resource, "kubernetes_service_account"),
   kubernetes_pod_disruption_budget: ({ action }) =>
     removals.has(action)
       ? noOutage(
           action === "delete"
-            ? "A drain of nodes may take every pod at once."
-            : "Until it is made again, a drain of nodes may take every pod at once.",
+            ? "A node drain may evict every pod at once."
+            : "Until it is recreated, a node drain may evict every pod at once.",
         )
       : undefined,
   kubernetes_horizontal_pod_autoscaler: autoscalerImpact,
   kubernetes_network_policy: ({ action }) => {
-    if (action === "update")
-      return moreAccess("Who reaches the pods, or whom they reach, is another.");
+    if (action === "update") return moreAccess("Network access to or from its pods changes.");
     return removals.has(action)
-      ? interruption("Any pod of the cluster reaches the pods meanwhile.")
+      ? interruption("Until it is recreated, every pod of the cluster can connect to its pods.")
       : undefined;
   },
   kubernetes_role: rbacImpact,
@@ -156,9 +157,9 @@ const byType: Readonly<Partial<Record<ExaminedType, ImpactFinder>>> = {
   kubernetes_cluster_role_binding: rbacImpact,
   kubernetes_ingress: ({ action }) => {
     if (action === "update")
-      return moreAccess("What is reached from outside, or by which name, is another.");
+      return moreAccess("Hosts or routes reachable from outside the cluster change.");
     return removals.has(action)
-      ? interruption("Nobody reaches what is behind it from outside meanwhile.")
+      ? interruption("Its backends are unreachable from outside the cluster.")
       : undefined;
   },
   helm_release: releaseImpact,
@@ -174,7 +175,7 @@ function terraformDataImpact(resource: ResourceChange, stack: StackComparison): 
     ([key, { resources }]) => key === address && resources.cluster === address,
   );
   if (!isCluster || !removals.has(action)) return undefined;
-  const again = action === "replace" ? " and made again, with all that is in it" : "";
+  const again = action === "replace" ? " and recreated, with everything in it" : "";
   return dataLoss(`The kind cluster is deleted${again}.`, servicesOf(stack.before));
 }
 
@@ -182,7 +183,7 @@ function terraformDataImpact(resource: ResourceChange, stack: StackComparison): 
 function rbacImpact({ action }: ResourceChange): Impact | undefined {
   // what is strong of new rights is an exposure
   if (action === "update" || action === "replace") {
-    return moreAccess("Who may do what in the cluster is another.");
+    return moreAccess("Permissions in the cluster change.");
   }
-  return action === "delete" ? interruption("Who had these rights has them no more.") : undefined;
+  return action === "delete" ? interruption("Its subjects lose these permissions.") : undefined;
 }

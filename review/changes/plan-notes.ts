@@ -16,9 +16,9 @@ export function besides({ plan }: StackChange): readonly string[] {
   return [
     ...(programs.length === 0
       ? []
-      : [`The apply runs ${few(programs)}: what an action does is in no plan.`]),
-    ...(plan.failedChecks.length === 0 ? [] : [`Checks fail: ${few(plan.failedChecks)}.`]),
-    ...(late.length === 0 ? [] : [`Another plan is needed afterwards, for ${few(late)}.`]),
+      : [`The apply invokes provider actions, whose effects no plan shows: ${few(programs)}.`]),
+    ...(plan.failedChecks.length === 0 ? [] : [`Failing checks: ${few(plan.failedChecks)}.`]),
+    ...(late.length === 0 ? [] : [`A second plan and apply is required for ${few(late)}.`]),
   ];
 }
 

@@ -24,7 +24,7 @@ export function releaseImpact(
   const served = own(stack.before);
   if (action === "delete") return outage(`Every object of release ${name} is deleted.`, served);
   if (action === "replace") {
-    const text = `Every object of release ${name} is deleted, and made again.`;
+    const text = `Every object of release ${name} is deleted and recreated.`;
     return outage(text, served.length === 0 ? [name] : served);
   }
   if (action !== "update") return undefined;
@@ -36,34 +36,39 @@ export function releaseImpact(
   if (stopped.length > 0) {
     const down = stopped.flatMap((part) => of(stack.before, part));
     return {
-      ...outage(`Nothing of ${stopped.join(" and ")} runs any more.`, down),
+      ...outage(
+        `${stopped.join(" and ")} ${stopped.length === 1 ? "is" : "are"} scaled to zero or disabled.`,
+        down,
+      ),
       permanent: true,
     };
   }
   if (["chart", "repository"].some((name) => !sameValue(before?.[name], after?.[name]))) {
     return interruption(
-      "It is another chart: Helm makes what that one says, and deletes what it leaves out.",
+      "The chart or its repository changes: Helm creates the objects of the new chart and deletes all others.",
     );
   }
   if (after?.recreate_pods === true) {
-    return outage("Helm ends all its pods at once.", own(stack.after));
+    return outage("Helm stops all its pods at once (recreate_pods).", own(stack.after));
   }
   if (after?.force_update === true || after?.replace === true) {
-    return interruption("Helm deletes objects that differ, and makes them again.");
+    return interruption("Helm deletes and recreates the objects that differ.");
   }
   const isOpened = isEnabled(was?.networkPolicy) && !isEnabled(is?.networkPolicy);
-  if (isOpened) return moreAccess("Any pod of the cluster reaches its pods from now on.");
+  if (isOpened) return moreAccess("Every pod of the cluster can connect to its pods from now on.");
   const isOtherInside = chartFiles(before) !== chartFiles(after);
-  if (!isOtherInside && keepsPods(before, after)) return noOutage("No pod is started anew.");
+  if (!isOtherInside && keepsPods(before, after)) return noOutage("No pod is restarted.");
   const text =
-    "Helm changes the objects that differ, and their Deployments replace pods one after the other.";
+    "Helm updates the objects that differ; changed Deployments perform a rolling update.";
   return lacksSpareGpu(before, after)
     ? outage(
-        `${text} Triton has one pod and no spare GPU: nothing answers while it is replaced.`,
+        `${text} Triton has one pod and no spare GPU, so it is unavailable while that pod is replaced.`,
         of(stack.after, "triton"),
       )
     : isOtherInside
-      ? interruption(`Files of its chart are others: helm template says what they make. ${text}`)
+      ? interruption(
+          `Files of its chart change; run helm template to see the resulting objects. ${text}`,
+        )
       : noOutage(text);
 }
 

@@ -39,13 +39,13 @@ function worstFirst(
 function blockers({ findings, limitations }: StackReview): readonly string[] {
   const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
   return [
-    errors.length === 0 ? "" : `${rulesText(errors)} broken: ${names(errors)}.`,
+    errors.length === 0 ? "" : `${rulesText(errors)} violated: ${names(errors)}.`,
     ...limitations.filter(saysBroken),
   ];
 }
 
 function saysBroken(line: string): boolean {
-  return line.startsWith("The plan ended with an error");
+  return line.startsWith("Planning failed");
 }
 
 /** Whether a plan is only a part of what it was to be. */
@@ -83,38 +83,44 @@ function worthAttention(review: StackReview): readonly string[] {
     (it) => it.severity === "error" && it.waived !== undefined && it.existing !== true,
   );
   return [
-    gone.size > 0 ? `${few([...gone].sort())} ${gone.size === 1 ? "goes" : "go"} away.` : "",
+    gone.size > 0
+      ? `${few([...gone].sort())} ${gone.size === 1 ? "becomes" : "become"} permanently unavailable.`
+      : "",
     back.length > 0
-      ? `${few(back.sort())} ${back.length === 1 ? "does" : "do"} not answer for a while.`
+      ? `${few(back.sort())} ${back.length === 1 ? "is" : "are"} temporarily unavailable.`
       : "",
     fewerText(review),
-    lost.length > 0 ? `${few(lost.map(({ title }) => title))}: what is in it is lost.` : "",
+    lost.length > 0
+      ? `${few(lost.map(({ title }) => title))}: ${lost.length === 1 ? "its content is" : "their contents are"} lost.`
+      : "",
     gone.size === 0 && deleted.length > 0
       ? `${countText(deleted.length, "resource")} destroyed.`
       : "",
     waiting.length > 0
-      ? `${few(waiting.map(({ title }) => title))}: whoever uses ${waiting.length === 1 ? "it" : "them"} waits until ${waiting.length === 1 ? "it is" : "they are"} made again.`
+      ? `${few(waiting.map(({ title }) => title))}: unavailable until recreated.`
       : "",
     perhaps.length > 0
-      ? `${few(perhaps.map(({ title }) => title))}: whoever uses ${perhaps.length === 1 ? "it" : "them"} may have to wait.`
+      ? `${few(perhaps.map(({ title }) => title))}: may be temporarily unavailable.`
       : "",
     forgotten.length > 0
-      ? `${countText(forgotten.length, "resource")} forgotten: nobody manages ${forgotten.length === 1 ? "it" : "them"} any more.`
+      ? `${countText(forgotten.length, "resource")} removed from the state but not destroyed: no longer managed.`
       : "",
     opened.length > 0
-      ? `${few(opened.map(({ title }) => title))}: who may do or reach what is another.`
+      ? `${few(opened.map(({ title }) => title))}: permissions or network access change.`
       : "",
     waived.length > 0
-      ? `${rulesText(waived)} broken by this change and waived: ${names(waived)}.`
+      ? `${rulesText(waived)} violated by this change but waived: ${names(waived)}.`
       : "",
     open.length > 0
-      ? `${few([...new Set(open.map(({ name }) => name))])}: ${few(open.map(({ description }) => description))}, which was not before.`
+      ? `${few([...new Set(open.map(({ name }) => name))])}: ${few(open.map(({ description }) => description))} (new exposure).`
       : "",
     unexaminedText(review),
-    warnings.length > 0 ? `${rulesText(warnings)} to look at: ${names(warnings)}.` : "",
+    warnings.length > 0
+      ? `${rulesText(warnings)} violated (severity warning): ${names(warnings)}.`
+      : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
     ...review.notes,
-    ...review.limitations.filter((line) => line.startsWith("The plan is not complete")),
+    ...review.limitations.filter((line) => line.startsWith("The plan is incomplete")),
   ];
 }
 
@@ -122,7 +128,7 @@ function worthAttention(review: StackReview): readonly string[] {
 function unexaminedText({ coverage: { unexamined } }: StackReview): string {
   const changed = unexamined.filter(({ changes }) => changes);
   return gapTexts(changed, undefined, (count) =>
-    count === 1 ? "changes and was not examined" : "change and were not examined",
+    count === 1 ? "changes but was not examined" : "change but were not examined",
   ).join(" ");
 }
 
@@ -131,13 +137,13 @@ function fewerText({ capacity: { before, after }, changes }: StackReview): strin
   const services = (after?.replicas ?? []).flatMap(({ service, min, max }) => {
     const was = before?.replicas.find((it) => it.service === service);
     if (was === undefined || (min >= was.min && max >= was.max)) return [];
-    return [`${service} (${boundsText({ min, max })} in place of ${boundsText(was)})`];
+    return [`${service} (${boundsText({ min, max })} instead of ${boundsText(was)})`];
   });
   const others = changes
     .filter(({ impact }) => impact?.degrades === "capacity")
     .map(({ title }) => title);
   const all = services.length > 0 ? services : others;
-  return all.length > 0 ? `Fewer pods of ${few(all)}.` : "";
+  return all.length > 0 ? `Less capacity: fewer pods of ${few(all)}.` : "";
 }
 
 function boundsText({ min, max }: { readonly min: number; readonly max: number }): string {
@@ -153,10 +159,10 @@ function names(findings: StackReview["findings"]): string {
   return few([...new Set(findings.map(({ rule }) => rule))]);
 }
 
-/** `2 rules are`, `2 rules (at 9 places) are` */
+/** `2 rules are`, `2 rules (9 findings) are` */
 function rulesText(findings: StackReview["findings"]): string {
   const rules = new Set(findings.map(({ rule }) => rule)).size;
-  const places = findings.length > rules ? ` (at ${findings.length} places)` : "";
+  const places = findings.length > rules ? ` (${findings.length} findings)` : "";
   return `${rules} ${rules === 1 ? "rule" : "rules"}${places} ${rules === 1 ? "is" : "are"}`;
 }
 

@@ -20,22 +20,24 @@ export function workloadImpact(
   const down = [who];
   if (action === "delete") return outage(`${who} is gone.`, down);
   if (action === "replace") {
-    const text = `All pods of ${who} are deleted, and it does not answer until new ones are ready.`;
+    const text = `All pods of ${who} are deleted; it is unavailable until new pods are ready.`;
     return outage(text, down);
   }
   if (action !== "update") return undefined;
   const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
   const [had, has] = [numberOfPods(was.replicas), numberOfPods(is.replicas)];
   if (has === 0 && had !== 0) {
-    return { ...outage(`${who} has no pod any more.`, down), permanent: true };
+    return { ...outage(`${who} is scaled to zero pods.`, down), permanent: true };
   }
   const rolled = rolloutImpact(resource, who, stack);
   if (had === undefined || has === undefined || has >= had) return rolled;
   const budget = budgetOf(after, stack.after, has);
   const below =
-    budget !== undefined && has < budget ? `, below the ${budget} of the disruption budget` : "";
+    budget !== undefined && has < budget
+      ? `, fewer than the ${budget} required by its PodDisruptionBudget`
+      : "";
   const share = Math.round((has / had) * 100);
-  const less = `${podsText(has)} in place of ${had} answer${has === 1 ? "s" : ""}, ${share} % of the capacity${below}.`;
+  const less = `${podsText(has)} instead of ${had}, ${share} % of the capacity${below}.`;
   return { ...rolled, text: `${less} ${rolled.text}`, degrades: "capacity" };
 }
 
@@ -51,24 +53,22 @@ function rolloutImpact(
 ): Impact {
   const down = [who];
   const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
-  if (sameValue(was.template, is.template)) return noOutage("No pod is started anew.");
+  if (sameValue(was.template, is.template)) return noOutage("No pod is restarted.");
   const pods = replicasOf(objectName(after), stack.after, is);
   if (["update_strategy", "strategy"].some((name) => blockOf(is, name).type === "OnDelete")) {
-    return noOutage("Its pods stay as they are until somebody deletes them.");
+    return noOutage("Its pods keep the old version until they are deleted manually (OnDelete).");
   }
   if (/daemon_?set/.test(type)) {
-    return noOutage(
-      "Its pods are replaced node by node: each is away until its next one is ready.",
-    );
+    return noOutage("Its pods are replaced node by node; each node has no ready pod in between.");
   }
   if (/stateful_set/.test(type)) {
-    const text = "Its pods are replaced one at a time, the last one first";
+    const text = "Its pods are replaced one at a time, in reverse ordinal order";
     return pods === 1
-      ? outage(`${text}: it has one, and none answers meanwhile.`, down)
-      : noOutage(`${text}: each is away until its next one is ready.`);
+      ? outage(`${text}: its only pod is unavailable in between.`, down)
+      : noOutage(`${text}: each is unavailable in between.`);
   }
   if (blockOf(is, "strategy").type === "Recreate") {
-    return outage(`All pods of ${who} end before new ones start.`, down);
+    return outage(`All pods of ${who} are stopped before new ones start (Recreate).`, down);
   }
   const { max_unavailable: away = "25%", max_surge: surge = "25%" } = blockOf(
     is,
@@ -76,16 +76,16 @@ function rolloutImpact(
     "rolling_update",
   );
   const missing = podCount(away, pods ?? 1, Math.floor);
-  const rolled = `Its pods are replaced one after the other: ${surge} more and ${away} fewer at a time.`;
+  const rolled = `Rolling update with max surge ${surge} and max unavailable ${away}.`;
   if (pods === undefined) return noOutage(rolled);
   const least = pods - missing;
   const budget = budgetOf(after, stack.after, pods);
   if (budget !== undefined && least < budget) {
-    const text = `${rolled} With ${podsText(pods)}, ${least} answer meanwhile, below the ${budget} of the disruption budget.`;
+    const text = `${rolled} With ${podsText(pods)}, ${least} remain ready, fewer than the ${budget} required by its PodDisruptionBudget.`;
     return { ...outage(text, least === 0 ? down : []), degrades: "capacity" };
   }
   return least === 0
-    ? outage(`${rolled} With ${podsText(pods)}, none answers meanwhile.`, down)
+    ? outage(`${rolled} With ${podsText(pods)}, none remains ready.`, down)
     : noOutage(rolled);
 }
 
@@ -142,14 +142,14 @@ function budgetOf(
 }
 
 export function autoscalerImpact({ action, before, after }: ResourceChange): Impact | undefined {
-  if (action === "delete") return noOutage("The number of pods stays what it is now.");
+  if (action === "delete") return noOutage("The replica count stays at its current value.");
   if (action !== "update") return undefined;
   const [was, is] = [before, after].map((values) => {
     const { min_replicas: min, max_replicas: max } = blockOf(values, "spec");
     return { min: numberOfPods(min) ?? 1, max: numberOfPods(max) ?? 1 };
   });
   if (was === undefined || is === undefined) return undefined;
-  const bounds = `${is.min} to ${is.max} pods in place of ${was.min} to ${was.max}.`;
+  const bounds = `${is.min} to ${is.max} pods instead of ${was.min} to ${was.max}.`;
   if (is.min < was.min || is.max < was.max) return lessCapacity(bounds);
   return is.min > was.min || is.max > was.max ? noOutage(bounds) : undefined;
 }

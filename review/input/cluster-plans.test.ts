@@ -35,13 +35,13 @@ test("a replaced object says which of its names forces it, and nothing that Kube
 
 test("the name of a release is no secret, and what Helm keeps of its values is never shown", () => {
   const text = markdownComment(reviewed("k8s-gpu-replaced"));
-  expect(text).toContain("every object of release clipstack is deleted");
+  expect(text).toContain("Every object of release clipstack is deleted");
   expect(text).not.toContain("(not shown)");
 });
 
 test("two Tritons are replaced one after the other, and one of them answers", () => {
   expect(reviewed("k8s-gpu-updated").verdict.reasons).toEqual([
-    "k8s-gpu: Fewer pods of embed (2 to 4 in place of 2 to 6).",
+    "k8s-gpu: Less capacity: fewer pods of embed (2 to 4 instead of 2 to 6).",
   ]);
 });
 

@@ -32,28 +32,28 @@ test.each<readonly [string, readonly PlannedResource[], string]>([
   [
     "another value",
     [{ ...base, after: { env: ["A=3"], hostname: "x" } }],
-    "docker_container.a: another value at env[0]",
+    "docker_container.a: different value at env[0]",
   ],
   [
     "another action",
     [{ ...base, actions: ["delete", "create"] }],
-    "docker_container.a: reviewed was update, the fresh plan says replace",
+    "docker_container.a: the reviewed action is update, the new plan's is replace",
   ],
-  ["one that is gone", [], "docker_container.a: update is not in the fresh plan"],
+  ["one that is gone", [], "docker_container.a: update is not in the new plan"],
   [
     "a new one",
     [base, { address: "docker_volume.v", actions: ["delete"], before: {} }],
-    "docker_volume.v: delete was not in the reviewed plan",
+    "docker_volume.v: delete is not in the reviewed plan",
   ],
   [
     "what is not known any more",
     [{ ...base, more: { after_unknown: { hostname: true } } }],
-    "docker_container.a: another value at hostname",
+    "docker_container.a: different value at hostname",
   ],
   [
     "what forces it",
     [{ ...base, more: { replace_paths: [["env"]] } }],
-    "docker_container.a: something else forces it, or it is done in another order",
+    "docker_container.a: different cause of replacement, or different order of actions",
   ],
 ])("says of %s", (_, fresh, line) => {
   expect(planDifferences([plannedChange([base])], [plannedChange(fresh)])).toEqual([
@@ -64,14 +64,14 @@ test.each<readonly [string, readonly PlannedResource[], string]>([
 test("a plan that nobody reviewed, and one that is missing, are differences", () => {
   const [a, b] = ["a", "b"].map((stack) => ({ ...plannedChange([base]), stack }));
   expect(planDifferences([a!], [b!])).toEqual([
-    "a: was reviewed, and has no fresh plan",
+    "a: was reviewed but has no new plan",
     "b: was not reviewed",
   ]);
 });
 
 test("another secret is a difference of plans, and its value is not said", () => {
   const lines = planDifferences([withSecret("first-1234")], [withSecret("second-1234")]);
-  expect(lines).toEqual(["test: docker_container.a: another value at env[0]"]);
+  expect(lines).toEqual(["test: docker_container.a: different value at env[0]"]);
 });
 
 test("a fingerprint does not tell one secret from another", () => {
@@ -115,7 +115,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
       plan.resource_changes.find(isReplaced)!.change.actions = ["create", "delete"];
       return {};
     },
-    /in another order/,
+    /different order of actions/,
   ],
   [
     "another output",
@@ -131,7 +131,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
   [
     "drift",
     (plan) => ({ resource_drift: [plan.resource_changes.find(isReplaced)] }),
-    /was changed outside of Terraform since/,
+    /has changed outside of Terraform since/,
   ],
   [
     "a deposed object",
@@ -142,7 +142,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
         resource_changes: [{ ...first, deposed: "ab12", change }, ...plan.resource_changes],
       };
     },
-    /\(deposed ab12\): delete was not in the reviewed plan/,
+    /\(deposed ab12\): delete is not in the reviewed plan/,
   ],
   [
     "a program that a data source runs",
@@ -158,7 +158,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
         },
       ],
     }),
-    /data\.external\.run: read was not in the reviewed plan/,
+    /data\.external\.run: read is not in the reviewed plan/,
   ],
   [
     "a program that a resource runs",
@@ -180,7 +180,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
       change.after = { ...(change.after as object), stdin_open: null };
       return {};
     },
-    /another value at stdin_open/,
+    /different value at stdin_open/,
   ],
 ])("%s is a difference, of plans and of fingerprints", (_, edit, line) => {
   const [reviewed, fresh] = [edited(() => ({})), edited(edit)];
@@ -201,10 +201,10 @@ test("a fingerprint has no secret of a provider or a variable", () => {
 });
 
 test.each([
-  ["ended with an error", { errored: true }],
-  ["is not complete", { complete: false }],
+  ["planning failed", { errored: true }],
+  ["the new plan is incomplete", { complete: false }],
   [
-    "puts off 1 changes",
+    "the new plan defers 1 changes",
     {
       deferred_changes: [
         {
@@ -219,7 +219,7 @@ test.each([
       ],
     },
   ],
-])("a plan that %s is not to be applied", (text, more) => {
+])("rejects a plan: %s", (text, more) => {
   expect(unfit(plannedChange([base], more)).join()).toContain(text);
   expect(unfit(plannedChange([base]))).toEqual([]);
 });
@@ -258,5 +258,5 @@ test("a plan that puts off an action is none to apply", () => {
   const change = plannedChange([], {
     deferred_action_invocations: [{ reason: "unknown", action_invocation: action }],
   });
-  expect(unfit(change)).toEqual(["test: the fresh plan puts off action.local_command.x"]);
+  expect(unfit(change)).toEqual(["test: the new plan defers action.local_command.x"]);
 });

@@ -58,14 +58,14 @@ function keyOf({ address, deposed }: ResourceChange): string {
 export function unfit({ stack, plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   return [
-    ...(plan.errored ? [`${stack}: the fresh plan ended with an error`] : []),
-    ...(plan.complete || plan.errored ? [] : [`${stack}: the fresh plan is not complete`]),
+    ...(plan.errored ? [`${stack}: planning failed`] : []),
+    ...(plan.complete || plan.errored ? [] : [`${stack}: the new plan is incomplete`]),
     ...(plan.deferred.length === 0
       ? []
-      : [`${stack}: the fresh plan puts off ${plan.deferred.length} changes`]),
+      : [`${stack}: the new plan defers ${plan.deferred.length} changes`]),
     ...(plan.deferredActions.length === 0
       ? []
-      : [`${stack}: the fresh plan puts off ${plan.deferredActions.join(", ")}`]),
+      : [`${stack}: the new plan defers ${plan.deferredActions.join(", ")}`]),
   ];
 }
 
@@ -78,7 +78,7 @@ export function planDifferences(
   return names.flatMap((name) => {
     const [was, is] = [reviewed, fresh].map((all) => all.find(({ stack }) => stack === name));
     if (was === undefined) return [`${name}: was not reviewed`];
-    if (is === undefined) return [`${name}: was reviewed, and has no fresh plan`];
+    if (is === undefined) return [`${name}: was reviewed but has no new plan`];
     return stackDifferences(was, is).map((line) => `${name}: ${line}`);
   });
 }
@@ -104,7 +104,7 @@ function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly s
         canonical(old.after) !== canonical(it.after)
       );
     })
-    .map((it) => `${keyOf(it)}: was changed outside of Terraform since`);
+    .map((it) => `${keyOf(it)}: has changed outside of Terraform since the review`);
   return [...resourceDifferences(reviewed, fresh), ...besides, ...checks, ...outside];
 }
 
@@ -114,10 +114,10 @@ function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonl
   );
   return [...new Set([...(was?.keys() ?? []), ...(is?.keys() ?? [])])].sort().flatMap((address) => {
     const [old, now] = [was?.get(address), is?.get(address)];
-    if (old === undefined) return [`${address}: ${now?.action} was not in the reviewed plan`];
-    if (now === undefined) return [`${address}: ${old.action} is not in the fresh plan`];
+    if (old === undefined) return [`${address}: ${now?.action} is not in the reviewed plan`];
+    if (now === undefined) return [`${address}: ${old.action} is not in the new plan`];
     if (old.action !== now.action) {
-      return [`${address}: reviewed was ${old.action}, the fresh plan says ${now.action}`];
+      return [`${address}: the reviewed action is ${old.action}, the new plan's is ${now.action}`];
     }
     const places = [
       ...changedPaths(old.before, now.before, given),
@@ -129,9 +129,9 @@ function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonl
       ),
     ];
     const shown = [...new Set(places.map((path) => pathText(path.slice(0, 3))))].slice(0, 5);
-    if (shown.length > 0) return [`${address}: another value at ${shown.join(", ")}`];
+    if (shown.length > 0) return [`${address}: different value at ${shown.join(", ")}`];
     return canonical(identityOf(old)) === canonical(identityOf(now))
       ? []
-      : [`${address}: something else forces it, or it is done in another order`];
+      : [`${address}: different cause of replacement, or different order of actions`];
   });
 }

@@ -26,7 +26,7 @@ export function parseJson(text: string, shown: string): unknown {
   const plain = text.replace(/^\uFEFF/, "");
   if (plain.startsWith("PK")) {
     throw new ReviewError(
-      `${shown}: must be JSON, got Terraform's own format: terraform show -json PLAN > plan.json`,
+      `${shown}: must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json`,
     );
   }
   if (plain.trim() === "") throw new ReviewError(`${shown}: must be JSON, got an empty file`);
@@ -47,8 +47,8 @@ export function parseJson(text: string, shown: string): unknown {
     const place = at === "0" ? "" : ` at character ${at}`;
     throw new ReviewError(
       cut
-        ? `${shown}: must be JSON, and ends in the middle of it, after ${plain.length} characters`
-        : `${shown}: must be JSON, and is not${place}`,
+        ? `${shown}: must be JSON, got a text truncated after ${plain.length} characters`
+        : `${shown}: must be JSON, got invalid JSON${place}`,
     );
   }
   if (tooDeep(value)) {

@@ -67,17 +67,17 @@ test.each([
   [
     "no version",
     "{}",
-    "format_version must be 1.x, as 'terraform show -json PLAN' writes it, got none",
+    "format_version must be 1.x, as 'terraform show -json PLAN' writes it, got nothing",
   ],
   [
     "a state",
     '{"format_version":"1.0","values":{}}',
-    "must be a plan, got a state: terraform show -json PLAN",
+    "must be a plan, got a state; run: terraform show -json PLAN",
   ],
   [
     "a plan file",
     "PK\u0003\u0004…",
-    "must be JSON, got Terraform's own format: terraform show -json PLAN > plan.json",
+    "must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json",
   ],
   [
     "a log",
@@ -85,7 +85,7 @@ test.each([
     "must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'",
   ],
   ["an empty file", "\n", "must be JSON, got an empty file"],
-  ["a list", "[]", "must be an object, as a plan is"],
+  ["a list", "[]", "must be a JSON object, as 'terraform show -json PLAN' prints it"],
   [
     "nesting",
     `${"[".repeat(20_000)}${"]".repeat(20_000)}`,
@@ -94,7 +94,7 @@ test.each([
   [
     "an unknown action",
     plannedText([{ address: "a.b", actions: ["explode"] }]),
-    "a.b: change.actions must be an action that Terraform 1 has",
+    "a.b: change.actions must be an action of Terraform 1",
   ],
   [
     "a wrong type",
@@ -120,7 +120,7 @@ describe("a plan that was cut off", () => {
   test("says that it ends too early, and nothing of what is in it", () => {
     const message = messageOf(() => read(whole.slice(0, whole.indexOf("planted-secret") + 10)));
     expect(message).toMatch(
-      /^ReviewError: plan\.json: must be JSON, and ends in the middle of it, after \d+ characters$/,
+      /^ReviewError: plan\.json: must be JSON, got a text truncated after \d+ characters$/,
     );
   });
 
@@ -185,6 +185,6 @@ test.each(["constructor", "__proto__", "toString"])(
 test("an address with a line break is refused in one line", () => {
   const text = plannedText([{ address: "docker_container.a\n\u2028`<b>", actions: ["explode"] }]);
   expect(() => changeOfPlan({ shown: "a", text })).toThrow(
-    /^a: docker_container\.a `<b>: change\.actions must be an action that Terraform 1 has$/,
+    /^a: docker_container\.a `<b>: change\.actions must be an action of Terraform 1$/,
   );
 });

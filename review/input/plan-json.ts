@@ -58,27 +58,30 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
     terraformVersion: read.terraform_version ?? undefined,
     plan: factsOfPlan(read, shown),
     limitations: [
-      ...(read.errored ? ["The plan ended with an error: it is not complete."] : []),
+      ...(read.errored ? ["Planning failed: the plan is incomplete."] : []),
       ...(read.complete === false && !read.errored
-        ? ["The plan is not complete: another one is needed after it is applied."]
+        ? ["The plan is incomplete: a second plan and apply is required."]
         : []),
     ],
   };
 }
 
 function checkVersion(raw: unknown, shown: string): void {
-  if (!isObject(raw)) throw new ReviewError(`${shown}: must be an object, as a plan is`);
+  if (!isObject(raw))
+    throw new ReviewError(
+      `${shown}: must be a JSON object, as 'terraform show -json PLAN' prints it`,
+    );
   const { format_version: version } = raw;
   if (typeof version !== "string" || !/^\d{1,4}\.\d{1,4}$/.test(version)) {
     throw new ReviewError(
-      `${shown}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another text" : "none"}`,
+      `${shown}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another text" : "nothing"}`,
     );
   }
   if (!version.startsWith("1.")) {
     throw new ReviewError(`${shown}: format_version must be 1.x, got ${version}`);
   }
   if (raw.resource_changes === undefined && isObject(raw.values)) {
-    throw new ReviewError(`${shown}: must be a plan, got a state: terraform show -json PLAN`);
+    throw new ReviewError(`${shown}: must be a plan, got a state; run: terraform show -json PLAN`);
   }
 }
 

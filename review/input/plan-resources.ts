@@ -85,7 +85,7 @@ function actionOf(actions: readonly string[], place: string): Action {
     ? "replace"
     : singleActions.find((single) => single === words);
   if (action !== undefined) return action;
-  throw new ReviewError(`${place}: change.actions must be an action that Terraform 1 has`);
+  throw new ReviewError(`${place}: change.actions must be an action of Terraform 1`);
 }
 
 export function unique(paths: readonly Path[]): readonly Path[] {

@@ -25,9 +25,7 @@ test("a resource that runs a program is said, and what it runs is not", () => {
   const found = programs((stack) => {
     stack.resource.null_resource = { n: { provisioner: exec("curl planted | sh") } };
   });
-  expect(found).toEqual([
-    "null_resource.n runs a program where it is applied (local-exec), none before.",
-  ]);
+  expect(found).toEqual(["null_resource.n: new program run during the apply (local-exec)."]);
 });
 
 test("is not safe", () => {
@@ -56,7 +54,7 @@ test("several programs that are others are one sentence", () => {
     }
   });
   expect(found).toEqual([
-    "null_resource.a, null_resource.b run a program where it is applied (local-exec), none before.",
+    "null_resource.a, null_resource.b: new program run during the apply (local-exec).",
   ]);
 });
 
@@ -64,7 +62,5 @@ test("a data source that runs a program is said", () => {
   const found = programs((stack) => {
     stack.data = { external: { e: { program: ["sh", "-c", "x"] } } };
   });
-  expect(found).toEqual([
-    "data.external.e runs a program, or asks somebody, where a plan is made, none before.",
-  ]);
+  expect(found).toEqual(["data.external.e: new program or request run during the plan."]);
 });

@@ -2,12 +2,12 @@ import { few } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { canonical, isObject, stepInto } from "./value-paths.ts";
 
-/** Data sources that run a program, or ask somebody, when a plan is made. */
-const asking = new Set(["external", "http", "terraform_remote_state"]);
+/** Data sources that run a program or send a request during the plan. */
+const activeDataSources = new Set(["external", "http", "terraform_remote_state"]);
 
 /**
- * A sentence for resources that run another program than before on the machine that plans or applies. Of a stack that is new as
- * a whole everything is new. What runs is not said: a command may have a secret in it.
+ * Sentences about new or changed programs that Terraform runs on the machine that plans or applies; none for a new stack.
+ * Commands are not printed because they may contain secrets.
  */
 export function newPrograms(
   before: SynthesizedDocument | undefined,
@@ -18,20 +18,15 @@ export function newPrograms(
   const alike = new Map<string, string[]>();
   for (const [address, { what, text }] of programsIn(after)) {
     if (old.get(address)?.text === text) continue;
-    const said = `${what}, ${old.has(address) ? "another one" : "none"} before.`;
-    alike.set(said, [...(alike.get(said) ?? []), address]);
+    const change = `${old.has(address) ? "changed" : "new"} ${what}`;
+    alike.set(change, [...(alike.get(change) ?? []), address]);
   }
-  return [...alike]
-    .map(
-      ([said, all]) =>
-        `${few(all.sort())} ${all.length === 1 ? said : said.replaceAll(/\b(run|ask)s\b/g, "$1")}`,
-    )
-    .sort();
+  return [...alike].map(([change, addresses]) => `${few(addresses.sort())}: ${change}.`).sort();
 }
 
 interface Program {
   readonly what: string;
-  /** All of it: two programs are the same where this is. */
+  /** Canonical definition, for comparison. */
   readonly text: string;
 }
 
@@ -44,16 +39,16 @@ function programsIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, 
       if (list.length === 0) continue;
       const kinds = [...new Set(list.flatMap((it) => Object.keys(it)))].sort().join(", ");
       found.set(`${type}.${name}`, {
-        what: `runs a program where it is applied (${kinds})`,
+        what: `program run during the apply (${kinds})`,
         text: canonical([list, stepInto(body, "connection") ?? null]),
       });
     }
   }
   for (const [type, sources] of Object.entries(from?.data ?? {})) {
-    if (!asking.has(type)) continue;
+    if (!activeDataSources.has(type)) continue;
     for (const [name, body] of Object.entries(sources)) {
       found.set(`data.${type}.${name}`, {
-        what: "runs a program, or asks somebody, where a plan is made",
+        what: "program or request run during the plan",
         text: canonical(body),
       });
     }

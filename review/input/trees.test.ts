@@ -294,7 +294,7 @@ test("says that a plan will be refused where what is made once gets other argume
     reviewOf([changeOfTrees("kind-local", file(from), file(to))]).verdict.reasons.join();
   const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
   const refused = reasons(digest("1"), digest("2"));
-  expect(refused).toMatch(/terraform_data\.cluster\S* was made with another input/);
+  expect(refused).toMatch(/terraform_data\.cluster\S* was created with a different input/);
   expect(refused).toContain("a plan is refused");
   expect(reasons(digest("1"), digest("1"))).toBe("");
 });
@@ -316,7 +316,7 @@ test("what is moved keeps its state", () => {
 });
 
 test("says that only a plan knows whether hashed files changed", () => {
-  expect(changed({}).limitations.join()).toContain("Terraform hashes them when it plans");
+  expect(changed({}).limitations.join()).toContain("Terraform hashes them during the plan");
 });
 
 test("a value of a sensitive variable is marked", () => {
@@ -339,7 +339,7 @@ test("gives a plan the paths of its constructs, and the backend", () => {
 });
 
 test.each([
-  ["no JSON", "{", "a/cdk.tf.json: must be JSON, and ends in the middle of it, after 1 characters"],
+  ["no JSON", "{", "a/cdk.tf.json: must be JSON, got a text truncated after 1 characters"],
   ["a list", "[]", "a/cdk.tf.json: : Invalid input: expected object, received array"],
 ])("fails for %s in one line", (_, text, message) => {
   expect(() => parseDocument(text, "a/cdk.tf.json")).toThrow(message);

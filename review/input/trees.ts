@@ -151,14 +151,14 @@ function refusalOf(was: Declared | undefined, is: Declared | undefined): readonl
   return ignored.length === 0
     ? []
     : [
-        `${is.address} was made with another ${ignored.join(", ")}, and its conditions ask for this one: a plan is refused until it is set back, or made anew.`,
+        `${is.address} was created with a different ${ignored.join(", ")} and its conditions require the new value: the plan fails until the value is restored or the resource is recreated.`,
       ];
 }
 
 /** Begins the sentence on files that nobody compared. */
-export const filesUnknown = "Whether files that images, charts or weights are made of";
+export const filesUnknown = "Files from which images, charts or weights are built";
 /** Begins the sentence on modules in folders, whose files are not compared. */
-export const modulesUnknown = "Whether files of modules changed";
+export const modulesUnknown = "Changed files of modules";
 
 /** What a plan would say, and two trees do not. */
 function notKnownOf(
@@ -171,17 +171,17 @@ function notKnownOf(
     /^\.{0,2}\//.test(String(source)) ? [`module.${name}`] : [],
   );
   return [
-    "What is deployed now, and whether it was changed by hand: the base tree stands for it.",
+    "The deployed state and manual changes to it: the base configuration is assumed to be deployed.",
     ...(/file(set|sha256|md5|base64)?\(/.test(text)
       ? [
           after?.filesCompared === true
-            ? "Whether files that git ignores, such as weights, changed: Terraform hashes them when it plans, and makes anew what depends on them."
-            : `${filesUnknown} changed${sameLocals ? "" : " besides what is named here"}: Terraform hashes them when it plans, and makes anew what depends on them.`,
+            ? "Changes of files that git ignores, such as weights: Terraform hashes them during the plan and replaces the resources that depend on them."
+            : `${filesUnknown}${sameLocals ? "" : ", other than those listed here"}: Terraform hashes them during the plan and replaces the resources that depend on them.`,
         ]
       : []),
     ...(localModules.length === 0
       ? []
-      : [`${modulesUnknown} (${few(localModules)}): only a plan names what is in a module.`]),
-    "Values that only Terraform or a provider computes, such as ids and digests of tags.",
+      : [`${modulesUnknown} (${few(localModules)}): only a plan lists the resources of a module.`]),
+    "Values computed by Terraform or a provider, such as ids and image digests.",
   ];
 }

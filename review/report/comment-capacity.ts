@@ -48,13 +48,13 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
   if (level === "counts" && total === undefined) return [];
   const left = level === "counts" ? 0 : known.length - shown.length;
   return [
-    heading(3, "Capacity and money"),
+    heading(3, "Capacity and cost"),
     {
       kind: "table",
       head: [
         ["environment"],
         ["GPUs"],
-        ["VRAM used of usable, MiB"],
+        ["VRAM, MiB (used of usable)"],
         ["replicas"],
         ["images/s"],
         ["$/hour"],
@@ -63,11 +63,7 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
       ],
       rows: [...rows, ...(total === undefined ? [] : [total])],
     },
-    ...listOf(
-      [...(shown.length === 0 ? [] : capacityNotes(shown)), ...gaps],
-      left,
-      "none of them changes",
-    ),
+    ...listOf([...(shown.length === 0 ? [] : capacityNotes(shown)), ...gaps], left, "unchanged"),
   ];
 }
 
@@ -109,9 +105,10 @@ export function servingSection(stacks: readonly StackReview[], level: Level): re
     ...(same.length === 0 || level !== "full"
       ? []
       : [
-          details(`${plural(same.length, "Triton")} with image, instances and TensorRT as before`, [
-            table(same),
-          ]),
+          details(
+            `${plural(same.length, "Triton")} with unchanged image, instances and TensorRT settings`,
+            [table(same)],
+          ),
         ]),
   ];
 }
@@ -171,12 +168,14 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
       ? []
       : [
           [
-            `images/s of ${few([...without.keys()])}: not predicted${onCpu ? ", which is done for GPUs only" : ""}`,
+            `images/s of ${few([...without.keys()])}: no prediction${onCpu ? " (available for GPUs only)" : ""}`,
           ],
         ]),
-    ["VRAM is an estimate of the fullest GPU; usable is the part of it that models may plan with"],
+    [
+      "VRAM: estimate for the GPU with the highest use; usable VRAM is the total less a safety margin",
+    ],
     ...(dates.length === 0
       ? []
-      : [[`prices are typical ones of the GPUs alone, seen in ${dates.join(" and ")}`]]),
+      : [[`prices: typical prices of the GPUs alone, as of ${dates.join(" and ")}`]]),
   ];
 }

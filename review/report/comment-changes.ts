@@ -28,7 +28,7 @@ export function changeSection(stacks: readonly StackReview[], level: Level): rea
     .flatMap(({ changes }) => changes);
   if (changing.length === 0) return [];
   return [
-    heading(3, "What happens"),
+    heading(3, "Changes"),
     ...named.flatMap((stack) => [
       ...(stacks.length === 1 ? [] : [heading(4, stack.stack)]),
       ...(level === "full" ? allChanges(stack.changes) : dangersOf(stack.changes)),
@@ -69,7 +69,7 @@ function allChanges(changes: readonly ReviewedChange[]): readonly Block[] {
       ? []
       : [
           details(
-            `${plural(steps.length, "step")} of the deployment: nothing that runs afterwards`,
+            `${plural(steps.length, "deployment step")} (running services are not affected)`,
             [list(steps.map(changeText))],
           ),
         ]),
@@ -104,10 +104,10 @@ function changeText(change: ReviewedChange): Text {
     { code: address },
     ...(change.deposed === undefined ? [] : [", deposed ", { code: change.deposed }]),
     ")",
-    ...(change.createBeforeDestroy && !change.isStep ? [", the new one first"] : []),
+    ...(change.createBeforeDestroy && !change.isStep ? [", create before destroy"] : []),
     ...(movedFrom === undefined ? [] : [", moved from ", { code: movedFrom }]),
     ...(imported ? [", imported"] : []),
-    ...(impact === undefined ? [] : [`: ${lowerFirst(impact.text)}`]),
+    ...(impact === undefined ? [] : [`: ${impact.text}`]),
     ...(change.unexamined === undefined
       ? []
       : [{ break: true as const }, `Not examined for ${change.unexamined.join(", ")}.`]),
@@ -123,15 +123,6 @@ function changeText(change: ReviewedChange): Text {
           forcedBy.length > 4 ? ` and ${forcedBy.length - 4} more.` : ".",
         ]),
   ];
-}
-
-/** The start of a sentence in the middle of one; a name keeps its letter. */
-function lowerFirst(text: string): string {
-  return /^(Every|It|All|Its|Until|Nobody|Pods|Fewer|Everything|The|What|Who|Any|Container|A|No)\b/.test(
-    text,
-  )
-    ? text.charAt(0).toLowerCase() + text.slice(1)
-    : text;
 }
 
 export function differenceSection(stacks: readonly StackReview[]): readonly Block[] {
@@ -153,10 +144,7 @@ export function differenceSection(stacks: readonly StackReview[]): readonly Bloc
       ...(quiet.length === 0
         ? []
         : [
-            details(
-              `Differences of ${plural(quiet.length, "step")} of the deployment`,
-              quiet.map(render),
-            ),
+            details(`Differences of ${plural(quiet.length, "deployment step")}`, quiet.map(render)),
           ]),
     ];
   });

@@ -55,24 +55,25 @@ function titleOf({ verdict, stacks }: Review): string {
   const untold = stacks.some(({ limitations }) =>
     limitations.some((it) => [filesUnknown, modulesUnknown].some((start) => it.startsWith(start))),
   );
-  const bounds = verdict.level === "safe" && untold ? " but for files that were not compared" : "";
+  const bounds =
+    verdict.level === "safe" && untold ? ", except for files that were not compared" : "";
   return `${verdictTitles[verdict.level]}${bounds}`;
 }
 
 function shortened({ level, reportUrl }: DocumentOptions): Block {
   const whole: Text =
     reportUrl === undefined
-      ? ["the whole report (", { code: "clipstack review --html" }, " or ", { code: "--json" }, ")"]
-      : [{ link: reportUrl, text: "the whole report" }];
+      ? ["the full report (", { code: "clipstack review --html" }, " or ", { code: "--json" }, ")"]
+      : [{ link: reportUrl, text: "the full report" }];
   const left =
     level === "attention"
-      ? "everything that needs attention is named, the rest counted"
+      ? "changes that need attention are listed, the others counted"
       : "counts only";
   return {
     kind: "text",
     text: [
       { strong: "Shortened" },
-      ` to fit the limit of a comment: ${left}. The rest is in `,
+      ` to fit the size limit of a comment: ${left}. See `,
       ...whole,
       ".",
     ],
@@ -87,7 +88,7 @@ function headline({ verdict, stacks }: Review): string {
   const changing = stacks.filter((stack) => stack.changes.length > 0);
   if (changing.length === 0) {
     const broken = stacks.filter(isBroken).map(({ stack }) => stack);
-    if (broken.length > 0) return `the plan of ${few(broken)} ended with an error`;
+    if (broken.length > 0) return `planning ${few(broken)} failed`;
     const outputs = stacks.filter((it) => it.outputs.length > 0);
     if (outputs.length > 0) {
       const names = [...new Set(outputs.flatMap((it) => it.outputs))];
@@ -109,7 +110,7 @@ function headline({ verdict, stacks }: Review): string {
     changing.length <= 3
       ? changing.map(({ stack }) => stack).join(", ")
       : `${changing.length} stacks`;
-  const also = steps === 0 ? [] : [`${steps} ${steps === 1 ? "step" : "steps"} of the deployment`];
+  const also = steps === 0 ? [] : [plural(steps, "deployment step")];
   const all = [...parts, ...also];
   return all.length === 0 ? `${names}: no resource changes` : `${names}: ${all.join(", ")}`;
 }
@@ -141,7 +142,7 @@ function countTable(stacks: readonly StackReview[], level: Level): Block {
   const others = stacks.filter((stack) => !own.has(stack));
   const from = ({ source, terraformVersion: version }: StackReview) =>
     source === "trees"
-      ? "two synthesized trees"
+      ? "two synthesized configurations"
       : `a plan${version === undefined ? "" : ` of Terraform ${version}`}`;
   const otherRow = [
     [own.size === 0 ? plural(others.length, "stack") : `${others.length} more`],

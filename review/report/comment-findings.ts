@@ -26,20 +26,26 @@ export function exposureSection(stacks: readonly StackReview[], level: Level): r
   const of = (status: Exposure["status"]) => exposed.filter((it) => it.status === status);
   const named = level === "counts" ? [] : [...of("new"), ...of("gone")];
   const row = ({ stack, status, name, description }: typeof first): readonly Text[] => [
-    [status === "unchanged" ? "as before" : { strong: status }],
+    [status === "unchanged" ? status : { strong: status }],
     [{ code: stack }],
     [{ code: name }],
     [description],
   ];
   const rows = (level === "full" ? [...named, ...of("unchanged")] : named).map(row);
   const counts = (["new", "gone", "unchanged"] as const)
-    .map((status) => `${of(status).length} ${status === "unchanged" ? "as before" : status}`)
+    .map((status) => `${of(status).length} ${status}`)
     .join(", ");
   return [
     heading(3, "Exposure"),
     ...(rows.length === 0
       ? []
-      : [{ kind: "table" as const, head: [["status"], ["stack"], ["who"], ["what"]], rows }]),
+      : [
+          {
+            kind: "table" as const,
+            head: [["status"], ["stack"], ["service"], ["exposure"]],
+            rows,
+          },
+        ]),
     ...(level === "full" ? [] : [list([[counts]])]),
     ...gaps,
   ];
@@ -52,7 +58,7 @@ function noExposure(stacks: readonly StackReview[]): Block {
   const text =
     examined === 0
       ? "No resource was examined for exposure."
-      : `Of the ${examined} resources examined, none publishes a port beyond loopback or its cluster, is privileged, or is set to run as root (steps that end before the services start excepted).`;
+      : `None of the ${examined} resources examined publishes a port beyond loopback or its cluster, is privileged, or runs as root (steps that end before the services start are ignored).`;
   return { kind: "text", text: [text] };
 }
 
@@ -74,7 +80,11 @@ export function ruleSection(
   const notes = of("note");
   const waived = findings.filter((it) => it.waived !== undefined);
   const others: readonly (readonly [readonly RuleFinding[], string, string])[] = [
-    [old, `${old.length} broken as before, not by this change`, "how to fix"],
+    [
+      old,
+      `${old.length} existing ${old.length === 1 ? "violation" : "violations"}, not caused by this change`,
+      "how to fix",
+    ],
     [notes, plural(notes.length, "note"), "how to fix"],
     [waived, `${waived.length} waived`, "reason"],
   ];
@@ -84,7 +94,7 @@ export function ruleSection(
   return [
     heading(3, "Rules"),
     ...(fresh.length === 0
-      ? [{ kind: "text" as const, text: ["No rule is broken by this change."] }]
+      ? [{ kind: "text" as const, text: ["This change violates no rule."] }]
       : level === "counts"
         ? [list([[counts]])]
         : [table(fresh, "how to fix")]),
@@ -106,7 +116,7 @@ function findingTable(
     address === undefined ? stack : `${stack}: ${address}`;
   return {
     kind: "table",
-    head: [["severity"], ["rule"], ["where"], ["what"], [last]],
+    head: [["severity"], ["rule"], ["resource"], ["finding"], [last]],
     rows: findings.map((finding) => [
       [severityMarks[finding.severity]],
       [rule(finding.rule)],
@@ -162,7 +172,7 @@ export function notKnownSection(stacks: readonly StackReview[], level: Level): r
     ...(ofTrees.length === 0
       ? []
       : [
-          details("What only a plan could tell", [
+          details("What only a plan can show", [
             list(ofTrees.slice(0, mostLines).map((line) => [line])),
           ]),
         ]),

@@ -86,7 +86,7 @@ describe.skipIf(executable === undefined)(`the page of a review${missing}`, () =
     const { page } = await open(1_280, "light");
     for (const text of [
       "Needs attention",
-      "embed does not answer for a while",
+      "embed is temporarily unavailable",
       "port 8002/tcp on 0.0.0.0",
     ]) {
       const box = await page.getByText(text).first().boundingBox();

@@ -83,7 +83,7 @@ export const exposureRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "Nobody but the host reaches a Triton.",
     rationale:
-      "Triton asks nobody who they are: whoever reaches its ports may send any number of requests of any size, and read its statistics.",
+      "Triton has no authentication: every client that reaches its ports can send requests of any number and size, and read its statistics.",
     inputs:
       "The address that the HTTP and gRPC ports of a Triton are published at, and the type of its Service in the values of the chart.",
     fix: `set expose to loopback: the embed server is the way in, and ${openCommand("Triton")}`,
@@ -287,7 +287,7 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "docker-socket-mounted",
     severity: "error",
-    title: "No container has the socket of Docker.",
+    title: "No container mounts the Docker socket.",
     rationale:
       "Who can talk to Docker's socket can start a container with the disk of the host in it: that is root on the host.",
     inputs: "Volumes and mounts of every container on Docker.",
