@@ -1,35 +1,30 @@
+import { checkOptimization } from "./check-optimization.ts";
 import { ensembleProblems } from "./ensemble-check.ts";
-import type {
-  Accelerator,
-  InstanceGroup,
-  ModelConfig,
-  ModelConfigTensor,
-  ModelWarmup,
-} from "./model-config.ts";
+import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from "./model-config.ts";
 import { maxWarmupRuns, modelConfigs, tritonType, warmupRuns } from "./model-config.ts";
 import { type ModelSignature, models } from "./model-signature.ts";
 
-/** What the host that a configuration is for has. */
+/** Host and model repository that a configuration is checked against. */
 export interface CheckOptions {
   /**
-   * GPUs that Triton sees.
+   * Number of GPUs visible to Triton.
    *
-   * @default - not known: indices are not compared with it
+   * @default - unknown: GPU indices are not checked
    */
   readonly gpus?: number;
   /**
-   * The other models of the repository, which the steps of an ensemble name.
+   * Other models of the repository, for the steps of an ensemble.
    *
-   * @default - those of `model_repository/`
+   * @default - the models of `model_repository/`
    */
   readonly models?: readonly ModelConfig[];
 }
 
 /**
- * Everything that is wrong with a model configuration, for the ONNX Runtime and Python backends and for an ensemble: what
- * Triton refuses when it loads the model, and what it accepts in silence and should not.
+ * Checks a model configuration of the ONNX Runtime or Python backend or of an ensemble: errors that Triton rejects when it loads
+ * the model, and mistakes that it ignores.
  *
- * @returns One line for each problem, `<model>: <setting> <rule>, got <value>`; empty when there is none.
+ * @returns One line per problem, `<model>: <setting> <rule>, got <value>`.
  */
 export function checkModelConfig(
   config: ModelConfig,
@@ -43,9 +38,9 @@ export function checkModelConfig(
 }
 
 /**
- * Lists why Triton would reject a configuration, whatever the host.
+ * Lists the errors for which Triton rejects a configuration on any host.
  *
- * @param others - The models that the steps of an ensemble name.
+ * @param others - Models for the steps of an ensemble.
  */
 export function* loadProblems(
   config: ModelConfig,
@@ -87,7 +82,7 @@ function isPython({ backend, platform }: ModelConfig): boolean {
   return backend === "python" && !platform;
 }
 
-/** What the models of `model_repository/` are, whatever the device. */
+/** Default configurations of the models in `model_repository/`. */
 function repository(): readonly ModelConfig[] {
   return Object.values(modelConfigs).map((configs) => configs.default);
 }
@@ -99,14 +94,14 @@ function* checkEnsemble(config: ModelConfig, others: readonly ModelConfig[]): Ge
     }
     return;
   }
-  const foreign = {
+  const unsupported = {
     dynamic_batching: config.dynamic_batching !== undefined,
     instance_group: (config.instance_group ?? []).length > 0,
     optimization: (config.optimization?.execution_accelerators ?? undefined) !== undefined,
     model_warmup: (config.model_warmup ?? []).length > 0,
   };
-  for (const [field, given] of Object.entries(foreign)) {
-    if (given) yield `${field} must not be given for an ensemble: its models have their own`;
+  for (const [field, isSet] of Object.entries(unsupported)) {
+    if (isSet) yield `${field} must not be given for an ensemble: its models have their own`;
   }
   yield* ensembleProblems(config, (name) => others.find((other) => other.name === name));
 }
@@ -163,7 +158,7 @@ function* checkTensor(
   }
 }
 
-/** Whether the first of `dims` is the batch: the rest is what the model declares, or it is an image of any number. */
+/** Returns whether the first of `dims` is the batch dimension: the rest is as declared, or the dims of an image batch. */
 function hasBatchDimension(dims: readonly number[], declared: readonly number[] | undefined) {
   if (declared !== undefined) return dims.slice(1).join() === declared.join();
   return dims.length === 4 && dims[0] === -1;
@@ -223,167 +218,6 @@ function* checkGroup(
       yield `gpus must not list ${gpu} twice; more instances on one GPU are a higher count`;
     }
   }
-}
-
-function* checkOptimization(config: ModelConfig): Generator<string> {
-  const { cuda, eager_batching, gather_kernel_buffer_threshold, execution_accelerators } =
-    config.optimization ?? {};
-  const foreign = [
-    ...Object.entries(cuda ?? {})
-      .filter(([, value]) => (Array.isArray(value) ? value.length > 0 : Boolean(value)))
-      .map(([name]) => `cuda.${name}`),
-    ...(eager_batching ? ["eager_batching"] : []),
-    ...(gather_kernel_buffer_threshold ? ["gather_kernel_buffer_threshold"] : []),
-  ];
-  for (const name of foreign) {
-    yield `optimization.${name} is for the TensorRT backend only, and onnxruntime ignores it: remove it`;
-  }
-  const { gpu_execution_accelerator = [], cpu_execution_accelerator = [] } =
-    execution_accelerators ?? {};
-  const given = [...gpu_execution_accelerator, ...cpu_execution_accelerator];
-  if (isPython(config) && given.length > 0) {
-    yield `execution_accelerators are for onnxruntime, and python ignores them: remove ${given.map(({ name }) => name).join(", ")}`;
-    return;
-  }
-  for (const { name } of cpu_execution_accelerator) {
-    if (name !== "openvino") yield `cpu_execution_accelerator must be openvino, got '${name}'`;
-  }
-  const groups = config.instance_group ?? [];
-  if (
-    gpu_execution_accelerator.length > 0 &&
-    groups.length > 0 &&
-    groups.every(({ kind }) => kind === "KIND_CPU")
-  ) {
-    const names = gpu_execution_accelerator.map(({ name }) => name).join(", ");
-    yield `gpu_execution_accelerator needs an instance group of KIND_GPU, got ${names} with KIND_CPU only`;
-  }
-  for (const accelerator of gpu_execution_accelerator) {
-    if (accelerator.name === "tensorrt") yield* checkTensorrt(config, accelerator);
-    else if (accelerator.name !== "cuda") {
-      yield `gpu_execution_accelerator must be tensorrt or cuda, got '${accelerator.name}'`;
-    }
-  }
-}
-
-const anyText = /^/;
-const bool = /^(true|false|1|0)$/i;
-const integer = /^-?\d+$/;
-
-/** Parameters of the TensorRT accelerator that the backend reads, with what it can parse (its `onnxruntime.cc`). */
-const tensorrtParameters: Readonly<Record<string, readonly [RegExp, string]>> = {
-  precision_mode: [/^(FP32|FP16|BF16|INT8)$/, "FP32, FP16, BF16 or INT8"],
-  max_workspace_size_bytes: [/^\d+$/, "a number of bytes"],
-  int8_calibration_table_name: [anyText, "a name"],
-  int8_use_native_calibration_table: [bool, "true or false"],
-  trt_engine_cache_enable: [bool, "true or false"],
-  trt_engine_cache_path: [anyText, "a path"],
-  trt_engine_cache_prefix: [anyText, "a name"],
-  trt_timing_cache_enable: [bool, "true or false"],
-  trt_timing_cache_path: [anyText, "a path"],
-  trt_force_timing_cache: [bool, "true or false"],
-  trt_profile_min_shapes: [anyText, "shapes"],
-  trt_profile_opt_shapes: [anyText, "shapes"],
-  trt_profile_max_shapes: [anyText, "shapes"],
-  trt_cuda_graph_enable: [bool, "true or false"],
-  trt_dump_ep_context_model: [bool, "true or false"],
-  trt_ep_context_file_path: [anyText, "a path"],
-  trt_ep_context_embed_mode: [integer, "an integer"],
-  trt_context_memory_sharing_enable: [bool, "true or false"],
-  trt_layer_norm_fp32_fallback: [bool, "true or false"],
-  trt_builder_optimization_level: [integer, "an integer"],
-  trt_build_heuristics_enable: [bool, "true or false"],
-  trt_auxiliary_streams: [integer, "an integer"],
-  trt_tactic_sources: [anyText, "a list"],
-  trt_sparsity_enable: [bool, "true or false"],
-  trt_detailed_build_log: [bool, "true or false"],
-  trt_force_sequential_engine_build: [bool, "true or false"],
-  trt_dump_subgraphs: [bool, "true or false"],
-  trt_max_partition_iterations: [integer, "an integer"],
-  trt_min_subgraph_size: [integer, "an integer"],
-  trt_extra_plugin_lib_paths: [anyText, "paths"],
-  trt_dla_enable: [bool, "true or false"],
-  trt_dla_core: [integer, "an integer"],
-};
-
-function* checkTensorrt(config: ModelConfig, { parameters = {} }: Accelerator): Generator<string> {
-  for (const [key, value] of Object.entries(parameters)) {
-    const rule = Object.hasOwn(tensorrtParameters, key) ? tensorrtParameters[key] : undefined;
-    if (rule === undefined) {
-      yield `tensorrt parameter '${key}' is not one that the onnxruntime backend knows`;
-    } else if (!rule[0].test(value)) {
-      yield `tensorrt parameter ${key} must be ${rule[1]}, got '${value}'`;
-    }
-  }
-  for (const cache of ["trt_engine_cache", "trt_timing_cache"]) {
-    const path = parameters[`${cache}_path`] ?? "";
-    if (/^(true|1)$/i.test(parameters[`${cache}_enable`] ?? "") && !path.startsWith("/")) {
-      yield `tensorrt parameter ${cache}_path must be an absolute path when ${cache}_enable is true, got '${path}'`;
-    }
-  }
-  yield* checkProfiles(config, parameters);
-}
-
-/** Without a profile that covers it, a batch size seen for the first time stalls the server while an engine is built. */
-function* checkProfiles(
-  { input, max_batch_size }: ModelConfig,
-  parameters: Readonly<Record<string, string>>,
-): Generator<string> {
-  const keys = ["min", "opt", "max"].map((name) => `trt_profile_${name}_shapes`);
-  const missing = keys.filter((key) => !parameters[key]);
-  if (missing.length > 0) {
-    yield `tensorrt parameters ${missing.join(", ")} must be given: batches of 1 to ${max_batch_size} would each build an engine`;
-    return;
-  }
-  const parsed = keys.map((key) => ({ key, shapes: parseShapes(parameters[key] ?? "") }));
-  for (const { key, shapes } of parsed) {
-    if (shapes === undefined) {
-      yield `tensorrt parameter ${key} must be input:1x3x224x224[,input:…], got '${parameters[key]}'`;
-    }
-  }
-  const [min, opt, max] = parsed.map(({ shapes }) => shapes);
-  if (min === undefined || opt === undefined || max === undefined) return;
-  for (const { key, shapes = new Map() } of parsed) {
-    for (const name of shapes.keys()) {
-      if (!input.some((tensor) => tensor.name === name)) {
-        yield `tensorrt parameter ${key} must name inputs of the model, got '${name}'`;
-      }
-    }
-  }
-  for (const { name, dims } of input) {
-    const profile = [min.get(name), opt.get(name), max.get(name)] as const;
-    const [low, middle, high] = profile;
-    if (low === undefined || middle === undefined || high === undefined) {
-      yield `tensorrt parameters ${keys.join(", ")} must all give a shape of input '${name}'`;
-      continue;
-    }
-    const batched = max_batch_size > 0 ? [-1, ...dims] : dims;
-    const fits = (shape: readonly number[]) =>
-      shape.length === batched.length &&
-      shape.every((dim, i) => batched[i] === -1 || batched[i] === dim);
-    const wrong = profile.findIndex((shape) => !fits(shape ?? []));
-    if (wrong >= 0) {
-      const expected = batched.map((dim) => (dim === -1 ? "N" : dim)).join("x");
-      yield `tensorrt parameter ${keys[wrong]} must be ${name}:${expected}, got '${parameters[keys[wrong]!]}'`;
-      continue;
-    }
-    if (!middle.every((dim, i) => low[i]! <= dim && dim <= high[i]!)) {
-      yield `tensorrt parameter trt_profile_opt_shapes must lie between min and max, got '${parameters.trt_profile_opt_shapes}'`;
-    }
-    if (max_batch_size > 0 && (low[0] !== 1 || high[0]! < max_batch_size)) {
-      yield `tensorrt shape profiles must cover batches of 1 to max_batch_size (${max_batch_size}), got ${low[0]} to ${high[0]}`;
-    }
-  }
-}
-
-/** `image:1x3x224x224,mask:1x16`; `undefined` when it is not of that form. */
-function parseShapes(text: string): ReadonlyMap<string, readonly number[]> | undefined {
-  const shapes = new Map<string, readonly number[]>();
-  for (const part of text.split(",")) {
-    const match = /^([^:]+):(\d+(?:x\d+)*)$/.exec(part);
-    if (match === null) return undefined;
-    shapes.set(match[1]!, match[2]!.split("x").map(Number));
-  }
-  return shapes;
 }
 
 function* checkWarmup(config: ModelConfig): Generator<string> {
