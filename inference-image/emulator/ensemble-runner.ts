@@ -12,17 +12,17 @@ import type { ModelRunner, RunnerEvents, RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** Finds another model of the repository, as it is now: it may have been loaded anew. */
+/** Looks up the current version of another model of the repository, which may have been reloaded. */
 export type ModelLookup = (name: string, version: string) => ServedModel;
 
-/** Version of a step, as requests name it. */
+/** Version of a step, as in requests. */
 export function stepVersion({ model_version: version }: EnsembleStep): string {
   return version > 0 ? String(version) : "";
 }
 
 /**
- * An ensemble: its steps as requests to other models, which check, batch and count them as their own. Steps that do not
- * wait for each other run side by side.
+ * Runs an ensemble: its steps are requests to other models, which validate, batch and count them. Independent steps run in
+ * parallel.
  */
 export function ensembleRunner(
   config: ModelConfigJson,
@@ -40,13 +40,15 @@ export function ensembleRunner(
     const tensors = new Map<string, Promise<Tensor>>(
       inputs.map((tensor) => [tensor.name, Promise.resolve(tensor)]),
     );
-    // the steps are in the order of their tensors, so what one reads is already promised
+    // the steps are in topological order, so the inputs of each step have a promise
     const results = steps.map((step) => {
-      const given = Object.entries(step.input_map).map(async ([name, tensor]) => ({
+      const stepInputs = Object.entries(step.input_map).map(async ([name, tensor]) => ({
         ...(await tensors.get(tensor)!),
         name,
       }));
-      const result = Promise.all(given).then((read) => runStep(step, read, startedAt, options));
+      const result = Promise.all(stepInputs).then((read) =>
+        runStep(step, read, startedAt, options),
+      );
       for (const [output, tensor] of Object.entries(step.output_map)) {
         const written = result.then(({ outputs }) => ({
           ...outputs.find(({ name }) => name === output)!,
@@ -72,14 +74,14 @@ export function ensembleRunner(
     startedAt: number,
     { id, signal, queueTimeoutMs }: RunOptions,
   ): Promise<InferResult> {
-    const leftMs =
+    const remainingMs =
       queueTimeoutMs === undefined ? undefined : queueTimeoutMs - (performance.now() - startedAt);
-    if (leftMs !== undefined && leftMs <= 0) {
+    if (remainingMs !== undefined && remainingMs <= 0) {
       throw new InferenceError("expired", `waited longer than ${queueTimeoutMs} ms`);
     }
     try {
       const model = modelOf(step.model_name, stepVersion(step));
-      return await model.inferTensors(inputs, { id, signal, queueTimeoutMs: leftMs });
+      return await model.inferTensors(inputs, { id, signal, queueTimeoutMs: remainingMs });
     } catch (error) {
       if (!(error instanceof OipError)) throw error;
       throw new OipError(error.code, `in ensemble '${config.name}', ${error.message}`, {
@@ -91,7 +93,7 @@ export function ensembleRunner(
   return {
     inputNames: config.input.map(({ name }) => name),
     infer: async (inputs, options) => {
-      if (closing) throw new InferenceError("draining", "no new requests are taken");
+      if (closing) throw new InferenceError("draining", "the model is draining");
       return await calls.during(() => infer(inputs, options));
     },
     downstreamItems: 0,
@@ -102,7 +104,7 @@ export function ensembleRunner(
   };
 }
 
-/** The time of a request of an ensemble is that of its steps; what they waited is in their own statistics. */
+/** Sums the compute time of the steps; their own statistics include the queue time. */
 function sumOf(timings: readonly RequestTiming[]): RequestTiming {
   const sum = (part: (timing: RequestTiming) => number) =>
     timings.reduce((total, timing) => total + part(timing), 0);

@@ -186,7 +186,7 @@ describe("fails to load", () => {
       await edit(path, "custom", (config) => config.replace(python, "custom"));
     });
     await expect(starting).rejects.toThrow(
-      "failed to load model 'custom': model 'custom' is Python code, which this server does not run; of the backend python it answers for 'openclip_preprocess' only, with its own preprocessing",
+      "failed to load model 'custom': model 'custom' has the backend python, which this server supports for 'openclip_preprocess' only, with its own preprocessing",
     );
   });
 

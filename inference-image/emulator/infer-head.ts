@@ -1,7 +1,7 @@
 import protobuf from "protobufjs";
 import { OipError } from "./oip-error.ts";
 
-/** The fields of a `ModelInferRequest` that identify it. */
+/** Fields of a `ModelInferRequest` that identify it. */
 export interface InferHead {
   readonly model_name: string;
   readonly model_version: string;
@@ -16,9 +16,9 @@ const headType = protobuf
   .root.lookupType("Head");
 
 /**
- * Reads the head of a request; the tensors that follow are skipped.
+ * Reads the head of a request, skipping the tensors.
  *
- * @throws {OipError} `invalid-argument` when it is no such message.
+ * @throws {OipError} `invalid-argument` for an invalid message.
  */
 export function readHead(message: Buffer): InferHead {
   try {

@@ -25,17 +25,17 @@ export function checkModelConfig(
   // a configuration may come from a client
   if (config.default_model_filename.split(/[\\/]/).includes("..")) {
     throw invalid(
-      `default_model_filename '${config.default_model_filename}' of model '${config.name}' must not lead out of its folder`,
+      `default_model_filename '${config.default_model_filename}' of model '${config.name}' must be in its folder`,
     );
   }
-  for (const feature of absentFeatures(config)) {
+  for (const feature of unsupportedFeatures(config)) {
     throw invalid(`model '${config.name}' has ${feature}: not supported by this server`);
   }
   for (const problem of loadProblems(config, parts)) throw invalid(problem);
 }
 
-/** Features of Triton without which the model would give wrong answers. */
-function* absentFeatures(config: ModelConfigJson): Generator<string> {
+/** Features of Triton that the emulator lacks and that change the results. */
+function* unsupportedFeatures(config: ModelConfigJson): Generator<string> {
   if (config.sequence_batching !== undefined) yield "sequence_batching";
   const batching = (config.dynamic_batching ?? {}) as Readonly<Record<string, unknown>>;
   if (batching.priority_levels) yield "dynamic_batching.priority_levels";

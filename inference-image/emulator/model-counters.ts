@@ -5,7 +5,7 @@ import type { RequestTiming } from "../../inference/session/types.ts";
 export const failureReasons = ["REJECTED", "CANCELED", "BACKEND", "OTHER"] as const;
 export type FailureReason = (typeof failureReasons)[number];
 
-/** How often, and how long in all. */
+/** Count and total duration. */
 export interface DurationCount {
   readonly count: number;
   readonly ns: number;
@@ -18,13 +18,13 @@ export interface BatchCount {
   readonly computeOutput: DurationCount;
 }
 
-/** What one model has done since it was loaded: counted as Triton counts. */
+/** Statistics of one model since it was loaded, counted as in Triton. */
 export class ModelCounters {
-  /** When the last request was taken on, in milliseconds since 1970; 0 before the first. */
+  /** Time of the last request, in milliseconds since 1970; 0 before the first. */
   lastInferenceMs = 0;
-  /** Items, so the sum of the batch sizes of all requests that succeeded. */
+  /** Sum of the batch sizes of all successful requests. */
   inferenceCount = 0;
-  /** Executions that succeeded. */
+  /** Number of successful executions. */
   executionCount = 0;
   readonly failures: Record<FailureReason, number> = {
     REJECTED: 0,
@@ -32,7 +32,7 @@ export class ModelCounters {
     BACKEND: 0,
     OTHER: 0,
   };
-  /** Requests that succeeded, with their whole time in the server. */
+  /** Successful requests, with their total time in the server. */
   success = zero;
   fail = zero;
   queue = zero;
@@ -41,7 +41,7 @@ export class ModelCounters {
   computeOutput = zero;
   readonly #batches = new Map<number, Omit<BatchCount, "batchSize">>();
 
-  /** By batch size, the smallest first. */
+  /** By batch size, ascending. */
   get batches(): readonly BatchCount[] {
     return [...this.#batches]
       .sort(([left], [right]) => left - right)

@@ -17,22 +17,22 @@ export interface LoadModelOptions {
   readonly repository: string;
   /** Name of the model's folder. */
   readonly name: string;
-  /** `configs/<variant>.pbtxt` instead of `config.pbtxt`, where the model has it. */
+  /** `configs/<variant>.pbtxt` instead of `config.pbtxt`, if the model has it. */
   readonly variant?: string;
-  /** The text of a `config.pbtxt`, used instead of the model's own. */
+  /** Text of a `config.pbtxt` that overrides the model's own. */
   readonly override?: string;
-  /** Finds the models of an ensemble; they are loaded before it. Throws {@link OipError} where there is none. */
+  /** Looks up the members of an ensemble, which are loaded before it. Throws {@link OipError} for a missing one. */
   readonly modelOf: ModelLookup;
-  /** The versions that serve until the new ones are there: their counters go on. */
+  /** Previous versions, whose counters continue. */
   readonly before: readonly ServedModel[];
   readonly log: (line: string) => void;
 }
 
-/** What is read of a model before it is loaded. */
+/** Location of a configuration. */
 type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "variant" | "override">;
 
 /**
- * Load the versions of one model that its version policy asks for.
+ * Loads the versions of one model that its version policy selects.
  *
  * @throws {OipError} one line
  */
@@ -41,7 +41,7 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   const folder = join(repository, name);
   const read = await readConfig(options, folder, log);
   const config = { ...read, name: read.name || name };
-  checkModelConfig(config, name, partConfigs(config, options.modelOf));
+  checkModelConfig(config, name, memberConfigs(config, options.modelOf));
   const versions = await versionsToServe(folder, config);
   logDifferences(config, log);
 
@@ -59,8 +59,8 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   return models;
 }
 
-/** The configurations of the models of an ensemble that are loaded. */
-function partConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {
+/** Configurations of the loaded members of an ensemble. */
+function memberConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {
   return (config.ensemble_scheduling?.step ?? []).flatMap((step) => {
     try {
       return [modelOf(step.model_name, stepVersion(step)).config];
@@ -71,8 +71,7 @@ function partConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly Mo
 }
 
 /**
- * The models that an ensemble is made of; none for another model, or for one whose configuration cannot be read: loading
- * it will say why.
+ * Names of the members of an ensemble; none for another model, or if the configuration is invalid, which the load reports.
  */
 export async function ensembleMembers(options: ConfigSource): Promise<readonly string[]> {
   const folder = join(options.repository, options.name);
@@ -80,7 +79,7 @@ export async function ensembleMembers(options: ConfigSource): Promise<readonly s
   return config?.ensemble_scheduling?.step.map((step) => step.model_name) ?? [];
 }
 
-/** When something in a model's folder was last changed, in nanoseconds. */
+/** Latest modification time in a model's folder, in nanoseconds. */
 export async function modifiedAt({
   repository,
   name,
@@ -126,7 +125,7 @@ async function readConfig(
 ): Promise<ModelConfigJson> {
   if (override !== undefined) return parseConfig(override, "config override");
   const { file, custom } = await configFileOf(folder, variant);
-  // a model without variants is the same for all of them
+  // a model without variants has one configuration for all
   if (variant !== undefined && !custom && (await isFolder(join(folder, "configs")))) {
     log(`${variantFile(folder, variant)}: no such file, using ${file}`);
   }
@@ -139,7 +138,7 @@ async function readConfig(
   return parseConfig(text, file);
 }
 
-/** `configs/<variant>.pbtxt` where it is there, which needs no `config.pbtxt` beside it; else that one. */
+/** Path of `configs/<variant>.pbtxt` if it exists, otherwise of `config.pbtxt`. */
 async function configFileOf(
   folder: string,
   variant: string | undefined,
@@ -162,7 +161,7 @@ function parseConfig(text: string, file: string): ModelConfigJson {
   }
 }
 
-/** Where this server stands in for a Triton with GPUs, one line says what is different. */
+/** Logs in one line how execution differs from a Triton with GPUs. */
 function logDifferences(config: ModelConfigJson, log: (line: string) => void): void {
   const { instance_group: groups, optimization } = config;
   const gpus = groups
@@ -180,12 +179,12 @@ function logDifferences(config: ModelConfigJson, log: (line: string) => void): v
     differences.push(gpus.length > 0 ? `KIND_GPU on GPU ${gpus.join(", ")}` : "KIND_GPU");
   }
   if (names.length > 0) differences.push(`execution accelerator ${names.join(", ")}`);
-  // preprocessing here shares its threads, however many instances it has
+  // preprocessing shares its threads, whatever the number of instances
   if (instances > 1 && config.backend !== "python") differences.push(`${instances} instances`);
   if (config.model_warmup.length > 0) differences.push("warm-up");
   if (differences.length === 0) return;
   log(
-    `'${config.name}' asks for ${differences.join("; ")}: this server runs it on the CPU, in one session, without warm-up`,
+    `'${config.name}' is configured with ${differences.join("; ")}: this server runs it on the CPU, in one session, without warm-up`,
   );
 }
 
@@ -219,7 +218,7 @@ async function loadVersion(
   return new ServedModel({ config, version, counters, ...started });
 }
 
-/** What is different about a kind of model: what runs it, and whether that is alive. */
+/** Runner and liveness of a model, by backend. */
 type StartedModel = Pick<ServedModelProps, "start" | "isAlive">;
 
 async function startModel(
@@ -248,19 +247,20 @@ function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedMo
   };
 }
 
-/** This server runs no Python: for the one such model of the repository it has code of its own. */
+/** Starts the emulation of the repository's one Python model; this server does not run Python. */
 async function startPreprocessing(config: ModelConfigJson, path: string): Promise<StartedModel> {
-  const refuse = (problem: string) => new OipError("invalid-argument", problem);
+  const invalid = (problem: string) => new OipError("invalid-argument", problem);
   if (config.name !== openclipPreprocess.name) {
-    throw refuse(
-      `model '${config.name}' is Python code, which this server does not run; of the backend python it answers for '${openclipPreprocess.name}' only, with its own preprocessing`,
+    throw invalid(
+      `model '${config.name}' has the backend python, which this server supports for '${openclipPreprocess.name}' only, with its own preprocessing`,
     );
   }
-  if (!(await isFile(path))) throw refuse(`failed to load '${config.name}': ${path} is not there`);
+  if (!(await isFile(path)))
+    throw invalid(`failed to load '${config.name}': ${path} does not exist`);
   checkModelFits(config, openclipPreprocess);
   const limit = config.parameters?.[maxImagePixelsParameter]?.string_value ?? "";
   if (!/^[1-9]\d{0,9}$/.test(limit)) {
-    throw refuse(
+    throw invalid(
       `parameter ${maxImagePixelsParameter} of model '${config.name}' must be a number of pixels, got '${limit}'`,
     );
   }
@@ -279,7 +279,7 @@ async function startOnnx(
   let alive = true;
   const session = await openModel(config, path, (error) => {
     alive = false;
-    log(`'${config.name}' version ${version} is gone: ${error.problem}`);
+    log(`'${config.name}' version ${version}: the runtime has exited: ${error.problem}`);
   });
   try {
     checkModelFits(config, session);

@@ -77,7 +77,7 @@ describe("the log says in one line what runs differently here", () => {
       instance_group [ { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] } ]
       optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" } ] } }`);
     expect(log).toEqual([
-      `'${model}' asks for KIND_GPU on GPU 0, 1; execution accelerator tensorrt; 4 instances: this server runs it on the CPU, in one session, without warm-up`,
+      `'${model}' is configured with KIND_GPU on GPU 0, 1; execution accelerator tensorrt; 4 instances: this server runs it on the CPU, in one session, without warm-up`,
       `successfully loaded '${model}' version 1`,
     ]);
   });
@@ -178,7 +178,7 @@ describe("loading", () => {
     [
       "a file outside its folder",
       `${config}\ndefault_model_filename: "../../other/1/model.onnx"`,
-      `default_model_filename '../../other/1/model.onnx' of model '${model}' must not lead out of its folder`,
+      `default_model_filename '../../other/1/model.onnx' of model '${model}' must be in its folder`,
     ],
     [
       "a field that Triton does not know",
@@ -314,7 +314,7 @@ test("a model whose runtime has died is not ready, and the log says so", async (
   expect(opened.registry.ready).toBe(false);
   expect(opened.registry.modelReady(model)).toBe(false);
   expect(opened.log.at(-1)).toBe(
-    `'${model}' version 1 is gone: the runtime's thread ended: exit code 1`,
+    `'${model}' version 1: the runtime has exited: the runtime's thread ended: exit code 1`,
   );
   expect(opened.registry.model(model).counters.failures.BACKEND).toBe(1);
 });

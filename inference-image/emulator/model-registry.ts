@@ -1,14 +1,15 @@
 import { setMaxListeners } from "node:events";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { configTextOfJson } from "./config-override.ts";
 import { ensembleMembers, loadModel, modelFolders, modifiedAt } from "./model-loader.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** What `/v2/repository/index` says of one model. */
+/** Entry of `/v2/repository/index`. */
 export interface IndexEntry {
   readonly name: string;
-  /** Absent while no version was ever loaded. */
+  /** Absent if no version has been loaded. */
   readonly version?: string;
   readonly state?: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason?: string;
@@ -25,10 +26,10 @@ export type RegistryFlags = Pick<
 >;
 
 /**
- * Load the models that the flags ask for.
+ * Loads the models that the flags select.
  *
- * @throws {OipError} for the first bad model, when `--exit-on-error` is on; without it the model is unavailable, and
- *   the index says why.
+ * @throws {OipError} for the first invalid model with `--exit-on-error`; without it the model is unavailable, and the index
+ *   has the reason.
  */
 export async function openModelRegistry(
   flags: RegistryFlags,
@@ -40,39 +41,39 @@ export async function openModelRegistry(
 }
 
 interface Entry {
-  /** By version, ascending. Empty when loading failed, or after an unload. */
+  /** By version, ascending. Empty after a failed load or an unload. */
   readonly versions: readonly ServedModel[];
-  /** Versions that the index speaks of. */
+  /** Versions listed in the index. */
   readonly known: readonly string[];
   readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason: string;
-  /** When the model's files were changed before they were loaded. */
+  /** Modification time of the loaded files. */
   readonly modified?: bigint;
 }
 
-/** The models of a Triton model repository: which there are, which are loaded, and whether all is well. */
+/** Loaded models of a Triton model repository: lookup, load, unload and readiness. */
 export class ModelRegistry {
   readonly #flags: RegistryFlags;
   readonly #log: (line: string) => void;
   readonly #entries = new Map<string, Entry>();
-  /** Loads and unloads come one after the other. */
+  /** Tail of the queue of loads and unloads, which run sequentially. */
   #control: Promise<unknown> = Promise.resolve();
   readonly #exit = new AbortController();
 
   constructor(flags: RegistryFlags, log: (line: string) => void) {
     this.#flags = flags;
     this.#log = log;
-    // each open stream listens
+    // every open stream adds a listener
     setMaxListeners(0, this.#exit.signal);
   }
 
   async start(): Promise<void> {
     const folders = await modelFolders(this.#flags["model-repository"]);
     const explicit = this.#flags["model-control-mode"] === "explicit";
-    const wanted = explicit ? this.#flags["load-model"] : folders;
-    const names = wanted.includes("*") ? folders : wanted;
+    const selected = explicit ? this.#flags["load-model"] : folders;
+    const names = selected.includes("*") ? folders : selected;
     for (const name of names) {
-      // an ensemble that came before has loaded it
+      // already loaded by an ensemble
       if (this.#versionsOf(name).length > 0) continue;
       try {
         await this.#load(name);
@@ -89,7 +90,7 @@ export class ModelRegistry {
     }
   }
 
-  /** Whether every model that should be there is, and the server is not on its way out. */
+  /** Whether all models are loaded and the server is not shutting down. */
   get ready(): boolean {
     if (this.#exit.signal.aborted) return false;
     if (!this.#flags["strict-readiness"]) return true;
@@ -100,14 +101,16 @@ export class ModelRegistry {
     });
   }
 
-  /** Every loaded version, in the order of names and versions. */
+  /** All loaded versions, ordered by name and version. */
   get models(): readonly ServedModel[] {
     return [...this.#entries.keys()].sort().flatMap((name) => this.#entries.get(name)!.versions);
   }
 
   /**
-   * @param version - The latest, when it is empty.
-   * @throws {OipError} when it is not there.
+   * Returns a loaded model.
+   *
+   * @param version - Empty for the latest.
+   * @throws {OipError} if it is not loaded
    */
   model(name: string, version = ""): ServedModel {
     checkVersion(version);
@@ -132,7 +135,7 @@ export class ModelRegistry {
     );
   }
 
-  /** Whether that model takes requests. */
+  /** Returns whether a model accepts requests. */
   modelReady(name: string, version = ""): boolean {
     checkVersion(version);
     if (this.#exit.signal.aborted) return false;
@@ -142,9 +145,9 @@ export class ModelRegistry {
   }
 
   /**
-   * The models to give statistics of: all of them without a name, all versions without a version.
+   * Returns the models for a statistics request: all without a name, all versions without a version.
    *
-   * @throws {OipError} when there is none.
+   * @throws {OipError} if there is none
    */
   statistics(name: string, version = ""): readonly ServedModel[] {
     checkVersion(version);
@@ -181,24 +184,24 @@ export class ModelRegistry {
   }
 
   /**
-   * Load a model, or load it anew. Requests of the old one are answered.
+   * Loads or reloads a model. Accepted requests of the previous version are finished.
    *
-   * @param configJson - A model configuration in JSON, used instead of the repository's.
-   * @throws {OipError} also when the server does not take orders (`--model-control-mode`).
+   * @param configJson - Model configuration in JSON that overrides the repository's.
+   * @throws {OipError} if the load fails or model control is disabled (`--model-control-mode`)
    */
   async load(name: string, configJson?: string): Promise<void> {
     this.#checkControl();
     const override = configJson === undefined ? undefined : configTextOfJson(configJson);
-    await this.#inTurn(async () => {
+    await this.#serialise(async () => {
       const folders = await modelFolders(this.#flags["model-repository"]);
       if (!folders.includes(name)) {
         throw new OipError(
-          // Triton says INTERNAL of what is the caller's mistake
+          // Triton sends INTERNAL, but this is an error of the client
           "invalid-argument",
           `failed to load '${name}', failed to poll from model repository`,
         );
       }
-      // as Triton does it: what runs stays, and an override with it, until its files are changed or it is unloaded
+      // as in Triton: a loaded model stays, with its override, until its files change or it is unloaded
       if (override === undefined && (await this.#isUnchanged(name))) return;
       try {
         await this.#load(name, { override });
@@ -225,7 +228,7 @@ export class ModelRegistry {
 
   async unload(name: string): Promise<void> {
     this.#checkControl();
-    await this.#inTurn(async () => {
+    await this.#serialise(async () => {
       const entry = this.#entries.get(name);
       if (entry === undefined) {
         throw new OipError("invalid-argument", "Model to be unloaded has not been served");
@@ -238,20 +241,20 @@ export class ModelRegistry {
     });
   }
 
-  /** Goes off with {@link beginExit}. */
+  /** Aborted by {@link beginExit}. */
   get exit(): AbortSignal {
     return this.#exit.signal;
   }
 
-  /** From here on not ready. Requests are still answered, so that those on their way are not lost. */
+  /** Makes the server not ready. Requests are still answered, so that requests in transit are not lost. */
   beginExit(): void {
     this.#exit.abort();
   }
 
-  /** Answers the requests that were taken on, then frees every model. */
+  /** Finishes accepted requests, then frees all models. */
   async close(): Promise<void> {
     this.beginExit();
-    // an ensemble answers with the help of its models, which were loaded before it
+    // ensembles first: their requests need the models that were loaded before them
     const entries = [...this.#entries.values()].reverse();
     const ensembles = entries.filter(({ versions }) => versions.some(isEnsemble));
     for (const { versions } of ensembles) {
@@ -260,11 +263,11 @@ export class ModelRegistry {
     await Promise.all(this.models.map((model) => model.close()));
   }
 
-  /** The old versions serve until the new ones are there; when loading fails, they stay. */
+  /** Loads a model; the previous versions serve until the new ones are loaded, and stay if the load fails. */
   async #load(name: string, { override, path = [] }: LoadOptions = {}): Promise<void> {
-    await this.#loadParts(name, { override, path });
-    const before = this.#entries.get(name);
-    if (before === undefined || before.versions.length === 0) {
+    await this.#loadMembers(name, { override, path });
+    const previous = this.#entries.get(name);
+    if (previous === undefined || previous.versions.length === 0) {
       this.#entries.set(name, { versions: [], known: [], state: "LOADING", reason: "" });
     }
     try {
@@ -275,18 +278,18 @@ export class ModelRegistry {
         variant: this.#flags["model-config-name"],
         override,
         modelOf: (other, version) => this.model(other, version),
-        before: before?.versions ?? [],
+        before: previous?.versions ?? [],
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
       this.#entries.set(name, { versions, known, state: "READY", reason: "", modified });
-      await Promise.all((before?.versions ?? []).map((model) => model.close()));
+      await Promise.all((previous?.versions ?? []).map((model) => model.close()));
     } catch (error) {
-      if (before === undefined || before.versions.length === 0) {
-        const reason = error instanceof Error ? error.message : String(error);
+      if (previous === undefined || previous.versions.length === 0) {
+        const reason = messageOf(error);
         this.#entries.set(name, {
           versions: [],
-          known: before?.known ?? [],
+          known: previous?.known ?? [],
           state: "UNAVAILABLE",
           reason,
         });
@@ -295,24 +298,24 @@ export class ModelRegistry {
     }
   }
 
-  /** Load the models of an ensemble that are not there yet. What is wrong with one, the ensemble will say. */
-  async #loadParts(name: string, { override, path = [] }: LoadOptions): Promise<void> {
+  /** Loads the members of an ensemble that are not loaded. The load of the ensemble reports their errors. */
+  async #loadMembers(name: string, { override, path = [] }: LoadOptions): Promise<void> {
     const { "model-repository": repository, "model-config-name": variant } = this.#flags;
     const folders = await modelFolders(repository);
     const ancestors = [...path, name];
-    for (const part of await ensembleMembers({ repository, name, variant, override })) {
-      if (ancestors.includes(part)) {
+    for (const member of await ensembleMembers({ repository, name, variant, override })) {
+      if (ancestors.includes(member)) {
         throw new OipError(
           "invalid-argument",
-          `circular dependency between ensembles: ${[...ancestors, part].join(" -> ")}`,
+          `circular dependency between ensembles: ${[...ancestors, member].join(" -> ")}`,
         );
       }
-      if (this.#versionsOf(part).length > 0 || !folders.includes(part)) continue;
+      if (this.#versionsOf(member).length > 0 || !folders.includes(member)) continue;
       try {
-        await this.#load(part, { path: ancestors });
+        await this.#load(member, { path: ancestors });
       } catch (error) {
         if (!(error instanceof OipError)) throw error;
-        this.#log(`failed to load '${part}': ${error.message}`);
+        this.#log(`failed to load '${member}': ${error.message}`);
       }
     }
   }
@@ -326,17 +329,17 @@ export class ModelRegistry {
     );
   }
 
-  async #inTurn(change: () => Promise<void>): Promise<void> {
-    const turn = this.#control.then(change);
-    this.#control = turn.catch(() => {});
-    await turn;
+  async #serialise(change: () => Promise<void>): Promise<void> {
+    const done = this.#control.then(change);
+    this.#control = done.catch(() => {});
+    await done;
   }
 }
 
 interface LoadOptions {
-  /** The text of a `config.pbtxt`, used instead of the model's own. */
+  /** Text of a `config.pbtxt` that overrides the model's own. */
   readonly override?: string;
-  /** The ensembles that this one is loaded for. */
+  /** Names of the ensembles for which the model is loaded. */
   readonly path?: readonly string[];
 }
 
@@ -344,7 +347,7 @@ function isEnsemble({ config }: ServedModel): boolean {
   return config.ensemble_scheduling !== undefined;
 }
 
-/** An ensemble is only there while its models are: without one of them it is unloaded. */
+/** State of an entry. An ensemble is available only while all its members are. */
 function stateOf({ state, reason, versions }: Entry): Pick<Entry, "state" | "reason"> {
   const incomplete =
     state === "READY" && versions.some((model) => isEnsemble(model) && !model.isAlive());
@@ -353,7 +356,7 @@ function stateOf({ state, reason, versions }: Entry): Pick<Entry, "state" | "rea
 
 const unloaded = "unloaded";
 
-/** Versions are numbers from 1 on; the empty string is the latest. */
+/** Checks that a version is a positive integer, or empty for the latest. */
 function checkVersion(version: string): void {
   if (version === "" || /^[1-9]\d*$/.test(version)) return;
   throw new OipError(

@@ -3,31 +3,31 @@ import type { Tensor } from "../../contract/tensor.ts";
 import { Batcher, type Execution } from "../../inference/session/batcher.ts";
 import type { InferOptions, InferResult, ModelSession } from "../../inference/session/types.ts";
 
-/** Computes what a served model was asked, after the request was checked. */
+/** Executes validated requests of a served model. */
 export interface ModelRunner {
-  /** Names of the inputs, in the order in which `infer` takes them. */
+  /** Names of the inputs, in the order of the tensors passed to `infer`. */
   readonly inputNames: readonly string[];
-  /** @throws {InferenceError} or {OipError}; the latter goes to the client as it is. */
+  /** @throws {InferenceError} or {OipError}; the latter is sent to the client unchanged. */
   infer(inputs: readonly Tensor[], options: RunOptions): Promise<InferResult>;
-  /** Items that are being computed, and go to another model after that. */
+  /** Number of items in execution that another model processes next. */
   readonly downstreamItems: number;
-  /** Answers what was taken on, then frees everything. */
+  /** Finishes accepted requests, then frees all resources. */
   close(): Promise<void>;
 }
 
 export interface RunOptions extends InferOptions {
-  /** Of the request, for messages. */
+  /** Request id, for messages. */
   readonly id: string;
 }
 
-/** What a runner tells the model that it runs. */
+/** Events of a runner for its served model. */
 export interface RunnerEvents {
-  /** So many items, the first that came, wait no longer. */
+  /** Reports that the oldest items, in this number, have left the queue. */
   started(items: number): void;
   executed(execution: Execution): void;
 }
 
-/** An ONNX file, with Triton's dynamic batching where the configuration asks for it. Takes the session over. */
+/** Runs an ONNX model, with Triton's dynamic batching if configured. The runner closes the session. */
 export function onnxRunner(
   config: ModelConfigJson,
   session: ModelSession,

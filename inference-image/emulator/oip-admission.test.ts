@@ -240,7 +240,7 @@ describe("what nobody waits for", () => {
     const answer = await infer(server, timeout(0).replace('"timeout":0', `"timeout":${value}`));
     expect(answer.statusCode).toBe(400);
     expect(((await answer.body.json()) as { error: string }).error).toMatch(
-      /^Unable to parse 'timeout': must be a whole number from 0 on, got /,
+      /^Unable to parse 'timeout': must be a whole number of at least 0, got /,
     );
   });
 });

@@ -5,15 +5,15 @@ import type { ModelRegistry } from "./model-registry.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** `MAX_QUEUE_SIZE` and `MAX_QUEUE_BYTES` as they are when nobody sets them. */
+/** Defaults of `MAX_QUEUE_SIZE` and `MAX_QUEUE_BYTES`. */
 export const defaultLimits: AdmissionLimits = {
   maxQueueSize: serverEnv.shape.MAX_QUEUE_SIZE.parse(undefined),
   maxQueueBytes: serverEnv.shape.MAX_QUEUE_BYTES.parse(undefined),
 };
 
 /**
- * Bounds what waits over all models, over HTTP and gRPC together. A model's own `max_queue_size` is counted by itself, as
- * Triton counts it.
+ * Bounds the queue of all models, over HTTP and gRPC together. A model's own `max_queue_size` is counted separately, as in
+ * Triton.
  */
 export class OipAdmission {
   readonly #admission: Admission;
@@ -29,46 +29,46 @@ export class OipAdmission {
   }
 
   /**
-   * Let a request in, before its body is read.
+   * Reserves capacity for a request, before its body is read.
    *
-   * @param announced - Bytes of the body; `undefined` when it comes in chunks.
-   * @param drop - Called with the reason when it is too slow and others need its place.
+   * @param announced - Bytes of the body; `undefined` for a chunked body.
+   * @param onEvict - Called with the reason if the body is too slow and others need its capacity.
    * @throws {OipError} `overloaded`
    */
   reserve(
     model: ServedModel,
     announced: number | undefined,
-    drop: (reason: unknown) => void = () => {},
+    onEvict: (reason: unknown) => void = () => {},
   ): Reservation {
-    return refusing(model, () => this.#admission.reserve(announced, drop));
+    return recordingRejection(model, () => this.#admission.reserve(announced, onEvict));
   }
 
   /**
-   * The request is decoded, and its items are about to wait.
+   * Rejects a decoded request whose items exceed the capacity.
    *
    * @throws {OipError} `overloaded`
    */
-  checkCapacity(model: ServedModel, place: Reservation, items: number): void {
-    place.parsed();
-    refusing(model, () => this.#admission.checkImages(items));
+  checkCapacity(model: ServedModel, reservation: Reservation, items: number): void {
+    reservation.parsed();
+    recordingRejection(model, () => this.#admission.checkImages(items));
   }
 
-  /** Items that have their answer. */
+  /** Counts items with a response. */
   recordCompleted(items: number): void {
     this.#admission.recordCompleted(items);
   }
 }
 
-function refusing<T>(model: ServedModel, enter: () => T): T {
+function recordingRejection<T>(model: ServedModel, reserve: () => T): T {
   try {
-    return enter();
+    return reserve();
   } catch (error) {
     model.recordRejection();
     throw oipErrorOf(error);
   }
 }
 
-/** What reading a body fails with, in the terms of this protocol. */
+/** Converts an error of admission or of reading a body to this protocol. */
 export function oipErrorOf(error: unknown): unknown {
   if (!(error instanceof EmbedError)) return error;
   const options = { cause: error };

@@ -12,29 +12,29 @@ import { type OipAdmission, oipErrorOf } from "./oip-admission.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** Largest body of what is no inference: the configuration of a model is some KiB. */
+/** Maximum body of other requests than inference: the configuration of a model is some KiB. */
 const maxControlBytes = 4 * 1024 * 1024;
 
-/** Bodies that are decompressed at a time: each may become as large as a body may be. */
+/** Maximum number of concurrent decompressions: each result may have the maximum body size. */
 const maxDecompressing = 2;
 
 export interface InferBodiesOptions {
   readonly admission: OipAdmission;
-  /** Largest body, before and after decompression. */
+  /** Maximum body size, before and after decompression. */
   readonly maxInputBytes: number;
 }
 
-/** An inference request that was let in. */
-interface Accepted {
+/** Admitted inference request. */
+interface AdmittedRequest {
   readonly model: ServedModel;
   readonly signal: AbortSignal;
-  place: Reservation;
+  reservation: Reservation;
 }
 
-/** Reads the bodies of an HTTP server: those of inference requests as long as there is room for them. */
+/** Reads the request bodies of an HTTP server; those of inference requests need an admission. */
 export class RequestBodies {
   readonly #options: InferBodiesOptions;
-  readonly #accepted = new WeakMap<FastifyRequest, Accepted>();
+  readonly #admitted = new WeakMap<FastifyRequest, AdmittedRequest>();
   readonly #decompressing = new Budget(maxDecompressing);
 
   constructor(app: FastifyInstance, options: InferBodiesOptions) {
@@ -45,70 +45,70 @@ export class RequestBodies {
     );
   }
 
-  /** Refuse by the headers alone what cannot be taken. */
+  /** Admits or rejects an inference request by its headers. */
   admit(model: ServedModel, request: FastifyRequest, reply: FastifyReply): void {
     const { admission, maxInputBytes } = this.#options;
     const announced = announcedLength(request.raw);
     if (announced !== undefined && announced > maxInputBytes) throw tooLarge(maxInputBytes);
     const controller = new AbortController();
     setMaxListeners(0, controller.signal);
-    const accepted: Accepted = {
+    const admitted: AdmittedRequest = {
       model,
       signal: controller.signal,
-      place: admission.reserve(model, announced, (reason) => controller.abort(reason)),
+      reservation: admission.reserve(model, announced, (reason) => controller.abort(reason)),
     };
-    this.#accepted.set(request, accepted);
+    this.#admitted.set(request, admitted);
     reply.raw.once("close", () => {
-      accepted.place.release();
+      admitted.reservation.release();
       if (!reply.raw.writableFinished) {
-        controller.abort(new EmbedError("timeout", "the caller went away"));
+        controller.abort(new EmbedError("timeout", "the client disconnected"));
       }
     });
   }
 
   /** The body of an inference request, decompressed. */
   async infer(request: FastifyRequest, reply: FastifyReply): Promise<InferBody> {
-    const accepted = this.#accepted.get(request);
-    if (accepted === undefined) throw new Error("a request was answered without being let in");
+    const admitted = this.#admitted.get(request);
+    if (admitted === undefined) throw new Error("the request was not admitted");
     const body = bodyOf(request);
     const encoding = contentEncoding(request, reply);
-    if (encoding === undefined) return { body, accepted };
+    if (encoding === undefined) return { body, admitted };
     const { admission, maxInputBytes } = this.#options;
-    const whole = await this.#decompressing.during(1, () =>
+    const decoded = await this.#decompressing.during(1, () =>
       decompressed(body, encoding, maxInputBytes),
     );
-    // from here on it takes more room
-    accepted.place.release();
-    accepted.place = admission.reserve(accepted.model, whole.byteLength);
-    accepted.place.complete();
-    if (reply.raw.destroyed) accepted.place.release();
-    return { body: whole, accepted };
+    // the decompressed body needs a larger reservation
+    admitted.reservation.release();
+    admitted.reservation = admission.reserve(admitted.model, decoded.byteLength);
+    admitted.reservation.complete();
+    if (reply.raw.destroyed) admitted.reservation.release();
+    return { body: decoded, admitted };
   }
 
   async #receive(request: FastifyRequest, body: IncomingMessage): Promise<Buffer> {
-    const accepted = this.#accepted.get(request);
-    const maxBytes = accepted === undefined ? maxControlBytes : this.#options.maxInputBytes;
+    const admitted = this.#admitted.get(request);
+    const maxBytes = admitted === undefined ? maxControlBytes : this.#options.maxInputBytes;
     try {
       const bytes = await readBody(body, {
         maxBytes,
-        onBytes: (count) => accepted?.place.receive(count),
-        signal: accepted?.signal ?? never,
+        onBytes: (count) => admitted?.reservation.receive(count),
+        signal: admitted?.signal ?? never,
       });
-      accepted?.place.complete();
+      admitted?.reservation.complete();
       return bytes;
     } catch (error) {
       if (error instanceof EmbedError && error.code === "too_large") throw tooLarge(maxBytes);
-      const refusal = oipErrorOf(error);
-      if (refusal instanceof OipError && refusal.code === "overloaded")
-        accepted?.model.recordRejection();
-      throw refusal;
+      const failure = oipErrorOf(error);
+      if (failure instanceof OipError && failure.code === "overloaded")
+        admitted?.model.recordRejection();
+      throw failure;
     }
   }
 }
 
 interface InferBody {
   readonly body: Buffer;
-  readonly accepted: Accepted;
+  readonly admitted: AdmittedRequest;
 }
 
 const never = new AbortController().signal;
@@ -156,7 +156,7 @@ async function decompressed(body: Buffer, encoding: Encoding, maxBytes: number):
   }
 }
 
-/** Answer with a body, compressed when the client asks for it. */
+/** Sends a body, compressed if the client accepts it. */
 export async function sendBody(
   request: FastifyRequest,
   reply: FastifyReply,

@@ -1,8 +1,8 @@
-/** Triton's error codes, by what they mean, and one of our own. HTTP and gRPC each have a status for them. */
+/** Triton's error codes by meaning, and `too-slow`. HTTP and gRPC map each to a status. */
 export type OipErrorCode =
-  /** Too much waits already, over all models: try again later. */
+  /** The queue of all models is full. */
   | "overloaded"
-  /** The body did not arrive in time, while others waited. */
+  /** The body arrived too slowly while the queue was full. */
   | "too-slow"
   | "invalid-argument"
   | "not-found"
@@ -11,7 +11,7 @@ export type OipErrorCode =
   | "internal"
   | "cancelled";
 
-/** Why a call of the Open Inference Protocol failed. The message is Triton's, where it has one, and goes to the client. */
+/** Error response of the Open Inference Protocol. The message is Triton's if it has one. */
 export class OipError extends Error {
   override readonly name = "OipError";
 
@@ -24,8 +24,8 @@ export class OipError extends Error {
   }
 }
 
-/** An error that nobody expected, in one line for the log: what it says, and where it comes from. */
-export function whereOf(error: unknown): string {
+/** Unexpected error in one line for the log, with the location at which it was thrown. */
+export function errorWithLocation(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const frame = error.stack?.split("\n").find((line) => line.trimStart().startsWith("at "));
   return `${error.name}: ${error.message} ${frame?.trim() ?? ""}`.replaceAll(/\s+/g, " ").trim();

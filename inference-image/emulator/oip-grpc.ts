@@ -30,22 +30,22 @@ import { CallCounter } from "../http/drain.ts";
 import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
-import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
+import { errorWithLocation, OipError, type OipErrorCode } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 
 export interface OipGrpcOptions {
-  /** Told of what went wrong on our side; the client only hears that it did. */
+  /** Receives internal errors, of which the client receives no details. */
   readonly log?: (line: string) => void;
-  /** Counts the calls that were received whole, until they have their result. */
+  /** Counts calls that have been received and have no result yet. */
   readonly accepted?: CallCounter;
   /**
-   * Bounds what waits. The HTTP server shares it.
+   * Bounds the queue. Shared with the HTTP server.
    *
    * @default - one with the default limits
    */
   readonly admission?: OipAdmission;
   /**
-   * Largest message, in bytes. Triton has no limit but 2 GiB.
+   * Maximum message size, in bytes. Triton's only limit is 2 GiB.
    *
    * @default - no limit
    */
@@ -58,74 +58,58 @@ export interface OipGrpcOptions {
   readonly modelControl?: RequiredHeader;
 }
 
-/** Open Inference Protocol and health checks over gRPC. It does not listen: the caller binds it. */
+/** Builds the server of the Open Inference Protocol and of health checks over gRPC; the caller binds it. */
 export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOptions = {}): Server {
   const {
     log = () => {},
     accepted = new CallCounter(),
     maxInputBytes = -1,
     modelControl,
+    admission = new OipAdmission(registry),
   } = options;
-  const { admission = new OipAdmission(registry) } = options;
   const server = new Server({
     ...channelOptions,
     "grpc.max_receive_message_length": maxInputBytes,
   });
-  const fail = (error: unknown) => serviceError(error, log);
+  const unary = unaryHandlers(accepted, (error) => serviceError(error, log));
+  const handlers = {
+    ...metadataHandlers(registry, unary),
+    ...inferHandlers(registry, admission, accepted, log),
+    ...controlHandlers(registry, unary, modelControl),
+  } satisfies Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall>;
+  server.addService(undecodedService, { ...unsupported(Object.keys(handlers)), ...handlers });
+  server.addService(healthService, healthHandlers(registry));
+  return server;
+}
 
-  const unary = <Name extends keyof InferenceMethods>(
-    answer: (
-      request: InferenceMethods[Name]["request"],
-      call: ServerUnaryCall<unknown, unknown>,
-    ) => InferenceMethods[Name]["response"] | Promise<InferenceMethods[Name]["response"]>,
-  ): handleUnaryCall<InferenceMethods[Name]["request"], InferenceMethods[Name]["response"]> => {
-    return async (call, callback) => {
-      try {
-        callback(null, await accepted.during(() => answer(call.request, call)));
-      } catch (error) {
-        callback(fail(error));
-      }
-    };
-  };
+type Handle<Name extends keyof InferenceMethods> = (
+  request: InferenceMethods[Name]["request"],
+) => InferenceMethods[Name]["response"] | Promise<InferenceMethods[Name]["response"]>;
 
-  /** A unary call of the model control API. */
-  const control = <Name extends keyof InferenceMethods>(
-    answer: (
-      request: InferenceMethods[Name]["request"],
-    ) => Promise<InferenceMethods[Name]["response"]>,
-  ): ReturnType<typeof unary<Name>> => {
-    const handle = unary<Name>(answer);
-    return (call, callback) => {
-      if (modelControl === undefined) return handle(call, callback);
-      if (call.metadata.get(modelControl.name)[0] === modelControl.value) {
-        return handle(call, callback);
-      }
-      const details = `This protocol is restricted, expecting header '${modelControl.name}'`;
-      callback({ code: status.UNAVAILABLE, details });
-    };
-  };
+type UnaryCall<Name extends keyof InferenceMethods> = handleUnaryCall<
+  InferenceMethods[Name]["request"],
+  InferenceMethods[Name]["response"]
+>;
 
-  /** @param message - As it came: what finds no room is not decoded. */
-  const infer = async (message: Buffer, signal: AbortSignal): Promise<ModelInferResponse> => {
-    const head = readHead(message);
-    const model = registry.model(head.model_name, head.model_version);
-    const place = admission.reserve(model, message.byteLength);
+type UnaryHandlers = <Name extends keyof InferenceMethods>(handle: Handle<Name>) => UnaryCall<Name>;
+
+/** Returns a function that makes unary calls of request handlers. */
+function unaryHandlers(
+  accepted: CallCounter,
+  fail: (error: unknown) => ServiceError,
+): UnaryHandlers {
+  return (handle) => async (call, callback) => {
     try {
-      const request = decodeGrpcRequest(decodeMessage(message));
-      const items = model.itemCount(request.inputs.map(({ shape }) => shape));
-      admission.checkCapacity(model, place, items);
-      const { id, outputs } = await model.infer(request, signal);
-      admission.recordCompleted(items);
-      return encodeGrpcResponse(
-        { id, modelName: model.name, modelVersion: model.version },
-        outputs.map(({ tensor }) => tensor),
-      );
-    } finally {
-      place.release();
+      callback(null, await accepted.during(() => handle(call.request)));
+    } catch (error) {
+      callback(fail(error));
     }
   };
+}
 
-  const handlers: Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall> = {
+/** Health, metadata, configuration and statistics. */
+function metadataHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
+  return {
     ServerLive: unary<"ServerLive">(() => ({ live: true })),
     ServerReady: unary<"ServerReady">(() => ({ ready: registry.ready })),
     ModelReady: unary<"ModelReady">(({ name, version }) => ({
@@ -145,6 +129,37 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
     ModelStatistics: unary<"ModelStatistics">(({ name, version }) => ({
       model_stats: registry.statistics(name, version).map(modelStatistics),
     })),
+  };
+}
+
+/** Inference, as unary calls and as streams. */
+function inferHandlers(
+  registry: ModelRegistry,
+  admission: OipAdmission,
+  accepted: CallCounter,
+  log: (line: string) => void,
+) {
+  /** @param message - Encoded: a request without capacity is rejected before it is decoded. */
+  const infer = async (message: Buffer, signal: AbortSignal): Promise<ModelInferResponse> => {
+    const head = readHead(message);
+    const model = registry.model(head.model_name, head.model_version);
+    const reservation = admission.reserve(model, message.byteLength);
+    try {
+      const request = decodeGrpcRequest(decodeMessage(message));
+      const items = model.itemCount(request.inputs.map(({ shape }) => shape));
+      admission.checkCapacity(model, reservation, items);
+      const { id, outputs } = await model.infer(request, signal);
+      admission.recordCompleted(items);
+      return encodeGrpcResponse(
+        { id, modelName: model.name, modelVersion: model.version },
+        outputs.map(({ tensor }) => tensor),
+      );
+    } finally {
+      reservation.release();
+    }
+  };
+  const fail = (error: unknown) => serviceError(error, log);
+  return {
     ModelInfer: async (
       call: ServerUnaryCall<Buffer, ModelInferResponse>,
       callback: sendUnaryData<ModelInferResponse>,
@@ -160,7 +175,30 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
       fail,
       registry.exit,
     ),
-    RepositoryIndex: control<"RepositoryIndex">(async ({ ready }) => ({
+  };
+}
+
+/** Model control API, restricted to calls with the metadata `modelControl`. */
+function controlHandlers(
+  registry: ModelRegistry,
+  unary: UnaryHandlers,
+  modelControl: RequiredHeader | undefined,
+) {
+  const restricted = <Name extends keyof InferenceMethods>(
+    handle: Handle<Name>,
+  ): UnaryCall<Name> => {
+    const call = unary<Name>(handle);
+    if (modelControl === undefined) return call;
+    return (request, callback) => {
+      if (request.metadata.get(modelControl.name)[0] === modelControl.value) {
+        return call(request, callback);
+      }
+      const details = `This protocol is restricted, expecting header '${modelControl.name}'`;
+      callback({ code: status.UNAVAILABLE, details });
+    };
+  };
+  return {
+    RepositoryIndex: restricted<"RepositoryIndex">(async ({ ready }) => ({
       models: (await registry.index({ readyOnly: ready ?? false })).map((entry) => ({
         name: entry.name,
         version: entry.version ?? "",
@@ -168,7 +206,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
         reason: entry.reason ?? "",
       })),
     })),
-    RepositoryModelLoad: control<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
+    RepositoryModelLoad: restricted<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
       const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
       if (file !== undefined) {
         throw new OipError(
@@ -179,17 +217,14 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
       await registry.load(model_name, parameters?.config?.string_param);
       return {};
     }),
-    RepositoryModelUnload: control<"RepositoryModelUnload">(async ({ model_name }) => {
+    RepositoryModelUnload: restricted<"RepositoryModelUnload">(async ({ model_name }) => {
       await registry.unload(model_name);
       return {};
     }),
   };
-  server.addService(undecodedService, { ...refusals(Object.keys(handlers)), ...handlers });
-  server.addService(healthService, healthHandlers(registry));
-  return server;
 }
 
-/** The service, with inference requests as they came. */
+/** The service, with undecoded inference requests. */
 const undecodedService: ServiceDefinition = {
   ...inferenceService,
   ...Object.fromEntries(
@@ -200,7 +235,7 @@ const undecodedService: ServiceDefinition = {
   ),
 };
 
-/** @throws {OipError} when it is none. */
+/** @throws {OipError} for an invalid message */
 function decodeMessage(message: Buffer): ModelInferRequest {
   try {
     return methodOf("ModelInfer").requestDeserialize(message);
@@ -213,9 +248,9 @@ function decodeMessage(message: Buffer): ModelInferRequest {
   }
 }
 
-/** Methods of the service that this server does not offer. */
-function refusals(offered: readonly string[]): UntypedServiceImplementation {
-  const names = Object.keys(inferenceService).filter((name) => !offered.includes(name));
+/** Handlers of the methods that this server does not implement. */
+function unsupported(implemented: readonly string[]): UntypedServiceImplementation {
+  const names = Object.keys(inferenceService).filter((name) => !implemented.includes(name));
   return Object.fromEntries(
     names.map((name): [string, handleUnaryCall<unknown, unknown>] => [
       name,
@@ -233,7 +268,7 @@ interface StreamResponse {
   readonly infer_response?: ModelInferResponse;
 }
 
-/** Each request of the stream is an inference of its own; answers come in the order of the requests. */
+/** Runs each request of a stream as an inference; responses are sent in the order of the requests. */
 function streamInfer(
   infer: (message: Buffer, signal: AbortSignal) => Promise<ModelInferResponse>,
   fail: (error: unknown) => ServiceError,
@@ -243,29 +278,29 @@ function streamInfer(
     const signal = cancelled(call);
     let last: Promise<unknown> = Promise.resolve();
     call.on("data", (message: Buffer) => {
-      const answer = infer(message, signal).then(
+      const pending = infer(message, signal).then(
         (response): StreamResponse => ({ error_message: "", infer_response: response }),
         (error): StreamResponse => ({
           error_message: fail(error).details,
           infer_response: { ...headOf(message), outputs: [], raw_output_contents: [] },
         }),
       );
-      last = Promise.all([last, answer]).then(([, response]) => {
+      last = Promise.all([last, pending]).then(([, response]) => {
         if (signal.aborted || call.write(response) || call.isPaused()) return;
-        // who does not read the answers may ask nothing more
+        // a client that does not read responses may not send more requests
         call.pause();
         call.once("drain", () => call.resume());
       });
     });
     call.on("end", () => void last.then(() => call.end()));
-    // an open stream would hold the stop until its time is over
+    // an open stream would delay the stop until its timeout
     const onExit = () => void last.then(() => call.end());
     exit.addEventListener("abort", onExit, { once: true });
     call.once("close", () => exit.removeEventListener("abort", onExit));
   };
 }
 
-/** Empty where it cannot be read. */
+/** Head of a message; empty for an invalid one. */
 function headOf(message: Buffer): InferHead {
   try {
     return readHead(message);
@@ -278,7 +313,7 @@ function cancelled(
   call: ServerUnaryCall<unknown, unknown> | ServerDuplexStream<unknown, unknown>,
 ): AbortSignal {
   const controller = new AbortController();
-  // each request of a stream listens
+  // every request of a stream adds a listener
   setMaxListeners(0, controller.signal);
   if (call.cancelled) controller.abort();
   call.once("cancelled", () => controller.abort());
@@ -292,19 +327,19 @@ interface HealthResponse {
   readonly status: "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN";
 }
 
-/** The server as a whole, the inference service, and each model by its name. */
+/** Health of the server, of the inference service, and of each model by name. */
 function healthHandlers(registry: ModelRegistry): UntypedServiceImplementation {
   const statusOf = (service: string): HealthResponse["status"] => {
-    const whole = service === "" || service === "inference.GRPCInferenceService";
-    if (whole) return registry.ready ? "SERVING" : "NOT_SERVING";
+    const isServer = service === "" || service === "inference.GRPCInferenceService";
+    if (isServer) return registry.ready ? "SERVING" : "NOT_SERVING";
     return registry.modelReady(service) ? "SERVING" : "SERVICE_UNKNOWN";
   };
   const check: handleUnaryCall<HealthRequest, HealthResponse> = (call, callback) => {
-    const answer = statusOf(call.request.service);
-    if (answer === "SERVICE_UNKNOWN") {
+    const current = statusOf(call.request.service);
+    if (current === "SERVICE_UNKNOWN") {
       callback({ code: status.NOT_FOUND, details: `unknown service '${call.request.service}'` });
     } else {
-      callback(null, { status: answer });
+      callback(null, { status: current });
     }
   };
   return { Check: check };
@@ -322,8 +357,8 @@ const statusOfCode: Readonly<Record<OipErrorCode, status>> = {
 };
 
 /**
- * Characters of an error's details. They travel in a header: one that is larger than its limit, such as the name of a
- * model that somebody made up, is never sent, and the caller waits.
+ * Maximum length of an error's details, in characters. gRPC sends them in a header; a header above its size limit, for example
+ * with a very long model name, is never sent, and the client times out.
  */
 const maxDetails = 500;
 
@@ -339,6 +374,6 @@ function serviceError(error: unknown, log: (line: string) => void): ServiceError
       error.message,
     );
   }
-  log(`internal error: ${whereOf(error)}`);
+  log(`internal error: ${errorWithLocation(error)}`);
   return as(status.INTERNAL, "internal error");
 }

@@ -348,7 +348,7 @@ describe("over gRPC, too", () => {
           raw_input_contents: [element(image)],
         }),
       status.INVALID_ARGUMENT,
-      "Unable to parse 'timeout': must be a whole number from 0 on, got soon",
+      "Unable to parse 'timeout': must be a whole number of at least 0, got soon",
     ],
   ])("%s", async (_, message, code, details) => {
     const error = await call(message());

@@ -13,19 +13,19 @@ import { JsonThread } from "../http/json-thread.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";
-import { OipError, type OipErrorCode, whereOf } from "./oip-error.ts";
+import { errorWithLocation, OipError, type OipErrorCode } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 
 export interface OipAppOptions {
   /** Largest request body, before and after decompression, in bytes: `--http-max-input-size`. */
   readonly maxInputBytes: number;
   /**
-   * Bounds what waits. The gRPC server shares it.
+   * Bounds the queue. Shared with the gRPC server.
    *
    * @default - one with the default limits
    */
   readonly admission?: OipAdmission;
-  /** Told of what went wrong on our side; the client only hears that it did. */
+  /** Receives internal errors, of which the client receives no details. */
   readonly log?: (line: string) => void;
   /**
    * Header that the model control API requires.
@@ -35,15 +35,15 @@ export interface OipAppOptions {
   readonly modelControl?: RequiredHeader;
 }
 
-/** Open Inference Protocol over HTTP. It does not listen: the caller does, and tests call `inject()`. */
+/** Builds the Open Inference Protocol server over HTTP without listening; tests call `inject()`. */
 export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): FastifyInstance {
-  const { maxInputBytes, modelControl, log = () => {} } = options;
+  const { maxInputBytes, log = () => {} } = options;
   const { admission = new OipAdmission(registry) } = options;
   const app = Fastify({
     http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: timeoutCheckMs },
     requestTimeout: requestTimeoutMs,
     routerOptions: { maxParamLength: 1024 },
-    // a request on a connection that is open while the server stops is still answered
+    // a request on a connection that is open while the server stops still gets its response
     return503OnClosing: false,
     forceCloseConnections: "idle",
     clientErrorHandler: (error, socket) =>
@@ -55,43 +55,68 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   const json = new JsonThread();
   app.addHook("onClose", () => json.close());
   const bodies = new RequestBodies(app, { admission, maxInputBytes });
+  registerResponses(app, registry, admission, log);
+  registerMetadataRoutes(app, registry);
+  registerInferRoutes(app, { registry, admission, bodies, json });
+  registerControlRoutes(app, registry, options.modelControl);
+  return app;
+}
 
+/** Registers the headers of all responses and the error responses. */
+function registerResponses(
+  app: FastifyInstance,
+  registry: ModelRegistry,
+  admission: OipAdmission,
+  log: (line: string) => void,
+): void {
   app.addHook("onSend", async (_request, reply) => {
-    // Triton names no charset: JSON is UTF-8
+    // Triton sends no charset: JSON is UTF-8
     if (String(reply.getHeader("content-type")).startsWith("application/json")) {
       reply.header("content-type", "application/json");
     }
-    // on the way out a connection ends with its answer
+    // while the server drains, a connection closes after its response
     if (registry.exit.aborted) reply.header("connection", "close");
   });
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {
-    const { status, message } = answerOf(error);
+    const { status, message } = errorResponse(error);
     if (status === 429) reply.header("retry-after", admission.retryAfterSeconds);
-    // the rest of a slow body is nothing to wait for
+    // the rest of a slow body is not awaited
     if (status === 408) reply.header("connection", "close");
-    if (status === 500 && !(error instanceof OipError)) log(`internal error: ${whereOf(error)}`);
+    if (status === 500 && !(error instanceof OipError)) {
+      log(`internal error: ${errorWithLocation(error)}`);
+    }
     return reply.code(status).send({ error: message });
   });
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: "Not Found" }));
+}
 
-  const route = (method: "GET" | "POST", url: string, handler: Handler, admit?: Admit) => {
-    app.route({ method, url, handler, onRequest: admit });
-  };
-  const forModel = (method: "GET" | "POST", rest: string, handler: Handler, admit?: Admit) => {
-    route(method, `/v2/models/:model${rest}`, handler, admit);
-    route(method, `/v2/models/:model/versions/:version(^\\d+$)${rest}`, handler, admit);
-  };
+/** Registers a route of a model, with and without a version. */
+function registerModelRoute(
+  app: FastifyInstance,
+  method: "GET" | "POST",
+  path: string,
+  handler: Handler,
+  onRequest?: RequestHook,
+): void {
+  for (const url of [
+    `/v2/models/:model${path}`,
+    `/v2/models/:model/versions/:version(^\\d+$)${path}`,
+  ]) {
+    app.route({ method, url, handler, onRequest });
+  }
+}
 
-  route("GET", "/v2", () => serverMetadata);
-  route("GET", oipPaths.live, (_request, reply) => reply.code(200).send());
-  route("GET", oipPaths.ready, (_request, reply) => reply.code(registry.ready ? 200 : 400).send());
-
-  forModel("GET", "/ready", (request, reply) => {
+/** Registers health, metadata, configuration and statistics. */
+function registerMetadataRoutes(app: FastifyInstance, registry: ModelRegistry): void {
+  app.get("/v2", () => serverMetadata);
+  app.get(oipPaths.live, (_request, reply) => reply.code(200).send());
+  app.get(oipPaths.ready, (_request, reply) => reply.code(registry.ready ? 200 : 400).send());
+  registerModelRoute(app, "GET", "/ready", (request, reply) => {
     const { model, version } = modelOf(request);
     if (registry.modelReady(model, version)) return reply.code(200).send();
     throw new OipError("invalid-argument", "Model version not ready");
   });
-  forModel("GET", "", (request) => {
+  registerModelRoute(app, "GET", "", (request) => {
     const { model: name, version } = modelOf(request);
     const model = registry.model(name, version);
     return modelMetadata(
@@ -101,56 +126,71 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
         : [model.version],
     );
   });
-  forModel("GET", "/config", (request) => {
+  registerModelRoute(app, "GET", "/config", (request) => {
     const { model, version } = modelOf(request);
     return registry.model(model, version).config;
   });
-  forModel("GET", "/stats", (request) => {
+  registerModelRoute(app, "GET", "/stats", (request) => {
     const { model, version } = modelOf(request);
     return { model_stats: registry.statistics(model, version).map(modelStatistics) };
   });
-  route("GET", "/v2/models/stats", () => ({
+  app.get("/v2/models/stats", () => ({
     model_stats: registry.statistics("").map(modelStatistics),
   }));
+}
 
+interface InferRoutesOptions {
+  readonly registry: ModelRegistry;
+  readonly admission: OipAdmission;
+  readonly bodies: RequestBodies;
+  readonly json: JsonThread;
+}
+
+/** Registers inference. */
+function registerInferRoutes(
+  app: FastifyInstance,
+  { registry, admission, bodies, json }: InferRoutesOptions,
+): void {
   const admit = async (request: FastifyRequest, reply: FastifyReply) => {
     const { model, version } = modelOf(request);
     bodies.admit(registry.model(model, version), request, reply);
   };
   const infer: Handler = async (request, reply) => {
-    const { body, accepted } = await bodies.infer(request, reply);
+    const { body, admitted } = await bodies.infer(request, reply);
     const { model, version } = modelOf(request);
     const headerLength = singleHeader(request, headerLengthField);
     const inferRequest = await json.inferRequest(body, headerLength, model);
-    // as it is now: it may have been loaded anew while the body arrived
+    // looked up again, because it may have been reloaded while the body arrived
     const served = registry.model(model, version);
     const items = served.itemCount(inferRequest.inputs.map(({ shape }) => shape));
-    admission.checkCapacity(served, accepted.place, items);
-    const answer = await served.infer(inferRequest, accepted.signal);
+    admission.checkCapacity(served, admitted.reservation, items);
+    const { id, outputs } = await served.infer(inferRequest, admitted.signal);
     admission.recordCompleted(items);
-    const response = encodeAnswer(() =>
-      encodeInferResponse(
-        { id: answer.id, modelName: served.name, modelVersion: served.version },
-        answer.outputs,
-      ),
+    const response = encodeResponse(() =>
+      encodeInferResponse({ id, modelName: served.name, modelVersion: served.version }, outputs),
     );
     return sendBody(request, reply, response);
   };
-  forModel("POST", "/infer", infer, admit);
+  registerModelRoute(app, "POST", "/infer", infer, admit);
+}
 
-  const admitControl = async (request: FastifyRequest, reply: FastifyReply) => {
+/** Registers the model control API: repository index, load and unload. */
+function registerControlRoutes(
+  app: FastifyInstance,
+  registry: ModelRegistry,
+  modelControl: RequiredHeader | undefined,
+): void {
+  const onRequest = async (request: FastifyRequest, reply: FastifyReply) => {
     if (modelControl === undefined) return;
     if (request.headers[modelControl.name] === modelControl.value) return;
     const error = `This API is restricted, expecting header '${modelControl.name}'`;
     await reply.code(403).send({ error });
   };
-  const control = (path: string, handler: Handler) =>
-    route("POST", `/v2/repository/${path}`, handler, admitControl);
-  control("index", async (request) => {
+  app.post("/v2/repository/index", { onRequest }, async (request) => {
     const { ready } = parseControl(indexRequest, bodyOf(request));
     return await registry.index({ readyOnly: ready ?? false });
   });
-  control("models/:model/load", async (request, reply) => {
+  app.post("/v2/repository/models/:model/load", { onRequest }, async (request, reply) => {
     const { model } = modelOf(request);
     const { parameters } = parseControl(loadRequest, bodyOf(request));
     const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
@@ -160,26 +200,24 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     await registry.load(model, parameters?.config);
     return reply.code(200).send();
   });
-  control("models/:model/unload", async (request, reply) => {
+  app.post("/v2/repository/models/:model/unload", { onRequest }, async (request, reply) => {
     await registry.unload(modelOf(request).model);
     return reply.code(200).send();
   });
-
-  return app;
 }
 
 type Handler = (request: FastifyRequest, reply: FastifyReply) => unknown;
-/** Asked before the body is read. */
-type Admit = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+/** Hook that runs before the body is read. */
+type RequestHook = (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 
-/** How often Node looks for requests that arrive too slowly, in milliseconds. */
+/** Interval at which Node checks for requests that arrive too slowly, in milliseconds. */
 const timeoutCheckMs = 5_000;
 
 const statusOf: Readonly<Record<OipErrorCode, number>> = {
   "invalid-argument": 400,
   cancelled: 400,
   "not-found": 404,
-  // Triton says 501; but a client that asks for what is not offered has made a mistake, and the server has not
+  // Triton sends 501, but requesting an unsupported feature is an error of the client
   unsupported: 400,
   "too-slow": 408,
   overloaded: 429,
@@ -187,7 +225,7 @@ const statusOf: Readonly<Record<OipErrorCode, number>> = {
   unavailable: 503,
 };
 
-function answerOf(error: Error & { code?: string; statusCode?: number }): {
+function errorResponse(error: Error & { code?: string; statusCode?: number }): {
   readonly status: number;
   readonly message: string;
 } {
@@ -196,7 +234,7 @@ function answerOf(error: Error & { code?: string; statusCode?: number }): {
     return { status: error.code === "too_large" ? 413 : 400, message: error.message };
   }
   const status = error.statusCode ?? 500;
-  // what Fastify refuses is the client's mistake; anything else is ours, and none of its business
+  // Fastify's own errors are the client's; the text of any other error stays internal
   return status < 500
     ? { status: 400, message: error.message }
     : { status: 500, message: "internal error" };
@@ -207,8 +245,8 @@ function modelOf(request: FastifyRequest): { model: string; version: string } {
   return { model, version };
 }
 
-/** Outputs that have no form in JSON, such as NaN for pixels that are NaN: the client can ask for their bytes. */
-function encodeAnswer(encode: () => HttpBody): HttpBody {
+/** Rejects outputs that JSON cannot represent, such as NaN: the client can request binary data instead. */
+function encodeResponse(encode: () => HttpBody): HttpBody {
   try {
     return encode();
   } catch (error) {

@@ -3,7 +3,7 @@ import packageJson from "../package.json" with { type: "json" };
 import type { DurationCount } from "./model-counters.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** What the protocol says of the server and its models, in the field names that HTTP and gRPC share. */
+/** Metadata and statistics of the server and its models, with the field names that HTTP and gRPC share. */
 
 export const serverMetadata = {
   name: "clipstack",
@@ -27,7 +27,7 @@ export function modelMetadata(model: ServedModel, versions: readonly string[]) {
   return {
     name: model.name,
     versions,
-    // the Python backend has no platform, and is told by its own name
+    // the Python backend has no platform
     platform: model.config.platform || model.config.backend,
     inputs: model.inputs.map(tensor),
     outputs: model.outputs.map(tensor),

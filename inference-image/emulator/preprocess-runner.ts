@@ -9,13 +9,13 @@ import type { ModelRunner, RunnerEvents, RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 
 export interface PreprocessRunnerOptions {
-  /** Largest image, in pixels. */
+  /** Maximum number of pixels of one image. */
   readonly maxPixels: number;
 }
 
 /**
- * Answers for the Python model `openclip_preprocess`, with this server's own preprocessing. Nothing waits for its turn
- * here: the images of all requests share the threads and the memory that the preprocessor has.
+ * Emulates the Python model `openclip_preprocess` with this server's preprocessing. It has no queue: the images of all requests
+ * share the threads and the memory of the preprocessor.
  */
 export function preprocessRunner(
   { maxPixels }: PreprocessRunnerOptions,
@@ -24,12 +24,12 @@ export function preprocessRunner(
   const preprocessor = createPreprocessor({ maxPixels, mode: "exact" });
   const [output] = openclipPreprocess.outputs;
   const calls = new CallCounter();
-  let itemsAhead = 0;
+  let downstreamItems = 0;
   let closing = false;
 
   async function run(images: readonly Uint8Array[], { signal, queueTimeoutMs }: RunOptions) {
     const ended = new AbortController();
-    // each image listens
+    // every image adds a listener
     setMaxListeners(0, ended.signal);
     const end = () => ended.abort();
     signal?.addEventListener("abort", end, { once: true });
@@ -46,7 +46,8 @@ export function preprocessRunner(
             cause: reason,
           });
         }
-        if (ended.signal.aborted) throw new InferenceError("expired", "gave up while it waited");
+        if (ended.signal.aborted)
+          throw new InferenceError("expired", "cancelled or timed out in the queue");
         throw reason;
       }
       return results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
@@ -60,7 +61,7 @@ export function preprocessRunner(
     const images = (inputs[0] as BytesTensor).data;
     const startedAt = performance.now();
     events.started(images.length);
-    itemsAhead += images.length;
+    downstreamItems += images.length;
     try {
       const pixels = await run(images, options);
       const inferUs = (performance.now() - startedAt) * 1000;
@@ -72,18 +73,18 @@ export function preprocessRunner(
       events.executed({ batchSize, requests: [{ items: batchSize, timing }], inferUs });
       return { outputs, timing, batchSize };
     } finally {
-      itemsAhead -= images.length;
+      downstreamItems -= images.length;
     }
   }
 
   return {
     inputNames: openclipPreprocess.inputs.map(({ name }) => name),
     infer: async (inputs, options) => {
-      if (closing) throw new InferenceError("draining", "no new requests are taken");
+      if (closing) throw new InferenceError("draining", "the model is draining");
       return await calls.during(() => infer(inputs, options));
     },
     get downstreamItems() {
-      return itemsAhead;
+      return downstreamItems;
     },
     async close() {
       closing = true;

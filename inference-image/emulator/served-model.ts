@@ -8,54 +8,55 @@ import {
 } from "../../client/triton/wire.ts";
 import type { ModelConfigTensor } from "../../contract/model-config.ts";
 import type { DataType, Tensor, TensorSpec } from "../../contract/tensor.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { InferenceError, type InferResult } from "../../inference/session/types.ts";
 import { type FailureReason, ModelCounters } from "./model-counters.ts";
 import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
 import { OipError, type OipErrorCode } from "./oip-error.ts";
 
-/** What a model answers to one request. */
+/** Response of a model to one request. */
 export interface ModelResponse {
   readonly id: string;
-  /** In the order in which they were asked for. */
+  /** In the requested order. */
   readonly outputs: readonly { readonly tensor: Tensor; readonly binary: boolean }[];
 }
 
 export interface ServedModelProps {
   readonly version: string;
   readonly config: ModelConfigJson;
-  /** What computes. The model closes it. */
+  /** Starts the runner that executes the model. The model closes it. */
   readonly start: (events: RunnerEvents) => ModelRunner;
   /**
-   * Counters of the same version, loaded before: they go on.
+   * Counters of a previous load of the same version, which continue.
    *
-   * @default - they begin
+   * @default - new counters
    */
   readonly counters?: ModelCounters;
-  /** False once the runtime has died: the model cannot answer any more. */
+  /** Returns false once the runtime has exited unexpectedly. */
   readonly isAlive: () => boolean;
 }
 
-/** Of a request that another model makes. */
+/** Options of a request from an ensemble. */
 export interface InternalRequest {
   readonly id: string;
   readonly signal?: AbortSignal;
-  /** What is left of the time that the request may wait. */
+  /** Remaining time that the request may wait in the queue. */
   readonly queueTimeoutMs?: number;
 }
 
-/** One loaded version of a model: checks requests as Triton does, schedules them, counts. */
+/** Loaded version of a model: validates requests as Triton does, schedules and counts them. */
 export class ServedModel {
   readonly name: string;
   readonly version: string;
   readonly isAlive: () => boolean;
-  /** Counted since a version was loaded where none was. */
+  /** Statistics since the first load. */
   readonly counters: ModelCounters;
   readonly config: ModelConfigJson;
   readonly #runner: ModelRunner;
   readonly #inputs: ReadonlyMap<string, TensorSpec>;
   readonly #outputNames: readonly string[];
-  /** Requests that wait, the first come first. A batch takes them from the front. */
-  readonly #waiting: { readonly items: number }[] = [];
+  /** Queued requests in order of arrival. A batch removes them from the front. */
+  readonly #queue: { readonly items: number }[] = [];
 
   constructor({ version, config, start, counters, isAlive }: ServedModelProps) {
     this.name = config.name;
@@ -68,38 +69,38 @@ export class ServedModel {
     this.#runner = start({
       started: (items) => {
         let rest = items;
-        while (rest > 0 && this.#waiting.length > 0) rest -= this.#waiting.shift()!.items;
+        while (rest > 0 && this.#queue.length > 0) rest -= this.#queue.shift()!.items;
       },
       executed: (execution) =>
         this.counters.executed({ ...execution, batchSize: this.#itemsOf(execution.batchSize) }),
     });
   }
 
-  /** Requests that wait for their execution. */
+  /** Number of queued requests. */
   get pendingRequests(): number {
-    return this.#waiting.length;
+    return this.#queue.length;
   }
 
-  /** Items that wait for their execution, here or in a model that comes after this one. */
+  /** Number of items queued here or for a model that processes them next. */
   get waitingItems(): number {
-    return this.#waiting.reduce((sum, { items }) => sum + items, this.#runner.downstreamItems);
+    return this.#queue.reduce((sum, { items }) => sum + items, this.#runner.downstreamItems);
   }
 
-  /** Count a request that was refused before it was read. */
+  /** Counts a request that was rejected before it was read. */
   recordRejection(): void {
     this.counters.requestFailed("REJECTED", 0);
   }
 
   /**
-   * Items of a request, before it is checked.
+   * Number of items of a request that is not validated yet.
    *
-   * @param shapes - Of its inputs.
+   * @param shapes - Shapes of its inputs.
    */
   itemCount([shape = []]: readonly (readonly number[])[]): number {
     return this.config.max_batch_size > 0 ? (shape[0] ?? 1) : 1;
   }
 
-  /** Inputs as clients see them: with the batch dimension. */
+  /** Inputs with the batch dimension, as in requests. */
   get inputs(): readonly TensorSpec[] {
     return this.config.input.map((input) => this.#withBatchDimension(specOf(input)));
   }
@@ -111,11 +112,11 @@ export class ServedModel {
   /** @throws {OipError} */
   async infer(request: InferRequest, signal?: AbortSignal): Promise<ModelResponse> {
     const { id, parameters, inputs, outputs, binaryOutputs } = request;
-    const asked =
+    const requested =
       outputs.length > 0
         ? outputs
         : this.#outputNames.map((name) => ({ name, binary: binaryOutputs }));
-    for (const { name } of asked) {
+    for (const { name } of requested) {
       if (this.#outputNames.includes(name)) continue;
       throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
     }
@@ -126,12 +127,12 @@ export class ServedModel {
     const byName = new Map(result.outputs.map((tensor) => [tensor.name, tensor]));
     return {
       id,
-      outputs: asked.map(({ name, binary }) => ({ tensor: byName.get(name)!, binary })),
+      outputs: requested.map(({ name, binary }) => ({ tensor: byName.get(name)!, binary })),
     };
   }
 
   /**
-   * A request that an ensemble makes. Checked, batched and counted as any other.
+   * Runs a request from an ensemble, which is validated, batched and counted like any other.
    *
    * @param inputs - In any order.
    * @throws {OipError}
@@ -148,9 +149,9 @@ export class ServedModel {
     const startedAt = performance.now();
     const totalUs = () => (performance.now() - startedAt) * 1000;
     this.counters.lastInferenceMs = Date.now();
-    const waiting = { items };
+    const queued = { items };
     try {
-      this.#waiting.push(waiting);
+      this.#queue.push(queued);
       const result = await this.#runner.infer(tensors, { id, signal, queueTimeoutMs });
       this.counters.requestSucceeded(this.#itemsOf(items), result.timing, totalUs());
       return result;
@@ -159,17 +160,17 @@ export class ServedModel {
       this.counters.requestFailed(reason, totalUs());
       throw failure;
     } finally {
-      const index = this.#waiting.indexOf(waiting);
-      if (index >= 0) this.#waiting.splice(index, 1);
+      const index = this.#queue.indexOf(queued);
+      if (index >= 0) this.#queue.splice(index, 1);
     }
   }
 
-  /** Answers what was taken on, then frees the model. */
+  /** Finishes accepted requests, then frees the model. */
   close(): Promise<void> {
     return this.#runner.close();
   }
 
-  /** What counts as batch size: without a batch dimension a request is one inference. */
+  /** Batch size for the statistics: without a batch dimension a request is one inference. */
   #itemsOf(items: number): number {
     return this.config.max_batch_size > 0 ? items : 1;
   }
@@ -179,16 +180,16 @@ export class ServedModel {
   }
 
   /**
-   * Checks names, types and shapes.
+   * Validates names, types and shapes.
    *
    * @returns The batch size.
    */
   #checkInputs(inputs: readonly TensorHead[]): number {
     const model = this.name;
-    const given = new Map(inputs.map((input) => [input.name, input]));
-    if (given.size !== inputs.length) {
-      const twice = inputs.find((input) => given.get(input.name) !== input);
-      throw invalid(`input '${twice?.name}' already exists in request`);
+    const byName = new Map(inputs.map((input) => [input.name, input]));
+    if (byName.size !== inputs.length) {
+      const duplicate = inputs.find((input) => byName.get(input.name) !== input);
+      throw invalid(`input '${duplicate?.name}' already exists in request`);
     }
     if (inputs.length !== this.#inputs.size) {
       throw invalid(
@@ -209,11 +210,11 @@ export class ServedModel {
 
   #inOrder<Input extends TensorHead>(inputs: readonly Input[]): readonly Input[] {
     return this.#runner.inputNames.map(
-      (wanted) => inputs.find(({ name }) => name === wanted) as Input,
+      (inputName) => inputs.find(({ name }) => name === inputName) as Input,
     );
   }
 
-  /** The batch size that all inputs share. */
+  /** Batch size shared by all inputs. */
   #checkBatch(inputs: readonly TensorHead[]): number {
     const max = this.config.max_batch_size;
     if (max === 0) return inputs[0]?.shape[0] ?? 1;
@@ -276,16 +277,17 @@ export class ServedModel {
       case "draining":
         return ["OTHER", as("unavailable", "Server exiting")];
       default:
-        if (!this.isAlive()) return ["BACKEND", as("unavailable", `'${this.name}' is gone`)];
+        if (!this.isAlive())
+          return ["BACKEND", as("unavailable", `the runtime of '${this.name}' has exited`)];
         return ["BACKEND", as("internal", `onnx runtime error: ${error.problem}`)];
     }
   }
 }
 
-/** What is checked before the elements are looked at. */
+/** Fields that are validated before the elements are read. */
 type TensorHead = Pick<WireTensor, "name" | "dataType" | "shape">;
 
-/** The protocol's name of a type in a configuration: `TYPE_FP32` is FP32, `TYPE_STRING` is BYTES. */
+/** Data type of a tensor in a configuration: `TYPE_FP32` is FP32, `TYPE_STRING` is BYTES. */
 export function dataTypeOf({
   data_type: type,
 }: Pick<ModelConfigTensor, "data_type">): DataType | undefined {
@@ -293,14 +295,14 @@ export function dataTypeOf({
   return isDataType(name) ? name : undefined;
 }
 
-/** @throws {Error} when the type cannot be carried; `checkModelConfig` has refused those. */
+/** @throws {Error} for an unsupported type, which `checkModelConfig` rejects earlier */
 function specOf(tensor: ModelConfigTensor): TensorSpec {
   const dataType = dataTypeOf(tensor);
   if (dataType === undefined) throw new Error(`'${tensor.name}' has type ${tensor.data_type}`);
   return { name: tensor.name, dataType, dims: tensor.dims };
 }
 
-/** Why a request of an ensemble failed, when one of its steps did. */
+/** Failure reason of an ensemble request by the error of its failed step. */
 const reasonOfCode: Readonly<Record<OipErrorCode, FailureReason>> = {
   cancelled: "CANCELED",
   overloaded: "REJECTED",
@@ -312,18 +314,14 @@ const reasonOfCode: Readonly<Record<OipErrorCode, FailureReason>> = {
   internal: "BACKEND",
 };
 
-/** The request's `timeout`, in microseconds, as milliseconds; 0 is none. */
+/** Converts the request's `timeout` from microseconds to milliseconds; 0 is none. */
 function timeoutMs(timeout: unknown = 0): number | undefined {
   if (typeof timeout === "number" && Number.isSafeInteger(timeout) && timeout >= 0) {
     return timeout / 1000 || undefined;
   }
-  throw invalid(`Unable to parse 'timeout': must be a whole number from 0 on, got ${timeout}`);
+  throw invalid(`Unable to parse 'timeout': must be a whole number of at least 0, got ${timeout}`);
 }
 
 function invalid(message: string): OipError {
   return new OipError("invalid-argument", message);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -29,17 +29,17 @@ import { buildOipApp } from "./oip-http.ts";
 import { metricsContentType, renderTritonMetrics } from "./triton-metrics.ts";
 
 export interface TritonEmulatorOptions {
-  /** Told what Triton would log. */
+  /** Receives the log lines of Triton. */
   readonly log: (line: string) => void;
   /**
-   * What may wait over all models, which no option of Triton's bounds.
+   * Bounds of the queue of all models, for which Triton has no option.
    *
    * @default - the defaults of MAX_QUEUE_SIZE and MAX_QUEUE_BYTES
    */
   readonly limits?: AdmissionLimits;
 }
 
-/** A server that stands where a Triton would: same model repository, same flags, three ports. */
+/** Running Triton emulator: same model repository, flags and ports as Triton. */
 export interface RunningTritonEmulator {
   readonly ports: {
     readonly http: number;
@@ -48,17 +48,17 @@ export interface RunningTritonEmulator {
     readonly metrics: number | undefined;
   };
   /**
-   * Not ready any more; what was accepted is answered; then everything is closed.
+   * Drains: the server is not ready any more, answers accepted requests, then closes everything.
    *
-   * @throws {Error} when that took longer than `--exit-timeout-secs`: everything is closed all the same.
+   * @throws {Error} if draining took longer than `--exit-timeout-secs`; everything is closed nevertheless
    */
   stop(): Promise<void>;
 }
 
 /**
- * Load the models, then listen. Port 0 takes any free port.
+ * Loads the models, then listens. Port 0 selects a free port.
  *
- * @throws {Error} one line: the model and what is wrong with it, or the port that is taken.
+ * @throws {Error} one line: the model and its error, or the port in use
  */
 export async function startTritonEmulator(
   flags: ResolvedTritonFlags,
@@ -132,9 +132,9 @@ export async function startTritonEmulator(
 }
 
 /**
- * What may wait, by environment variable: an option of the command line would be one that Triton refuses.
+ * Reads the bounds of the queue from environment variables, because Triton would reject additional options.
  *
- * @throws {Error} one line, naming the variable, the rule and the value.
+ * @throws {Error} one line, naming the variable, the rule and the value
  */
 export function limitsFromEnv(env: Readonly<Record<string, string | undefined>>): AdmissionLimits {
   const limit = (name: "MAX_QUEUE_SIZE" | "MAX_QUEUE_BYTES") => {
@@ -146,9 +146,9 @@ export function limitsFromEnv(env: Readonly<Record<string, string | undefined>>)
 }
 
 /**
- * The program `tritonserver`: read the command line, serve until a signal, end the process.
+ * Runs the Triton emulator as the process: reads the command line, serves until a signal, then exits.
  *
- * @param args - Without the program's name.
+ * @param args - Arguments without the program's name.
  * @param env - For {@link limitsFromEnv}.
  */
 export async function runTritonEmulator(
@@ -166,16 +166,16 @@ export async function runTritonEmulator(
   }
   const log = (line: string) => process.stderr.write(`${stamp(new Date())}] ${line}\n`);
 
-  // what it has to say, the errors say too
+  // its messages repeat those of the errors
   setLogVerbosity(logVerbosity.NONE);
 
   let server: RunningTritonEmulator | undefined;
   let signals = 0;
   const onSignal = async (signal: NodeJS.Signals) => {
     signals += 1;
-    // a second one is impatience; and while models load there is nothing to wait for
+    // the second signal forces the exit; while models load there is nothing to drain
     if (signals > 1 || server === undefined) process.exit(signals > 1 ? 1 : 0);
-    log(`Received ${signal}, waiting for requests that were accepted`);
+    log(`Received ${signal}, draining accepted requests`);
     try {
       await server.stop();
       log("Stopped");
@@ -238,7 +238,7 @@ function portError(service: string, host: string, port: number, reason: string):
   );
 }
 
-/** Closes idle connections and answers calls in flight; a call that stops arriving is cut. */
+/** Closes idle connections and finishes calls in flight; a call that stops arriving is aborted. */
 async function shutdown(
   server: GrpcServer,
   calls: AcceptedRequests,
@@ -250,7 +250,7 @@ async function shutdown(
   });
   await quiet();
   await calls.answered();
-  // the last answers are on their way, or calls are still arriving
+  // the last responses are being sent, or calls are still arriving
   await arrival(() => (open ? connections?.bytesRead : undefined));
   await calls.answered();
   await Promise.race([closed, quiet()]);
@@ -283,7 +283,7 @@ async function stopWithin(seconds: number, parts: Stopping): Promise<void> {
   throw new Error("Exit timeout expired. Exiting immediately.");
 }
 
-/** `I1121 10:52:27.123456 42`, as Triton begins its lines. */
+/** Prefix of a log line in Triton's format: `I1121 10:52:27.123456 42`. */
 function stamp(now: Date): string {
   const two = (value: number) => String(value).padStart(2, "0");
   const day = `${two(now.getMonth() + 1)}${two(now.getDate())}`;

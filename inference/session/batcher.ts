@@ -1,4 +1,5 @@
 import type { Tensor } from "../../contract/tensor.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { WaitQueue } from "../wait-queue.ts";
 import { checkOutputs, concatenate, sliceRows } from "./batch-tensors.ts";
 import {
@@ -295,8 +296,4 @@ function itemsOf(requests: Iterable<Pick<QueuedRequest, "items">>): number {
   let sum = 0;
   for (const { items } of requests) sum += items;
   return sum;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
