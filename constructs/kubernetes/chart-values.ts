@@ -15,7 +15,7 @@ import { tritonStartSeconds } from "../triton-times.ts";
  * rendered from this schema (`npm run render`); values of the stacks are checked with it.
  */
 
-/** Seconds that TensorRT may take for the engine of one execution instance. */
+/** Maximum time of TensorRT to build the engine of one execution instance, in seconds. */
 const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
 
 /** A whole number in a range. */
@@ -33,7 +33,7 @@ const word = <const Words extends readonly [string, ...string[]]>(
     .enum(words)
     .default(fallback as never)
     .describe(description);
-/** Text or nothing. */
+/** Text that matches a pattern, or empty. */
 const matching = (pattern: string, description: string) =>
   z
     .string()
@@ -41,7 +41,7 @@ const matching = (pattern: string, description: string) =>
     .default("")
     .describe(description);
 
-/** A quantity as Kubernetes writes it: `250m`, `1536Mi`, or a number. */
+/** Kubernetes quantity: `250m`, `1536Mi`, or a number. */
 const quantity = z.union([
   z.string().regex(/^\d+(\.\d+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$/),
   z.number().min(0),
@@ -49,16 +49,16 @@ const quantity = z.union([
 const quantities = z.record(z.string(), quantity);
 const stringMap = (description: string) =>
   z.record(z.string(), z.string()).default({}).describe(description);
-/** An object of the Kubernetes API that the chart passes on. */
+/** Object of the Kubernetes API that the chart does not inspect. */
 const passedOn = z.record(z.string(), z.unknown());
 
 const image = (repository: string, tag: string, what: string) =>
   z
     .strictObject({
-      repository: z.string().min(1).default(repository).describe("Name, with its registry."),
-      tag: matching("[\\w][\\w.-]{0,127}", "Not read where there is a digest.").default(tag),
-      digest: matching("sha256:[0-9a-f]{64}", "`sha256:…`: an image that nobody can move."),
-      pullPolicy: word(["IfNotPresent", "Always", "Never"], "IfNotPresent", "When it is pulled."),
+      repository: z.string().min(1).default(repository).describe("Name, including the registry."),
+      tag: matching("[\\w][\\w.-]{0,127}", "Tag; ignored if a digest is set.").default(tag),
+      digest: matching("sha256:[0-9a-f]{64}", "Digest, `sha256:…`, which pins the image."),
+      pullPolicy: word(["IfNotPresent", "Always", "Never"], "IfNotPresent", "Image pull policy."),
     })
     .prefault({})
     .describe(what);
@@ -69,31 +69,31 @@ const resources = (
 ) =>
   z
     .strictObject({
-      requests: quantities.default({ ...requests }).describe("What a node must have free."),
-      limits: quantities.default({ ...limits }).describe("What the pod may use."),
+      requests: quantities.default({ ...requests }).describe("Resource requests."),
+      limits: quantities.default({ ...limits }).describe("Resource limits."),
     })
     .prefault({})
-    .describe("CPU and memory of one pod. GPUs are not among them: the chart adds those.");
+    .describe("CPU and memory of one pod. The chart adds the GPUs.");
 
 const budget = z
   .strictObject({
-    enabled: switchedOn(true, "Whether there is a PodDisruptionBudget."),
+    enabled: switchedOn(true, "Whether the chart creates a PodDisruptionBudget."),
     maxUnavailable: integer(1, 1_000)
       .optional()
-      .describe("How many pods a drain may take away at once: 1 where `minAvailable` is not set."),
+      .describe("Maximum number of unavailable pods; 1 if `minAvailable` is not set."),
     minAvailable: integer(1, 1_000)
       .optional()
       .describe(
-        "How many pods must stay; less than the fewest replicas, or no node can be drained.",
+        "Minimum number of available pods; less than the minimum replicas, otherwise no node can be drained.",
       ),
     unhealthyPodEvictionPolicy: word(
       ["AlwaysAllow", "IfHealthyBudget"],
       "AlwaysAllow",
-      "`AlwaysAllow`: a pod that is not ready holds no drain up.",
+      "`AlwaysAllow`: a pod that is not ready does not block a drain.",
     ),
   })
   .prefault({})
-  .describe("How many pods may be away when nodes are drained.");
+  .describe("PodDisruptionBudget.");
 
 const labelSelector = z.strictObject({
   matchLabels: z.record(z.string(), z.string()).optional(),
@@ -108,7 +108,7 @@ const labelSelector = z.strictObject({
     .optional(),
 });
 
-// Strict: Kubernetes drops what it does not know, and a rule without a `to` is for everybody.
+// Strict: Kubernetes ignores unknown fields, and a rule without `to` allows all destinations.
 const peer = z.strictObject({
   podSelector: labelSelector.optional(),
   namespaceSelector: labelSelector.optional(),
@@ -140,42 +140,44 @@ const toleration = z.strictObject({
 
 const topologySpread = z
   .strictObject({
-    enabled: switchedOn(true, "Whether pods are spread."),
+    enabled: switchedOn(true, "Whether pods are spread over nodes."),
     topologyKey: z
       .string()
       .min(1)
       .default("kubernetes.io/hostname")
-      .describe("Label of nodes over whose values they are spread."),
-    maxSkew: integer(1, 1_000).default(1).describe("How many more pods one value may have."),
+      .describe("Node label that defines the topology domains."),
+    maxSkew: integer(1, 1_000)
+      .default(1)
+      .describe("Maximum difference in pods between two domains."),
     whenUnsatisfiable: word(
       ["ScheduleAnyway", "DoNotSchedule"],
       "ScheduleAnyway",
-      "Whether a pod that cannot be spread waits.",
+      "Scheduling of a pod that would exceed `maxSkew`.",
     ),
   })
   .prefault({})
-  .describe("Pods of one Deployment on different nodes.");
+  .describe("Topology spread constraint of the pods of one Deployment.");
 
-/** Where pods run, and what their objects carry. */
+/** Scheduling, annotations and labels of pods. */
 const scheduling = {
   runtimeClassName: text(
     "",
-    "RuntimeClass of the pods: `nvidia` where the GPU operator does not make it the default.",
+    "RuntimeClass of the pods: `nvidia` unless it is the default on the GPU nodes.",
   ),
-  nodeSelector: stringMap("Labels that a node must have."),
-  tolerations: z.array(toleration).default([]).describe("Taints of nodes that the pods accept."),
+  nodeSelector: stringMap("Required node labels."),
+  tolerations: z.array(toleration).default([]).describe("Tolerations of the pods."),
   affinity: z
     .strictObject({
-      nodeAffinity: passedOn.optional().describe("To nodes."),
-      podAffinity: passedOn.optional().describe("To pods on the same node."),
-      podAntiAffinity: passedOn.optional().describe("Away from pods on the same node."),
+      nodeAffinity: passedOn.optional().describe("Affinity to nodes."),
+      podAffinity: passedOn.optional().describe("Affinity to other pods."),
+      podAntiAffinity: passedOn.optional().describe("Anti-affinity to other pods."),
     })
     .default({})
-    .describe("Affinity of the pods, as Kubernetes has it."),
+    .describe("Affinity of the pods."),
   topologySpread,
   priorityClassName: text("", "PriorityClass of the pods."),
   podAnnotations: stringMap("Annotations of the pods."),
-  podLabels: stringMap("Labels of the pods, besides those of the chart."),
+  podLabels: stringMap("Additional labels of the pods."),
   extraEnv: z
     .array(
       z.strictObject({
@@ -185,46 +187,38 @@ const scheduling = {
       }),
     )
     .default([])
-    .describe("Environment variables besides those that the chart sets."),
+    .describe("Additional environment variables."),
 };
 
 const replicas = (count: number) =>
-  integer(0, 1_000)
-    .default(count)
-    .describe("Pods. Not read with autoscaling, which owns the number.");
+  integer(0, 1_000).default(count).describe("Number of pods; ignored with autoscaling.");
 
 const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
   enabled: switchedOn(on, "Whether a HorizontalPodAutoscaler sets the number of pods."),
-  minReplicas: integer(1, 1_000).default(minReplicas).describe("The fewest pods."),
-  maxReplicas: integer(1, 1_000).default(maxReplicas).describe("The most pods."),
+  minReplicas: integer(1, 1_000).default(minReplicas).describe("Minimum number of pods."),
+  maxReplicas: integer(1, 1_000).default(maxReplicas).describe("Maximum number of pods."),
   cpuPercent: integer(1, 1_000)
     .default(60)
-    .describe("Average CPU of the pods that is aimed at, in percent of what they request."),
+    .describe("Target average CPU utilisation, in percent of the requests."),
   scaleDownWindowSeconds: integer(0, 3_600)
     .default(180)
-    .describe("How long the load must be low before pods go."),
+    .describe("Scale-down stabilisation window, in seconds."),
   behavior: passedOn
     .optional()
     .describe(
-      "`behavior` of the autoscaler in place of the chart's, which adds and removes pods with GPUs one per minute.",
+      "`behavior` of the autoscaler, instead of the chart's, which adds and removes pods with GPUs one per minute.",
     ),
 });
 
 const service = (port: number | undefined) =>
   z
     .strictObject({
-      type: word(
-        ["ClusterIP", "NodePort", "LoadBalancer"],
-        "ClusterIP",
-        "Who reaches the Service.",
-      ),
+      type: word(["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP", "Type of the Service."),
       ...(port !== undefined && {
         port: integer(1, 65_535).default(port).describe("Port of the Service."),
         nodePort: integer(nodePortRange.min, nodePortRange.max)
           .optional()
-          .describe(
-            "Port of the nodes, with `NodePort` or `LoadBalancer`; one that is free without it.",
-          ),
+          .describe("Node port, with `NodePort` or `LoadBalancer`; a free one if not set."),
       }),
       annotations: stringMap("Annotations of the Service."),
     })
@@ -234,12 +228,12 @@ const pull = (component: PodComponent) =>
   integer(0, 14_400)
     .default(imagePullSeconds[component])
     .describe(
-      "Seconds more, before that, for a node to come, its images and the weights: a rollout has not failed so long.",
+      "Additional seconds before a rollout counts as failed: provisioning a node, pulling images, loading weights.",
     );
 
 const spareGpu = switchedOn(
   false,
-  "Whether a GPU is free for one pod more. Without it a rolling update stops a pod before it starts the next.",
+  "Whether the cluster has a spare GPU for a rolling update. Otherwise an update stops a pod before it starts the next.",
 );
 
 const embed = z
@@ -248,7 +242,7 @@ const embed = z
     image: image(
       "clipstack/embed",
       "k8s-cpu",
-      "The embed image; it also fetches and checks weights.",
+      "Embed image; it also downloads and verifies weights.",
     ),
     backend: word(
       ["onnxruntime", "triton"],
@@ -258,25 +252,26 @@ const embed = z
     accelerator: word(
       ["cpu", "gpu"],
       "cpu",
-      "What ONNX Runtime computes on with the backend `onnxruntime`; `gpu`, one for each pod, needs an image with CUDA.",
+      "Device of the backend `onnxruntime`; `gpu`, one per pod, requires an image with CUDA.",
     ),
     spareGpu,
     resources: resources({ cpu: "250m", memory: "1Gi" }, { cpu: "1", memory: "1536Mi" }),
-    service: service(embedPort).describe("The Service of the embed server."),
+    service: service(embedPort).describe("Service of the embed server."),
     auth: z
       .strictObject({
-        existingSecret: text(
-          "",
-          "Secret with the key that clients must send as `Authorization: Bearer …`.",
-        ),
-        existingSecretKey: z.string().min(1).default("api-key").describe("Its entry with the key."),
+        existingSecret: text("", "Secret with the bearer token required from clients."),
+        existingSecretKey: z
+          .string()
+          .min(1)
+          .default("api-key")
+          .describe("Key of the token in the Secret."),
         allowAnonymous: switchedOn(
           false,
-          "Answer everybody although the Service is reached from outside the cluster. A ClusterIP without a Secret asks for no key.",
+          "Whether a Service reachable from outside the cluster may have no authentication. A ClusterIP without a Secret has none.",
         ),
       })
       .prefault({})
-      .describe("Who may ask."),
+      .describe("Authentication."),
     replicas: replicas(2),
     autoscaling: z
       .strictObject(scaling(false, 2, 6))
@@ -286,19 +281,19 @@ const embed = z
     startSeconds: integer(10, 14_400)
       .optional()
       .describe(
-        `Seconds that the server may take to start: until the model is loaded, of a gateway until it answers \`/healthz\`; ${startSeconds} without a setting.`,
+        `Maximum start time in seconds, until the model is loaded or a gateway responds to \`/healthz\`; by default ${startSeconds}.`,
       ),
     imagePullSeconds: pull("embed"),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
-      .describe("Seconds that a stop waits for accepted requests."),
+      .describe("Maximum time to drain accepted requests, in seconds."),
     preStopSeconds: integer(0, 600)
       .default(preStopSeconds)
-      .describe("Seconds before a stop in which nodes learn to send nothing more."),
+      .describe("Time before a stop in which the endpoints are removed, in seconds."),
     ...scheduling,
   })
   .prefault({})
-  .describe("The embed server: images in, embeddings out.");
+  .describe("Embed server: image files in, embeddings out.");
 
 const triton = z
   .strictObject({
@@ -306,9 +301,9 @@ const triton = z
     server: word(
       ["tritonserver", "emulator"],
       "tritonserver",
-      "`tritonserver`: NVIDIA's server. `emulator`: the embed image in its place, on the CPU.",
+      "`tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU.",
     ),
-    backend: word(["onnxruntime", "tensorrt"], "onnxruntime", "What runs the model."),
+    backend: word(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the model."),
     image: image(
       "nvcr.io/nvidia/tritonserver",
       "26.07-py3",
@@ -316,49 +311,49 @@ const triton = z
     ),
     gpus: integer(0, 16)
       .default(1)
-      .describe("GPUs of one pod; 0 is the CPU. There are model configurations for 0, 1 and 4."),
+      .describe(
+        "Number of GPUs per pod; 0 is the CPU. The chart has model configurations for 0, 1 and 4.",
+      ),
     spareGpu,
     modelConfig: z
       .strictObject({
         variant: z
           .enum(["", ...modelVariants])
           .default("")
-          .describe("Name of the model configuration; empty is the one for `gpus`."),
-        text: text("", "The model configuration, whole (`config.pbtxt`); empty is the project's."),
+          .describe("Name of the model configuration; empty selects the one for `gpus`."),
+        text: text("", "Complete model configuration (`config.pbtxt`); empty selects the chart's."),
       })
       .prefault({})
-      .describe("Triton's configuration of the model. Another text restarts the pods."),
+      .describe("Triton's model configuration. A change restarts the pods."),
     modelControl: word(
       ["restricted", "open"],
       "restricted",
-      "`restricted`: Triton's model control API is off, or, with weights in the image, requires the pod's UID as key. `open`: every client that reaches Triton may load and unload models.",
+      "`restricted`: Triton's model control API is off, or, with weights in the image, requires the pod's UID as key. `open`: every client may load and unload models.",
     ),
     engineCache: z
       .strictObject({
-        enabled: switchedOn(false, "Whether TensorRT's engines outlive the pods, on a volume."),
-        existingClaim: text("", "PersistentVolumeClaim to use; empty makes one."),
-        storageClass: text("", "StorageClass of the claim; empty is the cluster's default."),
+        enabled: switchedOn(false, "Whether TensorRT engines are cached on a volume."),
+        existingClaim: text("", "Existing PersistentVolumeClaim; empty creates one."),
+        storageClass: text("", "StorageClass of the claim; empty selects the cluster's default."),
         accessMode: word(
           ["ReadWriteOnce", "ReadWriteMany"],
           "ReadWriteOnce",
-          "`ReadWriteOnce`: all pods on one node. `ReadWriteMany`: on several.",
+          "`ReadWriteOnce`: all pods on one node. `ReadWriteMany`: on several nodes.",
         ),
         size: quantity.default("2Gi").describe("Size of the claim."),
       })
       .prefault({})
-      .describe(
-        "Where TensorRT keeps what it compiled: without a volume each pod builds for minutes.",
-      ),
+      .describe("TensorRT engine cache: without it every pod builds engines for minutes."),
     sharedMemory: quantity
       .default("1Gi")
-      .describe("Size of `/dev/shm`, in memory; it counts against the memory limit."),
+      .describe("Size of `/dev/shm`, which counts towards the memory limit."),
     resources: resources({ cpu: "2", memory: "4Gi" }, { cpu: "4", memory: "8Gi" }),
     allowUnauthenticated: switchedOn(
       false,
-      "Reach Triton from outside the cluster although it asks nobody who they are.",
+      "Whether Triton, which has no authentication, may be reachable from outside the cluster.",
     ),
     service: service(undefined).describe(
-      "The Service of the Tritons. A second one without an address of its own is for gRPC.",
+      "Service of the Tritons. A second, headless Service is for gRPC.",
     ),
     replicas: replicas(1),
     autoscaling: z
@@ -367,27 +362,27 @@ const triton = z
         metric: word(
           ["queue-time", "cpu"],
           "queue-time",
-          "`queue-time`: how long a request waits in Triton's queue. `cpu`: for Tritons without a GPU.",
+          "`queue-time`: time of a request in Triton's queue. `cpu`: for Tritons without a GPU.",
         ),
         source: word(
           ["keda", "prometheus-adapter"],
           "keda",
-          "Who gives the queue time to Kubernetes: KEDA, or the Prometheus adapter with the rule in the chart's README.",
+          "Source of the queue time: KEDA, or the Prometheus adapter with the rule in the chart's README.",
         ),
         targetQueueMilliseconds: integer(1, 60_000)
           .default(50)
-          .describe("Average queue time of a request that is aimed at."),
+          .describe("Target average queue time of a request, in milliseconds."),
         fallbackReplicas: integer(0, 1_000)
           .optional()
           .describe(
-            "Minimum number of pods while KEDA has failed to read the queue time for a minute; `minReplicas` without a setting. More pods than that stay. Needs KEDA 2.18: 0 leaves it out.",
+            "Minimum number of pods while KEDA has failed to read the queue time for a minute; by default `minReplicas`. Additional pods stay. Requires KEDA 2.18: 0 disables it.",
           ),
         prometheus: z
           .strictObject({
             url: matching("https?://\\S+", "Address of Prometheus, with `keda`."),
             query: text(
               "",
-              "PromQL of the queue time in milliseconds, one value; empty is the mean over the pods.",
+              "PromQL query of the queue time in milliseconds, one value; empty selects the mean over the pods.",
             ),
           })
           .prefault({}),
@@ -398,15 +393,15 @@ const triton = z
     startSeconds: integer(10, 14_400)
       .optional()
       .describe(
-        `Seconds that a pod may take until it is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} for each GPU, on which it builds an engine.`,
+        `Maximum time in seconds until a pod is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} per GPU to build an engine.`,
       ),
     imagePullSeconds: pull("triton"),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
-      .describe("Seconds that a stop waits for requests in flight: `--exit-timeout-secs`."),
+      .describe("Maximum time to drain requests in flight, in seconds: `--exit-timeout-secs`."),
     preStopSeconds: integer(0, 600)
       .default(preStopSeconds)
-      .describe("Seconds before a stop in which nodes learn to send nothing more."),
+      .describe("Time before a stop in which the endpoints are removed, in seconds."),
     ...scheduling,
   })
   .prefault({})
@@ -415,18 +410,21 @@ const triton = z
 const peers = (description: string) => z.array(peer).default([]).describe(description);
 
 export const chartValues = z.strictObject({
-  nameOverride: text("", "Value of `app.kubernetes.io/name` in place of `clipstack`."),
-  fullnameOverride: text("", "Beginning of the objects' names in place of the release's."),
+  nameOverride: text("", "Value of `app.kubernetes.io/name`, instead of `clipstack`."),
+  fullnameOverride: text("", "Prefix of the object names, instead of the release name."),
   commonLabels: stringMap("Labels of every object."),
   imagePullSecrets: z
     .array(z.strictObject({ name: z.string().min(1) }))
     .default([])
-    .describe("Secrets with which images are pulled."),
+    .describe("Image pull secrets."),
   serviceAccount: z
     .strictObject({
-      create: switchedOn(true, "Whether the chart makes one for each component, without a token."),
-      name: text("", "One that is there, for all components."),
-      annotations: stringMap("Annotations of those that the chart makes."),
+      create: switchedOn(
+        true,
+        "Whether the chart creates a service account per component, without a token.",
+      ),
+      name: text("", "Existing service account for all components."),
+      annotations: stringMap("Annotations of the created service accounts."),
     })
     .prefault({}),
   model: z
@@ -434,16 +432,16 @@ export const chartValues = z.strictObject({
       weights: word(
         ["image", "pvc", "init"],
         "image",
-        "How the weights come to the pods. `image`: the images have them. `pvc`: a volume has them. `init`: fetched when a pod starts.",
+        "Source of the weights. `image`: in the images. `pvc`: on a volume. `init`: downloaded when a pod starts.",
       ),
       sha256: matching(
         "[0-9a-f]{64}",
-        "Checksum of `model.onnx`: required with `init`, checked with `pvc` where it is given.",
+        "SHA-256 of `model.onnx`: required with `init`, verified with `pvc` if set.",
       ),
       pvc: z
         .strictObject({
-          claimName: text("", "PersistentVolumeClaim that has `model.onnx`."),
-          subPath: text("", "Folder of the volume that has it."),
+          claimName: text("", "PersistentVolumeClaim with `model.onnx`."),
+          subPath: text("", "Folder of `model.onnx` on the volume."),
         })
         .prefault({}),
       init: z
@@ -451,101 +449,99 @@ export const chartValues = z.strictObject({
           // its form is checked in a template: Helm repeats a value that the schema refuses, with the secrets in it
           url: text(
             "",
-            "Where `model.onnx` is fetched from: `http://…` or `https://…`, without a user, a password or a query.",
+            "URL of `model.onnx`: `http://…` or `https://…`, without user, password or query.",
           ),
           existingSecret: text(
             "",
-            "Secret with that address in place of `url`, for one that is signed. On another port than 443 it needs `networkPolicy.egress`.",
+            "Secret with a signed URL, instead of `url`. A port other than 443 requires `networkPolicy.egress`.",
           ),
           existingSecretKey: z
             .string()
             .min(1)
             .default("url")
-            .describe("Its entry with the address."),
+            .describe("Key of the URL in the Secret."),
           sizeLimit: quantity
             .default("1Gi")
             .describe(
-              "Room for it on the node, and for the form that is run. A longer file is not fetched.",
+              "Disk space on the node for the download and the optimised model. A larger file is rejected.",
             ),
           timeoutSeconds: integer(1, 14_400)
             .default(900)
-            .describe("Seconds that fetching it may take; then it begins again."),
+            .describe("Maximum download time in seconds, after which the download is retried."),
         })
         .prefault({}),
     })
     .prefault({})
-    .describe("The weights of the model."),
+    .describe("Weights of the model."),
   embed,
   triton,
   quota: z
     .strictObject({
-      enabled: switchedOn(false, "Whether the namespace gets a ResourceQuota."),
+      enabled: switchedOn(false, "Whether the chart creates a ResourceQuota."),
       hard: quantities
         .default({})
-        .describe("The most of each resource, like `pods` or `requests.nvidia.com/gpu`."),
+        .describe("Limit per resource, such as `pods` or `requests.nvidia.com/gpu`."),
     })
     .prefault({})
-    .describe("What all pods of the namespace may have together."),
+    .describe("ResourceQuota of the namespace."),
   limitRange: z
     .strictObject({
-      enabled: switchedOn(false, "Whether the namespace gets a LimitRange."),
+      enabled: switchedOn(false, "Whether the chart creates a LimitRange."),
       defaultRequest: quantities
         .default({ cpu: "100m", memory: "128Mi" })
-        .describe("Requests of a container that says none."),
+        .describe("Requests of a container without requests."),
       default: quantities
         .default({ cpu: "500m", memory: "512Mi" })
-        .describe("Limits of a container that says none."),
-      max: quantities.default({}).describe("The most that one may say."),
+        .describe("Limits of a container without limits."),
+      max: quantities.default({}).describe("Maximum limits of a container."),
     })
     .prefault({})
-    .describe("What a container gets when it does not say, and the most it may say."),
+    .describe("LimitRange of the namespace: defaults and maximum of a container."),
   networkPolicy: z
     .strictObject({
-      enabled: switchedOn(true, "Whether pods take and open only the connections that they need."),
+      enabled: switchedOn(true, "Whether NetworkPolicies allow only the required connections."),
       embedFrom: peers(
-        "Who reaches the embed server besides `helm test`, and with `serviceMonitor` those of `metricsFrom`; empty is everybody.",
+        "Peers that may connect to the embed server, besides `helm test` and, with `serviceMonitor`, `metricsFrom`; empty allows all.",
       ),
       tritonFrom: peers(
-        "Who reaches Triton besides the embed server; empty is nobody where there is one.",
+        "Peers that may connect to Triton, besides the embed server; with an embed server, empty allows no others.",
       ),
       metricsFrom: peers(
-        "Who reads the metrics: of Triton, where empty is everybody in the cluster, and see `embedFrom`.",
+        "Peers that may read metrics: of Triton, for which empty allows all pods of the cluster, and of the embed server, see `embedFrom`.",
       ),
       egress: z
         .array(egressRule)
         .default([])
-        .describe("More that pods may connect to: rules of a NetworkPolicy."),
+        .describe("Additional egress rules of the NetworkPolicies."),
     })
     .prefault({}),
   serviceMonitor: z
     .strictObject({
       enabled: switchedOn(
         false,
-        "Whether Prometheus is told to read the metrics: needs its operator.",
+        "Whether the chart creates a ServiceMonitor, which requires the Prometheus operator.",
       ),
       interval: z
         .string()
         .regex(/^\d+(ms|s|m)$/)
         .default("15s")
         .describe(
-          "How often, also where something else tells Prometheus: the queue time looks back four times as long, and one minute at the least.",
+          "Scrape interval, also without a ServiceMonitor: the queue time is averaged over four intervals, at least one minute.",
         ),
-      labels: stringMap("Labels by which a Prometheus finds it."),
+      labels: stringMap("Labels by which Prometheus selects the object."),
     })
     .prefault({}),
   prometheusRule: z
     .strictObject({
       enabled: switchedOn(
         false,
-        "Whether Triton's queue time is recorded: needs the Prometheus operator.",
+        "Whether the chart creates a PrometheusRule that records Triton's queue time; requires the Prometheus operator.",
       ),
-      labels: stringMap("Labels by which a Prometheus finds it."),
+      labels: stringMap("Labels by which Prometheus selects the object."),
     })
     .prefault({}),
-  global: passedOn
-    .optional()
-    .describe("Read by no template: Helm sets it for charts inside charts."),
+  global: passedOn.optional().describe("Set by Helm for subcharts; no template reads it."),
 });
 
-/** Values as a person or a stack writes them: what is left out has its default. */
+/** Values before defaults are applied. */
 export type ChartValues = z.input<typeof chartValues>;

@@ -859,7 +859,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a gateway without Tritons",
         { embed: { backend: "triton" } },
-        "triton.enabled must be true with embed.backend triton: the gateway asks the Tritons of this release",
+        "triton.enabled must be true with embed.backend triton: the gateway calls the Tritons of this release",
       ],
       [
         "on a gateway with a GPU",
@@ -891,7 +891,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ].map((url): [string, ChartValues, string] => [
         `on the address ${url}, which it does not repeat`,
         { model: { ...fetched, init: { url } } },
-        "model.init.url must be http://… or https://…, without a user, a password or a query: an address with a secret is for a Secret, which model.init.existingSecret names",
+        "model.init.url must be http://… or https://… without user, password or query; put a URL with a secret into the Secret model.init.existingSecret",
       ]),
       [
         "on no room for weights",
@@ -901,12 +901,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on weights that nobody could check",
         { model: { weights: "init", init: { url: "https://models.example/m" } } },
-        "model.sha256 is required with model.weights init: what comes over the network is checked",
+        "model.sha256 is required with model.weights init, to verify the download",
       ],
       [
         "on a port that everybody reaches without a key",
         { embed: { service: { type: "LoadBalancer" } } },
-        "embed.auth.existingSecret is required where embed.service.type is LoadBalancer (or embed.auth.allowAnonymous: true where something else keeps strangers out)",
+        "embed.auth.existingSecret is required with embed.service.type LoadBalancer (or set embed.auth.allowAnonymous if the network restricts access)",
       ],
       [
         "on a key that nobody would be asked for",
@@ -916,7 +916,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a NodePort of a Service that has none",
         { embed: { service: { nodePort: 30_092 } } },
-        "embed.service.nodePort needs embed.service.type NodePort or LoadBalancer, got ClusterIP",
+        "embed.service.nodePort requires embed.service.type NodePort or LoadBalancer, got ClusterIP",
       ],
       [
         "on a variable that the chart sets",
@@ -926,17 +926,17 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a GPU for the embed image in Triton's place",
         { triton: { enabled: true, server: "emulator" } },
-        "triton.gpus must be 0 with triton.server emulator, which computes on the CPU, got 1",
+        "triton.gpus must be 0 with triton.server emulator, which runs on the CPU, got 1",
       ],
       [
         "on an image that has no weights",
         { triton: { enabled: true } },
-        "model.weights must be pvc or init with the image nvcr.io/nvidia/tritonserver, which has none (docs/images.md builds one that has), got image",
+        "model.weights must be pvc or init with the image nvcr.io/nvidia/tritonserver, which contains no weights (docs/images.md builds one that does), got image",
       ],
       [
         "on a number of GPUs without a configuration",
         { triton: { ...own, gpus: 2 } },
-        "triton.modelConfig.variant and .text are required for 2 GPUs: there are configurations for 0, 1, 4",
+        "triton.modelConfig.variant and .text are required for 2 GPUs: the chart has configurations for 0, 1, 4",
       ],
       ...(
         [
@@ -946,12 +946,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ).map(([gpus, variant]): [string, ChartValues, string] => [
         `on ${gpus} GPUs with the configuration ${variant}`,
         { triton: { ...own, gpus, modelConfig: { variant } } },
-        `triton.modelConfig.text is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for another number`,
+        `triton.modelConfig.text is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for a different number`,
       ]),
       ...["My_Clip", "4gpu.prod", "4gpu", "a.b"].map((name): [string, ChartValues, string] => [
         `on the name ${name}, which no Service can have`,
         { fullnameOverride: name },
-        `fullnameOverride, or the release with nameOverride, must be a-z, 0-9 and -, with a letter first and no - last: Services are named after it, got ${name}`,
+        `fullnameOverride, or the release name with nameOverride, must be a valid Service name (a-z, 0-9 and -, starting with a letter and not ending with -), got ${name}`,
       ]),
       [
         "on the configuration of another model",
@@ -961,19 +961,19 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a Triton that everybody reaches",
         { model: fetched, triton: { ...own, service: { type: "NodePort" } } },
-        "triton.allowUnauthenticated must be true where triton.service.type is NodePort: Triton asks nobody who they are",
+        "triton.allowUnauthenticated must be true with triton.service.type NodePort: Triton has no authentication",
       ],
       [
         "on a Triton whose models everybody could unload",
         {
           triton: { ...own, allowUnauthenticated: true, service: { type: "NodePort" } },
         },
-        "triton.service.type must be ClusterIP with model.weights image: who reaches Triton could load and unload models, got NodePort",
+        "triton.service.type must be ClusterIP with model.weights image: clients could load and unload models, got NodePort",
       ],
       [
         "on a volume for engines that nobody builds",
         { triton: { ...own, engineCache: { enabled: true } } },
-        "triton.engineCache.enabled must be false where TensorRT builds nothing (triton.backend tensorrt and GPUs)",
+        "triton.engineCache.enabled requires triton.backend tensorrt and GPUs",
       ],
       [
         "on engines of weights that nobody knows",
@@ -981,12 +981,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           model: { weights: "pvc", pvc: { claimName: "weights" } },
           triton: { ...tensorrt.triton, engineCache: { enabled: true } },
         },
-        "model.sha256 is required with triton.engineCache: engines of other weights would be used",
+        "model.sha256 is required with triton.engineCache, so that engines of different weights are not reused",
       ],
       [
         "on engines of weights that may change under a tag",
         { triton: { ...tensorrt.triton, engineCache: { enabled: true } } },
-        "triton.image.digest is required with triton.engineCache and model.weights image: a tag may get other weights, and engines of the old ones would be used",
+        "triton.image.digest is required with triton.engineCache and model.weights image: a tag can change its weights, and engines of the previous weights would be reused",
       ],
       [
         "on KEDA without a Prometheus",
@@ -1006,7 +1006,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
             resources: { requests: { cpu: null, memory: "1Gi" } } as unknown as object,
           },
         },
-        "embed.resources.requests.cpu is required for autoscaling on CPU: it is what the percentage is of",
+        "embed.resources.requests.cpu is required for autoscaling on CPU: cpuPercent is relative to it",
       ],
       [
         "on a budget that says two things",
@@ -1016,7 +1016,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a budget that blocks every drain",
         { embed: { budget: { minAvailable: 2 } } },
-        "embed.budget.minAvailable (2) must be less than the fewest replicas (2), or no node can be drained",
+        "embed.budget.minAvailable (2) must be less than the minimum replicas (2), otherwise no node can be drained",
       ],
       [
         "on GPUs among the resources",
@@ -1026,7 +1026,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a quota of nothing",
         { quota: { enabled: true } },
-        "quota.hard must name at least one resource with quota.enabled",
+        "quota.hard must list at least one resource with quota.enabled",
       ],
       [
         "on fewer GPUs than the most pods hold",
@@ -1038,7 +1038,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           },
           quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
         },
-        "quota.hard.requests.nvidia.com/gpu must be at least 5 (GPUs of a pod × the most pods, and one pod more with spareGpu), got 4",
+        "quota.hard.requests.nvidia.com/gpu must be at least 5 (GPUs per pod × maximum pods, plus one pod with spareGpu), got 4",
       ],
       [
         "on fewer pods than there may be in a rolling update",
@@ -1047,7 +1047,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           triton: { ...own, replicas: 2 },
           quota: { enabled: true, hard: { pods: "10" } },
         },
-        "quota.hard.pods must be at least 11 (the most pods of embed and triton, and those that a rolling update adds), got 10",
+        "quota.hard.pods must be at least 11 (maximum pods of embed and triton, plus those added by a rolling update), got 10",
       ],
     ])("%s", (_name, values, message) => {
       expect(refusalOf(values)).toBe(message);

@@ -1,6 +1,5 @@
 {{/*
-What the schema of the values cannot say: one line for the first combination that cannot work, in the words of the values.
-Says nothing when all is well.
+Checks of combinations that the schema cannot express. Fails with one line for the first invalid combination.
 */}}
 {{- define "clipstack.checks" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
@@ -11,7 +10,7 @@ Says nothing when all is well.
 
 {{- $full := include "clipstack.fullname" . -}}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $full) -}}
-{{- fail (printf "fullnameOverride, or the release with nameOverride, must be a-z, 0-9 and -, with a letter first and no - last: Services are named after it, got %s" $full) -}}
+{{- fail (printf "fullnameOverride, or the release name with nameOverride, must be a valid Service name (a-z, 0-9 and -, starting with a letter and not ending with -), got %s" $full) -}}
 {{- end -}}
 
 {{- /* weights */ -}}
@@ -22,31 +21,31 @@ Says nothing when all is well.
 {{- $init := $v.model.init -}}
 {{- if not (or $init.url $init.existingSecret) -}}{{- fail "model.init.url or model.init.existingSecret is required with model.weights init" -}}{{- end -}}
 {{- if and $init.url $init.existingSecret -}}{{- fail "model.init must have url or existingSecret, not both" -}}{{- end -}}
-{{- /* it may have a secret, so it is not repeated */ -}}
+{{- /* the URL may contain a secret, so the message omits it */ -}}
 {{- if and $init.url (not (regexMatch "^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s/\\\\@?#:]+)(:[0-9]+)?(/[^\\s?]*)?$" $init.url)) -}}
-{{- fail "model.init.url must be http://… or https://…, without a user, a password or a query: an address with a secret is for a Secret, which model.init.existingSecret names" -}}
+{{- fail "model.init.url must be http://… or https://… without user, password or query; put a URL with a secret into the Secret model.init.existingSecret" -}}
 {{- end -}}
 {{- if eq (include "clipstack.bytes" $v.model.init.sizeLimit) "0" -}}
 {{- fail (printf "model.init.sizeLimit must be at least 1 byte with model.weights init, got %v" $v.model.init.sizeLimit) -}}
 {{- end -}}
-{{- if not $v.model.sha256 -}}{{- fail "model.sha256 is required with model.weights init: what comes over the network is checked" -}}{{- end -}}
+{{- if not $v.model.sha256 -}}{{- fail "model.sha256 is required with model.weights init, to verify the download" -}}{{- end -}}
 {{- end -}}
 
 {{- if $v.embed.enabled -}}
 {{- $auth := $v.embed.auth -}}
 {{- $service := $v.embed.service -}}
 {{- if and (ne $service.type "ClusterIP") (not $auth.existingSecret) (not $auth.allowAnonymous) -}}
-{{- fail (printf "embed.auth.existingSecret is required where embed.service.type is %s (or embed.auth.allowAnonymous: true where something else keeps strangers out)" $service.type) -}}
+{{- fail (printf "embed.auth.existingSecret is required with embed.service.type %s (or set embed.auth.allowAnonymous if the network restricts access)" $service.type) -}}
 {{- end -}}
 {{- if and $auth.existingSecret $auth.allowAnonymous -}}
 {{- fail "embed.auth must have existingSecret or allowAnonymous, not both" -}}
 {{- end -}}
 {{- if and (eq $service.type "ClusterIP") $service.nodePort -}}
-{{- fail "embed.service.nodePort needs embed.service.type NodePort or LoadBalancer, got ClusterIP" -}}
+{{- fail "embed.service.nodePort requires embed.service.type NodePort or LoadBalancer, got ClusterIP" -}}
 {{- end -}}
 {{- if eq $v.embed.backend "triton" -}}
 {{- if not $v.triton.enabled -}}
-{{- fail "triton.enabled must be true with embed.backend triton: the gateway asks the Tritons of this release" -}}
+{{- fail "triton.enabled must be true with embed.backend triton: the gateway calls the Tritons of this release" -}}
 {{- end -}}
 {{- if eq $v.embed.accelerator "gpu" -}}
 {{- fail "embed.accelerator must be cpu with embed.backend triton: a gateway uses no GPU, got gpu" -}}
@@ -62,17 +61,17 @@ Says nothing when all is well.
 {{- if $v.triton.enabled -}}
 {{- $triton := $v.triton -}}
 {{- if and (eq $triton.server "emulator") (gt (int $triton.gpus) 0) -}}
-{{- fail (printf "triton.gpus must be 0 with triton.server emulator, which computes on the CPU, got %v" $triton.gpus) -}}
+{{- fail (printf "triton.gpus must be 0 with triton.server emulator, which runs on the CPU, got %v" $triton.gpus) -}}
 {{- end -}}
 {{- if and (eq $v.model.weights "image") (eq $triton.server "tritonserver") (eq $triton.image.repository $contract.tritonRepository) -}}
-{{- fail (printf "model.weights must be pvc or init with the image %s, which has none (docs/images.md builds one that has), got image" $contract.tritonRepository) -}}
+{{- fail (printf "model.weights must be pvc or init with the image %s, which contains no weights (docs/images.md builds one that does), got image" $contract.tritonRepository) -}}
 {{- end -}}
 {{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
-{{- fail (printf "triton.modelConfig.variant and .text are required for %v GPUs: there are configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
+{{- fail (printf "triton.modelConfig.variant and .text are required for %v GPUs: the chart has configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
 {{- end -}}
 {{- $config := $triton.modelConfig -}}
 {{- if and $config.variant (not $config.text) (ne $config.variant (get $contract.variants (toString $triton.gpus))) -}}
-{{- fail (printf "triton.modelConfig.text is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for another number" $triton.gpus $config.variant) -}}
+{{- fail (printf "triton.modelConfig.text is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for a different number" $triton.gpus $config.variant) -}}
 {{- end -}}
 {{- $model := index $contract.models $triton.backend -}}
 {{- with $triton.modelConfig.text -}}
@@ -81,20 +80,20 @@ Says nothing when all is well.
 {{- end -}}
 {{- end -}}
 {{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowUnauthenticated) -}}
-{{- fail (printf "triton.allowUnauthenticated must be true where triton.service.type is %s: Triton asks nobody who they are" $triton.service.type) -}}
+{{- fail (printf "triton.allowUnauthenticated must be true with triton.service.type %s: Triton has no authentication" $triton.service.type) -}}
 {{- end -}}
 {{- if and (ne $triton.service.type "ClusterIP") (eq $v.model.weights "image") -}}
-{{- fail (printf "triton.service.type must be ClusterIP with model.weights image: who reaches Triton could load and unload models, got %s" $triton.service.type) -}}
+{{- fail (printf "triton.service.type must be ClusterIP with model.weights image: clients could load and unload models, got %s" $triton.service.type) -}}
 {{- end -}}
 {{- $compiles := include "clipstack.compiles" . -}}
 {{- if and $triton.engineCache.enabled (not $compiles) -}}
-{{- fail "triton.engineCache.enabled must be false where TensorRT builds nothing (triton.backend tensorrt and GPUs)" -}}
+{{- fail "triton.engineCache.enabled requires triton.backend tensorrt and GPUs" -}}
 {{- end -}}
 {{- if and $triton.engineCache.enabled (ne $v.model.weights "image") (not $v.model.sha256) -}}
-{{- fail "model.sha256 is required with triton.engineCache: engines of other weights would be used" -}}
+{{- fail "model.sha256 is required with triton.engineCache, so that engines of different weights are not reused" -}}
 {{- end -}}
 {{- if and $triton.engineCache.enabled (eq $v.model.weights "image") (not $triton.image.digest) -}}
-{{- fail "triton.image.digest is required with triton.engineCache and model.weights image: a tag may get other weights, and engines of the old ones would be used" -}}
+{{- fail "triton.image.digest is required with triton.engineCache and model.weights image: a tag can change its weights, and engines of the previous weights would be reused" -}}
 {{- end -}}
 {{- $scaling := $triton.autoscaling -}}
 {{- if and $scaling.enabled (eq $scaling.metric "queue-time") (eq $scaling.source "keda") (not $scaling.prometheus.url) -}}
@@ -106,16 +105,16 @@ Says nothing when all is well.
 {{- $it := index $v $component -}}
 {{- if $it.enabled -}}
 {{- $scaling := $it.autoscaling -}}
-{{- $fewest := $it.replicas | int -}}
-{{- $most := $fewest -}}
+{{- $min := $it.replicas | int -}}
+{{- $max := $min -}}
 {{- if $scaling.enabled -}}
-{{- $fewest = $scaling.minReplicas | int -}}
-{{- $most = $scaling.maxReplicas | int -}}
-{{- if gt $fewest $most -}}
-{{- fail (printf "%s.autoscaling.minReplicas (%d) must not exceed maxReplicas (%d)" $component $fewest $most) -}}
+{{- $min = $scaling.minReplicas | int -}}
+{{- $max = $scaling.maxReplicas | int -}}
+{{- if gt $min $max -}}
+{{- fail (printf "%s.autoscaling.minReplicas (%d) must not exceed maxReplicas (%d)" $component $min $max) -}}
 {{- end -}}
 {{- if and (eq (default "cpu" $scaling.metric) "cpu") (not (get ($it.resources.requests | default dict) "cpu")) -}}
-{{- fail (printf "%s.resources.requests.cpu is required for autoscaling on CPU: it is what the percentage is of" $component) -}}
+{{- fail (printf "%s.resources.requests.cpu is required for autoscaling on CPU: cpuPercent is relative to it" $component) -}}
 {{- end -}}
 {{- end -}}
 {{- $budget := $it.budget -}}
@@ -123,8 +122,8 @@ Says nothing when all is well.
 {{- if and (hasKey $budget "minAvailable") (hasKey $budget "maxUnavailable") -}}
 {{- fail (printf "%s.budget must set either maxUnavailable or minAvailable, got both" $component) -}}
 {{- end -}}
-{{- if and (hasKey $budget "minAvailable") (ge (int $budget.minAvailable) $fewest) -}}
-{{- fail (printf "%s.budget.minAvailable (%d) must be less than the fewest replicas (%d), or no node can be drained" $component (int $budget.minAvailable) $fewest) -}}
+{{- if and (hasKey $budget "minAvailable") (ge (int $budget.minAvailable) $min) -}}
+{{- fail (printf "%s.budget.minAvailable (%d) must be less than the minimum replicas (%d), otherwise no node can be drained" $component (int $budget.minAvailable) $min) -}}
 {{- end -}}
 {{- end -}}
 {{- range $name := list "nvidia.com/gpu" -}}
@@ -137,23 +136,23 @@ Says nothing when all is well.
 
 {{- if $v.quota.enabled -}}
 {{- if not $v.quota.hard -}}
-{{- fail "quota.hard must name at least one resource with quota.enabled" -}}
+{{- fail "quota.hard must list at least one resource with quota.enabled" -}}
 {{- end -}}
-{{- $gpus := include "clipstack.gpusAtMost" . | int -}}
+{{- $gpus := include "clipstack.maxGpus" . | int -}}
 {{- $name := "requests.nvidia.com/gpu" -}}
 {{- if and (hasKey $v.quota.hard $name) (gt $gpus (index $v.quota.hard $name | int)) -}}
-{{- fail (printf "quota.hard.%s must be at least %d (GPUs of a pod × the most pods, and one pod more with spareGpu), got %v" $name $gpus (index $v.quota.hard $name)) -}}
+{{- fail (printf "quota.hard.%s must be at least %d (GPUs per pod × maximum pods, plus one pod with spareGpu), got %v" $name $gpus (index $v.quota.hard $name)) -}}
 {{- end -}}
-{{- $pods := include "clipstack.podsAtMost" . | int -}}
+{{- $pods := include "clipstack.maxPods" . | int -}}
 {{- $hard := get $v.quota.hard "pods" | toString -}}
 {{- if and (regexMatch "^[0-9]+$" $hard) (gt $pods (int $hard)) -}}
-{{- fail (printf "quota.hard.pods must be at least %d (the most pods of embed and triton, and those that a rolling update adds), got %s" $pods $hard) -}}
+{{- fail (printf "quota.hard.pods must be at least %d (maximum pods of embed and triton, plus those added by a rolling update), got %s" $pods $hard) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* GPUs that the release uses at most, a rolling update included. */}}
-{{- define "clipstack.gpusAtMost" -}}
+{{/* Maximum number of GPUs of the release, including a rolling update. */}}
+{{- define "clipstack.maxGpus" -}}
 {{- $sum := 0 -}}
 {{- range $component := list "embed" "triton" -}}
 {{- $it := index $.Values $component -}}
@@ -167,8 +166,8 @@ Says nothing when all is well.
 {{- $sum -}}
 {{- end -}}
 
-{{/* Pods that the release has at most, a rolling update included. */}}
-{{- define "clipstack.podsAtMost" -}}
+{{/* Maximum number of pods of the release, including a rolling update. */}}
+{{- define "clipstack.maxPods" -}}
 {{- $surge := (include "clipstack.contract" nil | fromJson).surge -}}
 {{- $sum := 0 -}}
 {{- range $component := list "embed" "triton" -}}

@@ -1,9 +1,9 @@
-{{/* Name of the application: the label, and what release names are made of. */}}
+{{/* Application name: value of the name label, and part of the object names. */}}
 {{- define "clipstack.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Beginning of every object's name: the release, or the release and the chart. */}}
+{{/* Prefix of object names: the release name, or the release and chart names. */}}
 {{- define "clipstack.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -17,7 +17,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that selectors ask for. Takes a list: the root, the component. */}}
+{{/* Labels used by selectors. Arguments: root, component. */}}
 {{- define "clipstack.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "clipstack.name" $root }}
@@ -27,7 +27,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Labels of every object. Takes a list: the root, the component or "". */}}
+{{/* Labels of every object. Arguments: root, component or "". */}}
 {{- define "clipstack.labels" -}}
 {{- $root := index . 0 -}}
 {{- $own := include "clipstack.selectorLabels" . | fromYaml -}}
@@ -37,14 +37,14 @@ app.kubernetes.io/component: {{ . }}
 {{- toYaml (merge $own (deepCopy $root.Values.commonLabels)) -}}
 {{- end -}}
 
-{{/* Labels of a pod: what its selector asks for, and those of the values. Takes a list: the root, the component. */}}
+{{/* Labels of a pod: selector labels and those of the values. Arguments: root, component. */}}
 {{- define "clipstack.podLabels" -}}
 {{- $root := index . 0 -}}
 {{- $own := include "clipstack.selectorLabels" . | fromYaml -}}
 {{- toYaml (merge $own (deepCopy (index $root.Values (index . 1)).podLabels) (deepCopy $root.Values.commonLabels)) -}}
 {{- end -}}
 
-{{/* Metadata of an object of a component. Takes a list: the root, the component. */}}
+{{/* Metadata of an object of a component. Arguments: root, component. */}}
 {{- define "clipstack.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ include "clipstack.fullname" $root }}-{{ index . 1 }}
@@ -61,12 +61,12 @@ labels:
 {{- end -}}
 {{- end -}}
 
-{{/* The image that a Triton runs: NVIDIA's, or the embed image in its place. */}}
+{{/* Image of Triton: NVIDIA's, or the embed image for the emulator. */}}
 {{- define "clipstack.tritonImage" -}}
 {{- toJson (eq .Values.triton.server "emulator" | ternary .Values.embed.image .Values.triton.image) -}}
 {{- end -}}
 
-{{/* Name of the service account. Takes a list: the root, the component. */}}
+{{/* Name of the service account. Arguments: root, component. */}}
 {{- define "clipstack.serviceAccount" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.serviceAccount.name -}}
@@ -78,14 +78,14 @@ default
 {{- end -}}
 {{- end -}}
 
-{{/* Whole cores of a CPU quantity, at least 1: threads that a container can use. */}}
+{{/* Whole cores of a CPU quantity, at least 1: number of threads of a container. */}}
 {{- define "clipstack.cores" -}}
 {{- $text := toString . -}}
 {{- $cores := hasSuffix "m" $text | ternary (divf (trimSuffix "m" $text | float64) 1000) (float64 $text) -}}
 {{- max 1 (floor $cores | int) -}}
 {{- end -}}
 
-{{/* How a Deployment is updated: GPUs that are in use cannot hold the next pod too. Takes whether there is room for one more. */}}
+{{/* Update strategy of a Deployment. Argument: whether an additional pod can be scheduled; without a spare GPU it cannot. */}}
 {{- define "clipstack.strategy" -}}
 type: RollingUpdate
 rollingUpdate:
@@ -98,7 +98,7 @@ rollingUpdate:
   {{- end }}
 {{- end -}}
 
-{{/* Limits or requests of a container, with its GPUs. Takes a list: the quantities, the GPUs. */}}
+{{/* Limits or requests of a container, including GPUs. Arguments: quantities, number of GPUs. */}}
 {{- define "clipstack.quantities" -}}
 {{- $all := dict -}}
 {{- range $name, $value := index . 0 }}{{ $_ := set $all $name (toString $value) }}{{ end -}}
@@ -107,7 +107,7 @@ rollingUpdate:
 {{- toYaml $all -}}
 {{- end -}}
 
-{{/* What every container has: no privileges, no writable disk. */}}
+{{/* Security context of every container: no privileges, read-only root file system. */}}
 {{- define "clipstack.containerSecurity" -}}
 runAsNonRoot: true
 allowPrivilegeEscalation: false
@@ -125,7 +125,7 @@ seccompProfile:
   type: RuntimeDefault
 {{- end -}}
 
-{{/* Where pods run. Takes a list: the root, the component. */}}
+{{/* Scheduling of pods. Arguments: root, component. */}}
 {{- define "clipstack.scheduling" -}}
 {{- $root := index . 0 -}}
 {{- $it := index $root.Values (index . 1) -}}
@@ -159,12 +159,12 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "clipstack.selectorLabels" . | nindent 8 }}
-    # a rolling update spreads the new pods by themselves
+    # a rolling update spreads the new pods independently of the old ones
     matchLabelKeys: [{{ (include "clipstack.contract" nil | fromJson).templateHashLabel }}]
 {{- end }}
 {{- end -}}
 
-{{/* PodDisruptionBudget. Takes a list: the root, the component. */}}
+{{/* PodDisruptionBudget. Arguments: root, component. */}}
 {{- define "clipstack.budget" -}}
 {{- $budget := (index (index . 0).Values (index . 1)).budget -}}
 apiVersion: policy/v1
@@ -183,7 +183,7 @@ spec:
       {{- include "clipstack.selectorLabels" . | nindent 6 }}
 {{- end -}}
 
-{{/* `behavior` of an autoscaler. Takes a list: its values, the GPUs of a pod. */}}
+{{/* `behavior` of an autoscaler. Arguments: its values, GPUs per pod. */}}
 {{- define "clipstack.behavior" -}}
 {{- $scaling := index . 0 -}}
 {{- if $scaling.behavior -}}
@@ -203,7 +203,7 @@ scaleDown:
 {{- end -}}
 {{- end -}}
 
-{{/* To find other pods by their names. */}}
+{{/* Egress to DNS. */}}
 {{- define "clipstack.dnsEgress" -}}
 - ports:
     - port: 53
@@ -217,19 +217,19 @@ scaleDown:
 {{- if and (eq .Values.triton.backend "tensorrt") (gt (int .Values.triton.gpus) 0) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Seconds that a Triton may take until it is ready: TensorRT builds an engine on each GPU. */}}
+{{/* Maximum start time of a Triton in seconds: TensorRT builds an engine on each GPU. */}}
 {{- define "clipstack.tritonStart" -}}
 {{- $times := (include "clipstack.contract" nil | fromJson).startSeconds -}}
 {{- $engines := include "clipstack.compiles" . | empty | ternary 0 (int .Values.triton.gpus) -}}
 {{- .Values.triton.startSeconds | default (add $times.triton (mul $times.tritonEngine $engines)) -}}
 {{- end -}}
 
-{{/* Seconds that the embed server may take to start: until its model is loaded, or until a gateway answers /healthz. */}}
+{{/* Maximum start time of the embed server in seconds, until the model is loaded or a gateway responds to /healthz. */}}
 {{- define "clipstack.embedStart" -}}
 {{- .Values.embed.startSeconds | default (include "clipstack.contract" nil | fromJson).startSeconds.embed -}}
 {{- end -}}
 
-{{/* Seconds after which a rollout has failed: twice the start, and what comes before it. A gateway is ready with its first Triton. */}}
+{{/* Progress deadline of a rollout in seconds: twice the start time, plus image pulls. A gateway is ready with its first Triton. */}}
 {{- define "clipstack.tritonDeadline" -}}
 {{- add (mul 2 (include "clipstack.tritonStart" .)) 60 .Values.triton.imagePullSeconds -}}
 {{- end -}}
