@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { clientOptionsFromEnv } from "./client-env.ts";
 
-test("without variables it is the embed API, with the local model to fall back on", () => {
+test("defaults to the embed API with mode auto", () => {
   expect(clientOptionsFromEnv({ INFERENCE_MODE: "" })).toEqual({
     backend: "embed",
     mode: "auto",
@@ -13,7 +13,7 @@ test("without variables it is the embed API, with the local model to fall back o
   });
 });
 
-test("takes every variable", () => {
+test("reads every variable", () => {
   expect(
     clientOptionsFromEnv({
       INFERENCE_BACKEND: "triton_grpc",
@@ -35,7 +35,7 @@ test("takes every variable", () => {
   });
 });
 
-test("pytorch is the embed API by its old name", () => {
+test("accepts pytorch as the old name of embed", () => {
   expect(clientOptionsFromEnv({ INFERENCE_BACKEND: "pytorch" }).backend).toBe("embed");
 });
 

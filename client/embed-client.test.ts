@@ -40,7 +40,7 @@ async function start(overrides: Partial<ServerEnv>): Promise<void> {
   await server.loaded;
 }
 
-describe("a service with a key", () => {
+describe("a service with an API key", () => {
   async function embed(key: string | undefined) {
     await start({ API_KEY: apiKey });
     const client = await openInferenceClient({
@@ -56,18 +56,18 @@ describe("a service with a key", () => {
     }
   }
 
-  test("answers a client that has it", async () => {
+  test("accepts a client with the key", async () => {
     expect(await embed(apiKey)).toHaveLength(1);
   });
 
-  test.each([undefined, "fedcba9876543210"])("refuses a client with %s", async (key) => {
+  test.each([undefined, "fedcba9876543210"])("rejects a client with the key %s", async (key) => {
     await expect(embed(key)).rejects.toThrow(
       /^\[rejected\] the header must be 'Authorization: Bearer'/,
     );
   });
 });
 
-test("a service that speaks HTTPS answers a client whose Node knows what signs its certificate", async () => {
+test("embeds over HTTPS with a certificate authority from NODE_EXTRA_CA_CERTS", async () => {
   const { cert, key } = testCertificate();
   const [certFile, keyFile] = [join(folder, "cert.pem"), join(folder, "key.pem")];
   await Promise.all([writeFile(certFile, cert), writeFile(keyFile, key)]);

@@ -139,12 +139,12 @@ describe.each([
   ...tritonForms,
   ["the local model", () => ({ mode: "local" as const })] as const,
 ])("%s", (_name, options) => {
-  test("gives the embeddings of the model, in order", async () => {
+  test("returns the embeddings of the model in order", async () => {
     const client = await open(options());
     expectSame(await client.embed(images), expected);
   });
 
-  test("splits more than 32 images, and keeps their order", async () => {
+  test("splits more than 32 images and keeps their order", async () => {
     const client = await open(options());
     // an odd number, so that it shows when the second request comes before the first
     const many = Array.from({ length: 35 }, (_, i) => images[i % 2]!);
@@ -152,7 +152,7 @@ describe.each([
     expectSame(await client.embed(many), wanted);
   });
 
-  test("names the image that cannot be read by its place in the whole list", async () => {
+  test("reports the index of an undecodable image in the whole list", async () => {
     const client = await open(options());
     const many = Array.from({ length: 35 }, (_, i) => (i === 33 ? noImage : images[0]!));
     const error = await errorOf(client.embed(many));
@@ -161,11 +161,11 @@ describe.each([
     expect(error.message).toMatch(/^\[image\] image 33 is not a JPEG, PNG or WebP file/);
   });
 
-  test("nothing in, nothing out", async () => {
+  test("returns nothing for no images", async () => {
     expect(await (await open(options())).embed([])).toEqual([]);
   });
 
-  test("answers what is in flight when it is closed, and nothing after", async () => {
+  test("completes outstanding requests when closed, and rejects later ones", async () => {
     const client = await open(options());
     const inFlight = client.embed(images);
     await client.close();
@@ -175,7 +175,7 @@ describe.each([
 });
 
 describe("remote", () => {
-  test.each(remotes)("%s fails with unavailable when nobody listens", async (backend) => {
+  test.each(remotes)("%s fails with unavailable if the connection is refused", async (backend) => {
     const port = await closedPort();
     const client = await open({
       backend: backend as "embed",
@@ -187,13 +187,13 @@ describe("remote", () => {
     expect(error.message).toContain(`127.0.0.1:${port}`);
   });
 
-  test("a gRPC target follows from the service's port", async () => {
+  test("derives the gRPC target from the service's port", async () => {
     const port = await closedPort();
     const client = await open({ backend: "triton_grpc", serviceUrl: `http://127.0.0.1:${port}` });
     expect((await errorOf(client.embed(images))).message).toContain(`127.0.0.1:${port + 1}`);
   });
 
-  test("a model that Triton does not have is refused", async () => {
+  test("rejects a model that Triton does not have", async () => {
     const client = await open({
       backend: "triton",
       serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
@@ -204,7 +204,7 @@ describe("remote", () => {
     expect(error.message).toContain("resnet");
   });
 
-  test("a model that takes no images is refused, and its input is named", async () => {
+  test("rejects a model with other inputs and names them", async () => {
     const client = await open({
       backend: "triton",
       serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
@@ -218,7 +218,7 @@ describe("remote", () => {
   test.each([
     ["openclip_vit_b32_jpeg", 1.2],
     ["openclip_vit_b32_u8", 1.2 * 150_528],
-  ])("%s is sent in its own form, which is the smallest", async (model, most) => {
+  ])("%s is sent in its own payload format, which is the smallest", async (model, most) => {
     const server = `http://127.0.0.1:${triton.ports.http}`;
     let sent = 0;
     const url = await serviceUrl(async (request, response) => {
@@ -245,13 +245,13 @@ describe("remote", () => {
     expect(sent).toBeLessThan(most < 2 ? most * images[0]!.byteLength + 1024 : most);
   });
 
-  test("a service that does not answer in time is a timeout", async () => {
+  test("fails with timeout if the service does not respond in time", async () => {
     const url = await serviceUrl(() => {});
     const error = await errorOf((await open({ serviceUrl: url, timeoutMs: 100 })).embed(images));
     expect(error.message).toBe(`[timeout] no response from ${url} in 100 ms`);
   });
 
-  test("a busy service is asked again after Retry-After", async () => {
+  test("retries an overloaded service after Retry-After", async () => {
     let requests = 0;
     const url = await serviceUrl((_request, response) => {
       requests += 1;
@@ -266,7 +266,7 @@ describe("remote", () => {
     expect(requests).toBe(3);
   });
 
-  test("a service that stays busy is overloaded", async () => {
+  test("fails with overloaded if the service stays overloaded", async () => {
     const url = await serviceUrl((_request, response) => {
       response.writeHead(429, { "retry-after": "60" });
       response.end(JSON.stringify({ error: { code: "overloaded", message: "full" } }));
@@ -275,7 +275,7 @@ describe("remote", () => {
     expect(error.message).toBe(`[overloaded] full (429 from ${url})`);
   });
 
-  test("a connection that was dropped is made again", async () => {
+  test("reconnects after a lost connection", async () => {
     let requests = 0;
     const url = await serviceUrl((request, response) => {
       requests += 1;
@@ -309,7 +309,7 @@ describe("remote", () => {
     expect(error.message).toMatch(message);
   });
 
-  test("a proxy's error page is told in one line", async () => {
+  test("reports a proxy's error page in one line", async () => {
     const url = await serviceUrl((_request, response) => {
       response.writeHead(502);
       response.end("<h1>Bad\nGateway</h1>");
@@ -330,7 +330,7 @@ describe("local", () => {
 });
 
 describe("auto", () => {
-  test("uses the service while it answers", async () => {
+  test("uses the service while it responds", async () => {
     const told: string[] = [];
     const client = await open({
       mode: "auto",
@@ -341,7 +341,7 @@ describe("auto", () => {
     expect(told).toEqual([]);
   });
 
-  test.each(remotes)("%s: falls back to the local model, and says so once", async (backend) => {
+  test.each(remotes)("%s: falls back to the local model and reports it once", async (backend) => {
     const port = await closedPort();
     const told: string[] = [];
     const client = await open({
@@ -357,7 +357,7 @@ describe("auto", () => {
     expect(told[0]).toContain(`127.0.0.1:${port}`);
   });
 
-  test("says so once for the batches of one call too", async () => {
+  test("reports the fallback once for all batches of a call", async () => {
     const told: string[] = [];
     const client = await open({
       mode: "auto",
@@ -383,14 +383,14 @@ describe("auto", () => {
     expect(told).toEqual([`stopping (503 from ${url})`]);
   });
 
-  test("does not fall back from an image that cannot be read", async () => {
+  test("does not fall back for an undecodable image", async () => {
     const told: string[] = [];
     const client = await open({ mode: "auto", onFallback: (reason) => told.push(reason) });
     expect((await errorOf(client.embed([noImage]))).code).toBe("image");
     expect(told).toEqual([]);
   });
 
-  test("fails with both reasons when there is no local model either", async () => {
+  test("fails with both reasons if the local model is missing too", async () => {
     const port = await closedPort();
     const client = await open({
       mode: "auto",
@@ -404,7 +404,7 @@ describe("auto", () => {
   });
 });
 
-describe("fails at once when", () => {
+describe("fails immediately if", () => {
   test.each([
     [
       "the URL has a path",

@@ -1,9 +1,9 @@
 import { type CallOptions, TritonError } from "./transport.ts";
 
-/** One signal for the deadline and the caller's own signal. `release` it when the call is over. */
+/** Signal that combines a deadline and the caller's signal. Call `release` when the call has ended. */
 export interface Deadline {
   readonly signal: AbortSignal;
-  /** Why the signal went off; `undefined` while it has not. */
+  /** Reason of the abort; `undefined` before it. */
   readonly ended: "timeout" | "cancelled" | undefined;
   release(): void;
 }
@@ -31,7 +31,7 @@ export function startDeadline({ timeoutMs, signal }: CallOptions): Deadline {
   };
 }
 
-/** The error of a call that its deadline, or the caller, has ended. */
+/** Creates the error of a call ended by its deadline or its caller. */
 export function endedError(
   ended: "timeout" | "cancelled",
   subject: string,

@@ -53,7 +53,7 @@ async function failure(call: Promise<unknown>): Promise<TritonError> {
 
 const output = { name: "embedding", datatype: "FP32", shape: [1, 2] };
 
-test("sends tensors as raw contents, and the names of the outputs", async () => {
+test("sends tensors as raw contents and the names of the outputs", async () => {
   let seen: ModelInferRequest | undefined;
   const transport = await clientOf((request) => {
     seen = request;
@@ -69,7 +69,7 @@ test("sends tensors as raw contents, and the names of the outputs", async () => 
   });
 });
 
-describe("an answer that is not what the protocol allows fails with 'protocol'", () => {
+describe("fails with 'protocol' for a response that violates the protocol", () => {
   test.each<[string, object, string]>([
     [
       "fewer bytes than the shape needs",
@@ -92,9 +92,9 @@ describe("an answer that is not what the protocol allows fails with 'protocol'",
       "[protocol] m: invalid shape for 'embedding': shape [-1,2] contains one or more invalid dimensions",
     ],
     [
-      "the answer to another request",
+      "the response to another request",
       { id: "8", outputs: [output], raw_output_contents: [Buffer.alloc(8)] },
-      "[protocol] m: expected the answer to request '7', got '8'",
+      "[protocol] m: expected the response to request '7', got '8'",
     ],
   ])("%s", async (_, answer, message) => {
     const transport = await clientOf(() => answer);
@@ -103,7 +103,7 @@ describe("an answer that is not what the protocol allows fails with 'protocol'",
   });
 });
 
-describe("a status says what kind of failure it is", () => {
+describe("maps gRPC statuses to error codes", () => {
   test.each([
     [status.INVALID_ARGUMENT, "rejected"],
     [status.NOT_FOUND, "rejected"],

@@ -40,18 +40,26 @@ import {
 export interface GrpcSecurity {
   /** @default - no encryption */
   readonly tls?: GrpcTls | undefined;
-  /** Sent with every call, such as `authorization`: lower-case names, values of printable ASCII characters. */
+  /**
+   * Metadata of every call, such as `authorization`. Names are lower-case, values printable ASCII.
+   *
+   * @default - none
+   */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
-/** PEM contents. */
+/** Certificates and keys in PEM format. */
 export interface GrpcTls {
-  /** Certificates of the authorities that may have signed the server's certificate. */
+  /** Trusted certificate authorities of the server's certificate. */
   readonly ca: Buffer;
-  /** Certificate chain and key of this client. */
+  /**
+   * Certificate chain and key of this client.
+   *
+   * @default - no client certificate
+   */
   readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
   /**
-   * Name that the server's certificate must have.
+   * Required name in the server's certificate.
    *
    * @default - the host of the target
    */
@@ -71,30 +79,34 @@ export interface GrpcTransportOptions extends GrpcSecurity {
   readonly channelOptions?: ChannelOptions;
 }
 
-/** Open Inference Protocol over gRPC. It connects with the first call. */
+/**
+ * Opens a transport over gRPC, which connects with the first call.
+ *
+ * @throws {Error} if the target is invalid
+ */
 export function openGrpcTransport(options: GrpcTransportOptions): Transport {
   return new GrpcTransport(options);
 }
 
-/** @throws {Error} one line */
+/** @throws {Error} if `target` is not `host:port` */
 export function checkTarget(target: string): void {
   if (/^[^\s/]+:\d{1,5}$/.test(target)) return;
   throw new Error(`target must be host:port, got '${target}'`);
 }
 
-/** Host of `host:port`, without the brackets of an IPv6 address. */
+/** Returns the host of `host:port`, without the brackets of an IPv6 address. */
 export function hostOf(target: string): string {
   return target.slice(0, target.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
 }
 
-/** Options of a channel of its own. */
+/** Returns options of a channel with its own connection. */
 export function channelOptionsOf(): ChannelOptions {
   return {
     ...channelOptions,
-    // without it, channels to one target share one connection
+    // by default, channels to the same target share a connection
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_http_proxy": 0,
-    // a server that starts or restarts is found again soon
+    // reconnects soon after a restart of the server
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1000,
   };
@@ -137,11 +149,11 @@ export class GrpcTransport implements Transport {
     options: InferCallOptions,
   ): Promise<readonly Tensor[]> {
     const request = encodeGrpcRequest(model, inputs, options);
-    const answer = await this.#call("ModelInfer", model, request, options);
+    const response = await this.#call("ModelInfer", model, request, options);
     try {
       return checkInferResponse(
         model,
-        { id: answer.id, outputs: decodeGrpcResponse(answer) },
+        { id: response.id, outputs: decodeGrpcResponse(response) },
         options,
       );
     } catch (error) {
@@ -158,18 +170,18 @@ export class GrpcTransport implements Transport {
 
   async ready(model: string | undefined, options: CallOptions): Promise<boolean> {
     return await this.#healthy(async () => {
-      const answer =
+      const response =
         model === undefined
           ? await this.#call("ServerReady", "server", {}, options)
           : await this.#call("ModelReady", model, { name: model }, options);
-      return answer.ready;
+      return response.ready;
     });
   }
 
   /**
-   * As {@link ready}, with the reason.
+   * Checks that `model` is ready.
    *
-   * @throws {TritonError}
+   * @throws {TritonError} with the reason if it is not
    */
   async requireReady(model: string, options: CallOptions): Promise<void> {
     let ready = false;
@@ -182,35 +194,35 @@ export class GrpcTransport implements Transport {
   }
 
   async serverMetadata(options: CallOptions): Promise<ServerMetadata> {
-    const answer = await this.#call("ServerMetadata", "server metadata", {}, options);
-    return checkResponse(serverMetadataResponse, "server metadata", answer);
+    const response = await this.#call("ServerMetadata", "server metadata", {}, options);
+    return checkResponse(serverMetadataResponse, "server metadata", response);
   }
 
   async modelMetadata(model: string, options: CallOptions): Promise<ModelMetadata> {
-    const answer = await this.#call("ModelMetadata", model, { name: model }, options);
-    return checkResponse(modelMetadataResponse, model, answer);
+    const response = await this.#call("ModelMetadata", model, { name: model }, options);
+    return checkResponse(modelMetadataResponse, model, response);
   }
 
   async modelConfig(
     model: string,
     options: CallOptions,
   ): Promise<Readonly<Record<string, unknown>>> {
-    const answer = await this.#call("ModelConfig", model, { name: model }, options);
-    return withoutNulls(checkResponse(modelConfigResponse, model, answer.config));
+    const response = await this.#call("ModelConfig", model, { name: model }, options);
+    return withoutNulls(checkResponse(modelConfigResponse, model, response.config));
   }
 
   async statistics(model: string, options: CallOptions): Promise<ModelStatistics> {
-    const answer = await this.#call("ModelStatistics", model, { name: model }, options);
-    return checkResponse(modelStatisticsResponse, model, answer);
+    const response = await this.#call("ModelStatistics", model, { name: model }, options);
+    return checkResponse(modelStatisticsResponse, model, response);
   }
 
   async close(): Promise<void> {
     this.#client.close();
   }
 
-  async #healthy(ask: () => Promise<boolean>): Promise<boolean> {
+  async #healthy(check: () => Promise<boolean>): Promise<boolean> {
     try {
-      return await ask();
+      return await check();
     } catch (error) {
       if (error instanceof TritonError && error.code !== "cancelled") return false;
       throw error;
@@ -239,7 +251,7 @@ export class GrpcTransport implements Transport {
           method.responseDeserialize,
           request,
           this.#metadata.clone(),
-          // the server learns of the deadline, and does not work for nobody
+          // sent to the server, which stops working on an expired call
           { deadline: Date.now() + options.timeoutMs },
           (error, response) => {
             if (error !== null) fail(error);
@@ -261,7 +273,7 @@ export class GrpcTransport implements Transport {
   ): TritonError {
     if (ended !== undefined) return endedError(ended, subject, this.target, timeoutMs);
     if (!("details" in error)) {
-      // grpc-js throws at once when the client is closed
+      // grpc-js throws synchronously if the client is closed
       return new TritonError("unavailable", `${subject}: ${error.message}`, { cause: error });
     }
     if (error.code === status.DEADLINE_EXCEEDED) {
@@ -278,7 +290,7 @@ export class GrpcTransport implements Transport {
 function codeOfStatus(code: status, details: string): TritonErrorCode {
   switch (code) {
     case status.RESOURCE_EXHAUSTED:
-      // too many that wait, or a message that will never be small enough
+      // a full queue, or a message above the size limit
       return /larger than max/i.test(details) ? "rejected" : "unavailable";
     case status.UNAVAILABLE:
     case status.ABORTED:

@@ -61,7 +61,7 @@ async function failure(call: Promise<unknown>): Promise<TritonError> {
   return error as TritonError;
 }
 
-describe("an answer that is not what the protocol allows fails with 'protocol'", () => {
+describe("fails with 'protocol' for a response that violates the protocol", () => {
   test.each<[string, Parameters<typeof respond>, string]>([
     [
       "fewer bytes than it says",
@@ -99,9 +99,9 @@ describe("an answer that is not what the protocol allows fails with 'protocol'",
       "[protocol] m: expected output 'embedding', got 'logits'",
     ],
     [
-      "the answer to another request",
+      "the response to another request",
       [{ id: "8", outputs: [output] }, new Uint8Array(8)],
-      "[protocol] m: expected the answer to request '7', got '8'",
+      "[protocol] m: expected the response to request '7', got '8'",
     ],
   ])("%s", async (_, answer, message) => {
     const transport = await clientOf(respond(...answer));
@@ -114,7 +114,7 @@ describe("an answer that is not what the protocol allows fails with 'protocol'",
   test("metadata that is not JSON, or lacks a field", async () => {
     const html = await clientOf((_request, response) => response.end("<html>"));
     expect((await failure(html.modelMetadata("m", options))).message).toBe(
-      "[protocol] m: the answer is not JSON",
+      "[protocol] m: the response is not JSON",
     );
     const partial = await clientOf((_request, response) => response.end('{"name":"m"}'));
     expect((await failure(partial.modelMetadata("m", options))).message).toMatch(
@@ -126,7 +126,7 @@ describe("an answer that is not what the protocol allows fails with 'protocol'",
   });
 });
 
-describe("a status other than 200 says what kind of failure it is", () => {
+describe("maps HTTP statuses to error codes", () => {
   test.each([
     [400, '{"error":"no"}', "[rejected] m: no (HTTP 400 from URL)"],
     [404, '{"error":"gone"}', "[rejected] m: gone (HTTP 404 from URL)"],
@@ -149,20 +149,20 @@ describe("a status other than 200 says what kind of failure it is", () => {
   });
 });
 
-test("fails with 'unavailable' when the connection breaks before the answer", async () => {
+test("fails with 'unavailable' when the connection breaks before the response", async () => {
   const transport = await clientOf((_request, response) => response.destroy());
   const error = await failure(transport.infer("m", [image], options));
   expect(error.code).toBe("unavailable");
   expect(error.message).toMatch(/^\[unavailable\] m: cannot reach http:\/\/127\.0\.0\.1:\d+: /);
 });
 
-test("fails with 'timeout' when the answer begins and does not end", async () => {
+test("fails with 'timeout' when the response starts and never ends", async () => {
   const transport = await clientOf((_request, response) => response.write("{"));
   const error = await failure(transport.infer("m", [image], { timeoutMs: 100 }));
   expect(error.code).toBe("timeout");
 });
 
-test("uses no more connections than it may", async () => {
+test("limits the number of connections", async () => {
   let open = 0;
   let most = 0;
   const server = createServer((request, response) => {
@@ -186,7 +186,7 @@ test("uses no more connections than it may", async () => {
   expect(most).toBe(2);
 });
 
-test("closes its connections when it is closed", async () => {
+test("closes its connections", async () => {
   // a bare socket: an HTTP server would close idle connections itself
   const server = createSocketServer();
   server.listen(0, "127.0.0.1");

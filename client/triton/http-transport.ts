@@ -30,24 +30,27 @@ import {
 } from "./wire-http.ts";
 
 export interface HttpTransportOptions {
-  /** `http://host:port`, or `https://…`. */
+  /** `http://host:port` or `https://host:port`. */
   readonly url: string;
   /**
-   * How tensors travel: `binary` needs a server with Triton's binary tensor extension; `json` is what the protocol
-   * itself has, and ten times the size.
+   * Encoding of tensors. `binary` requires Triton's binary tensor extension; `json` works with every server and is ten times as large.
    *
    * @default "binary"
    */
   readonly encoding?: "binary" | "json";
   /**
-   * Most connections that are open at once. A call that finds none free waits.
+   * Maximum number of open connections. Further calls are queued.
    *
    * @default 128
    */
   readonly connections?: number;
 }
 
-/** Open Inference Protocol over HTTP. Nothing is sent yet. */
+/**
+ * Opens a transport over HTTP without connecting.
+ *
+ * @throws {Error} if the URL is invalid
+ */
 export function openHttpTransport(options: HttpTransportOptions): Transport {
   return new HttpTransport(options);
 }
@@ -76,7 +79,7 @@ class HttpTransport implements Transport {
     }
     this.target = origin;
     this.#encoding = encoding;
-    // the deadline of each call is the only time limit
+    // the deadline of each call applies instead
     this.#pool = new Pool(origin, { connections, headersTimeout: 0, bodyTimeout: 0 });
   }
 
@@ -87,7 +90,7 @@ class HttpTransport implements Transport {
   ): Promise<readonly Tensor[]> {
     try {
       const { requestId, outputs } = options;
-      const answer = await this.#call(
+      const response = await this.#call(
         {
           subject: model,
           path: `${modelPath(model)}/infer`,
@@ -97,7 +100,7 @@ class HttpTransport implements Transport {
       );
       return checkInferResponse(
         model,
-        decodeInferResponse(answer.body, answer.headerLength),
+        decodeInferResponse(response.body, response.headerLength),
         options,
       );
     } catch (error) {
@@ -142,8 +145,8 @@ class HttpTransport implements Transport {
 
   async #healthy(path: string, options: CallOptions): Promise<boolean> {
     try {
-      const answer = await this.#send({ subject: path, path }, options);
-      return answer.status === 200;
+      const response = await this.#send({ subject: path, path }, options);
+      return response.status === 200;
     } catch (error) {
       if (error instanceof TritonError && error.code !== "cancelled") return false;
       throw error;
@@ -161,17 +164,17 @@ class HttpTransport implements Transport {
     try {
       value = JSON.parse(body.toString("utf8"));
     } catch (error) {
-      throw new TritonError("protocol", `${subject}: the answer is not JSON`, { cause: error });
+      throw new TritonError("protocol", `${subject}: the response is not JSON`, { cause: error });
     }
     return checkResponse(schema, subject, value);
   }
 
   async #call(request: HttpRequest, options: CallOptions): Promise<HttpResponse> {
-    const answer = await this.#send(request, options);
-    if (answer.status === 200) return answer;
+    const response = await this.#send(request, options);
+    if (response.status === 200) return response;
     throw new TritonError(
-      codeOfStatus(answer.status),
-      `${request.subject}: ${errorText(answer.body)} (HTTP ${answer.status} from ${this.target})`,
+      codeOfStatus(response.status),
+      `${request.subject}: ${errorText(response.body)} (HTTP ${response.status} from ${this.target})`,
     );
   }
 
@@ -214,10 +217,10 @@ function modelPath(model: string): string {
   return `/v2/models/${encodeURIComponent(model)}`;
 }
 
-/** The chunks as they are: undici writes one after the other, and nothing is copied. */
+/** Returns the chunks, which undici sends without copying them. */
 function requestBody(body: HttpBody | undefined): Dispatcher.DispatchOptions["body"] {
   if (body === undefined) return null;
-  // undici takes iterables, which its types do not say
+  // undici accepts iterables, but its types do not declare it
   return body.chunks as unknown as Dispatcher.DispatchOptions["body"];
 }
 
@@ -245,7 +248,7 @@ function errorText(body: Buffer): string {
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = (error as NodeJS.ErrnoException).code;
-  // several addresses were tried: the error itself says nothing
+  // one error per address; the aggregate has no message
   if (error instanceof AggregateError) return code ?? reasonOf(error.errors[0]);
   return error.message || code || error.name;
 }

@@ -4,7 +4,7 @@ import { ModelConfigError, readModelConfig } from "./model-config.ts";
 
 const read = (text: string) => readModelConfig(text, "config.pbtxt");
 
-test("a small configuration reads as the JSON that Triton gives", () => {
+test("reads a small configuration as Triton's JSON", () => {
   const config = read(`
     name: "m"
     platform: "onnxruntime_onnx"
@@ -80,7 +80,7 @@ test("a small configuration reads as the JSON that Triton gives", () => {
   });
 });
 
-test("maps are objects, whether their entries are repeated or listed", () => {
+test("reads maps as objects, with repeated or listed entries", () => {
   const config = read(`
     parameters { key: "a" value { string_value: "1" } }
     parameters: [{ key: "b" value: { string_value: "2" } }, { key: "__proto__" }]
@@ -92,13 +92,13 @@ test("maps are objects, whether their entries are repeated or listed", () => {
   ]);
 });
 
-test("integers are numbers", () => {
+test("reads integers as numbers", () => {
   const config = read("max_batch_size: 0x20 input { dims: [ 010, -1 ] }");
   expect(config.max_batch_size).toBe(32);
   expect(config.input[0]?.dims).toEqual([8, -1]);
 });
 
-test("an enum may be given by its number", () => {
+test("accepts the number of an enum value", () => {
   expect(read("instance_group { kind: 2 }").instance_group[0]?.kind).toBe("KIND_CPU");
 });
 
@@ -158,7 +158,7 @@ test.each([
   expect(() => read(text)).toThrow(new ModelConfigError(`config.pbtxt:${message}`));
 });
 
-test("any text is read or rejected by line", () => {
+test("reads any text or rejects it by line", () => {
   const text = fc.string({ unit: fc.constantFrom("name", ...'1-.:,;{}<>[]"\\x# \n') });
   fc.assert(
     fc.property(text, (it) => {

@@ -5,8 +5,8 @@ import type { InstanceGroup, ModelConfig, ModelWarmup } from "../../contract/mod
 import { withoutNulls } from "./responses.ts";
 
 /**
- * A model configuration in JSON, as Triton gives it at `/v2/models/M/config`: every field of `model_config.proto` by its
- * own name, enums by name, integers as numbers, and defaults filled in. Fields that are not listed here are present too.
+ * Model configuration as JSON, like Triton's `/v2/models/M/config`: all fields of `model_config.proto` by name, enums by name, integers
+ * as numbers, with defaults. It includes fields that are not declared here.
  */
 export interface ModelConfigJson extends ModelConfig, Readonly<Record<string, unknown>> {
   readonly platform: string;
@@ -16,7 +16,7 @@ export interface ModelConfigJson extends ModelConfig, Readonly<Record<string, un
   readonly default_model_filename: string;
 }
 
-/** What is wrong in a `config.pbtxt`, and where: `config.pbtxt:3: integer value expected: max_batch_size: many`. */
+/** Error in a `config.pbtxt`, with its line: `config.pbtxt:3: integer value expected: max_batch_size: many`. */
 export class ModelConfigError extends Error {
   override readonly name = "ModelConfigError";
 }
@@ -24,12 +24,11 @@ export class ModelConfigError extends Error {
 /**
  * Reads a `config.pbtxt` (protobuf text format) against Triton's `model_config.proto`.
  *
- * Filled in as Triton does for a model that is loaded: the backend that goes with the platform and the other way round,
- * `version_policy` (the latest), pinned memory, the model's file name. Not filled in is what depends on the host: an
- * `instance_group` that is not given is `[]`.
+ * Adds the defaults of a model loaded by Triton: the backend of the platform and vice versa, `version_policy` (the latest), pinned
+ * memory and the model's file name. Defaults that depend on the host are not added: an absent `instance_group` is `[]`.
  *
  * @param file - Name for messages.
- * @throws {ModelConfigError} at the first mistake.
+ * @throws {ModelConfigError} for the first error
  */
 export function readModelConfig(text: string, file: string): ModelConfigJson {
   const type = modelConfigType();
@@ -37,7 +36,7 @@ export function readModelConfig(text: string, file: string): ModelConfigJson {
   try {
     message = textFormat.fromText(type, text);
   } catch (error) {
-    throw new ModelConfigError(`${file}${located(text, (error as Error).message)}`, {
+    throw new ModelConfigError(`${file}${withLine(text, (error as Error).message)}`, {
       cause: error,
     });
   }
@@ -45,13 +44,13 @@ export function readModelConfig(text: string, file: string): ModelConfigJson {
     defaults: true,
     enums: String,
     longs: Number,
-    json: true, // numbers that JSON does not have are words
+    json: true, // NaN and infinities as strings
   });
   return withTritonDefaults(withoutNulls(json)) as ModelConfigJson;
 }
 
-/** Adds the line, which the library does not always give, to a problem: `:3: <rule>: <line>`. */
-function located(text: string, message: string): string {
+/** Formats a parser error as `:3: <rule>: <line>`. The library does not always report the line. */
+function withLine(text: string, message: string): string {
   const lines = text.split("\n");
   const [, rule = message, stated] = /^\.?(.*?)(?: \(line (\d+)\))?$/.exec(message) ?? [];
   const index =
@@ -71,8 +70,8 @@ function problemOf(text: string): string | undefined {
 }
 
 /**
- * Lists the fields that a `config.pbtxt` sets, in the text format: `instance_group[0].count` is `1`, a message without
- * fields `{ }`. A repeated message is named by its `name` or its index, unless there is one without a name.
+ * Returns the fields set in a `config.pbtxt` and their values in text format: `instance_group[0].count` is `1`, an empty message is
+ * `{ }`. The key of a repeated message is its `name` or its index; a single message without a name has no key.
  *
  * @throws {Error} if the text is not a model configuration.
  */
@@ -123,7 +122,7 @@ function* entriesOf(
 
 let cachedType: protobuf.Type | undefined;
 
-/** The message of a model configuration, as `model_config.proto` has it. */
+/** Message type `ModelConfig` of `model_config.proto`. */
 export function modelConfigType(): protobuf.Type {
   cachedType ??= protobuf
     .parse(readFileSync(new URL("./proto/model_config.proto", import.meta.url), "utf8"), {
@@ -134,7 +133,7 @@ export function modelConfigType(): protobuf.Type {
   return cachedType;
 }
 
-/** Which backend runs a platform, and the file it looks for (Triton core, `model_config_utils.cc`). */
+/** Backend and default file name of each platform (Triton core, `model_config_utils.cc`). */
 const platforms = [
   { platform: "onnxruntime_onnx", backend: "onnxruntime", file: "model.onnx" },
   { platform: "tensorrt_plan", backend: "tensorrt", file: "model.plan" },
@@ -142,13 +141,13 @@ const platforms = [
   { platform: "", backend: "python", file: "model.py" },
 ] as const;
 
-/** `NormalizeModelConfig` of Triton core, without what depends on the host. */
+/** Implements `NormalizeModelConfig` of Triton core, without defaults that depend on the host. */
 function withTritonDefaults(config: Json): Json {
   const known = platforms.find(({ platform, backend }) =>
     config.platform ? config.platform === platform : config.backend === backend,
   );
   const version_policy = config.version_policy ?? { latest: { num_versions: 1 } };
-  // an ensemble has no instances, no memory and no file of its own
+  // an ensemble has no instances, memory or file
   if (config.ensemble_scheduling !== undefined) {
     return { model_transaction_policy: { decoupled: false }, ...config, version_policy };
   }

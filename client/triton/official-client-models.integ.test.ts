@@ -126,7 +126,7 @@ for (const { name, missing: serverMissing, start } of servers) {
           expect(answers[protocol].loaded).toEqual(all(true));
         });
 
-        test("gives one embedding for every form of an image", () => {
+        test("returns one embedding for every payload format of an image", () => {
           const { embeddings } = answers[protocol];
           const forms = Object.keys(embeddings);
           expect(forms).toContain("BYTES");
@@ -143,14 +143,14 @@ for (const { name, missing: serverMissing, start } of servers) {
           expect(answers[protocol].counted).toBeGreaterThanOrEqual(0);
         });
 
-        test("unloads models, and refuses what asks for them", () => {
+        test("unloads models and rejects requests for them", () => {
           expect(answers[protocol].after).toEqual(all(false));
           expect(answers[protocol].refusal).toContain(
             `Request for unknown model: '${openclipVitB32U8.name}'`,
           );
         });
 
-        test("refuses a configuration that is none", () => {
+        test("rejects an invalid configuration", () => {
           expect(answers[protocol].wrongConfig).not.toBeNull();
         });
       });

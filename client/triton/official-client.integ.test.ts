@@ -161,7 +161,7 @@ describe.skipIf(python.missing !== "")(
       );
     });
 
-    test("is refused with the status and the words that it knows from Triton", () => {
+    test("is rejected with Triton's status and message", () => {
       const words = `unexpected inference input 'imagee' for model '${openclipVitB32.name}'`;
       expect(http.refusal).toBe(`[400] ${words}`);
       expect(grpc.refusal).toBe(`[StatusCode.INVALID_ARGUMENT] ${words}`);

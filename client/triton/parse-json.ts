@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { WireError } from "./wire.ts";
 
-/** Maximum size of JSON in a request, in bytes. What needs more is sent as bytes. */
+/** Maximum size of JSON in a request, in bytes. Larger tensors are sent as binary data. */
 export const maxJsonBytes = 16 * 1024 * 1024;
 
 /**
@@ -12,19 +12,19 @@ const maxStructure = 100_000;
 
 const longestMessage = 200;
 
-/** @throws {WireError} one line, if the bytes are not UTF-8 or not JSON. */
+/** @throws {WireError} if the bytes are not UTF-8 or not JSON */
 export function parseJson(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new WireError("failed to parse JSON: it is not UTF-8");
   try {
     return JSON.parse(bytes.toString("utf8"));
   } catch (error) {
-    // the message quotes the text
+    // the message of JSON.parse quotes the text
     const reason = (error as Error).message.replaceAll(/\s+/g, " ").slice(0, longestMessage);
     throw new WireError(`failed to parse JSON: ${reason}`);
   }
 }
 
-/** @throws {WireError} as {@link parseJson}; `too_large` beyond {@link maxJsonBytes} or {@link maxStructure}. */
+/** @throws {WireError} like {@link parseJson}; `too_large` above {@link maxJsonBytes} or {@link maxStructure} */
 export function parseRequestJson(bytes: Buffer): unknown {
   if (bytes.byteLength > maxJsonBytes) {
     throw new WireError(
@@ -36,7 +36,7 @@ export function parseRequestJson(bytes: Buffer): unknown {
   return parseJson(bytes);
 }
 
-/** Counts the characters that begin or name something, those in strings included: `JSON.parse` has no limit of its own. */
+/** Counts `[`, `{` and `:`, including those in strings, because `JSON.parse` has no limits. */
 function checkStructure(bytes: Buffer): void {
   let count = 0;
   for (const character of ["[", "{", ":"]) {

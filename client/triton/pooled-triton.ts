@@ -76,7 +76,7 @@ export class PooledTriton {
       return await call(this.#client, { timeoutMs, signal: controller.signal });
     } catch (error) {
       if (!controller.signal.aborted || signal?.aborted) throw error;
-      throw new TritonError("unavailable", `${this.target} does not answer`);
+      throw new TritonError("unavailable", `${this.target} does not respond`);
     } finally {
       this.#calls.delete(controller);
       signal?.removeEventListener("abort", cancel);

@@ -4,17 +4,17 @@ import { channelOptionsOf } from "./grpc-transport.ts";
 import type { CallOptions } from "./transport.ts";
 import { decodeGrpcResponse, methodOf } from "./wire-grpc.ts";
 
-/** Sends `ModelInferRequest` messages that were written before. */
+/** Sends encoded `ModelInferRequest` messages. */
 export interface PreparedInfer {
   /**
-   * @param message - The encoded message, without its frame.
-   * @throws {Error} one line
+   * @param message - Encoded message, without its frame.
+   * @throws {Error}
    */
   send(message: Uint8Array, options: CallOptions): Promise<readonly Tensor[]>;
   close(): void;
 }
 
-/** @param target - `host:port`. It connects with the first call. */
+/** @param target - `host:port`; connected with the first call. */
 export function openPreparedInfer(target: string): PreparedInfer {
   const client = new Client(target, credentials.createInsecure(), channelOptionsOf());
   const { path, responseDeserialize } = methodOf("ModelInfer");
@@ -27,14 +27,14 @@ export function openPreparedInfer(target: string): PreparedInfer {
           responseDeserialize,
           Buffer.from(message),
           { deadline: Date.now() + timeoutMs },
-          (error, answer) => {
+          (error, response) => {
             signal?.removeEventListener("abort", cancel);
-            if (error !== null || answer === undefined) {
-              reject(new Error(error?.details ?? "no answer"));
+            if (error !== null || response === undefined) {
+              reject(new Error(error?.details ?? "no response"));
               return;
             }
             try {
-              resolve(decodeGrpcResponse(answer));
+              resolve(decodeGrpcResponse(response));
             } catch (cause) {
               reject(cause);
             }

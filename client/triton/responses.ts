@@ -2,7 +2,7 @@ import { z } from "zod";
 import { dataTypes, type Tensor } from "../../contract/tensor.ts";
 import { type ModelMetadata, type ModelStatistics, TritonError } from "./transport.ts";
 
-/** What a server answers, checked: HTTP and gRPC give the same fields. Unknown fields are let through. */
+/** Schemas of server responses, which have the same fields over HTTP and gRPC. Unknown fields are ignored. */
 
 const count = z.coerce.number().int().min(0);
 const duration = z
@@ -84,39 +84,39 @@ export const modelStatisticsResponse = z
     };
   });
 
-/** @throws {TritonError} `protocol`, in one line. */
+/** @throws {TritonError} `protocol` */
 export function checkResponse<T>(schema: z.ZodType<T>, subject: string, value: unknown): T {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   throw new TritonError(
     "protocol",
-    `${subject}: ${issue?.path.join(".") || "the answer"}: ${issue?.message ?? "not valid"}`,
+    `${subject}: ${issue?.path.join(".") || "the response"}: ${issue?.message ?? "not valid"}`,
   );
 }
 
 /**
- * The outputs in the order that the caller asked for.
+ * Returns the outputs in the requested order.
  *
- * @throws {TritonError} `protocol` when one is missing, or the answer belongs to another request.
+ * @throws {TritonError} `protocol` if an output is missing or the response belongs to another request
  */
 export function checkInferResponse(
   subject: string,
-  answer: { readonly id: string; readonly outputs: readonly Tensor[] },
+  response: { readonly id: string; readonly outputs: readonly Tensor[] },
   options: { readonly requestId?: string; readonly outputs?: readonly string[] },
 ): readonly Tensor[] {
   const { requestId, outputs: names } = options;
-  if (requestId !== undefined && answer.id !== requestId) {
+  if (requestId !== undefined && response.id !== requestId) {
     throw new TritonError(
       "protocol",
-      `${subject}: expected the answer to request '${requestId}', got '${answer.id}'`,
+      `${subject}: expected the response to request '${requestId}', got '${response.id}'`,
     );
   }
-  if (names === undefined) return answer.outputs;
+  if (names === undefined) return response.outputs;
   return names.map((name) => {
-    const output = answer.outputs.find((tensor) => tensor.name === name);
+    const output = response.outputs.find((tensor) => tensor.name === name);
     if (output === undefined) {
-      const got = answer.outputs.map((tensor) => `'${tensor.name}'`).join(", ");
+      const got = response.outputs.map((tensor) => `'${tensor.name}'`).join(", ");
       throw new TritonError(
         "protocol",
         `${subject}: expected output '${name}', got ${got || "none"}`,
@@ -126,7 +126,7 @@ export function checkInferResponse(
   });
 }
 
-/** Without the messages that are not set: they have no default, and HTTP leaves them out. */
+/** Removes messages that are not set, as Triton does over HTTP. */
 export function withoutNulls(
   json: Readonly<Record<string, unknown>>,
 ): Readonly<Record<string, unknown>> {

@@ -1,6 +1,6 @@
 /**
- * Returns whether an error says that a stopping server did not accept the request: it said so, it refused the connection, or it
- * refused the HTTP/2 stream, which guarantees that nothing was processed.
+ * Returns whether an error shows that a stopping server did not process the request: a rejection that names the reason, a refused
+ * connection, or a refused HTTP/2 stream.
  *
  * @param error - Error code and message.
  */

@@ -115,21 +115,21 @@ export function describeTransport({
       return error as TritonError;
     }
 
-    test("finds the server live and ready", async () => {
+    test("reports the server as live and ready", async () => {
       expect(await transport.live(options)).toBe(true);
       expect(await transport.ready(undefined, options)).toBe(true);
     });
 
-    test("finds a loaded model ready, and one that is not there not ready", async () => {
+    test("reports a loaded model as ready and a missing one as not ready", async () => {
       expect(await transport.ready(model.name, options)).toBe(true);
       expect(await transport.ready("no_such_model", options)).toBe(false);
     });
 
-    test("gives the server's name", async () => {
+    test("returns the server's name", async () => {
       expect((await transport.serverMetadata(options)).name).not.toBe("");
     });
 
-    test("gives the model's inputs and outputs with the batch dimension", async () => {
+    test("returns the model's inputs and outputs with the batch dimension", async () => {
       expect(await transport.modelMetadata(model.name, options)).toMatchObject({
         name: model.name,
         versions: ["1"],
@@ -138,7 +138,7 @@ export function describeTransport({
       });
     });
 
-    test("gives the model's configuration in the field names of model_config.proto", async () => {
+    test("returns the model's configuration with the field names of model_config.proto", async () => {
       expect(await transport.modelConfig(model.name, options)).toMatchObject({
         name: model.name,
         max_batch_size: model.maxBatchSize,
@@ -153,7 +153,7 @@ export function describeTransport({
       });
     });
 
-    test("returns one row for each item of a batch, in order", async () => {
+    test("returns one row per item of a batch, in order", async () => {
       const batch = await rows(inputOf(3));
       for (const [index, row] of batch.entries()) {
         const [alone] = await rows(inputOf(1, index));
@@ -162,23 +162,23 @@ export function describeTransport({
       expect(batch[0]).not.toEqual(batch[1]);
     });
 
-    test("carries the largest batch", async () => {
+    test("sends the largest batch", async () => {
       expect(await rows(inputOf(largestBatch))).toHaveLength(largestBatch);
     });
 
-    test("carries an input that is a part of another array", async () => {
+    test("sends an input that is a view of another array", async () => {
       const [row] = await rows(partOf(inputOf(2), 1));
       const [same] = await rows(inputOf(1, 1));
       expect(row).toEqual(same);
     });
 
-    test("answers calls that run at the same time, each with its own result", async () => {
+    test("returns to each concurrent call its own result", async () => {
       const alone = await Promise.all([0, 1, 2, 3, 4, 5].map((first) => rows(inputOf(1, first))));
       const distinct = new Set(alone.map(([row]) => row!.join()));
       expect(distinct.size).toBe(6);
     });
 
-    test("returns the outputs that were asked for, under the request's id", async () => {
+    test("returns the requested outputs with the request's id", async () => {
       const outputs = await transport.infer(model.name, [inputOf(1)], {
         ...options,
         requestId: "request-7",
@@ -210,7 +210,7 @@ export function describeTransport({
       expect(fours(after) - fours(before)).toBe(1);
     });
 
-    test("fails with 'rejected' and the server's words when the input has another name", async () => {
+    test("fails with 'rejected' and the server's message if the input has another name", async () => {
       const error = await rejection(
         transport.infer(model.name, [{ ...inputOf(1), name: "imagee" }], options),
       );
@@ -220,7 +220,7 @@ export function describeTransport({
       );
     });
 
-    test("fails with 'rejected' and the server's words when the input has another shape", async () => {
+    test("fails with 'rejected' and the server's message if the input has another shape", async () => {
       const wrong = { ...inputOf(1), shape: [1, ...inputSpec.dims, 1] };
       const error = await rejection(transport.infer(model.name, [wrong], options));
       expect(error.code).toBe("rejected");
@@ -229,7 +229,7 @@ export function describeTransport({
       );
     });
 
-    test("fails with 'rejected' and the server's words when the input has another type", async () => {
+    test("fails with 'rejected' and the server's message if the input has another type", async () => {
       const head = { name: inputSpec.name, shape: [1, ...inputSpec.dims] };
       const wrong: Tensor =
         inputSpec.dataType === "UINT8"
@@ -242,7 +242,7 @@ export function describeTransport({
       );
     });
 
-    test("fails with 'rejected' and the server's words when the batch is too large", async () => {
+    test("fails with 'rejected' and the server's message if the batch is too large", async () => {
       const error = await rejection(
         transport.infer(model.name, [inputOf(model.maxBatchSize + 1)], options),
       );
@@ -254,7 +254,7 @@ export function describeTransport({
       );
     });
 
-    test("fails with 'rejected' when there is no such model or output", async () => {
+    test("fails with 'rejected' if the model or output does not exist", async () => {
       const noModel = await rejection(transport.infer("no_such_model", [inputOf(1)], options));
       expect(noModel.code).toBe("rejected");
       expect(noModel.message).toContain("unknown model: 'no_such_model' is not found");
@@ -267,7 +267,7 @@ export function describeTransport({
       );
     });
 
-    test("fails with 'unavailable' when nobody listens, and finds that server not live", async () => {
+    test("fails with 'unavailable' and reports the server as not live if the connection is refused", async () => {
       const unreachable = other(openUnreachable(await freePort()));
       const error = await rejection(unreachable.infer(model.name, [inputOf(1)], options));
       expect(error.code).toBe("unavailable");
@@ -303,7 +303,7 @@ export function describeTransport({
       }
     });
 
-    test("fails with 'unavailable' after it was closed", async () => {
+    test("fails with 'unavailable' after close", async () => {
       const closed = open();
       await closed.infer(model.name, [inputOf(1)], options);
       await closed.close();

@@ -1,24 +1,24 @@
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 
 export type TritonErrorCode =
-  /** No answer within the deadline. */
+  /** No response within the deadline. */
   | "timeout"
-  /** Not reachable, not ready, or too busy to take the request. */
+  /** The server is unreachable, not ready or overloaded. */
   | "unavailable"
-  /** The server refused the request, or the model failed on it: trying again will not help. */
+  /** The server rejected the request or the model failed; a retry will not succeed. */
   | "rejected"
-  /** The answer is not what the protocol allows. */
+  /** The response violates the protocol. */
   | "protocol"
-  /** The caller's own `signal` ended the call. */
+  /** The caller's `signal` was aborted. */
   | "cancelled";
 
-/** The only error that a {@link Transport} throws. Branch on `code`, not on the text. */
+/** The only error that a {@link Transport} throws. Branch on `code`, not on the message. */
 export class TritonError extends Error {
   override readonly name = "TritonError";
 
   constructor(
     readonly code: TritonErrorCode,
-    /** The text without the code, with which `message` begins. */
+    /** `message` without its `[code]` prefix. */
     readonly problem: string,
     options?: ErrorOptions,
   ) {
@@ -27,14 +27,18 @@ export class TritonError extends Error {
 }
 
 export interface CallOptions {
-  /** Deadline of the call, time in Triton's queue included. */
+  /** Deadline of the call in milliseconds, including time in Triton's queue. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
 export interface InferCallOptions extends CallOptions {
   readonly requestId?: string;
-  /** Names of the outputs to return; all of them without it. */
+  /**
+   * Names of the outputs to return.
+   *
+   * @default - all outputs
+   */
   readonly outputs?: readonly string[];
 }
 
@@ -48,18 +52,18 @@ export interface ModelMetadata {
   readonly name: string;
   readonly versions: readonly string[];
   readonly platform: string;
-  /** `dims` here include the batch dimension, as the protocol gives them. */
+  /** `dims` include the batch dimension, as in the protocol. */
   readonly inputs: readonly TensorSpec[];
   readonly outputs: readonly TensorSpec[];
 }
 
-/** Cumulative counts and times of one model, since it was loaded. Times in nanoseconds, as the protocol has them. */
+/** Cumulative counts and times in nanoseconds of one model since it was loaded. */
 export interface ModelStatistics {
   readonly name: string;
   readonly version: string;
-  /** Inferences: the sum of the batch sizes of all requests. */
+  /** Sum of the batch sizes of all requests. */
   readonly inferenceCount: number;
-  /** Executions of the model: after batching. */
+  /** Number of executions of the model, after batching. */
   readonly executionCount: number;
   readonly success: { readonly count: number; readonly ns: number };
   readonly fail: { readonly count: number; readonly ns: number };
@@ -70,25 +74,29 @@ export interface ModelStatistics {
   readonly batches: readonly { readonly batchSize: number; readonly executions: number }[];
 }
 
-/** Carries Open Inference Protocol v2 calls to Triton. Implemented over HTTP and gRPC. */
+/** Sends Open Inference Protocol v2 calls to Triton. Implemented over HTTP and gRPC. */
 export interface Transport {
-  /** `http://host:port` or `host:port`, for messages. */
+  /** Address for messages: `http://host:port`, or `host:port` for gRPC. */
   readonly target: string;
-  /** Run `model` on `inputs`; throws {@link TritonError}, and nothing else. */
+  /**
+   * Runs `model` on `inputs`.
+   *
+   * @throws {TritonError} and no other error
+   */
   infer(
     model: string,
     inputs: readonly Tensor[],
     options: InferCallOptions,
   ): Promise<readonly Tensor[]>;
-  /** Whether the server answers at all. False, not an error, when it cannot be reached. */
+  /** Returns whether the server is live; false, not an error, if it is unreachable. */
   live(options: CallOptions): Promise<boolean>;
-  /** Whether `model` (the server, without it) is loaded and takes requests. False, not an error, while it loads. */
+  /** Returns whether `model`, or the server if undefined, is ready for requests; false, not an error, while it loads. */
   ready(model: string | undefined, options: CallOptions): Promise<boolean>;
   serverMetadata(options: CallOptions): Promise<ServerMetadata>;
   modelMetadata(model: string, options: CallOptions): Promise<ModelMetadata>;
-  /** The model's configuration, as Triton gives it: `ModelConfig` of model_config.proto, in JSON. */
+  /** Returns the model's configuration: `ModelConfig` of model_config.proto as JSON. */
   modelConfig(model: string, options: CallOptions): Promise<Readonly<Record<string, unknown>>>;
   statistics(model: string, options: CallOptions): Promise<ModelStatistics>;
-  /** Closes pooled connections: an idle one keeps a stopping Triton waiting for its whole exit timeout. */
+  /** Closes all connections. An open idle connection delays the exit of Triton until its exit timeout. */
   close(): Promise<void>;
 }

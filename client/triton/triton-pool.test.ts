@@ -130,7 +130,7 @@ const addressesOf = (servers: readonly AskedServer[]) => servers.map(({ address 
 // other systems have 127.0.0.1 only
 const onLinux = test.runIf(process.platform === "linux");
 
-onLinux("shares the calls to a name out to all of its addresses", async () => {
+onLinux("distributes the calls to a name over all of its addresses", async () => {
   const { servers, port } = await serversOn(3);
   resolver(...addressesOf(servers));
   const { pool } = poolOf(port);
@@ -172,7 +172,7 @@ onLinux("answers the outstanding calls of an address that is gone", async () => 
   expect(stays.asked).toBe(3);
 });
 
-onLinux("finds a Triton at a new address, and asks no more where there is none", async () => {
+onLinux("uses a new address and stops using a removed one", async () => {
   const { servers, port } = await serversOn(3);
   const [one, two, three] = servers as [AskedServer, AskedServer, AskedServer];
   const names = resolver(one.address, two.address);
@@ -186,7 +186,7 @@ onLinux("finds a Triton at a new address, and asks no more where there is none",
   expect({ gone, stays, comes }).toEqual({ gone: 0, stays: 10, comes: 10 });
 });
 
-onLinux("keeps its connections where the addresses come in another order", async () => {
+onLinux("keeps its connections if the order of the addresses changes", async () => {
   const { servers, port } = await serversOn(3);
   const [one, two, three] = addressesOf(servers) as [string, string, string];
   const names = resolver(one, two, three);

@@ -72,7 +72,7 @@ export class TritonPool {
   get trouble(): string {
     const reasons = this.#options.targets.flatMap((target) => {
       const unusable = this.#tritons.filter((triton) => triton.target === target && !triton.usable);
-      const lookup = this.#unresolved.has(target) ? ["the name cannot be looked up"] : [];
+      const lookup = this.#unresolved.has(target) ? ["the name cannot be resolved"] : [];
       return [...lookup, ...unusable.map(({ reason }) => reason)].map(
         (reason) => `${target}: ${reason}`,
       );
@@ -166,7 +166,7 @@ export class TritonPool {
         hosts.map((host) => host + port),
       );
     } catch {
-      // the known addresses stay: a name server that is down is no reason to drop a Triton
+      // known addresses are kept while the name server is unavailable
       this.#unresolved.add(target);
     } finally {
       this.#lookups.delete(target);
@@ -175,11 +175,11 @@ export class TritonPool {
 
   #setAddresses(target: string, addresses: readonly string[]): void {
     if (this.#closed) return;
-    const ours = this.#tritons.filter((triton) => triton.target === target);
-    const gone = ours.filter(({ address }) => !addresses.includes(address));
-    const known = new Set(ours.map(({ address }) => address));
+    const current = this.#tritons.filter((triton) => triton.target === target);
+    const removed = current.filter(({ address }) => !addresses.includes(address));
+    const known = new Set(current.map(({ address }) => address));
     const { check, tls, metadata } = this.#options;
-    const come = [...new Set(addresses)]
+    const added = [...new Set(addresses)]
       .filter((address) => !known.has(address))
       .map(
         (address) =>
@@ -187,10 +187,10 @@ export class TritonPool {
             this.#changed(target, reason),
           ),
       );
-    this.#tritons = [...this.#tritons.filter((triton) => !gone.includes(triton)), ...come];
-    for (const triton of gone) {
+    this.#tritons = [...this.#tritons.filter((triton) => !removed.includes(triton)), ...added];
+    for (const triton of removed) {
       triton.stop();
-      this.#changed(target, `${triton.address} is no address of it any more`);
+      this.#changed(target, `${triton.address} is no longer one of its addresses`);
     }
   }
 

@@ -13,7 +13,7 @@ import {
   type WireTensor,
 } from "./wire.ts";
 
-/** Messages of Triton's gRPC service, as proto-loader gives them with {@link loadOptions}. */
+/** Messages of Triton's gRPC service, as loaded by proto-loader with {@link loadOptions}. */
 
 export interface InferParameter {
   readonly bool_param?: boolean;
@@ -29,7 +29,7 @@ interface TensorMessage {
   readonly datatype: string;
   readonly shape: readonly number[];
   readonly parameters?: Parameters;
-  /** Elements in the message itself, one list for each kind: `raw_input_contents` is what clients use instead. */
+  /** Elements in the message itself, one list per type. Clients use `raw_input_contents` instead. */
   readonly contents?: Readonly<Record<string, readonly unknown[]>> | null;
 }
 
@@ -76,13 +76,13 @@ interface NameAndVersion {
   readonly version?: string;
 }
 
-/** A unary method: what goes in, and what comes out. */
+/** Request and response of a unary method. */
 interface Unary<Request, Response> {
   readonly request: Request;
   readonly response: Response;
 }
 
-/** The methods that clipstack calls or answers with more than an error. */
+/** Methods that clipstack calls or implements. */
 export interface InferenceMethods {
   ServerLive: Unary<object, { readonly live: boolean }>;
   ServerReady: Unary<object, { readonly ready: boolean }>;
@@ -134,7 +134,7 @@ export interface InferenceMethods {
   >;
 }
 
-/** Field names as in the .proto files; 64-bit integers as numbers: none here comes near 2⁵³. */
+/** Keeps the field names of the .proto files. 64-bit integers are numbers, because all values here are far below 2⁵³. */
 const loadOptions: Options = {
   keepCase: true,
   longs: Number,
@@ -167,12 +167,12 @@ export function methodOf<Name extends keyof InferenceMethods>(
   return method;
 }
 
-/** No limit of grpc-js' own: a batch of 32 images is 19 MB. */
+/** Removes the message size limits of grpc-js: a batch of 32 images has 19 MB. */
 export const channelOptions = {
   "grpc.max_receive_message_length": -1,
   "grpc.max_send_message_length": -1,
-  // HTTP/2's default window of 64 KiB makes an answer wait for a round trip each. grpc-js takes this for clients alone: its
-  // servers keep the default, so a request of 600 KB waits for ten
+  // With HTTP/2's default window of 64 KiB, a response of 600 KB takes ten round trips. grpc-js applies this option to clients only;
+  // its servers keep the default.
   "grpc-node.flow_control_window": 8 * 1024 * 1024,
 } as const;
 
@@ -204,7 +204,7 @@ export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
 
 // --- server ---
 
-/** @throws {WireError} with Triton's words, where it has some. */
+/** @throws {WireError} with Triton's message if it has one */
 export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
   const { model_name: model, raw_input_contents: raw = [] } = message;
   const inputs = message.inputs.map((input, index) => {
@@ -260,7 +260,7 @@ function headOf({ name, dataType, shape }: WireTensor): TensorMessage {
   return { name, datatype: dataType, shape };
 }
 
-/** A view: protobufjs takes Buffers only. */
+/** Returns a view, because protobufjs accepts only Buffers. */
 function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

@@ -52,7 +52,7 @@ const input = {
 };
 
 describe.each(["binary", "json"] as const)("a request in %s", (encoding) => {
-  test("comes back as it was", () => {
+  test("is decoded unchanged", () => {
     const tensors = [image, label, flags];
     const body = encodeInferRequest(tensors, { encoding, requestId: "7", outputs: ["embedding"] });
     const { id, inputs, outputs } = decoded(body);
@@ -68,7 +68,7 @@ describe.each(["binary", "json"] as const)("a request in %s", (encoding) => {
     expect(outputs).toEqual([{ name: "embedding", binary: encoding === "binary" }]);
   });
 
-  test("says how long it is", () => {
+  test("declares its length", () => {
     const body = encodeInferRequest([image], { encoding });
     expect(body.headers["content-length"]).toBe(String(Buffer.concat(body.chunks).byteLength));
     expect(body.headers["content-type"]).toBe(
@@ -76,7 +76,7 @@ describe.each(["binary", "json"] as const)("a request in %s", (encoding) => {
     );
   });
 
-  test("asks for all outputs in the same form when it names none", () => {
+  test("requests all outputs in the same encoding if it names none", () => {
     expect(decoded(encodeInferRequest([image], { encoding }))).toMatchObject({
       outputs: [],
       binaryOutputs: encoding === "binary",
@@ -84,7 +84,7 @@ describe.each(["binary", "json"] as const)("a request in %s", (encoding) => {
   });
 });
 
-test("binary tensors start at a multiple of 8, and are not copied", () => {
+test("binary tensors start at a multiple of 8 and are not copied", () => {
   for (const requestId of ["", "a", "ab", "abc", "abcd"]) {
     const body = encodeInferRequest([image], { encoding: "binary", requestId });
     expect(Number(body.headers[headerLengthField]) % 8).toBe(0);
@@ -168,7 +168,7 @@ test.each<[string, [Buffer, string], string]>([
   [
     "a negative dimension",
     request({ inputs: [{ ...input, shape: [-1, 2] }] }),
-    "Unable to parse 'inputs[0].shape[0]': must be a whole number from 0 on",
+    "Unable to parse 'inputs[0].shape[0]': must be a non-negative integer",
   ],
   [
     "no inputs",
@@ -189,7 +189,7 @@ test.each<[string, [Buffer, string], string]>([
   expect(() => decodeInferRequest(body, length, "m")).toThrow(new WireError(message));
 });
 
-test("a request fails on what is not JSON, and on nothing", () => {
+test("rejects invalid JSON and an empty body", () => {
   expect(() => decodeInferRequest(Buffer.from("{"), undefined, "m")).toThrow(
     /^failed to parse JSON: /,
   );
@@ -198,7 +198,7 @@ test("a request fails on what is not JSON, and on nothing", () => {
   );
 });
 
-test("what Triton offers and this project does not is refused as unsupported", () => {
+test("rejects Triton features that are not implemented as unsupported", () => {
   const refusal = (json: unknown) => {
     try {
       decodeInferRequest(...request(json), "m");
@@ -210,7 +210,7 @@ test("what Triton offers and this project does not is refused as unsupported", (
   const outputs = [{ name: "embedding", parameters: { classification: 3 } }];
   expect(refusal({ inputs: [], outputs })).toEqual(
     new WireError(
-      "classification is not supported: ask for 'embedding' itself and rank it in the client",
+      "classification is not supported: request 'embedding' itself and rank it in the client",
       "unsupported",
     ),
   );
@@ -223,7 +223,7 @@ test("what Triton offers and this project does not is refused as unsupported", (
   );
 });
 
-test.each([true, false])("a response comes back as it was, binary: %s", (binary) => {
+test.each([true, false])("a response is decoded unchanged, binary: %s", (binary) => {
   const head = { id: "7", modelName: "m", modelVersion: "1" };
   const body = encodeInferResponse(head, [{ tensor: image, binary }]);
   const { id, outputs } = decodeInferResponse(...whole(body));
@@ -231,7 +231,7 @@ test.each([true, false])("a response comes back as it was, binary: %s", (binary)
   expect(outputs).toEqual([image]);
 });
 
-test("whatever arrives, decoding gives a request or a WireError", () => {
+test("decodes any bytes to a request or a WireError", () => {
   const tensorJson = fc.record(
     {
       name: fc.string(),

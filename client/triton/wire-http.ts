@@ -15,20 +15,20 @@ import {
   type WireTensor,
 } from "./wire.ts";
 
-/** Inference requests and responses over HTTP: JSON, and Triton's binary tensor extension, or a mix of both. */
+/** Inference requests and responses over HTTP, as JSON and with Triton's binary tensor extension. */
 
-/** Header that says how long the JSON before the binary tensors is. */
+/** Header with the length of the JSON that precedes the binary tensors. */
 export const headerLengthField = "inference-header-content-length";
 
 export interface HttpBody {
   readonly headers: Readonly<Record<string, string>>;
-  /** To be sent one after the other. The tensors are views, not copies. */
+  /** Consecutive parts of the body. The tensors are views, not copies. */
   readonly chunks: readonly Uint8Array[];
   readonly byteLength: number;
 }
 
 const parameters = z.record(z.string(), z.union([z.string(), z.number(), z.boolean()]));
-const shape = z.array(z.int().min(0, "must be a whole number from 0 on")).max(32);
+const shape = z.array(z.int().min(0, "must be a non-negative integer")).max(32);
 const tensorHead = {
   name: z.string().min(1),
   datatype: z.string(),
@@ -59,7 +59,7 @@ export interface EncodeRequestOptions {
   readonly outputs?: readonly string[];
 }
 
-/** @throws {WireError} when a value has no form in JSON, and `encoding` is `json`. */
+/** @throws {WireError} if `encoding` is `json` and a value cannot be represented in JSON */
 export function encodeInferRequest(
   inputs: readonly Tensor[],
   { encoding, requestId, outputs }: EncodeRequestOptions,
@@ -97,7 +97,7 @@ export function decodeInferResponse(
 /**
  * @param headerLength - {@link headerLengthField} of the request, if it has one.
  * @param model - For messages.
- * @throws {WireError} with Triton's words, where it has some.
+ * @throws {WireError} with Triton's message if it has one
  */
 export function decodeInferRequest(
   body: Buffer,
@@ -109,7 +109,7 @@ export function decodeInferRequest(
 }
 
 /**
- * Bytes of JSON at the start of a request's body.
+ * Returns the length in bytes of the JSON at the start of a request's body.
  *
  * @throws {WireError} if the header is not a length within the body.
  */
@@ -135,7 +135,7 @@ function requestOf(value: unknown, binary: Buffer, model: string): InferRequest 
   };
 }
 
-/** @throws {WireError} when a value has no form in JSON, and was asked for in JSON. */
+/** @throws {WireError} if a value of an output requested as JSON cannot be represented in JSON */
 export function encodeInferResponse(
   head: { readonly id: string; readonly modelName: string; readonly modelVersion: string },
   outputs: readonly { readonly tensor: Tensor; readonly binary: boolean }[],
@@ -153,7 +153,7 @@ export function encodeInferResponse(
 
 // --- both ---
 
-/** A multiple of every element's size: what follows the JSON can be used in place. */
+/** Multiple of every element size, so that tensors after the JSON are aligned. */
 const alignment = 8;
 
 function compose(
@@ -188,7 +188,7 @@ function compose(
   };
 }
 
-/** JSON may end in spaces. */
+/** Pads JSON with spaces to {@link alignment}. */
 function padded(json: Buffer): Buffer {
   const rest = json.byteLength % alignment;
   return rest === 0 ? json : Buffer.concat([json, Buffer.alloc(alignment - rest, " ")]);
@@ -219,12 +219,12 @@ function checkJson<T>(schema: z.ZodType<T>, value: unknown): T {
   throw new WireError(`Unable to parse '${path}': ${issue?.message ?? "not valid"}`);
 }
 
-/** @param context - `input` or `output`, and where it belongs: for messages. */
+/** @param model - ` for model '…'` or empty, for messages. */
 function readTensors(
   tensors: readonly TensorJson[],
   binary: Buffer,
-  what: "input" | "output",
-  where: string,
+  kind: "input" | "output",
+  model: string,
 ): WireTensor[] {
   let offset = 0;
   const result = tensors.map((tensor): WireTensor => {
@@ -232,7 +232,7 @@ function readTensors(
     if (!isDataType(dataType)) throw new WireError(`invalid datatype '${dataType}' for '${name}'`);
     rejectExtensions(name, tensor.parameters);
     const size = tensor.parameters?.binary_data_size;
-    checkOneSource(what, tensor.data !== undefined, size !== undefined);
+    checkOneSource(kind, tensor.data !== undefined, size !== undefined);
     const head = { name, dataType, shape: tensor.shape };
     if (size === undefined) {
       return { ...head, bytes: bytesOfElements(name, dataType, tensor.shape, tensor.data) };
@@ -243,7 +243,7 @@ function readTensors(
     const end = offset + size;
     if (end > binary.byteLength) {
       throw new WireError(
-        `unexpected size for ${what} '${name}', expecting ${end - binary.byteLength} additional bytes${where}`,
+        `unexpected size for ${kind} '${name}', expecting ${end - binary.byteLength} additional bytes${model}`,
       );
     }
     const bytes = binary.subarray(offset, end);
@@ -251,13 +251,13 @@ function readTensors(
     return { ...head, bytes };
   });
   if (offset !== binary.byteLength)
-    throw new WireError(`unexpected additional ${what} data${where}`);
+    throw new WireError(`unexpected additional ${kind} data${model}`);
   return result;
 }
 
-function checkOneSource(what: "input" | "output", hasData: boolean, hasSize: boolean): void {
+function checkOneSource(kind: "input" | "output", hasData: boolean, hasSize: boolean): void {
   if (hasData !== hasSize) return;
-  const subject = what === "input" ? "Input" : "Output";
+  const subject = kind === "input" ? "Input" : "Output";
   throw new WireError(
     `${subject} must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But ${hasData ? "set 'data' 'binary_data_size'" : "no field is set"}`,
   );

@@ -24,7 +24,7 @@ function shifted(bytes: Uint8Array, offset: number): Uint8Array {
 }
 
 describe("bytes", () => {
-  test("float32 tensors come back as they were, whatever their alignment", () => {
+  test("float32 tensors with any alignment are decoded unchanged", () => {
     fc.assert(
       fc.property(shapes, fc.integer({ min: 0, max: 7 }), (shape, offset) => {
         const data = Float32Array.from({ length: elementCount(shape) }, (_, i) => i * 1.1 - 3);
@@ -43,7 +43,7 @@ describe("bytes", () => {
     expect(Array.from(data as Float32Array)).toEqual([0, 2]);
   });
 
-  test("BYTES come back as they were", () => {
+  test("BYTES are decoded unchanged", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 20 })), (data) => {
         const tensor: Tensor = { name: "x", dataType: "BYTES", shape: [data.length], data };
@@ -55,7 +55,7 @@ describe("bytes", () => {
     );
   });
 
-  test("BYTES have the length of each element before it, little endian", () => {
+  test("each BYTES element is preceded by its length, little endian", () => {
     const data = [new TextEncoder().encode("ab"), new Uint8Array()];
     const { bytes } = toWire({ name: "x", dataType: "BYTES", shape: [2], data });
     expect(Array.from(bytes)).toEqual([2, 0, 0, 0, 97, 98, 0, 0, 0, 0]);
@@ -108,12 +108,12 @@ describe("bytes", () => {
 });
 
 describe("JSON", () => {
-  test("UINT8 comes back as it was", () => {
+  test("UINT8 is decoded unchanged", () => {
     const bytes = bytesOfElements("x", "UINT8", [2], [0, 255]);
     expect(jsonOfBytes({ name: "x", dataType: "UINT8", shape: [2], bytes })).toBe("[0,255]");
   });
 
-  test("every float32 comes back exactly", () => {
+  test("every float32 is decoded exactly", () => {
     fc.assert(
       fc.property(fc.float32Array({ noNaN: true, noDefaultInfinity: true }), (data) => {
         const text = jsonOfBytes(toWire(fp32([data.length], data)));
@@ -125,7 +125,7 @@ describe("JSON", () => {
     );
   });
 
-  test("BYTES come back as they were", () => {
+  test("BYTES are decoded unchanged", () => {
     const text = bytesOfElements("x", "BYTES", [2], ["größe", ""]);
     expect(jsonOfBytes({ name: "x", dataType: "BYTES", shape: [2], bytes: text })).toBe(
       '["größe",""]',
@@ -193,7 +193,7 @@ describe("JSON", () => {
     expect(() => bytesOfElements("x", dataType, shape, data)).toThrow(new WireError(message));
   });
 
-  test("fails on arrays that are nested without end", () => {
+  test("fails on deeply nested arrays", () => {
     let data: unknown = [1];
     for (let depth = 0; depth < 10_000; depth += 1) data = [data];
     expect(() => bytesOfElements("x", "FP32", [1], data)).toThrow(
@@ -201,9 +201,9 @@ describe("JSON", () => {
     );
   });
 
-  test("fails to write what JSON has no form for", () => {
+  test("fails to encode values that JSON cannot represent", () => {
     const refusal = (what: string) =>
-      new WireError(`'x' has ${what}, which JSON cannot carry: use the binary data format`);
+      new WireError(`'x' has ${what}, which JSON cannot represent: use the binary data format`);
     expect(() => jsonOfBytes(toWire(fp32([1], new Float32Array([Number.NaN]))))).toThrow(
       refusal("a value that is not finite"),
     );
@@ -217,7 +217,7 @@ describe("JSON", () => {
   });
 });
 
-test("whatever bytes arrive, decoding gives a tensor or a WireError", () => {
+test("decodes any bytes to a tensor or a WireError", () => {
   fc.assert(
     fc.property(
       fc.constantFrom(...dataTypes),

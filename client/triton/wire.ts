@@ -1,51 +1,51 @@
 import { bytesPerElement, type DataType, dataTypes, type Tensor } from "../../contract/tensor.ts";
 
-/** Tensors as the Open Inference Protocol carries them. Pure: client and server share it. */
+/** Serialisation of tensors for the Open Inference Protocol, shared by client and server. */
 
-/** A tensor as its bytes: what travels, whatever the type. Little endian, row-major. */
+/** Serialised tensor: little endian, row-major. */
 export interface WireTensor {
   readonly name: string;
   readonly dataType: DataType;
   readonly shape: readonly number[];
-  /** BYTES: each element with its length before it, 4 bytes. */
+  /** For BYTES, each element is preceded by its length in 4 bytes. */
   readonly bytes: Uint8Array;
 }
 
-/** What arrived is not what the protocol allows. The message is for the one who sent it. */
+/** Message that violates the protocol. The error message is for its sender. */
 export class WireError extends Error {
   override readonly name = "WireError";
 
   constructor(
     message: string,
-    /** `unsupported`: allowed by the protocol, but not offered here. `too_large`: beyond a limit of this server. */
+    /** `unsupported`: valid, but not implemented here. `too_large`: exceeds a limit of this server. */
     readonly code: "invalid" | "unsupported" | "too_large" = "invalid",
   ) {
     super(message);
   }
 }
 
-/** A value of `parameters`. */
+/** Value of an entry of `parameters`. */
 export type ParameterValue = string | number | boolean;
 
-/** An inference request, whatever carried it. */
+/** Inference request, independent of HTTP or gRPC. */
 export interface InferRequest {
-  /** Empty where the client gave none. */
+  /** Empty if the client set none. */
   readonly id: string;
   readonly parameters: Readonly<Record<string, ParameterValue>>;
   readonly inputs: readonly WireTensor[];
-  /** The outputs to return; all of them when it is empty. */
+  /** Outputs to return; empty for all. */
   readonly outputs: readonly RequestedOutput[];
-  /** Whether outputs that `outputs` does not name return as bytes. HTTP only: gRPC knows nothing else. */
+  /** Whether outputs not named in `outputs` are returned as bytes. Always true for gRPC. */
   readonly binaryOutputs: boolean;
 }
 
 export interface RequestedOutput {
   readonly name: string;
-  /** Return it as bytes after the JSON, rather than as JSON. HTTP only. */
+  /** Whether the output is returned as bytes after the JSON instead of in it. Always true for gRPC. */
   readonly binary: boolean;
 }
 
-/** Parameters of a tensor that mean something that is not offered here. */
+/** @throws {WireError} `unsupported` if a tensor's parameters use shared memory or classification */
 export function rejectExtensions(
   name: string,
   parameters: Readonly<Record<string, ParameterValue>> | undefined,
@@ -58,7 +58,7 @@ export function rejectExtensions(
   }
   if (parameters?.classification !== undefined && Number(parameters.classification) > 0) {
     throw new WireError(
-      `classification is not supported: ask for '${name}' itself and rank it in the client`,
+      `classification is not supported: request '${name}' itself and rank it in the client`,
       "unsupported",
     );
   }
@@ -68,15 +68,15 @@ export function isDataType(value: unknown): value is DataType {
   return (dataTypes as readonly unknown[]).includes(value);
 }
 
-/** `[1,3,224,224]`, as Triton writes shapes. */
+/** Formats a shape like Triton: `[1,3,224,224]`. */
 export function shapeText(shape: readonly number[]): string {
   return `[${shape.join(",")}]`;
 }
 
 /**
- * Elements of a shape that came from outside.
+ * Returns the number of elements of an untrusted shape.
  *
- * @throws {WireError} when a dimension is not a whole number from 0 on, or the product is not a safe integer.
+ * @throws {WireError} if a dimension is not a non-negative integer or the product is not a safe integer
  */
 export function checkedElementCount(name: string, shape: readonly number[]): number {
   let count = 1;
@@ -96,7 +96,7 @@ export function checkedElementCount(name: string, shape: readonly number[]): num
   return count;
 }
 
-/** The bytes of a tensor: a view of its data, not a copy, except for BYTES. */
+/** Serialises a tensor. The bytes are a view of its data, except for BYTES. */
 export function toWire(tensor: Tensor): WireTensor {
   const { name, shape, dataType } = tensor;
   if (tensor.dataType === "BYTES")
@@ -107,9 +107,9 @@ export function toWire(tensor: Tensor): WireTensor {
 }
 
 /**
- * The tensor in the bytes: a view of them, and a copy only where float32 values would be misaligned.
+ * Deserialises a tensor. Its data is a view of the bytes, or a copy if float32 values would be misaligned.
  *
- * @throws {WireError} when the bytes are more or fewer than the shape needs.
+ * @throws {WireError} if the number of bytes does not match the shape
  */
 export function fromWire(wire: WireTensor): Tensor {
   const { name, shape, dataType, bytes } = wire;
@@ -138,7 +138,7 @@ function float32View(bytes: Uint8Array): Float32Array {
 
 const lengthBytes = 4;
 
-/** BYTES: each element with its length before it. */
+/** Serialises BYTES elements, each preceded by its length. */
 export function joinElements(elements: readonly Uint8Array[]): Uint8Array {
   const total = elements.reduce((sum, element) => sum + lengthBytes + element.byteLength, 0);
   const bytes = new Uint8Array(total);
@@ -153,9 +153,9 @@ export function joinElements(elements: readonly Uint8Array[]): Uint8Array {
 }
 
 /**
- * Take BYTES apart.
+ * Deserialises BYTES elements.
  *
- * @throws {WireError} when a length leads out of the bytes, or there are more or fewer than `count` elements.
+ * @throws {WireError} if a length exceeds the remaining bytes or the number of elements is not `count`
  */
 export function splitElements(name: string, bytes: Uint8Array, count: number): Uint8Array[] {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -192,9 +192,9 @@ export function splitElements(name: string, bytes: Uint8Array, count: number): U
 const maxNesting = 32;
 
 /**
- * The bytes of a tensor whose elements came as JSON, or one by one.
+ * Serialises a tensor from the elements of a JSON array, which may be nested.
  *
- * @throws {WireError} when an element is of another type, out of range, or there are more or fewer than the shape needs.
+ * @throws {WireError} if an element has the wrong type or is out of range, or their number does not match the shape
  */
 export function bytesOfElements(
   name: string,
@@ -207,14 +207,14 @@ export function bytesOfElements(
     throw new WireError(`Unable to parse 'data' of '${name}': not an array`);
   }
   const elements: readonly unknown[] = data.some(Array.isArray) ? data.flat(maxNesting) : data;
-  // before anything is allocated: the shape is a stranger's word
+  // checked before allocating memory, because the shape is untrusted
   if (elements.length !== count) {
     throw new WireError(
       `Unable to parse 'data' of '${name}': its number of elements does not match shape ${shapeText(shape)}`,
     );
   }
-  const check = (rule: string, isRight: (value: unknown, index: number) => boolean) => {
-    const index = elements.findIndex((value, at) => !isRight(value, at));
+  const check = (rule: string, isValid: (value: unknown, index: number) => boolean) => {
+    const index = elements.findIndex((value, at) => !isValid(value, at));
     if (index < 0) return;
     throw new WireError(
       `Unable to parse 'data' of '${name}': element ${index} must be ${rule}, got ${oneLine(elements[index])}`,
@@ -235,14 +235,16 @@ export function bytesOfElements(
 }
 
 /**
- * The elements of a tensor as a JSON array, flat.
+ * Returns the elements of a tensor as a flat JSON array.
  *
- * @throws {WireError} when an element has no form in JSON: not a finite number, or not UTF-8.
+ * @throws {WireError} if an element cannot be represented in JSON: a number that is not finite, or bytes that are not UTF-8
  */
 export function jsonOfBytes(wire: WireTensor): string {
   const { name, dataType } = wire;
-  const refuse = (what: string) =>
-    new WireError(`'${name}' has ${what}, which JSON cannot carry: use the binary data format`);
+  const notInJson = (element: string) =>
+    new WireError(
+      `'${name}' has ${element}, which JSON cannot represent: use the binary data format`,
+    );
 
   if (dataType === "BYTES") {
     const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -253,16 +255,16 @@ export function jsonOfBytes(wire: WireTensor): string {
       );
     } catch (error) {
       if (error instanceof WireError) throw error;
-      throw refuse("an element that is not UTF-8");
+      throw notInJson("an element that is not UTF-8");
     }
   }
   if (dataType === "UINT8") return `[${wire.bytes.join(",")}]`;
   const values = float32View(wire.bytes);
-  if (!values.every(Number.isFinite)) throw refuse("a value that is not finite");
+  if (!values.every(Number.isFinite)) throw notInJson("a value that is not finite");
   return float32Json(values);
 }
 
-/** Nine digits give every float32 back exactly: two thirds of the size of what `join` writes, and faster. */
+/** Writes nine significant digits, which represent every float32 exactly in two thirds of the size of `join`. */
 function float32Json(values: Float32Array): string {
   let text = "";
   for (const value of values) text += `,${value.toPrecision(9)}`;
@@ -270,7 +272,7 @@ function float32Json(values: Float32Array): string {
 }
 
 function oneLine(value: unknown): string {
-  // it may be nested deeply
+  // the value may be nested deeply
   if (Array.isArray(value)) return "an array";
   if (typeof value === "object" && value !== null) return "an object";
   const text = JSON.stringify(value) ?? String(value);

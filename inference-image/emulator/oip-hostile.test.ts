@@ -135,7 +135,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     [
       "a negative shape",
       () => binary({ shape: [-1, 1] }, element(image)),
-      "Unable to parse 'inputs[0].shape[0]': must be a whole number from 0 on",
+      "Unable to parse 'inputs[0].shape[0]': must be a non-negative integer",
     ],
     [
       "a batch of none",
@@ -271,7 +271,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     expect(await ask(false)).toEqual({
       status: 400,
       error:
-        "failed to write output 'embedding' has a value that is not finite, which JSON cannot carry: use the binary data format",
+        "failed to write output 'embedding' has a value that is not finite, which JSON cannot represent: use the binary data format",
     });
     expect((await ask(true)).status).toBe(200);
   });

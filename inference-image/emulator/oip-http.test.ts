@@ -300,7 +300,7 @@ describe("infer fails", () => {
       },
       pixelBytes,
       400,
-      "classification is not supported: ask for 'embedding' itself and rank it in the client",
+      "classification is not supported: request 'embedding' itself and rank it in the client",
     ],
   ])("%s", async (_, json, binary, status, error) => {
     const response = await post(json, binary);
@@ -365,7 +365,7 @@ describe("infer fails", () => {
     const response = await post({ inputs: [binaryInput] }, nan);
     expect(response.statusCode).toBe(400);
     expect(response.json().error).toContain(
-      "'embedding' has a value that is not finite, which JSON cannot carry: use the binary data format",
+      "'embedding' has a value that is not finite, which JSON cannot represent: use the binary data format",
     );
   });
 });

@@ -359,7 +359,7 @@ test("is ready while one Triton is, and says why not when none is", async () => 
   await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.unavailableReason}`);
 });
 
-test("names a target that cannot be looked up", async () => {
+test("names a target that cannot be resolved", async () => {
   const embedder = createTritonEmbedder({
     targets: ["no-such-host.invalid:8001"],
     model: openclipVitB32.name,
@@ -367,9 +367,9 @@ test("names a target that cannot be looked up", async () => {
     maxBatchSize: 32,
   });
   cleanUps.push(() => embedder.close());
-  await until(() => embedder.unavailableReason?.includes("looked up") ?? false);
+  await until(() => embedder.unavailableReason?.includes("resolved") ?? false);
   expect(embedder.unavailableReason).toBe(
-    "no Triton can be used: no-such-host.invalid:8001: the name cannot be looked up",
+    "no Triton can be used: no-such-host.invalid:8001: the name cannot be resolved",
   );
 });
 
