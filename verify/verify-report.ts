@@ -11,14 +11,9 @@ import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
 import {
   type Caveat,
   commitText,
-  counted,
   errorsText,
   type Failure,
   type Figure,
-  formatDuration,
-  formatFraction,
-  formatMs,
-  formatRate,
   longField,
   machineText,
   numberField,
@@ -31,7 +26,15 @@ import {
   textField,
   whenText,
 } from "../bench/report/document.ts";
-import { barPlot, dotPlot, endpointStyle, rangeLegend, rangePlot } from "../bench/report/plots.ts";
+import {
+  counted,
+  formatDuration,
+  formatFraction,
+  formatMs,
+  formatRate,
+} from "../bench/report/number-format.ts";
+import { endpointStyle } from "../bench/report/plot-styles.ts";
+import { barPlot, dotPlot, rangeLegend, rangePlot } from "../bench/report/row-plots.ts";
 import { artefactFacts, modelText, tritonsText } from "../bench/report/subject.ts";
 
 /** Report of a verification: checks by environment, then endpoints, parity and every check. */

@@ -2,8 +2,6 @@ import type { BenchRecord } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import {
   type Card,
-  formatMs,
-  formatRate,
   numberField,
   type Report,
   type Section,
@@ -12,6 +10,7 @@ import {
   textField,
 } from "./document.ts";
 import { settingText } from "./load-points.ts";
+import { formatMs, formatRate } from "./number-format.ts";
 import { sectionsOf } from "./sections.ts";
 import { allFacts, headFacts } from "./subject.ts";
 import { type Choice, type Verdict, verdictOf } from "./verdict.ts";

@@ -1,7 +1,8 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../record/record.ts";
-import { type Caveat, counted, formatCount, listed } from "./document.ts";
+import type { Caveat } from "./document.ts";
 import { trustOf } from "./load-points.ts";
+import { counted, formatCount, listed } from "./number-format.ts";
 import { modelText } from "./subject.ts";
 
 /** Subject of a run, whichever command made its record. */

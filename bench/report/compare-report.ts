@@ -10,12 +10,9 @@ import {
 } from "./compare.ts";
 import {
   commitText,
-  counted,
   type DataTable,
   dateText,
   type Field,
-  formatRate,
-  listed,
   longField,
   numberField,
   type Report,
@@ -26,6 +23,7 @@ import {
   tableSection,
   textField,
 } from "./document.ts";
+import { counted, formatRate, listed } from "./number-format.ts";
 import { placeText } from "./subject.ts";
 
 const marks: Readonly<Record<Judgement, string>> = {

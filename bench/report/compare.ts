@@ -6,7 +6,6 @@ import {
   meanRatio,
   ratioInterval,
 } from "../stats/intervals.ts";
-import { counted } from "./document.ts";
 import {
   conditionsText,
   distinct,
@@ -19,6 +18,7 @@ import {
   settingText,
   trustOf,
 } from "./load-points.ts";
+import { counted } from "./number-format.ts";
 
 /**
  * Two records, cell by cell: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are

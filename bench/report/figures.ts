@@ -1,100 +1,25 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
+import type { Figure } from "./document.ts";
 import {
-  type Figure,
-  formatCount,
-  formatMs,
-  formatPercent,
-  formatRate,
-  formatRatio,
-  formatUsd,
-  type Swatch,
-} from "./document.ts";
+  byEnvironment,
+  doubtMarks,
+  doubtOf,
+  lineFigure,
+  milliseconds,
+  titleOf,
+} from "./figure-parts.ts";
+import { clientsOf, endpointOf, type Series, settingText, trustOf } from "./load-points.ts";
+import { formatCount, formatMs, formatPercent, formatRatio } from "./number-format.ts";
 import {
-  clientsOf,
-  endpointOf,
-  type Series,
-  settingText,
-  type TimePart,
-  timeParts,
-  trustOf,
-} from "./load-points.ts";
-import {
-  type Axis,
-  type BarRow,
-  barPlot,
-  boxSwatch,
-  countedStyle,
   crossedSwatch,
   endpointStyle,
-  type LinePlot,
-  linePlot,
-  lineSwatch,
   openSwatch,
   type PlotLine,
-  type PlotPoint,
-  rangeLegend,
-  rangePlot,
   ringSwatch,
-} from "./plots.ts";
-
-/** The figures of a report, from its cells. Pure. */
-
-const milliseconds: Axis = { label: "ms", kind: "log", format: trimmed };
-
-function trimmed(value: number): string {
-  return value >= 1_000 ? formatCount(value) : String(Number(value.toPrecision(2)));
-}
-
-/** A figure of lines; one environment each, so that a path has one look. */
-function lineFigure(
-  title: string,
-  caption: string | undefined,
-  plot: LinePlot,
-  marks: readonly Swatch[] = [],
-): readonly Figure[] {
-  if (plot.lines.every(({ points }) => points.length === 0)) return [];
-  return [
-    {
-      title,
-      ...(caption === undefined ? {} : { caption }),
-      legend: [...plot.lines.map(lineSwatch), ...marks],
-      draw: (width) => linePlot(plot, width),
-    },
-  ];
-}
-
-/** Series by environment, in their order. */
-function byEnvironment<T extends { readonly environment: string }>(
-  list: readonly T[],
-): readonly { readonly suffix: string; readonly own: readonly T[] }[] {
-  const names = [...new Set(list.map(({ environment }) => environment))];
-  return names.map((name) => ({
-    suffix: names.length > 1 ? `, ${name}` : "",
-    own: list.filter(({ environment }) => environment === name),
-  }));
-}
-
-function doubtOf(point: LoadPoint): Pick<PlotPoint, "doubt"> {
-  const trust = trustOf(point);
-  return trust === "good" ? {} : { doubt: trust === "unstable" ? "open" : "crossed" };
-}
-
-function doubtMarks(loadPoints: readonly LoadPoint[]): readonly Swatch[] {
-  return [
-    ...(loadPoints.some((point) => trustOf(point) === "unstable") ? [openSwatch] : []),
-    ...(loadPoints.some((point) => trustOf(point) === "invalid") ? [crossedSwatch] : []),
-  ];
-}
-
-function titleOf(name: string, point: LoadPoint): string {
-  const latency = point.latencyMs;
-  const times =
-    latency === undefined
-      ? "no answer"
-      : `p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms`;
-  return `${name}, ${settingText(point)}: ${formatRate(point.imagesPerSecond)} images/s, ${times}`;
-}
+} from "./plot-styles.ts";
+import type { Axis } from "./plots.ts";
+import { rangeLegend, rangePlot } from "./row-plots.ts";
 
 /** p50 to p99 of each path at the smallest load. */
 export function pathsFigure(
@@ -281,98 +206,6 @@ function curveOf(fit: UslFit, points: Fitted["points"]): readonly (readonly [num
   });
 }
 
-/** What each part of a request's time is called in a legend. */
-const partNames: Readonly<Record<TimePart["id"], string>> = {
-  network: "network and transfer",
-  decode: "decode",
-  queue: "queue",
-  input: "input",
-  infer: "model",
-  output: "output",
-  server: "rest of the server",
-  unknown: "not known",
-};
-
-const partIds = Object.keys(partNames) as TimePart["id"][];
-
-/** Where a request's time goes, in bars. */
-export function timeFigures(
-  rows: readonly {
-    readonly name: string;
-    readonly what: "alone" | "at its most";
-    readonly point: LoadPoint;
-  }[],
-): readonly Figure[] {
-  const titles = {
-    alone: "Where a request's time goes, alone",
-    "at its most": "Where a request's time goes, at each path's highest throughput",
-  } as const;
-  return (["alone", "at its most"] as const).flatMap((what) => {
-    const drawn = rows.filter((row) => row.what === what && row.point.serialization !== "json");
-    if (drawn.length === 0) return [];
-    const used = new Set(drawn.flatMap(({ point }) => timeParts(point).map(({ id }) => id)));
-    const bars = drawn.map(({ name, point }): BarRow => {
-      const parts = timeParts(point);
-      return {
-        label: what === "alone" ? name : `${name}, ${loadShort(point)}`,
-        value: `${formatMs(point.latencyMs?.mean ?? 0)} ms`,
-        title: `${name}, ${settingText(point)}: ${parts.map(({ id, ms }) => `${partNames[id]} ${formatMs(ms)} ms`).join(", ")}`,
-        segments: parts.map(({ id, ms }) => ({
-          colour: id,
-          value: ms,
-          // its colour is too light to write on
-          ...(id === "server" ? {} : { text: formatMs(ms) }),
-        })),
-      };
-    });
-    return [
-      {
-        title: titles[what],
-        caption: "Mean of a request, ms.",
-        legend: partIds.filter((id) => used.has(id)).map((id) => boxSwatch(partNames[id], id)),
-        draw: (width) =>
-          barPlot({ description: titles[what], rows: bars, format: trimmed, axis: "ms" }, width),
-      },
-    ];
-  });
-}
-
-function loadShort(point: LoadPoint): string {
-  return `b${point.imagesPerRequest} c${clientsOf(point) ?? "–"}`;
-}
-
-/** Dollars for 1,000 images of each path. */
-export function costFigure(
-  rows: readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[],
-): readonly Figure[] {
-  const least = rows[0]?.usd ?? 0;
-  const near = rows.filter(({ usd }) => rows.length < 3 || usd <= 12 * least);
-  const far = rows.filter((row) => !near.includes(row));
-  if (near.length === 0) return [];
-  return [
-    {
-      title: "Cost of 1,000 images",
-      caption: `At each path's highest throughput.${far.length === 0 ? "" : ` Not drawn, for it would be far to the right: ${far.map(({ name, usd }) => `\`${name}\` at ${formatUsd(usd)}`).join(", ")}.`}`,
-      legend: [],
-      draw: (width) =>
-        barPlot(
-          {
-            description: "Dollars for 1,000 images, one bar for each path",
-            axis: "US dollars",
-            format: (value) => (value === 0 ? "0" : `$${Number(value.toPrecision(2))}`),
-            rows: near.map(({ name, point, usd }) => ({
-              label: name,
-              value: formatUsd(usd),
-              title: `${titleOf(name, point)}: ${formatUsd(usd)} for 1,000 images`,
-              segments: [{ colour: endpointStyle(endpointOf(point)).colour, value: usd }],
-            })),
-          },
-          width,
-        ),
-    },
-  ];
-}
-
 /** Latency by offered rate. */
 export function rateFigures(
   lines: readonly Series[],
@@ -415,42 +248,6 @@ export function rateFigures(
       ],
     ),
   );
-}
-
-/** Lines that are not paths, each with its own look. */
-export interface PlainLine {
-  readonly name: string;
-  readonly points: readonly PlotPoint[];
-}
-
-export function plainFigure(
-  title: string,
-  caption: string | undefined,
-  plot: Omit<LinePlot, "lines"> & { readonly lines: readonly PlainLine[] },
-): readonly Figure[] {
-  return lineFigure(title, caption, {
-    ...plot,
-    lines: plot.lines.map((line, i) => ({ ...line, style: countedStyle(i) })),
-  });
-}
-
-/** A bar for each row, under headings. */
-export function barFigure(
-  title: string,
-  caption: string | undefined,
-  rows: readonly BarRow[],
-  axis: string,
-  legend: readonly Swatch[] = [],
-): readonly Figure[] {
-  if (rows.length === 0) return [];
-  return [
-    {
-      title,
-      ...(caption === undefined ? {} : { caption }),
-      legend,
-      draw: (width) => barPlot({ description: title, rows, format: trimmed, axis }, width),
-    },
-  ];
 }
 
 /** gRPC against HTTP by batch size. */

@@ -1,16 +1,7 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import {
-  counted,
-  formatCount,
-  formatMs,
-  formatRate,
-  formatRatio,
-  numberField,
-  type Section,
-  tableOf,
-  textField,
-} from "./document.ts";
+import { numberField, type Section, tableOf, textField } from "./document.ts";
 import { closedLoop, endpointOf, trustOf } from "./load-points.ts";
+import { counted, formatCount, formatMs, formatRate, formatRatio } from "./number-format.ts";
 
 type Row = BenchRecord["imported"][number]["rows"][number];
 

@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { type Field, formatMs, numberField, p99Field, textField } from "./document.ts";
+import { type Field, numberField, p99Field, textField } from "./document.ts";
 import {
   clientsOf,
   conditionsText,
@@ -9,6 +9,7 @@ import {
   trustOf,
   trustText,
 } from "./load-points.ts";
+import { formatMs } from "./number-format.ts";
 
 /** Fields that tables of several sections share. */
 

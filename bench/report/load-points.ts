@@ -8,7 +8,7 @@ import {
   type StudyId,
 } from "../record/bench-record.ts";
 import { mean } from "../stats/statistics.ts";
-import { counted, formatPercent } from "./document.ts";
+import { counted, formatPercent } from "./number-format.ts";
 
 /** Questions about cells that every report asks. Pure. */
 

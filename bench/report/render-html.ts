@@ -7,11 +7,11 @@ import {
   type Fact,
   type Failure,
   type Figure,
-  listed,
   type Report,
   type Section,
   type TableCell,
 } from "./document.ts";
+import { listed } from "./number-format.ts";
 import { pageScript } from "./page-script.ts";
 import { pageStyle } from "./page-style.ts";
 

@@ -1,14 +1,6 @@
-import {
-  type Card,
-  counted,
-  type DataTable,
-  type Fact,
-  type Failure,
-  listed,
-  type Report,
-  type Section,
-} from "./document.ts";
+import type { Card, DataTable, Fact, Failure, Report, Section } from "./document.ts";
 import { inline, markdownTable, plain, tableOf } from "./markdown.ts";
+import { counted, listed } from "./number-format.ts";
 
 /** Maximum length in characters; GitHub rejects longer comments. */
 const longest = 65_000;

@@ -1,7 +1,8 @@
 import { type TritonServerKind, tritonServers } from "../../contract/environment.ts";
 import { type BenchRecord, benchRecordVersion } from "../record/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
-import { commitText, type Fact, formatBytes, listed, machineText, whenText } from "./document.ts";
+import { commitText, type Fact, machineText, whenText } from "./document.ts";
+import { formatBytes, listed } from "./number-format.ts";
 
 /** Facts about the subject of a benchmark. */
 

@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { formatMs, formatRate } from "../report/document.ts";
+import { formatMs, formatRate } from "../report/number-format.ts";
 import { parityFailure } from "./bench-parity.ts";
 import type { BenchEvent } from "./bench-run.ts";
 import { place, startStatusLine } from "./status-line.ts";

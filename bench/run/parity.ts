@@ -1,6 +1,6 @@
 import type { EndpointName } from "../../contract/environment.ts";
 import type { VerifyRecord } from "../record/record.ts";
-import { formatFraction } from "../report/document.ts";
+import { formatFraction } from "../report/number-format.ts";
 import { cosine, relativeDifference } from "../stats/statistics.ts";
 import type { ReferenceImage } from "./reference.ts";
 

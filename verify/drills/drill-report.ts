@@ -1,8 +1,6 @@
 import {
   commitText,
-  counted,
   errorsText,
-  formatMs,
   longField,
   numberField,
   p99Field,
@@ -13,6 +11,7 @@ import {
   textField,
   whenText,
 } from "../../bench/report/document.ts";
+import { counted, formatMs } from "../../bench/report/number-format.ts";
 import { type DrillRecord, drillQuestions } from "./drill-record.ts";
 
 /** Report of a drill on a cluster. */

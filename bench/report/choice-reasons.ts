@@ -1,0 +1,128 @@
+import type { LoadPoint } from "../record/bench-record.ts";
+import { differs, ratioInterval } from "../stats/intervals.ts";
+import type { Contender } from "./contenders.ts";
+import { failedShare, isFailing, isOffered, type TimePart, timeParts } from "./load-points.ts";
+import {
+  formatBytes,
+  formatMs,
+  formatPercent,
+  formatRate,
+  formatRatio,
+  listed,
+} from "./number-format.ts";
+/** Of an open loop: whether it kept up. */
+export function offeredWords(point: LoadPoint): readonly string[] {
+  const { load, achievedShare, imagesPerRequest } = point;
+  if (load.kind !== "open loop") return [];
+  const rate = `${formatRate(load.ratePerSecond * imagesPerRequest)} images/s`;
+  return [
+    isOffered(point)
+      ? `It kept up with the ${rate} that were offered; it may do more.`
+      : `It did not keep up: ${rate} were offered, and ${formatPercent(achievedShare ?? 1)} of the requests were answered.`,
+  ];
+}
+
+export function against(first: Contender, second: Contender, metric: "p50" | "throughput"): string {
+  const interval = ratioInterval(second.point, first.point, metric);
+  const [better, other] =
+    metric === "p50"
+      ? [second.point.latencyMs?.p50 ?? 0, first.point.latencyMs?.p50 ?? 1]
+      : [first.point.imagesPerSecond, second.point.imagesPerSecond];
+  const word = metric === "p50" ? "shorter" : "more";
+  const next = `\`${second.name}\`, the next`;
+  if (better < other) {
+    const doubt = isFailing(second.point)
+      ? `${formatPercent(failedShare(second.point))} of its requests failed`
+      : "was not stable";
+    return `\`${second.name}\` looked better (${formatMsOrRate(second.point, metric)}), but ${doubt}.`;
+  }
+  if (interval !== undefined && !differs(interval)) {
+    return `${next}, is as good within the noise (${formatMsOrRate(second.point, metric)}): either will do.`;
+  }
+  const range =
+    interval === undefined
+      ? ""
+      : metric === "p50"
+        ? `, 95 % sure of ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
+        : `, 95 % sure of ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
+  return `${formatRatio(better / other)} ${word} than ${next} (${formatMsOrRate(second.point, metric)}${range}).`;
+}
+
+function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string {
+  return metric === "p50"
+    ? `${formatMs(point.latencyMs?.p50 ?? 0)} ms`
+    : `${formatRate(point.imagesPerSecond)} images/s`;
+}
+
+/** What a part of the time is, within a sentence. */
+export const partWords: Readonly<Record<TimePart["id"], string>> = {
+  network: "transfer and the network",
+  decode: "decoding the images",
+  queue: "waiting in the batcher's queue",
+  input: "preparing the model's input",
+  infer: "the model itself",
+  output: "preparing the output",
+  server: "the rest of the server",
+  unknown: "the request as a whole",
+};
+
+/** Where the time goes that the second needs besides. */
+export function differenceOf(
+  first: LoadPoint,
+  { name, point: second }: Contender,
+): readonly string[] {
+  const parts = new Map(timeParts(first).map(({ id, ms }) => [id, ms]));
+  const [most] = timeParts(second)
+    .map(({ id, ms }) => ({ id, more: ms - (parts.get(id) ?? 0) }))
+    .sort((a, b) => b.more - a.more);
+  if (most === undefined || most.id === "unknown" || most.more < 0.05) return [];
+  const sizes =
+    most.id === "network" && second.requestBytes > 1.5 * first.requestBytes
+      ? `: its request is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}`
+      : "";
+  return [`\`${name}\` spends ${formatMs(most.more)} ms more on ${partWords[most.id]}${sizes}.`];
+}
+
+/** Who sends tensors has decoded and resized the images before: which path does not ask that of its clients. */
+export function filesWords(ranked: readonly Contender[]): readonly string[] {
+  const [first] = ranked;
+  if (first === undefined || first.point.payload === "jpeg") return [];
+  const files = ranked.find(({ point }) => point.payload === "jpeg");
+  const other =
+    files === undefined
+      ? ""
+      : ` \`${files.name}\` takes files as they are: ${formatMs(files.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.point.imagesPerSecond)} images/s.`;
+  return [
+    `Its client must decode and resize every image first, which is not in this figure.${other}`,
+  ];
+}
+
+export function biggestPart(point: LoadPoint): readonly string[] {
+  const parts = timeParts(point);
+  const [most] = [...parts].sort((a, b) => b.ms - a.ms);
+  const mean = point.latencyMs?.mean;
+  if (most === undefined || mean === undefined || most.id === "unknown") return [];
+  const share = Math.min(1, most.ms / mean);
+  // as it is written: 50.3 % is no "most of it (50 %)"
+  const most50 = Math.round(share * 100) > 50;
+  const bound = !most50
+    ? ""
+    : most.id === "decode"
+      ? " It is bound by the CPU that decodes, not by the model."
+      : most.id === "network"
+        ? " It is bound by the way to the server, not by the model."
+        : "";
+  return [
+    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${partWords[most.id]}.${bound}`,
+  ];
+}
+
+export function gpuWords({ server }: LoadPoint, use: number | undefined): readonly string[] {
+  const parts = [
+    ...(use === undefined ? [] : [`GPUs ${formatPercent(use)} in use`]),
+    ...(server?.averageBatch === undefined
+      ? []
+      : [`${server.averageBatch.toFixed(1)} images for each execution of the model`]),
+  ];
+  return parts.length === 0 ? [] : [`${listed(parts)}.`];
+}

@@ -1,0 +1,138 @@
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { fitUsl, type Point, saturationOf, type UslFit } from "../stats/usl.ts";
+import { type DataTable, numberField, type Section, tableOf } from "./document.ts";
+import { concurrencyFigures } from "./figures.ts";
+import { concurrencyPoints } from "./load-point-grid.ts";
+import {
+  executionField,
+  latencyFields,
+  loadPointRows,
+  nameField,
+  trustField,
+} from "./load-point-table.ts";
+import { clientsOf, isPlain, type Series, seriesOf, trustOf } from "./load-points.ts";
+import { counted, formatCount, formatPercent, formatRate } from "./number-format.ts";
+import { notesOf } from "./study-section.ts";
+
+/** One path's throughput by clients, with the law that fits it. */
+export interface ConcurrencyLine extends Series {
+  readonly fit?: UslFit;
+  readonly points: readonly Point[];
+}
+
+export function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
+  return seriesOf(loadPoints.filter(isPlain)).flatMap((series): readonly ConcurrencyLine[] => {
+    const measured = concurrencyPoints(series.loadPoints).filter(
+      (point) => trustOf(point) !== "empty",
+    );
+    if (measured.length < 2) return [];
+    const points = measured
+      .filter((point) => trustOf(point) !== "invalid")
+      .map((point) => ({ clients: clientsOf(point) ?? 1, throughput: point.imagesPerSecond }));
+    const fit = fitUsl(points);
+    return [{ ...series, loadPoints: measured, points, ...(fit === undefined ? {} : { fit }) }];
+  });
+}
+
+export function concurrencySection(record: BenchRecord): Section | undefined {
+  const lines = concurrencyLines(record.loadPoints);
+  if (lines.length === 0) return undefined;
+  const batch = lines[0]?.loadPoints[0]?.imagesPerRequest ?? 1;
+  const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
+  const answer = saturated.map(({ line: { name, loadPoints, points }, saturation }) => {
+    if (saturation === undefined) return `\`${name}\`: nothing to go by.`;
+    const { most, enough, reached } = saturation;
+    const tried = Math.max(...loadPoints.map((point) => clientsOf(point) ?? 0));
+    const trusted = Math.max(...points.map(({ clients }) => clients));
+    if (trusted < tried && !reached) {
+      return `\`${name}\` can be trusted up to ${counted(trusted, "client")} only, ${formatRate(most.throughput)} images/s: its loads with more are invalid.`;
+    }
+    return reached
+      ? `\`${name}\` has nearly all of its ${formatRate(most.throughput)} images/s with ${counted(enough.clients, "client")}; more only wait longer.`
+      : `\`${name}\` still grows at ${counted(most.clients, "client")}, ${formatRate(most.throughput)} images/s: its limit is further on.`;
+  });
+  return {
+    id: "concurrency",
+    title: "Concurrency, and where it saturates",
+    answer,
+    figures: concurrencyFigures(lines),
+    tables: [
+      saturationTable(saturated),
+      {
+        lookUp: true,
+        ...tableOf(
+          `Throughput and latency by clients, ${counted(batch, "image")} a request`,
+          loadPointRows(lines),
+          [
+            nameField,
+            numberField("clients", ({ point }) => clientsOf(point), formatCount),
+            numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+            ...latencyFields,
+            executionField,
+            trustField,
+          ],
+        ),
+      },
+    ],
+    notes: [
+      "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the part that is done one at a time, κ what clients cost each other; off by is the root mean square of its relative difference from the points. Beyond the measured clients the peak is a guess; the measured most is not.",
+      ...notesOf(record, "concurrency"),
+    ],
+  };
+}
+
+function saturationTable(
+  lines: readonly {
+    readonly line: ConcurrencyLine;
+    readonly saturation: ReturnType<typeof saturationOf>;
+  }[],
+): DataTable {
+  const rows = lines.map(({ line: { name, fit, points }, saturation }) => {
+    const largest = Math.max(...points.map(({ clients }) => clients));
+    return { name, fit, saturation, isBeyond: (fit?.peak?.clients ?? largest + 1) > largest };
+  });
+  return tableOf("Saturation: measured, and by the fitted law", rows, [
+    nameField,
+    numberField("most images/s", ({ saturation }) => saturation?.most.throughput, formatRate),
+    numberField("at clients", ({ saturation }) => saturation?.most.clients, formatCount),
+    numberField(
+      "95 % of it from clients",
+      ({ saturation }) => (saturation?.reached === true ? saturation.enough.clients : undefined),
+      formatCount,
+    ),
+    numberField(
+      "fitted peak images/s",
+      ({ fit }) => fit?.peak?.throughput ?? fit?.ceiling,
+      formatRate,
+      undefined,
+      ({ isBeyond }) => (isBeyond ? { tone: "quiet", title: "beyond what was measured" } : {}),
+    ),
+    numberField(
+      "at clients",
+      ({ fit }) => fit?.peak?.clients,
+      formatCount,
+      undefined,
+      (row) => (row.isBeyond ? { tone: "quiet" } : {}),
+    ),
+    numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images a second of one client"),
+    numberField(
+      "σ",
+      ({ fit }) => fit?.sigma,
+      (value) => value.toPrecision(2),
+      "Part that is done one at a time",
+    ),
+    numberField(
+      "κ",
+      ({ fit }) => fit?.kappa,
+      (value) => (value === 0 ? "0" : value.toExponential(1)),
+      "What clients cost each other",
+    ),
+    numberField(
+      "off by",
+      ({ fit }) => fit?.residual,
+      formatPercent,
+      "Root mean square of the relative difference",
+      ({ fit }) => ((fit?.residual ?? 0) > 0.15 ? { tone: "care" } : {}),
+    ),
+  ]);
+}

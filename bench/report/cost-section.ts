@@ -1,0 +1,72 @@
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { numberField, type Section, tableOf, textField } from "./document.ts";
+import { nameField, trustField } from "./load-point-table.ts";
+import {
+  costBasis,
+  fastest,
+  isPlain,
+  seriesOf,
+  settingText,
+  usdPerThousand,
+} from "./load-points.ts";
+import { formatRate, formatUsd } from "./number-format.ts";
+import { costFigure } from "./time-figures.ts";
+
+/** Each path's cheapest load. */
+export function costRows(
+  record: BenchRecord,
+): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
+  const basis = costBasis(record);
+  if (typeof basis === "string") return [];
+  return seriesOf(record.loadPoints.filter(isPlain))
+    .flatMap(({ name, loadPoints }) => {
+      const point = fastest(loadPoints);
+      return point === undefined
+        ? []
+        : [{ name, point, usd: usdPerThousand(basis, point.imagesPerSecond) }];
+    })
+    .sort((a, b) => a.usd - b.usd);
+}
+
+export function costSection(record: BenchRecord): Section | undefined {
+  const basis = costBasis(record);
+  if (typeof basis === "string") {
+    return record.loadPoints.length === 0
+      ? undefined
+      : { id: "cost", title: "Cost", answer: [basis], figures: [], tables: [], notes: [] };
+  }
+  const rows = costRows(record);
+  const [first] = rows;
+  if (first === undefined) return undefined;
+  return {
+    id: "cost",
+    title: "Cost",
+    answer: [
+      `A million images cost $${(first.usd * 1_000).toFixed(2)} with \`${first.name}\`, in ${duration(1e6 / first.point.imagesPerSecond)}.`,
+    ],
+    figures: costFigure(rows),
+    tables: [
+      tableOf("Cost at each path's highest throughput", rows, [
+        nameField,
+        textField("load", ({ point }) => settingText(point)),
+        numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+        numberField("1,000 images", ({ usd }) => usd, formatUsd),
+        numberField(
+          "a million images",
+          ({ usd }) => usd * 1_000,
+          (value) => `$${value.toFixed(2)}`,
+        ),
+        numberField("time for a million", ({ point }) => 1e6 / point.imagesPerSecond, duration),
+        trustField,
+      ]),
+    ],
+    notes: [
+      `Price: $${basis.usdPerHour} an hour, from ${basis.source}, seen ${basis.date}. Prices move: look again. Cost = price ÷ 3600 ÷ images a second × 1000, while it is kept that busy.`,
+    ],
+  };
+}
+
+function duration(seconds: number): string {
+  if (seconds < 5_400) return `${(seconds / 60).toFixed(0)} min`;
+  return `${(seconds / 3_600).toFixed(1)} h`;
+}

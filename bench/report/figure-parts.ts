@@ -1,0 +1,106 @@
+import type { LoadPoint } from "../record/bench-record.ts";
+import type { Figure, Swatch } from "./document.ts";
+import { settingText, trustOf } from "./load-points.ts";
+import { formatCount, formatMs, formatRate } from "./number-format.ts";
+import {
+  countedStyle,
+  crossedSwatch,
+  lineSwatch,
+  openSwatch,
+  type PlotPoint,
+} from "./plot-styles.ts";
+import { type Axis, type LinePlot, linePlot } from "./plots.ts";
+import { type BarRow, barPlot } from "./row-plots.ts";
+/** The figures of a report, from its cells. Pure. */
+
+export const milliseconds: Axis = { label: "ms", kind: "log", format: trimmed };
+
+export function trimmed(value: number): string {
+  return value >= 1_000 ? formatCount(value) : String(Number(value.toPrecision(2)));
+}
+
+/** A figure of lines; one environment each, so that a path has one look. */
+export function lineFigure(
+  title: string,
+  caption: string | undefined,
+  plot: LinePlot,
+  marks: readonly Swatch[] = [],
+): readonly Figure[] {
+  if (plot.lines.every(({ points }) => points.length === 0)) return [];
+  return [
+    {
+      title,
+      ...(caption === undefined ? {} : { caption }),
+      legend: [...plot.lines.map(lineSwatch), ...marks],
+      draw: (width) => linePlot(plot, width),
+    },
+  ];
+}
+
+/** Series by environment, in their order. */
+export function byEnvironment<T extends { readonly environment: string }>(
+  list: readonly T[],
+): readonly { readonly suffix: string; readonly own: readonly T[] }[] {
+  const names = [...new Set(list.map(({ environment }) => environment))];
+  return names.map((name) => ({
+    suffix: names.length > 1 ? `, ${name}` : "",
+    own: list.filter(({ environment }) => environment === name),
+  }));
+}
+
+export function doubtOf(point: LoadPoint): Pick<PlotPoint, "doubt"> {
+  const trust = trustOf(point);
+  return trust === "good" ? {} : { doubt: trust === "unstable" ? "open" : "crossed" };
+}
+
+export function doubtMarks(loadPoints: readonly LoadPoint[]): readonly Swatch[] {
+  return [
+    ...(loadPoints.some((point) => trustOf(point) === "unstable") ? [openSwatch] : []),
+    ...(loadPoints.some((point) => trustOf(point) === "invalid") ? [crossedSwatch] : []),
+  ];
+}
+
+export function titleOf(name: string, point: LoadPoint): string {
+  const latency = point.latencyMs;
+  const times =
+    latency === undefined
+      ? "no answer"
+      : `p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms`;
+  return `${name}, ${settingText(point)}: ${formatRate(point.imagesPerSecond)} images/s, ${times}`;
+}
+
+/** Lines that are not paths, each with its own look. */
+export interface PlainLine {
+  readonly name: string;
+  readonly points: readonly PlotPoint[];
+}
+
+export function plainFigure(
+  title: string,
+  caption: string | undefined,
+  plot: Omit<LinePlot, "lines"> & { readonly lines: readonly PlainLine[] },
+): readonly Figure[] {
+  return lineFigure(title, caption, {
+    ...plot,
+    lines: plot.lines.map((line, i) => ({ ...line, style: countedStyle(i) })),
+  });
+}
+
+/** A bar for each row, under headings. */
+export function barFigure(
+  title: string,
+  caption: string | undefined,
+  rows: readonly BarRow[],
+  axis: string,
+  legend: readonly Swatch[] = [],
+): readonly Figure[] {
+  if (rows.length === 0) return [];
+  return [
+    {
+      title,
+      ...(caption === undefined ? {} : { caption }),
+      legend,
+      draw: (width) => barPlot({ description: title, rows, format: trimmed, axis }, width),
+    },
+  ];
+}

@@ -1,0 +1,170 @@
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { numberField, tableOf } from "./document.ts";
+import { barFigure, plainFigure } from "./figure-parts.ts";
+import { loadField, nameField, trustField } from "./load-point-table.ts";
+import { clientsOf, ofStudy, type Series, seriesOf } from "./load-points.ts";
+import {
+  counted,
+  formatCount,
+  formatMs,
+  formatPercent,
+  formatRate,
+  formatRatio,
+} from "./number-format.ts";
+import { type Body, isSameLoad, loadTable, usable } from "./study-section.ts";
+
+/** Throughput by GPUs against one, at the most clients for each GPU that all were measured with. */
+export interface ScalingLine extends Pick<Series, "name"> {
+  readonly points: readonly {
+    readonly gpus: number;
+    readonly point: LoadPoint;
+    readonly speedup: number;
+    readonly efficiency: number;
+  }[];
+}
+
+export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
+  return seriesOf(ofStudy(record, "scaling")).flatMap(({ name, loadPoints }) => {
+    const perGpu = new Map<string, Map<number, LoadPoint>>();
+    for (const point of usable(loadPoints)) {
+      const gpus = point.conditions.gpus ?? 1;
+      const load = JSON.stringify([point.imagesPerRequest, (clientsOf(point) ?? 0) / gpus]);
+      perGpu.set(load, (perGpu.get(load) ?? new Map<number, LoadPoint>()).set(gpus, point));
+    }
+    const [widest] = [...perGpu.values()]
+      .filter((group) => group.has(1))
+      .sort(
+        (a, b) =>
+          b.size - a.size || (b.get(1)?.imagesPerSecond ?? 0) - (a.get(1)?.imagesPerSecond ?? 0),
+      );
+    const one = widest?.get(1)?.imagesPerSecond;
+    if (widest === undefined || one === undefined || widest.size < 2) return [];
+    const points = [...widest]
+      .sort(([a], [b]) => a - b)
+      .map(([gpus, point]) => ({
+        gpus,
+        point,
+        speedup: point.imagesPerSecond / one,
+        efficiency: point.imagesPerSecond / (gpus * one),
+      }));
+    return [{ name, points }];
+  });
+}
+
+export function scaling(record: BenchRecord): Body | undefined {
+  const loadPoints = ofStudy(record, "scaling");
+  if (loadPoints.length === 0) return undefined;
+  const lines = scalingLines(record);
+  return {
+    answer: lines.flatMap(({ name, points }) => {
+      const last = points.at(-1);
+      return last === undefined
+        ? []
+        : [
+            `\`${name}\`: ${counted(last.gpus, "GPU")} do ${formatRatio(last.speedup)} of one, an efficiency of ${formatPercent(last.efficiency)}.`,
+          ];
+    }),
+    figures: plainFigure("Throughput by GPUs", "Against N times one GPU.", {
+      description: "Images a second by number of GPUs, and what N times one would be",
+      x: { label: "GPUs", kind: "linear", format: formatCount },
+      y: { label: "images/s", kind: "linear", format: formatCount },
+      lines: lines.flatMap(({ name, points }) => {
+        const one = points[0]?.point.imagesPerSecond ?? 0;
+        return [
+          {
+            name,
+            points: points.map(({ gpus, point, efficiency }) => ({
+              x: gpus,
+              y: point.imagesPerSecond,
+              title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(point.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
+            })),
+          },
+          {
+            name: `N × one${lines.length > 1 ? `, ${name}` : ""}`,
+            points: points.map(({ gpus }) => ({ x: gpus, y: gpus * one, title: `${gpus} × one` })),
+          },
+        ];
+      }),
+    }),
+    tables: [
+      tableOf(
+        "Throughput by GPUs, at the same load for each GPU",
+        lines.flatMap(({ name, points }) => points.map((point) => ({ name, ...point }))),
+        [
+          nameField,
+          numberField("GPUs", ({ gpus }) => gpus, formatCount),
+          loadField,
+          numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+          numberField("against one", ({ speedup }) => speedup, formatRatio),
+          numberField(
+            "efficiency",
+            ({ efficiency }) => efficiency,
+            formatPercent,
+            "Against N times one",
+          ),
+          numberField("p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
+          trustField,
+        ],
+      ),
+    ],
+  };
+}
+
+/** The same load, once for each topology. */
+export interface TopologyPair {
+  readonly name: string;
+  readonly clients: number;
+  readonly group: LoadPoint;
+  readonly perGpu: LoadPoint;
+}
+
+export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
+  return seriesOf(usable(ofStudy(record, "topology"))).flatMap(({ name, loadPoints }) =>
+    loadPoints.flatMap((group) => {
+      if (group.conditions.topology !== "instance-group") return [];
+      const perGpu = loadPoints.find(
+        (point) => point.conditions.topology === "per-gpu" && isSameLoad(point, group),
+      );
+      return perGpu === undefined ? [] : [{ name, clients: clientsOf(group) ?? 0, group, perGpu }];
+    }),
+  );
+}
+
+export function topology(record: BenchRecord): Body | undefined {
+  const loadPoints = ofStudy(record, "topology");
+  if (loadPoints.length === 0) return undefined;
+  const [most] = [...topologyPairs(record)].sort(
+    (a, b) =>
+      Math.max(b.group.imagesPerSecond, b.perGpu.imagesPerSecond) -
+      Math.max(a.group.imagesPerSecond, a.perGpu.imagesPerSecond),
+  );
+  const ratio = most === undefined ? 1 : most.perGpu.imagesPerSecond / most.group.imagesPerSecond;
+  return {
+    answer:
+      most === undefined
+        ? []
+        : [
+            `\`${most.name}\` with ${counted(most.clients, "client")}: one Triton for each GPU does ${formatRate(most.perGpu.imagesPerSecond)} images/s, one over all ${formatRate(most.group.imagesPerSecond)}: ${formatRatio(ratio)}.`,
+          ],
+    figures: barFigure(
+      "Throughput by topology",
+      "Images/s.",
+      topologyPairs(record).flatMap(({ name, clients, group, perGpu }) =>
+        (
+          [
+            ["one over all GPUs", group, "queue"],
+            ["one for each GPU", perGpu, "infer"],
+          ] as const
+        ).map(([label, point, colour]) => ({
+          group: `${name}, ${counted(clients, "client")}`,
+          label,
+          value: `${formatRate(point.imagesPerSecond)} /s`,
+          title: `${name}, ${counted(clients, "client")}, ${label}: ${formatRate(point.imagesPerSecond)} images/s`,
+          segments: [{ colour, value: point.imagesPerSecond }],
+        })),
+      ),
+      "images/s",
+    ),
+    tables: [loadTable("Loads by topology", loadPoints)],
+  };
+}

@@ -1,0 +1,285 @@
+import type { BenchRecord, LoadPoint, StudyId } from "../record/bench-record.ts";
+import { type Figure, numberField, tableOf, textField } from "./document.ts";
+import { barFigure, plainFigure } from "./figure-parts.ts";
+import { protocolFigure } from "./figures.ts";
+import {
+  clientsOf,
+  closedLoop,
+  conditionsText,
+  endpointOf,
+  environmentsOf,
+  fastest,
+  isPlain,
+  ofStudy,
+  seriesOf,
+} from "./load-points.ts";
+import {
+  counted,
+  formatBytes,
+  formatCount,
+  formatMs,
+  formatRate,
+  formatRatio,
+  listed,
+} from "./number-format.ts";
+import { endpointStyle } from "./plot-styles.ts";
+import { type Body, isSameLoad, loadTable, results, usable } from "./study-section.ts";
+
+export function queueDelay(record: BenchRecord): Body | undefined {
+  const loadPoints = ofStudy(record, "queue-delay");
+  if (loadPoints.length === 0) return undefined;
+  const answer = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) => {
+    const clients = own.map((point) => clientsOf(point) ?? 1);
+    const [few, many] = [Math.min(...clients), Math.max(...clients)];
+    const at = (count: number) =>
+      own.filter((point) => clientsOf(point) === count).sort((a, b) => delayOf(a) - delayOf(b));
+    const [least, most] = [at(many)[0], fastest(at(many))];
+    if (least === undefined || most === undefined) return [];
+    const best = delayOf(most);
+    const low = delayOf(least);
+    if (best === low) {
+      return [
+        `\`${name}\`: ${counted(many, "client")} get no more with a delay longer than ${low / 1_000} ms.`,
+      ];
+    }
+    const alone = (delay: number) =>
+      at(few).find((point) => delayOf(point) === delay)?.latencyMs?.p50 ?? Number.NaN;
+    const cost = alone(best) - alone(low);
+    const price =
+      few === many || !(cost > 0)
+        ? ""
+        : `, and costs ${counted(few, "client")} ${formatMs(cost)} ms of latency`;
+    return [
+      `\`${name}\`: a delay of ${best / 1_000} ms gives ${counted(many, "client")} most, ${formatRatio(most.imagesPerSecond / least.imagesPerSecond)} the throughput of ${low / 1_000} ms${price}.`,
+    ];
+  });
+  return {
+    answer,
+    figures: delayFigures(loadPoints),
+    tables: [loadTable("Latency and throughput by queue delay", loadPoints)],
+  };
+}
+
+function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
+  const groups = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) =>
+    [...new Set(own.map((point) => clientsOf(point) ?? 0))]
+      .sort((a, b) => a - b)
+      .map((clients) => ({
+        name: `${seriesOf(loadPoints).length > 1 ? `${name}, ` : ""}${counted(clients, "client")}`,
+        own: own
+          .filter((point) => clientsOf(point) === clients)
+          .sort((a, b) => delayOf(a) - delayOf(b)),
+      })),
+  );
+  const x = {
+    label: "queue delay, ms",
+    kind: "steps",
+    format: (us: number) => String(us / 1_000),
+  } as const;
+  const lines = (y: (point: LoadPoint) => number, unit: string) =>
+    groups.map(({ name, own }) => ({
+      name,
+      points: own.map((point) => ({
+        x: delayOf(point),
+        y: y(point),
+        title: `${name}, ${conditionsText(point.conditions)}: ${formatMs(y(point))} ${unit}`,
+      })),
+    }));
+  return [
+    ...plainFigure("Latency by queue delay", "p50, logarithmic.", {
+      description: "Latency (p50) by queue delay, one line for each number of clients",
+      x,
+      y: { label: "p50, ms", kind: "log", format: String },
+      lines: lines((point) => point.latencyMs?.p50 ?? 0, "ms"),
+    }),
+    ...plainFigure("Throughput by queue delay", undefined, {
+      description: "Images a second by queue delay, one line for each number of clients",
+      x,
+      y: { label: "images/s", kind: "linear", format: formatCount },
+      lines: lines((point) => point.imagesPerSecond, "images/s"),
+    }),
+  ];
+}
+
+const delayOf = ({ conditions }: LoadPoint) => conditions.queueDelayUs ?? 0;
+
+/** The same backend, payload, batch and clients, once over HTTP and once over gRPC. */
+export interface ProtocolPair {
+  readonly name: string;
+  readonly http: LoadPoint;
+  readonly grpc: LoadPoint;
+}
+
+export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
+  const plain = closedLoop(usable(loadPoints));
+  return plain.flatMap((http) => {
+    if (!http.endpoint.endsWith("-http") || http.endpoint === "embed-http") return [];
+    const grpc = plain.find(
+      (point) =>
+        point.endpoint === http.endpoint.replace("-http", "-grpc") &&
+        point.serialization === http.serialization &&
+        isSameLoad(point, http),
+    );
+    const environment = environmentsOf(loadPoints).length > 1 ? `${http.environment} ` : "";
+    const name = `${environment}${endpointOf(http).replace("-http", "")}`;
+    return grpc === undefined ? [] : [{ name, http, grpc }];
+  });
+}
+
+export function protocol(record: BenchRecord, study: StudyId): Body | undefined {
+  const loadPoints = record.loadPoints.filter(
+    (point) => point.study === study || (isPlain(point) && point.study === undefined),
+  );
+  const pairs = protocolPairs(loadPoints);
+  if (pairs.length === 0) return undefined;
+  const rate = ({ http, grpc }: ProtocolPair) => grpc.imagesPerSecond / http.imagesPerSecond;
+  const better = pairs.filter((pair) => rate(pair) > 1);
+  const least = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
+  const byBatch = [...new Set(pairs.map(({ name }) => name))].map((name) => {
+    const alone = pairs
+      .filter((pair) => pair.name === name && clientsOf(pair.http) === least)
+      .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest);
+    const [small, large] = [alone[0], alone.at(-1)];
+    if (small === undefined || large === undefined) return "";
+    const of = (pair: ProtocolPair) =>
+      `${formatRatio(rate(pair))} with ${counted(pair.http.imagesPerRequest, "image")} a request`;
+    return `\`${name}\`, ${counted(least, "client")}: gRPC does ${small === large ? of(small) : listed([of(small), of(large)])}, against HTTP.`;
+  });
+  return {
+    answer: [
+      ...byBatch.filter((line) => line !== ""),
+      `gRPC does more images a second in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
+    ],
+    figures: protocolFigure(pairs),
+    tables: [
+      tableOf("gRPC against HTTP, the same load", pairs, [
+        textField("backend", ({ name }) => name),
+        numberField("batch", ({ http }) => http.imagesPerRequest, formatCount),
+        numberField("clients", ({ http }) => clientsOf(http), formatCount),
+        numberField("HTTP images/s", ({ http }) => http.imagesPerSecond, formatRate),
+        numberField("gRPC images/s", ({ grpc }) => grpc.imagesPerSecond, formatRate),
+        numberField("ratio", rate, formatRatio),
+        numberField("HTTP p50 ms", ({ http }) => http.latencyMs?.p50, formatMs),
+        numberField("gRPC p50 ms", ({ grpc }) => grpc.latencyMs?.p50, formatMs),
+        numberField(
+          "ratio",
+          ({ http, grpc }) =>
+            (grpc.latencyMs?.p50 ?? Number.NaN) / (http.latencyMs?.p50 ?? Number.NaN),
+          formatRatio,
+        ),
+      ]),
+    ],
+  };
+}
+
+export function serialization(record: BenchRecord): Body | undefined {
+  const client = results(record, "serialization").flatMap(({ client: rows }) => rows);
+  const loads = jsonPairs(record.loadPoints);
+  if (client.length === 0 && loads.length === 0) return undefined;
+  const batches = [...new Set(client.map(({ batch }) => batch))].sort((a, b) => a - b);
+  const of = (batch: number, kind: "json" | "binary") =>
+    client.find((row) => row.batch === batch && row.serialization === kind);
+  const answer = batches.flatMap((batch) => {
+    const [json, binary] = [of(batch, "json"), of(batch, "binary")];
+    return json === undefined || binary === undefined
+      ? []
+      : [
+          `The client alone needs ${formatMs(json.encodeMs)} ms to write ${counted(batch, "image")} as JSON and ${formatMs(binary.encodeMs)} ms as binary, and sends ${formatRatio(json.bytes / binary.bytes)} the bytes.`,
+        ];
+  });
+  const served = loads.map(
+    ({ json, binary }) =>
+      `With a batch of ${json.imagesPerRequest}, a request as JSON takes ${formatRatio((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1))} as long.`,
+  );
+  return {
+    answer: [...answer.slice(-1), ...served],
+    tables: [
+      tableOf("The client alone: writing a request, reading an answer, median", client, [
+        textField("written as", (row) => row.serialization),
+        numberField("batch", ({ batch }) => batch, formatCount),
+        numberField("write ms", ({ encodeMs }) => encodeMs, formatMs),
+        numberField("read ms", ({ decodeMs }) => decodeMs, formatMs),
+        numberField("request", ({ bytes }) => bytes, formatBytes),
+      ]),
+      loadTable(
+        "Requests as JSON and as binary tensors",
+        loads.flatMap(({ json, binary }) => [json, binary]),
+      ),
+    ].filter(({ rows }) => rows.length > 0),
+    notes: [
+      "Bodies are written before a load begins, so the figures of a load are those of the server and the way there: what the client needs to write them comes on top.",
+    ],
+  };
+}
+
+function jsonPairs(
+  loadPoints: readonly LoadPoint[],
+): readonly { readonly json: LoadPoint; readonly binary: LoadPoint }[] {
+  const plain = closedLoop(usable(loadPoints));
+  return plain.flatMap((json) => {
+    if (json.serialization !== "json" || json.payload !== "fp32") return [];
+    const binary = plain.find(
+      (point) =>
+        point.endpoint === json.endpoint &&
+        point.serialization === "binary" &&
+        isSameLoad(point, json),
+    );
+    return binary === undefined ? [] : [{ json, binary }];
+  });
+}
+
+/** Cells of one emulated link. */
+export interface LinkGroup {
+  readonly label: string;
+  readonly cells: readonly { readonly name: string; readonly point: LoadPoint }[];
+}
+
+export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
+  const groups = new Map<string, { name: string; point: LoadPoint }[]>();
+  for (const { name, loadPoints } of seriesOf(ofStudy(record, "link"))) {
+    for (const point of loadPoints) {
+      const batch = point.imagesPerRequest === 1 ? "" : ` b${point.imagesPerRequest}`;
+      const label = conditionsText(point.conditions) || "no link between";
+      groups.set(label, [...(groups.get(label) ?? []), { name: `${name}${batch}`, point }]);
+    }
+  }
+  return [...groups].map(([label, cells]) => ({ label, cells }));
+}
+
+export function link(record: BenchRecord): Body | undefined {
+  const groups = linkGroups(record);
+  if (groups.length === 0) return undefined;
+  return {
+    answer: groups.flatMap(({ label, cells }) => {
+      const ranked = cells
+        .filter(({ point }) => usable([point]).length > 0)
+        .sort((a, b) => (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0));
+      const [best, worst] = [ranked[0], ranked.at(-1)];
+      return best === undefined || worst === undefined || best === worst
+        ? []
+        : [
+            `${label}: \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.point.requestBytes)} a request).`,
+          ];
+    }),
+    figures: barFigure(
+      "Latency through a link",
+      "p50, ms.",
+      groups.flatMap(({ label, cells }) =>
+        cells.map(({ name, point }) => ({
+          group: label,
+          label: name,
+          value: `${formatMs(point.latencyMs?.p50 ?? 0)} ms`,
+          title: `${name}, ${label}: p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, ${formatBytes(point.requestBytes)} a request`,
+          segments: [
+            { colour: endpointStyle(endpointOf(point)).colour, value: point.latencyMs?.p50 ?? 0 },
+          ],
+        })),
+      ),
+      "p50, ms",
+    ),
+    tables: [loadTable("Latency by link and payload", ofStudy(record, "link"))],
+    notes: [
+      "The link is a proxy on this machine that lets through so many bits a second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
+    ],
+  };
+}

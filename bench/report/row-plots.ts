@@ -1,0 +1,243 @@
+import { scaleLinear, scaleLog } from "d3-scale";
+import { escapeHtml, type Swatch } from "./document.ts";
+import { crossAt, fitted, label, letter, narrow, round, type Scale, svg } from "./plot-svg.ts";
+
+interface ChartRow {
+  readonly group?: string;
+  readonly label: string;
+  readonly value: string;
+  readonly title: string;
+  /** Draws the row's marks around the height `y`. */
+  readonly marks: (at: Scale, y: number) => string;
+}
+
+interface RowChart {
+  readonly description: string;
+  readonly axis: string;
+  readonly rows: readonly ChartRow[];
+  readonly domain: readonly [number, number];
+  readonly kind?: "linear" | "log";
+  readonly format: (value: number) => string;
+  /** A vertical line to compare with. */
+  readonly limit?: { readonly x: number; readonly label: string };
+}
+
+const rowHeight = 30;
+
+/** Rows of marks on one horizontal axis, below the headings of their groups. */
+function rowChart(chart: RowChart, width: number): string {
+  const { rows, domain, kind = "linear", format, limit } = chart;
+  if (rows.length === 0) return "";
+  const small = width < narrow;
+  const nameWidth = Math.min(
+    small ? 130 : 240,
+    Math.max(...rows.map((row) => row.label.length)) * letter + 22,
+  );
+  const valueWidth = Math.max(...rows.map(({ value }) => value.length)) * letter + 10;
+  const range = [nameWidth, width - valueWidth];
+  const scale = kind === "log" ? scaleLog(domain, range).clamp(true) : scaleLinear(domain, range);
+  const top = 38;
+  const parts: string[] = [];
+  let y = limit === undefined ? top : top + 16;
+  let group: string | undefined;
+  for (const row of rows) {
+    if (row.group !== undefined && row.group !== group) {
+      y += group === undefined ? 16 : 28;
+      parts.push(label(0, y - 6, "group", row.group));
+      group = row.group;
+    }
+    const middle = y + rowHeight / 2;
+    parts.push(
+      `<g><title>${escapeHtml(row.title)}</title>`,
+      `<rect class="hit" x="0" y="${y}" width="${width}" height="${rowHeight}"/>`,
+      label(row.group === undefined ? 0 : 10, middle + 4.5, "label", fitted(row.label, nameWidth)),
+      row.marks(scale, middle),
+      label(width, middle + 4.5, "value", row.value, "end"),
+      "</g>",
+    );
+    y += rowHeight;
+  }
+  const values = kind === "log" ? decades(domain, small ? 3 : 6) : scale.ticks(small ? 3 : 6);
+  const ticks = values.map((tick, i) => {
+    const x = round(scale(tick));
+    return `<line class="grid" x1="${x}" x2="${x}" y1="${top - 8}" y2="${y}"/>${label(x, top - 14, "tick", format(tick), i === 0 ? "start" : "middle")}`;
+  });
+  const title = small ? [] : [label(0, top - 14, "axis-label", chart.axis)];
+  return svg(width, y + 6, chart.description, [
+    ...title,
+    ...ticks,
+    ...(limit === undefined ? [] : [limitLine(limit, round(scale(limit.x)), top, y)]),
+    ...parts,
+  ]);
+}
+
+/** At most `count` powers of ten within the domain. */
+function decades([low, high]: readonly [number, number], count: number): readonly number[] {
+  const [first, last] = [Math.ceil(Math.log10(low)), Math.floor(Math.log10(high))];
+  const every = Math.max(1, Math.ceil((last - first + 1) / count));
+  const ticks: number[] = [];
+  for (let power = first; power <= last; power += every) ticks.push(10 ** power);
+  return ticks;
+}
+
+function limitLine({ label: text }: { readonly label: string }, x: number, y1: number, y2: number) {
+  return `<line class="limit" x1="${x}" x2="${x}" y1="${y1}" y2="${y2}"/>${label(x - 6, y1 + 10, "tick", text, "end")}`;
+}
+
+export interface BarRow extends Omit<ChartRow, "marks"> {
+  readonly segments: readonly BarSegment[];
+}
+
+export interface BarSegment {
+  /** A class of the style sheet. */
+  readonly colour: string;
+  readonly value: number;
+  /** Label inside the segment, if it fits. */
+  readonly text?: string;
+}
+
+export interface BarPlot {
+  readonly description: string;
+  readonly rows: readonly BarRow[];
+  readonly format: (value: number) => string;
+  readonly axis: string;
+}
+
+const barHeight = 20;
+
+/** Bars from zero; a bar may consist of several segments. */
+export function barPlot({ rows, ...plot }: BarPlot, width: number): string {
+  const largest = Math.max(
+    ...rows.map(({ segments }) => segments.reduce((sum, { value }) => sum + value, 0)),
+  );
+  return rowChart(
+    {
+      ...plot,
+      domain: [0, largest > 0 ? largest : 1],
+      rows: rows.map(({ segments, ...row }) => ({
+        ...row,
+        marks: (at, y) => barSegments(segments, at, y),
+      })),
+    },
+    width,
+  );
+}
+
+function barSegments(segments: readonly BarSegment[], at: Scale, y: number): string {
+  let from = 0;
+  const parts = segments.flatMap(({ colour, value, text }) => {
+    if (!(value > 0)) return [];
+    const [x1, x2] = [at(from), at(from + value)];
+    from += value;
+    const shown = Math.max(0.8, x2 - x1 - 1.5);
+    const inside =
+      text === undefined || shown < text.length * letter + 10
+        ? ""
+        : label(x1 + shown / 2, y + 4.5, "inside", text, "middle");
+    return [
+      `<rect class="part ${colour}" x="${round(x1)}" y="${y - barHeight / 2}" width="${round(shown)}" height="${barHeight}" rx="2"/>${inside}`,
+    ];
+  });
+  return parts.join("");
+}
+
+export interface RangeRow extends Omit<ChartRow, "marks"> {
+  readonly colour: string;
+  readonly p50: number;
+  readonly p95: number;
+  readonly p99: number;
+  /** p99 comes from too few requests. */
+  readonly weak: boolean;
+}
+
+/** p50 to p99: a dot, a tick and the end of a line. */
+export function rangePlot(
+  {
+    rows,
+    ...plot
+  }: { readonly description: string; readonly rows: readonly RangeRow[]; readonly axis: string },
+  width: number,
+): string {
+  return rowChart(
+    {
+      ...plot,
+      format: String,
+      domain: [0, Math.max(...rows.map(({ p99 }) => p99)) * 1.04],
+      rows: rows.map((row) => ({ ...row, marks: (at, y) => rangeMarks(row, at, y) })),
+    },
+    width,
+  );
+}
+
+function rangeMarks(row: RangeRow, at: Scale, y: number): string {
+  const [p50, p95, p99] = [row.p50, row.p95, row.p99].map((value) => round(at(value)));
+  return [
+    `<g class="series ${row.colour}"><line class="range" x1="${p50}" x2="${p99}" y1="${y}" y2="${y}"/>`,
+    `<line class="p95" x1="${p95}" x2="${p95}" y1="${y - 7}" y2="${y + 7}"/>`,
+    `<circle class="mark${row.weak ? " open" : ""}" cx="${p99}" cy="${y}" r="4"/>`,
+    `<circle class="mark" cx="${p50}" cy="${y}" r="6.5"/></g>`,
+  ].join("");
+}
+
+export interface DotRow extends Omit<ChartRow, "marks"> {
+  readonly colour: string;
+  readonly dots: readonly { readonly value: number; readonly title: string }[];
+}
+
+/** Values at or below this are drawn at the start of a logarithmic axis. */
+const smallestDot = 1e-9;
+
+/** Dots on a logarithmic axis with a limit; dots beyond the limit are crossed. */
+export function dotPlot(
+  plot: {
+    readonly description: string;
+    readonly axis: string;
+    readonly rows: readonly DotRow[];
+    readonly format: (value: number) => string;
+    readonly limit: { readonly x: number; readonly label: string };
+  },
+  width: number,
+): string {
+  const { rows, limit, format } = plot;
+  const all = rows.flatMap(({ dots }) => dots.map(({ value }) => value)).filter(Number.isFinite);
+  const power = (value: number, whole: (value: number) => number) => 10 ** whole(Math.log10(value));
+  const least = Math.min(limit.x, ...all.filter((value) => value > 0)) / 10;
+  const low = power(Math.max(smallestDot, least), Math.floor);
+  return rowChart(
+    {
+      ...plot,
+      kind: "log",
+      domain: [low, power(Math.max(limit.x * 10, ...all), Math.ceil)],
+      // a logarithmic axis has no zero
+      format: (value) => (value <= low * 1.01 && all.includes(0) ? "0" : format(value)),
+      rows: rows.map(({ dots, colour, ...row }) => ({
+        ...row,
+        marks: (at, y) => {
+          const marks = dots.map(({ value, title }) => {
+            const x = round(at(Number.isFinite(value) ? Math.max(low, value) : limit.x * 10));
+            const mark =
+              value <= limit.x
+                ? `<circle class="mark dot" cx="${x}" cy="${y}" r="4.5"/>`
+                : crossAt(x, y);
+            return `<g><title>${escapeHtml(title)}</title>${mark}</g>`;
+          });
+          return `<g class="series ${colour}">${marks.join("")}</g>`;
+        },
+      })),
+    },
+    width,
+  );
+}
+
+export const rangeLegend: readonly Swatch[] = [
+  { label: "p50", mark: `<g class="series plain"><circle class="mark" cx="13" cy="7" r="6"/></g>` },
+  {
+    label: "p95",
+    mark: `<g class="series plain"><line class="p95" x1="13" x2="13" y1="0" y2="14"/></g>`,
+  },
+  { label: "p99", mark: `<g class="series plain"><circle class="mark" cx="13" cy="7" r="4"/></g>` },
+  {
+    label: "p99 of too few requests",
+    mark: `<g class="series plain"><circle class="mark open" cx="13" cy="7" r="4"/></g>`,
+  },
+];
