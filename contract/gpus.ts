@@ -1,171 +1,205 @@
-/** Facts about GPUs, once: memory, architecture, peak arithmetic and a typical price. */
+/** GPU catalogue: adding a GPU is one entry in `entries`; settings, checks, prices and documentation follow from it. */
 
-/** Where a price was seen. */
+/** Facts of the GPUs of one CUDA compute capability. */
+interface Generation {
+  readonly architecture: string;
+  /** First branch of NVIDIA's driver that supports the GPUs (CUDA Toolkit release notes, table of driver versions). */
+  readonly driverBranch: number;
+  /** First Triton release, `year.month`, whose CUDA supports the GPUs: CUDA 10.0, 11.1, 11.8 and 12.8. */
+  readonly tritonRelease: `${number}.${number}`;
+}
+
+const computeCapabilities = {
+  "7.5": { architecture: "Turing", driverBranch: 410, tritonRelease: "19.01" },
+  "8.0": { architecture: "Ampere", driverBranch: 450, tritonRelease: "20.10" },
+  "8.6": { architecture: "Ampere", driverBranch: 455, tritonRelease: "20.10" },
+  "8.9": { architecture: "Ada Lovelace", driverBranch: 520, tritonRelease: "22.09" },
+  "9.0": { architecture: "Hopper", driverBranch: 520, tritonRelease: "22.09" },
+  "10.0": { architecture: "Blackwell", driverBranch: 570, tritonRelease: "25.01" },
+  "12.0": { architecture: "Blackwell", driverBranch: 570, tritonRelease: "25.01" },
+} as const satisfies Record<string, Generation>;
+
+/** Source of a price. */
 export type PriceSource =
   /** Price list of a cloud provider, on demand, one GPU. */
   | "cloud-on-demand"
   /** Price list of a GPU rental service, on demand, one GPU. */
   | "gpu-rental"
-  /** Paid for the runs of published results that clipstack reproduces. */
+  /** Price paid for the published results that clipstack reproduces. */
   | "published-results";
 
 export interface GpuPrice {
-  /** US dollars an hour for one GPU with its share of the machine. */
+  /** US dollars per hour for one GPU with its share of the machine. */
   readonly usdPerHour: number;
-  /** Month in which the price was seen, `YYYY-MM`. Prices move: look again before you rely on one. */
+  /** Month of the price, `YYYY-MM`. */
   readonly date: string;
   readonly source: PriceSource;
 }
 
-export interface GpuSpec {
-  /** As NVIDIA writes it. */
+interface GpuEntry {
+  /** NVIDIA's name of the GPU. */
   readonly label: string;
-  /** Memory as `nvidia-smi` reports it (with ECC where that is the default), in MiB. */
-  readonly vramMiB: number;
-  readonly architecture: "Turing" | "Ampere" | "Ada Lovelace" | "Hopper" | "Blackwell";
-  /** CUDA compute capability, `major.minor`. A TensorRT engine runs on the one it was built for. */
-  readonly computeCapability: `${number}.${number}`;
   /**
-   * Peak of the tensor cores: FP16 inputs, dense, in 10¹² floating-point operations a second, from NVIDIA's data
-   * sheets. GeForce cards: with FP16 accumulation, which is what they reach at most.
+   * Product class. NVIDIA's CUDA compatibility package, with which newer CUDA runs on an older driver, works only on
+   * data-centre GPUs.
+   */
+  readonly class: "data-centre" | "workstation" | "consumer";
+  /** Memory as `nvidia-smi` reports it (with ECC if that is the default), in MiB. */
+  readonly vramMiB: number;
+  /** CUDA compute capability, `major.minor`. A TensorRT engine runs on the one for which it was built. */
+  readonly computeCapability: keyof typeof computeCapabilities;
+  /**
+   * Peak of the tensor cores with dense FP16 inputs, in 10¹² floating-point operations per second, from NVIDIA's data
+   * sheets. Consumer GPUs: with FP16 accumulation, their maximum.
    */
   readonly fp16DenseTflops: number;
-  /** Typical price. A bench record keeps it with its date. */
+  /** Typical price. */
   readonly price: GpuPrice;
 }
 
-export const gpuCatalogue = {
+/** Facts of one GPU model. */
+export type GpuSpec = GpuEntry & Generation;
+
+const entries = {
   t4: {
     label: "NVIDIA T4",
+    class: "data-centre",
     vramMiB: 15_360,
-    architecture: "Turing",
     computeCapability: "7.5",
     fp16DenseTflops: 65,
     price: { usdPerHour: 0.526, date: "2025-06", source: "cloud-on-demand" },
   },
   l4: {
     label: "NVIDIA L4",
+    class: "data-centre",
     vramMiB: 23_034,
-    architecture: "Ada Lovelace",
     computeCapability: "8.9",
     fp16DenseTflops: 121,
     price: { usdPerHour: 0.805, date: "2025-06", source: "cloud-on-demand" },
   },
   a10: {
     label: "NVIDIA A10",
+    class: "data-centre",
     vramMiB: 23_028,
-    architecture: "Ampere",
     computeCapability: "8.6",
     fp16DenseTflops: 125,
     price: { usdPerHour: 0.75, date: "2025-06", source: "gpu-rental" },
   },
   "rtx-a4000": {
     label: "NVIDIA RTX A4000",
+    class: "workstation",
     vramMiB: 16_376,
-    architecture: "Ampere",
     computeCapability: "8.6",
     fp16DenseTflops: 76.7,
     price: { usdPerHour: 0.25, date: "2025-06", source: "gpu-rental" },
   },
   "rtx-a6000": {
     label: "NVIDIA RTX A6000",
+    class: "workstation",
     vramMiB: 49_140,
-    architecture: "Ampere",
     computeCapability: "8.6",
     fp16DenseTflops: 154.8,
     price: { usdPerHour: 0.8, date: "2025-06", source: "gpu-rental" },
   },
   "rtx-4080": {
     label: "NVIDIA GeForce RTX 4080",
+    class: "consumer",
     vramMiB: 16_376,
-    architecture: "Ada Lovelace",
     computeCapability: "8.9",
     fp16DenseTflops: 194.9,
     price: { usdPerHour: 2.0, date: "2026-11", source: "published-results" },
   },
   "rtx-4090": {
     label: "NVIDIA GeForce RTX 4090",
+    class: "consumer",
     vramMiB: 24_564,
-    architecture: "Ada Lovelace",
     computeCapability: "8.9",
     fp16DenseTflops: 330.3,
     price: { usdPerHour: 0.391, date: "2026-02", source: "published-results" },
   },
   "rtx-pro-6000-blackwell": {
     label: "NVIDIA RTX PRO 6000 Blackwell",
+    class: "workstation",
     vramMiB: 97_887,
-    architecture: "Blackwell",
     computeCapability: "12.0",
     fp16DenseTflops: 503.8,
     price: { usdPerHour: 1.79, date: "2025-06", source: "gpu-rental" },
   },
   "a100-sxm4-40gb": {
     label: "NVIDIA A100 SXM4 40 GB",
+    class: "data-centre",
     vramMiB: 40_960,
-    architecture: "Ampere",
     computeCapability: "8.0",
     fp16DenseTflops: 312,
     price: { usdPerHour: 1.29, date: "2025-06", source: "gpu-rental" },
   },
   "a100-sxm4-80gb": {
     label: "NVIDIA A100 SXM4 80 GB",
+    class: "data-centre",
     vramMiB: 81_920,
-    architecture: "Ampere",
     computeCapability: "8.0",
     fp16DenseTflops: 312,
     price: { usdPerHour: 1.5, date: "2026-11", source: "published-results" },
   },
   "a100-pcie-40gb": {
     label: "NVIDIA A100 PCIe 40 GB",
+    class: "data-centre",
     vramMiB: 40_960,
-    architecture: "Ampere",
     computeCapability: "8.0",
     fp16DenseTflops: 312,
     price: { usdPerHour: 1.29, date: "2025-06", source: "gpu-rental" },
   },
   "a100-pcie-80gb": {
     label: "NVIDIA A100 PCIe 80 GB",
+    class: "data-centre",
     vramMiB: 81_920,
-    architecture: "Ampere",
     computeCapability: "8.0",
     fp16DenseTflops: 312,
     price: { usdPerHour: 1.19, date: "2026-03", source: "gpu-rental" },
   },
   l40s: {
     label: "NVIDIA L40S",
+    class: "data-centre",
     vramMiB: 46_068,
-    architecture: "Ada Lovelace",
     computeCapability: "8.9",
     fp16DenseTflops: 362,
     price: { usdPerHour: 0.79, date: "2026-03", source: "gpu-rental" },
   },
   h100: {
     label: "NVIDIA H100 SXM5 80 GB",
+    class: "data-centre",
     vramMiB: 81_559,
-    architecture: "Hopper",
     computeCapability: "9.0",
     fp16DenseTflops: 989.4,
     price: { usdPerHour: 2.69, date: "2026-03", source: "gpu-rental" },
   },
   h200: {
     label: "NVIDIA H200 SXM 141 GB",
+    class: "data-centre",
     vramMiB: 143_771,
-    architecture: "Hopper",
     computeCapability: "9.0",
     fp16DenseTflops: 989.4,
     price: { usdPerHour: 3.59, date: "2026-03", source: "gpu-rental" },
   },
   b200: {
     label: "NVIDIA B200 SXM 180 GB",
+    class: "data-centre",
     vramMiB: 183_359,
-    architecture: "Blackwell",
     computeCapability: "10.0",
     fp16DenseTflops: 2250,
     price: { usdPerHour: 5.98, date: "2026-03", source: "gpu-rental" },
   },
-} as const satisfies Record<string, GpuSpec>;
+} as const satisfies Record<string, GpuEntry>;
 
 /** Key of the catalogue. */
-export type GpuName = keyof typeof gpuCatalogue;
+export type GpuName = keyof typeof entries;
 
-export const gpuNames = Object.keys(gpuCatalogue) as [GpuName, ...GpuName[]];
+export const gpuNames = Object.keys(entries) as [GpuName, ...GpuName[]];
+
+/** Facts of every GPU by its name in the settings. */
+export const gpuCatalogue = Object.fromEntries(
+  Object.entries<GpuEntry>(entries).map(([name, entry]) => [
+    name,
+    { ...computeCapabilities[entry.computeCapability], ...entry },
+  ]),
+) as unknown as Readonly<Record<GpuName, GpuSpec>>;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isDataCentre, requiredDriver } from "./drivers.ts";
+import { requiredDriver } from "./drivers.ts";
 
 test.each([
   ["26.07", 13, 580],
@@ -7,18 +7,13 @@ test.each([
   ["25.07", 12, 525],
   ["23.01", 12, 525],
   ["22.12", 11, 450],
-])("Triton %s has CUDA %i, which driver %i runs", (release, cuda, branch) => {
+])("Triton %s has CUDA %i and requires driver branch %i", (release, cuda, branch) => {
   const image = `nvcr.io/nvidia/tritonserver:${release}-py3`;
   expect(requiredDriver(image)).toEqual({ image, cuda, branch });
 });
 
-test("says nothing of an image whose release it cannot read", () => {
+test("returns no driver for an image without a known release", () => {
   expect(requiredDriver("tritonserver@sha256:0")).toBeUndefined();
   expect(requiredDriver("my/triton:1.0")).toBeUndefined();
   expect(requiredDriver("nvcr.io/nvidia/tritonserver:19.01-py3")).toBeUndefined();
-});
-
-test("knows which GPUs an image's compatibility package is for", () => {
-  expect(isDataCentre("a100-sxm4-80gb")).toBe(true);
-  expect(isDataCentre("rtx-4080")).toBe(false);
 });

@@ -17,15 +17,6 @@ export function imageFindings(image: string): readonly Finding[] {
   return [`image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`];
 }
 
-/** First release of Triton whose CUDA knows an architecture: CUDA 11.1, 11.8 and 12.8. */
-const firstRelease: Readonly<Record<GpuSpec["architecture"], string>> = {
-  Turing: "19.01",
-  Ampere: "20.10",
-  "Ada Lovelace": "22.09",
-  Hopper: "22.09",
-  Blackwell: "25.01",
-};
-
 /** Release in one of NVIDIA's tags, `year.month-…`; unknown for other tags and for digests. */
 function tritonRelease(image: string): string | undefined {
   return /:(\d\d\.\d\d)-[^:/]*$/.exec(image)?.[1];
@@ -46,10 +37,13 @@ export function tritonOptionFindings(image: string): readonly Finding[] {
 /** A GPU that is newer than the image. */
 export function releaseFindings(
   image: string,
-  { label, architecture }: Pick<GpuSpec, "label" | "architecture">,
+  {
+    label,
+    architecture,
+    tritonRelease: first,
+  }: Pick<GpuSpec, "label" | "architecture" | "tritonRelease">,
 ): readonly Finding[] {
   const release = tritonRelease(image);
-  const first = firstRelease[architecture];
   if (release === undefined || release >= first) return [];
   return [`image must be ${first} or newer for ${label} (${architecture}), got '${image}'`];
 }

@@ -10,7 +10,7 @@ import {
   type TerraformResource,
   TerraformStack,
 } from "../cdktf.ts";
-import { isDataCentre, requiredDriver } from "../checks/drivers.ts";
+import { requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
 import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "../checks/gpus.ts";
 import { type PortClaim, portConflicts } from "../checks/ports.ts";
@@ -264,7 +264,7 @@ export class GpuHost extends Construct {
       count: this.count,
       vramMiB: memory,
       computeCapability,
-      dataCentre: isDataCentre(name),
+      dataCentre: this.gpu.class === "data-centre",
       uses: this.#uses
         .filter(({ gpus }) => gpus.length > 0)
         .map(({ gpus, use }) => ({ service: use.service, gpus: [...gpus], miB: vramMiB(use) })),
