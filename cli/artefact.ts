@@ -8,25 +8,25 @@ import { helmMissing, isHelmInstalled } from "../artefact/helm-template.ts";
 import { UserError } from "../contract/user-error.ts";
 import { project } from "./project.ts";
 
-/** What was synthesized, as the commands read it: never the settings, so that an edited file is what counts. */
+/** Synthesized environments. Commands read these files and never the settings, so that edits by hand take effect. */
 
-/** One synthesized environment. */
-export interface ArtefactFile {
-  /** Of the environment. */
+/** Synthesized file of one environment. */
+export interface SynthesizedFile {
+  /** Name of the environment. */
   readonly name: string;
   readonly file: string;
-  /** The path as a person would type it here. */
+  /** Path relative to the working directory, for messages. */
   readonly shown: string;
-  /** It is not what the last synth wrote. */
+  /** Whether the file differs from the output of the last synthesis. */
   readonly editedByHand: boolean;
 }
 
-/** Folder of what is synthesized: the given one, or CDKTF_OUTDIR, or `cdktf.out` of this checkout. */
-export function outputFolder(given?: string): string {
-  return resolve(project, given ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
+/** Output folder of synthesis: `folder`, otherwise CDKTF_OUTDIR, otherwise `cdktf.out` of this checkout. */
+export function outputFolder(folder?: string): string {
+  return resolve(project, folder ?? process.env.CDKTF_OUTDIR ?? "cdktf.out");
 }
 
-/** `cdktf.out/clipstack.json`: what the last synth wrote. */
+/** `cdktf.out/clipstack.json`: files that the last synthesis wrote. */
 const synthManifest = z.object({
   schema: z.literal(1),
   stacks: z.record(z.string(), z.object({ file: z.string(), sha256: z.string() })),
@@ -42,11 +42,11 @@ function readManifest(outdir: string): z.infer<typeof synthManifest> | undefined
   }
 }
 
-/** Names of the asked environments, or of all, whose file is not what the last synth wrote. */
-function editedByHand(asked: readonly string[], outdir: string): readonly string[] {
+/** Environments, of `names` or of all, whose files were edited after the last synthesis. */
+function editedByHand(names: readonly string[], outdir: string): readonly string[] {
   const stacks = readManifest(outdir)?.stacks ?? {};
   return Object.entries(stacks)
-    .filter(([name]) => asked.length === 0 || asked.includes(name))
+    .filter(([name]) => names.length === 0 || names.includes(name))
     .filter(([, { file, sha256 }]) => {
       const path = join(outdir, file);
       return (
@@ -57,9 +57,9 @@ function editedByHand(asked: readonly string[], outdir: string): readonly string
 }
 
 export interface SynthesizeEvents {
-  /** What a person should know and nothing else says. */
+  /** Receives notices that are printed nowhere else. */
   readonly onNotice: (line: string) => void;
-  /** Called before it starts, when it does. */
+  /** Called before synthesis starts; not called if it is skipped. */
   readonly onSynthesize: () => void;
   /**
    * Whether an error in any environment is fatal.
@@ -77,14 +77,14 @@ export interface SynthesizeEvents {
  *   a notice.
  */
 export async function synthesizeUnlessEdited(
-  asked: readonly string[],
+  names: readonly string[],
   outdir: string,
   { onNotice, onSynthesize, strict = false }: SynthesizeEvents,
 ): Promise<void> {
-  const edited = editedByHand(asked, outdir);
+  const edited = editedByHand(names, outdir);
   if (edited.length > 0) {
     onNotice(
-      `${edited.join(", ")}: cdk.tf.json was edited after it was synthesized; nothing is synthesized, what lies there is taken (npm run synth writes it anew)`,
+      `${edited.join(", ")}: cdk.tf.json was edited by hand; using the existing files (npm run synth overwrites them)`,
     );
     return;
   }
@@ -92,7 +92,7 @@ export async function synthesizeUnlessEdited(
   const errors = await runSynth(outdir);
   if (errors === undefined) return;
   const written = readManifest(outdir)?.stacks ?? {};
-  if (strict || asked.length === 0 || asked.some((name) => written[name] === undefined)) {
+  if (strict || names.length === 0 || names.some((name) => written[name] === undefined)) {
     throw new UserError(errors);
   }
   onNotice(errors);
@@ -140,25 +140,26 @@ export async function runSynth(
 }
 
 /**
- * The synthesized files of the asked environments, or of all.
+ * Synthesized files of environments.
  *
- * @throws {UserError} for a name that is none, or when nothing is synthesized.
+ * @param names - Environments; empty: all.
+ * @throws {UserError} if an environment does not exist, or nothing is synthesized.
  */
 export function environmentFiles(
-  asked: readonly string[],
+  names: readonly string[],
   outdir: string,
-): readonly ArtefactFile[] {
+): readonly SynthesizedFile[] {
   const shown = (path: string) => {
     const inside = relative("", path);
     return inside.startsWith("..") || isAbsolute(inside) ? path : inside;
   };
   const manifest = readManifest(outdir);
   if (manifest === undefined) {
-    throw new UserError(`${shown(outdir)} holds no synthesized environment: npm run synth`);
+    throw new UserError(`${shown(outdir)} contains no synthesized environment: npm run synth`);
   }
   const known = Object.keys(manifest.stacks);
-  const edited = editedByHand(asked, outdir);
-  return (asked.length === 0 ? known : [...new Set(asked)]).map((name) => {
+  const edited = editedByHand(names, outdir);
+  return (names.length === 0 ? known : [...new Set(names)]).map((name) => {
     const stack = manifest.stacks[name];
     if (stack === undefined) {
       throw new UserError(`environment must be one of ${known.join(", ")}, got '${name}'`);
@@ -168,13 +169,13 @@ export function environmentFiles(
   });
 }
 
-/** The synthesized file of one environment; as {@link environmentFiles}. */
-export function environmentFile(name: string, outdir: string = outputFolder()): ArtefactFile {
+/** Synthesized file of one environment; see {@link environmentFiles}. */
+export function environmentFile(name: string, outdir: string = outputFolder()): SynthesizedFile {
   return environmentFiles([name], outdir)[0]!;
 }
 
-/** Synthesizes one environment if asked to, with notices on stderr. As {@link synthesizeUnlessEdited}. */
-export async function synthesizedFile(name: string, synth: boolean): Promise<ArtefactFile> {
+/** Synthesizes one environment unless `synth` is false, with notices on stderr; see {@link synthesizeUnlessEdited}. */
+export async function synthesizedFile(name: string, synth: boolean): Promise<SynthesizedFile> {
   if (synth) {
     await synthesizeUnlessEdited([name], outputFolder(), {
       onNotice: (line) => console.error(`clipstack: ${line}`),
@@ -185,20 +186,21 @@ export async function synthesizedFile(name: string, synth: boolean): Promise<Art
 }
 
 /**
- * Of some environments those that can be read here: one that is made of the chart takes helm.
+ * Environments that can be read on this machine: those deployed with the chart require helm.
  *
- * @throws {UserError} when one that was asked for by name, or every one, cannot be.
+ * @param names - Environments named on the command line; empty: all.
+ * @throws {UserError} if helm is missing for a named environment, or for every environment.
  */
-export function readableFiles(
-  asked: readonly string[],
-  files: readonly ArtefactFile[],
+export function filesWithHelm(
+  names: readonly string[],
+  files: readonly SynthesizedFile[],
   onNotice: (line: string) => void,
-): readonly ArtefactFile[] {
+): readonly SynthesizedFile[] {
   const ofChart = files.filter(({ file, shown }) => needsHelm(readEnvironment(file, shown)));
   if (ofChart.length === 0 || isHelmInstalled()) return files;
   const readable = files.filter((file) => !ofChart.includes(file));
   const lines = ofChart.map(({ name }) => `${name}: ${helmMissing}`);
-  if (asked.length > 0 || readable.length === 0) throw new UserError(lines.join("\n"));
-  for (const line of lines) onNotice(`left out: ${line}`);
+  if (names.length > 0 || readable.length === 0) throw new UserError(lines.join("\n"));
+  for (const line of lines) onNotice(`skipped: ${line}`);
   return readable;
 }

@@ -11,7 +11,7 @@ import { keepState } from "../constructs/state.ts";
 import { kindImage } from "./image-builds.ts";
 import type { KindSettings } from "./kind-settings.ts";
 
-/** A kind cluster on this machine, with the embed server on CPU: what a cluster adds, without a GPU. */
+/** Kind cluster on this machine with the embed server on CPU. */
 export class KindStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: KindSettings) {
     super(scope, id);

@@ -6,7 +6,7 @@ import { GpuCluster } from "../constructs/kubernetes/gpu-cluster.ts";
 import { keepState } from "../constructs/state.ts";
 import type { KubernetesSettings } from "./kubernetes-settings.ts";
 
-/** A cluster with GPU nodes, where one machine is not enough: the chart, embed servers in front of Tritons. */
+/** Existing cluster with GPU nodes: embed servers as gateways to Tritons, installed with the chart. */
 export class KubernetesStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: KubernetesSettings) {
     super(scope, id);

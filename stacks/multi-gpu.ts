@@ -15,7 +15,7 @@ import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import { tritonProps } from "./triton-props.ts";
 
-/** One host, four GPUs: Triton over all of them, or one Triton for each, behind the embed server as gateway. */
+/** GPU host with several GPUs: one Triton across all of them or one per GPU, behind the embed server as gateway. */
 export class MultiGpuStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: MultiGpuSettings) {
     super(scope, id);

@@ -4,7 +4,7 @@ import { valueAt as valueIn } from "../review/input/value-paths.ts";
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
 
-/** One line for each mistake: path, rule and value. */
+/** Error messages of a validation, one line each: path, rule and value. */
 export function issueLines(
   issues: readonly Issue[],
   schema: z.ZodType,
@@ -17,7 +17,7 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   if (issue.code === "invalid_union" && issue.errors.length > 0) {
     const at = (issues: readonly Issue[]) =>
       issues.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] }) as Issue);
-    return issueLines(at(meant(issue.errors, valueAt(input, issue.path))), schema, input);
+    return issueLines(at(matchingIssues(issue.errors, valueAt(input, issue.path))), schema, input);
   }
   if (issue.code === "unrecognized_keys") {
     const known = keysAt(schema, issue.path, input);
@@ -40,8 +40,8 @@ function linesOf(issue: Issue, schema: z.ZodType, input: unknown): readonly stri
   return [`${where || "the file"} ${rule(issue)}, got ${renderValue(value)}`];
 }
 
-/** Of what each choice of a union says about a value, what the choice says that is of the value's type. */
-function meant(choices: readonly (readonly Issue[])[], value: unknown): readonly Issue[] {
+/** Issues of the union member that matches the type of the value. */
+function matchingIssues(choices: readonly (readonly Issue[])[], value: unknown): readonly Issue[] {
   const isOtherType = (issues: readonly Issue[]) =>
     issues.some(
       ({ code, path, ...issue }) =>
@@ -54,7 +54,7 @@ function isA({ expected }: { readonly expected: unknown }, value: unknown): bool
   return expected === "int" ? typeof value === "number" : typeof value === expected;
 }
 
-/** Variable that Terraform reads a credential of the state from; absent where a key is not the name of one. */
+/** Environment variable from which Terraform reads a credential of the state; undefined if `key` is not a credential. */
 function credentialVariable(key: string): string | undefined {
   const name = key.replaceAll(/[_-]/g, "").toLowerCase();
   return credentialVariables[name];
@@ -106,7 +106,7 @@ function dotted(path: Path): string {
   return path.map(String).join(".");
 }
 
-/** A value, for people, on one line. A password in a URL, or its query, is not repeated. */
+/** Value on one line, for messages. A password or query in a URL is masked. */
 export function renderValue(value: unknown): string {
   const json = (JSON.stringify(value) ?? "nothing")
     .replace(/(:\/\/[^\s/@:]*:).*@/, "$1…@")
@@ -114,7 +114,7 @@ export function renderValue(value: unknown): string {
   return typeof value === "string" ? `'${json.slice(1, -1).replaceAll('\\"', '"')}'` : json;
 }
 
-/** The keys that an object of the schema knows. */
+/** Keys of the schema's object at a path. */
 function keysAt(schema: z.ZodType, path: Path, input: unknown): readonly string[] {
   const at = path.reduce<unknown>((outer, key, index) => {
     const inner = unwrap(outer, valueAt(input, path.slice(0, index)));
@@ -125,7 +125,7 @@ function keysAt(schema: z.ZodType, path: Path, input: unknown): readonly string[
   return object instanceof z.ZodObject ? Object.keys(object.shape) : [];
 }
 
-/** What a schema is inside; of a union, the choice that `value` is nearest to. */
+/** Schema without its default, optional and transform wrappers; for a union, the member closest to `value`. */
 function unwrap(schema: unknown, value: unknown): unknown {
   if (
     schema instanceof z.ZodDefault ||
@@ -146,7 +146,7 @@ function unwrap(schema: unknown, value: unknown): unknown {
   return objects.find(fits) ?? objects[0];
 }
 
-/** The candidate that differs from `word` in the fewest letters, if that is few enough to be a slip. */
+/** Candidate with the smallest edit distance to `word`, if that is at most a third of its length. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const best = candidates
     .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
@@ -156,7 +156,7 @@ export function nearest(word: string, candidates: readonly string[]): string | u
     : undefined;
 }
 
-/** Letters to insert, delete, replace or swap with the next one; case ignored (optimal string alignment). */
+/** Case-insensitive edit distance with transpositions (optimal string alignment). */
 function editDistance(from: string, to: string): number {
   const a = from.toLowerCase();
   const b = to.toLowerCase();

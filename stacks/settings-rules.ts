@@ -4,11 +4,11 @@ import type { WeightsSource } from "../constructs/docker/model-weights.ts";
 import type { ImageSetting } from "./image-builds.ts";
 
 /**
- * Rules between settings. A schema that had them would keep them to itself until every single setting is right, and a
- * broken one would keep the stack from being built and checked: here they are checks of the stack, as all others are.
+ * Rules between settings, as checks of the stack. In a schema they would be reported only after every single setting is
+ * valid, and without the findings of the constructs.
  */
 
-/** Docker on another machine does not have this project, and an image is built of the project and nothing else. */
+/** Findings about the model repository: a remote Docker host does not have the project, and images contain only its files. */
 export function modelRepositoryFindings(settings: {
   readonly host: { readonly docker: string };
   readonly modelRepository: string;

@@ -13,7 +13,7 @@ import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from ".
 import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 import { tritonProps } from "./triton-props.ts";
 
-/** One host, one GPU: the embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
+/** GPU host with one GPU: embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
 export class SingleGpuStack extends TerraformStack {
   constructor(scope: Construct, id: string, settings: SingleGpuSettings) {
     super(scope, id);

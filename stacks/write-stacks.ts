@@ -113,7 +113,7 @@ function summary({ node }: TerraformStack): string {
   return `${node.id}: ${[services.join(", "), ...gpus(environment?.value)].join("; ")}`;
 }
 
-/** GPUs of an environment, with the memory of each and a typical price of all. */
+/** GPUs of an environment: number, model, memory of each and typical price of all. */
 function gpus(environment: Environment | undefined): readonly string[] {
   if (environment?.gpu === undefined) return [];
   const { name, count, vramMiB, usdPerHour, priceDate } = environment.gpu;

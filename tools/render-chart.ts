@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
 import { stringify } from "yaml";
 import { z } from "zod";
-import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
-import { chartValuesForKind } from "../constructs/kubernetes/chart-values-for.ts";
+import { chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { tritonStartSeconds } from "../constructs/triton-times.ts";
 import { deployedModelConfig, type TunableModel } from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
@@ -31,9 +30,9 @@ import {
   renderTritonCommand,
   restrictModelControl,
 } from "../contract/triton-flags.ts";
-import { clusterImage } from "../stacks/image-builds.ts";
-import { parseSettings } from "../stacks/settings.ts";
-import { schemaTable } from "../stacks/settings-docs.ts";
+import { schemaYaml } from "../stacks/schema-yaml.ts";
+import { type JsonSchema, schemaTable } from "../stacks/settings-docs.ts";
+import { valuesFiles } from "./render-chart-values.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
 const chart = "helm/clipstack";
@@ -48,24 +47,15 @@ export function chartFiles(): readonly RenderedFile[] {
     { path: `${chart}/templates/_contract.tpl`, text: contractText() },
     { path: `${chart}/prometheus/adapter-rules.yaml`, text: adapterRules() },
     ...modelConfigFiles(),
-    ...valuesFiles(),
+    ...valuesFiles(chart),
   ];
-}
-
-/** What this needs of a JSON Schema. */
-interface Schema {
-  readonly type?: string;
-  readonly description?: string;
-  readonly default?: unknown;
-  readonly enum?: readonly (string | number)[];
-  readonly properties?: Readonly<Record<string, Schema>>;
 }
 
 // draft 7: what every Helm 3 reads
 const schema = {
   title: "Values of the chart clipstack",
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
-} as Schema;
+} as JsonSchema;
 
 /** Between these lines of the README is the table of the values; the rest of it is written by hand. */
 const table = {
@@ -85,68 +75,24 @@ export function withTable(readme: string): string {
   if (after === undefined) {
     throw new Error(`${chart}/README.md: must have the two lines around its table`);
   }
-  const { global, ...properties } = schema.properties ?? {};
-  const rows = schemaTable("name", { ...schema, properties });
+  const rows = schemaTable("name", ownValues());
   return [`${before}${table.begin}`, "", ...rows, "", `${table.end}\n${after}`].join("\n");
 }
 
-const width = 116;
+/** Values without `global`, which Helm passes to every chart. */
+function ownValues(): JsonSchema {
+  const { global, ...properties } = schema.properties ?? {};
+  return { ...schema, properties };
+}
 
-/** `values.yaml`: every value with its default, what has none as a comment. */
+/** `values.yaml`: every value with its default; a value without one is a comment. */
 function valuesText(): string {
   return [
     `# Rendered by 'npm run render' from ${source}. Do not edit: give values of your own with --values.`,
     "",
-    ...valueLines(schema, 0),
+    ...schemaYaml(ownValues()),
     "",
   ].join("\n");
-}
-
-function valueLines({ properties = {} }: Schema, depth: number): readonly string[] {
-  const indent = "  ".repeat(depth);
-  return Object.entries(properties)
-    .filter(([key]) => key !== "global")
-    .flatMap(([key, property], index) => {
-      const comment = [property.description, choicesOf(property)].filter(Boolean).join(" ");
-      const lines = wrapped(comment, width - indent.length - 2).map((line) => `${indent}# ${line}`);
-      const gap = depth === 0 && index > 0 ? [""] : [];
-      if (property.properties !== undefined && hasDefaults(property)) {
-        return [...gap, ...lines, `${indent}${key}:`, ...valueLines(property, depth + 1)];
-      }
-      if (property.default === undefined) return [...gap, ...lines, `${indent}# ${key}:`];
-      return [...gap, ...lines, `${indent}${key}: ${flow(property.default)}`];
-    });
-}
-
-/** Whether something in an object has a default; where nothing has, the object is one value. */
-function hasDefaults({ properties = {} }: Schema): boolean {
-  return Object.values(properties).some((it) => it.default !== undefined || hasDefaults(it));
-}
-
-/** The words of a choice that its description does not explain. */
-function choicesOf({ enum: words = [], description = "" }: Schema): string {
-  const unexplained = words.some((it) => it !== "" && !description.includes(`\`${it}\``));
-  return unexplained ? `One of ${words.filter((it) => it !== "").join(", ")}.` : "";
-}
-
-/** A value on one line, as YAML. */
-function flow(value: unknown): string {
-  return stringify(value, {
-    collectionStyle: "flow",
-    defaultStringType: "PLAIN",
-    lineWidth: 0,
-  }).trimEnd();
-}
-
-function wrapped(text: string, columns: number): readonly string[] {
-  const lines: string[] = [];
-  for (const word of text.split(" ").filter((it) => it !== "")) {
-    const last = lines.at(-1);
-    if (last !== undefined && last.length + 1 + word.length <= columns) {
-      lines[lines.length - 1] = `${last} ${word}`;
-    } else lines.push(word);
-  }
-  return lines;
 }
 
 /** Stands in the engine cache's prefix of a rendered configuration: a template puts there what engines depend on. */
@@ -283,145 +229,3 @@ function modelConfigFiles(): readonly RenderedFile[] {
     }),
   );
 }
-
-interface ValuesFile {
-  readonly name: string;
-  /** What it is for, lines of a comment. */
-  readonly about: readonly string[];
-  readonly values: ChartValues;
-}
-
-function valuesFiles(): readonly RenderedFile[] {
-  return [kindFile(), cpuFile, gpuFile, fourGpusFile].map(({ name, about, values }) => {
-    chartValues.parse(values);
-    const heading = [`Rendered by 'npm run render'. Do not edit.`, ...about];
-    return {
-      path: `${chart}/${name}`,
-      text: `${heading.map((line) => `# ${line}`).join("\n")}\n\n${stringify(values, { lineWidth: 0 })}`,
-    };
-  });
-}
-
-function kindFile(): ValuesFile {
-  const { embed, autoscaler, budget, quota, limitRange } = parseSettings("kind", "defaults", "");
-  return {
-    name: "values-kind.yaml",
-    about: ["Defaults of the stack kind as values: the embed server on a kind cluster, on CPU."],
-    values: chartValuesForKind({
-      ...embed,
-      image: embed.image.source === "local" ? embed.image.name : clusterImage,
-      autoscaler,
-      budget,
-      quota,
-      limitRange,
-    }),
-  };
-}
-
-/** Names that stand for those of a registry: nothing is published. */
-const registry = "registry.example/clipstack";
-
-/** The embed server on CPU nodes of any cluster. */
-const cpuFile: ValuesFile = {
-  name: "values-cpu.yaml",
-  about: [
-    "The embed server on CPU nodes of any cluster, with 2 to 8 pods by CPU. The image has the weights (docs/images.md).",
-    "Replace registry.example by the registry that has your images, and the tag by a digest.",
-  ],
-  values: {
-    embed: {
-      image: { repository: `${registry}/embed`, tag: "0.1.0-k8s-cpu" },
-      resources: {
-        requests: { cpu: "2", memory: "1536Mi" },
-        limits: { cpu: "4", memory: "2Gi" },
-      },
-      autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 8, cpuPercent: 70 },
-      topologySpread: { enabled: true, topologyKey: "topology.kubernetes.io/zone" },
-    },
-  },
-};
-
-const gpuNodes: NonNullable<ChartValues["triton"]> = {
-  runtimeClassName: "nvidia",
-  nodeSelector: { "nvidia.com/gpu.present": "true" },
-  tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
-};
-
-/** The same in front of Tritons. */
-const gateway = {
-  image: { repository: `${registry}/embed`, tag: "0.1.0-cpu" },
-  backend: "triton",
-  resources: {
-    requests: { cpu: "1", memory: "512Mi" },
-    limits: { cpu: "4", memory: "1Gi" },
-  },
-} as const;
-
-/** What holds for one GPU and for four. */
-const tensorrtOnGpu = {
-  enabled: true,
-  backend: "tensorrt",
-  image: { repository: "nvcr.io/nvidia/tritonserver", tag: "26.07-py3" },
-  gpus: 1,
-  resources: {
-    requests: { cpu: "4", memory: "8Gi" },
-    limits: { cpu: "8", memory: "16Gi" },
-  },
-  ...gpuNodes,
-} as const;
-
-const gpuFile: ValuesFile = {
-  name: "values-gpu.yaml",
-  about: [
-    "One GPU: Triton with ONNX Runtime on it, and the embed server as gateway in front of it.",
-    "Triton's image has the weights ('WEIGHTS=image docker buildx bake triton'). A rolling update and a drain leave a gap: there",
-    "is no second GPU to start the next pod on. Replace registry.example by the registry that has your images.",
-  ],
-  values: {
-    model: { weights: "image" },
-    embed: gateway,
-    triton: {
-      ...tensorrtOnGpu,
-      backend: "onnxruntime",
-      image: { repository: `${registry}/triton`, tag: "0.1.0" },
-      replicas: 1,
-    },
-    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "1" } },
-  },
-};
-
-const fourGpusFile: ValuesFile = {
-  name: "values-gpu-4x.yaml",
-  about: [
-    "Four GPUs: 2 to 4 Tritons with TensorRT, a GPU each, by the queue time that KEDA reads from Prometheus, and 2 to 6",
-    "gateways in front of them. Each pod fetches the weights; TensorRT's engines lie on a volume that all nodes can mount.",
-    "Replace registry.example, models.example and the checksum, and the address of Prometheus.",
-  ],
-  values: {
-    model: {
-      weights: "init",
-      sha256: "0".repeat(64),
-      init: { url: "https://models.example/openclip_vit_b32/model.onnx" },
-    },
-    embed: {
-      ...gateway,
-      autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 6, cpuPercent: 70 },
-    },
-    triton: {
-      ...tensorrtOnGpu,
-      engineCache: { enabled: true, accessMode: "ReadWriteMany", size: "2Gi" },
-      autoscaling: {
-        enabled: true,
-        minReplicas: 2,
-        maxReplicas: 4,
-        metric: "queue-time",
-        source: "keda",
-        targetQueueMilliseconds: 50,
-        prometheus: { url: "http://prometheus-operated.monitoring.svc:9090" },
-      },
-    },
-    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
-    serviceMonitor: { enabled: true },
-    prometheusRule: { enabled: true },
-  },
-};

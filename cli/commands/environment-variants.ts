@@ -5,8 +5,8 @@ import { isNode, parseDocument } from "yaml";
 import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../../stacks/environment-files.ts";
 import {
-  type ArtefactFile,
   runSynth,
+  type SynthesizedFile,
   environmentFile as synthesizedEnvironment,
 } from "../artefact.ts";
 import { environmentsFolder } from "../project.ts";
@@ -26,7 +26,7 @@ export interface EnvironmentVariants {
    *
    * @throws {UserError} what is wrong with the settings
    */
-  synthesize(environment: string, changes: readonly SettingChange[]): Promise<ArtefactFile>;
+  synthesize(environment: string, changes: readonly SettingChange[]): Promise<SynthesizedFile>;
   /** Take everything away that was synthesized. */
   remove(): void;
 }

@@ -52,7 +52,10 @@ test("names the JSON Schema in the first line, and explains each setting", async
   );
   expect(text).toContain("\nstack: kind\n");
   expect(text).toContain(
-    "  # Name of the kind cluster; its kubeconfig context is `kind-<name>`. Differs from the default, because it must\n  # be unique.\n  name: staging\n",
+    "All values are defaults, except cluster.name, which must be unique: delete what you do not change.",
+  );
+  expect(text).toContain(
+    "  # Name of the kind cluster; its kubeconfig context is `kind-<name>`.\n  name: staging\n",
   );
 });
 

@@ -47,10 +47,10 @@ import { repositoryModel } from "../../model-tools/generate.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { sampleLimit } from "../../verify/check-run.ts";
 import {
-  type ArtefactFile,
   environmentFiles,
+  filesWithHelm,
   outputFolder,
-  readableFiles,
+  type SynthesizedFile,
   synthesizeUnlessEdited,
 } from "../artefact.ts";
 import { defaultEnvironment } from "../default-environment.ts";
@@ -182,7 +182,7 @@ async function environmentsOf(
   asked: readonly string[],
   args: BenchArguments,
   onEvent: PrepareOptions["onEvent"],
-): Promise<readonly ArtefactFile[]> {
+): Promise<readonly SynthesizedFile[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     if (asked.length > 0 || args.target !== undefined) {
@@ -201,7 +201,7 @@ async function environmentsOf(
       onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
     });
   }
-  return readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+  return filesWithHelm(environments, environmentFiles(environments, outdir), onNotice);
 }
 
 /**
@@ -209,7 +209,7 @@ async function environmentsOf(
  *
  * @throws {UserError} if environments load different files, because a record has one model.
  */
-export function sharedModel(files: readonly ArtefactFile[]): string | undefined {
+export function sharedModel(files: readonly SynthesizedFile[]): string | undefined {
   const models = files.map(({ file, shown }) => {
     const artefact = readArtefact(file, shown);
     return environmentModel(artefact, dirname(resolve(file)), existsSync) ?? repositoryModel;
@@ -222,7 +222,7 @@ export function sharedModel(files: readonly ArtefactFile[]): string | undefined 
 }
 
 async function sourcesOf(
-  files: readonly ArtefactFile[],
+  files: readonly SynthesizedFile[],
   args: BenchArguments,
   { modelFile, u8ModelFile, endpoints, signal, onEvent }: SourceOptions,
 ): Promise<readonly TargetsSource[]> {

@@ -67,7 +67,7 @@ describe("an environment with one service", async () => {
       CDKTF_OUTDIR: outdir,
     });
     expect(code).toBe(1);
-    expect(stderr).toContain("one: cdk.tf.json was edited after it was synthesized");
+    expect(stderr).toContain("one: cdk.tf.json was edited by hand");
     expect(stdout).toContain(
       `✗ wiring one/embed: docker_container.embed (container 'one-embed'): publishes ${otherPort}, but the environment's embed-http endpoint is http://127.0.0.1:${port}`,
     );
@@ -155,5 +155,5 @@ test("fails with exit code 2 where nothing was synthesized", async () => {
   const outdir = mkdtempSync(join(folder, "out-"));
   const { code, stderr } = await verify(["--no-synth"], { CDKTF_OUTDIR: outdir });
   expect(code).toBe(2);
-  expect(stderr).toBe(`clipstack: ${outdir} holds no synthesized environment: npm run synth`);
+  expect(stderr).toBe(`clipstack: ${outdir} contains no synthesized environment: npm run synth`);
 });

@@ -22,8 +22,8 @@ import { verifyDeployed } from "../../verify/verify-deployed.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
 import {
   environmentFiles,
+  filesWithHelm,
   outputFolder,
-  readableFiles,
   synthesizeUnlessEdited,
 } from "../artefact.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
@@ -65,7 +65,7 @@ async function verifyEnvironments(
         strict: true,
       });
     }
-    const files = readableFiles(environments, environmentFiles(environments, outdir), onNotice);
+    const files = filesWithHelm(environments, environmentFiles(environments, outdir), onNotice);
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,

@@ -3,7 +3,7 @@ import type { DeployedEnvironment, Reach } from "../../bench/run/deployed-enviro
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
-import type { ArtefactFile } from "../artefact.ts";
+import type { SynthesizedFile } from "../artefact.ts";
 import {
   accessOf,
   inspectCluster,
@@ -31,7 +31,7 @@ export interface DeployedOptions {
  */
 export async function deployedEnvironments(
   names: readonly string[],
-  files: readonly ArtefactFile[],
+  files: readonly SynthesizedFile[],
   options: DeployedOptions,
 ): Promise<readonly DeployedEnvironment[]> {
   const found: DeployedEnvironment[] = [];
@@ -72,7 +72,7 @@ export async function deployedEnvironments(
 
 /** Returns an environment whose objects were applied to its cluster without Terraform. */
 async function appliedEnvironment(
-  file: ArtefactFile,
+  file: SynthesizedFile,
   isNamed: boolean,
   { signal, onNotice }: DeployedOptions,
 ): Promise<Deployment | undefined> {

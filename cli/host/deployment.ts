@@ -5,7 +5,7 @@ import type { DeployedState, Inspection } from "../../artefact/docker-inspect.ts
 import { inspectedContainer } from "../../artefact/docker-inspect.ts";
 import { type Environment, environment, environmentOutput } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { ArtefactFile } from "../artefact.ts";
+import type { SynthesizedFile } from "../artefact.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 
@@ -45,7 +45,7 @@ const resources = z.object({
  */
 export async function readDeployment(
   name: string,
-  file: ArtefactFile,
+  file: SynthesizedFile,
   signal?: AbortSignal,
 ): Promise<Deployment | undefined> {
   const folder = dirname(file.file);

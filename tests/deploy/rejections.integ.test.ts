@@ -91,7 +91,7 @@ describe.skipIf(missing !== "")(
           tritonOnnx: { image, ports: tritonPortsOf(triton) },
           tritonTrt: { enabled: false },
         },
-        "host.count is 4, the host has 1",
+        "the host must have 4 GPUs (host.count), got 1",
       );
     });
 
@@ -100,7 +100,7 @@ describe.skipIf(missing !== "")(
       await refuse(
         "single-gpu",
         onGpu(docker.endpoint),
-        "GPU 0 (NVIDIA GeForce RTX 4080) has 8188 MiB, rtx-4080 of the settings has 16376",
+        "GPU 0 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 8188 MiB",
       );
     });
 
@@ -110,7 +110,7 @@ describe.skipIf(missing !== "")(
         await refuse(
           "single-gpu",
           onCpu(),
-          `port ${port} of the host (embed, port) is in use by`,
+          `port ${port} of the host (embed, port) must be free, in use by`,
           "or set another port for embed",
         );
       } finally {
@@ -122,7 +122,7 @@ describe.skipIf(missing !== "")(
       const header = "Filesystem 1024-blocks Used Available Capacity Mounted on";
       programs.put("df", `echo '${header}'; echo '/dev/sda1 102400000 102000000 102400 99% /'`);
       try {
-        await refuse("single-gpu", onCpu(), "has 0.1 GiB free, and", "are needed");
+        await refuse("single-gpu", onCpu(), "GiB free, got 0.1 (required: ");
       } finally {
         await rm(join(programs.folder, "df"));
       }

@@ -1,0 +1,149 @@
+import { stringify } from "yaml";
+import { type ChartValues, chartValues } from "../constructs/kubernetes/chart-values.ts";
+import { chartValuesForKind } from "../constructs/kubernetes/chart-values-for.ts";
+import { clusterImage } from "../stacks/image-builds.ts";
+import { parseSettings } from "../stacks/settings.ts";
+import type { RenderedFile } from "./rendered-file.ts";
+
+interface ValuesFile {
+  readonly name: string;
+  /** What it is for, lines of a comment. */
+  readonly about: readonly string[];
+  readonly values: ChartValues;
+}
+
+/** Values files of the chart in the folder `chart`. */
+export function valuesFiles(chart: string): readonly RenderedFile[] {
+  return [kindFile(), cpuFile, gpuFile, fourGpusFile].map(({ name, about, values }) => {
+    chartValues.parse(values);
+    const heading = [`Rendered by 'npm run render'. Do not edit.`, ...about];
+    return {
+      path: `${chart}/${name}`,
+      text: `${heading.map((line) => `# ${line}`).join("\n")}\n\n${stringify(values, { lineWidth: 0 })}`,
+    };
+  });
+}
+
+function kindFile(): ValuesFile {
+  const { embed, autoscaler, budget, quota, limitRange } = parseSettings("kind", "defaults", "");
+  return {
+    name: "values-kind.yaml",
+    about: ["Defaults of the stack kind as values: the embed server on a kind cluster, on CPU."],
+    values: chartValuesForKind({
+      ...embed,
+      image: embed.image.source === "local" ? embed.image.name : clusterImage,
+      autoscaler,
+      budget,
+      quota,
+      limitRange,
+    }),
+  };
+}
+
+/** Names that stand for those of a registry: nothing is published. */
+const registry = "registry.example/clipstack";
+
+/** The embed server on CPU nodes of any cluster. */
+const cpuFile: ValuesFile = {
+  name: "values-cpu.yaml",
+  about: [
+    "The embed server on CPU nodes of any cluster, with 2 to 8 pods by CPU. The image has the weights (docs/images.md).",
+    "Replace registry.example by the registry that has your images, and the tag by a digest.",
+  ],
+  values: {
+    embed: {
+      image: { repository: `${registry}/embed`, tag: "0.1.0-k8s-cpu" },
+      resources: {
+        requests: { cpu: "2", memory: "1536Mi" },
+        limits: { cpu: "4", memory: "2Gi" },
+      },
+      autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 8, cpuPercent: 70 },
+      topologySpread: { enabled: true, topologyKey: "topology.kubernetes.io/zone" },
+    },
+  },
+};
+
+const gpuNodes: NonNullable<ChartValues["triton"]> = {
+  runtimeClassName: "nvidia",
+  nodeSelector: { "nvidia.com/gpu.present": "true" },
+  tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
+};
+
+/** The same in front of Tritons. */
+const gateway = {
+  image: { repository: `${registry}/embed`, tag: "0.1.0-cpu" },
+  backend: "triton",
+  resources: {
+    requests: { cpu: "1", memory: "512Mi" },
+    limits: { cpu: "4", memory: "1Gi" },
+  },
+} as const;
+
+/** What holds for one GPU and for four. */
+const tensorrtOnGpu = {
+  enabled: true,
+  backend: "tensorrt",
+  image: { repository: "nvcr.io/nvidia/tritonserver", tag: "26.07-py3" },
+  gpus: 1,
+  resources: {
+    requests: { cpu: "4", memory: "8Gi" },
+    limits: { cpu: "8", memory: "16Gi" },
+  },
+  ...gpuNodes,
+} as const;
+
+const gpuFile: ValuesFile = {
+  name: "values-gpu.yaml",
+  about: [
+    "One GPU: Triton with ONNX Runtime on it, and the embed server as gateway in front of it.",
+    "Triton's image has the weights ('WEIGHTS=image docker buildx bake triton'). A rolling update and a drain leave a gap: there",
+    "is no second GPU to start the next pod on. Replace registry.example by the registry that has your images.",
+  ],
+  values: {
+    model: { weights: "image" },
+    embed: gateway,
+    triton: {
+      ...tensorrtOnGpu,
+      backend: "onnxruntime",
+      image: { repository: `${registry}/triton`, tag: "0.1.0" },
+      replicas: 1,
+    },
+    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "1" } },
+  },
+};
+
+const fourGpusFile: ValuesFile = {
+  name: "values-gpu-4x.yaml",
+  about: [
+    "Four GPUs: 2 to 4 Tritons with TensorRT, a GPU each, by the queue time that KEDA reads from Prometheus, and 2 to 6",
+    "gateways in front of them. Each pod fetches the weights; TensorRT's engines lie on a volume that all nodes can mount.",
+    "Replace registry.example, models.example and the checksum, and the address of Prometheus.",
+  ],
+  values: {
+    model: {
+      weights: "init",
+      sha256: "0".repeat(64),
+      init: { url: "https://models.example/openclip_vit_b32/model.onnx" },
+    },
+    embed: {
+      ...gateway,
+      autoscaling: { enabled: true, minReplicas: 2, maxReplicas: 6, cpuPercent: 70 },
+    },
+    triton: {
+      ...tensorrtOnGpu,
+      engineCache: { enabled: true, accessMode: "ReadWriteMany", size: "2Gi" },
+      autoscaling: {
+        enabled: true,
+        minReplicas: 2,
+        maxReplicas: 4,
+        metric: "queue-time",
+        source: "keda",
+        targetQueueMilliseconds: 50,
+        prometheus: { url: "http://prometheus-operated.monitoring.svc:9090" },
+      },
+    },
+    quota: { enabled: true, hard: { "requests.nvidia.com/gpu": "4" } },
+    serviceMonitor: { enabled: true },
+    prometheusRule: { enabled: true },
+  },
+};
