@@ -123,7 +123,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not deployed",
     ["one", "--target", "deployed", "--model", "tiny"],
-    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve",
+    "clipstack: one is not deployed from this checkout: npx cdktf deploy one --auto-approve",
   ],
   [
     "addresses and environments",

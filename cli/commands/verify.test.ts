@@ -103,7 +103,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not deployed",
     ["one", "--target", "deployed"],
-    "clipstack: one is not deployed from here: npx cdktf deploy one --auto-approve",
+    "clipstack: one is not deployed from this checkout: npx cdktf deploy one --auto-approve",
   ],
   [
     "ports beyond the last",
@@ -132,7 +132,7 @@ test("fails with exit code 2 where what is deployed cannot be asked for", async 
   expect({ code, stderr }).toEqual({
     code: 2,
     stderr:
-      "clipstack: one: no-such-terraform is not installed on this machine, and what is deployed is in Terraform's state",
+      "clipstack: one: no-such-terraform must be installed on this machine to read Terraform's state",
   });
 });
 
