@@ -94,7 +94,7 @@ const cases: readonly Case[] = [
     of: "words of a command that may be secret",
     stack: "single-gpu",
     message:
-      "healthcheck.test should ask /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
+      "healthcheck.test should request /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
     edits: [
       {
         at: onHost("embed/container", "healthcheck", "test"),
@@ -171,7 +171,7 @@ const cases: readonly Case[] = [
       rule: "liveness-independent",
       of,
       stack: "kind-local",
-      message: `the liveness probe must not ask the path of readiness, got '${failing.split("?")[0]}'`,
+      message: `the liveness probe must not test readiness, got '${failing.split("?")[0]}'`,
       edits: [{ at: embedPod("liveness_probe", "http_get", "path"), failing, passing }],
     }),
   ),
@@ -179,7 +179,7 @@ const cases: readonly Case[] = [
     rule: "liveness-independent",
     of: "readiness, where the readiness probe asks something else",
     stack: "kind-local",
-    message: "the liveness probe must not ask the path of readiness, got '/readyz'",
+    message: "the liveness probe must not test readiness, got '/readyz'",
     edits: [
       {
         at: embedPod("liveness_probe", "http_get", "path"),
@@ -194,7 +194,7 @@ const cases: readonly Case[] = [
     of: "a command that asks for readiness",
     stack: "kind-local",
     message:
-      "the liveness probe must not ask the command of readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
+      "the liveness probe must not test readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
     edits: [
       {
         at: embedPod("liveness_probe"),
@@ -207,7 +207,7 @@ const cases: readonly Case[] = [
     rule: "liveness-independent",
     of: "the gRPC service of the readiness probe",
     stack: "kind-local",
-    message: "the liveness probe must not ask the service of readiness, got 'gRPC at 8001'",
+    message: "the liveness probe must not test readiness, got 'gRPC at 8001'",
     edits: [
       {
         at: embedPod("liveness_probe"),
@@ -236,7 +236,7 @@ const cases: readonly Case[] = [
     of: "a form that this version does not read",
     stack: "single-gpu",
     message:
-      "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+      "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
     edits: [{ at: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
   },
   {
@@ -274,14 +274,16 @@ const cases: readonly Case[] = [
     rule: "renamed-resource",
     of: "a kind cluster",
     stack: "kind-local",
-    message: "goes, and terraform_data.renamed comes with the same name: a renamed construct",
+    message:
+      "is destroyed and terraform_data.renamed is created with the same name: the construct was renamed",
     edits: renamed("terraform_data", "cluster/cluster"),
   },
   {
     rule: "renamed-resource",
     of: "a service",
     stack: "single-gpu",
-    message: "goes, and docker_container.renamed comes with the same name: a renamed construct",
+    message:
+      "is destroyed and docker_container.renamed is created with the same name: the construct was renamed",
     edits: renamed("docker_container", "embed/container"),
   },
   {
@@ -438,7 +440,7 @@ const cases: readonly Case[] = [
     rule: "gpu-asked-for",
     of: "GPUs of a host that are left over",
     stack: "multi-gpu-4x",
-    message: "3 of 4 GPUs (rtx-4080) are paid for, and no service asks for them",
+    message: "3 of 4 GPUs (rtx-4080) are paid for but not used by any service",
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
       at: onHost(triton, "env", 1),
       failing: "NVIDIA_VISIBLE_DEVICES=0",

@@ -31,16 +31,16 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "renamed-resource",
     severity: "error",
-    title: "A resource that only has another address is moved.",
+    title: "A renamed resource has a moved block.",
     rationale:
-      "The id of a construct is part of the Terraform address. With another id Terraform destroys the resource and makes it again: downtime for a rename, and often a conflict of two that have one name.",
+      "The construct id is part of the Terraform address. If only the id changes, Terraform destroys and recreates the resource: downtime for a rename, and often a name conflict between the two.",
     inputs:
-      "Resources of one type of which one goes and one comes with the same name (or, without a name, the same values). Steps of a deployment, in which nothing runs afterwards, are none of them.",
-    fix: "keep the id of the construct, or say that it moved: stack.addOverride('moved', [{ from, to }]) with both addresses",
+      "Pairs of a destroyed and a created resource of the same type and name (or, without a name, the same values). Deployment steps are ignored.",
+    fix: "keep the construct id, or add a moved block: stack.addOverride('moved', [{ from, to }]) with both addresses",
     example: {
       stack: "single-gpu",
       message:
-        "goes, and docker_volume.triton-onnx_config_volume_7C66A47E comes with the same name: a renamed construct",
+        "is destroyed and docker_volume.triton-onnx_config_volume_7C66A47E is created with the same name: the construct was renamed",
       edits: [
         {
           at: ["resource", "docker_volume", "triton-onnx/configuration/volume"],
@@ -68,7 +68,7 @@ export const changeRules: readonly ReviewRule[] = [
         if (twin === undefined || withoutKey(twin.address) === withoutKey(it.address)) continue;
         yield {
           address: it.address,
-          message: `goes, and ${twin.address} comes with the same name: a renamed construct`,
+          message: `is destroyed and ${twin.address} is created with the same name: the construct was renamed`,
           fix: `keep the id of the construct, or say that it moved: stack.addOverride("moved", [{ from: "${withoutKey(it.address)}", to: "${withoutKey(twin.address)}" }])`,
         };
       }
@@ -77,16 +77,16 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "volume-lost",
     severity: "warning",
-    title: "A volume keeps what is on it.",
+    title: "No volume is lost.",
     rationale:
-      "With the volume goes what no file of the project has: TensorRT's engines are compiled for minutes again, weights are copied again, and what somebody put there by hand is gone.",
+      "A destroyed volume takes its data with it: TensorRT engines must be compiled again, which takes minutes, weights copied again, and manually added files are lost.",
     inputs:
-      "`docker_volume` and `kubernetes_persistent_volume_claim` that are destroyed or replaced, while the stack stays.",
-    fix: "check that everything on it can be made again, and plan for the longer start",
+      "`docker_volume` and `kubernetes_persistent_volume_claim` that are destroyed or replaced while the rest of the stack is kept.",
+    fix: "check that all its data can be recreated, and plan for a longer start",
     example: {
       stack: "single-gpu",
       message:
-        "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT compiles its engines again",
+        "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT must compile its engines again",
       edits: [
         { at: ["resource", "docker_volume", "triton-trt/engine-cache/volume"], failing: undefined },
       ],
@@ -95,7 +95,9 @@ export const changeRules: readonly ReviewRule[] = [
       lost(/^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/),
       ({ name: id, before, action }) => {
         const name = text(before?.name) ?? text(at(before?.metadata, "name"));
-        const engines = /engines/.test(name ?? id) ? ": TensorRT compiles its engines again" : "";
+        const engines = /engines/.test(name ?? id)
+          ? ": TensorRT must compile its engines again"
+          : "";
         return `the volume${name === undefined ? "" : ` ${name}`} is ${fate(action)}${engines}`;
       },
     ),
@@ -103,10 +105,11 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "cluster-lost",
     severity: "error",
-    title: "A cluster that runs services stays.",
-    rationale: "With a kind cluster goes everything in it, also what others have deployed there.",
+    title: "A kind cluster with services is kept.",
+    rationale:
+      "Destroying a kind cluster destroys everything in it, including what others deployed there.",
     inputs:
-      "The `terraform_data` of a kind cluster that is destroyed or replaced, while the stack stays.",
+      "The `terraform_data` of a kind cluster that is destroyed or replaced while the rest of the stack is kept.",
     fix: "undo the change to the cluster, or destroy the whole environment first and deploy again",
     example: {
       stack: "kind-local",
@@ -122,10 +125,10 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "namespace-lost",
     severity: "error",
-    title: "A namespace that has services stays.",
+    title: "A namespace with services is kept.",
     rationale:
-      "With a namespace go all objects in it, also volumes and Secrets that no stack knows of.",
-    inputs: "Namespaces that are destroyed or replaced, while the stack stays.",
+      "Deleting a namespace deletes every object in it, including volumes and Secrets that no stack manages.",
+    inputs: "Namespaces that are destroyed or replaced while the rest of the stack is kept.",
     fix: "undo the change, or destroy the whole environment first and deploy again",
     example: {
       stack: "k8s-gpu",
@@ -142,14 +145,14 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "environment-lost",
     severity: "warning",
-    title: "An environment is taken away on purpose.",
-    rationale: "Every endpoint goes away, and with it whatever asks there.",
-    inputs: "Whether every resource of the stack is destroyed.",
-    fix: "make sure that nobody uses its endpoints any more",
+    title: "An environment is not destroyed by accident.",
+    rationale: "All endpoints disappear, and their clients fail.",
+    inputs: "The actions of all resources of the stack.",
+    fix: "make sure that its endpoints are no longer used",
     example: {
       stack: "single-gpu",
       message:
-        "everything is destroyed: nobody answers any more at http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
+        "everything is destroyed, including the endpoints http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
       edits: [{ at: ["resource"], failing: {} }],
     },
     *find(change) {
@@ -158,23 +161,23 @@ export const changeRules: readonly ReviewRule[] = [
         endpoints.filter(({ name }) => name !== undefined).map(({ url }) => url),
       );
       yield {
-        message: `everything is destroyed${urls === undefined ? "" : `: nobody answers any more at ${urls.join(", ")}`}`,
+        message: `everything is destroyed${urls === undefined ? "" : `, including the endpoints ${urls.join(", ")}`}`,
       };
     },
   }),
   rule({
     id: "environment-described",
     severity: "warning",
-    title: "An environment says what its services are.",
+    title: "An environment describes its services.",
     rationale:
-      "A review knows from the output `environment` which container is which service, where it answers and on which GPU. Without it, whatever happens to a service afterwards looks harmless; `clipstack verify` and the client do not find it either.",
+      "The output `environment` maps containers to services, endpoints and GPUs. Without it, a review cannot detect the impact on a service, and `clipstack verify` and the client cannot find the services.",
     inputs:
-      "Whether the output `environment` is there, and is of the form that this version reads, where it was before or where it has services.",
-    fix: "keep the output environment, and review with the version of the project that wrote it",
+      "Presence and schema version of the output `environment`, if it existed before or the stack has services.",
+    fix: "keep the output environment, and review with the clipstack version that synthesized it",
     example: {
       stack: "single-gpu",
       message:
-        "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on",
+        "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
       edits: [{ at: ["output", "environment"], failing: undefined }],
     },
     *find(change) {
@@ -185,23 +188,22 @@ export const changeRules: readonly ReviewRule[] = [
       if (!wasRead && !(isObject(given) && Array.isArray(given.services))) return;
       const fate = isGiven(given) ? "cannot be read" : "is gone";
       yield {
-        message: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) find nothing from now on`,
+        message: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on`,
       };
     },
   }),
   rule({
     id: "endpoint-changed",
     severity: "warning",
-    title: "Clients find a service where it was.",
+    title: "Endpoints keep their address and authentication.",
     rationale:
-      "Clients, dashboards and the tunnels of people have the old address. A key that is asked for from now on turns every one of them away.",
+      "Clients, dashboards and tunnels use the old address, and a newly required API key rejects them all.",
     inputs:
       "The endpoints and the authorization of every service in the output `environment`, before and after.",
-    fix: "tell the clients, or keep the old endpoint until they have moved",
+    fix: "inform the clients, or keep the old endpoint until they have migrated",
     example: {
       stack: "single-gpu",
-      message:
-        "embed: embed-http is no longer at http://127.0.0.1:8002, but at http://127.0.0.1:8102",
+      message: "embed: embed-http moves from http://127.0.0.1:8002 to http://127.0.0.1:8102",
       edits: [
         {
           at: ["output", "environment", "value", "services", 0, "endpoints", 0, "url"],
@@ -216,7 +218,7 @@ export const changeRules: readonly ReviewRule[] = [
       for (const old of before.services) {
         const now = after.services.find(({ name }) => name === old.name);
         if (now === undefined) {
-          yield { message: `the service ${old.name} goes away` };
+          yield { message: `the service ${old.name} is removed` };
           continue;
         }
         for (const { name, url } of old.endpoints) {
@@ -224,11 +226,11 @@ export const changeRules: readonly ReviewRule[] = [
           if (name === undefined || same) continue;
           const moved = now.endpoints.find((it) => it.name === name);
           yield {
-            message: `${old.name}: ${name} is no longer at ${url}${moved === undefined ? "" : `, but at ${moved.url}`}`,
+            message: `${old.name}: ${name} ${moved === undefined ? `at ${url} is removed` : `moves from ${url} to ${moved.url}`}`,
           };
         }
         if (old.authorization === undefined && now.authorization !== undefined) {
-          yield { message: `${old.name} asks for a key (${now.authorization}), which it did not` };
+          yield { message: `${old.name} newly requires an API key (${now.authorization})` };
         }
       }
     },
@@ -236,14 +238,14 @@ export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "cost-rise",
     severity: "warning",
-    title: "An environment does not get half as dear again unnoticed.",
+    title: "A cost increase of 50 % or more is intentional.",
     rationale:
-      "A count or a kind of GPU is one word in the settings, and thousands of dollars a month.",
-    inputs: "Dollars an hour of the output `environment`, before and after.",
+      "One word in the settings selects the GPU, and can cost thousands of dollars per month.",
+    inputs: "Cost per hour in the output `environment`, before and after.",
     fix: "check the GPUs in the settings (host.gpu, host.count, nodePool)",
     example: {
       stack: "single-gpu",
-      message: "costs $8 an hour in place of $2 (1 rtx-4080 in place of 1 rtx-4080)",
+      message: "costs $8 per hour instead of $2 (1 rtx-4080 instead of 1 rtx-4080)",
       edits: [
         {
           at: ["output", "environment", "value", "gpu", "usdPerHour"],
@@ -257,19 +259,17 @@ export const changeRules: readonly ReviewRule[] = [
       if (before === undefined || after === undefined) return;
       if (after.usdPerHour < before.usdPerHour * 1.5 || before.usdPerHour === 0) return;
       yield {
-        message: `costs ${dollars(after.usdPerHour)} an hour in place of ${dollars(before.usdPerHour)} (${after.count} ${after.name} in place of ${before.count} ${before.name})`,
+        message: `costs ${dollars(after.usdPerHour)} per hour instead of ${dollars(before.usdPerHour)} (${after.count} ${after.name} instead of ${before.count} ${before.name})`,
       };
     },
   }),
   rule({
     id: "changed-outside",
     severity: "warning",
-    title: "What is deployed is what Terraform made.",
-    rationale:
-      "Somebody changed it by hand, and the apply undoes that: perhaps it was the repair of last night.",
-    inputs:
-      "What a plan reports as changed outside of Terraform. Two synthesized trees do not know it.",
-    fix: "find out who changed it and why, and bring it into the settings or let it go",
+    title: "Resources are not changed outside of Terraform.",
+    rationale: "The apply reverts manual changes, which may have been an urgent fix.",
+    inputs: "Drift reported by a plan; not available for two synthesized folders.",
+    fix: "find out who changed it and why; then add the change to the settings or let the apply revert it",
     example: {
       stack: "single-gpu",
       message: "was changed outside of Terraform",

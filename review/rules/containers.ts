@@ -14,7 +14,7 @@ export const containerRules: readonly ReviewRule[] = [
     severity: "error",
     title: "No container is privileged.",
     rationale:
-      "A privileged container, or one with SYS_ADMIN, is root on the host: it mounts its disks and loads kernel modules. A GPU does not need it.",
+      "A privileged container, or one with SYS_ADMIN, is effectively root on the host: it can mount disks and load kernel modules. GPUs do not need this.",
     inputs: "`privileged` and added capabilities of containers on Docker.",
     fix: "remove privileged and the capability",
     example: {
@@ -32,11 +32,11 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-root",
     severity: "warning",
-    title: "A service does not run as root.",
+    title: "Services do not run as root.",
     rationale:
-      "Who breaks out of a container is on the host as the user that it ran as. The servers need no right that root has.",
+      "A process that escapes from the container has the permissions of its user on the host. The servers need no root permissions.",
     inputs:
-      "`user` of containers that keep running. Containers that run once, without a network, and hand a volume over are left out.",
+      "`user` of long-running containers. One-shot containers without a network that prepare volumes are ignored.",
     fix: "set the user to 1000:1000, which the images have",
     example: {
       stack: "single-gpu",
@@ -54,9 +54,9 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-capabilities",
     severity: "warning",
-    title: "A container gives up all capabilities of the kernel.",
+    title: "Containers drop all capabilities.",
     rationale:
-      "Docker leaves a container fourteen capabilities, raw sockets among them. The servers use none.",
+      "Docker grants fourteen capabilities by default, including raw sockets. The servers need none.",
     inputs: "`capabilities.drop` of every container on Docker.",
     fix: "set capabilities.drop to ALL",
     example: {
@@ -74,10 +74,10 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-read-only",
     severity: "warning",
-    title: "A service cannot change its own image.",
+    title: "Services have a read-only root filesystem.",
     rationale:
-      "On a read-only disk nobody can leave a program behind, and what a service writes goes where someone thought of it: a volume or a tmpfs.",
-    inputs: "`read_only` of containers that keep running.",
+      "On a read-only root filesystem, an attacker cannot leave programs behind, and services write only to volumes and tmpfs mounts.",
+    inputs: "`read_only` of long-running containers.",
     fix: "set read_only to true, with a tmpfs at /tmp",
     example: {
       stack: "single-gpu",
@@ -91,7 +91,7 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-privilege-escalation",
     severity: "warning",
-    title: "A program in a container gets no rights that it did not start with.",
+    title: "Processes cannot gain privileges.",
     rationale: "A setuid program in the image would make an ordinary user root in the container.",
     inputs: "`security_opts` of containers on Docker (`no-new-privileges:true`).",
     fix: "add no-new-privileges:true to security_opts",
@@ -110,10 +110,10 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-restart",
     severity: "warning",
-    title: "A service starts again after a crash and after a reboot.",
+    title: "Services restart after a crash or reboot.",
     rationale:
-      "Docker restarts nothing by itself: after a reboot of the host the service is gone until somebody applies again.",
-    inputs: "`restart` of containers that keep running.",
+      "Docker does not restart containers by default: after a host reboot, the service is down until the next apply.",
+    inputs: "`restart` of long-running containers.",
     fix: "set restart to unless-stopped",
     example: {
       stack: "single-gpu",
@@ -129,30 +129,30 @@ export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-log-limit",
     severity: "warning",
-    title: "Logs of a container have a limit.",
+    title: "Container logs have a size limit.",
     rationale:
-      "Docker's json-file keeps every line for ever: a busy server fills the disk of the host, and everything on it stops.",
-    inputs: "`log_opts` of containers that keep running with the log driver json-file.",
+      "Docker's json-file driver keeps all logs by default: a busy server fills the host's disk.",
+    inputs: "`log_opts` of long-running containers with the log driver json-file.",
     fix: "set log_opts max-size and max-file",
     example: {
       stack: "single-gpu",
-      message: "log_opts should have max-size: json-file keeps every line for ever",
+      message: "log_opts should have max-size: json-file keeps all logs by default",
       edits: [{ at: embed("log_opts"), failing: undefined }],
     },
     find: each(serviceContainers, ({ values }) => {
       const driver = text(values.log_driver) ?? "json-file";
       return driver !== "json-file" || map(values.log_opts)["max-size"] !== undefined
         ? undefined
-        : "log_opts should have max-size: json-file keeps every line for ever";
+        : "log_opts should have max-size: json-file keeps all logs by default";
     }),
   }),
   rule({
     id: "pod-security-level",
     severity: "warning",
-    title: "A namespace refuses pods with privileges.",
+    title: "Namespaces reject privileged pods.",
     rationale:
-      "The label is what makes the API server check every pod of the namespace, also those that somebody adds later by hand.",
-    inputs: `The label \`${podSecurity.label}\` of every namespace that the stack makes.`,
+      "With this label, the API server checks every pod of the namespace, including manually created ones.",
+    inputs: `The label \`${podSecurity.label}\` of every namespace that the stack creates.`,
     fix: `label the namespace ${podSecurity.label}=${podSecurity.level}`,
     example: {
       stack: "kind-local",

@@ -25,9 +25,10 @@ import {
 } from "./service-containers.ts";
 import { at, blocks, list, map, number, optionText, text } from "./values.ts";
 
-const openCommand = (service: string) => `'npx clipstack tunnel' reaches ${service} from elsewhere`;
+const openCommand = (service: string) =>
+  `'npx clipstack tunnel' provides access to ${service} from other hosts`;
 
-/** Type of a Service in the values of the chart, where it may be any text. */
+/** Type of a Service in the chart values, where it may be any text. */
 function serviceType(value: unknown): string {
   const type = text(value) ?? "ClusterIP";
   return serviceTypes.test(type) ? type : "type that Kubernetes does not have";
@@ -53,11 +54,11 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "port-conflict",
     severity: "error",
-    title: "Two containers do not publish the same port of the host.",
+    title: "Containers publish different host ports.",
     rationale:
-      "The second container cannot start: the apply fails in the middle, with the first half replaced.",
-    inputs: "`ports` of every `docker_container` of the stack, with the address that they are on.",
-    fix: "give one of them another port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
+      "The second container cannot start: the apply fails halfway, with some resources already replaced.",
+    inputs: "`ports` of every `docker_container` of the stack, including their bind addresses.",
+    fix: "assign one of them a different port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
     example: {
       stack: "single-gpu",
       message:
@@ -81,15 +82,15 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "triton-exposed",
     severity: "warning",
-    title: "Nobody but the host reaches a Triton.",
+    title: "Triton is not reachable from other hosts.",
     rationale:
       "Triton has no authentication: every client that reaches its ports can send requests of any number and size, and read its statistics.",
     inputs:
-      "The address that the HTTP and gRPC ports of a Triton are published at, and the type of its Service in the values of the chart.",
-    fix: `set expose to loopback: the embed server is the way in, and ${openCommand("Triton")}`,
+      "Bind address of Triton's published HTTP and gRPC ports, and the type of its Service in the chart values.",
+    fix: `set expose to loopback: clients use the embed server, and ${openCommand("Triton")}`,
     example: {
       stack: "single-gpu",
-      message: "Triton has no authentication, and others than the host reach it at 0.0.0.0:8010",
+      message: "Triton has no authentication and is reachable from other hosts at 0.0.0.0:8010",
       edits: [
         {
           at: containerPath(tritonOnnx, "ports", 0, "ip"),
@@ -106,7 +107,7 @@ export const exposureRules: readonly ReviewRule[] = [
         const where = open.map(({ ip, external }) => `${ip}:${String(external)}`).join(", ");
         yield {
           address: container.address,
-          message: `Triton has no authentication, and others than the host reach it at ${where}`,
+          message: `Triton has no authentication and is reachable from other hosts at ${where}`,
         };
       }
       for (const { resource, values } of releasesOf(change)) {
@@ -172,10 +173,9 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "metrics-exposed",
     severity: "error",
-    title: "Metrics of a Triton stay on the host.",
-    rationale: "Metrics say what runs, how much it is used and when it fails, to whoever asks.",
-    inputs:
-      "The address that the metrics port of a Triton (8002 in the container) is published at.",
+    title: "Triton's metrics are not reachable from other hosts.",
+    rationale: "Metrics reveal models, load and failures to every client.",
+    inputs: "Bind address of Triton's metrics port (8002 in the container).",
     fix: `publish the metrics port on 127.0.0.1; ${openCommand("Prometheus")}`,
     example: {
       stack: "single-gpu",
@@ -201,16 +201,16 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "embed-anonymous",
     severity: "error",
-    title: "Who reaches the embed server from elsewhere must send a key.",
+    title: "An embed server reachable from other hosts requires an API key.",
     rationale:
-      "GPUs are dear: an embed server that answers everybody computes for everybody, until requests of its own clients wait.",
+      "An unauthenticated embed server uses expensive GPU time for every client, and its own clients' requests are queued behind.",
     inputs:
-      "`ALLOW_ANONYMOUS` of an embed server whose port is published beyond the loopback interface, or whose Service is a NodePort or a LoadBalancer. A NodePort whose endpoints are on the loopback interface, as kind maps it, is not reached from elsewhere. `allowAnonymous` in the settings is no exception: a waiver says why, and until when.",
-    fix: "set embed.expose to loopback, or give it a key: API_KEY from a sensitive variable, embed.keySecret in a cluster",
+      "`ALLOW_ANONYMOUS` of an embed server whose port is published beyond the loopback interface, or whose Service is a NodePort or a LoadBalancer. A NodePort whose endpoints are on the loopback interface, as kind maps it, is not reachable from other hosts. `allowAnonymous` in the settings does not disable this rule; a waiver records the reason and an expiry date.",
+    fix: "set embed.expose to loopback, or require an API key: API_KEY from a sensitive variable, or embed.keySecret in a cluster",
     example: {
       stack: "single-gpu",
       message:
-        "ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at 0.0.0.0:8002",
+        "ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at 0.0.0.0:8002",
       edits: [
         {
           at: containerPath("embed/container", "ports", 0, "ip"),
@@ -228,7 +228,7 @@ export const exposureRules: readonly ReviewRule[] = [
         for (const { ip, external } of open) {
           yield {
             address: container.address,
-            message: `ALLOW_ANONYMOUS must not be true where others than the host reach the embed server, at ${ip}:${String(external)}`,
+            message: `ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at ${ip}:${String(external)}`,
           };
         }
       }
@@ -239,7 +239,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (type === "ClusterIP" || key !== "" || onLoopback(change)) continue;
         yield {
           address: resource.address,
-          message: `the embed server must have a key where its Service is a ${type}, got none`,
+          message: `the embed server must require an API key if its Service is a ${type}, got none`,
         };
       }
     },
@@ -247,15 +247,15 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "node-port-mapped",
     severity: "error",
-    title: "kind maps the NodePort of a Service.",
+    title: "kind maps every NodePort to the host.",
     rationale:
-      "A kind node is a container: of its ports only those are reached from outside that kind mapped when it made the cluster.",
+      "A kind node is a container: only ports mapped at cluster creation are reachable from outside.",
     inputs:
-      "`node_port` of every Service in a stack that makes a kind cluster, and its port mappings.",
-    fix: "add the port to cluster.portMappings, which makes the cluster anew, or take one of those that are there",
+      "`node_port` of every Service in a stack that creates a kind cluster, and the cluster's port mappings.",
+    fix: "use a mapped port, or add the port to cluster.portMappings, which recreates the cluster",
     example: {
       stack: "kind-local",
-      message: "node_port must be one that kind maps (30092), got 30093",
+      message: "node_port must be a port mapped by kind (30092), got 30093",
       edits: [
         {
           at: [
@@ -279,7 +279,7 @@ export const exposureRules: readonly ReviewRule[] = [
         if (mapped.includes(nodePort)) continue;
         yield {
           address,
-          message: `node_port must be one that kind maps (${mapped.join(", ")}), got ${nodePort}`,
+          message: `node_port must be a port mapped by kind (${mapped.join(", ")}), got ${nodePort}`,
         };
       }
     },
@@ -289,7 +289,7 @@ export const exposureRules: readonly ReviewRule[] = [
     severity: "error",
     title: "No container mounts the Docker socket.",
     rationale:
-      "Who can talk to Docker's socket can start a container with the disk of the host in it: that is root on the host.",
+      "Access to the Docker socket is root access to the host: it allows starting a container that mounts the host's disk.",
     inputs: "Volumes and mounts of every container on Docker.",
     fix: "remove the mount of the socket",
     example: {
@@ -320,9 +320,8 @@ export const exposureRules: readonly ReviewRule[] = [
     severity: "error",
     title: "Docker is reached over SSH, TLS or a local socket.",
     rationale:
-      "A Docker that listens on `tcp://` without TLS takes orders from everybody who reaches the port, and the orders travel in plain text.",
-    inputs:
-      "`host` of the docker provider, and where the output `environment` says that the services are.",
+      "Docker on `tcp://` without TLS accepts unauthenticated, unencrypted commands from every client that reaches the port.",
+    inputs: "`host` of the docker provider, and the host in the output `environment`.",
     fix: "set host.docker to 'ssh://user@host'",
     example: {
       stack: "single-gpu",
@@ -350,11 +349,11 @@ export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "host-network",
     severity: "warning",
-    title: "A service has a network of its own.",
+    title: "Services do not use the host network.",
     rationale:
-      "On the network of the host a container listens on every interface, whatever its ports say, and reaches what listens on the loopback interface of the host.",
+      "On the host network, a container listens on every interface, regardless of its published ports, and can reach services on the host's loopback interface.",
     inputs: "`network_mode` of containers on Docker.",
-    fix: "remove network_mode host, and publish the ports that are needed",
+    fix: "remove network_mode host and publish the required ports",
     example: {
       stack: "single-gpu",
       message: "network_mode should not be host",
@@ -399,7 +398,7 @@ function* anonymousServices(change: StackChange) {
     const name = text(metadataOf(service).name) ?? service.name;
     yield {
       address: service.address,
-      message: `the embed server must have a key where its Service ${name} is a ${type}, got ALLOW_ANONYMOUS true`,
+      message: `the embed server must require an API key if its Service ${name} is a ${type}, got ALLOW_ANONYMOUS true`,
     };
   }
 }

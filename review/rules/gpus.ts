@@ -26,11 +26,11 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-on-host",
     severity: "error",
-    title: "A container asks for GPUs that the host has.",
+    title: "Requested GPUs exist on the host.",
     rationale:
-      "Docker refuses to start a container that names a GPU which is not there, after the old one is gone.",
+      "Docker cannot start a container that requests a nonexistent GPU, and the old container has already been removed.",
     inputs:
-      "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container, against the number of GPUs in the output `environment`.",
+      "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container, compared with the number of GPUs in the output `environment`.",
     fix: "correct the list of gpus of the service, or host.count",
     example: {
       stack: "single-gpu",
@@ -58,11 +58,11 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-request-agrees",
     severity: "error",
-    title: "A container sees the GPUs that it asks for.",
+    title: "Both GPU settings of a container agree.",
     rationale:
-      "Docker gives a container the GPUs of `gpus`, NVIDIA's runtime those of its variable. Where they differ, one GPU has two services and another none.",
+      "Docker assigns the GPUs in `gpus`, NVIDIA's runtime those in its variable. If they differ, one GPU serves two services and another none.",
     inputs: "`gpus` and `NVIDIA_VISIBLE_DEVICES` of every container that has both.",
-    fix: "set both to the same GPUs, as constructs/docker/gpu-request.ts does",
+    fix: "set both to the same GPUs, as in constructs/docker/gpu-request.ts",
     example: {
       stack: "multi-gpu-4x",
       message: "NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('0'), got '1'",
@@ -86,11 +86,11 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-named-one-way",
     severity: "error",
-    title: "The GPUs of a host are named all by index or all by UUID.",
+    title: "All GPUs are named by index, or all by UUID.",
     rationale:
-      "With both, nobody can say which of them are the same: two services share a GPU, and the sum of their memory is not known.",
+      "If both are used, it is unknown whether two services share a GPU and how much of its memory they need together.",
     inputs: "`NVIDIA_VISIBLE_DEVICES` of all containers of the stack.",
-    fix: "name the gpus of all services the same way; 'nvidia-smi -L' has the UUIDs",
+    fix: "use either indices or UUIDs in gpus of all services; 'nvidia-smi -L' prints the UUIDs",
     example: {
       stack: "single-gpu",
       message:
@@ -122,14 +122,14 @@ export const gpuRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-asked-for",
     severity: "warning",
-    title: "An environment uses its GPUs.",
-    rationale: "GPUs that nothing asks for are paid by the hour all the same.",
+    title: "All GPUs of an environment are used.",
+    rationale: "Unused GPUs cost the same as used ones.",
     inputs:
-      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the values of the chart, where the output `environment` has GPUs. In a cluster others may use those that are left, on a host nobody does.",
-    fix: "ask for the GPUs in a service (gpus), lower host.count, or set accelerator to cpu",
+      "`gpus`, the runtime and `NVIDIA_VISIBLE_DEVICES` of containers, and `triton.gpus` and `embed.accelerator` in the chart values, if the output `environment` has GPUs. In a cluster, other workloads may use the remaining GPUs; on a host, nothing does.",
+    fix: "assign the GPUs to a service (gpus), lower host.count, or set accelerator to cpu",
     example: {
       stack: "k8s-gpu",
-      message: "4 GPUs (l4) are paid for, and no service asks for one",
+      message: "4 GPUs (l4) are paid for but not used by any service",
       edits: [
         {
           at: ["resource", "helm_release", "inference/chart/release", "values", 0],
@@ -153,16 +153,16 @@ export const gpuRules: readonly ReviewRule[] = [
       if (asked || hosts.length + charts.length === 0) {
         const idle = gpu.count - (gpusUsed(change)?.size ?? gpu.count);
         if (idle <= 0) return;
-        const [are, them] = idle === 1 ? ["is", "it"] : ["are", "them"];
+        const are = idle === 1 ? "is" : "are";
         yield {
-          message: `${idle} of ${gpu.count} GPUs (${gpu.name}) ${are} paid for, and no service asks for ${them}`,
+          message: `${idle} of ${gpu.count} GPUs (${gpu.name}) ${are} paid for but not used by any service`,
         };
         return;
       }
       const address = [...hosts, ...charts.map(({ resource }) => resource)][0]?.address ?? "";
       yield {
         address,
-        message: `${gpu.count} GPUs (${gpu.name}) are paid for, and no service asks for one`,
+        message: `${gpu.count} GPUs (${gpu.name}) are paid for but not used by any service`,
       };
     },
   }),

@@ -42,18 +42,18 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "health-check",
     severity: "error",
-    title: "A service has a health check.",
+    title: "Every service has a health check.",
     rationale:
-      "Without one a deployment is over when the process starts, and nobody sees that the model never loads.",
+      "Without a health check, a deployment succeeds as soon as the process starts, even if the model never loads.",
     inputs: "`healthcheck` of containers that keep running.",
-    fix: "add a healthcheck that asks the readiness path of the server",
+    fix: "add a healthcheck that requests the server's readiness route",
     example: {
       stack: "single-gpu",
-      message: "healthcheck must be given, got nothing",
+      message: "healthcheck must be set, got nothing",
       edits: [{ at: containerPath(tritonOnnx, "healthcheck"), failing: undefined }],
     },
     find: each(serviceContainers, ({ resource, values }) => {
-      if (isMissing(resource, "healthcheck")) return "healthcheck must be given, got nothing";
+      if (isMissing(resource, "healthcheck")) return "healthcheck must be set, got nothing";
       return texts(at(values.healthcheck, "test"))[0] === "NONE"
         ? "healthcheck.test must ask the server, got NONE"
         : undefined;
@@ -62,15 +62,15 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "health-check-readiness",
     severity: "warning",
-    title: "A health check asks whether the model is loaded.",
+    title: "Health checks test readiness.",
     rationale:
-      "A process that listens is not a service that answers: a check of the liveness path is green while the model loads, and when it failed to.",
-    inputs: `The path in \`healthcheck.test\`: \`${embedPaths.readyz}\` of the embed server, \`${oipPaths.ready}\` of Triton.`,
-    fix: `ask ${embedPaths.readyz} of the embed server, ${oipPaths.ready} of Triton`,
+      "A liveness route succeeds while the model is loading and after loading has failed; only readiness shows that the service can answer.",
+    inputs: `The route in \`healthcheck.test\`: \`${embedPaths.readyz}\` of the embed server, \`${oipPaths.ready}\` of Triton.`,
+    fix: `request ${embedPaths.readyz} for the embed server, ${oipPaths.ready} for Triton`,
     example: {
       stack: "single-gpu",
       message:
-        "healthcheck.test should ask /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
+        "healthcheck.test should request /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
       edits: [
         {
           at: containerPath("embed/container", "healthcheck", "test", 3),
@@ -84,17 +84,17 @@ export const healthRules: readonly ReviewRule[] = [
       const test = texts(at(values.healthcheck, "test"));
       return path === undefined || test.length === 0 || test.some((word) => word.includes(path))
         ? undefined
-        : `healthcheck.test should ask ${path}, got '${commandText(test)}'`;
+        : `healthcheck.test should request ${path}, got '${commandText(test)}'`;
     }),
   }),
   rule({
     id: "start-period",
     severity: "error",
-    title: "A health check waits as long as the model may take to load.",
+    title: "The start period allows the model to load.",
     rationale:
-      "Before the end of the start period a failed check does not count. A TensorRT engine is compiled for minutes on an empty cache, once for each execution instance: with a shorter period the deployment fails while Triton still works.",
+      "Failed checks are ignored during the start period. With an empty cache, TensorRT compiles an engine for minutes, once per execution instance; if the period is shorter, the deployment fails while Triton is still loading.",
     inputs:
-      "`healthcheck.start_period` of a Triton (without one it is 0 s), against the time that its model configuration may take: 120 s, and 300 s more for each execution instance that TensorRT compiles for.",
+      "`healthcheck.start_period` of a Triton (default 0 s), compared with the time allowed for its model configuration: 120 s, plus 300 s per execution instance that TensorRT compiles.",
     fix: "set healthcheck.start_period to at least that time",
     example: {
       stack: "single-gpu",
@@ -119,12 +119,12 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "stop-time",
     severity: "error",
-    title: "A server is killed only after its own grace is over.",
+    title: "Servers are killed only after their own grace period.",
     rationale:
-      "A server that is told to stop answers the requests that it accepted. A kill before that is requests that fail at every deployment.",
+      "A stopping server finishes its in-flight requests. If it is killed earlier, requests fail in every deployment.",
     inputs:
-      "`stop_timeout` and `destroy_grace_seconds` of a container, against `--exit-timeout-secs` or `SHUTDOWN_GRACE_SECONDS` and a margin of 5 s; `termination_grace_period_seconds` of a pod, with the seconds that it sleeps before the stop.",
-    fix: "raise the time to stop, or lower the grace of the server",
+      "`stop_timeout` and `destroy_grace_seconds` of a container, compared with `--exit-timeout-secs` or `SHUTDOWN_GRACE_SECONDS` plus a margin of 5 s; `termination_grace_period_seconds` of a pod, which also includes its pre_stop sleep.",
+    fix: "raise the stop timeout, or lower the server's grace period",
     example: {
       stack: "single-gpu",
       message: "destroy_grace_seconds must be at least 35 (30 of grace + 5), got 10",
@@ -174,34 +174,33 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "pod-probes",
     severity: "error",
-    title: "A container of a pod has a startup, a readiness and a liveness probe.",
+    title: "Pods have startup, readiness and liveness probes.",
     rationale:
-      "Without a readiness probe, requests go to a pod whose model is not loaded; without a liveness probe a process that hangs stays; without a startup probe the liveness probe kills it while the model loads.",
-    inputs:
-      "The three probes of the pods of clipstack. Those of the chart are tested with the chart.",
-    fix: "add the missing probe, as constructs/kubernetes/inference-deployment.ts has it",
+      "Without a readiness probe, pods receive requests before their model is loaded; without a liveness probe, a hanging process is not restarted; without a startup probe, the liveness probe kills a pod that is loading its model.",
+    inputs: "The three probes of clipstack's pods. The chart's probes are tested with the chart.",
+    fix: "add the missing probe, as in constructs/kubernetes/inference-deployment.ts",
     example: {
       stack: "kind-local",
-      message: "readiness_probe must be given, got nothing",
+      message: "readiness_probe must be set, got nothing",
       edits: [{ at: podPath("container", 0, "readiness_probe"), failing: undefined }],
     },
     find: each(ourPodContainers, ({ container }) =>
       ["startup_probe", "readiness_probe", "liveness_probe"]
         .filter((probe) => block(container[probe]) === undefined)
-        .map((probe) => `${probe} must be given, got nothing`),
+        .map((probe) => `${probe} must be set, got nothing`),
     ),
   }),
   rule({
     id: "liveness-independent",
     severity: "error",
-    title: "A liveness probe does not ask whether the model is ready.",
+    title: "Liveness probes do not depend on readiness.",
     rationale:
-      "The kubelet restarts what is not alive. A probe that fails while the model loads, or while Triton is away, restarts every pod at once and makes a short outage a long one.",
-    inputs: `What the liveness probe asks: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP as in a command, or the same as the readiness probe.`,
-    fix: `ask ${embedPaths.healthz} of the embed server, ${oipPaths.live} of Triton`,
+      "The kubelet restarts containers whose liveness probe fails. If it fails while the model loads or Triton is unavailable, all pods restart at once, which extends a short outage.",
+    inputs: `Target of the liveness probe: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP or in a command, or the target of the readiness probe.`,
+    fix: `request ${embedPaths.healthz} for the embed server, ${oipPaths.live} for Triton`,
     example: {
       stack: "kind-local",
-      message: "the liveness probe must not ask the path of readiness, got '/readyz'",
+      message: "the liveness probe must not test readiness, got '/readyz'",
       edits: [
         {
           at: podPath("container", 0, "liveness_probe", "http_get", "path"),
@@ -215,19 +214,19 @@ export const healthRules: readonly ReviewRule[] = [
         askedBy(block(container[probe])),
       );
       return live !== undefined && (live.identity === ready?.identity || live.isReadiness)
-        ? `the liveness probe must not ask ${live.asks} of readiness, got '${live.shown}'`
+        ? `the liveness probe must not test readiness, got '${live.shown}'`
         : undefined;
     }),
   }),
   rule({
     id: "startup-budget",
     severity: "error",
-    title: "A startup probe waits as long as the model may take to load.",
+    title: "The startup probe allows the model to load.",
     rationale:
-      "When the startup probe has failed for the last time the kubelet restarts the container, which loads the model from the beginning: it never gets ready.",
+      "After the last failed startup probe, the kubelet restarts the container, which starts loading the model again and never becomes ready.",
     inputs:
-      "`period_seconds` × `failure_threshold` of the startup probe, and `startSeconds` in the values of the chart, against the time that the model may take.",
-    fix: "raise failure_threshold of the startup probe (startSeconds in the values of the chart)",
+      "`period_seconds` × `failure_threshold` of the startup probe, and `startSeconds` in the chart values, compared with the time allowed for loading the model.",
+    fix: "raise failure_threshold of the startup probe (startSeconds in the chart values)",
     example: {
       stack: "kind-local",
       message:
@@ -271,10 +270,10 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "progress-deadline",
     severity: "error",
-    title: "A rollout fails only after a pod had the time to start.",
+    title: "A rollout fails only after its pods had time to start.",
     rationale:
-      "After `progressDeadlineSeconds` without progress a rollout has failed, and the apply with it. Kubernetes' default is 10 minutes: an engine that is compiled takes longer.",
-    inputs: "`progress_deadline_seconds` of a Deployment, against its startup probe.",
+      "After `progressDeadlineSeconds` without progress, the rollout and the apply fail. The default is 10 minutes; compiling engines can take longer.",
+    inputs: "`progress_deadline_seconds` of a Deployment, compared with its startup probe.",
     fix: "raise progress_deadline_seconds above the time of the startup probe",
     example: {
       stack: "kind-local",
@@ -303,19 +302,19 @@ export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "pre-stop",
     severity: "warning",
-    title: "A pod waits before it stops until no node sends it anything new.",
+    title: "Pods wait before they stop until nodes no longer route to them.",
     rationale:
-      "Kubernetes tells the pod to stop and the nodes to send nothing more at the same time: without a pause before the stop, the last requests find a closed port.",
-    inputs: "`lifecycle.pre_stop` of the pods of clipstack.",
-    fix: "add a pre_stop that sleeps 5 seconds",
+      "Kubernetes stops the pod and updates the nodes' routing concurrently: without a delay before the stop, the last requests reach a closed port.",
+    inputs: "`lifecycle.pre_stop` of clipstack's pods.",
+    fix: "add a pre_stop hook that sleeps 5 seconds",
     example: {
       stack: "kind-local",
-      message: "lifecycle.pre_stop should be given, got nothing",
+      message: "lifecycle.pre_stop should be set, got nothing",
       edits: [{ at: podPath("container", 0, "lifecycle"), failing: undefined }],
     },
     find: each(ourPodContainers, ({ container }) =>
       block(at(container.lifecycle, "pre_stop")) === undefined
-        ? "lifecycle.pre_stop should be given, got nothing"
+        ? "lifecycle.pre_stop should be set, got nothing"
         : undefined,
     ),
   }),

@@ -11,10 +11,10 @@ export const imageRules: readonly ReviewRule[] = [
     severity: "error",
     title: "An image names a version or a digest.",
     rationale:
-      "`latest`, `main`, `stable` or no tag at all is another image tomorrow: a container that is made again runs what nobody has tested, and a plan shows no difference.",
+      "`latest`, `main`, `stable` or a missing tag can refer to a different image tomorrow: a recreated container then runs an untested image, and a plan shows no difference.",
     inputs:
-      "The names of `docker_image`, of `docker_container`, of the containers of a Deployment, and of the images in the values of the chart.",
-    fix: "name a version in the settings, like 'name:1.2', or better a digest, 'name@sha256:…'",
+      "The names of `docker_image`, of `docker_container`, of the containers of a Deployment, and of the images in the chart values.",
+    fix: "set a version in the settings, such as 'name:1.2', or preferably a digest, 'name@sha256:…'",
     example: {
       stack: "single-gpu",
       message:
@@ -32,10 +32,10 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-digest",
     severity: "note",
-    title: "An image that is pulled is pinned by digest.",
+    title: "Pulled images are pinned by digest.",
     rationale:
-      "A tag says a version to people, and whoever owns the registry can move it. A digest is one image for ever.",
-    inputs: "The same names as `image-version`; images that the project builds are left out.",
+      "The registry's owner can move a tag to a different image; a digest always identifies the same image.",
+    inputs: "The same names as `image-version`, except images built by the project.",
     fix: "add the digest that 'docker buildx imagetools inspect NAME' prints: 'name@sha256:…'",
     example: {
       stack: "single-gpu",
@@ -57,12 +57,12 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-gpu-architecture",
     severity: "error",
-    title: "Triton's image knows the architecture of the GPU.",
+    title: "Triton's image supports the GPU's architecture.",
     rationale:
-      "CUDA in an image that is older than the GPU has no code for it: Triton starts, and every model fails to load.",
+      "An image older than the GPU has a CUDA version without support for it: Triton starts, but every model fails to load.",
     inputs:
-      "The release in the tag of NVIDIA's image (`26.07-py3`), and the GPU of the output `environment`. Of another tag, or a digest alone, nothing is known.",
-    fix: "take a newer release of Triton, or another GPU (host.gpu, nodePool.gpu)",
+      "The release in the tag of NVIDIA's image (`26.07-py3`), and the GPU of the output `environment`. Other tags and bare digests are ignored.",
+    fix: "use a newer Triton release or a different GPU (host.gpu, nodePool.gpu)",
     example: {
       stack: "single-gpu",
       message:
@@ -84,16 +84,16 @@ export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-local-never-pulled",
     severity: "error",
-    title: "An image that only the node has is not pulled.",
+    title: "Images loaded into the node are not pulled.",
     rationale:
-      "`kind load` copies an image into the node; no registry has it. With `imagePullPolicy: Always` the kubelet asks a registry, and no pod ever starts.",
+      "`kind load` copies an image into the node; it is in no registry. With `imagePullPolicy: Always`, the kubelet tries to pull it, and no pod starts.",
     inputs:
       "The pull policy of containers whose image is one of the project's own builds (`clipstack/…` without a registry).",
     fix: "set image_pull_policy to IfNotPresent",
     example: {
       stack: "kind-local",
       message:
-        "image_pull_policy must not be Always for 'clipstack/embed:k8s-cpu-1', which no registry has",
+        "image_pull_policy must not be Always for 'clipstack/embed:k8s-cpu-1', which is in no registry",
       settings: "embed: { image: 'clipstack/embed:k8s-cpu-1' }",
       edits: [
         {
@@ -110,22 +110,22 @@ export const imageRules: readonly ReviewRule[] = [
     },
     find: each(imagesOf, ({ image, pullPolicy }) =>
       image.startsWith("clipstack/") && pullPolicy === "Always"
-        ? `image_pull_policy must not be Always for '${image}', which no registry has`
+        ? `image_pull_policy must not be Always for '${image}', which is in no registry`
         : undefined,
     ),
   }),
   rule({
     id: "image-kept",
     severity: "warning",
-    title: "An image that was pulled stays on the host when its resource goes.",
+    title: "Pulled images are kept on the host.",
     rationale:
-      "Triton's image has 20 GB. Without `keep_locally` a change of its name, or a destroy, removes it from the host: other environments there lose it, or the removal fails because they use it.",
+      "Triton's image is 20 GB. Without `keep_locally`, changing or destroying the resource removes it from the host: other environments there lose it, or the removal fails because they use it.",
     inputs: "`keep_locally` of every `docker_image` that is not built.",
     fix: "set keep_locally to true",
     example: {
       stack: "single-gpu",
       message:
-        "keep_locally should be true for an image that is pulled ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
+        "keep_locally should be true for a pulled image ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
       edits: [
         {
           at: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],
@@ -137,7 +137,7 @@ export const imageRules: readonly ReviewRule[] = [
     find: each(ofType("docker_image"), (resource) => {
       const { name, keep_locally: kept } = resource.after ?? {};
       return isMissing(resource, "build") && kept !== true
-        ? `keep_locally should be true for an image that is pulled ('${text(name) ?? "known when applied"}'), got ${String(kept ?? "nothing")}`
+        ? `keep_locally should be true for a pulled image ('${text(name) ?? "known when applied"}'), got ${String(kept ?? "nothing")}`
         : undefined;
     }),
   }),

@@ -38,11 +38,11 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "autoscaler-metric-source",
     severity: "error",
-    title: "An autoscaler on queue time gets its metric.",
+    title: "The queue time metric is available to the autoscaler.",
     rationale:
-      "KEDA without the address of Prometheus, or a Prometheus that nothing tells of the Tritons, gives no number: the autoscaler keeps the fewest pods, whatever waits in the queue.",
+      "If KEDA has no Prometheus address, or Prometheus does not scrape Triton, the metric is missing and the autoscaler stays at its minimum regardless of the queue.",
     inputs:
-      "`triton.autoscaling`, `serviceMonitor` and `triton.podAnnotations` in the values of the chart.",
+      "`triton.autoscaling`, `serviceMonitor` and `triton.podAnnotations` in the chart values.",
     fix: "set triton.autoscaler.prometheus, and scraping to service-monitor or annotations",
     example: {
       stack: "k8s-gpu",
@@ -82,14 +82,14 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "autoscaler-owns-replicas",
     severity: "warning",
-    title: "A Deployment with an autoscaler does not set its number of pods.",
+    title: "Deployments with an autoscaler do not set replicas.",
     rationale:
-      "Every apply would set the number back to that of the file, in the middle of the load that the autoscaler made pods for.",
-    inputs: "`replicas` of Deployments that a typed autoscaler scales.",
+      "Every apply would reset the replica count, even under the load for which the autoscaler added pods.",
+    inputs: "`replicas` of Deployments scaled by a typed autoscaler.",
     fix: "remove replicas from the Deployment",
     example: {
       stack: "kind-local",
-      message: "replicas should not be given, the autoscaler owns it, got 2",
+      message: "replicas should not be set because the autoscaler owns it, got 2",
       edits: [{ at: deployment("replicas"), failing: 2 }],
     },
     find: each(deploymentsOf, (deployment, change) => {
@@ -100,22 +100,22 @@ export const kubernetesRules: readonly ReviewRule[] = [
         names(at(specOf(scaler), "scale_target_ref", "name"), deployment),
       );
       return isScaled && isGiven(replicas)
-        ? `replicas should not be given, the autoscaler owns it, got ${String(replicas)}`
+        ? `replicas should not be set because the autoscaler owns it, got ${String(replicas)}`
         : undefined;
     }),
   }),
   rule({
     id: "budget-selects",
     severity: "error",
-    title: "A disruption budget selects pods that are there.",
-    rationale: "A budget whose labels no pod has protects nothing, and nobody is told.",
+    title: "PodDisruptionBudgets select existing pods.",
+    rationale: "A PodDisruptionBudget that selects no pods protects nothing, without any error.",
     inputs:
-      "`selector` of every typed PodDisruptionBudget, and the labels of the pods of the stack. Nothing is said where a release or a manifest may have the pods.",
-    fix: "select the labels of the pods",
+      "`selector` of every typed PodDisruptionBudget, and the labels of the stack's pods. Ignored if a release or manifest may contain the pods.",
+    fix: "set the selector to the labels of the pods",
     example: {
       stack: "kind-local",
       message:
-        "selector must be that of pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
+        "selector must match pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
       edits: [
         {
           at: object(
@@ -133,17 +133,17 @@ export const kubernetesRules: readonly ReviewRule[] = [
       const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
       return selected || hasOtherPods(change) || Object.keys(selector).length === 0
         ? undefined
-        : `selector must be that of pods of the stack, got ${labels(selector)}`;
+        : `selector must match pods of the stack, got ${labels(selector)}`;
     }),
   }),
   rule({
     id: "quota-admits-pods",
     severity: "error",
-    title: "A quota admits all pods at their maximum, and those that a rolling update adds.",
+    title: "Quotas admit all pods at maximum scale, including the surge of a rolling update.",
     rationale:
-      "The API server refuses the pods above the quota: the autoscaler wants six and gets four, or an update never ends.",
+      "The API server rejects pods above the quota: the autoscaler requests six and gets four, or a rolling update never completes.",
     inputs:
-      "Every ResourceQuota, typed and in the values of the chart, against requests, limits, bounds of the autoscalers and the surge of the Deployments in it.",
+      "Every ResourceQuota, typed and in the chart values, compared with requests, limits, autoscaler bounds and surge of the Deployments in it.",
     fix: "raise the quota, or lower autoscaler.maxReplicas",
     example: {
       stack: "kind-local",
@@ -185,10 +185,10 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-quota-admits-pods",
     severity: "error",
-    title: "The quota of GPUs admits all pods at their maximum.",
+    title: "The GPU quota admits all pods at maximum scale.",
     rationale:
-      "Pods above the quota are refused: a scale-out stops, with requests in the queue, at GPUs that stand idle.",
-    inputs: `\`requests.${gpuResource}\` of every ResourceQuota, against the GPUs, bounds and surge of the pods.`,
+      "Pods above the quota are rejected: scale-up stops although requests are queued and GPUs are idle.",
+    inputs: `\`requests.${gpuResource}\` of every ResourceQuota, compared with GPUs, bounds and surge of the pods.`,
     fix: "raise quota.gpus, or lower triton.autoscaler.maxReplicas",
     example: {
       stack: "k8s-gpu",
@@ -212,10 +212,12 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-pool-holds-pods",
     severity: "error",
-    title: "The GPU nodes hold all pods at their maximum, and those that a rolling update adds.",
+    title:
+      "The GPU nodes have room for all pods at maximum scale, including the surge of a rolling update.",
     rationale:
-      "A GPU is not shared: a pod without one waits for ever, and a rolling update that wants a spare one never ends.",
-    inputs: "GPUs, bounds and surge of the pods, against the GPUs of the output `environment`.",
+      "GPUs are not shared: a pod without a GPU stays pending, and a rolling update that needs a spare GPU never completes.",
+    inputs:
+      "GPUs, bounds and surge of the pods, compared with the GPUs in the output `environment`.",
     fix: "raise nodePool.nodes, lower triton.autoscaler.maxReplicas, or set triton.spareGpu to false",
     example: {
       stack: "k8s-gpu",
@@ -241,14 +243,14 @@ export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "gpu-limits-equal-requests",
     severity: "error",
-    title: "A pod requests as many GPUs as its limit.",
+    title: "GPU requests equal their limits.",
     rationale:
-      "Kubernetes cannot lend a GPU twice: it refuses a pod whose request and limit differ.",
+      "Kubernetes does not overcommit GPUs: it rejects pods with different request and limit.",
     inputs: `\`${gpuResource}\` in requests and limits of the containers of typed Deployments.`,
     fix: "set both to the same number",
     example: {
       stack: "kind-local",
-      message: "requests of nvidia.com/gpu must be its limit (2), got 1",
+      message: "requests of nvidia.com/gpu must equal its limit (2), got 1",
       edits: [
         {
           at: container("resources"),
@@ -268,7 +270,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       ({ requests: { [gpuResource]: request }, limits: { [gpuResource]: limit } }) =>
         request === undefined || request === limit
           ? undefined
-          : `requests of ${gpuResource} must be its limit (${limit ?? "none"}), got ${request}`,
+          : `requests of ${gpuResource} must equal its limit (${limit ?? "none"}), got ${request}`,
     ),
   }),
 ];

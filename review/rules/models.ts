@@ -71,12 +71,12 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-config-valid",
     severity: "error",
-    title: "A model configuration is one that Triton and its backend understand.",
+    title: "Model configurations are valid.",
     rationale:
-      "Triton refuses a field that it does not know, after the old container is gone. Worse is what it accepts: CUDA graphs that ONNX Runtime ignores, a TensorRT parameter with a slip of the pen, a preferred batch above the maximum.",
+      "Triton rejects unknown fields only at start, after the old container has been removed. Some errors it accepts silently: CUDA graphs that ONNX Runtime ignores, a mistyped TensorRT parameter, a preferred batch size above the maximum.",
     inputs:
-      "The text of every `config.pbtxt` in uploads and in the values of the chart, against `model_config.proto`, and the settings of the ONNX Runtime backend.",
-    fix: "correct the field; configurations are rendered from the settings, so look for an override",
+      "Every `config.pbtxt` in uploads and in the chart values, validated against `model_config.proto` and the ONNX Runtime backend's parameters.",
+    fix: "correct the field; configurations are rendered from the settings, so check for an override",
     example: {
       stack: "single-gpu",
       message:
@@ -97,11 +97,11 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "queue-delay-goal",
     severity: "warning",
-    title: "Triton does not hold a request back for longer than half of the latency goal.",
+    title: "The queue delay is at most half of the latency goal.",
     rationale:
-      "The queue delay is paid by every request that finds the batch not full: with little load it is latency and nothing else.",
+      "Every request that does not fill a batch waits for the queue delay: under low load it only adds latency.",
     inputs:
-      "`max_queue_delay_microseconds` of every model configuration, against `review.p99GoalMilliseconds` in the settings. Without a goal nothing is found.",
+      "`max_queue_delay_microseconds` of every model configuration, compared with `review.p99GoalMilliseconds` in the settings. Ignored without a goal.",
     fix: "lower maxQueueDelayMicroseconds, or raise review.p99GoalMilliseconds",
     example: {
       stack: "single-gpu",
@@ -128,9 +128,9 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-warm-up",
     severity: "warning",
-    title: "A model on a GPU is warmed up with the smallest and the largest batch.",
+    title: "GPU models are warmed up with the smallest and largest batch.",
     rationale:
-      "The first batch of each size pays for kernels and memory: without a warm-up the first users wait for them, with TensorRT for minutes.",
+      "The first batch of each size initialises kernels and memory: without a warm-up, the first requests are delayed, with TensorRT by minutes.",
     inputs: "`model_warmup` of model configurations with an instance group on GPUs.",
     fix: "add warm-ups for batch 1 and max_batch_size",
     example: {
@@ -156,16 +156,16 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "engine-cache",
     severity: "error",
-    title: "TensorRT's engines are on a volume that outlives the container.",
+    title: "TensorRT engines are stored on a volume.",
     rationale:
-      "An engine takes minutes to compile. In the container it goes with it: every deployment, crash and reboot compiles anew.",
+      "Compiling an engine takes minutes. Without a volume, engines are recompiled after every deployment.",
     inputs:
       "`trt_engine_cache_enable` and `trt_engine_cache_path` of TensorRT configurations, and the volumes of the Triton that reads them.",
     fix: `enable the cache in the configuration, and mount a volume at ${engineCacheMount}`,
     example: {
       stack: "single-gpu",
       message:
-        "a volume must be mounted where the engines are, at /engine-cache/openclip_vit_b32_trt, got none",
+        "a volume must be mounted at the engine cache, /engine-cache/openclip_vit_b32_trt, got none",
       edits: [{ at: containerPath("triton-trt/container", "volumes", 2), failing: undefined }],
     },
     *find(change) {
@@ -183,7 +183,7 @@ export const modelRules: readonly ReviewRule[] = [
         if (mounted) continue;
         yield {
           address: container.address,
-          message: `a volume must be mounted where the engines are, at ${path}, got none`,
+          message: `a volume must be mounted at the engine cache, ${path}, got none`,
         };
       }
     },
@@ -191,16 +191,16 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "engine-cache-gpu",
     severity: "warning",
-    title: "A volume of engines is named for the GPU that runs them.",
+    title: "Engine volumes are named after their GPU architecture.",
     rationale:
-      "An engine runs on the compute capability that it was built for. On a volume that keeps its name when the GPU changes, TensorRT finds engines that it cannot use, or that are slower than they should be.",
+      "An engine is built for one compute capability. If the volume keeps its name when the GPU changes, TensorRT finds unusable or slow engines.",
     inputs:
-      "`sm<compute capability>` in the name of the volume at the engine cache, against the GPU of the environment.",
-    fix: "name the volume for the GPU, as constructs/docker/engine-cache.ts does",
+      "`sm<compute capability>` in the name of the volume at the engine cache, compared with the GPU of the environment.",
+    fix: "name the volume after the GPU architecture, as in constructs/docker/engine-cache.ts",
     example: {
       stack: "single-gpu",
       message:
-        "the volume of the engines should be named for sm89 (NVIDIA GeForce RTX 4080), got 'single-gpu-triton-trt-engines-sm75-26.07-py3'",
+        "the engine volume should be named after sm89 (NVIDIA GeForce RTX 4080), got 'single-gpu-triton-trt-engines-sm75-26.07-py3'",
       edits: [
         {
           at: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
@@ -221,7 +221,7 @@ export const modelRules: readonly ReviewRule[] = [
         if (volume === undefined || named === undefined || named === wanted) continue;
         yield {
           address: volume.address,
-          message: `the volume of the engines should be named for ${wanted} (${gpu.label}), got '${text(volume.after?.name)}'`,
+          message: `the engine volume should be named after ${wanted} (${gpu.label}), got '${text(volume.after?.name)}'`,
         };
       }
     },
@@ -229,16 +229,16 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "engine-cache-pods",
     severity: "warning",
-    title: "Pods that run TensorRT keep their engines on a volume.",
+    title: "Pods with TensorRT store their engines on a volume.",
     rationale:
-      "Without one, each new pod compiles for minutes before it answers: the autoscaler adds pods that come after the peak.",
-    inputs: "`triton.backend` and `triton.engineCache` in the values of the chart.",
+      "Without a volume, each new pod compiles engines for minutes before it is ready, so scale-up comes too late for a load peak.",
+    inputs: "`triton.backend` and `triton.engineCache` in the chart values.",
     fix: "set triton.engineCache.enabled to true",
     example: {
       stack: "k8s-gpu",
       settings: tensorrtSettings,
       message:
-        "triton.engineCache.enabled should be true: each new pod compiles the model before it answers",
+        "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready",
       edits: [
         {
           at: ["resource", "helm_release", "inference/chart/release", "values", 0],
@@ -256,7 +256,7 @@ export const modelRules: readonly ReviewRule[] = [
         yield {
           address: resource.address,
           message:
-            "triton.engineCache.enabled should be true: each new pod compiles the model before it answers",
+            "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready",
         };
       }
     },
@@ -264,12 +264,12 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "model-fits-gpu",
     severity: "error",
-    title: "What runs on a GPU fits into its memory.",
+    title: "The models fit into GPU memory.",
     rationale:
-      "A model that does not fit fails to load, or takes down the one beside it when both are busy.",
+      "A model that does not fit fails to load, or causes out-of-memory errors in another model under load.",
     inputs:
-      "The execution instances of every model configuration, ONNX Runtime in the embed server, and the memory of the GPU in the output `environment`. The estimate is the one of the synth-time check.",
-    fix: "take a GPU with more memory, fewer instances (instancesPerGpu), modelControl: none (which needs no room for a reload), or spread the services over GPUs",
+      "Execution instances of every model configuration, ONNX Runtime in the embed server, and GPU memory in the output `environment`, with the estimate of the synth-time check.",
+    fix: "use a GPU with more memory, fewer instances (instancesPerGpu), modelControl: none (no memory for a reload), or distribute the services over several GPUs",
     example: {
       stack: "single-gpu",
       message:
@@ -318,11 +318,11 @@ export const modelRules: readonly ReviewRule[] = [
   rule({
     id: "memory-holds-model",
     severity: "error",
-    title: "A server may take more memory than the weights of its model.",
+    title: "Memory limits exceed the size of the model's weights.",
     rationale:
-      "The kernel kills a process at its limit of memory: with one below the size of the weights each start ends while the model loads, and the next one begins.",
-    inputs: `The limit of memory of the embed server and of Triton, on a host, in pods and in the values of the chart, against the weights alone (${vram.weightsFp32MiB} MiB, of int8 a quarter). What they need besides is for a load test. A gateway has no model.`,
-    fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host): the defaults of the settings are tested",
+      "The kernel kills a process that exceeds its memory limit: with a limit below the size of the weights, every start fails while loading the model, in an endless loop.",
+    inputs: `Memory limits of the embed server and Triton, on a host, in pods and in the chart values, compared with the weights alone (${vram.weightsFp32MiB} MiB; a quarter of that for int8). Determine additional memory with a load test. Gateways have no model.`,
+    fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host); the settings' defaults are tested",
     example: {
       stack: "kind-local",
       message:

@@ -2,8 +2,6 @@ import type { Path } from "../input/change.ts";
 import type { Example, ExampleEdit, ReviewRule } from "./rule.ts";
 import { type RulePack, rulePacks } from "./rules.ts";
 
-/** Pages about the rules: all that they say of a rule is said by the rule, its example as its tests run it. */
-
 const rendered =
   "<!-- Rendered by `npm run render` from review/rules/. Do not edit: change the rule. -->";
 
@@ -24,7 +22,7 @@ export type RuleId = (typeof ruleIds)[number];
   return { path: "contract/rule-ids.ts", text };
 }
 
-/** `docs/rules/`: one page for each rule, and the list of all. */
+/** `docs/rules/`: one page per rule and an overview, rendered from the rules and the examples that their tests run. */
 export function rulePages(): readonly { readonly path: string; readonly text: string }[] {
   const page = (name: string, lines: readonly string[]) => ({
     path: `docs/rules/${name}.md`,
@@ -45,41 +43,40 @@ function overview(): readonly string[] {
   return [
     "# Rules of a review",
     "",
-    `\`clipstack review\` checks ${all.length} rules, on a plan as on two synthesized trees ([how a review works](../review.md)). They look at`,
-    "everything that is there after the change, and say of a finding whether it was there before.",
+    `\`clipstack review\` checks ${all.length} rules, on a plan or on two synthesized folders ([reviewing a change](../review.md)).`,
+    "They examine the complete state after the change, and mark findings that already existed before it.",
     "",
     "| severity | rules | |",
     "| --- | --- | --- |",
-    `| error | ${count("error")} | blocks, unless it was there before: the review ends with exit code 1 |`,
+    `| error | ${count("error")} | blocks the change unless it already existed: exit code 1 |`,
     `| warning | ${count("warning")} | needs attention |`,
     `| note | ${count("note")} | for information |`,
     "",
-    "Much of this is refused when the stacks are synthesized, in the words of the settings. The rules find it too where it comes",
-    "from somewhere else: an override, a file edited by hand, a plan of another project.",
+    "Synthesis already rejects many of these mistakes in settings. The rules also find them in overrides, manually edited files and",
+    "plans of other projects.",
     "",
     ...rulePacks.flatMap(({ title, rules }) => [
       `## ${title}`,
       "",
-      "| rule | severity | what must hold |",
+      "| rule | severity | requirement |",
       "| --- | --- | --- |",
       ...rules.map((rule) => `| [${rule.id}](${rule.id}.md) | ${rule.severity} | ${rule.title} |`),
       "",
     ]),
     "## Waivers",
     "",
-    "A finding that may stay for a while is waived in the settings of its environment, with a reason and the last day on which",
-    "the waiver holds. A review shows what is waived, and why.",
+    "To accept a finding temporarily, add a waiver to the settings of its environment, with a reason and its last valid day. Reviews",
+    "list waived findings with their reasons.",
     "",
     ...waiverExample("image-digest", "single-gpu", "single-gpu/host/triton-image"),
     "",
-    "Without an `address` the waiver covers whatever the rule finds in the environment; with the path of a construct, all that is",
-    "in it. One that has ended is a finding ([waiver-expired](waiver-expired.md)), and one that covers nothing is noted",
-    "([waiver-unused](waiver-unused.md)).",
+    "Without an `address`, a waiver covers all findings of the rule in the environment; with a construct path, all findings in that",
+    "construct. Expired waivers ([waiver-expired](waiver-expired.md)) and unused ones ([waiver-unused](waiver-unused.md)) are reported.",
     "",
-    "## Other engines",
+    "## Other policy engines",
     "",
-    "checkov, trivy, kube-linter and conftest have hundreds of rules that are not about embeddings on GPUs:",
-    "[how to run them on the same output](../policy-engines.md).",
+    "checkov, trivy, kube-linter and conftest provide hundreds of general rules:",
+    "[running them on the same output](../policy-engines.md).",
   ];
 }
 
@@ -90,22 +87,22 @@ function rulePage(rule: ReviewRule, family: RulePack): readonly string[] {
     "",
     `**${severity}** · ${family.title} · ${title}`,
     "",
-    "## Why",
+    "## Rationale",
     "",
     rationale,
     "",
-    "## What it looks at",
+    "## Examined",
     "",
     inputs,
     "",
     "## Example",
     "",
     ...exampleLines(example),
-    "## How to fix it",
+    "## Fix",
     "",
     sentence(fix),
     "",
-    "## How to waive it",
+    "## Waiver",
     "",
     ...waiverExample(id, example.stack, constructOf(example)),
     "",
@@ -131,9 +128,9 @@ function exampleLines({
       ? []
       : [`With these settings of \`${stack}\`:`, "", "```yaml", ...yaml, "```", ""]),
     ...edits.flatMap((edit) => editLines(stack, edit)),
-    ...(drift ? [`Fails: a plan of \`${stack}\` that reports a container as changed.`, ""] : []),
-    ...(drift ? ["Passes: one that reports nothing.", ""] : []),
-    "The review says:",
+    ...(drift ? [`Fails: a plan of \`${stack}\` that reports a changed container.`, ""] : []),
+    ...(drift ? ["Passes: a plan without drift.", ""] : []),
+    "Finding:",
     "",
     "```text",
     message,
@@ -158,7 +155,7 @@ function editLines(stack: string, edit: ExampleEdit): readonly string[] {
     ...valueLines("Fails", edit.failing, "without it"),
     ...("passing" in edit
       ? valueLines("Passes", edit.passing, "without it")
-      : ["Passes: as the stack comes (`npm run synth`).", ""]),
+      : ["Passes: the stack with its defaults (`npm run synth`).", ""]),
   ];
 }
 
@@ -182,7 +179,7 @@ function placeOf(stack: string, path: Path): string {
   return rest.length === 0 ? resource : `\`${rest.join(".")}\` of ${resource}`;
 }
 
-/** Path of the construct that an example is about; it covers what the rule finds there. */
+/** Path of the construct that an example edits, for its waiver. */
 export function constructOf({ stack, edits: [edit] }: Example): string | undefined {
   const [head, , construct] = edit?.at ?? [];
   return head === "resource" && construct !== undefined
@@ -198,7 +195,7 @@ function waiverExample(rule: string, stack: string, address?: string): readonly 
     "  waivers:",
     `    - rule: ${rule}`,
     ...(address === undefined ? [] : [`      address: ${address}`]),
-    "      reason: one line, for whoever reads the review",
+    "      reason: one line that explains the exception to reviewers",
     "      expires: 2027-01-31",
     "```",
   ];

@@ -31,7 +31,7 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
     const address = constructOf(rule.example);
     const waiver = {
       rule: rule.id,
-      reason: "one line, for whoever reads the review",
+      reason: "one line that explains the exception to reviewers",
       expires: "2027-01-31",
       ...(address !== undefined && { address }),
     };

@@ -18,15 +18,15 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-plain-text",
     severity: "error",
-    title: "A secret is not written into the stack.",
+    title: "Secrets are not in the stack.",
     rationale:
-      "What is in the synthesized file is in the repository, in every plan and in every log of the pipeline, for as long as they are kept.",
+      "The synthesized file ends up in plans and pipeline logs, and stays there as long as they are kept.",
     inputs:
-      "Environment variables of containers and pods whose name says that they are secret, and the data of typed Secrets. Switches and numbers are none, unless the name asks for a password. One that comes from a sensitive variable, or from a Secret of the cluster, passes.",
-    fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster name a Secret (keySecret)",
+      "Environment variables of containers and pods with a secret's name, and the data of typed Secrets. Switches and numbers are ignored unless the name is that of a password. Values from sensitive variables or cluster Secrets pass.",
+    fix: "declare a sensitive variable, which Terraform reads from TF_VAR_…; in a cluster, reference a Secret (keySecret)",
     example: {
       stack: "single-gpu",
-      message: "API_KEY must come from a sensitive variable, got its value",
+      message: "API_KEY must come from a sensitive variable, got a literal value",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "env", 0],
@@ -45,7 +45,7 @@ export const secretRules: readonly ReviewRule[] = [
           if (isMarked(resource, ["env", index])) continue;
           yield {
             address: resource.address,
-            message: `${name} must come from a sensitive variable, got its value`,
+            message: `${name} must come from a sensitive variable, got a literal value`,
           };
         }
       }
@@ -57,7 +57,7 @@ export const secretRules: readonly ReviewRule[] = [
             continue;
           yield {
             address: deployment.address,
-            message: `${name} must come from a Secret (value_from), got its value`,
+            message: `${name} must come from a Secret (value_from), got a literal value`,
           };
         }
       }
@@ -65,7 +65,7 @@ export const secretRules: readonly ReviewRule[] = [
         for (const name of secretVariables(values)) {
           yield {
             address: resource.address,
-            message: `${name} must come from a Secret (valueFrom), got its value`,
+            message: `${name} must come from a Secret (valueFrom), got a literal value`,
           };
         }
       }
@@ -79,7 +79,7 @@ export const secretRules: readonly ReviewRule[] = [
             if (typeof value !== "string" || value === "" || isExpression(value)) continue;
             yield {
               address: resource.address,
-              message: `${field}.${name} must come from a sensitive variable, got its value`,
+              message: `${field}.${name} must come from a sensitive variable, got a literal value`,
             };
           }
         }
@@ -89,15 +89,15 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-form",
     severity: "error",
-    title: "No text of the stack looks like a secret.",
+    title: "No value in the stack looks like a secret.",
     rationale:
-      "Passwords are pasted into URLs, and keys of clouds and registries into commands. They have a form that gives them away, to a reviewer as to a thief.",
+      "Passwords are pasted into URLs, and cloud or registry keys into commands. Their format makes them easy to find, also for an attacker.",
     inputs:
-      "Every text of every resource: URLs with a password, private keys, signed tokens and addresses, webhooks, keys of AWS, Azure, Google, GitHub, GitLab, Slack, Stripe, SendGrid, Vault, Hugging Face, npm, PyPI, Docker and NVIDIA.",
-    fix: "take the secret out, and give it another value: whoever read the repository has the old one",
+      "All strings of all resources: URLs with a password, private keys, signed tokens and addresses, webhooks, keys of AWS, Azure, Google, GitHub, GitLab, Slack, Stripe, SendGrid, Vault, Hugging Face, npm, PyPI, Docker and NVIDIA.",
+    fix: "remove the secret and rotate it: everyone with access to the repository has the old value",
     example: {
       stack: "single-gpu",
-      message: "env.0 must not have what looks like a secret (not shown)",
+      message: "env.0 must not contain what looks like a secret (value hidden)",
       edits: [
         {
           at: ["resource", "docker_container", "embed/container", "env", 0],
@@ -114,7 +114,7 @@ export const secretRules: readonly ReviewRule[] = [
           if (!hasSecretForm(withoutExpressions(value))) continue;
           yield {
             address: resource.address,
-            message: `${pathName(path)} must not have what looks like a secret (not shown)`,
+            message: `${pathName(path)} must not contain what looks like a secret (value hidden)`,
           };
         }
       }
@@ -125,7 +125,7 @@ export const secretRules: readonly ReviewRule[] = [
     severity: "error",
     title: "A variable for a secret is sensitive and has no default.",
     rationale:
-      "Terraform prints variables that are not sensitive in plans and logs; a default is in the repository.",
+      "Terraform prints non-sensitive variables in plans and logs, and a default value is in the repository.",
     inputs: "`variable` of the synthesized file, by name.",
     fix: "set sensitive to true, and remove the default",
     example: {
@@ -150,13 +150,13 @@ export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-build-argument",
     severity: "error",
-    title: "An image is built without secrets in its arguments.",
-    rationale: "`docker history` shows the arguments of a build to everybody who has the image.",
+    title: "Build arguments contain no secrets.",
+    rationale: "`docker history` shows build arguments to everyone who has the image.",
     inputs: "`build_args` of every `docker_image`, by name.",
-    fix: "give the build a secret (build.secrets), or fetch what needs it before the build",
+    fix: "use a build secret (build.secrets), or download the files that need it before the build",
     example: {
       stack: "kind-local",
-      message: "build_args must not have a secret, got NPM_TOKEN",
+      message: "build_args must not contain a secret, got NPM_TOKEN",
       edits: [
         {
           at: ["resource", "docker_image", "image/image/image", "build", "build_args"],
@@ -169,7 +169,7 @@ export const secretRules: readonly ReviewRule[] = [
       blocks(after?.build)
         .flatMap(({ build_args }) => blocks(build_args).flatMap((it) => Object.keys(it)))
         .filter(isSecretName)
-        .map((name) => `build_args must not have a secret, got ${name}`),
+        .map((name) => `build_args must not contain a secret, got ${name}`),
     ),
   }),
 ];

@@ -17,39 +17,39 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-locking",
     severity: "warning",
-    title: "Two deployments at a time are kept apart.",
+    title: "The state is locked during a deployment.",
     rationale:
-      "Without a lock, two applies write one state: the second forgets what the first made, and nobody can destroy it any more.",
+      "Without a lock, two concurrent applies overwrite each other's state, and resources of the first become unmanaged.",
     inputs:
-      "The backend: `use_lockfile` or `dynamodb_table` of s3, `lock_address` of http. The others lock by themselves.",
-    fix: "set use_lockfile of s3; give lockAddress and unlockAddress of http in the settings (state)",
+      "The backend: `use_lockfile` or `dynamodb_table` of s3, `lock_address` of http. Other backends always lock.",
+    fix: "set useLockfile for s3, or lockAddress and unlockAddress for http, in the settings (state)",
     example: {
       stack: "single-gpu",
-      message: "use_lockfile of the backend s3 should be true, got nothing that locks",
+      message: "use_lockfile of the backend s3 should be true, got no lock",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
       edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
     },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
       if (kind === "s3" && settings.use_lockfile !== true && !isGiven(settings.dynamodb_table)) {
-        yield { message: "use_lockfile of the backend s3 should be true, got nothing that locks" };
+        yield { message: "use_lockfile of the backend s3 should be true, got no lock" };
       }
       if (kind === "http" && !isGiven(settings.lock_address)) {
-        yield { message: "lock_address of the backend http should be given, got nothing" };
+        yield { message: "lock_address of the backend http should be set, got nothing" };
       }
     },
   }),
   rule({
     id: "state-shared",
     severity: "note",
-    title: "A state that several people need is where all of them reach it.",
+    title: "The state is stored remotely.",
     rationale:
-      "A local state is a file of one machine: who applies from another one makes everything a second time, and a lost disk is a lost state.",
-    inputs: "Whether the backend is `local`.",
+      "A local state is a file on one machine: an apply from another machine creates everything a second time, and a disk failure loses the state.",
+    inputs: "The kind of the backend.",
     fix: "set state.backend to s3, gcs or http when more than one person or a pipeline deploys",
     example: {
       stack: "single-gpu",
-      message: "the state is a file of the machine that deploys (backend local)",
+      message: "the state is a local file on the deploying machine (backend local)",
       edits: [
         {
           at: [...backend],
@@ -60,7 +60,7 @@ export const stateRules: readonly ReviewRule[] = [
     },
     *find({ configuration }) {
       if (backendOf(configuration?.terraform).kind === "local") {
-        yield { message: "the state is a file of the machine that deploys (backend local)" };
+        yield { message: "the state is a local file on the deploying machine (backend local)" };
       }
     },
   }),
@@ -68,7 +68,7 @@ export const stateRules: readonly ReviewRule[] = [
     id: "state-encrypted",
     severity: "warning",
     title: "A state in a bucket is encrypted.",
-    rationale: "A state has every value of every resource in plain text, keys among them.",
+    rationale: "A state contains all resource attributes in plain text, including keys.",
     inputs: "`encrypt` of the backend s3.",
     fix: "set encrypt to true",
     example: {
@@ -89,11 +89,11 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-credentials",
     severity: "error",
-    title: "Credentials of the state are not in the stack.",
-    rationale: "Who has them reads the state, and with it every secret of every environment.",
+    title: "Backend credentials are not in the stack.",
+    rationale: "They grant access to the state, and with it to every secret in it.",
     inputs:
       "The settings of the backend, by name. Terraform reads credentials from the environment.",
-    fix: "take them out, and give them in the environment (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
+    fix: "remove them, and set environment variables (AWS_ACCESS_KEY_ID, TF_HTTP_PASSWORD, …)",
     example: {
       stack: "single-gpu",
       message: "secret_key of the backend s3 must not be in the stack",
@@ -108,7 +108,7 @@ export const stateRules: readonly ReviewRule[] = [
       }
       const addresses = ["address", "lock_address", "unlock_address"].map((name) => settings[name]);
       if (addresses.some((address) => /:\/\/[^/@]*@/.test(text(address) ?? ""))) {
-        yield { message: `the address of the backend ${kind} must have no user and no password` };
+        yield { message: `the address of the backend ${kind} must not contain a user or password` };
       }
     },
   }),
@@ -117,10 +117,10 @@ export const stateRules: readonly ReviewRule[] = [
     severity: "error",
     title: "A provider has a version with an upper bound.",
     rationale:
-      "Without one, `terraform init` takes the newest: a new major version renames attributes, and replaces what nobody meant to change.",
+      "Without one, `terraform init` installs the newest version: a new major version can rename attributes and replace unchanged resources.",
     inputs:
       "`required_providers` of the synthesized file. `4.5.0`, `~> 4.5` and `>= 4.5, < 5` have a bound.",
-    fix: "give the provider a version like '~> 4.5'",
+    fix: "set a version such as '~> 4.5'",
     example: {
       stack: "single-gpu",
       message: "version of the provider docker must have an upper bound, got '>= 4.5'",
@@ -151,16 +151,16 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-moved",
     severity: "error",
-    title: "A state stays where it is.",
+    title: "The state stays in its backend.",
     rationale:
-      "With another backend Terraform starts from an empty state, unless the old one is brought there by hand: it makes everything a second time, and nobody manages the first any more.",
+      "With a different backend, Terraform starts from an empty state unless the old one is migrated: it creates everything a second time, and the existing resources become unmanaged.",
     inputs:
-      "The kind of the backend and the settings that say where it keeps the state, before and after. A plan alone does not know them before.",
-    fix: "migrate the state (terraform init -migrate-state) as a step of its own, and waive this rule for it",
+      "Kind and location settings of the backend, before and after. A plan alone does not contain the values before.",
+    fix: "migrate the state (terraform init -migrate-state) in a separate step, and waive this rule for it",
     example: {
       stack: "single-gpu",
       message:
-        "the state is kept in gcs in place of local: all is made again, unless it is migrated",
+        "the state backend changes from local to gcs: everything is created again unless the state is migrated",
       edits: [
         {
           at: [...backend],
@@ -175,30 +175,30 @@ export const stateRules: readonly ReviewRule[] = [
       const [old, now] = [was?.kind || "local", is?.kind || "local"];
       if (old !== now) {
         yield {
-          message: `the state is kept in ${now} in place of ${old}: all is made again, unless it is migrated`,
+          message: `the state backend changes from ${old} to ${now}: everything is created again unless the state is migrated`,
         };
         return;
       }
       const names = differing(was?.settings, is?.settings).filter((name) => placeOfState.has(name));
       if (names.length === 0) return;
       yield {
-        message: `${names.join(", ")} of the backend ${now} is another: all is made again, unless the state is migrated`,
+        message: `${names.join(", ")} of the backend ${now} changes: everything is created again unless the state is migrated`,
       };
     },
   }),
   rule({
     id: "host-moved",
     severity: "error",
-    title: "An environment stays on its host or cluster.",
+    title: "The environment stays on its host or cluster.",
     rationale:
-      "At another address Terraform finds nothing: it makes everything there, with empty volumes, while what runs at the old one goes on, costs money and is managed by nobody.",
+      "At a different address, Terraform finds nothing and creates everything there with empty volumes, while the old deployment keeps running, unmanaged, and incurs cost.",
     inputs:
-      "Where the output `environment` says that it is, and what says in the providers where they work (`host`, `config_path`, `region`, …), before and after. Of the providers a plan alone does not know it before.",
-    fix: "destroy the environment at the old place first, or waive this rule where both addresses are of one host",
+      "The address in the output `environment` and the providers' location arguments (`host`, `config_path`, `region`, …), before and after. A plan alone does not contain the provider arguments before.",
+    fix: "destroy the environment at the old address first, or waive this rule if both addresses are the same host",
     example: {
       stack: "single-gpu",
       message:
-        "the environment is at ssh://gpu-2 in place of ssh://gpu-1: all is made again there, and what is at the old place stays without anybody who manages it",
+        "the environment moves from ssh://gpu-1 to ssh://gpu-2: everything is created again there, and the old deployment becomes unmanaged",
       settings: "host: { docker: 'ssh://ops@gpu-1' }",
       edits: [
         {
@@ -213,7 +213,7 @@ export const stateRules: readonly ReviewRule[] = [
       const [old, now] = [environmentBefore(change)?.where, environmentOf(change)?.where];
       if (old !== undefined && now !== undefined && old !== now) {
         yield {
-          message: `the environment is at ${withoutUser(now)} in place of ${withoutUser(old)}: all is made again there, and what is at the old place stays without anybody who manages it`,
+          message: `the environment moves from ${withoutUser(old)} to ${withoutUser(now)}: everything is created again there, and the old deployment becomes unmanaged`,
         };
         return;
       }
@@ -225,7 +225,7 @@ export const stateRules: readonly ReviewRule[] = [
         const places = differing(old, settings).filter((it) => placeOfProvider.has(it));
         if (places.length === 0) continue;
         yield {
-          message: `${places.join(", ")} of the provider ${name} is another: all is made again there, and what is at the old place stays without anybody who manages it`,
+          message: `${places.join(", ")} of the provider ${name} changes: everything is created again there, and the old deployment becomes unmanaged`,
         };
       }
     },
@@ -233,15 +233,15 @@ export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "provider-changed",
     severity: "warning",
-    title: "Another provider, or one with other arguments, is looked at.",
+    title: "Provider changes are reviewed.",
     rationale:
-      "A provider is a program with the rights of whoever applies. Another source is a program of somebody else, another version may replace what nobody changed, and another argument is how it logs in or whom it trusts.",
+      "A provider runs with the permissions of the user who applies. A new source is a different vendor's program, a new version can replace unchanged resources, and arguments control authentication and trust.",
     inputs:
-      "`required_providers`, `required_version` and the arguments of the providers, before and after. A plan alone does not know them before. Where a provider works is for `host-moved`.",
-    fix: "read what changed between the two versions, plan against the real state before the merge, and see that the source is the one that is meant",
+      "`required_providers`, `required_version` and the arguments of the providers, before and after. A plan alone does not contain the values before. `host-moved` covers location arguments.",
+    fix: "read the provider's changelog, plan against the real state before merging, and check the source",
     example: {
       stack: "single-gpu",
-      message: "the provider docker is of version 4.6.0 in place of 4.5.0",
+      message: "the provider docker changes from version 4.5.0 to 4.6.0",
       edits: [
         {
           at: ["terraform", "required_providers", "docker", "version"],
@@ -263,14 +263,14 @@ export const stateRules: readonly ReviewRule[] = [
         for (const field of ["source", "version"] as const) {
           if (was[field] === provider[field]) continue;
           yield {
-            message: `the provider ${name} is of ${field} ${provider[field]} in place of ${was[field]}`,
+            message: `the provider ${name} changes from ${field} ${was[field]} to ${provider[field]}`,
           };
         }
       }
       const [required, requires] = both.map((it) => text(at(it?.terraform, "required_version")));
       if (required !== requires) {
         yield {
-          message: `Terraform must be ${requires ?? "of any version"} in place of ${required ?? "of any version"}`,
+          message: `the required Terraform version changes from ${required ?? "any"} to ${requires ?? "any"}`,
         };
       }
       const [before, after] = both.map((it) => providersOf(it?.provider));
@@ -281,7 +281,7 @@ export const stateRules: readonly ReviewRule[] = [
         const names = differing(was, settings).filter((it) => !placeOfProvider.has(it));
         if (names.length > 0) {
           yield {
-            message: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "is" : "are"} another`,
+            message: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "changes" : "change"}`,
           };
         }
       }

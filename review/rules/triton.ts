@@ -18,10 +18,10 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-shared-memory",
     severity: "warning",
-    title: `A Triton has at least ${leastSharedMemoryMiB} MiB of shared memory.`,
+    title: `Triton has at least ${leastSharedMemoryMiB} MiB of shared memory.`,
     rationale:
-      "Docker gives a container 64 MiB of `/dev/shm`. Python models and NCCL exchange tensors there: when it is full, they fail with an error that names neither.",
-    inputs: "`shm_size` of every Triton, and `triton.sharedMemory` in the values of the chart.",
+      "Docker's default for `/dev/shm` is 64 MiB. Python models and NCCL exchange tensors there; when it is full, they fail with an unrelated error message.",
+    inputs: "`shm_size` of every Triton, and `triton.sharedMemory` in the chart values.",
     fix: "set shm_size to 1024, as NVIDIA advises",
     example: {
       stack: "single-gpu",
@@ -39,9 +39,9 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-strict-start",
     severity: "error",
-    title: "A Triton whose model does not load stops, and says so.",
+    title: "Triton exits with an error if a model fails to load.",
     rationale:
-      "With other options Triton guesses what a configuration leaves out, starts without the model, or calls itself ready before it is.",
+      "With other options, Triton completes missing configuration by guessing, starts without the model, or reports readiness too early.",
     inputs:
       "`--strict-readiness=true`, `--exit-on-error=true` and `--disable-auto-complete-config` in the command of every Triton.",
     fix: "add the option to the command",
@@ -68,7 +68,7 @@ export const tritonRules: readonly ReviewRule[] = [
       return option(command, "disable-auto-complete-config") === undefined
         ? [
             ...loose,
-            "--disable-auto-complete-config must be given: Triton would guess what the configuration leaves out",
+            "--disable-auto-complete-config must be set: Triton would guess missing configuration",
           ]
         : loose;
     }),
@@ -76,9 +76,9 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-request-size",
     severity: "warning",
-    title: "A Triton takes a request of the largest batch as text.",
+    title: "Triton accepts the largest batch as JSON.",
     rationale:
-      "Triton refuses a body of more than 64 MiB. Thirty-two images are 19 MB in binary, and about five times that as JSON.",
+      "By default, Triton rejects bodies larger than 64 MiB. Thirty-two images are 19 MB in binary and about five times that as JSON.",
     inputs: "`--http-max-input-size` of every Triton.",
     fix: "set --http-max-input-size to 134217728",
     example: {
@@ -106,11 +106,11 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "gateway-upstream",
     severity: "error",
-    title: "A gateway asks Tritons that are there.",
+    title: "Gateways route to existing Tritons.",
     rationale:
-      "The embed server as a gateway computes nothing itself: with an upstream that does not exist it starts, and is never ready.",
+      "A gateway runs no model itself: with a nonexistent upstream it starts but never becomes ready.",
     inputs:
-      "`TRITON_GRPC_URLS` of an embed server on a host, against the names and the gRPC port of the containers of the stack; `embed.backend` in the values of the chart.",
+      "`TRITON_GRPC_URLS` of an embed server on a host, compared with the names and gRPC port of the stack's containers; `embed.backend` in the chart values.",
     fix: "set embed.upstream to a Triton that is enabled",
     example: {
       stack: "single-gpu",
