@@ -29,7 +29,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test("a child gets the environment it is given, and not this process's own", async () => {
+test("a child has the given environment, not this process's own", async () => {
   process.env.CLIPSTACK_TEST_SECRET = "secret";
   const child = startChild({
     command: [process.execPath, "-e"],
@@ -41,7 +41,7 @@ test("a child gets the environment it is given, and not this process's own", asy
   expect(child.lastLines(1)).toEqual(["given undefined"]);
 });
 
-test("a child that ends by itself has its code and its last lines", async () => {
+test("a child that ends by itself has an exit code and output", async () => {
   const child = startChild({
     command: [process.execPath, "-e"],
     args: ['console.log("one"); console.error("two"); process.exitCode = 3'],
@@ -51,13 +51,13 @@ test("a child that ends by itself has its code and its last lines", async () => 
   expect([...child.lastLines(5)].sort()).toEqual(["one", "two"]);
 });
 
-test("a program that is not there ends at once, and says so", async () => {
+test("a missing program ends at once with an error message", async () => {
   const child = startChild({ command: ["/no/such/program"], args: [], env: {} });
   expect(await child.exited).toMatchObject({ code: null, signal: null });
   expect(child.lastLines(1)).toEqual(["spawn /no/such/program ENOENT"]);
 });
 
-test("stopping is SIGTERM, and the child may end in its own way", async () => {
+test("stop sends SIGTERM, and the child may exit with its own code", async () => {
   const child = startChild({
     command: script('process.on("SIGTERM", () => process.exit(7))'),
     args: [],
@@ -67,7 +67,7 @@ test("stopping is SIGTERM, and the child may end in its own way", async () => {
   expect(await child.stop(10)).toMatchObject({ code: 7, signal: null });
 });
 
-test("a child that does not stop within its grace is killed", async () => {
+test("a child that does not stop within the grace period is killed", async () => {
   const child = startChild({
     command: script('process.on("SIGTERM", () => {})'),
     args: [],
@@ -97,19 +97,19 @@ async function orphan(
   return { parent: parent.pid ?? 0, child: Number(line.toString().trim()) };
 }
 
-test("a child ends when the bench is killed", async () => {
+test("a child ends when its parent is killed", async () => {
   const { parent, child } = await orphan("setInterval(() => {}, 1000)");
   expect(isAlive(child)).toBe(true);
   process.kill(parent, "SIGKILL");
   await until(() => !isAlive(child));
 });
 
-test("a child ends when the bench ends by an exception", async () => {
+test("a child ends when its parent throws", async () => {
   const { child } = await orphan('setTimeout(() => { throw new Error("planted") }, 50)');
   await until(() => !isAlive(child));
 });
 
-test("a child ends when the bench leaves", async () => {
+test("a child ends when its parent exits", async () => {
   const { child } = await orphan("setTimeout(() => process.exit(0), 50)");
   await until(() => !isAlive(child));
 });

@@ -1,22 +1,22 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
-/** How a process ended: with a code, or by a signal. */
+/** Exit code or signal of a process. */
 export interface Exit {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
-  /** From the request to stop until the end, in milliseconds; 0 for a process that ended by itself. */
+  /** Time from the stop request to the exit, in milliseconds; 0 for a process that was not stopped. */
   readonly afterMs: number;
 }
 
 export interface Child {
   readonly pid: number;
-  /** How it ended; `undefined` while it runs. */
+  /** `undefined` while it runs. */
   readonly exit: Exit | undefined;
   readonly exited: Promise<Exit>;
-  /** The end of what it printed. */
+  /** Last lines of its output. */
   lastLines(count: number): readonly string[];
-  /** SIGTERM, and SIGKILL when the grace is over. */
+  /** Sends SIGTERM, and SIGKILL after the grace period. */
   stop(graceSeconds: number): Promise<Exit>;
 }
 
@@ -24,33 +24,33 @@ export interface ChildOptions {
   /** Program and first arguments: `node --import tsx …/main.ts`. */
   readonly command: readonly string[];
   readonly args: readonly string[];
-  /** The whole environment, but for what a program needs to run at all. */
+  /** Environment variables; of this process's own, only a few basic ones are inherited. */
   readonly env: Readonly<Record<string, string>>;
   /**
-   * `held`: open and silent for as long as this process is there, for a program that ends at the end of its input.
+   * Standard input. `held`: open and silent while this process runs, for a program that exits at the end of its input.
    *
    * @default empty
    */
   readonly input?: "empty" | "held";
 }
 
-/** What a program needs of this machine, and a container has of its image. */
+/** Variables that are inherited; in a container the image sets them. */
 const inherited = ["PATH", "HOME", "TMPDIR", "TEMP", "SystemRoot"] as const;
 
 const keptLines = 200;
 
-/** Module that {@link startChild} expects in a Node command line, so that no child outlives the bench. */
+/** Module to import in a Node command line, so that the process ends when this one does. */
 export const endWithParent = fileURLToPath(new URL("end-with-parent.mjs", import.meta.url));
 
 const running = new Set<Child>();
 let watching = false;
 
-/** Start a process that ends with this one: by {@link Child.stop}, and by itself when this process is gone. */
+/** Starts a process that ends with this one: through {@link Child.stop}, or by itself when this process is gone. */
 export function startChild({ command, args, env, input = "empty" }: ChildOptions): Child {
   const [program = process.execPath, ...first] = command;
   const started = spawn(program, [...first, ...args], {
     env: { ...baseEnvironment(), ...env },
-    // its own process group: Ctrl-C reaches this process alone, which then stops its children one by one
+    // a separate process group, so that Ctrl-C reaches only this process, which then stops its children
     detached: true,
     stdio: [input === "held" ? "pipe" : "ignore", "pipe", "pipe", "pipe"],
   });
@@ -66,7 +66,7 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
   started.stderr?.on("data", keep);
 
   let exit: Exit | undefined;
-  let stopAskedAt: number | undefined;
+  let stopRequestedAt: number | undefined;
   const exited = new Promise<Exit>((resolve) => {
     const end = (code: number | null, signal: NodeJS.Signals | null): void => {
       if (rest.trim() !== "") lines.push(rest);
@@ -74,7 +74,7 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
       exit ??= {
         code,
         signal,
-        afterMs: stopAskedAt === undefined ? 0 : performance.now() - stopAskedAt,
+        afterMs: stopRequestedAt === undefined ? 0 : performance.now() - stopRequestedAt,
       };
       running.delete(child);
       resolve(exit);
@@ -95,7 +95,7 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
     lastLines: (count) => lines.slice(-count),
     async stop(graceSeconds) {
       if (exit !== undefined) return exit;
-      stopAskedAt ??= performance.now();
+      stopRequestedAt ??= performance.now();
       started.kill("SIGTERM");
       const timer = setTimeout(() => killGroup(child.pid), graceSeconds * 1_000);
       const result = await exited;
@@ -104,7 +104,7 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
     },
   };
   running.add(child);
-  watchOwnEnd();
+  killChildrenOnExit();
   return child;
 }
 
@@ -117,8 +117,8 @@ function baseEnvironment(): Record<string, string> {
   );
 }
 
-/** The last line of defence: whatever ends this process in an orderly way takes the children along at once. */
-function watchOwnEnd(): void {
+/** Kills the children when this process exits without stopping them. */
+function killChildrenOnExit(): void {
   if (watching) return;
   watching = true;
   process.once("exit", () => {
@@ -126,11 +126,11 @@ function watchOwnEnd(): void {
   });
 }
 
-/** End a child and what it started. */
+/** Kills a child and its own children. */
 function killGroup(pid: number): void {
   try {
     process.kill(process.platform === "win32" ? pid : -pid, "SIGKILL");
   } catch {
-    // it was gone already
+    // it has ended already
   }
 }

@@ -1,4 +1,4 @@
-/** A Service as it is named inside its cluster. */
+/** Address of a Service inside its cluster. */
 export interface ClusterAddress {
   readonly service: string;
   readonly namespace: string;
@@ -6,10 +6,9 @@ export interface ClusterAddress {
 }
 
 /**
- * The Service of an endpoint that only its cluster answers: `http://<Service>.<namespace>.svc:<port>`, without a scheme
- * for gRPC.
+ * Parses the URL of an endpoint inside a cluster: `http://<Service>.<namespace>.svc:<port>`, without a scheme for gRPC.
  *
- * @returns Nothing for an address that is reached from outside.
+ * @returns `undefined` for any other address.
  */
 export function clusterAddress(url: string): ClusterAddress | undefined {
   const match =

@@ -29,7 +29,7 @@ function deploymentWith(change: object) {
   return { ...deployment, status: { ...deployment.status, ...change } };
 }
 
-test("a Deployment whose pods are all of its template and ready is at rest", () => {
+test("a rollout is complete if all pods are of the template and ready", () => {
   expect(rolloutProblem(deployment, [pod, pod])).toBeUndefined();
 });
 
@@ -38,9 +38,9 @@ test.each([
     "a change that was not seen",
     { observedGeneration: 1 },
     2,
-    "its last change has not been seen yet",
+    "its latest change has not been observed yet",
   ],
-  ["old pods", { updatedReplicas: 1 }, 2, "1 of 2 pods are of its last version"],
+  ["old pods", { updatedReplicas: 1 }, 2, "1 of 2 pods are of the latest revision"],
   ["a missing pod", {}, 1, "1 of 2 pods are ready"],
   ["pods that have just become ready", { availableReplicas: 1 }, 2, "1 of 2 pods are available"],
   ["a pod on its way out", {}, 3, "1 pod too many"],
@@ -62,7 +62,7 @@ test.each([
   expect(isTerminated(podWith({ phase }))).toBe(over);
 });
 
-test("a pod that is on its way out takes no requests", () => {
+test("a terminating pod receives no requests", () => {
   const leaving = {
     ...pod,
     metadata: { ...pod.metadata, deletionTimestamp: "2026-11-21T21:00:00Z" },
@@ -70,14 +70,14 @@ test("a pod that is on its way out takes no requests", () => {
   expect([isReady(pod), isReady(leaving)]).toEqual([true, false]);
 });
 
-test("a pod that waits for its container to be made has no trouble", () => {
+test("a pod whose container is being created has no problem", () => {
   const state = { waiting: { reason: "ContainerCreating", message: "" } };
   const [status] = pod.status?.containerStatuses ?? [];
   if (status === undefined) throw new Error("the pod has no container");
   expect(podProblem(podWith({ containerStatuses: [{ ...status, state }] }))).toBeUndefined();
 });
 
-test("a pod whose image is not there says so in the words of the kubelet", () => {
+test("a pod with a missing image has the message of the kubelet", () => {
   const message = 'Container image "clipstack/embed:none" is not present with pull policy of Never';
   const state = { waiting: { reason: "ErrImageNeverPull", message } };
   const [status] = pod.status?.containerStatuses ?? [];
@@ -87,7 +87,7 @@ test("a pod whose image is not there says so in the words of the kubelet", () =>
   );
 });
 
-test("a pod that no node has room for says so in the words of the scheduler", () => {
+test("an unschedulable pod has the message of the scheduler", () => {
   const conditions = [
     {
       type: "PodScheduled",
@@ -101,15 +101,15 @@ test("a pod that no node has room for says so in the words of the scheduler", ()
   );
 });
 
-test("an autoscaler's metric is what it last saw", () => {
+test("an autoscaler's metric is its latest value", () => {
   expect(describeMetric(autoscaler())).toMatch(/^cpu \d+ %$/);
 });
 
-test("an autoscaler that the metrics server has not answered has no metric", () => {
+test("an autoscaler has no metric until the metrics server responds", () => {
   expect(describeMetric(autoscaler({ currentMetrics: null }))).toBeUndefined();
 });
 
-test("an autoscaler on a metric from outside shows its name and value", () => {
+test("an external metric has its name and value", () => {
   const currentMetrics = [
     {
       type: "External",
@@ -119,7 +119,7 @@ test("an autoscaler on a metric from outside shows its name and value", () => {
   expect(describeMetric(autoscaler({ currentMetrics }))).toBe("queue-ms 4");
 });
 
-test("a selector selects pods that have all of its labels, and an empty one selects nothing", () => {
+test("a selector matches pods with all of its labels, and an empty one matches nothing", () => {
   const labels = { app: "clipstack", part: "embed" };
   const selectors: Record<string, string>[] = [
     { app: "clipstack" },

@@ -12,9 +12,9 @@ import type {
 } from "@kubernetes/client-node";
 import type { DeclaredObject } from "./terraform-manifests.ts";
 
-/** Kubernetes' objects as the API server sends them, and what is read from them. */
+/** Kubernetes objects as the API server returns them, and functions that read their state. */
 
-/** JSON of an object: a time is text. */
+/** JSON of an object, in which times are strings. */
 export type Wire<T> = T extends Date
   ? string
   : T extends readonly (infer Item)[]
@@ -38,7 +38,7 @@ export type ClusterDeployment = Stored<V1Deployment> & {
     "replicas" | "revisionHistoryLimit" | "progressDeadlineSeconds"
   >;
 };
-/** One version of a Deployment. */
+/** Revision of a Deployment. */
 export type ClusterReplicaSet = Stored<V1ReplicaSet>;
 export type ClusterPod = Stored<V1Pod>;
 export type ClusterAutoscaler = Stored<V2HorizontalPodAutoscaler>;
@@ -48,15 +48,15 @@ export type ClusterLimitRange = Stored<V1LimitRange>;
 export type ClusterService = Stored<V1Service>;
 export type ClusterNode = Stored<V1Node>;
 
-/** Default of Kubernetes where an autoscaler does not set it, in seconds. */
+/** Default of Kubernetes, in seconds. */
 const scaleDownWindowSeconds = 300;
 
-/** How long the load must be low before an autoscaler removes pods, in seconds. */
+/** Time of low load after which an autoscaler removes pods, in seconds. */
 export function scaleDownWindow({ spec }: ClusterAutoscaler): number {
   return spec.behavior?.scaleDown?.stabilizationWindowSeconds ?? scaleDownWindowSeconds;
 }
 
-/** A pod that takes requests: ready, and not on its way out. */
+/** Returns whether a pod receives requests: it is ready and not terminating. */
 export function isReady({ metadata, status }: ClusterPod): boolean {
   const ready = status?.conditions?.some(
     ({ type, status: is }) => type === "Ready" && is === "True",
@@ -64,31 +64,31 @@ export function isReady({ metadata, status }: ClusterPod): boolean {
   return ready === true && metadata.deletionTimestamp === undefined;
 }
 
-/** A pod that was evicted or has ended: it only waits to be cleared away, and another one takes its place. */
+/** Returns whether a pod was evicted or has ended, and is replaced by another one. */
 export function isTerminated({ status }: ClusterPod): boolean {
   return status?.phase === "Failed" || status?.phase === "Succeeded";
 }
 
-/** Pods that a selector asks for. */
+/** Returns whether a selector matches labels; an empty selector matches nothing. */
 export function selects(
   selector: Readonly<Record<string, string>> = {},
   labels: Readonly<Record<string, string>> = {},
 ): boolean {
-  const wanted = Object.entries(selector);
-  return wanted.length > 0 && wanted.every(([key, value]) => labels[key] === value);
+  const required = Object.entries(selector);
+  return required.length > 0 && required.every(([key, value]) => labels[key] === value);
 }
 
-/** Why a Deployment is not at rest; nothing when every pod is of its template and ready, and no other is left. */
+/** Reason why a rollout is not complete; `undefined` if every pod is of the current revision and ready, and no other is left. */
 export function rolloutProblem(
   { metadata, spec, status = {} }: ClusterDeployment,
   pods: readonly ClusterPod[],
 ): string | undefined {
   const { observedGeneration = 0, updatedReplicas = 0, availableReplicas = 0 } = status;
   if (observedGeneration < (metadata.generation ?? 0)) {
-    return "its last change has not been seen yet";
+    return "its latest change has not been observed yet";
   }
   if (updatedReplicas < spec.replicas) {
-    return `${updatedReplicas} of ${spec.replicas} pods are of its last version`;
+    return `${updatedReplicas} of ${spec.replicas} pods are of the latest revision`;
   }
   const ready = pods.filter(isReady).length;
   if (ready < spec.replicas) return `${ready} of ${spec.replicas} pods are ready`;
@@ -99,7 +99,7 @@ export function rolloutProblem(
   return leaving > 0 ? `${leaving} ${leaving === 1 ? "pod" : "pods"} too many` : undefined;
 }
 
-/** What keeps a pod from running, in the words of the kubelet or the scheduler. */
+/** Reason why a pod does not run, as reported by the kubelet or the scheduler. */
 export function podProblem({ status }: ClusterPod): string | undefined {
   for (const { name, state } of status?.containerStatuses ?? []) {
     const { reason = "", message } = state?.waiting ?? {};
@@ -113,7 +113,7 @@ export function podProblem({ status }: ClusterPod): string | undefined {
   return unscheduled && `${unscheduled.reason}: ${unscheduled.message}`;
 }
 
-/** CPU that an autoscaler sees, in percent of what the pods request; nothing while it has no metric. */
+/** Current metric of an autoscaler, such as CPU in percent of the pods' requests; `undefined` while it has none. */
 export function describeMetric({ status }: ClusterAutoscaler): string | undefined {
   // `null` right after a deployment
   for (const { resource, external } of status?.currentMetrics ?? []) {
@@ -125,13 +125,13 @@ export function describeMetric({ status }: ClusterAutoscaler): string | undefine
   return undefined;
 }
 
-/** What a cluster has of the declared objects, or why it could not be asked. */
+/** Declared objects as found in a cluster, or the reason why the cluster is unavailable. */
 export type ClusterInspection =
   | {
       readonly ok: true;
-      /** As the API server has it; absent where it is not there. */
+      /** Object as the API server returns it; absent if it does not exist. */
       readonly found: ReadonlyMap<DeclaredObject, unknown>;
-      /** Of each Deployment, by its name. */
+      /** Pods by Deployment name. */
       readonly pods: ReadonlyMap<string, readonly ClusterPod[]>;
     }
   | { readonly ok: false; readonly message: string };

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** A block of Terraform JSON: providers' bindings write one as an object or as a list. */
+/** Block of Terraform JSON, which provider bindings write as an object or a list. */
 const blocks = <T extends z.ZodType>(schema: T) =>
   z
     .union([z.array(schema), schema.transform((value) => [value])])
@@ -13,7 +13,7 @@ const number = z.coerce.number();
 const count = number.int().min(0);
 const port = number.int().min(1).max(65_535);
 
-/** Arguments of `docker_container` that a local process is started from, or that an engine shows again. */
+/** Arguments of `docker_container` used by the local simulation and by the comparison with `docker inspect`. */
 export const declaredContainer = z.object({
   name: text.min(1),
   image: text.optional(),
@@ -83,7 +83,7 @@ export const declaredContainer = z.object({
 });
 export type DeclaredContainer = z.infer<typeof declaredContainer>;
 
-/** Seconds of a Go duration such as `1m30s`. */
+/** Parses a Go duration such as `1m30s` to seconds. */
 export function seconds(duration: string | undefined, fallback: number): number {
   if (duration === undefined || duration === "") return fallback;
   const units: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3_600 };

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** The engine writes `null` where a list or a map is empty. */
+/** Docker writes `null` for an empty list or map. */
 const orEmpty = <T extends z.ZodType>(schema: T) =>
   z
     .nullish(z.array(schema))
@@ -14,16 +14,16 @@ const mapOf = <T extends z.ZodType>(schema: T) =>
 
 const binding = z.object({ HostIp: z.string().default(""), HostPort: z.string() });
 
-/** What `docker inspect` says of a container: the part that a declaration is compared with. */
+/** Fields of `docker inspect` that are compared with the declared container. */
 export const inspectedContainer = z.object({
   Id: z.string(),
-  /** With a slash before it. */
+  /** Docker prepends a slash. */
   Name: z.string().transform((name) => name.replace(/^\//, "")),
-  /** Id of the image. */
+  /** Image id. */
   Image: z.string(),
   RestartCount: z.number().default(0),
   State: z.object({
-    /** created, running, paused, restarting, removing, exited or dead. */
+    /** `created`, `running`, `paused`, `restarting`, `removing`, `exited` or `dead`. */
     Status: z.string(),
     ExitCode: z.number(),
     OOMKilled: z.boolean().default(false),
@@ -46,7 +46,7 @@ export const inspectedContainer = z.object({
     Healthcheck: z
       .object({
         Test: orEmpty(z.string()),
-        /** Nanoseconds, as the others. */
+        /** Nanoseconds, as are the other durations. */
         Interval: z.number().default(0),
         Timeout: z.number().default(0),
         StartPeriod: z.number().default(0),
@@ -72,7 +72,7 @@ export const inspectedContainer = z.object({
     Runtime: z.string().default(""),
     PortBindings: mapOf(orEmpty(binding)),
     PublishAllPorts: z.boolean().default(false),
-    /** Bytes; 0 is no limit. */
+    /** Bytes; 0 means no limit. */
     Memory: z.number().default(0),
     ShmSize: z.number().default(0),
     Tmpfs: mapOf(z.string()),
@@ -93,21 +93,21 @@ export const inspectedContainer = z.object({
     }),
   ),
   NetworkSettings: z.object({
-    /** What is published now; nothing where the container does not run. */
+    /** Ports published now; empty unless the container is running. */
     Ports: mapOf(orEmpty(binding)),
     Networks: mapOf(z.object({ Aliases: orEmpty(z.string()) })),
   }),
 });
 export type InspectedContainer = z.infer<typeof inspectedContainer>;
 
-/** What Terraform's state says of the containers and images that it made, by address. */
+/** Containers and images in Terraform's state, by address. */
 export interface DeployedState {
   readonly ids: ReadonlyMap<string, string>;
-  /** Of containers; a declared name may be an expression. */
+  /** Container names; the declared name may be an expression. */
   readonly names: ReadonlyMap<string, string>;
 }
 
-/** The containers of an engine by name, or why it could not be asked. */
+/** Containers of a Docker engine by name, or the reason why the engine is unavailable. */
 export type Inspection =
   | { readonly ok: true; readonly containers: ReadonlyMap<string, InspectedContainer> }
   | { readonly ok: false; readonly message: string };

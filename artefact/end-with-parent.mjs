@@ -1,6 +1,6 @@
 /**
- * Loaded into every process that the bench starts (`node --import`): ends it when the bench is gone, however that
- * happened. File descriptor 3 is a pipe that only the bench holds; it closes with the bench.
+ * Loaded with `node --import` into every child process: ends it when the parent is gone for any reason. File descriptor 3
+ * is a pipe that only the parent holds open.
  */
 import { Socket } from "node:net";
 import { isMainThread } from "node:worker_threads";

@@ -3,12 +3,12 @@ import { createServer } from "node:net";
 import { loopback } from "./simulation-types.ts";
 
 /**
- * Below the ports that Linux (32768 and up) and macOS (49152 and up) give to outgoing connections: one of those could
- * take a port between the moment it is found free and the moment it is listened on.
+ * Range below the ephemeral ports of Linux (from 32768) and macOS (from 49152), because an outgoing connection could
+ * otherwise use a port between the check and the listen.
  */
 const range = { first: 20_000, last: 32_000 } as const;
 
-/** Ports of this machine that were free a moment ago, all different, and none of `except`. */
+/** Returns distinct free ports of this machine, none of them in `except`. */
 export async function freePorts(
   count: number,
   except: ReadonlySet<number> = new Set(),
@@ -22,7 +22,7 @@ export async function freePorts(
   return [...found];
 }
 
-/** Whether another program listens on a port. */
+/** Returns whether a program listens on a port. */
 export async function isPortInUse(port: number): Promise<boolean> {
   const server = createServer();
   try {

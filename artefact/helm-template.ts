@@ -14,7 +14,7 @@ import {
   type TerraformResources,
 } from "./terraform-text.ts";
 
-/** A `helm_release` of a synthesized file. */
+/** `helm_release` of a synthesized file. */
 export interface HelmRelease {
   /** `helm_release.x`. */
   readonly address: string;
@@ -22,7 +22,7 @@ export interface HelmRelease {
   readonly namespace: string;
   /** Folder of the chart. */
   readonly chart: string;
-  /** YAML documents, the last one counts. */
+  /** YAML documents; later ones take precedence. */
   readonly values: readonly string[];
 }
 
@@ -34,14 +34,14 @@ const releaseBlock = z.object({
   values: z.array(z.string()).default([]),
 });
 
-/** The type of a release in Terraform. */
+/** Terraform resource type of a release. */
 export const releaseType = "helm_release";
 
 /**
- * The Helm releases of a file.
+ * Returns the Helm releases of a file.
  *
- * @param moduleFolder - Folder of `cdk.tf.json`: what `path.root` stands for.
- * @throws {UserError} for a release of another chart than a folder of this machine.
+ * @param moduleFolder - Folder of `cdk.tf.json`: value of `path.root`.
+ * @throws {UserError} if a chart is not a folder of this machine.
  */
 export function helmReleases(
   resources: TerraformResources,
@@ -65,20 +65,20 @@ export function helmReleases(
   });
 }
 
-/** Helm is not on this machine: what it would render is not known. */
+/** Error message without helm. */
 export const helmMissing =
-  "helm is not installed on this machine, and the chart of this environment is rendered with it: https://helm.sh/docs/intro/install";
+  "helm is not installed on this machine; it is required to render the chart of this environment: https://helm.sh/docs/intro/install";
 
 const helmMs = 60_000;
 
-/** Whether there is a `helm` on the PATH. */
+/** Returns whether `helm` is on the PATH. */
 export function isHelmInstalled(): boolean {
   return (
     spawnSync("helm", ["version", "--short"], { stdio: "ignore", timeout: helmMs }).status === 0
   );
 }
 
-/** Kinds that belong to no namespace. */
+/** Cluster-scoped kinds. */
 const clusterKinds = new Set([
   "Namespace",
   "ClusterRole",
@@ -91,28 +91,27 @@ const clusterKinds = new Set([
 ]);
 
 /**
- * The objects of a release, as `helm template` renders them; hooks, which are no part of it, left out. What only Terraform
- * knows goes through as the expression that it is.
+ * Renders the objects of a release with `helm template`, without hooks. Terraform expressions are preserved.
  *
- * @throws {UserError} one line, without helm, or when the chart refuses its values.
+ * @throws {UserError} one line, if helm is not installed or the chart rejects its values.
  */
 export function renderRelease(release: HelmRelease, shown: string): readonly DeclaredObject[] {
   const { address, name, namespace, chart } = release;
   const expressions: string[] = [];
-  // a name stands in for an expression: a schema or a template may look at the text
-  const hide = (text: string) =>
+  // expressions are replaced by names, because a schema or template may parse the text
+  const withoutExpressions = (text: string) =>
     text.replaceAll(/(?<!\$)\$\{(?:[^{}]|\{[^{}]*\})*\}/g, (it) => {
       expressions.push(it);
-      return `${standIn}${expressions.length - 1}`;
+      return `${placeholder}${expressions.length - 1}`;
     });
-  const standIns = new RegExp(`${standIn}(\\d+)`, "g");
-  const reveal = (value: unknown): unknown =>
+  const placeholders = new RegExp(`${placeholder}(\\d+)`, "g");
+  const withExpressions = (value: unknown): unknown =>
     mapStrings(value, (text) =>
-      text.replaceAll(standIns, (whole, index) => expressions[Number(index)] ?? whole),
+      text.replaceAll(placeholders, (match, index) => expressions[Number(index)] ?? match),
     );
-  const files = release.values.map(hide);
+  const files = release.values.map(withoutExpressions);
   const text = template(
-    { name, namespace: hide(namespace), chart, values: files },
+    { name, namespace: withoutExpressions(namespace), chart, values: files },
     `${shown}: ${address}`,
   );
   return parseAllDocuments(text)
@@ -122,11 +121,11 @@ export function renderRelease(release: HelmRelease, shown: string): readonly Dec
       const inNamespace = clusterKinds.has(manifest.kind)
         ? manifest
         : { ...manifest, metadata: { namespace, ...manifest.metadata } };
-      return { address, manifest: reveal(inNamespace) as Manifest };
+      return { address, manifest: withExpressions(inNamespace) as Manifest };
     });
 }
 
-const standIn = "only-terraform-knows-";
+const placeholder = "terraform-expression-";
 
 function template(
   { name, namespace, chart, values }: Omit<HelmRelease, "address">,
@@ -148,18 +147,18 @@ function template(
       throw new UserError(`${where}: ${helmMissing}`);
     }
     if (error !== undefined) throw new UserError(`${where}: helm template: ${error.message}`);
-    if (status !== 0) throw new UserError(`${where}: helm template: ${refusal(stderr)}`);
+    if (status !== 0) throw new UserError(`${where}: helm template: ${errorText(stderr)}`);
     return stdout;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Helm's own words, on one line. */
-function refusal(stderr: string): string {
+/** Helm's error message on one line. */
+function errorText(stderr: string): string {
   const lines = stderr
     .split("\n")
     .map((line) => line.trim())
     .filter((line) => line !== "" && !/^(?:WARNING|coalesce|Use --debug)/.test(line));
-  return lines.join(" ").replace(/^Error: /, "") || "it said nothing";
+  return lines.join(" ").replace(/^Error: /, "") || "no error message";
 }

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 const script = `
   import { onInterrupt } from ${JSON.stringify(new URL("interrupt.ts", import.meta.url).href)};
   const { signal, hold } = onInterrupt();
-  if (process.argv[1] === "holds") hold("putting things back");
+  if (process.argv[1] === "holds") hold("restoring things");
   signal.addEventListener("abort", () => console.log("stopping"));
   setInterval(() => {}, 1_000);
   console.log("ready");
@@ -30,17 +30,17 @@ async function interrupt(...args: readonly string[]) {
   return { code, said };
 }
 
-test("the second signal does not wait", async () => {
+test("the second signal exits at once", async () => {
   expect(await interrupt()).toEqual({ code: 130, said: ["ready", "stopping"] });
 });
 
-test("work that is held is waited for at the second signal, and not at the third", async () => {
+test("held work continues after the second signal, and not after the third", async () => {
   expect(await interrupt("holds")).toEqual({
     code: 130,
     said: [
       "ready",
       "stopping",
-      "clipstack: putting things back: not done yet; Ctrl-C again leaves it as it is",
+      "clipstack: restoring things: not finished; press Ctrl-C again to skip it",
     ],
   });
 });

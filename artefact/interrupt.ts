@@ -1,32 +1,32 @@
-/** 128 + SIGINT, as a shell counts. */
+/** 128 + SIGINT, the convention of shells. */
 const exitInterrupted = 130;
 
-/** The run was stopped from outside; everything that it had started has ended. */
+/** The run was interrupted, and every process that it had started has ended. */
 export class Interrupted extends Error {
   override readonly name = "Interrupted";
   readonly exitCode = exitInterrupted;
 }
 
-/** The terminal is gone: nobody reads what is said, and what is under way must go on. */
-function ignoreLostReader(error: NodeJS.ErrnoException): void {
+/** Ignores output errors after the terminal was closed, so that cleanup continues. */
+function ignoreClosedTerminal(error: NodeJS.ErrnoException): void {
   if (error.code !== "EPIPE" && error.code !== "EIO") throw error;
 }
 
 export interface Interrupt {
   readonly signal: AbortSignal;
   /**
-   * Begins work that the second signal must not cut off: it warns, and the third one does not wait.
+   * Marks the start of work that the second signal must not cut off: it prints a warning, and the third signal exits.
    *
-   * @param work - In words: `putting back …`.
-   * @returns Ends it.
+   * @param work - Description for the warning: `restoring …`.
+   * @returns Function that marks its end.
    */
   readonly hold: (work: string) => () => void;
   readonly remove: () => void;
 }
 
 /**
- * The first signal asks everything to stop; the second does not wait for it. Of a terminal that is closed, which may say so
- * more than once, every signal is a first one.
+ * Handles interrupts: the first signal aborts, and the second exits at once. SIGHUP, which a closed terminal may send
+ * repeatedly, only aborts.
  */
 export function onInterrupt(): Interrupt {
   const controller = new AbortController();
@@ -37,7 +37,7 @@ export function onInterrupt(): Interrupt {
       const [work] = held;
       if (work === undefined || warned) process.exit(exitInterrupted);
       warned = true;
-      console.error(`clipstack: ${work}: not done yet; Ctrl-C again leaves it as it is`);
+      console.error(`clipstack: ${work}: not finished; press Ctrl-C again to skip it`);
       return;
     }
     controller.abort();
@@ -46,7 +46,7 @@ export function onInterrupt(): Interrupt {
   process.on("SIGINT", handle);
   process.on("SIGTERM", handle);
   process.on("SIGHUP", hangUp);
-  process.stderr.on("error", ignoreLostReader);
+  process.stderr.on("error", ignoreClosedTerminal);
   return {
     signal: controller.signal,
     hold(work) {
@@ -57,7 +57,7 @@ export function onInterrupt(): Interrupt {
       process.removeListener("SIGINT", handle);
       process.removeListener("SIGTERM", handle);
       process.removeListener("SIGHUP", hangUp);
-      process.stderr.removeListener("error", ignoreLostReader);
+      process.stderr.removeListener("error", ignoreClosedTerminal);
     },
   };
 }

@@ -4,21 +4,21 @@ import { UserError } from "../contract/user-error.ts";
 /**
  * Parses JSON, with or without a byte order mark.
  *
- * @param shown - File name, for the error.
+ * @param displayPath - Name of the file in the message.
  * @throws {UserError} one line.
  */
-export function parseJson(text: string, shown: string): unknown {
+export function parseJson(text: string, displayPath: string): unknown {
   try {
     return JSON.parse(text.replace(/^\uFEFF/, ""));
   } catch {
-    throw new UserError(`${shown}: must be JSON`);
+    throw new UserError(`${displayPath}: must be JSON`);
   }
 }
 
 /**
  * Parses a value with a schema.
  *
- * @param where - File and part of it, for the error.
+ * @param where - File and field in the message.
  * @throws {UserError} one line: the first wrong field, the rule and the value.
  */
 export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: string): z.infer<T> {
@@ -27,11 +27,11 @@ export function parseAs<T extends z.ZodType>(schema: T, value: unknown, where: s
   const issue = innermost(result.error.issues[0]);
   const path = issue.path.map(String).join(".");
   const rule = issue.message.replace(/^./, (c) => c.toLowerCase());
-  // the whole value says nothing
+  // a top-level value is too long to print
   if (path === "") throw new UserError(`${where}: ${rule}`);
   const got = at(value, issue.path);
-  const shown = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
-  throw new UserError(`${where}: ${path}: ${rule}, got ${shown}`);
+  const printed = got === undefined ? "nothing" : JSON.stringify(got).slice(0, 80);
+  throw new UserError(`${where}: ${path}: ${rule}, got ${printed}`);
 }
 
 interface Issue {
@@ -39,7 +39,7 @@ interface Issue {
   readonly message: string;
 }
 
-/** Of a union's issues, the one that got furthest: what a person most likely meant. */
+/** Issue of a union's most deeply matching variant, the most likely intended one. */
 function innermost(issue: z.core.$ZodIssue | undefined): Issue {
   if (issue === undefined) return { path: [], message: "is invalid" };
   if (issue.code !== "invalid_union") return { path: issue.path, message: issue.message };

@@ -8,7 +8,7 @@ import { makeScratchFolder } from "./scratch-folder.ts";
 const parent = mkdtempSync(join(tmpdir(), "clipstack-scratch-test-"));
 afterAll(() => rmSync(parent, { recursive: true, force: true }));
 
-test("the folders of runs that are gone are removed, and no others", () => {
+test("removes only folders whose owner is not running", () => {
   const gone = spawnSync(process.execPath, ["--version"]).pid;
   const left = join(parent, `clipstack-verify-${gone}-AbCd12`);
   mkdirSync(left);

@@ -15,17 +15,16 @@ import { isPortInUse } from "./free-ports.ts";
 import type { Instance, RepositoryPlan, SimulationPlan } from "./simulation-types.ts";
 import { startTcpProxy, type TcpProxy } from "./tcp-proxy.ts";
 
-/** An environment that runs on this machine: clipstack's server in place of its containers. */
+/** Running simulation of an environment: processes of clipstack's server in place of its containers. */
 export interface Simulation {
   readonly instances: readonly RunningInstance[];
-  /** Stop what still runs, and wait until it is gone. */
+  /** Stops the remaining processes. */
   stop(): Promise<void>;
 }
 
 export interface RunningInstance {
   readonly instance: Instance;
   readonly child: Child;
-  /** How the start went. */
   readonly start: StartOutcome;
 }
 
@@ -34,10 +33,10 @@ export type StartOutcome =
   | { readonly ok: false; readonly message: string };
 
 export interface StartOptions {
-  /** Starts clipstack's server: program and arguments up to the server's own. */
+  /** Command of clipstack's server, without the server's own arguments. */
   readonly serverCommand: readonly string[];
   readonly signal: AbortSignal;
-  /** No start takes longer, whatever budget was synthesized; in seconds. */
+  /** Maximum duration of a start in seconds, even if the synthesized health check allows more. */
   readonly startLimitSeconds: number;
 }
 
@@ -45,9 +44,9 @@ const usualPollMs = 50;
 const shownLines = 8;
 
 /**
- * Fails when a port that the environment needs is taken.
+ * Checks that the ports that environments need are free.
  *
- * @throws {UserError} one line for each port.
+ * @throws {UserError} one line for each port in use.
  */
 export async function requirePorts(
   plans: readonly { readonly environment: string; readonly plan: SimulationPlan }[],
@@ -58,17 +57,18 @@ export async function requirePorts(
       if (!seen.has(port)) seen.set(port, `${environment}/${neededBy}`);
     }
   }
-  const taken: string[] = [];
+  const inUse: string[] = [];
   for (const [port, neededBy] of seen) {
-    if (await isPortInUse(port)) taken.push(`port ${port} of ${neededBy} is taken on this machine`);
+    if (await isPortInUse(port))
+      inUse.push(`port ${port} of ${neededBy} is in use on this machine`);
   }
-  if (taken.length === 0) return;
+  if (inUse.length === 0) return;
   throw new UserError(
-    `${taken.join("\n")}\nstop what listens there, or move all ports with --port-offset, like --port-offset 10000`,
+    `${inUse.join("\n")}\nstop the program that listens there, or rerun with --port-offset 10000`,
   );
 }
 
-/** Start every process of an environment at the same time, and wait until each is healthy or has failed. */
+/** Starts every process of a plan concurrently, and resolves once each is healthy or has failed. */
 export async function startSimulation(
   plan: SimulationPlan,
   options: StartOptions,
@@ -105,7 +105,7 @@ export async function startSimulation(
   }
 }
 
-/** What is left at the end of an environment has nothing in flight: no reason to wait for long. */
+/** Short, because nothing is in flight at the end of a simulation. */
 const stopPatienceSeconds = 5;
 
 function distinctPorts(plan: SimulationPlan): SimulationPlan["proxies"] {
@@ -113,7 +113,7 @@ function distinctPorts(plan: SimulationPlan): SimulationPlan["proxies"] {
   return plan.proxies.filter(({ port }) => !seen.has(port) && seen.add(port));
 }
 
-/** Start the process of an instance. Its model repository is there: {@link assembleRepository}. */
+/** Starts the process of an instance. Its model repository must exist: {@link assembleRepository}. */
 export function startProcess(instance: Instance, serverCommand: readonly string[]): Child {
   return startChild({
     command: withLifeline(serverCommand),
@@ -122,7 +122,7 @@ export function startProcess(instance: Instance, serverCommand: readonly string[
   });
 }
 
-/** Command of a Node program that ends with this process; its file is the last word. */
+/** Adds {@link endWithParent} to the command of a Node program, whose file is the last word. */
 export function withLifeline(command: readonly string[]): readonly string[] {
   return [...command.slice(0, -1), "--import", endWithParent, ...command.slice(-1)];
 }
@@ -136,7 +136,7 @@ function prepare({ repository }: Instance): StartOutcome | undefined {
   }
 }
 
-/** Put a model repository together: real folders, links to files, and the texts of the artefact. */
+/** Assembles a model repository from folders, links to files, and text files of the artefact. */
 export function assembleRepository({ folder, parts, modelFile }: RepositoryPlan): void {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
@@ -148,7 +148,7 @@ export function assembleRepository({ folder, parts, modelFile }: RepositoryPlan)
     }
     if (source === undefined) continue;
     if (existsSync(source)) mirror(source, join(folder, path));
-    else if (modelFile === undefined) throw new Error(`cannot mount ${source}, which is not there`);
+    else if (modelFile === undefined) throw new Error(`cannot mount ${source}: no such folder`);
   }
   if (modelFile === undefined) return;
   for (const model of readdirSync(folder)) {
@@ -162,7 +162,7 @@ function mirror(source: string, target: string): void {
   mkdirSync(target, { recursive: true });
   for (const entry of readdirSync(source)) {
     const [from, to] = [join(source, entry), join(target, entry)];
-    if (!existsSync(from)) continue; // a link to an optimised file that has not been made
+    if (!existsSync(from)) continue; // a link to an optimised model that does not exist yet
     if (statSync(from).isDirectory()) mirror(from, to);
     else {
       rmSync(to, { force: true });
@@ -171,7 +171,7 @@ function mirror(source: string, target: string): void {
   }
 }
 
-/** Waits until a process responds with 200 at a URL, has ended, or has used up its time. */
+/** Polls a URL until it returns 200, the process ends, or the time is over. */
 export async function waitUntilReady(
   child: Child,
   readyUrl: string,
@@ -180,7 +180,7 @@ export async function waitUntilReady(
   pollMs = usualPollMs,
 ): Promise<StartOutcome> {
   const startedAt = performance.now();
-  let answer = "no answer";
+  let lastResponse = "no response";
   while (performance.now() - startedAt < budgetSeconds * 1_000) {
     signal.throwIfAborted();
     if (child.exit !== undefined) {
@@ -191,25 +191,27 @@ export async function waitUntilReady(
     }
     const status = await statusOf(readyUrl, signal);
     if (status === 200) return { ok: true, readyMs: performance.now() - startedAt };
-    answer = status === undefined ? "no answer" : `status ${status}`;
+    lastResponse = status === undefined ? "no response" : `status ${status}`;
     await sleep(pollMs, undefined, { signal });
   }
   return {
     ok: false,
-    message: `was not ready in ${budgetSeconds} s: ${answer} from ${readyUrl}${lastLinesOf(child)}`,
+    message: `was not ready in ${budgetSeconds} s: ${lastResponse} from ${readyUrl}${lastLinesOf(child)}`,
   };
 }
 
-/** In words: `with code 1`, `by SIGKILL`. */
+/** Describes an exit: `with code 1`, `by SIGKILL`. */
 export function describeExit({ code, signal }: Exit): string {
   if (signal !== null) return `by ${signal}`;
   return code === null ? "before it began" : `with code ${code}`;
 }
 
-/** For messages: what a process printed last. */
+/** Last output lines of a process, for messages. */
 export function lastLinesOf(child: Child): string {
   const lines = child.lastLines(shownLines);
-  return lines.length === 0 ? "" : `; its last lines:\n${lines.map((l) => `    ${l}`).join("\n")}`;
+  return lines.length === 0
+    ? ""
+    : `; last lines of its output:\n${lines.map((l) => `    ${l}`).join("\n")}`;
 }
 
 async function statusOf(url: string, signal: AbortSignal): Promise<number | undefined> {

@@ -34,7 +34,7 @@ async function ask(port: number): Promise<string> {
   }
 }
 
-test("connections go to one backend after the other", async () => {
+test("connections are spread over the backends in turn", async () => {
   const port = await proxied([await named("a"), await named("b")]);
   expect([await ask(port), await ask(port), await ask(port), await ask(port)]).toEqual([
     "a",
@@ -44,25 +44,25 @@ test("connections go to one backend after the other", async () => {
   ]);
 });
 
-test("a backend that refuses is passed over", async () => {
+test("a backend that refuses connections is skipped", async () => {
   const [dead = 0] = await freePorts(1);
   const port = await proxied([dead, await named("b")]);
   expect([await ask(port), await ask(port)]).toEqual(["b", "b"]);
 });
 
-test("a connection that no backend takes is closed", async () => {
+test("a connection that every backend refuses is closed", async () => {
   const port = await proxied(await freePorts(2));
   await expect(ask(port)).rejects.toThrow();
 });
 
-test("a port is taken while somebody listens there, and free afterwards", async () => {
+test("a port is in use while a program listens on it, and free afterwards", async () => {
   const proxy = await startTcpProxy(0, []);
   expect(await isPortInUse(proxy.port)).toBe(true);
   await proxy.close();
   expect(await isPortInUse(proxy.port)).toBe(false);
 });
 
-test("free ports are all different", async () => {
+test("free ports are distinct", async () => {
   const ports = await freePorts(20);
   expect(new Set(ports).size).toBe(20);
 });

@@ -1,25 +1,25 @@
 import { connect, createServer, type Socket } from "node:net";
 import { loopback } from "./simulation-types.ts";
 
-/** Spreads connections over several ports, one after the other, as a Kubernetes Service does. */
+/** Proxy that spreads connections over several ports in turn, as a Kubernetes Service does. */
 export interface TcpProxy {
   readonly port: number;
   close(): Promise<void>;
 }
 
 /**
- * Listen on `port` (0: any free one) and hand each connection to the next backend; one that refuses is passed over,
- * as a pod that is not ready gets no connections.
+ * Listens on `port` (0: any free port) and forwards each connection to the next backend. A backend that refuses the
+ * connection is skipped, as a Service skips pods that are not ready.
  */
 export async function startTcpProxy(port: number, backends: readonly number[]): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
-  let turn = 0;
+  let connections = 0;
 
   const server = createServer((client) => {
     sockets.add(client);
     client.once("close", () => sockets.delete(client));
     client.on("error", () => client.destroy());
-    const first = turn++;
+    const first = connections++;
     const tryBackend = (attempt: number): void => {
       const backendPort = backends[(first + attempt) % backends.length];
       if (backendPort === undefined || attempt === backends.length) {

@@ -77,7 +77,7 @@ test("keys of labels, resources and selectors are data", () => {
   });
 });
 
-test("texts that are numbers in the API are numbers, and quantities stay texts", () => {
+test("strings that are numbers in the API become numbers, and quantities stay strings", () => {
   const pod = podOf(
     {
       liveness_probe: { http_get: { port: "8002" } },
@@ -100,7 +100,7 @@ test("texts that are numbers in the API are numbers, and quantities stay texts",
   });
 });
 
-test("a percentage of pods stays a text", () => {
+test("a percentage of pods stays a string", () => {
   const rollingUpdate = { max_surge: "25%", max_unavailable: "0" };
   const manifest = manifestOf("kubernetes_deployment_v1", {
     spec: { strategy: { type: "RollingUpdate", rolling_update: rollingUpdate } },
@@ -110,7 +110,7 @@ test("a percentage of pods stays a text", () => {
   });
 });
 
-test("node affinity that is required is one object, that of pods is a list", () => {
+test("required node affinity is one object, that of pods is a list", () => {
   const pod = podOf(
     {},
     {
@@ -203,7 +203,7 @@ test("an autoscaler has lists of metrics and policies", () => {
   });
 });
 
-test("what a metrics server needs has manifests: account, roles and the API that it serves", () => {
+test("converts the resources of a metrics server: account, roles and API service", () => {
   const found = manifests({
     kubernetes_cluster_role_v1: {
       it: { rule: [{ api_groups: [""], resources: ["nodes/metrics"], verbs: ["get"] }] },
@@ -250,7 +250,7 @@ test("what a metrics server needs has manifests: account, roles and the API that
   ]);
 });
 
-test("what belongs to Terraform is left out, and a container's own lifecycle is not", () => {
+test("drops the arguments of Terraform, and keeps the lifecycle of a container", () => {
   const manifest = manifestOf("kubernetes_deployment_v1", {
     "//": { metadata: {} },
     depends_on: ["terraform_data.cluster"],
@@ -266,7 +266,7 @@ test("what belongs to Terraform is left out, and a container's own lifecycle is 
   });
 });
 
-test("a namespace comes before what is in it, and names of references are resolved", () => {
+test("a namespace precedes its objects, and references to names are resolved", () => {
   const found = manifests({
     kubernetes_deployment_v1: {
       it: {
@@ -282,30 +282,30 @@ test("a namespace comes before what is in it, and names of references are resolv
   ]);
 });
 
-test("a text with Terraform's escaped braces is the text", () => {
+test("unescapes Terraform's escaped braces", () => {
   expect(containerOf({ args: ["$${HOME}"] }, { complete: true })?.args).toEqual([`\${HOME}`]);
 });
 
-test("a given image takes the place of one that only Terraform knows, and of no other", () => {
+test("--image replaces only images that are Terraform expressions", () => {
   const image = "clipstack/embed:k8s-cpu";
   const unknown = containerOf({ image: `\${docker_image.embed.name}` }, { image, complete: true });
   const known = containerOf({ image: "busybox:1.36" }, { image, complete: true });
   expect([unknown?.image, known?.image]).toEqual([image, "busybox:1.36"]);
 });
 
-test("fails on an image that only Terraform knows and that is not given", () => {
+test("fails on an image that is a Terraform expression without --image", () => {
   expect(() => containerOf({ image: `\${docker_image.embed.name}` }, { complete: true })).toThrow(
-    `cdk.tf.json: kubernetes_deployment_v1.it: spec.template.spec.containers.0.image: only Terraform knows \${docker_image.embed.name}; give it with --image`,
+    `cdk.tf.json: kubernetes_deployment_v1.it: spec.template.spec.containers.0.image: \${docker_image.embed.name} is known only to Terraform; set it with --image`,
   );
 });
 
-test("leaves an expression where the manifest need not be complete", () => {
+test("keeps an expression if the manifest need not be complete", () => {
   const image = `\${docker_image.embed.name}`;
   expect(containerOf({ image })?.image).toBe(image);
 });
 
-test("fails on a type that has no manifest here", () => {
+test("fails on an unsupported resource type", () => {
   expect(() => manifestOf("kubernetes_labels", {})).toThrow(
-    "cdk.tf.json: kubernetes_labels.it: resource type must be one that has a manifest here, got 'kubernetes_labels'",
+    "cdk.tf.json: kubernetes_labels.it: unsupported resource type 'kubernetes_labels'",
   );
 });

@@ -2,11 +2,11 @@ import { UserError } from "../contract/user-error.ts";
 import { mapStrings, resolveText, type TerraformResources } from "./terraform-text.ts";
 
 /**
- * Typed `kubernetes_*` resources of a synthesized file as Kubernetes manifests, as the provider would send them. Where the
- * provider cannot be had, they are what `kubectl apply --server-side` takes; and they compare with those of a chart.
+ * Converts the typed `kubernetes_*` resources of a synthesized file to the manifests that the provider would send. They are
+ * applied with `kubectl apply --server-side` if the provider is unavailable, and compared with those of the chart.
  */
 
-/** An object of the Kubernetes API. */
+/** Object of the Kubernetes API. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -21,14 +21,14 @@ export interface ObjectMetadata {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** One object, and the Terraform resource that declares it. */
+/** Kubernetes object, and the Terraform resource that declares it. */
 export interface DeclaredObject {
-  /** `kubernetes_deployment_v1.embed`, or `helm_release.clipstack` of all objects of a release. */
+  /** `kubernetes_deployment_v1.embed`, or `helm_release.clipstack` for all objects of a release. */
   readonly address: string;
   readonly manifest: Manifest;
 }
 
-/** API version of each type of the provider, without `_v1`, in the order in which their objects are made. */
+/** API version of each resource type, without `_v1`, in order of creation. */
 const apiVersions: Readonly<Record<string, string>> = {
   namespace: "v1",
   resource_quota: "v1",
@@ -50,7 +50,7 @@ function kindOf(base: string): string {
   return base === "api_service" ? "APIService" : camel(`_${base}`);
 }
 
-/** Arguments that Terraform or the provider keeps for itself. */
+/** Arguments of Terraform and the provider, which the API does not receive. */
 const ownArguments = new Set([
   "//",
   "depends_on",
@@ -62,7 +62,7 @@ const ownArguments = new Set([
   "wait_for_rollout",
 ]);
 
-/** Blocks that the API has as lists, with its names for them. Every other block is one object. */
+/** Blocks that are lists in the API, with their names there. Every other block is one object. */
 const listNames: Readonly<Record<string, string>> = {
   container: "containers",
   init_container: "initContainers",
@@ -93,7 +93,7 @@ const listNames: Readonly<Record<string, string>> = {
     "requiredDuringSchedulingIgnoredDuringExecution",
 };
 
-/** What is one object in spite of its name, by the block that it is in. */
+/** Exceptions to `listNames`, as `<parent>.<block>`. */
 const singles = new Set(["node_affinity.required_during_scheduling_ignored_during_execution"]);
 
 /** Maps whose keys are data. */
@@ -113,7 +113,7 @@ const mapNames = new Set([
   "data",
 ]);
 
-/** Texts in Terraform that are numbers in the API, or may be. */
+/** Strings in Terraform that may be numbers in the API. */
 const numberNames = new Set([
   "max_surge",
   "max_unavailable",
@@ -126,7 +126,7 @@ const numberNames = new Set([
 ]);
 const octalNames = new Set(["default_mode", "mode"]);
 
-/** Words that the API writes in capitals. */
+/** Names with acronyms in capitals. */
 const capitals: Readonly<Record<string, string>> = {
   cluster_ip: "clusterIP",
   host_ipc: "hostIPC",
@@ -136,25 +136,25 @@ const capitals: Readonly<Record<string, string>> = {
 
 export interface ManifestOptions {
   /**
-   * In place of every image whose name only Terraform knows.
+   * Replaces every image that is a Terraform expression.
    *
-   * @default - such an image stays the expression that it is
+   * @default - the expression is kept
    */
   readonly image?: string;
-  /** Refuse what only Terraform knows, in place of leaving the expression. */
+  /** Rejects Terraform expressions instead of keeping them. */
   readonly complete?: boolean;
 }
 
 /**
- * The objects that the typed resources of a file declare, each after those that it needs.
+ * Returns the objects that the typed resources of a file declare, each after those that it depends on.
  *
  * @param resources - `resource` of a `cdk.tf.json`.
- * @param shown - How messages name the file.
- * @throws {UserError} for a resource type that has no manifest here and, with `complete`, for what only Terraform knows.
+ * @param displayPath - Name of the file in messages.
+ * @throws {UserError} for an unsupported resource type and, with `complete`, for a Terraform expression.
  */
 export function manifestsOf(
   resources: TerraformResources,
-  shown: string,
+  displayPath: string,
   { image, complete = false }: ManifestOptions = {},
 ): readonly DeclaredObject[] {
   const order = Object.keys(apiVersions).map(kindOf);
@@ -163,37 +163,38 @@ export function manifestsOf(
     .flatMap(([type, byId]) =>
       Object.entries(byId).map(([id, body]) => {
         const address = `${type}.${id}`;
-        return { address, manifest: manifestOf(address, resolveText(body, resources), shown) };
+        return {
+          address,
+          manifest: manifestOf(address, resolveText(body, resources), displayPath),
+        };
       }),
     )
     .sort((a, b) => order.indexOf(a.manifest.kind) - order.indexOf(b.manifest.kind));
-  return completeManifests(objects, shown, { image, complete });
+  return completeManifests(objects, displayPath, { image, complete });
 }
 
-/** Objects with the image that was given, checked for what only Terraform knows. */
+/** Replaces images, rejects remaining expressions if requested, and unescapes text. */
 export function completeManifests(
   objects: readonly DeclaredObject[],
-  shown: string,
+  displayPath: string,
   { image, complete = false }: ManifestOptions,
 ): readonly DeclaredObject[] {
   return objects.map(({ address, manifest }) => {
     const object = { address, manifest: withImage(manifest, image) };
-    if (complete) refuseExpressions(object, shown);
+    if (complete) rejectExpressions(object, displayPath);
     return { address, manifest: unescaped(object.manifest) };
   });
 }
 
-/** The manifest of one resource, whose references are resolved. */
-function manifestOf(address: string, body: unknown, shown: string): Manifest {
+/** Converts one resource with resolved references. */
+function manifestOf(address: string, body: unknown, displayPath: string): Manifest {
   const type = address.slice(0, address.indexOf("."));
   const { manifest, ...rest } = isObject(body) ? body : {};
   if (type === "kubernetes_manifest" && isObject(manifest)) return manifest as unknown as Manifest;
   const base = type.replace(/^kubernetes_/, "").replace(/_v\d\w*$/, "");
   const apiVersion = apiVersions[base];
   if (apiVersion === undefined) {
-    throw new UserError(
-      `${shown}: ${address}: resource type must be one that has a manifest here, got '${type}'`,
-    );
+    throw new UserError(`${displayPath}: ${address}: unsupported resource type '${type}'`);
   }
   const { metadata = {}, ...fields } = Object.fromEntries(
     Object.entries(rest)
@@ -208,7 +209,7 @@ function manifestOf(address: string, body: unknown, shown: string): Manifest {
   };
 }
 
-/** A field of the API, or none where a block is empty: bindings write `[]` for what was not given. */
+/** Converts an argument to a field of the API; none for an empty block, which bindings write as `[]`. */
 function field(
   key: string,
   value: unknown,
@@ -235,7 +236,7 @@ function convert(block: unknown, key: string): unknown {
   );
 }
 
-/** A selector is a map in a Service and a block with `match_labels` elsewhere. */
+/** Returns whether a value is a map of scalars. A selector is one in a Service, and a block elsewhere. */
 function isDataMap(value: unknown): boolean {
   return (
     isObject(value) &&
@@ -258,10 +259,10 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** An expression of Terraform; `$${` is text. */
+/** Terraform expression; `$${` is escaped text. */
 const expression = /(?<!\$)\$\{/;
 
-/** The image of each container whose own is an expression. */
+/** Replaces the images that are expressions. */
 function withImage(manifest: Manifest, image: string | undefined): Manifest {
   if (image === undefined) return manifest;
   return mapStrings(manifest, (text, path) =>
@@ -269,12 +270,14 @@ function withImage(manifest: Manifest, image: string | undefined): Manifest {
   ) as Manifest;
 }
 
-function refuseExpressions({ address, manifest }: DeclaredObject, shown: string): void {
+function rejectExpressions({ address, manifest }: DeclaredObject, displayPath: string): void {
   mapStrings(manifest, (text, path) => {
     if (!expression.test(text)) return text;
-    const place = path.join(".");
-    const fix = path.at(-1) === "image" ? "; give it with --image" : "";
-    throw new UserError(`${shown}: ${address}: ${place}: only Terraform knows ${text}${fix}`);
+    const field = path.join(".");
+    const fix = path.at(-1) === "image" ? "; set it with --image" : "";
+    throw new UserError(
+      `${displayPath}: ${address}: ${field}: ${text} is known only to Terraform${fix}`,
+    );
   });
 }
 

@@ -1,23 +1,23 @@
-/** Resources of Terraform JSON: type, then id, then body. */
+/** Resources of Terraform JSON by type and id. */
 export type TerraformResources = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
 const reference = /\$\{([a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([a-z0-9_.[\]]+)\}/g;
 
 /**
- * Replace references to what stands in the file: `${docker_container.triton.name}`, also inside lists and objects.
- * What only Terraform knows stays as it is.
+ * Resolves references to values in the file, such as `${docker_container.triton.name}`, also inside lists and objects.
+ * Expressions that only Terraform can evaluate are kept.
  */
 export function resolveText(value: unknown, resources: TerraformResources): unknown {
   return mapStrings(value, (text) =>
-    text.replace(reference, (whole, type: string, id: string, path: string) => {
+    text.replace(reference, (match, type: string, id: string, path: string) => {
       const keys = path.split(/[.[\]]+/).filter((key) => key !== "");
       const found = keys.reduce<unknown>(step, resources[type]?.[id]);
-      return typeof found === "string" || typeof found === "number" ? String(found) : whole;
+      return typeof found === "string" || typeof found === "number" ? String(found) : match;
     }),
   );
 }
 
-/** Copies a value, with every text in it changed. `path` has the keys and indices that lead to the text. */
+/** Copies a value with every string in it changed. `path` has the keys and indices of the string. */
 export function mapStrings(
   value: unknown,
   change: (text: string, path: readonly string[]) => string,
@@ -33,7 +33,7 @@ export function mapStrings(
   );
 }
 
-/** One step of a path. A block may be an object where the reference counts from 0: `metadata.0.name`. */
+/** Resolves one step of a path. A block may be an object although the reference has an index: `metadata.0.name`. */
 function step(inner: unknown, key: string): unknown {
   if (typeof inner !== "object" || inner === null) return undefined;
   if (key === "0" && !Array.isArray(inner)) return inner;
@@ -41,14 +41,14 @@ function step(inner: unknown, key: string): unknown {
 }
 
 /**
- * Value of a path expression: a plain path, or `${abspath("${path.root}/…")}` and `${path.module}/…`.
+ * Evaluates a path: literal, `${abspath("${path.root}/…")}` or `${path.module}/…`.
  *
- * @param moduleFolder - What `path.root` and `path.module` stand for: the folder of `cdk.tf.json`.
- * @returns `undefined` where only Terraform knows.
+ * @param moduleFolder - Folder of `cdk.tf.json`: value of `path.root` and `path.module`.
+ * @returns `undefined` for other expressions.
  */
 export function evaluatePath(text: string, moduleFolder: string): string | undefined {
-  const plain = text
+  const path = text
     .replaceAll(/\$\{path\.(?:root|module)\}/g, moduleFolder)
     .replaceAll(/\$\{abspath\("([^"$]*)"\)\}/g, "$1");
-  return plain.includes("${") ? undefined : plain;
+  return path.includes("${") ? undefined : path;
 }

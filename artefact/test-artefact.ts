@@ -1,7 +1,7 @@
 import type { Environment } from "../contract/environment.ts";
 import { hostPorts, kindPorts, tritonPorts } from "../contract/ports.ts";
 
-/** Terraform JSON for tests, of the shape that the providers' bindings write. */
+/** Terraform JSON for tests, in the shape of the provider bindings. */
 export interface TestDocument {
   resource: Record<string, Record<string, Record<string, unknown>>>;
   output: { environment: { value: Environment } };
@@ -16,7 +16,7 @@ export interface TestOptions {
   readonly ports?: TestPorts;
   /** Terraform expression of the model repository. */
   readonly repository?: string;
-  /** Of the Triton alone, where it is another one. */
+  /** Model repository of the Triton, if it differs. */
   readonly tritonRepository?: string;
   readonly modelConfigName?: string;
 }
@@ -123,9 +123,9 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
 }
 
 /**
- * The same, where weights and the model configuration come on named volumes that containers have filled.
+ * {@link dockerDocument} with weights and model configuration on named volumes that containers fill.
  *
- * @param text - Of the model configuration.
+ * @param text - Model configuration.
  */
 export function volumesDocument(text: string, options: TestOptions = {}): TestDocument {
   const document = dockerDocument(options);
@@ -167,7 +167,7 @@ export function volumesDocument(text: string, options: TestOptions = {}): TestDo
   return document;
 }
 
-/** `cluster`: a Deployment of two replicas behind kind's port mapping. */
+/** `cluster`: a Deployment with two replicas behind kind's port mapping. */
 export function kubernetesDocument(
   hostPort: number = kindPorts.host,
   livenessPath = "/healthz",
@@ -278,11 +278,11 @@ export interface TestEmbed {
   readonly repository?: string;
   readonly healthPath?: string;
   readonly graceSeconds?: number;
-  /** Port that is published, where it is another one than the environment says. */
+  /** Published port, if it differs from the environment's. */
   readonly published?: number;
 }
 
-/** Embed servers, each in a container of its own. */
+/** Embed servers, one container each. */
 export function embedsDocument(name: string, embeds: readonly TestEmbed[]): TestDocument {
   return {
     resource: {

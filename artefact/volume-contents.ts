@@ -2,22 +2,19 @@ import { posix } from "node:path";
 import { parseArgs } from "node:util";
 import type { DeclaredContainer } from "./declared-container.ts";
 
-/** What a named volume of a host has before a service starts: containers that do one thing and end have put it there. */
+/** Known contents of a named volume, put there by containers that run to completion before the services start. */
 export interface VolumeContents {
-  /** Folder that its files are taken from, as written; absent where nothing of it is a file of a machine. */
+  /** Source folder of its files, as written; absent if none of them is a file of a machine. */
   readonly folder?: string;
-  /** Texts of the artefact, by their path in the volume. */
+  /** Text files from the artefact, by path in the volume. */
   readonly files: Readonly<Record<string, string>>;
-  /** Who has put it there: Terraform addresses. */
+  /** Terraform addresses of the containers that fill it. */
   readonly filledBy: readonly string[];
-  /** Where a configuration of a model is loaded at once. */
+  /** Servers that are requested to reload a model configuration. */
   readonly reloads: readonly { readonly by: string; readonly url: string }[];
 }
 
-/**
- * What the containers of an artefact put into named volumes, by the name of the volume: files that are uploaded into it,
- * and what `apply-config` puts there.
- */
+/** Contents that containers put into named volumes, by volume name: uploaded files, and the output of `apply-config`. */
 export function volumeContents(
   containers: readonly { readonly address: string; readonly declared: DeclaredContainer }[],
 ): ReadonlyMap<string, VolumeContents> {
@@ -53,7 +50,7 @@ export function volumeContents(
   return found;
 }
 
-/** What `apply-config …` puts where; nothing where it is something else, or nothing was uploaded for it. */
+/** File that `apply-config` writes; `undefined` for other commands, or if nothing was uploaded for it. */
 function appliedConfig({
   command: [role, ...args],
   upload,
@@ -67,12 +64,12 @@ function appliedConfig({
     strict: false,
     options: { folder: option, file: option, name: option, server: option },
   }).values as Readonly<Record<string, string | undefined>>;
-  const content = upload.find((one) => one.file === file)?.content;
+  const content = upload.find((uploaded) => uploaded.file === file)?.content;
   if (folder === undefined || name === undefined || content === undefined) return undefined;
   return { path: posix.join(folder, `${name}.pbtxt`), content, server };
 }
 
-/** Whether a text is one expression, and so nothing that is known here. */
+/** Returns whether a text is one Terraform expression. */
 function isExpression(value: string): boolean {
   return /^\$\{.*\}$/s.test(value);
 }

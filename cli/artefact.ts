@@ -16,7 +16,7 @@ export interface SynthesizedFile {
   readonly name: string;
   readonly file: string;
   /** Path relative to the working directory, for messages. */
-  readonly shown: string;
+  readonly displayPath: string;
   /** Whether the file differs from the output of the last synthesis. */
   readonly editedByHand: boolean;
 }
@@ -165,7 +165,7 @@ export function environmentFiles(
       throw new UserError(`environment must be one of ${known.join(", ")}, got '${name}'`);
     }
     const file = join(outdir, stack.file);
-    return { name, file, shown: shown(file), editedByHand: edited.includes(name) };
+    return { name, file, displayPath: shown(file), editedByHand: edited.includes(name) };
   });
 }
 
@@ -196,7 +196,9 @@ export function filesWithHelm(
   files: readonly SynthesizedFile[],
   onNotice: (line: string) => void,
 ): readonly SynthesizedFile[] {
-  const ofChart = files.filter(({ file, shown }) => needsHelm(readEnvironment(file, shown)));
+  const ofChart = files.filter(({ file, displayPath }) =>
+    needsHelm(readEnvironment(file, displayPath)),
+  );
   if (ofChart.length === 0 || isHelmInstalled()) return files;
   const readable = files.filter((file) => !ofChart.includes(file));
   const lines = ofChart.map(({ name }) => `${name}: ${helmMissing}`);

@@ -55,7 +55,7 @@ export interface VerifyDeployedOptions extends CheckOptions {
  */
 export async function verifyDeployed(options: VerifyDeployedOptions): Promise<VerifyRecord> {
   const startedAt = new Date();
-  const artefacts = options.environments.map((it) => readArtefact(it.file, it.shown));
+  const artefacts = options.environments.map((it) => readArtefact(it.file, it.displayPath));
   const samples = readSamples(options.samples, sampleLimit);
   const references = new References(samples, options.preprocess, (text) =>
     options.onEvent({ kind: "phase", text }),

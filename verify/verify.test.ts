@@ -36,7 +36,7 @@ function environmentFile(document: TestDocument) {
   mkdirSync(join(folder, name));
   const file = join(folder, name, "cdk.tf.json");
   writeFileSync(file, JSON.stringify(document));
-  return { file, shown: `${name}/cdk.tf.json`, editedByHand: false };
+  return { file, displayPath: `${name}/cdk.tf.json`, editedByHand: false };
 }
 
 async function run(
@@ -225,10 +225,10 @@ describe("planted faults", () => {
     );
   });
 
-  test("a process that ends at its start names its container, and shows its last lines", () => {
+  test("a process that ends during its start is reported with its container and last output", () => {
     const message = failure("dies-at-start", "start") ?? "";
     expect(message).toContain(`${named("dies-at-start")}: faults-dies-at-start ended with code `);
-    expect(message).toContain("before it was ready; its last lines:\n");
+    expect(message).toContain("before it was ready; last lines of its output:\n");
     expect(message).toContain("/nowhere/model.onnx");
   });
 
@@ -357,7 +357,7 @@ test("fails before anything starts when a port is taken, naming who needs it", a
   const port = typeof address === "object" && address !== null ? address.port : 0;
   const document = embedsDocument("busy", [{ name: "embed", port }]);
   await expect(run([document])).rejects.toThrow(
-    `port ${port} of busy/busy-embed is taken on this machine\nstop what listens there, or move all ports with --port-offset, like --port-offset 10000`,
+    `port ${port} of busy/busy-embed is in use on this machine\nstop the program that listens there, or rerun with --port-offset 10000`,
   );
   await new Promise((resolve) => other.close(resolve));
 });

@@ -59,7 +59,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
   try {
     const prepared: Prepared[] = [];
     for (const [index, environment] of options.environments.entries()) {
-      const artefact = readArtefact(environment.file, environment.shown);
+      const artefact = readArtefact(environment.file, environment.displayPath);
       const plan = await planFor(artefact, environment, options, join(scratch, String(index)));
       const own = environmentModel(artefact, dirname(resolve(environment.file)), existsSync);
       prepared.push({ ...environment, artefact, plan, model: await options.chooseModel(own) });

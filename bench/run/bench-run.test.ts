@@ -56,7 +56,7 @@ async function source(
   writeFileSync(file, JSON.stringify(document));
   return {
     kind: "simulated",
-    environment: { file, shown: `${name}/cdk.tf.json`, editedByHand: false },
+    environment: { file, displayPath: `${name}/cdk.tf.json`, editedByHand: false },
     serverCommand: [
       process.execPath,
       "--import",

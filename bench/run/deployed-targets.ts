@@ -27,7 +27,7 @@ export async function withDeployed<Result>(
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
   const began = performance.now();
-  const artefact = readArtefact(environment.file, environment.shown);
+  const artefact = readArtefact(environment.file, environment.displayPath);
   const { deployed } = environment;
   onPhase(`connecting to ${deployed.name}`);
   const reach = await environment.reach();

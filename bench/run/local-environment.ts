@@ -11,7 +11,7 @@ export interface EnvironmentFile {
   /** Path of `cdk.tf.json`. */
   readonly file: string;
   /** How it is shown. */
-  readonly shown: string;
+  readonly displayPath: string;
   readonly editedByHand: boolean;
 }
 
@@ -57,7 +57,7 @@ export async function planFor(
  */
 export function subjectOf(
   { environment, workloads, sha256 }: Artefact,
-  { shown, editedByHand }: EnvironmentFile,
+  { displayPath, editedByHand }: EnvironmentFile,
   notes: readonly string[],
   beganMs: number,
 ): EnvironmentSubject {
@@ -67,7 +67,7 @@ export function subjectOf(
     where,
     accelerator,
     gpu: gpu === undefined ? undefined : `${gpu.count} × ${gpu.name}`,
-    artefact: { file: shown, sha256, editedByHand },
+    artefact: { file: displayPath, sha256, editedByHand },
     services: workloads.map((workload) => ({
       name: workload.service.name,
       kind: workload.service.kind,

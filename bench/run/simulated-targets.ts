@@ -64,7 +64,7 @@ export async function withSimulation<Result>(
 ): Promise<Result> {
   const began = performance.now();
   const { environment, serverCommand } = source;
-  const artefact = readArtefact(environment.file, environment.shown);
+  const artefact = readArtefact(environment.file, environment.displayPath);
   const { name } = artefact.environment;
   const scratch = makeScratchFolder();
   try {

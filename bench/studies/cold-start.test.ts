@@ -37,7 +37,7 @@ async function plan(serverFile: string) {
   };
   const planned = await planFor(
     readArtefact(file, "cdk.tf.json"),
-    { file, shown: "cdk.tf.json", editedByHand: false },
+    { file, displayPath: "cdk.tf.json", editedByHand: false },
     options,
     join(folder, "scratch"),
   );

@@ -47,7 +47,7 @@ async function environment(): Promise<StudyEnvironment> {
   writeFileSync(file, JSON.stringify(document));
   const source: StudyEnvironment["source"] = ({ variants: _none, ...change }) => ({
     kind: "simulated",
-    environment: { file, shown: "cdk.tf.json", editedByHand: false },
+    environment: { file, displayPath: "cdk.tf.json", editedByHand: false },
     serverCommand: [
       process.execPath,
       "--import",

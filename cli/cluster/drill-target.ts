@@ -85,8 +85,8 @@ export function drillTarget(environment: string | undefined, args: TargetArgumen
  * @throws {UserError} if the environment is not on a cluster.
  */
 export function clusterEnvironment(name: string): Environment {
-  const { file, shown } = environmentFile(name);
-  const environment = readEnvironment(file, shown);
+  const { file, displayPath } = environmentFile(name);
+  const environment = readEnvironment(file, displayPath);
   if (environment.namespace === undefined) {
     throw new UserError(
       `environment must be on a cluster, such as kind-local, got '${name}' on ${environment.where}`,

@@ -52,8 +52,8 @@ export async function environmentManifests(
   name: string,
   { image, synth }: Pick<ManifestArguments, "image" | "synth">,
 ): Promise<readonly DeclaredObject[]> {
-  const { file, shown } = await synthesizedFile(name, synth);
-  const objects = readManifests(file, shown, { image, complete: true });
+  const { file, displayPath } = await synthesizedFile(name, synth);
+  const objects = readManifests(file, displayPath, { image, complete: true });
   if (objects.length > 0) return objects;
   throw new UserError(`environment must be on a cluster, such as kind-local, got '${name}'`);
 }

@@ -67,8 +67,8 @@ export function given({ gpu, gpus, topology, backend, price }: CapacityArguments
 }
 
 export function ofEnvironment(name: string): Asked {
-  const { file, shown } = environmentFile(name);
-  const { gpu, namespace, services } = readEnvironment(file, shown);
+  const { file, displayPath } = environmentFile(name);
+  const { gpu, namespace, services } = readEnvironment(file, displayPath);
   if (gpu === undefined) {
     throw new UserError(`${name} has no GPU: name one with --gpu, or calibrate with --record`);
   }

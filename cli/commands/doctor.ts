@@ -153,8 +153,8 @@ const variables = {
 
 /** Requirements of an environment, and notes about what it shares with other environments. */
 async function synthesizedRequirements(environment: string, synth: boolean) {
-  const { file, shown } = await synthesizedFile(environment, synth);
-  const requirements = requirementsIn(readFileSync(file, "utf8"), shown);
+  const { file, displayPath } = await synthesizedFile(environment, synth);
+  const requirements = requirementsIn(readFileSync(file, "utf8"), displayPath);
   if (requirements.of === "cluster") return { requirements, notes: [] };
   const onHosts = environmentFiles([], outputFolder())
     .filter((other) => other.name !== environment && existsSync(other.file) && !other.editedByHand)

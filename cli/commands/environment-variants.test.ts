@@ -21,7 +21,7 @@ test("an environment is synthesized with another setting, and its settings stay 
     { path: ["perGpu", "gpus"], value: [0, 1] },
   ]);
   expect(servicesIn(changed.file)).toEqual(["embed", "triton-0", "triton-1"]);
-  expect(changed.shown).toBe('multi-gpu-4x with topology: "per-gpu", perGpu.gpus: [0,1]');
+  expect(changed.displayPath).toBe('multi-gpu-4x with topology: "per-gpu", perGpu.gpus: [0,1]');
   expect(variants.settingOf(environment, ["topology"])).toBe(before);
 });
 

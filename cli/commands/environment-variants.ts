@@ -54,7 +54,11 @@ export function openVariants(folder: string = environmentsFolder()): Environment
       if (errors !== undefined) throw new UserError(errors);
       const file = synthesizedEnvironment(environment, outdir);
       const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
-      return { ...file, shown: `${environment} with ${shown.join(", ")}`, editedByHand: false };
+      return {
+        ...file,
+        displayPath: `${environment} with ${shown.join(", ")}`,
+        editedByHand: false,
+      };
     },
     remove: () => rmSync(scratch, { recursive: true, force: true }),
   };

@@ -599,7 +599,7 @@ Exit codes: 0 printed, 2 wrong usage or settings, or it cannot be one container.
 
 async function print(name: string, args: LaunchArguments): Promise<void> {
   const file = await synthesizedFile(name, args.synth);
-  const artefact = { ...readArtefact(file.file, file.shown), file: file.file };
+  const artefact = { ...readArtefact(file.file, file.displayPath), file: file.file };
   const { spec, changed } = launchSpec(artefact, readFileSync(file.file, "utf8"), args);
   if (args.configs !== undefined) writeConfigs(resolve(args.configs), changed);
   // on stderr where stdout is for a program

@@ -41,7 +41,7 @@ describe("an environment with its own model file", () => {
     mkdirSync(join(model, ".."), { recursive: true });
     cpSync(await tinyModel(), model);
     const { outdir, file } = synthesized(dockerDocument({ repository }));
-    return { model, outdir, file: { name, file, shown: file, editedByHand: false } };
+    return { model, outdir, file: { name, file, displayPath: file, editedByHand: false } };
   }
 
   test("is compared with that file", async () => {

@@ -210,8 +210,8 @@ async function environmentsOf(
  * @throws {UserError} if environments load different files, because a record has one model.
  */
 export function sharedModel(files: readonly SynthesizedFile[]): string | undefined {
-  const models = files.map(({ file, shown }) => {
-    const artefact = readArtefact(file, shown);
+  const models = files.map(({ file, displayPath }) => {
+    const artefact = readArtefact(file, displayPath);
     return environmentModel(artefact, dirname(resolve(file)), existsSync) ?? repositoryModel;
   });
   const other = models.findIndex((model) => model !== models[0]);
@@ -251,7 +251,7 @@ async function sourcesOf(
     onNotice,
   });
   return deployed.map((environment) => {
-    const { workloads } = readArtefact(environment.file, environment.shown);
+    const { workloads } = readArtefact(environment.file, environment.displayPath);
     const containers = workloads
       .filter(({ kind }) => kind === "container")
       // a Triton's image has the program; any container that sees a GPU gets it from the runtime

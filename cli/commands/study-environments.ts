@@ -102,7 +102,7 @@ function simulated(
   scratch: string,
 ): StudyEnvironment {
   const { environment } = source;
-  const artefact = readArtefact(environment.file, environment.shown);
+  const artefact = readArtefact(environment.file, environment.displayPath);
   const { name } = artefact.environment;
   return {
     name,
@@ -155,7 +155,7 @@ function deployed(
 ): StudyEnvironment {
   const { deployed: environment } = source.environment;
   const { name } = environment;
-  const artefact = readArtefact(source.environment.file, source.environment.shown);
+  const artefact = readArtefact(source.environment.file, source.environment.displayPath);
   const { context, record } = prepared;
   const containers = studiedContainers(source.environment, artefact, context.signal);
   return {
@@ -286,7 +286,7 @@ function topologySettings(name: string, variants: EnvironmentVariants) {
 }
 
 function synthesizedNote({ source }: EnvironmentVariant): string {
-  const shown = source.kind === "simulated" ? source.environment.shown : "";
+  const shown = source.kind === "simulated" ? source.environment.displayPath : "";
   return `Synthesized for it: ${shown}.`;
 }
 

@@ -42,8 +42,8 @@ Exit codes: 0 closed with Ctrl-C or not needed, 1 ssh failed, 2 usage or setting
 }
 
 async function tunnel(name: string, args: TunnelArguments): Promise<void> {
-  const { file, shown } = environmentFile(name);
-  const environment = readEnvironment(file, shown);
+  const { file, displayPath } = environmentFile(name);
+  const environment = readEnvironment(file, displayPath);
   const plan = planTunnel(environment, args.portOffset);
   if (plan === undefined) {
     console.error(`clipstack: ${noTunnel(environment)}`);

@@ -76,7 +76,7 @@ async function appliedEnvironment(
   isNamed: boolean,
   { signal, onNotice }: DeployedOptions,
 ): Promise<Deployment | undefined> {
-  const environment = readEnvironment(file.file, file.shown);
+  const environment = readEnvironment(file.file, file.displayPath);
   if (environment.namespace === undefined) return undefined;
   try {
     if (!(await isDeployedInCluster(environment, signal))) return undefined;
