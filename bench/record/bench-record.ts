@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
 import { parseRecordAs } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 import { upgradeBenchRecord } from "./upgrade.ts";
@@ -150,12 +151,11 @@ export const gpuUse = z.strictObject({
   source: z.enum(["triton metrics", "nvidia-smi"]),
   gpus: z.array(
     z.strictObject({
+      /** UUID, or the index if the source reports only that. */
       id: z.string(),
-      /** Mean of the samples, 0..1. */
-      utilization: z.number().optional(),
-      /** Highest of the samples, MiB. */
-      memoryUsedMiB: z.number().optional(),
-      memoryTotalMiB: z.number().optional(),
+      ...(Object.fromEntries(
+        gpuReadingNames.map((name) => [name, z.number().optional()]),
+      ) as Record<GpuReadingName, z.ZodOptional<z.ZodNumber>>),
     }),
   ),
 });

@@ -10,7 +10,7 @@ import {
 } from "./document.ts";
 import { batchFigures } from "./figures.ts";
 import { batchPoints } from "./load-point-grid.ts";
-import { latencyFields, nameField, trustField } from "./load-point-table.ts";
+import { latencyFields, metricField, nameField, trustField } from "./load-point-table.ts";
 import {
   clientsOf,
   doubtsOf,
@@ -80,7 +80,7 @@ export function batchSection(record: BenchRecord): Section | undefined {
             nameField,
             numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
             ...latencyFields,
-            numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+            metricField("throughput"),
             numberField(
               "ms an image",
               ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,

@@ -1,8 +1,7 @@
 import type { BenchRecord } from "../record/bench-record.ts";
-import type { Metric } from "../stats/intervals.ts";
+import { type ComparedMetric, comparedMetrics } from "../record/metrics.ts";
 import {
   type Comparison,
-  comparedMetrics,
   type EndpointChange,
   type Judgement,
   type LoadPointChange,
@@ -130,7 +129,7 @@ function missingLine(which: string, names: readonly string[]): readonly string[]
   return [`${which}: ${names.slice(0, shown).join("; ")}${rest}`];
 }
 
-const throughputOf = <Change extends { readonly metric: Metric }>({
+const throughputOf = <Change extends { readonly metric: ComparedMetric }>({
   changes,
 }: {
   readonly changes: readonly Change[];

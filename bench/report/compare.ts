@@ -1,11 +1,6 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import {
-  figureOf,
-  type Interval,
-  type Metric,
-  meanRatio,
-  ratioInterval,
-} from "../stats/intervals.ts";
+import { type ComparedMetric, comparedMetrics, metricOf } from "../record/metrics.ts";
+import { figureOf, type Interval, meanRatio, ratioInterval } from "../stats/intervals.ts";
 import {
   conditionsText,
   distinct,
@@ -39,15 +34,8 @@ export type Judgement =
   /** There is no interval: fewer than two windows. */
   | "unsure";
 
-export const comparedMetrics = [
-  "throughput",
-  "p50",
-  "p95",
-  "p99",
-] as const satisfies readonly Metric[];
-
 export interface MetricChange {
-  readonly metric: Metric;
+  readonly metric: ComparedMetric;
   readonly from: number;
   readonly to: number;
   /** `to` divided by `from`, of which 95 % sure. */
@@ -202,11 +190,13 @@ function loadPointChange(
   };
 }
 
-/** Throughput is better when it is more, latency when it is less. */
-function judge(metric: Metric, interval: Interval | undefined, limit: number): Judgement {
+/** Compares an interval with the limit, in the direction in which the metric is better. */
+function judge(metric: ComparedMetric, interval: Interval | undefined, limit: number): Judgement {
   if (interval === undefined) return "unsure";
   const [low, high] =
-    metric === "throughput" ? [interval.low, interval.high] : [1 / interval.high, 1 / interval.low];
+    metricOf(metric).better === "higher"
+      ? [interval.low, interval.high]
+      : [1 / interval.high, 1 / interval.low];
   if (high < 1 / (1 + limit)) return "worse";
   if (low > 1 + limit) return "better";
   if (high < 1) return "slightly worse";

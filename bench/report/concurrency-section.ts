@@ -4,9 +4,9 @@ import { type DataTable, numberField, type Section, tableOf } from "./document.t
 import { concurrencyFigures } from "./figures.ts";
 import { concurrencyPoints } from "./load-point-grid.ts";
 import {
-  executionField,
   latencyFields,
   loadPointRows,
+  metricField,
   nameField,
   trustField,
 } from "./load-point-table.ts";
@@ -66,9 +66,9 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
           [
             nameField,
             numberField("clients", ({ point }) => clientsOf(point), formatCount),
-            numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+            metricField("throughput"),
             ...latencyFields,
-            executionField,
+            metricField("averageBatch"),
             trustField,
           ],
         ),

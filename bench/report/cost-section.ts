@@ -1,6 +1,6 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { numberField, type Section, tableOf, textField } from "./document.ts";
-import { nameField, trustField } from "./load-point-table.ts";
+import { metricField, nameField, trustField } from "./load-point-table.ts";
 import {
   costBasis,
   fastest,
@@ -9,7 +9,7 @@ import {
   settingText,
   usdPerThousand,
 } from "./load-points.ts";
-import { formatRate, formatUsd } from "./number-format.ts";
+import { formatUsd } from "./number-format.ts";
 import { costFigure } from "./time-figures.ts";
 
 /** Each path's cheapest load. */
@@ -49,7 +49,7 @@ export function costSection(record: BenchRecord): Section | undefined {
       tableOf("Cost at each path's highest throughput", rows, [
         nameField,
         textField("load", ({ point }) => settingText(point)),
-        numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+        metricField("throughput"),
         numberField("1,000 images", ({ usd }) => usd, formatUsd),
         numberField(
           "a million images",

@@ -1,7 +1,7 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { numberField, tableOf } from "./document.ts";
 import { barFigure, plainFigure } from "./figure-parts.ts";
-import { loadField, nameField, trustField } from "./load-point-table.ts";
+import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
 import { clientsOf, ofStudy, type Series, seriesOf } from "./load-points.ts";
 import {
   counted,
@@ -94,7 +94,7 @@ export function scaling(record: BenchRecord): Body | undefined {
           nameField,
           numberField("GPUs", ({ gpus }) => gpus, formatCount),
           loadField,
-          numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+          metricField("throughput"),
           numberField("against one", ({ speedup }) => speedup, formatRatio),
           numberField(
             "efficiency",

@@ -1,5 +1,6 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { type Field, numberField, p99Field, textField } from "./document.ts";
+import { type MetricName, metricNames, metricOf } from "../record/metrics.ts";
+import { type Field, numberCell, textField } from "./document.ts";
 import {
   clientsOf,
   conditionsText,
@@ -9,7 +10,6 @@ import {
   trustOf,
   trustText,
 } from "./load-points.ts";
-import { formatMs } from "./number-format.ts";
 
 /** Fields that tables of several sections share. */
 
@@ -28,19 +28,27 @@ export const loadPointRows = (
 
 export const nameField: Field<Pick<LoadPointRow, "name">> = textField("path", ({ name }) => name);
 
-export const latencyFields: readonly Field<Pick<LoadPointRow, "point">>[] = [
-  numberField("p50 ms", ({ point }) => point.latencyMs?.p50, formatMs),
-  numberField("p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
-  p99Field(({ point }) => point.latencyMs),
-];
+/** Column of a metric; an unreliable value is marked with `*`. */
+export function metricField(name: MetricName): Field<Pick<LoadPointRow, "point">> {
+  const { label, title, read, format, caution } = metricOf(name);
+  const cell = ({ point }: Pick<LoadPointRow, "point">) => {
+    const reason = caution?.(point);
+    const mark = reason === undefined ? "" : " *";
+    return numberCell(read(point), (value) => `${format(value)}${mark}`, { title: reason });
+  };
+  return { label, kind: "number", title, cell };
+}
 
-/** Average batch that the model was run with. */
-export const executionField: Field<Pick<LoadPointRow, "point">> = numberField(
-  "images an execution",
-  ({ point }) => point.server?.averageBatch,
-  (value) => value.toFixed(1),
-  "Average batch that the model was run with",
-);
+/** Columns of all metrics that at least one of the load points has. */
+export function measuredMetricFields(
+  loadPoints: readonly LoadPoint[],
+): readonly Field<Pick<LoadPointRow, "point">>[] {
+  return metricNames
+    .filter((name) => loadPoints.some((point) => metricOf(name).read(point) !== undefined))
+    .map(metricField);
+}
+
+export const latencyFields = (["p50", "p95", "p99"] as const).map(metricField);
 
 export const loadField: Field<Pick<LoadPointRow, "point">> = textField("load", ({ point }) => ({
   text: loadText(point.load),

@@ -7,7 +7,6 @@ import {
   type Price,
   type StudyId,
 } from "../record/bench-record.ts";
-import { mean } from "../stats/statistics.ts";
 import { counted, formatPercent } from "./number-format.ts";
 
 /** Questions about cells that every report asks. Pure. */
@@ -255,12 +254,6 @@ export function timeParts({ latencyMs, server }: LoadPoint): readonly TimePart[]
     ...known,
     { id: "server" as const, ms: inServer - sum },
   ].filter(({ ms }) => ms > 0);
-}
-
-/** Mean utilisation of the GPUs, 0..1; absent if none was measured. */
-export function meanGpuUse({ gpu }: LoadPoint): number | undefined {
-  const uses = (gpu?.gpus ?? []).flatMap(({ utilization = [] }) => utilization);
-  return uses.length === 0 ? undefined : mean(uses);
 }
 
 /** The price to reckon with, or in words why there is none. */

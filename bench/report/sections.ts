@@ -12,6 +12,8 @@ import {
   latencyFields,
   loadField,
   loadPointRows,
+  measuredMetricFields,
+  metricField,
   nameField,
   trustField,
 } from "./load-point-table.ts";
@@ -77,7 +79,7 @@ function pathsSection(record: BenchRecord): Section | undefined {
       tableOf(`Latency with ${settingText(first.point)}`, sorted, [
         nameField,
         ...latencyFields,
-        numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+        metricField("throughput"),
         numberField("request", ({ point }) => point.requestBytes, formatBytes),
         numberField("requests measured", ({ point }) => point.samples, formatCount),
         trustField,
@@ -194,9 +196,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
           numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
           loadField,
           ...conditionsFields(loadPoints),
-          numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
-          ...latencyFields,
-          numberField("max ms", ({ point }) => point.latencyMs?.max, formatMs),
+          ...measuredMetricFields(loadPoints),
           numberField("requests", ({ point }) => point.samples, formatCount),
           textField("errors", ({ point: { errors } }) => ({
             text: errorsText(errors),

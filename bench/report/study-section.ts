@@ -2,15 +2,15 @@ import type { BenchRecord, LoadPoint, StudyId, StudyResult } from "../record/ben
 import { type DataTable, numberField, type Section, tableOf } from "./document.ts";
 import {
   conditionsFields,
-  executionField,
   latencyFields,
   loadField,
   loadPointRows,
+  metricField,
   nameField,
   trustField,
 } from "./load-point-table.ts";
 import { clientsOf, seriesOf, trustOf } from "./load-points.ts";
-import { formatCount, formatRate } from "./number-format.ts";
+import { formatCount } from "./number-format.ts";
 
 /** A section for each study that a record has. Pure. */
 
@@ -35,9 +35,9 @@ export function loadTable(caption: string, loadPoints: readonly LoadPoint[]): Da
     ...conditionsFields(loadPoints),
     numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
     loadField,
-    numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
+    metricField("throughput"),
     ...latencyFields,
-    executionField,
+    metricField("averageBatch"),
     trustField,
   ]);
 }

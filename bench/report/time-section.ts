@@ -1,16 +1,8 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { smallestLoad } from "./contenders.ts";
 import { numberField, type Section, tableOf, textField } from "./document.ts";
-import { executionField, type LoadPointRow, nameField } from "./load-point-table.ts";
-import {
-  closedLoop,
-  fastest,
-  isPlain,
-  meanGpuUse,
-  seriesOf,
-  settingText,
-  timeParts,
-} from "./load-points.ts";
+import { type LoadPointRow, metricField, nameField } from "./load-point-table.ts";
+import { closedLoop, fastest, isPlain, seriesOf, settingText, timeParts } from "./load-points.ts";
 import { formatMs, formatPercent, listed } from "./number-format.ts";
 import { timeFigures } from "./time-figures.ts";
 
@@ -74,8 +66,9 @@ export function timeSection(record: BenchRecord): Section | undefined {
         ...timeColumns.map(([id, label, title]) =>
           numberField(label, ({ point }: LoadPointRow) => part(point, id), formatMs, title),
         ),
-        executionField,
-        numberField("GPU in use", ({ point }) => meanGpuUse(point), formatPercent),
+        metricField("averageBatch"),
+        metricField("gpuUtilization"),
+        metricField("gpuPower"),
       ]),
     ],
     notes: [

@@ -1,4 +1,5 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import { metrics } from "../record/metrics.ts";
 import { differs, ratioInterval } from "../stats/intervals.ts";
 import { isTheRealThing } from "./caveats.ts";
 import {
@@ -17,7 +18,6 @@ import {
   fastest,
   isOffered,
   isPlain,
-  meanGpuUse,
   openLoop,
   type Series,
   seriesOf,
@@ -127,7 +127,7 @@ function throughputChoice(series: readonly Series[]): Choice {
       ...offeredWords(point),
       ...(second === undefined ? [] : [against(winner, second, "throughput")]),
       ...biggestPart(point),
-      ...gpuWords(point, meanGpuUse(point)),
+      ...gpuWords(point, metrics.gpuUtilization.read(point)),
       ...filesWords(ranked),
     ],
     doubts: doubtsOf(point),

@@ -2,48 +2,64 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { gpusOfTriton, parseGpuUse, startGpuSampler, summarizeGpus } from "./gpu-use.ts";
+import {
+  gpusOfTriton,
+  gpuUseArgs,
+  parseGpuUse,
+  startGpuSampler,
+  summarizeGpus,
+} from "./gpu-use.ts";
 import { openHttpClient } from "./http-client.ts";
 import { parseMetrics } from "./prometheus.ts";
 
-test("a Triton's metrics say what each GPU does", () => {
+test("Triton's metrics contain the readings of each GPU", () => {
   const page = [
     'nv_gpu_utilization{gpu_uuid="GPU-a"} 0.97',
     'nv_gpu_memory_used_bytes{gpu_uuid="GPU-a"} 3006477312.000000',
     'nv_gpu_memory_total_bytes{gpu_uuid="GPU-a"} 17171480576',
     'nv_gpu_utilization{gpu_uuid="GPU-b"} 0.5',
-    'nv_gpu_power_usage{gpu_uuid="GPU-c"} 71.5',
+    'nv_gpu_power_usage{gpu_uuid="GPU-b"} 71.5',
     'nv_inference_count{model="m"} 4',
   ].join("\n");
   expect(gpusOfTriton(parseMetrics(page))).toEqual([
     { id: "GPU-a", utilization: 0.97, memoryUsedMiB: 2867, memoryTotalMiB: 16376 },
-    { id: "GPU-b", utilization: 0.5, memoryUsedMiB: undefined, memoryTotalMiB: undefined },
+    { id: "GPU-b", utilization: 0.5, powerWatts: 71.5 },
   ]);
 });
 
-test("nvidia-smi says the same, and leaves out what a GPU does not know", () => {
-  const text = "GPU-8a56a4bc-1, 97, 2866, 16376\nGPU-2, [N/A], [N/A], [N/A]\nno devices\n";
+test("nvidia-smi prints the same readings, and [N/A] for a value that a GPU does not report", () => {
+  expect(gpuUseArgs[0]).toBe(
+    "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw",
+  );
+  const text =
+    "GPU-8a56a4bc-1, 97, 2866, 16376, 214.35\nGPU-2, [N/A], [N/A], [N/A], [N/A]\nno devices\n";
   expect(parseGpuUse(text)).toEqual([
-    { id: "GPU-8a56a4bc-1", utilization: 0.97, memoryUsedMiB: 2866, memoryTotalMiB: 16376 },
-    { id: "GPU-2", utilization: undefined, memoryUsedMiB: undefined, memoryTotalMiB: undefined },
+    {
+      id: "GPU-8a56a4bc-1",
+      utilization: 0.97,
+      memoryUsedMiB: 2866,
+      memoryTotalMiB: 16376,
+      powerWatts: 214.35,
+    },
+    { id: "GPU-2" },
   ]);
 });
 
-test("use is the mean of the utilisation and the most memory, for each GPU", () => {
+test("utilisation and power are means over the samples, memory is the maximum, per GPU", () => {
   const readings = [
     [
-      { id: "a", utilization: 0.2, memoryUsedMiB: 900, memoryTotalMiB: 1_000 },
+      { id: "a", utilization: 0.2, memoryUsedMiB: 900, memoryTotalMiB: 1_000, powerWatts: 200 },
       { id: "b", utilization: 1 },
     ],
     [
-      { id: "a", utilization: 0.4, memoryUsedMiB: 700, memoryTotalMiB: 1_000 },
+      { id: "a", utilization: 0.4, memoryUsedMiB: 700, memoryTotalMiB: 1_000, powerWatts: 240 },
       { id: "b", utilization: 0 },
     ],
   ];
   const use = summarizeGpus("nvidia-smi", readings);
   expect(use?.source).toBe("nvidia-smi");
   expect(use?.gpus[0]?.utilization).toBeCloseTo(0.3, 9);
-  expect(use?.gpus[0]).toMatchObject({ id: "a", memoryUsedMiB: 900, memoryTotalMiB: 1_000 });
+  expect(use?.gpus[0]).toMatchObject({ id: "a", memoryUsedMiB: 900, powerWatts: 220 });
   expect(use?.gpus[1]).toMatchObject({ id: "b", utilization: 0.5, memoryUsedMiB: undefined });
 });
 

@@ -1,5 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { LoadPoint } from "../record/bench-record.ts";
+import {
+  type GpuReadingKind,
+  type GpuReadingName,
+  gpuReadingNames,
+  gpuReadings,
+} from "../record/gpu-readings.ts";
 import { mean } from "../stats/statistics.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";
@@ -7,65 +13,62 @@ import type { Metrics } from "./prometheus.ts";
 
 type GpuUse = NonNullable<LoadPoint["gpu"]>;
 
-/** What a GPU said at one moment. */
-export interface GpuReading {
-  /** UUID, or index where that is what its source gives. */
-  readonly id: string;
-  /** 0..1 */
-  readonly utilization?: number;
-  readonly memoryUsedMiB?: number;
-  readonly memoryTotalMiB?: number;
+/** Readings of one GPU at one moment; absent: not reported. */
+export type GpuReading = { readonly id: string } & {
+  readonly [Name in GpuReadingName]?: number;
+};
+
+const readingsOf = (
+  id: string,
+  value: (kind: GpuReadingKind, index: number) => number | undefined,
+): GpuReading => ({
+  id,
+  ...Object.fromEntries(gpuReadingNames.map((name, i) => [name, value(gpuReadings[name], i)])),
+});
+
+function inUnit(value: number | undefined, unit: number, whole: boolean): number | undefined {
+  if (value === undefined) return undefined;
+  return whole ? Math.round(value / unit) : value / unit;
 }
 
-const bytesPerMiB = 1024 * 1024;
-
-/** The GPUs on Triton's metrics page; none where it sees none. */
+/** Readings on Triton's metrics page; empty if Triton sees no GPU. */
 export function gpusOfTriton(metrics: Metrics): readonly GpuReading[] {
-  const value = (name: string, id: string) =>
-    metrics.find((line) => line.name === name && line.labels.gpu_uuid === id)?.value;
-  const mib = (bytes: number | undefined) =>
-    bytes === undefined ? undefined : Math.round(bytes / bytesPerMiB);
+  const names = new Set<string>(gpuReadingNames.map((name) => gpuReadings[name].triton[0]));
   const ids = new Set(
     metrics.flatMap(({ name, labels }) =>
-      /^nv_gpu_(utilization|memory_(used|total)_bytes)$/.test(name) && labels.gpu_uuid !== undefined
-        ? [labels.gpu_uuid]
-        : [],
+      names.has(name) && labels.gpu_uuid !== undefined ? [labels.gpu_uuid] : [],
     ),
   );
-  return [...ids].map((id) => ({
-    id,
-    utilization: value("nv_gpu_utilization", id),
-    memoryUsedMiB: mib(value("nv_gpu_memory_used_bytes", id)),
-    memoryTotalMiB: mib(value("nv_gpu_memory_total_bytes", id)),
-  }));
+  return [...ids].map((id) =>
+    readingsOf(id, ({ triton: [metric, unit], whole }) => {
+      const line = metrics.find(({ name, labels }) => name === metric && labels.gpu_uuid === id);
+      return inUnit(line?.value, unit, whole);
+    }),
+  );
 }
 
-/** Arguments of `nvidia-smi` that {@link parseGpuUse} reads. */
+/** Arguments of `nvidia-smi` whose output {@link parseGpuUse} parses. */
 export const gpuUseArgs = [
-  "--query-gpu=uuid,utilization.gpu,memory.used,memory.total",
+  `--query-gpu=uuid,${gpuReadingNames.map((name) => gpuReadings[name].nvidiaSmi[0]).join(",")}`,
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** Of `nvidia-smi`: `GPU-8a56a4bc-…, 97, 2866, 16376`; `[N/A]` where a GPU does not say. */
+/** Parses `nvidia-smi` output: `GPU-8a56a4bc-…, 97, 2866, 16376, 214.35`; `[N/A]` if a GPU does not report a value. */
 export function parseGpuUse(text: string): readonly GpuReading[] {
   return text.split("\n").flatMap((line) => {
-    const [id = "", ...cells] = line.split(",").map((cell) => cell.trim());
+    const [id = "", ...columns] = line.split(",").map((column) => column.trim());
     if (!/^(GPU|MIG)-/.test(id)) return [];
-    const [utilization, used, total] = cells.map((cell) =>
-      /^\d+(\.\d+)?$/.test(cell) ? Number(cell) : undefined,
-    );
+    const value = (index: number) => {
+      const column = columns[index] ?? "";
+      return /^\d+(\.\d+)?$/.test(column) ? Number(column) : undefined;
+    };
     return [
-      {
-        id,
-        utilization: utilization === undefined ? undefined : utilization / 100,
-        memoryUsedMiB: used,
-        memoryTotalMiB: total,
-      },
+      readingsOf(id, ({ nvidiaSmi: [, unit], whole }, index) => inUnit(value(index), unit, whole)),
     ];
   });
 }
 
-/** Mean utilisation and highest memory of some readings; nothing of none. */
+/** Combines readings per GPU; absent without readings. */
 export function summarizeGpus(
   source: GpuUse["source"],
   readings: readonly (readonly GpuReading[])[],
@@ -74,17 +77,15 @@ export function summarizeGpus(
   if (ids.length === 0) return undefined;
   const gpus = ids.map((id) => {
     const own = readings.flatMap((all) => all.filter((gpu) => gpu.id === id));
-    const known = (key: Exclude<keyof GpuReading, "id">) =>
-      own.flatMap((gpu) => gpu[key] ?? ([] as number[]));
-    const largest = (values: readonly number[]) =>
-      values.length === 0 ? undefined : Math.max(...values);
-    const utilization = known("utilization");
-    return {
-      id,
-      utilization: utilization.length === 0 ? undefined : mean(utilization),
-      memoryUsedMiB: largest(known("memoryUsedMiB")),
-      memoryTotalMiB: largest(known("memoryTotalMiB")),
-    };
+    const combined = gpuReadingNames.map((name) => {
+      const values = own.flatMap((gpu) => gpu[name] ?? []);
+      if (values.length === 0) return [name, undefined] as const;
+      return [
+        name,
+        gpuReadings[name].combine === "mean" ? mean(values) : Math.max(...values),
+      ] as const;
+    });
+    return { id, ...Object.fromEntries(combined) };
   });
   return { source, gpus };
 }

@@ -1,6 +1,7 @@
 import jstat from "jstat";
 import { xoroshiro128plus } from "pure-rand/generator/xoroshiro128plus";
 import type { LoadPoint } from "../record/bench-record.ts";
+import { type ComparedMetric, metricOf } from "../record/metrics.ts";
 import { mean } from "./statistics.ts";
 
 /**
@@ -15,9 +16,6 @@ import { mean } from "./statistics.ts";
  * Teachers Should Know About the Bootstrap", section 5.3), which with three windows means from the slowest to the fastest.
  */
 
-export const metrics = ["throughput", "p50", "p95", "p99"] as const;
-export type Metric = (typeof metrics)[number];
-
 /** A ratio, and where it lies with 95 % confidence. */
 export interface Interval {
   readonly ratio: number;
@@ -29,12 +27,11 @@ const { jStat } = jstat;
 export const confidence = 0.95;
 const draws = 2_000;
 
-/** What a cell's figure is; `undefined` where it has none, or not enough requests for it. */
-export function figureOf(point: LoadPoint, metric: Metric): number | undefined {
-  if (metric === "throughput") return point.imagesPerSecond > 0 ? point.imagesPerSecond : undefined;
-  const latency = point.latencyMs;
-  if (latency === undefined || (metric === "p99" && !latency.p99Reliable)) return undefined;
-  return latency[metric];
+/** Value of a metric; absent if it was not measured or is not reliable. */
+export function figureOf(point: LoadPoint, metric: ComparedMetric): number | undefined {
+  const { read, caution } = metricOf(metric);
+  const value = read(point);
+  return value === undefined || !(value > 0) || caution?.(point) !== undefined ? undefined : value;
 }
 
 /**
@@ -45,7 +42,7 @@ export function figureOf(point: LoadPoint, metric: Metric): number | undefined {
 export function ratioInterval(
   a: LoadPoint,
   b: LoadPoint,
-  metric: Metric,
+  metric: ComparedMetric,
   seed = 1,
 ): Interval | undefined {
   const from = figureOf(a, metric);
@@ -66,7 +63,7 @@ export function ratioInterval(
  */
 export function meanRatio(
   pairs: readonly (readonly [a: LoadPoint, b: LoadPoint])[],
-  metric: Metric,
+  metric: ComparedMetric,
   seed = 1,
 ): Interval | undefined {
   const logs: number[][] = [];
@@ -107,7 +104,7 @@ const drawn = new WeakMap<LoadPoint, Map<string, number[] | undefined>>();
  */
 function logDraws(
   point: LoadPoint,
-  metric: Metric,
+  metric: ComparedMetric,
   side: "a" | "b",
   seed: number,
 ): number[] | undefined {
@@ -125,20 +122,21 @@ function hash(text: string): number {
   return value;
 }
 
-function freshDraws(point: LoadPoint, metric: Metric, seed: number): number[] | undefined {
+function freshDraws(point: LoadPoint, metric: ComparedMetric, seed: number): number[] | undefined {
   const rates = measured(point).map(({ imagesPerSecond }) => imagesPerSecond);
   if (rates.length < 2 || rates.some((rate) => !(rate > 0))) return undefined;
   const random = xoroshiro128plus(seed);
   const uniform = () => (random.next() >>> 0) / 2 ** 32;
   const drift = windowDraws(rates, uniform);
-  if (metric === "throughput") return drift;
+  const { compared } = metricOf(metric);
+  if (compared === undefined || compared === "windows") return drift;
   const p99s = measured(point).flatMap(({ p99Ms }) => (p99Ms === undefined ? [] : [p99Ms]));
   // a faster window answers sooner: the drift of the rate is that of the latency, the other way round
   const wander =
     metric === "p99" && p99s.length === rates.length
       ? windowDraws(p99s, uniform)
       : drift.map((value) => -value);
-  const latency = quantileDraws(point.histogram, Number(metric.slice(1)) / 100, uniform);
+  const latency = quantileDraws(point.histogram, compared.quantile, uniform);
   return latency?.map((value, i) => value + (wander[i] ?? 0));
 }
 

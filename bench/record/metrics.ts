@@ -1,0 +1,115 @@
+import { formatMs, formatPercent, formatRate } from "../report/number-format.ts";
+import { mean } from "../stats/statistics.ts";
+import type { LoadPoint } from "./bench-record.ts";
+import type { GpuReadingName } from "./gpu-readings.ts";
+
+/** Metric of a load point: one row here, a collector and a test. Tables and the comparison use the rows. */
+export interface Metric {
+  /** Column heading with the unit. */
+  readonly label: string;
+  /** Explanation of the heading. */
+  readonly title?: string;
+  readonly better: "higher" | "lower" | "neither";
+  /** Value; absent if it was not measured. */
+  readonly read: (point: LoadPoint) => number | undefined;
+  readonly format: (value: number) => string;
+  /** Reason not to rely on the value; such a value is marked with `*` and not compared. */
+  readonly caution?: (point: LoadPoint) => string | undefined;
+  /**
+   * Source of the confidence interval when two records are compared: the measured windows, or a quantile of the histogram.
+   *
+   * @default - not compared
+   */
+  readonly compared?: "windows" | { readonly quantile: number };
+}
+
+export const metrics = {
+  throughput: {
+    label: "images/s",
+    better: "higher",
+    read: ({ imagesPerSecond }) => imagesPerSecond,
+    format: formatRate,
+    compared: "windows",
+  },
+  p50: {
+    label: "p50 ms",
+    better: "lower",
+    read: ({ latencyMs }) => latencyMs?.p50,
+    format: formatMs,
+    compared: { quantile: 0.5 },
+  },
+  p95: {
+    label: "p95 ms",
+    better: "lower",
+    read: ({ latencyMs }) => latencyMs?.p95,
+    format: formatMs,
+    compared: { quantile: 0.95 },
+  },
+  p99: {
+    label: "p99 ms",
+    better: "lower",
+    read: ({ latencyMs }) => latencyMs?.p99,
+    format: formatMs,
+    caution: ({ latencyMs }) =>
+      latencyMs?.p99Reliable === false
+        ? "too few requests: this is about the slowest of them"
+        : undefined,
+    compared: { quantile: 0.99 },
+  },
+  max: {
+    label: "max ms",
+    better: "lower",
+    read: ({ latencyMs }) => latencyMs?.max,
+    format: formatMs,
+  },
+  averageBatch: {
+    label: "images per execution",
+    title: "Average batch size with which the model was executed",
+    better: "neither",
+    read: ({ server }) => server?.averageBatch,
+    format: (value) => value.toFixed(1),
+  },
+  gpuUtilization: {
+    label: "GPU utilisation",
+    title: "Mean over all GPUs",
+    better: "neither",
+    read: (point) => {
+      const values = gpuValues(point, "utilization");
+      return values.length === 0 ? undefined : mean(values);
+    },
+    format: formatPercent,
+  },
+  gpuPower: {
+    label: "GPU power W",
+    title: "Mean power draw, all GPUs together",
+    better: "lower",
+    read: (point) => sum(gpuValues(point, "powerWatts")),
+    format: (value) => value.toFixed(0),
+  },
+} as const satisfies Readonly<Record<string, Metric>>;
+
+export type MetricName = keyof typeof metrics;
+
+/** Metrics that a comparison of two records judges. */
+export type ComparedMetric = {
+  [Name in MetricName]: (typeof metrics)[Name] extends { readonly compared: unknown }
+    ? Name
+    : never;
+}[MetricName];
+
+export const metricNames = Object.keys(metrics) as readonly MetricName[];
+
+export const comparedMetrics = metricNames.filter(
+  (name): name is ComparedMetric => "compared" in metrics[name],
+);
+
+/** Metric by name, with its optional properties. */
+export const metricOf = (name: MetricName): Metric => metrics[name];
+
+/** Readings of all GPUs of a load point. */
+function gpuValues({ gpu }: LoadPoint, name: GpuReadingName): readonly number[] {
+  return (gpu?.gpus ?? []).flatMap((readings) => readings[name] ?? []);
+}
+
+const sum = (values: readonly number[]) =>
+  values.length === 0 ? undefined : values.reduce((total, value) => total + value, 0);
