@@ -22,13 +22,13 @@ export interface TritonEmbedderOptions {
   readonly security?: GrpcSecurity | undefined;
   /** Deadline of one inference, waiting and all attempts together. */
   readonly timeoutMs: number;
-  /** Most images in one call; fewer where the model takes fewer. */
+  /** Maximum number of images per call, also bounded by the model. */
   readonly maxBatchSize: number;
   /**
-   * Calls that one Triton gets at a time. What comes while all are busy waits, and goes together in the next call: one
-   * call of several images costs this server less than several calls, and Triton no more.
+   * Maximum number of concurrent calls per Triton. Further images are queued and batched into the next call, which costs the
+   * gateway less than several calls.
    *
-   * @default - one for each instance of the model, and one that is on its way
+   * @default - the number of model instances plus one
    */
   readonly callsPerTriton?: number;
   readonly observer?: EmbedderObserver & TritonPoolObserver;
@@ -44,8 +44,8 @@ interface Waiting {
 }
 
 /**
- * Tritons as the engine. The calls are balanced over those that can be used, and a call whose Triton dies or hangs is
- * sent to another: no accepted request is lost as long as one of them is alive. While there is none, `embed` refuses.
+ * Creates the backend `triton`. Calls are balanced over the healthy Tritons, and a call whose Triton dies or hangs is retried on
+ * another: no accepted request is lost while one is healthy. Without a healthy one, `embed` rejects images.
  */
 export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
   return new TritonEmbedder(options);
@@ -59,7 +59,7 @@ class TritonEmbedder implements Embedder {
   readonly #calls = new Set<Promise<void>>();
   /** Tritons whose model was inspected after their last failed health check. */
   readonly #checked = new WeakSet<GrpcTransport>();
-  #form: PayloadFormat | undefined;
+  #payload: PayloadFormat | undefined;
   #maxBatchSize: number;
 
   constructor(options: TritonEmbedderOptions) {
@@ -73,16 +73,16 @@ class TritonEmbedder implements Embedder {
         ended: (target, ok) => options.observer?.ended(target, ok),
         health: (target, healthy, reason) => {
           options.observer?.health(target, healthy, reason);
-          // one more Triton takes more calls
+          // another healthy Triton accepts more calls
           this.#dispatch();
         },
       },
     });
   }
 
-  /** Of the first Triton that answered; "pixels" until one has. */
+  /** Input of the first Triton that responded; "pixels" until then. */
   get input(): Embedder["input"] {
-    return this.#form?.input;
+    return this.#payload?.input;
   }
 
   get waitingImages(): number {
@@ -113,7 +113,7 @@ class TritonEmbedder implements Embedder {
     const results = await Promise.allSettled(vectors);
     return results.map((result, index) => {
       if (result.status === "fulfilled") return unitVector(result.value, index);
-      throw refusalOf(result.reason, index) ?? result.reason;
+      throw rejectionOf(result.reason, index) ?? result.reason;
     });
   }
 
@@ -124,13 +124,14 @@ class TritonEmbedder implements Embedder {
 
   #enqueue(image: Uint8Array, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
-      const giveUp = (error: TritonError) => {
+      const cancel = (error: TritonError) => {
         this.#queue.delete(waiting);
         waiting.reject(error);
       };
       const { model, timeoutMs } = this.#options;
-      const onAbort = () => giveUp(new TritonError("cancelled", `${model}: the caller went away`));
-      const timer = setTimeout(() => giveUp(this.#timeout()), timeoutMs);
+      const onAbort = () =>
+        cancel(new TritonError("cancelled", `${model}: the client disconnected`));
+      const timer = setTimeout(() => cancel(this.#timeout()), timeoutMs);
       const release = () => {
         clearTimeout(timer);
         signal?.removeEventListener("abort", onAbort);
@@ -155,14 +156,14 @@ class TritonEmbedder implements Embedder {
     });
   }
 
-  /** Send what waits, as far as the Tritons take more calls. */
+  /** Sends queued images as long as the Tritons accept more calls. */
   #dispatch(): void {
     const limit = this.#callsPerTriton * Math.max(1, this.#pool.healthy);
-    while (this.#queue.length > 0 && this.#calls.size < limit && this.#form !== undefined) {
-      const most = this.#form.input === "encoded" ? 1 : this.#maxBatchSize;
-      const batch = [...this.#queue].slice(0, most);
+    while (this.#queue.length > 0 && this.#calls.size < limit && this.#payload !== undefined) {
+      const maxImages = this.#payload.input === "encoded" ? 1 : this.#maxBatchSize;
+      const batch = [...this.#queue].slice(0, maxImages);
       for (const waiting of batch) this.#queue.delete(waiting);
-      const call: Promise<void> = this.#send(this.#form, batch).finally(() => {
+      const call: Promise<void> = this.#send(this.#payload, batch).finally(() => {
         this.#calls.delete(call);
         this.#dispatch();
       });
@@ -170,16 +171,20 @@ class TritonEmbedder implements Embedder {
     }
   }
 
-  /** Never rejects: the images of the batch hear of it. */
-  async #send(form: PayloadFormat, batch: readonly Waiting[]): Promise<void> {
+  /** Sends one batch. Errors reject the images of the batch. */
+  async #send(payload: PayloadFormat, batch: readonly Waiting[]): Promise<void> {
     const { observer, timeoutMs } = this.#options;
     const sentAt = performance.now();
     for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
-    const nobody = whenNobodyWaits(batch);
+    const cancelled = whenAllCancelled(batch);
     try {
-      const input = form.tensor(batch.map(({ image }) => image));
-      // as long as one of the batch may wait: each other one gives up by itself
-      const output = await this.#infer(input, batch.at(-1)!.enqueuedAt + timeoutMs, nobody.signal);
+      const input = payload.tensor(batch.map(({ image }) => image));
+      // deadline of the newest image: the others have their own timers
+      const output = await this.#infer(
+        input,
+        batch.at(-1)!.enqueuedAt + timeoutMs,
+        cancelled.signal,
+      );
       const inferSeconds = (performance.now() - sentAt) / 1000;
       observer?.batch({ images: batch.length, inferSeconds });
       for (const { enqueuedAt, onTiming } of batch) {
@@ -190,7 +195,7 @@ class TritonEmbedder implements Embedder {
     } catch (error) {
       for (const waiting of batch) waiting.reject(error);
     } finally {
-      nobody.release();
+      cancelled.release();
     }
   }
 
@@ -213,7 +218,7 @@ class TritonEmbedder implements Embedder {
     return new TritonError("timeout", `${model}: no response from ${targets} in ${timeoutMs} ms`);
   }
 
-  /** @throws {TritonError} in one line, where this Triton cannot be used */
+  /** Checks that a Triton serves the model with the same input as the others. @throws {TritonError} one line */
   async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
     const { model } = this.#options;
     const checked = this.#checked.delete(triton);
@@ -223,36 +228,37 @@ class TritonEmbedder implements Embedder {
       return;
     }
     const metadata = await triton.modelMetadata(model, options);
-    const form = payloadFormatOf(
+    const payload = payloadFormatOf(
       model,
       metadata,
       (problem) => new TritonError("rejected", problem),
     );
     const config = await triton.modelConfig(model, options);
-    const before = this.#form;
-    // with nothing on its way to any Triton, all of them may have been changed
-    const free = this.#pool.healthy === 0 && this.#calls.size === 0 && form.input === before?.input;
-    if (before !== undefined && before !== form && !free) {
-      const [own, others] = [form, before].map(({ signature }) => inputText(signature));
+    const previous = this.#payload;
+    // without calls in flight, the model of all Tritons may change
+    const mayChange =
+      this.#pool.healthy === 0 && this.#calls.size === 0 && payload.input === previous?.input;
+    if (previous !== undefined && previous !== payload && !mayChange) {
+      const [input, others] = [payload, previous].map(({ signature }) => inputText(signature));
       throw new TritonError(
         "rejected",
-        `${model} takes ${own}, and ${others} on the other Tritons`,
+        `${model} has the input ${input}, but ${others} on the other Tritons`,
       );
     }
-    this.#form = form;
+    this.#payload = payload;
     this.#maxBatchSize = Math.min(this.#maxBatchSize, Number(config.max_batch_size) || 1);
     this.#callsPerTriton =
       this.#options.callsPerTriton ??
-      // each image is a call of its own there, and Triton makes the batches
-      (form.input === "encoded"
+      // one image per call: Triton batches them
+      (payload.input === "encoded"
         ? 2 * this.#maxBatchSize
         : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
     this.#checked.add(triton);
   }
 }
 
-/** What the model says of an image that it was sent alone, as the caller is told: it is number `index` of the request. */
-function refusalOf(error: unknown, index: number): EmbedError | undefined {
+/** Error of an image that the model rejected, with the index of the image in its request. */
+function rejectionOf(error: unknown, index: number): EmbedError | undefined {
   if (!(error instanceof TritonError) || error.code !== "rejected") return undefined;
   const [, reason] = /\bimage 0 (.+?)(?: \(gRPC .*\)| \(HTTP .*\))?$/s.exec(error.message) ?? [];
   if (reason === undefined) return undefined;
@@ -264,17 +270,17 @@ function refusalOf(error: unknown, index: number): EmbedError | undefined {
   return new EmbedError(code, `image ${index} ${reason}`, index, { cause: error });
 }
 
-/** Aborted when the callers of all images of a batch went away: until then the call goes on. */
-function whenNobodyWaits(batch: readonly Waiting[]): { signal: AbortSignal; release(): void } {
+/** Signal that is aborted once the clients of all images of a batch have disconnected. */
+function whenAllCancelled(batch: readonly Waiting[]): { signal: AbortSignal; release(): void } {
   const controller = new AbortController();
-  const look = () => {
+  const abortIfAll = () => {
     if (batch.every(({ signal }) => signal?.aborted)) controller.abort();
   };
-  for (const { signal } of batch) signal?.addEventListener("abort", look, { once: true });
+  for (const { signal } of batch) signal?.addEventListener("abort", abortIfAll, { once: true });
   return {
     signal: controller.signal,
     release() {
-      for (const { signal } of batch) signal?.removeEventListener("abort", look);
+      for (const { signal } of batch) signal?.removeEventListener("abort", abortIfAll);
     },
   };
 }

@@ -96,7 +96,7 @@ describe.skipIf(realTritonMissing !== "")(
     test("what it refuses is put back", async () => {
       await apply(textOf(3_000));
       await expect(apply(textOf(4_000).replace("[8, 16, 32]", "[64]"))).rejects.toThrow(
-        `${triton.url} refused it: failed to load '${model}', failed to poll from model repository (see its log); the configuration before is back, and served`,
+        `${triton.url} rejected it: failed to load '${model}', failed to poll from model repository (see its log); the previous configuration is restored and served`,
       );
       expect(await readFile(join(folder(), "cpu.pbtxt"), "utf8")).toBe(textOf(3_000));
       expect(await servedDelay()).toBe(3_000);

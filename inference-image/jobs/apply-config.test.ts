@@ -95,7 +95,7 @@ test("a server with model control serves the new configuration, without a restar
   const text = textOf({ maxQueueDelayMicroseconds: 1_234, instancesPerGpu: 2 });
   expect(await apply(text, { server })).toMatch(
     new RegExp(
-      `^${model}: single-gpu\\.pbtxt \\(sha256 [0-9a-f]{12}\\) is in place, and ${server} serves it after \\d+\\.\\d s, without a restart$`,
+      `^${model}: single-gpu\\.pbtxt \\(sha256 [0-9a-f]{12}\\) written, and ${server} serves it after \\d+\\.\\d s without a restart$`,
     ),
   );
   expect(await published()).toBe(text);
@@ -123,7 +123,7 @@ test("what a server refuses is put back, and what was served is served", async (
     "preferred_batch_size: [64]",
   );
   await expect(apply(refused, { server })).rejects.toThrow(
-    `${model}: single-gpu.pbtxt is not served: ${server} refused it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the configuration before is back, and served`,
+    `${model}: single-gpu.pbtxt is not served: ${server} rejected it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the previous configuration is restored and served`,
   );
   expect(await published()).toBe(textOf());
   expect(await servedDelay(server)).toBe(5_000);
@@ -136,7 +136,9 @@ test("without one before, what a server refuses is removed", async () => {
     "preferred_batch_size: [8, 16, 32]",
     "preferred_batch_size: [64]",
   );
-  await expect(apply(refused, { server })).rejects.toThrow(/; there was none before$/);
+  await expect(apply(refused, { server })).rejects.toThrow(
+    /; there was no previous configuration$/,
+  );
   expect(await readdir(join(repository.path, model, "configs"))).toEqual([]);
 });
 
@@ -144,20 +146,20 @@ test("a server that is not there yet reads it when it starts", async () => {
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   const server = "http://no-such-container.invalid:8000";
   expect(await apply(text, { server })).toMatch(
-    /is in place; there is no http:\/\/no-such-container\.invalid:8000 yet: it reads it when it starts$/,
+    /written; http:\/\/no-such-container\.invalid:8000 does not exist yet and reads it at its start$/,
   );
   expect(await servedDelay(await start())).toBe(42);
 });
 
 test("without a server nobody is asked", async () => {
-  expect(await apply(textOf())).toMatch(/ is in place$/);
+  expect(await apply(textOf())).toMatch(/ written$/);
 });
 
 test("a server without model control keeps what it has until it starts again", async () => {
   const server = await start({ "model-control-mode": "none" });
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   expect(await apply(text, { server })).toContain(
-    `; ${server} has model control 'none': it reads it when it starts`,
+    `; ${server} has model control 'none' and reads it at its next start`,
   );
   expect(await published()).toBe(text);
   expect(await servedDelay(server)).toBe(5_000);
@@ -167,7 +169,7 @@ test("a server with restricted model control loads it for the key, and keeps wha
   const server = await start(restrictModelControl("right"));
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   expect(await apply(text, { server, key: "other" })).toContain(
-    `; ${server} was started with another key: it reads it when it starts`,
+    `; ${server} has another key and reads it at its next start`,
   );
   expect(await servedDelay(server)).toBe(5_000);
   expect(await apply(text, { server, key: "right" })).toContain("without a restart");
@@ -189,7 +191,7 @@ test("fails in bounded time where nobody starts a server, and leaves it the new 
   await cleanUps.pop()?.();
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   await expect(apply(text, { server, timeoutSeconds: 1 })).rejects.toThrow(
-    `is in place, but ${server} did not answer in 1 s`,
+    `written, but ${server} did not respond in 1 s`,
   );
   expect(await published()).toBe(text);
 });
@@ -201,7 +203,7 @@ describe("a server that is about to be replaced", () => {
       server,
       generation: "a",
     });
-    expect(first).toContain("reads it when it is started with the rest");
+    expect(first).toContain("is being replaced and reads it at its next start");
     expect(await servedDelay(server)).toBe(5_000);
     expect(await published()).toContain("max_queue_delay_microseconds: 1000");
   });
@@ -221,13 +223,13 @@ describe("a server that is about to be replaced", () => {
   });
 });
 
-describe("fails in bounded time, and puts the configuration before back, with a server that", () => {
+describe("fails in bounded time, and restores the previous configuration, with a server that", () => {
   const longer = textOf({ maxQueueDelayMicroseconds: 42 });
 
   test("takes the call and never answers", async () => {
     const server = await fake(() => {});
     await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
-      `${server} did not do it in 1 s; the configuration before is back, but not known to be served: `,
+      `${server} did not finish in 1 s; the previous configuration is restored, but may not be served: `,
     );
     expect(await published()).toBe(textOf());
   });
@@ -238,7 +240,7 @@ describe("fails in bounded time, and puts the configuration before back, with a 
       response.end();
     });
     await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
-      "did not do it in 1 s",
+      "did not finish in 1 s",
     );
   });
 
@@ -248,14 +250,14 @@ describe("fails in bounded time, and puts the configuration before back, with a 
       response.end(url.endsWith("/config") ? JSON.stringify(kept) : "");
     });
     await expect(apply(longer, { server })).rejects.toThrow(
-      `${server} loaded the model, but has dynamic_batching.max_queue_delay_microseconds 5000, not 42; the configuration before is back, and served`,
+      `${server} loaded the model, but has dynamic_batching.max_queue_delay_microseconds 5000, not 42; the previous configuration is restored and served`,
     );
   });
 
   test("ends in the middle of it", async () => {
     const server = await fake((_request, response) => response.destroy());
     await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
-      /is not served: http:\/\/127\.0\.0\.1:\d+: .*; the configuration before is back, but not known to be served: /,
+      /is not served: http:\/\/127\.0\.0\.1:\d+: .*; the previous configuration is restored, but may not be served: /,
     );
   });
 
@@ -265,7 +267,7 @@ describe("fails in bounded time, and puts the configuration before back, with a 
       response.end("<html>");
     });
     await expect(apply(longer, { server })).rejects.toThrow(
-      `${server} refused it: status 404: <html>; `,
+      `${server} rejected it: status 404: <html>; `,
     );
   });
 });
@@ -382,7 +384,7 @@ describe("the program", () => {
     const { code, stdout, stderr } = await run(...args());
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).toMatch(
-      /^openclip_vit_b32: single-gpu\.pbtxt \(sha256 [0-9a-f]{12}\) is in place\n$/,
+      /^openclip_vit_b32: single-gpu\.pbtxt \(sha256 [0-9a-f]{12}\) written\n$/,
     );
   });
 
@@ -406,7 +408,7 @@ describe("the program", () => {
     );
     expect({ code, stderr }).toEqual({
       code: 1,
-      stderr: `${join(uploads, "model.onnx")}: there is no such file\n`,
+      stderr: `${join(uploads, "model.onnx")} does not exist\n`,
     });
   });
 });

@@ -9,37 +9,37 @@ import { ownSuffix } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface ApplyConfigOptions {
-  /** Folder of the model's named configurations: `configs/` of its folder in the repository. */
+  /** Folder of the model's named configurations: `configs/` in the model's folder. */
   readonly folder: string;
-  /** The new configuration, as text. */
+  /** Path of the new configuration. */
   readonly file: string;
-  /** The variant: what the server has as `--model-config-name`. */
+  /** Variant: the server's `--model-config-name`. */
   readonly name: string;
   /** Name of the model. */
   readonly model: string;
-  /** `http://host:port` of the Triton that serves it. Without it nobody is asked. */
+  /** `http://host:port` of the Triton that serves the model. @default - no reload */
   readonly server?: string;
   /**
-   * What a server is started with besides its configuration (image, weights, GPUs), in one word. A server that was started
-   * with other things is about to be replaced, and is not asked.
+   * Identifies the other inputs of the server (image, weights, GPUs). A server with another generation is about to be replaced
+   * and is not reloaded.
    *
-   * @default - nothing: a server that runs is asked
+   * @default - a running server is always reloaded
    */
   readonly generation?: string;
   /**
    * Key of the server's model control API.
    *
-   * @default - the API is not restricted
+   * @default - no key
    */
   readonly key?: string;
-  /** How long the server may take until it serves the new configuration. */
+  /** Maximum time until the server serves the new configuration. */
   readonly timeoutSeconds: number;
 }
 
-/** A load builds TensorRT's engines, where the cache has none: minutes. */
+/** A load may build TensorRT engines, which takes minutes. */
 const defaultTimeoutSeconds = 600;
 
-/** Of `apply-config …`. @throws {UsageError} */
+/** Reads the arguments of `apply-config …`. @throws {UsageError} */
 export function readApplyConfigArguments(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
@@ -76,21 +76,21 @@ export function readApplyConfigArguments(
   };
 }
 
-/** Name of the file that says what the server of a folder was started with. */
+/** Name of the file with the generation of a folder's server. */
 const generationFile = "generation";
 
-/** How long the old configuration may take, at most, to be served again. */
-const putBackSeconds = 60;
+/** Maximum time until the previous configuration is served again, in seconds. */
+const rollbackSeconds = 60;
 
 /**
- * Put a model configuration where a Triton reads it, and have a server that runs already load it. Where it does not, the
- * configuration before is put back, and loaded.
+ * Writes a model configuration and reloads it in a running Triton. If the reload fails, the previous configuration is restored
+ * and reloaded.
  *
- * A server whose name does not resolve is not there yet, and one with `--model-control-mode=none` takes no orders: both
- * read the configuration when they start.
+ * A server whose name does not resolve is not running yet, and one with `--model-control-mode=none` rejects reloads: both read
+ * the configuration at their next start.
  *
- * @returns What was done, in one line.
- * @throws {Error} one line: what was refused, by whom, and what is served now.
+ * @returns Result, in one line.
+ * @throws {Error} one line: the reason of the failure, and the configuration that is served now
  */
 export async function applyConfig(options: ApplyConfigOptions): Promise<string> {
   const { folder, file, name, model, server, generation, key, timeoutSeconds } = options;
@@ -102,15 +102,17 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
     throw new Error(`${model}: ${basename(file)}: name must be '${model}', got '${config.name}'`);
   }
   const target = join(folder, `${name}.pbtxt`);
-  const shown = `${name}.pbtxt`;
-  const before = await readFile(target, "utf8").catch(unlessMissing);
-  const startedWith = await readFile(join(folder, generationFile), "utf8").catch(unlessMissing);
+  const fileName = `${name}.pbtxt`;
+  const previous = await readFile(target, "utf8").catch(unlessMissing);
+  const serverGeneration = await readFile(join(folder, generationFile), "utf8").catch(
+    unlessMissing,
+  );
   await publish(target, text);
   if (generation !== undefined) await publish(join(folder, generationFile), generation);
-  const placed = `${model}: ${shown} (sha256 ${sha256(text)}) is in place`;
-  if (server === undefined) return placed;
-  if (generation !== undefined && generation !== startedWith) {
-    return `${placed}; ${server} reads it when it is started with the rest`;
+  const written = `${model}: ${fileName} (sha256 ${sha256(text)}) written`;
+  if (server === undefined) return written;
+  if (generation !== undefined && generation !== serverGeneration) {
+    return `${written}; ${server} is being replaced and reads it at its next start`;
   }
 
   const triton = new TritonControl(server, model, key);
@@ -120,20 +122,20 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
     const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
     switch (loaded.kind) {
       case "serves":
-        return `${placed}, and ${server} serves it after ${seconds} s, without a restart`;
+        return `${written}, and ${server} serves it after ${seconds} s without a restart`;
       case "absent":
-        return `${placed}; there is no ${server} yet: it reads it when it starts`;
+        return `${written}; ${server} does not exist yet and reads it at its start`;
       case "no-control":
-        return `${placed}; ${server} has model control 'none': it reads it when it starts`;
+        return `${written}; ${server} has model control 'none' and reads it at its next start`;
       case "other-key":
-        return `${placed}; ${server} was started with another key: it reads it when it starts`;
+        return `${written}; ${server} has another key and reads it at its next start`;
       case "not-listening":
-        // nobody has refused it: whoever starts there should read it
-        throw new Error(`${placed}, but ${server} did not answer in ${timeoutSeconds} s`);
+        // not rejected: the server reads it once it starts
+        throw new Error(`${written}, but ${server} did not respond in ${timeoutSeconds} s`);
       case "failed": {
-        const seconds = Math.min(putBackSeconds, timeoutSeconds);
-        const back = await putBack(target, before, triton, seconds);
-        throw new Error(`${model}: ${shown} is not served: ${loaded.reason}; ${back}`);
+        const seconds = Math.min(rollbackSeconds, timeoutSeconds);
+        const rollback = await rollBack(target, previous, triton, seconds);
+        throw new Error(`${model}: ${fileName} is not served: ${loaded.reason}; ${rollback}`);
       }
     }
   } finally {
@@ -141,34 +143,34 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   }
 }
 
-/** @returns What was put back, and whether it is served. */
-async function putBack(
+/** Restores the previous configuration. @returns Result, in one line. */
+async function rollBack(
   target: string,
-  before: string | undefined,
+  previous: string | undefined,
   triton: TritonControl,
   timeoutSeconds: number,
 ): Promise<string> {
-  if (before === undefined) {
+  if (previous === undefined) {
     await rm(target, { force: true });
-    return "there was none before";
+    return "there was no previous configuration";
   }
-  await publish(target, before);
-  const back = "the configuration before is back";
-  const loaded = await triton.load(readModelConfig(before, basename(target)), timeoutSeconds);
+  await publish(target, previous);
+  const restored = "the previous configuration is restored";
+  const loaded = await triton.load(readModelConfig(previous, basename(target)), timeoutSeconds);
   return loaded.kind === "serves"
-    ? `${back}, and served`
-    : `${back}, but not known to be served: ${loaded.kind === "failed" ? loaded.reason : loaded.kind}`;
+    ? `${restored} and served`
+    : `${restored}, but may not be served: ${loaded.kind === "failed" ? loaded.reason : loaded.kind}`;
 }
 
 type Loaded =
   | { readonly kind: "serves" }
-  /** Nobody has that name: there is no container of it. */
+  /** The name does not resolve: the container does not exist. */
   | { readonly kind: "absent" }
-  /** Nobody listened there in all the time: Triton does when its models are loaded. */
+  /** Connections were refused until the deadline: Triton listens once its models are loaded. */
   | { readonly kind: "not-listening" }
   /** `--model-control-mode` is not `explicit`. */
   | { readonly kind: "no-control" }
-  /** Its model control API requires another key; Terraform replaces a container whose key has changed. */
+  /** The model control API requires another key; Terraform replaces a container whose key changes. */
   | { readonly kind: "other-key" }
   | { readonly kind: "failed"; readonly reason: string };
 
@@ -176,9 +178,9 @@ type Loaded =
 const unknownName = ["ENOTFOUND", "EAI_AGAIN"];
 /** Codes of a server that does not listen yet. */
 const notListening = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"];
-const betweenTriesMs = 500;
+const retryMs = 500;
 
-/** The model control of one model of one Triton. */
+/** Client of the model control API for one model of one Triton. */
 class TritonControl {
   readonly #server: string;
   readonly #model: string;
@@ -192,7 +194,7 @@ class TritonControl {
     this.#key = key;
   }
 
-  /** Have the model loaded anew, and look whether the server then has that configuration. */
+  /** Reloads the model, and verifies that the server then has the configuration. */
   async load(config: ModelConfigJson, timeoutSeconds: number): Promise<Loaded> {
     const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
     const failed = (reason: string): Loaded => ({ kind: "failed", reason });
@@ -200,14 +202,14 @@ class TritonControl {
       try {
         const model = `models/${this.#model}`;
         const load = await this.#call("POST", `repository/${model}/load`, deadline);
-        // Triton's words for every other mode than explicit
+        // Triton's message in every mode but explicit
         if (load.status === 503 && /load \/ unload is not allowed/.test(load.text)) {
           return { kind: "no-control" };
         }
         if (load.status === 403) return { kind: "other-key" };
-        if (load.status !== 200) return failed(`${this.#server} refused it: ${reasonOf(load)}`);
+        if (load.status !== 200) return failed(`${this.#server} rejected it: ${reasonOf(load)}`);
         while ((await this.#call("GET", `${model}/ready`, deadline)).status !== 200) {
-          await sleep(betweenTriesMs, undefined, { signal: deadline });
+          await sleep(retryMs, undefined, { signal: deadline });
         }
         const served = await this.#call("GET", `${model}/config`, deadline);
         const difference = configDifference(config, JSON.parse(served.text));
@@ -216,13 +218,13 @@ class TritonControl {
           : failed(`${this.#server} loaded the model, but has ${difference}`);
       } catch (error) {
         if (deadline.aborted) {
-          return failed(`${this.#server} did not do it in ${timeoutSeconds} s`);
+          return failed(`${this.#server} did not finish in ${timeoutSeconds} s`);
         }
         const { code = "", message } = error as NodeJS.ErrnoException;
         if (unknownName.includes(code)) return { kind: "absent" };
         if (!notListening.includes(code)) return failed(`${this.#server}: ${message}`);
       }
-      const stopped = await sleep(betweenTriesMs, false, { signal: deadline }).catch(() => true);
+      const stopped = await sleep(retryMs, false, { signal: deadline }).catch(() => true);
       if (stopped) return { kind: "not-listening" };
     }
   }
@@ -256,58 +258,60 @@ function reasonOf({ status, text }: { readonly status: number; readonly text: st
   try {
     const { error } = JSON.parse(text) as { error?: unknown };
     if (typeof error === "string") {
-      const said = error.replace(/[;\s]+$/, "");
-      // Triton tells the client no more than that
-      return /failed to poll from model repository$/.test(said) ? `${said} (see its log)` : said;
+      const message = error.replace(/[;\s]+$/, "");
+      // Triton sends no details to the client
+      return /failed to poll from model repository$/.test(message)
+        ? `${message} (see its log)`
+        : message;
     }
   } catch {
-    // not Triton's words, then
+    // not JSON
   }
   return `status ${status}${text === "" ? "" : `: ${text.slice(0, 200)}`}`;
 }
 
-/** Fields of a configuration that a deployment changes. A server adds to them, and changes nothing. */
+/** Fields of a configuration that a deployment sets. Triton adds values to them but changes none. */
 const comparedFields = ["max_batch_size", "dynamic_batching", "instance_group", "optimization"];
 
 /**
- * The first thing that a server has another value of.
+ * First field whose value differs from the served configuration.
  *
- * @param served - What it gives at `/v2/models/M/config`.
+ * @param served - Response of `/v2/models/M/config`.
  */
 export function configDifference(config: ModelConfigJson, served: unknown): string | undefined {
-  const has = (served ?? {}) as Readonly<Record<string, unknown>>;
+  const actual = (served ?? {}) as Readonly<Record<string, unknown>>;
   for (const field of comparedFields) {
-    const difference = firstDifference(config[field], has[field], field);
+    const difference = firstDifference(config[field], actual[field], field);
     if (difference !== undefined) return difference;
   }
   return undefined;
 }
 
-function firstDifference(wanted: unknown, got: unknown, path: string): string | undefined {
-  // what is not said is the server's to choose
-  if (wanted === undefined || wanted === "") return undefined;
-  if (typeof wanted !== "object" || wanted === null) {
-    // numbers of 64 bits may be text
-    const same = String(wanted) === String(got ?? emptyOf(wanted));
-    return same ? undefined : `${path} ${String(got ?? "not set")}, not ${String(wanted)}`;
+function firstDifference(expected: unknown, got: unknown, path: string): string | undefined {
+  // the server chooses fields that are not set
+  if (expected === undefined || expected === "") return undefined;
+  if (typeof expected !== "object" || expected === null) {
+    // 64-bit numbers may be text
+    const same = String(expected) === String(got ?? emptyOf(expected));
+    return same ? undefined : `${path} ${String(got ?? "not set")}, not ${String(expected)}`;
   }
   const found = (got ?? {}) as Readonly<Record<string, unknown>>;
-  if (Array.isArray(wanted) && wanted.length > 0 && wanted.length !== found.length) {
-    return `${path} ${JSON.stringify(got) ?? "not set"}, not ${JSON.stringify(wanted)}`;
+  if (Array.isArray(expected) && expected.length > 0 && expected.length !== found.length) {
+    return `${path} ${JSON.stringify(got) ?? "not set"}, not ${JSON.stringify(expected)}`;
   }
-  for (const [key, value] of Object.entries(wanted)) {
+  for (const [key, value] of Object.entries(expected)) {
     const difference = firstDifference(value, found[key], `${path}.${key}`);
     if (difference !== undefined) return difference;
   }
   return undefined;
 }
 
-/** What protobuf's JSON leaves out. */
+/** Default value that protobuf's JSON omits. */
 function emptyOf(value: unknown): unknown {
   return typeof value === "number" ? 0 : typeof value === "boolean" ? false : undefined;
 }
 
-/** Put a file in its place so that a server reads the whole of one or the other. Its time is now: a server looks at that. */
+/** Replaces a file atomically. Its modification time changes, which makes Triton reload it. */
 async function publish(target: string, text: string): Promise<void> {
   const part = `${target}.${ownSuffix()}.part`;
   try {
@@ -329,7 +333,7 @@ function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== "ENOENT") throw error;
 }
 
-/** The beginning of it, which names a text well enough. */
+/** First 12 hexadecimal digits of the SHA-256. */
 function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex").slice(0, 12);
 }

@@ -44,9 +44,7 @@ test("fails on another file", async () => {
 });
 
 test("fails where there is no file", async () => {
-  await expect(checkWeights(options("0".repeat(64)))).rejects.toThrow(
-    `${file}: there is no such file`,
-  );
+  await expect(checkWeights(options("0".repeat(64)))).rejects.toThrow(`${file} does not exist`);
 });
 
 test.each<[string, readonly string[], string]>([

@@ -29,19 +29,19 @@ export function requireSha256(role: string, options: CheckWeightsOptions): Check
   return { folder, sha256 };
 }
 
-/** Name of the file with the weights. */
+/** File name of the weights. */
 export const weightsFileName = "model.onnx";
 
 /**
  * Checks that `model.onnx` in a folder has the given checksum. Nothing is written.
  *
  * @returns Description of the file, in one line.
- * @throws {Error} one line, naming the file, the rule and what it is.
+ * @throws {Error} one line, naming the file, the rule and the value.
  */
 export async function checkWeights({ folder, sha256 }: CheckWeightsOptions): Promise<string> {
   const file = join(folder, weightsFileName);
   const bytes = await sizeOf(file);
-  if (bytes === undefined) throw new Error(`${file}: there is no such file`);
+  if (bytes === undefined) throw new Error(`${file} does not exist`);
   const got = await sha256Of(file);
   if (got !== sha256) throw new Error(`${file}: sha256 must be ${sha256}, got ${got}`);
   const manifest = await readSidecar(file);

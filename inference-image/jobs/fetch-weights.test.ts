@@ -115,7 +115,7 @@ async function tlsOrigin(listener: RequestListener): Promise<string> {
 
 test("fetches the file and checks it", async () => {
   expect(await fetchWeights(await options("/model.onnx"))).toMatch(
-    /^fetched in \d+\.\d s; \/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
+    /^downloaded in \d+\.\d s; \/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
   );
   expect(await readdir(folder)).toEqual(["model.onnx"]);
   expect(await sha256Of(join(folder, "model.onnx"))).toBe(await sha256());
@@ -135,7 +135,7 @@ test("fetches nothing that is there already", async () => {
   const file = join(folder, "model.onnx");
   await copyFile(await tinyModel(), file);
   const before = await stat(file);
-  expect(await fetchWeights(await options("/model.onnx"))).toMatch(/^it was there already; /);
+  expect(await fetchWeights(await options("/model.onnx"))).toMatch(/^already downloaded; /);
   expect(asked).toEqual([]);
   expect((await stat(file)).ino).toBe(before.ino);
 });
@@ -237,7 +237,7 @@ test("takes a file that is as long as it may be", async () => {
 
 test("fails on a server that sends for ever", async () => {
   expect(await failureOf(fetchWeights({ ...(await options("/drips")), timeoutSeconds: 0.3 }))).toBe(
-    `${origin}/drips: must be there within 0.3 s, and is not`,
+    `${origin}/drips: must be downloaded within 0.3 s`,
   );
   expect(await readdir(folder)).not.toContain("model.onnx");
 });
@@ -345,7 +345,7 @@ test.each<[string, readonly string[], string]>([
   [
     "an address without its option, which it does not repeat",
     ["https://user:pa55word@example/m?signature=secret"],
-    "every value needs its option",
+    "every value requires its option",
   ],
 ])("refuses %s", async (_name, args, problem) => {
   expect(await failureOf((async () => readFetchWeightsArguments(args))())).toBe(

@@ -16,15 +16,15 @@ import {
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface FetchWeightsOptions extends CheckWeightsOptions {
-  /** Where `model.onnx` is, without a user or a password. Redirects are followed, from https to https only. */
+  /** URL of `model.onnx` without user and password. Redirects are followed, but not from https to http. */
   readonly url: string;
-  /** A longer file is refused. */
+  /** Maximum size; a larger file is rejected. */
   readonly maxBytes: number;
-  /** Until the file is there, whatever is sent meanwhile. */
+  /** Deadline of the whole download. */
   readonly timeoutSeconds: number;
 }
 
-/** Of `fetch-weights …`. What it is given as an address is never printed: a secret may be in it. @throws {UsageError} */
+/** Reads the arguments of `fetch-weights …`. Messages omit the URL, which may contain a secret. @throws {UsageError} */
 export function readFetchWeightsArguments(args: readonly string[]): FetchWeightsOptions {
   const {
     url,
@@ -41,7 +41,7 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
   if (hasUser(new URL(url))) {
     throw new UsageError("fetch-weights: --url must have no user and no password");
   }
-  // 19 digits: the largest size that Kubernetes can say
+  // 19 digits: the maximum of a Kubernetes quantity
   if (!/^[1-9]\d{0,18}$/.test(maxBytes)) {
     throw new UsageError(
       `fetch-weights: --max-bytes must be a whole number, 1 or more, got '${maxBytes}'`,
@@ -60,34 +60,34 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
   };
 }
 
-/** Four hours: as long as a pod of the chart may take to start. */
+/** Four hours: the maximum start time of a pod in the chart. */
 const maxTimeoutSeconds = 14_400;
-/** Between two lines about how far it is. */
+/** Interval of progress messages. */
 const progressMs = 10_000;
 /**
- * Downloads the weights into a folder and checks them as {@link checkWeights} does. A file that is there and is the right one
- * is not fetched again. An interrupted download is resumed, also by another process; one process at a time.
+ * Downloads the weights into a folder and checks them as {@link checkWeights} does. An existing file with the right
+ * checksum is kept. An interrupted download is resumed, also by another process; one process at a time.
  *
- * @param tell - Receives one line about the progress or a retry.
- * @param wait - Waits before a retry. @default the time passes
+ * @param onMessage - Receives a one-line message about progress or a retry.
+ * @param wait - Waits before a retry. @default a timer
  * @returns Description of the file, in one line.
- * @throws {Error} one line: the address without its query, the rule and what came.
+ * @throws {Error} one line: the URL without its query, the rule and the value.
  */
 export async function fetchWeights(
   { url, maxBytes, timeoutSeconds, ...options }: FetchWeightsOptions,
-  tell: (line: string) => void = () => {},
+  onMessage: (line: string) => void = () => {},
   wait?: (ms: number) => Promise<void>,
 ): Promise<string> {
   const { folder, sha256 } = options;
   const file = join(folder, weightsFileName);
   if ((await sizeOf(file)) !== undefined && (await sha256Of(file)) === sha256) {
-    return `it was there already; ${await checkWeights(options)}`;
+    return `already downloaded; ${await checkWeights(options)}`;
   }
-  // another file is another part: what is left of it is never taken for this one
+  // a partial file per checksum, so that one of another file is never resumed
   const part = join(folder, `model.${sha256.slice(0, 12)}.onnx.part`);
   const deadline = new AbortController();
   const timer = setTimeout(() => {
-    const rule = `must be there within ${timeoutSeconds} s, and is not`;
+    const rule = `must be downloaded within ${timeoutSeconds} s`;
     deadline.abort(new Error(`${redactedUrl(new URL(url))}: ${rule}`));
   }, timeoutSeconds * 1000);
   const dispatcher = openProxyDispatcher(process.env);
@@ -103,13 +103,13 @@ export async function fetchWeights(
         dispatcher,
         signal: deadline.signal,
         wait,
-        onProgress: progressTold(tell),
-        onRetry: tell,
+        onProgress: progressMessages(onMessage),
+        onRetry: onMessage,
       });
       await rename(part, file);
       await discardPart(part);
       const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
-      return `fetched in ${seconds} s; ${await checkWeights(options)}`;
+      return `downloaded in ${seconds} s; ${await checkWeights(options)}`;
     });
   } catch (error) {
     throw aboutFolder(error, folder, (await sizeOf(part)) ?? 0);
@@ -119,14 +119,14 @@ export async function fetchWeights(
   }
 }
 
-/** Every {@link progressMs} at most. */
-function progressTold(tell: (line: string) => void) {
-  let toldAt = performance.now();
+/** Formats progress, at most once per {@link progressMs}. */
+function progressMessages(onMessage: (line: string) => void) {
+  let reportedAt = performance.now();
   return ({ bytes, total }: DownloadProgress) => {
-    if (performance.now() - toldAt < progressMs) return;
-    toldAt = performance.now();
+    if (performance.now() - reportedAt < progressMs) return;
+    reportedAt = performance.now();
     const of = total === undefined ? "" : ` of ${Math.round(total / 1e6)}`;
-    tell(`${Math.round(bytes / 1e6)}${of} MB fetched`);
+    onMessage(`${Math.round(bytes / 1e6)}${of} MB downloaded`);
   };
 }
 

@@ -1,18 +1,19 @@
 import { parseArgs } from "node:util";
+import { messageOf } from "../../contract/user-error.ts";
 
-/** Wrong usage of a role of this program: one line, exit code 2. */
+/** Wrong usage of a job: one line, exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
 /**
- * Read `--name value` or `--name=value`, each at most once.
+ * Reads `--name value` or `--name=value`, each at most once.
  *
- * @param role - For messages.
- * @throws {UsageError} one line that names the option, the rule and the value.
+ * @param job - Name of the job, for messages.
+ * @throws {UsageError} one line, naming the option, the rule and the value
  */
 export function readArguments<Required extends string, Optional extends string = never>(
-  role: string,
+  job: string,
   args: readonly string[],
   {
     required,
@@ -24,8 +25,8 @@ export function readArguments<Required extends string, Optional extends string =
     ...required.map((name) => `--${name} …`),
     ...optional.map((name) => `[--${name} …]`),
   ].join(" ");
-  const refuse = (problem: string) =>
-    new UsageError(`${role}: ${problem}; usage: ${role} ${usage}`);
+  const usageError = (problem: string) =>
+    new UsageError(`${job}: ${problem}; usage: ${job} ${usage}`);
   let values: Readonly<Record<string, readonly string[] | undefined>>;
   try {
     values = parseArgs({
@@ -36,31 +37,32 @@ export function readArguments<Required extends string, Optional extends string =
     }).values as typeof values;
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    // an address that lacks its --url may have a secret: it is not repeated
-    const lacksName = code === "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL";
-    throw refuse(lacksName ? "every value needs its option" : (message.split(/[\n.]/, 1)[0] ?? ""));
+    // a URL without --url may contain a secret, so the message omits it
+    const isPositional = code === "ERR_PARSE_ARGS_UNEXPECTED_POSITIONAL";
+    throw usageError(
+      isPositional ? "every value requires its option" : (message.split(/[\n.]/, 1)[0] ?? ""),
+    );
   }
   for (const name of names) {
-    const given = values[name] ?? [];
-    if (given.length > 1) throw refuse(`--${name} must be given once, got ${given.length}`);
-    if (given[0] === "") throw refuse(`--${name} must not be empty`);
+    const all = values[name] ?? [];
+    if (all.length > 1) throw usageError(`--${name} must be given once, got ${all.length}`);
+    if (all[0] === "") throw usageError(`--${name} must not be empty`);
   }
   const missing = required.find((name) => values[name] === undefined);
-  if (missing !== undefined) throw refuse(`--${missing} must be given`);
+  if (missing !== undefined) throw usageError(`--${missing} must be given`);
   return Object.fromEntries(
-    Object.entries(values).map(([name, given]) => [name, given?.[0]]),
+    Object.entries(values).map(([name, all]) => [name, all?.[0]]),
   ) as Readonly<Record<Required, string> & Partial<Record<Optional, string>>>;
 }
 
 /**
- * Run a role that does one thing and ends: one line on stdout of what was done (exit code 0), or one on stderr of what went
- * wrong (1), or of what was asked wrongly (2).
+ * Runs a job. Prints its result in one line on stdout (exit code 0), or one line on stderr for an error (1) or wrong usage (2).
  */
 export async function runOnce(work: () => Promise<string>): Promise<void> {
   try {
     process.stdout.write(`${oneLine(await work())}\n`);
   } catch (error) {
-    process.stderr.write(`${oneLine(error instanceof Error ? error.message : String(error))}\n`);
+    process.stderr.write(`${oneLine(messageOf(error))}\n`);
     process.exitCode = error instanceof UsageError ? 2 : 1;
   }
 }
