@@ -30,11 +30,11 @@ import {
 } from "../bench/run/service-under-test.ts";
 import { p99MinimumSamples } from "../bench/stats/statistics.ts";
 import { UserError } from "../contract/user-error.ts";
-import { checkBatches } from "./checks/check-batches.ts";
-import { checkEmbedding } from "./checks/check-embedding.ts";
-import { checkEndpoints } from "./checks/check-endpoints.ts";
-import { checkErrors } from "./checks/check-errors.ts";
-import { checkParity } from "./checks/check-parity.ts";
+import { checkBatches } from "./checks/batches.ts";
+import { checkEmbedding } from "./checks/embedding.ts";
+import { checkEndpoints } from "./checks/endpoints.ts";
+import { checkErrors } from "./checks/errors.ts";
+import { checkParity } from "./checks/parity.ts";
 
 /** What happens, as it happens. */
 export type VerifyEvent =

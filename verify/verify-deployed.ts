@@ -31,8 +31,8 @@ import {
   recordOf,
   sampleLimit,
 } from "./check-run.ts";
-import { checkBatching } from "./checks/check-batching.ts";
-import { checkControllers, checkObject, checkPods } from "./checks/check-cluster.ts";
+import { checkBatching } from "./checks/batching.ts";
+import { checkControllers, checkObject, checkPods } from "./checks/cluster.ts";
 import {
   checkContainer,
   checkContainerState,
@@ -40,8 +40,8 @@ import {
   checkEngine,
   checkWeights,
   declaredBlocks,
-} from "./checks/check-deployed.ts";
-import { checkWiring } from "./checks/check-wiring.ts";
+} from "./checks/container.ts";
+import { checkWiring } from "./checks/wiring.ts";
 
 export interface VerifyDeployedOptions extends CheckOptions {
   readonly environments: readonly DeployedEnvironment[];

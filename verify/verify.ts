@@ -24,9 +24,9 @@ import {
   recordOf,
   sampleLimit,
 } from "./check-run.ts";
-import { checkBatching } from "./checks/check-batching.ts";
-import { checkStop } from "./checks/check-stop.ts";
-import { checkStart, checkWiring } from "./checks/check-wiring.ts";
+import { checkBatching } from "./checks/batching.ts";
+import { checkStop } from "./checks/stop.ts";
+import { checkStart, checkWiring } from "./checks/wiring.ts";
 
 export interface VerifyOptions extends CheckOptions {
   readonly environments: readonly EnvironmentFile[];

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { DeclaredObject, Manifest } from "../../artefact/terraform-manifests.ts";
-import { checkControllers } from "../../verify/checks/check-cluster.ts";
+import { checkControllers } from "../../verify/checks/cluster.ts";
 import {
   kubectlAutoscaler,
   kubectlBudget,

@@ -14,7 +14,7 @@ import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { Reach } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { unsettledAutoscalers } from "../../verify/checks/check-cluster.ts";
+import { unsettledAutoscalers } from "../../verify/checks/cluster.ts";
 import {
   ApiRejection,
   accessText,

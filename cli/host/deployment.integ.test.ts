@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declaredContainer } from "../../artefact/declared-container.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
 import { nodeImage } from "../../tests/deploy/test-image.ts";
-import { checkContainer, checkContainerState } from "../../verify/checks/check-deployed.ts";
+import { checkContainer, checkContainerState } from "../../verify/checks/container.ts";
 import { inspectContainers } from "./deployment.ts";
 
 const { docker, missing } = await testDocker();

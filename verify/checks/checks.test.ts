@@ -12,11 +12,11 @@ import { embedPaths } from "../../contract/embed-api.ts";
 import type { EndpointName } from "../../contract/environment.ts";
 import { embeddingDims, imageElements } from "../../contract/model-signature.ts";
 import type { Fp32Tensor } from "../../contract/tensor.ts";
-import { checkBatches } from "./check-batches.ts";
-import { countsIn } from "./check-batching.ts";
-import { checkEmbedding } from "./check-embedding.ts";
-import { checkEndpoints } from "./check-endpoints.ts";
-import { checkParity } from "./check-parity.ts";
+import { checkBatches } from "./batches.ts";
+import { countsIn } from "./batching.ts";
+import { checkEmbedding } from "./embedding.ts";
+import { checkEndpoints } from "./endpoints.ts";
+import { checkParity } from "./parity.ts";
 
 type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
 

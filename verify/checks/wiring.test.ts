@@ -12,7 +12,7 @@ import {
 } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { checkWiring } from "./check-wiring.ts";
+import { checkWiring } from "./wiring.ts";
 
 /** The result for a Triton that is started with a variant, over a repository that has one named `cpu`. */
 function wiringOf(variant: string, document: TestDocument = dockerDocument()) {

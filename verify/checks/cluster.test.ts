@@ -11,7 +11,7 @@ import {
   kubectlPod,
   kubectlQuota,
 } from "../test-kubectl.ts";
-import { checkControllers, checkObject, checkPods } from "./check-cluster.ts";
+import { checkControllers, checkObject, checkPods } from "./cluster.ts";
 
 /** A declared object, by what the cluster has. */
 function declare(found: object): DeclaredObject {

@@ -12,7 +12,7 @@ import {
   checkWeights,
   type DeclaredBlock,
   declaredBlocks,
-} from "./check-deployed.ts";
+} from "./container.ts";
 
 function blockOf(changes: Readonly<Record<string, unknown>> = {}): DeclaredBlock {
   const body = { ...declaredBody, ...changes };

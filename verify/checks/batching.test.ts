@@ -6,7 +6,7 @@ import { kubernetesDocument } from "../../artefact/test-artefact.ts";
 import type { Reference } from "../../bench/run/reference.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
-import { checkBatching } from "./check-batching.ts";
+import { checkBatching } from "./batching.ts";
 
 let server: Server | undefined;
 afterEach(() => {
