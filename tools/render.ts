@@ -10,6 +10,7 @@ import { settingsDocs } from "../stacks/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
 import { renderDrillRecordSchema } from "../verify/drills/drill-record.ts";
 import { chartFiles } from "./render-chart.ts";
+import { checkFiles } from "./render-checks.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
@@ -25,6 +26,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
+  checkFiles,
   () => [{ path: "bench/record/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/record/bench-record.schema.json", text: renderBenchRecordSchema() }],
   () => [{ path: "verify/drills/drill-record.schema.json", text: renderDrillRecordSchema() }],

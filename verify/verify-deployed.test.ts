@@ -6,24 +6,24 @@ import { dockerDocument } from "../artefact/test-artefact.ts";
 import { openHttpClient } from "../bench/run/http-client.ts";
 import { requireKeys } from "./verify-deployed.ts";
 
-test("fails when a service asks for a key and there is none, and names both variables", () => {
+test("fails if a service requires an API key and none is set, naming both variables", () => {
   const environment = dockerDocument().output.environment.value;
-  const asking = {
+  const protectedEnvironment = {
     ...environment,
     services: environment.services.map((it) => ({ ...it, authorization: "bearer" as const })),
   };
-  expect(() => requireKeys(asking, undefined, "INFERENCE_API_KEY")).toThrow(
-    "INFERENCE_API_KEY must be set: two-services/embed asks for a key, the value of TF_VAR_embed_api_key at its deployment",
+  expect(() => requireKeys(protectedEnvironment, undefined, "INFERENCE_API_KEY")).toThrow(
+    "INFERENCE_API_KEY must be set to the API key of two-services/embed, the value of TF_VAR_embed_api_key at its deployment",
   );
-  requireKeys(asking, "a-key", "INFERENCE_API_KEY");
+  requireKeys(protectedEnvironment, "a-key", "INFERENCE_API_KEY");
   requireKeys(environment, undefined, "INFERENCE_API_KEY");
 });
 
-test("sends the key to its own server and to no other", async () => {
-  const got: (string | undefined)[] = [];
+test("sends the API key only to its own server", async () => {
+  const received: (string | undefined)[] = [];
   const listen = async () => {
     const server = createServer((request, response) => {
-      got.push(request.headers.authorization);
+      received.push(request.headers.authorization);
       response.end();
     }).listen(0, "127.0.0.1");
     onTestFinished(() => void server.close());
@@ -36,5 +36,5 @@ test("sends the key to its own server and to no other", async () => {
   await http.send(`${own}/embed`, { headers: { authorization: "Bearer another" } });
   await http.send(`${other}/metrics`);
   await http.close();
-  expect(got).toEqual(["Bearer a-key", "Bearer another", undefined]);
+  expect(received).toEqual(["Bearer a-key", "Bearer another", undefined]);
 });

@@ -1,11 +1,8 @@
-import {
-  type CheckId,
-  type CheckResult,
-  checkIds,
-  checkQuestions,
-  type EnvironmentSubject,
-  type Measurement,
-  type VerifyRecord,
+import type {
+  CheckResult,
+  EnvironmentSubject,
+  Measurement,
+  VerifyRecord,
 } from "../bench/record/record.ts";
 import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
 import {
@@ -36,6 +33,7 @@ import {
 import { endpointStyle } from "../bench/report/plot-styles.ts";
 import { barPlot, dotPlot, rangeLegend, rangePlot } from "../bench/report/row-plots.ts";
 import { artefactFacts, modelText, tritonsText } from "../bench/report/subject.ts";
+import { checks as registry } from "./checks/registry.ts";
 
 /** Report of a verification: checks by environment, then endpoints, parity and every check. */
 export function verifyReport(record: VerifyRecord): Report {
@@ -123,7 +121,10 @@ function outcomeCell(checks: readonly CheckResult[]): TableCell {
 }
 
 function matrixSection({ environments, checks }: VerifyRecord): Section {
-  const shown = checkIds.filter((id) => checks.some((check) => check.id === id));
+  const names = [
+    ...new Set([...registry, ...checks.map(({ id }) => ({ name: id }))].map(({ name }) => name)),
+  ];
+  const shown = names.filter((id) => checks.some((check) => check.id === id));
   const table = tableOf("Checks by environment", environments, [
     textField("environment", ({ name }) => name),
     ...shown.map((id) =>
@@ -131,7 +132,7 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
         id,
         ({ name }) =>
           outcomeCell(checks.filter((check) => check.environment === name && check.id === id)),
-        checkQuestions[id],
+        registry.find(({ name }) => name === id)?.question,
       ),
     ),
   ]);
@@ -302,7 +303,7 @@ function paritySections(
 }
 
 /** Checks whose measured times are not in their messages. */
-const timedChecks: ReadonlySet<CheckId> = new Set(["batches"]);
+const timedChecks: ReadonlySet<string> = new Set(["batches"]);
 
 function detailSections({ environments, checks }: VerifyRecord): readonly Section[] {
   const tables = environments.map(({ name, seconds }) =>

@@ -11,12 +11,13 @@ import {
   kubernetesDocument,
   type TestDocument,
 } from "../artefact/test-artefact.ts";
-import { checkIds, parseRecord, type VerifyRecord } from "../bench/record/record.ts";
+import { parseRecord, type VerifyRecord } from "../bench/record/record.ts";
 import { normalised } from "../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../inference/preprocess/preprocess.ts";
 import { generateModel } from "../model-tools/generate.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
 import type { VerifyEvent } from "./check-run.ts";
+import { checks } from "./checks/registry.ts";
 import { type VerifyOptions, verify } from "./verify.ts";
 
 const project = fileURLToPath(new URL("../", import.meta.url));
@@ -94,11 +95,11 @@ describe("two sound environments", () => {
     expect(record.passed).toBe(true);
   });
 
-  test("are asked everything", () => {
+  test("run every check of a simulation", () => {
     for (const name of ["two-services", "cluster"]) {
       const asked = record.checks.filter(({ environment }) => environment === name);
       expect(new Set(asked.map(({ id }) => id))).toEqual(
-        new Set(checkIds.filter((id) => id !== "container" && id !== "cluster")),
+        new Set(checks.filter(({ passes }) => passes.simulation).map(({ name }) => name)),
       );
     }
   });
@@ -234,7 +235,7 @@ describe("planted faults", () => {
 
   test("a service that does not batch names its container", () => {
     expect(failure("one-by-one", "batching")).toBe(
-      `${named("one-by-one")}: 128 concurrent requests ran one by one: 128 images in 128 executions`,
+      `${named("one-by-one")}: 128 concurrent requests must share executions, got 128 images in 128 executions`,
     );
   });
 
@@ -251,7 +252,7 @@ describe("planted faults", () => {
   test("metrics that do not count every image name their container", () => {
     expect(failure("miscounts", "batching")).toMatch(
       new RegExp(
-        `^${quoted(named("miscounts"))}: sent 16 single requests, but the metrics count 0 images in \\d+ executions$`,
+        `^${quoted(named("miscounts"))}: the metrics must count 16 single requests, got 0 images in \\d+ executions$`,
       ),
     );
   });
@@ -272,7 +273,7 @@ describe("planted faults", () => {
 
   test("a process that ends at work names its container", () => {
     expect(failure("dies-at-work", "stop")).toBe(
-      `${named("dies-at-work")}: faults-dies-at-work ended with code 9 while it was checked`,
+      `${named("dies-at-work")}: faults-dies-at-work ended with code 9 during the checks`,
     );
   });
 
@@ -281,7 +282,7 @@ describe("planted faults", () => {
       (it) => it.service === "dies-at-start" && it.id === "parity",
     );
     expect(asked.map(({ outcome, message }) => [outcome, message])).toEqual([
-      ["skip", "it did not start"],
+      ["skip", "the service did not start"],
     ]);
   });
 });
@@ -313,10 +314,10 @@ test("a liveness probe that does not pass, and a replica that takes the others w
   expect(failures.map(({ resource, message }) => `${resource}: ${message}`)).toEqual([
     ...[1, 2].map(
       (replica) =>
-        `${named}: embed #${replica}: its liveness probe (GET :http/no-such-path) gets status 404`,
+        `${named}: embed #${replica}: liveness probe (GET :http/no-such-path) gets status 404`,
     ),
     expect.stringContaining(
-      `${named}: with embed #1 stopped, the others do not answer through the Service: status 500 `,
+      `${named}: with embed #1 stopped, the other replicas must respond through the Service, got status 500 `,
     ),
   ]);
 });

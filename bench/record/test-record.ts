@@ -1,5 +1,5 @@
 import type { EndpointName } from "../../contract/environment.ts";
-import { type CheckResult, checkIds, type Measurement, type VerifyRecord } from "./record.ts";
+import type { CheckResult, Measurement, VerifyRecord } from "./record.ts";
 
 /** A record for tests: two environments, everything passed. */
 export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
@@ -96,8 +96,9 @@ export function failedCheck(changes: Partial<CheckResult> = {}): CheckResult {
   };
 }
 
-/** Processes of this machine are in no container. */
-const embeddedChecks = checkIds.filter((id) => id !== "container" && id !== "cluster");
+/** Checks of a simulation. */
+const simulationChecks =
+  "wiring start endpoints embedding parity batches batching errors load stop".split(" ");
 
 function checksOf(
   environment: string,
@@ -110,7 +111,7 @@ function checksOf(
     cosine: 0.9999999,
     relativeDifference: 1e-7 * (index + i + 1),
   }));
-  return embeddedChecks.map(
+  return simulationChecks.map(
     (id): CheckResult => ({
       id,
       environment,

@@ -6,7 +6,7 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import type { EndpointName } from "../../contract/environment.ts";
-import type { CheckId, CheckResult } from "../record/record.ts";
+import type { CheckResult } from "../record/record.ts";
 import { type EmbedForm, embedBy, embedForms } from "./embed-requests.ts";
 import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
 import { inferRows } from "./infer.ts";
@@ -119,7 +119,7 @@ export interface EndpointFinding extends Omit<ResultDetails, "endpoint"> {
 /** Runs a check on each protocol path of a service. A path whose check throws fails with the reason. */
 export async function checkEachEndpoint(
   service: ServiceUnderTest,
-  id: CheckId,
+  id: string,
   check: (target: EndpointTarget) => Promise<EndpointFinding>,
 ): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
@@ -136,7 +136,7 @@ export async function checkEachEndpoint(
 /** A result of this service, with what every result carries. */
 export function resultOf(
   service: ServiceUnderTest,
-  id: CheckId,
+  id: string,
   outcome: CheckResult["outcome"],
   message: string,
   more: ResultDetails = {},

@@ -81,7 +81,7 @@ test("a scale between two readings is no foreign hand", async () => {
 
 test("fails when the replicas go on being others", async () => {
   expect(await judged({ deployment: [scaled(5)] })).toMatchObject({
-    failures: ["asks for 2 pods, but the Deployment has 5: something else sets its replicas"],
+    failures: ["replicas of the Deployment must be 2 as set by the autoscaler, got 5"],
     autoscalerReads: 4,
   });
 });
@@ -97,7 +97,7 @@ test("waits for the first metric of an autoscaler, and reads the rest again too"
 
 test("fails when the metric does not come in time", async () => {
   const { failures } = await judged({ autoscaler: [withoutMetric] }, { metricMs: 20 });
-  expect(failures).toEqual(["it has no metric"]);
+  expect(failures).toEqual(["must have a metric, got none"]);
 });
 
 test("a wait for a metric ends when somebody ends it", async () => {

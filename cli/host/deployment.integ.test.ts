@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declaredContainer } from "../../artefact/declared-container.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
 import { nodeImage } from "../../tests/deploy/test-image.ts";
-import { checkContainer, checkContainerState } from "../../verify/checks/container.ts";
+import { checkContainer } from "../../verify/checks/container.ts";
+import { checkContainerState } from "../../verify/checks/start.ts";
 import { inspectContainers } from "./deployment.ts";
 
 const { docker, missing } = await testDocker();
@@ -89,34 +90,32 @@ describe.skipIf(missing !== "")(
     }
 
     test("passes while it is as declared", async () => {
-      expect(await said()).toEqual([expect.stringMatching(/^pass: \d+ facts are as declared/)]);
+      expect(await said()).toEqual([expect.stringMatching(/^pass: \d+ aspects match/)]);
     });
 
     test("fails on what it was not declared with", async () => {
       expect(await said({ user: "0:0", shm_size: 64 })).toEqual([
-        "fail: user must be 0:0, is 1000:1000",
-        "fail: shared memory must be 64 MiB, is 128 MiB",
+        "fail: user must be 0:0, got 1000:1000",
+        "fail: shared memory must be 64 MiB, got 128 MiB",
       ]);
     });
 
     test.skipIf(!gpu)("fails on another GPU than was declared", async () => {
       expect(await said({ gpus: "device=1" })).toEqual([
-        "fail: GPU request must be device 1, is device 0",
+        "fail: GPU request must be device 1, got device 0",
       ]);
     });
 
     test("fails on what somebody changed by hand", async () => {
       await docker.run("update", "--restart=no", name);
-      expect(await said()).toEqual(["fail: restart policy must be unless-stopped, is no"]);
+      expect(await said()).toEqual(["fail: restart policy must be unless-stopped, got no"]);
       await docker.run("update", "--restart=unless-stopped", name);
     });
 
     test("says that a container is gone, and that an engine does not answer", async () => {
       const gone = { address: "docker_container.two", declared };
       const none = await inspectContainers(docker.endpoint, [`${name}-none`]);
-      expect(checkContainerState("one", gone, none).message).toBe(
-        `there is no container '${name}'`,
-      );
+      expect(checkContainerState("one", gone, none).message).toBe(`container '${name}' must exist`);
       expect(await inspectContainers("unix:///nowhere/docker.sock", [name])).toEqual({
         ok: false,
         message: expect.stringContaining("Docker does not respond at unix:///nowhere/docker.sock"),

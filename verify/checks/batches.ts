@@ -9,8 +9,20 @@ import {
 } from "../../bench/run/service-under-test.ts";
 import { cosine } from "../../bench/stats/statistics.ts";
 import { benchBatchSizes } from "../../contract/model-config.ts";
+import type { Check } from "./check.ts";
 
-/** Batches of every size: as many rows as images, each row the embedding of its image. */
+export const batchesCheck: Check = {
+  name: "batches",
+  question: "Are batches answered completely and in order?",
+  passes: {
+    simulation: `batches of ${benchBatchSizes.join(", ")} images return the embedding of each image in order`,
+    deployed: "as in the simulation",
+  },
+  sendsRequests: true,
+  runService: (service, { reference }) => checkBatches(service, reference),
+};
+
+/** Sends batches of every size: as many rows as images, each row the embedding of its image. */
 export function checkBatches(
   service: ServiceUnderTest,
   reference: Reference,
@@ -22,12 +34,13 @@ export function checkBatches(
       const startedAt = performance.now();
       const rows = await embeddingsOf(service, target, images);
       measured[`batch${size}Ms`] = Math.round((performance.now() - startedAt) * 10) / 10;
-      if (rows.length !== size) throw new Error(`batch of ${size}: got ${rows.length} embeddings`);
+      if (rows.length !== size)
+        throw new Error(`batch of ${size}: must return ${size} embeddings, got ${rows.length}`);
       rows.forEach((row, i) => {
         const similarity = cosine(unit(row), images[i]?.embedding ?? []);
         if (similarity >= parityLimits.cosineAtLeast) return;
         throw new Error(
-          `batch of ${size}: row ${i} is not the embedding of its image (cosine ${similarity.toFixed(6)})`,
+          `batch of ${size}: row ${i} must be the embedding of its image, got cosine ${similarity.toFixed(6)}`,
         );
       });
     }

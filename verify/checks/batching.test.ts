@@ -66,6 +66,6 @@ test("a service that is faster than 16 requests arrive is asked for more at once
 
 test("a service that runs the most requests one by one does not batch", async () => {
   expect(await check(await counting(Number.POSITIVE_INFINITY))).toEqual([
-    "fail: 128 concurrent requests ran one by one: 128 images in 128 executions",
+    "fail: 128 concurrent requests must share executions, got 128 images in 128 executions",
   ]);
 });

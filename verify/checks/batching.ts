@@ -1,32 +1,71 @@
 import type { CheckResult } from "../../bench/record/record.ts";
-import { type MetricsSource, readMetrics } from "../../bench/run/instance-metrics.ts";
+import { podsOf, servicesBehind, sourceOf } from "../../bench/run/deployed-environment.ts";
+import {
+  type MetricsSource,
+  metricsSource,
+  readMetrics,
+} from "../../bench/run/instance-metrics.ts";
 import { type Metrics, metricSum } from "../../bench/run/prometheus.ts";
 import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
   checkEachEndpoint,
   type EndpointFinding,
   embeddingsOf,
+  resultOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
+import type { Check, CheckContext } from "./check.ts";
+
+export const batchingCheck: Check = {
+  name: "batching",
+  question: "Are concurrent requests batched dynamically?",
+  passes: {
+    simulation: "the metrics show fewer executions than concurrent single-image requests",
+    deployed:
+      "as in the simulation, including the requests of other clients; skipped for several pods behind one address",
+  },
+  sendsRequests: true,
+  runService: (service, context) => batchingOf(service, context),
+};
+
+/** Runs the check on the metrics of the service, or of the Tritons behind a gateway. */
+async function batchingOf(
+  service: ServiceUnderTest,
+  { services, deployment, reference }: CheckContext,
+): Promise<readonly CheckResult[]> {
+  const behind = servicesBehind(service, services);
+  const counting = behind.length > 0 ? behind : [service];
+  if (deployment === undefined) {
+    const sources = counting.flatMap(({ instances }) => instances.map(metricsSource));
+    return checkBatching(service, sources, reference);
+  }
+  for (const { workload } of [service, ...counting]) {
+    const pods = podsOf(workload, deployment.cluster);
+    if (pods < 2) continue;
+    const message = `${pods} pods of ${workload.name} share one address, so that their metrics cannot be distinguished`;
+    return [resultOf(service, "batching", "skip", message)];
+  }
+  return checkBatching(service, counting.map(sourceOf), reference, false);
+}
 
 /**
- * Single-image requests that are sent at the same moment: 16 first, and more where none of them shared an execution. A
- * model that is as fast as its requests arrive finds nobody waiting, however well it batches.
+ * Numbers of concurrent single-image requests. They increase until an execution is shared, because a model that is faster than the
+ * requests arrive has no queue to batch.
  */
 const concurrentSingles = [16, 32, 64, 128] as const;
 
-/** Inferences and executions so far. More of the first than of the second is batching. */
+/** Total inferences and executions; batching makes executions fewer. */
 interface Counts {
   readonly inferences: number;
   readonly executions: number;
 }
 
 /**
- * Concurrent single requests on every path of a service; its metrics must show fewer executions than images. A
- * gateway batches nowhere but in the Tritons behind it, so `measuredAt` are theirs.
+ * Sends concurrent single-image requests to every endpoint; the metrics must show fewer executions than images.
  *
- * @param alone - Nobody else sends requests, so that the metrics count these and no others.
+ * @param measuredAt - Metrics of the processes that batch; for a gateway, those of its Tritons.
+ * @param alone - Whether no other client sends requests, so that the metrics count only these.
  */
 export function checkBatching(
   service: ServiceUnderTest,
@@ -45,13 +84,13 @@ export function checkBatching(
       const inferences = after.inferences - before.inferences;
       const executions = after.executions - before.executions;
       const measured = { inferences, executions, averageBatch: inferences / executions };
-      const seen = `${inferences} images in ${executions} executions`;
+      const counted = `${inferences} images in ${executions} executions`;
       if (alone ? inferences !== requests : inferences < requests) {
-        const message = `sent ${requests} single requests, but the metrics count ${seen}`;
+        const message = `the metrics must count ${requests} single requests, got ${counted}`;
         return { outcome: "fail", message, measured };
       }
-      if (executions < inferences) return { message: seen, measured };
-      const message = `${requests} concurrent requests ran one by one: ${seen}`;
+      if (executions < inferences) return { message: counted, measured };
+      const message = `${requests} concurrent requests must share executions, got ${counted}`;
       finding = { outcome: "fail", message, measured };
     }
     return finding;
@@ -73,7 +112,7 @@ async function countsOf(
   }));
 }
 
-/** From a metrics page: Triton's counters, or the embed server's histogram of batch sizes. */
+/** Reads the counts from Triton's counters or the embed server's histogram of batch sizes. */
 export function countsIn(metrics: Metrics, role: "embed" | "triton", name: string): Counts {
   const [images, runs] =
     role === "triton"
@@ -82,7 +121,7 @@ export function countsIn(metrics: Metrics, role: "embed" | "triton", name: strin
   const inferences = metricSum(metrics, images);
   const executions = metricSum(metrics, runs);
   if (inferences === undefined || executions === undefined) {
-    throw new Error(`the metrics of ${name} have no ${images} and ${runs}`);
+    throw new Error(`the metrics of ${name} must contain ${images} and ${runs}`);
   }
   return { inferences, executions };
 }

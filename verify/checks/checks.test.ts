@@ -65,21 +65,21 @@ const said = (results: Awaited<ReturnType<typeof checkEmbedding>>) =>
 
 test("finite embeddings pass", async () => {
   expect(said(await checkEmbedding(service(), reference))).toEqual([
-    "pass: 512 finite values in 1 answers",
+    "pass: 512 finite values in 1 responses",
   ]);
 });
 
 test("an embedding with a value that is no number fails", async () => {
   const spoilt = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
   expect(said(await checkEmbedding(spoilt, reference))).toEqual([
-    "fail: binary: value 7 of an embedding is NaN",
+    "fail: binary: value 7 of an embedding must be finite, got NaN",
   ]);
 });
 
 test("an embedding of zeros fails", async () => {
   const spoilt = service((rows) => rows.map((row) => row.fill(0)));
   expect(said(await checkEmbedding(spoilt, reference))).toEqual([
-    "fail: binary: an embedding is all zeros",
+    "fail: binary: an embedding must not be all zeros",
   ]);
 });
 
@@ -97,13 +97,13 @@ test("a batch whose rows are in other places fails, by its size and row", async 
     ),
   );
   expect(message).toMatch(
-    /^fail: batch of 4: row 0 is not the embedding of its image \(cosine -?0\.\d+\)$/,
+    /^fail: batch of 4: row 0 must be the embedding of its image, got cosine -?0\.\d+$/,
   );
 });
 
 test("a server that cannot be reached fails", async () => {
   const down = service(undefined, "down");
-  expect(said(await checkEndpoints(down))).toEqual(["fail: oip-grpc at 127.0.0.1:1: is not live"]);
+  expect(said(await checkEndpoints(down))).toEqual(["fail: oip-grpc at 127.0.0.1:1: must be live"]);
 });
 
 test("batches are counted from Triton's counters and from the embed server's histogram", () => {
@@ -119,7 +119,7 @@ test("batches are counted from Triton's counters and from the embed server's his
 
 test("fails on metrics that do not count batches", () => {
   expect(() => countsIn([], "triton", "single-gpu-triton-onnx")).toThrow(
-    "the metrics of single-gpu-triton-onnx have no nv_inference_count and nv_inference_exec_count",
+    "the metrics of single-gpu-triton-onnx must contain nv_inference_count and nv_inference_exec_count",
   );
 });
 
@@ -173,14 +173,14 @@ const near = (row: Float32Array) =>
 
 test("an embed server whose embeddings have length 1 passes, in every form of request", async () => {
   expect(said(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
-    "pass: 512 finite values in 4 answers",
+    "pass: 512 finite values in 4 responses",
   ]);
 });
 
 test("an embed server that does not normalise fails", async () => {
   const raw = await embedService((row) => row.map((value) => value * 2));
   expect(said(await checkEmbedding(raw, reference))).toEqual([
-    "fail: norm must be 1, is off by 1.0",
+    "fail: norm must be 1, got a deviation of 1.0",
   ]);
 });
 

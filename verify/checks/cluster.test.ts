@@ -11,7 +11,9 @@ import {
   kubectlPod,
   kubectlQuota,
 } from "../test-kubectl.ts";
-import { checkControllers, checkObject, checkPods } from "./cluster.ts";
+import { checkControllers } from "./cluster.ts";
+import { checkObject } from "./container.ts";
+import { checkPods } from "./start.ts";
 
 /** A declared object, by what the cluster has. */
 function declare(found: object): DeclaredObject {
@@ -56,13 +58,13 @@ test("pods that are ready pass, with their number and age", () => {
   const found = checkPods(service(), inspectionOf([[deployment, kubectlDeployment]]), now);
   expect([found.outcome, found.message]).toEqual([
     "pass",
-    "2 of 2 pods are ready, for 60 s and more",
+    "2 of 2 pods are ready for at least 60 s",
   ]);
 });
 
 test("fails when a pod is missing", () => {
   const found = checkPods(service(), inspectionOf([[deployment, kubectlDeployment]], [kubectlPod]));
-  expect([found.outcome, found.message]).toEqual(["fail", "1 of 2 pods are ready"]);
+  expect([found.outcome, found.message]).toEqual(["fail", "2 pods must be ready, got 1"]);
 });
 
 test("fails when a container ran out of memory, though its pod is ready again", () => {
@@ -90,13 +92,17 @@ test("fails when a container ran out of memory, though its pod is ready again", 
 test("fails when there is no Deployment", () => {
   expect(checkPods(service(), inspectionOf([[deployment, undefined]]))).toMatchObject({
     outcome: "fail",
-    message: "there is no Deployment 'clipstack-embed'",
+    message: "Deployment 'clipstack-embed' must exist",
   });
 });
 
 test("an object that is not in the cluster fails", () => {
   expect(checkObject("cluster", deployment, inspectionOf([]))).toMatchObject([
-    { outcome: "fail", message: "it is not in the cluster", service: "clipstack-embed" },
+    {
+      outcome: "fail",
+      message: "the object must exist in the cluster",
+      service: "clipstack-embed",
+    },
   ]);
 });
 
@@ -118,7 +124,7 @@ test("an image that only Terraform knows is compared around what it knows, and n
   expect(checkObject("cluster", object, inspection)).toMatchObject([
     {
       outcome: "fail",
-      message: `containers.embed.image must be clipstack/embed:k8s-cpu-\${local.hash}, is clipstack/embed:k8s-cpu`,
+      message: `containers.embed.image must be clipstack/embed:k8s-cpu-\${local.hash}, got clipstack/embed:k8s-cpu`,
     },
   ]);
   expect(checkObject("cluster", object, inspection, true)).toMatchObject([{ outcome: "pass" }]);
@@ -131,7 +137,7 @@ test("an autoscaler that sees a metric and owns the replicas passes", () => {
   };
   const [[outcome, message] = []] = controller(found, [[deployment, kubectlDeployment]]);
   expect(outcome).toBe("pass");
-  expect(message).toMatch(/^sees cpu \d+ % and asks for 2 pods, of 2 to 3$/);
+  expect(message).toMatch(/^cpu \d+ %, 2 pods of 2 to 3$/);
 });
 
 test("an autoscaler without a metric fails in the words of its controller", () => {
@@ -139,7 +145,7 @@ test("an autoscaler without a metric fails in the words of its controller", () =
   const conditions = [{ type: "ScalingActive", status: "False", reason: "Failed", message }];
   const status = { ...kubectlAutoscaler.status, currentMetrics: null, conditions };
   expect(controller({ ...kubectlAutoscaler, status })).toEqual([
-    ["fail", `it has no metric: ${message}`],
+    ["fail", `must have a metric, got none: ${message}`],
   ]);
 });
 
@@ -149,7 +155,7 @@ test("an autoscaler whose Deployment has other replicas fails", () => {
     status: { ...kubectlAutoscaler.status, desiredReplicas: 3 },
   };
   expect(controller(found, [[deployment, kubectlDeployment]])).toEqual([
-    ["fail", "asks for 3 pods, but the Deployment has 2: something else sets its replicas"],
+    ["fail", "replicas of the Deployment must be 3 as set by the autoscaler, got 2"],
   ]);
   expect(autoscaler.manifest.kind).toBe("HorizontalPodAutoscaler");
 });
@@ -157,7 +163,7 @@ test("an autoscaler whose Deployment has other replicas fails", () => {
 test("a budget that allows no disruption fails", () => {
   const status = { ...kubectlBudget.status, disruptionsAllowed: 0, currentHealthy: 1 };
   expect(controller({ ...kubectlBudget, status })).toEqual([
-    ["fail", "0 pods may be evicted: 1 are healthy, 2 must stay"],
+    ["fail", "0 disruptions allowed: 1 pods healthy, 2 required"],
   ]);
 });
 
@@ -167,6 +173,6 @@ test("a quota of which more is used than there is fails", () => {
     used: { pods: "2", "requests.cpu": "1250m" },
   };
   expect(controller({ ...kubectlQuota, status })).toEqual([
-    ["fail", "more is used than there is of requests.cpu: pods 2 of 10, requests.cpu 1250m of 1"],
+    ["fail", "requests.cpu must not exceed the quota: pods 2 of 10, requests.cpu 1250m of 1"],
   ]);
 });

@@ -3,123 +3,29 @@ import {
   type ClusterDeployment,
   type ClusterDisruptionBudget,
   type ClusterInspection,
-  type ClusterPod,
   type ClusterQuota,
   describeMetric,
-  isReady,
-  podProblem,
 } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { quantity } from "../../contract/quantity.ts";
-import { differences } from "./container-aspects.ts";
-import { manifestAspects } from "./manifest-aspects.ts";
+import type { Check } from "./check.ts";
+import { objectResult } from "./declared-blocks.ts";
 
-type Outcome = CheckResult["outcome"];
+export const clusterCheck: Check = {
+  name: "cluster",
+  question: "Do the autoscaler, the PodDisruptionBudget and the quota work?",
+  passes: {
+    deployed:
+      "on a cluster: the autoscaler has a metric and sets the replicas, the PodDisruptionBudget allows a disruption, no quota is exceeded",
+  },
+  runEnvironment: ({ environment, deployment }) =>
+    deployment?.cluster === undefined
+      ? []
+      : checkControllers(environment, deployment.artefact.objects, deployment.cluster),
+};
 
-/** Whether the pods of a Deployment run, since when, and how they ended before. */
-export function checkPods(
-  service: ServiceUnderTest,
-  inspection: ClusterInspection,
-  now = Date.now(),
-): CheckResult {
-  const report = (outcome: Outcome, message: string, measured: Record<string, number> = {}) =>
-    resultOf(service, "start", outcome, message, { measured });
-  if (!inspection.ok) return report("skip", inspection.message);
-  const { name } = service.workload;
-  const deployment = [...inspection.found].find(
-    ([{ manifest }, there]) =>
-      manifest.kind === "Deployment" && manifest.metadata.name === name && there !== undefined,
-  )?.[1];
-  if (deployment === undefined)
-    return report("fail", `there is no Deployment '${name}'`, { ready: 0 });
-  const { spec } = deployment as ClusterDeployment;
-  const pods = inspection.pods.get(name) ?? [];
-  const ready = pods.filter(isReady).length;
-  const statuses = pods.flatMap(({ status }) => status?.containerStatuses ?? []);
-  const restarts = statuses.reduce((sum, { restartCount }) => sum + restartCount, 0);
-  const measured = { pods: pods.length, ready, restarts };
-  const trouble = pods.map(podProblem).find((it) => it !== undefined);
-  const problem = trouble === undefined ? "" : `: ${trouble}`;
-  if (ready < Math.max(1, spec.replicas)) {
-    return report("fail", `${ready} of ${spec.replicas} pods are ready${problem}`, measured);
-  }
-  const killed = statuses.find(
-    ({ state, lastState }) =>
-      state?.terminated?.reason === "OOMKilled" || lastState?.terminated?.reason === "OOMKilled",
-  );
-  if (killed !== undefined) {
-    return report("fail", `${killed.name} ran out of memory and was restarted`, measured);
-  }
-  const ages = pods.map((pod) => ageSeconds(pod, now)).filter((age) => age !== undefined);
-  const since = ages.length === 0 ? "" : `, for ${Math.min(...ages)} s and more`;
-  return report(
-    "pass",
-    `${ready} of ${spec.replicas} pods are ready${since}${restarts === 0 ? "" : `, restarted ${restarts} times`}`,
-    measured,
-  );
-}
-
-/** Seconds since a pod became ready. */
-function ageSeconds({ status }: ClusterPod, now: number): number | undefined {
-  const since = status?.conditions?.find(({ type }) => type === "Ready")?.lastTransitionTime;
-  return since === undefined
-    ? undefined
-    : Math.max(0, Math.round((now - Date.parse(since)) / 1_000));
-}
-
-/**
- * One result for each thing of an object that is not as declared, or one that says that all is.
- *
- * @param isApplied - Not by Terraform: an image whose name only it knows is another one, and is not compared.
- */
-export function checkObject(
-  environment: string,
-  object: DeclaredObject,
-  inspection: ClusterInspection,
-  isApplied = false,
-): readonly CheckResult[] {
-  const report = (outcome: Outcome, message: string, measured: Record<string, number> = {}) =>
-    objectResult(environment, object, "container", outcome, message, measured);
-  // whoever cannot look cannot say that it is well
-  if (!inspection.ok) return [report("fail", inspection.message)];
-  const found = inspection.found.get(object);
-  if (found === undefined) return [report("fail", "it is not in the cluster")];
-  const aspects = manifestAspects(object.manifest, found).filter(
-    ({ name, declared }) => !(isApplied && /\.image$/.test(name) && declared.includes("${")),
-  );
-  const different = differences(aspects);
-  const measured = { compared: aspects.length, different: different.length };
-  if (different.length === 0) {
-    return [report("pass", `${aspects.length} facts are as declared`, measured)];
-  }
-  return different.map(({ name, declared, found: is }) =>
-    report("fail", `${name} must be ${declared}, is ${is}`, measured),
-  );
-}
-
-function objectResult(
-  environment: string,
-  { address, manifest }: DeclaredObject,
-  id: CheckResult["id"],
-  outcome: Outcome,
-  message: string,
-  measured: Record<string, number> = {},
-): CheckResult {
-  const name = manifest.metadata.name ?? "";
-  return {
-    id,
-    environment,
-    service: name,
-    resource: `${address} (${manifest.kind} '${name}')`,
-    outcome,
-    message,
-    measured,
-  };
-}
-
-/** Whether autoscalers see a metric and own the replicas, budgets allow a disruption, and quotas are not exceeded. */
+/** Checks that autoscalers have a metric and set the replicas, PDBs allow a disruption, and quotas are not exceeded. */
 export function checkControllers(
   environment: string,
   objects: readonly DeclaredObject[],
@@ -154,7 +60,7 @@ function controllerVerdict(
     const { currentHealthy = 0, desiredHealthy = 0, disruptionsAllowed = 0 } = status ?? {};
     return {
       ok: disruptionsAllowed > 0,
-      message: `${disruptionsAllowed} ${disruptionsAllowed === 1 ? "pod" : "pods"} may be evicted: ${currentHealthy} are healthy, ${desiredHealthy} must stay`,
+      message: `${disruptionsAllowed} ${disruptionsAllowed === 1 ? "disruption" : "disruptions"} allowed: ${currentHealthy} pods healthy, ${desiredHealthy} required`,
       measured: { currentHealthy, desiredHealthy, disruptionsAllowed },
     };
   }
@@ -164,14 +70,14 @@ function controllerVerdict(
     (name) => quantity(used[name] ?? "0") > quantity(hard[name] ?? "0"),
   );
   const text = Object.entries(hard).map(
-    ([name, most]) => `${name} ${used[name] ?? "0"} of ${most}`,
+    ([name, limit]) => `${name} ${used[name] ?? "0"} of ${limit}`,
   );
   return {
     ok: over.length === 0,
     message:
       over.length === 0
         ? text.join(", ")
-        : `more is used than there is of ${over.join(", ")}: ${text.join(", ")}`,
+        : `${over.join(", ")} must not exceed the quota: ${text.join(", ")}`,
   };
 }
 
@@ -183,28 +89,31 @@ function autoscalerVerdict(
   const { autoscaler, metric, replicas, owns } = scalingOf(found, objects, all);
   const { status, spec } = autoscaler;
   if (metric === undefined) {
-    const why = status?.conditions?.find((it) => it.status === "False")?.message;
-    return { ok: false, message: `it has no metric${why === undefined ? "" : `: ${why}`}` };
+    const cause = status?.conditions?.find((it) => it.status === "False")?.message;
+    return {
+      ok: false,
+      message: `must have a metric, got none${cause === undefined ? "" : `: ${cause}`}`,
+    };
   }
   const { desiredReplicas = 0 } = status ?? {};
   const { minReplicas = 1, maxReplicas } = spec;
   return {
     ok: owns,
     message: owns
-      ? `sees ${metric} and asks for ${desiredReplicas} pods, of ${minReplicas} to ${maxReplicas}`
-      : `asks for ${desiredReplicas} pods, but the Deployment has ${replicas}: something else sets its replicas`,
+      ? `${metric}, ${desiredReplicas} pods of ${minReplicas} to ${maxReplicas}`
+      : `replicas of the Deployment must be ${desiredReplicas} as set by the autoscaler, got ${replicas}`,
     measured: { desiredReplicas, minReplicas, maxReplicas },
   };
 }
 
 interface Scaling {
   readonly autoscaler: ClusterAutoscaler;
-  /** What the autoscaler sees, as text; nothing while it has no metric. */
+  /** Current metric as text; undefined without one. */
   readonly metric: string | undefined;
-  /** The Deployment, where it is declared. */
+  /** Deployment, if it is declared. */
   readonly target: DeclaredObject | undefined;
   readonly replicas: number | undefined;
-  /** Whether the Deployment has the replicas that the autoscaler asks for. */
+  /** Whether the Deployment has the replicas set by the autoscaler. */
   readonly owns: boolean;
 }
 

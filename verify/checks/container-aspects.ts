@@ -3,47 +3,43 @@ import { type DeclaredContainer, seconds } from "../../artefact/declared-contain
 import type { InspectedContainer } from "../../artefact/docker-inspect.ts";
 import { evaluatePath } from "../../artefact/terraform-text.ts";
 import { modelControlHeader } from "../../contract/triton-flags.ts";
-
-/**
- * A container as it is declared against the container that is there. An aspect is one fact of both, as text: they are
- * the same when the texts are.
- */
-
-export interface Aspect {
-  /** As in "user must be …". */
-  readonly name: string;
-  readonly declared: string;
-  readonly found: string;
-}
+import type { Aspect } from "./aspect.ts";
 
 export interface AspectContext {
-  /** Id of the image that Terraform's state has for this container; absent where it is not known. */
+  /** Image id in the Terraform state; absent if unknown. */
   readonly imageId?: string;
-  /** What `path.root` stands for. */
+  /** Value of `path.root`. */
   readonly moduleFolder: string;
 }
 
+/** Declared and deployed text; undefined if the property is not declared, and then not compared. */
 type Fact = readonly [name: string, declared: string | undefined, found: string];
 
 const bytesPerMiB = 2 ** 20;
 
-/** Everything that is declared, and what must not be there undeclared: privileges, ports, mounts, GPUs. */
+/** Compares every declared property, and undeclared privileges, ports, mounts and GPUs. */
 export function aspectsOf(
   declared: DeclaredContainer,
   found: InspectedContainer,
   context: AspectContext,
 ): readonly Aspect[] {
-  const { Config, HostConfig, NetworkSettings } = found;
+  return [
+    ...securityFacts(declared, found),
+    ...runtimeFacts(declared, found, context),
+    ...resourceFacts(declared, found),
+    ...networkAndMountFacts(declared, found, context),
+    ...processFacts(declared, found),
+  ].flatMap(([name, must, is]) =>
+    must === undefined ? [] : [{ name, declared: must, found: is }],
+  );
+}
+
+function securityFacts(
+  declared: DeclaredContainer,
+  { Config, HostConfig }: InspectedContainer,
+): readonly Fact[] {
   const capabilities = declared.capabilities[0] ?? { add: [], drop: [] };
-  const networks =
-    declared.networks_advanced.length > 0
-      ? declared.networks_advanced.map(({ name }) => name)
-      : declared.network_mode === undefined
-        ? []
-        : [declared.network_mode];
-  const mounts = declaredMounts(declared, context.moduleFolder);
-  // undefined: not compared, because it is not declared
-  const facts: readonly Fact[] = [
+  return [
     ["user", declared.user, Config.User || "root"],
     [
       "capabilities",
@@ -68,11 +64,29 @@ export function aspectsOf(
       setText(declared.devices.map((device) => device.host_path)),
       setText(HostConfig.Devices.map((device) => device.PathOnHost)),
     ],
+  ];
+}
+
+function runtimeFacts(
+  declared: DeclaredContainer,
+  found: InspectedContainer,
+  context: AspectContext,
+): readonly Fact[] {
+  const { Config, HostConfig } = found;
+  return [
     ["runtime", declared.runtime, HostConfig.Runtime],
     ...environmentFacts(declared.env, Config.Env),
     ["published ports", declaredPorts(declared), publishedPorts(found)],
     ["image", context.imageId, found.Image],
     ["health check", declaredHealth(declared), foundHealth(Config.Healthcheck)],
+  ];
+}
+
+function resourceFacts(
+  declared: DeclaredContainer,
+  { HostConfig }: InspectedContainer,
+): readonly Fact[] {
+  return [
     ["memory", memoryText(declared.memory), memoryText(HostConfig.Memory / bytesPerMiB)],
     [
       "shared memory",
@@ -86,10 +100,34 @@ export function aspectsOf(
       setText(HostConfig.Ulimits.map(({ Name, Soft, Hard }) => `${Name} ${Soft}:${Hard}`)),
     ],
     ["init process", declared.init?.toString(), String(HostConfig.Init ?? false)],
+  ];
+}
+
+function networkAndMountFacts(
+  declared: DeclaredContainer,
+  { HostConfig, NetworkSettings, Mounts }: InspectedContainer,
+  context: AspectContext,
+): readonly Fact[] {
+  const networks =
+    declared.networks_advanced.length > 0
+      ? declared.networks_advanced.map(({ name }) => name)
+      : declared.network_mode === undefined
+        ? []
+        : [declared.network_mode];
+  const mounts = declaredMounts(declared, context.moduleFolder);
+  return [
     ["networks", givenText(networks), setText(Object.keys(NetworkSettings.Networks))],
     ["processes", ownText(declared.pid_mode), ownText(HostConfig.PidMode)],
     ["shared memory with", ownText(declared.ipc_mode), ownText(HostConfig.IpcMode)],
-    ["mounts", mountsText(mounts), mountsText(foundMounts(found.Mounts, mounts))],
+    ["mounts", mountsText(mounts), mountsText(foundMounts(Mounts, mounts))],
+  ];
+}
+
+function processFacts(
+  declared: DeclaredContainer,
+  { Config, HostConfig }: InspectedContainer,
+): readonly Fact[] {
+  return [
     [
       "log",
       declared.log_driver && `${declared.log_driver} ${mapText(declared.log_opts)}`,
@@ -106,26 +144,9 @@ export function aspectsOf(
       secondsText(Config.StopTimeout) ?? "not set",
     ],
   ];
-  return facts.flatMap(([name, must, is]) =>
-    must === undefined ? [] : [{ name, declared: must, found: is }],
-  );
 }
 
-/** Aspects that differ. What holds an expression that only Terraform can evaluate is compared around it. */
-export function differences(aspects: readonly Aspect[]): readonly Aspect[] {
-  return aspects.filter(({ declared, found }) => !matches(declared, found));
-}
-
-function matches(declared: string, found: string): boolean {
-  if (!declared.includes("${")) return declared === found;
-  const pattern = declared
-    .split(/\$\{(?:[^{}]|\{[^{}]*\})*\}/)
-    .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"))
-    .join("[\\s\\S]*");
-  return new RegExp(`^${pattern}$`).test(found);
-}
-
-/** In the order of the alphabet: neither Terraform nor the engine keeps one. */
+/** Joins items in alphabetical order, because neither Terraform nor the engine preserves an order. */
 function setText(items: readonly string[]): string {
   return items.length === 0 ? "none" : [...new Set(items)].sort().join(", ");
 }
@@ -134,7 +155,7 @@ function mapText(map: Readonly<Record<string, string>>): string {
   return setText(Object.entries(map).map(([key, value]) => `${key}=${value}`));
 }
 
-/** Command line without the key of the model control API, because aspects are reported. */
+/** Joins a command line, and hides the key of the model control API, because aspects are reported. */
 function wordsText(words: readonly string[]): string {
   return words
     .map((word) => word.replace(new RegExp(`(:${modelControlHeader}=).+$`, "s"), "$1…"))
@@ -163,7 +184,7 @@ function rootText(readOnly: boolean): string {
   return readOnly ? "read-only" : "writable";
 }
 
-/** `no-new-privileges` and `no-new-privileges:true` are the same; so are `=` and `:` after the name. */
+/** `no-new-privileges` and `no-new-privileges:true` are equal; so are `=` and `:` after the name. */
 function securityOption(option: string): string {
   return option === "no-new-privileges" ? `${option}:true` : option.replace("=", ":");
 }
@@ -175,7 +196,7 @@ function restartText(policy: string, retries: number): string {
 
 function gpuText(count: number | undefined, ids: readonly string[]): string {
   if (ids.length > 0) return `device ${[...ids].sort().join(",")}`;
-  return count === -1 ? "all" : `${count ?? 0} of them`;
+  return count === -1 ? "all" : `${count ?? 0} GPUs`;
 }
 
 function declaredGpus({ gpus, device_requests }: DeclaredContainer): string {
@@ -190,20 +211,20 @@ function requestedGpus({ DeviceRequests }: InspectedContainer["HostConfig"]): st
   return setText(DeviceRequests.map(({ Count, DeviceIDs }) => gpuText(Count, DeviceIDs)));
 }
 
-/** Variables that decide what a container may see; a declared value is shown only of these. */
+/** Variables that control GPU access; only their values are reported. */
 const shownVariable = /^(?:NVIDIA_|CUDA_)/;
 
-/** Every declared variable. Undeclared ones are not compared, because an image sets its own. */
+/** Compares declared variables. Undeclared ones may come from the image. */
 function environmentFacts(declared: readonly string[], found: readonly string[]): readonly Fact[] {
   const values = new Map(found.map(split));
   return declared.map((line) => {
     const [name, value] = split(line);
-    const there = values.get(name);
-    // what Terraform fills in may be a secret, so only its presence is compared
+    const actual = values.get(name);
+    // values filled in by Terraform may be secrets, so only their presence is compared
     const isSecret = value.includes("${");
-    const isShown = there === value || shownVariable.test(name);
-    const text = isSecret ? "set" : isShown ? there : "another value";
-    return [name, isSecret ? "set" : value, there === undefined ? "not set" : (text ?? "")];
+    const isShown = actual === value || shownVariable.test(name);
+    const text = isSecret ? "set" : isShown ? actual : "another value";
+    return [name, isSecret ? "set" : value, actual === undefined ? "not set" : (text ?? "")];
   });
 }
 
@@ -221,12 +242,12 @@ function declaredPorts({ ports }: DeclaredContainer): string {
   );
 }
 
-/** What the engine publishes now, or would when the container runs. */
+/** Published ports of a running container; configured ports of a stopped one. */
 function publishedPorts({ State, HostConfig, NetworkSettings }: InspectedContainer): string {
   const bindings = State.Status === "running" ? NetworkSettings.Ports : HostConfig.PortBindings;
   const published = Object.entries(bindings).flatMap(([port, list]) =>
     list
-      // all addresses are published twice, for IPv4 and IPv6
+      // a port on all addresses is listed for IPv4 and IPv6
       .filter(({ HostIp }) => HostIp !== "::")
       .map(({ HostIp, HostPort }) => `${HostIp || "0.0.0.0"}:${HostPort || "any port"} → ${port}`),
   );
@@ -258,7 +279,7 @@ function healthText(test: readonly string[], times: readonly number[], retries: 
   return `${test.join(" ")} (every ${interval} s, timeout ${timeout} s, ${retries} retries, ${start} s to start)`;
 }
 
-/** Only what a container shares with the host or another container matters. */
+/** Namespace mode; only sharing with the host or another container is distinguished. */
 function ownText(mode = ""): string {
   return /^(?:host|container:)/.test(mode) ? mode : "its own";
 }
@@ -299,7 +320,7 @@ function foundMounts(
 ): readonly Mount[] {
   return mounts.flatMap(({ Type, Name, Source, Destination, RW }) => {
     const known = declared.find(({ target }) => target === Destination);
-    // a volume that an image declares for itself is no fault; a folder of the host that nobody declared is
+    // undeclared volumes may come from the image; undeclared folders of the host are reported
     if (Type === "tmpfs" || (Type !== "bind" && known === undefined)) return [];
     const isUnknown = known?.source === someFolder || known?.source === someVolume;
     const source = isUnknown ? known.source : (Name ?? Source);

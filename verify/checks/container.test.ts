@@ -5,14 +5,11 @@ import type { InspectedContainer, Inspection } from "../../artefact/docker-inspe
 import { dockerDocument, volumesDocument } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
 import { declaredBody, imageId, inspected, moduleFolder } from "../test-containers.ts";
-import {
-  checkContainer,
-  checkContainerState,
-  checkDeployedService,
-  checkWeights,
-  type DeclaredBlock,
-  declaredBlocks,
-} from "./container.ts";
+import { checkContainer } from "./container.ts";
+import { type DeclaredBlock, declaredBlocks } from "./declared-blocks.ts";
+import { checkContainerState } from "./start.ts";
+import { checkWeights } from "./weights.ts";
+import { checkDeployedService } from "./wiring.ts";
 
 function blockOf(changes: Readonly<Record<string, unknown>> = {}): DeclaredBlock {
   const body = { ...declaredBody, ...changes };
@@ -64,7 +61,7 @@ describe("the model file of a deployed environment", () => {
 
   test("fails once if it is not the reference file, with both checksums", () => {
     expect(compared("two-services-weights-aaaabbbbcccc")).toEqual([
-      "parity embed: fail: the deployed model.onnx is aaaabbbbcccc, the reference file is 0123456789ab (/project/model.onnx)",
+      "parity embed: fail: the sha256 of the deployed model.onnx must start with 0123456789ab as the reference file /project/model.onnx, got aaaabbbbcccc",
     ]);
   });
 
@@ -82,7 +79,7 @@ describe("the model file of a deployed environment", () => {
 test("a container that is as declared passes, and says what was compared", () => {
   expect(said()).toEqual([
     expect.stringMatching(
-      /^pass: \d+ facts are as declared: user 1000:1000; capabilities drop ALL; add none; root file system read-only; security options no-new-privileges:true; restart policy unless-stopped; GPU request device 0; NVIDIA_VISIBLE_DEVICES 0; published ports 0\.0\.0\.0:8011 → 8001\/tcp, 127\.0\.0\.1:8010 → 8000\/tcp; memory no limit; shared memory 1024 MiB$/,
+      /^pass: \d+ aspects match: user 1000:1000; capabilities drop ALL; add none; root file system read-only; security options no-new-privileges:true; restart policy unless-stopped; GPU request device 0; NVIDIA_VISIBLE_DEVICES 0; published ports 0\.0\.0\.0:8011 → 8001\/tcp, 127\.0\.0\.1:8010 → 8000\/tcp; memory no limit; shared memory 1024 MiB$/,
     ),
   ]);
 });
@@ -90,64 +87,64 @@ test("a container that is as declared passes, and says what was compared", () =>
 type Change = NonNullable<Parameters<typeof inspected>[0]>;
 
 const changes: readonly (readonly [string, Change, string])[] = [
-  ["another user", (c) => (c.Config.User = ""), "user must be 1000:1000, is root"],
+  ["another user", (c) => (c.Config.User = ""), "user must be 1000:1000, got root"],
   [
     "a capability too many",
     (c) => (c.HostConfig.CapAdd = ["CAP_SYS_ADMIN"]),
-    "capabilities must be drop ALL; add none, is drop ALL; add SYS_ADMIN",
+    "capabilities must be drop ALL; add none, got drop ALL; add SYS_ADMIN",
   ],
   [
     "capabilities that were kept",
     (c) => (c.HostConfig.CapDrop = null),
-    "capabilities must be drop ALL; add none, is drop none; add none",
+    "capabilities must be drop ALL; add none, got drop none; add none",
   ],
   [
     "a writable root",
     (c) => (c.HostConfig.ReadonlyRootfs = false),
-    "root file system must be read-only, is writable",
+    "root file system must be read-only, got writable",
   ],
   [
     "no security options",
     (c) => (c.HostConfig.SecurityOpt = null),
-    "security options must be no-new-privileges:true, is none",
+    "security options must be no-new-privileges:true, got none",
   ],
-  ["all privileges", (c) => (c.HostConfig.Privileged = true), "privileges must be none, is all"],
+  ["all privileges", (c) => (c.HostConfig.Privileged = true), "privileges must be none, got all"],
   [
     "another restart policy",
     (c) => (c.HostConfig.RestartPolicy = { Name: "on-failure", MaximumRetryCount: 3 }),
-    "restart policy must be unless-stopped, is on-failure:3",
+    "restart policy must be unless-stopped, got on-failure:3",
   ],
   [
     "another GPU",
     (c) => (c.HostConfig.DeviceRequests = [{ DeviceIDs: ["1"], Capabilities: [["gpu"]] }]),
-    "GPU request must be device 0, is device 1",
+    "GPU request must be device 0, got device 1",
   ],
   [
     "all GPUs",
     (c) => (c.HostConfig.DeviceRequests = [{ Count: -1, Capabilities: [["gpu"]] }]),
-    "GPU request must be device 0, is all",
+    "GPU request must be device 0, got all",
   ],
-  ["no GPU", (c) => (c.HostConfig.DeviceRequests = null), "GPU request must be device 0, is none"],
+  ["no GPU", (c) => (c.HostConfig.DeviceRequests = null), "GPU request must be device 0, got none"],
   [
     "a device of the host",
     (c) => (c.HostConfig.Devices = [{ PathOnHost: "/dev/kmsg" }]),
-    "devices must be none, is /dev/kmsg",
+    "devices must be none, got /dev/kmsg",
   ],
   [
     "other GPUs in its environment",
     (c) =>
       (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_MODEL=openclip_vit_b32", "API_KEY=x"]),
-    "NVIDIA_VISIBLE_DEVICES must be 0, is all",
+    "NVIDIA_VISIBLE_DEVICES must be 0, got all",
   ],
   [
     "a variable that is another one, without its value",
     (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=secret", "API_KEY=x"]),
-    "TRITON_MODEL must be openclip_vit_b32, is another value",
+    "TRITON_MODEL must be openclip_vit_b32, got another value",
   ],
   [
     "a secret that is not set",
     (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=openclip_vit_b32"]),
-    "API_KEY must be set, is not set",
+    "API_KEY must be set, got not set",
   ],
   [
     "a port that everybody reaches",
@@ -156,38 +153,42 @@ const changes: readonly (readonly [string, Change, string])[] = [
         ...c.NetworkSettings.Ports,
         "8000/tcp": [{ HostIp: "0.0.0.0", HostPort: "8010" }],
       }),
-    "published ports must be 0.0.0.0:8011 → 8001/tcp, 127.0.0.1:8010 → 8000/tcp, is 0.0.0.0:8010 → 8000/tcp, 0.0.0.0:8011 → 8001/tcp",
+    "published ports must be 0.0.0.0:8011 → 8001/tcp, 127.0.0.1:8010 → 8000/tcp, got 0.0.0.0:8010 → 8000/tcp, 0.0.0.0:8011 → 8001/tcp",
   ],
-  ["another image", (c) => (c.Image = "sha256:other"), `image must be ${imageId}, is sha256:other`],
+  [
+    "another image",
+    (c) => (c.Image = "sha256:other"),
+    `image must be ${imageId}, got sha256:other`,
+  ],
   [
     "a health check that was switched off",
     (c) => (c.Config.Healthcheck = { Test: ["NONE"] }),
-    "health check must be CMD curl -fsS http://localhost:8000/v2/health/ready (every 5 s, timeout 4 s, 6 retries, 120 s to start), is NONE (every 0 s, timeout 0 s, 0 retries, 0 s to start)",
+    "health check must be CMD curl -fsS http://localhost:8000/v2/health/ready (every 5 s, timeout 4 s, 6 retries, 120 s to start), got NONE (every 0 s, timeout 0 s, 0 retries, 0 s to start)",
   ],
   [
     "a memory limit",
     (c) => (c.HostConfig.Memory = 2 ** 30),
-    "memory must be no limit, is 1024 MiB",
+    "memory must be no limit, got 1024 MiB",
   ],
   [
     "less shared memory",
     (c) => (c.HostConfig.ShmSize = 64 * 2 ** 20),
-    "shared memory must be 1024 MiB, is 64 MiB",
+    "shared memory must be 1024 MiB, got 64 MiB",
   ],
   [
     "the network of the host",
     (c) => (c.NetworkSettings.Networks = { host: {} }),
-    "networks must be clipstack, is host",
+    "networks must be clipstack, got host",
   ],
   [
     "the processes of the host",
     (c) => (c.HostConfig.PidMode = "host"),
-    "processes must be its own, is host",
+    "processes must be its own, got host",
   ],
   [
     "a folder that nobody declared",
     (c) => c.Mounts?.push({ Type: "bind", Source: "/", Destination: "/host", RW: true }),
-    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, is /engine-cache of one-engines; /host of /; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only",
+    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, got /engine-cache of one-engines; /host of /; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only",
   ],
   [
     "weights that can be written to",
@@ -195,18 +196,18 @@ const changes: readonly (readonly [string, Change, string])[] = [
       const [first] = c.Mounts ?? [];
       if (first !== undefined) first.RW = true;
     },
-    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, is /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32",
+    "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, got /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32",
   ],
   [
     "another command",
     (c) => (c.Config.Cmd = ["sleep", "1"]),
-    "command must be tritonserver --model-repository=/models, is sleep 1",
+    "command must be tritonserver --model-repository=/models, got sleep 1",
   ],
-  ["less time to stop", (c) => (c.Config.StopTimeout = 1), "stop timeout must be 35 s, is 1 s"],
+  ["less time to stop", (c) => (c.Config.StopTimeout = 1), "stop timeout must be 35 s, got 1 s"],
   [
     "another label",
     (c) => (c.Config.Labels = {}),
-    "label clipstack.service must be triton, is not set",
+    "label clipstack.service must be triton, got not set",
   ],
 ];
 test.each(changes)("fails on %s", (_name, change, message) => {
@@ -219,8 +220,8 @@ test("says every difference", () => {
     raw.HostConfig.ReadonlyRootfs = false;
   });
   expect(changed).toEqual([
-    "fail: user must be 1000:1000, is 0:0",
-    "fail: root file system must be read-only, is writable",
+    "fail: user must be 1000:1000, got 0:0",
+    "fail: root file system must be read-only, got writable",
   ]);
 });
 
@@ -243,15 +244,13 @@ test("a GPU request by number, by UUID and for all is understood", () => {
   ] as const) {
     expect(requested(request, gpus)).toEqual([expect.stringMatching(/^pass/)]);
   }
-  expect(requested({ Count: 1 }, "2")).toEqual([
-    "fail: GPU request must be 2 of them, is 1 of them",
-  ]);
+  expect(requested({ Count: 1 }, "2")).toEqual(["fail: GPU request must be 2 GPUs, got 1 GPUs"]);
 });
 
 test("fails on NVIDIA's runtime that is missing", () => {
   expect(said(undefined, blockOf({ gpus: undefined, runtime: "nvidia" }))).toEqual([
-    "fail: GPU request must be none, is device 0",
-    "fail: runtime must be nvidia, is runc",
+    "fail: GPU request must be none, got device 0",
+    "fail: runtime must be nvidia, got runc",
   ]);
 });
 
@@ -266,8 +265,7 @@ test("fails on a container that something else put in the place of Terraform's",
   );
   expect(result).toMatchObject({
     outcome: "fail",
-    message:
-      "is container c0c0c0c0c0c0, but Terraform made d1d1d1d1d1d1: something else replaced it",
+    message: "must be container d1d1d1d1d1d1 of the Terraform state, got c0c0c0c0c0c0",
   });
 });
 
@@ -290,9 +288,9 @@ const stateOf = (change?: Change, changed = {}) => {
 };
 
 test("a service passes when it runs and is healthy, and says for how long", () => {
-  expect(stateOf()).toBe("pass: runs and is healthy, for 60 s");
+  expect(stateOf()).toBe("pass: running and healthy for 60 s");
   expect(stateOf((raw) => (raw.RestartCount = 2))).toBe(
-    "pass: runs and is healthy, for 60 s, restarted 2 times",
+    "pass: running and healthy for 60 s, restarted 2 times",
   );
 });
 
@@ -303,7 +301,7 @@ test("a service fails when it has ended, and says how", () => {
       raw.State.ExitCode = 137;
       raw.State.OOMKilled = true;
     }),
-  ).toBe("fail: is exited, ran out of memory, exit code 137");
+  ).toBe("fail: must be running, got exited, ran out of memory, exit code 137");
 });
 
 test("a service fails when its health check does, with what that said", () => {
@@ -314,7 +312,7 @@ test("a service fails when its health check does, with what that said", () => {
         Log: [{ ExitCode: 1, Output: "curl: (7) Failed to connect\n" }],
       };
     }),
-  ).toBe("fail: is unhealthy: curl: (7) Failed to connect");
+  ).toBe("fail: must be healthy, got unhealthy: curl: (7) Failed to connect");
 });
 
 test("a container that runs once passes when it ended well, and fails when it did not", () => {
@@ -325,15 +323,15 @@ test("a container that runs once passes when it ended well, and fails when it di
       raw.State.Status = "exited";
       raw.State.ExitCode = code;
     };
-  expect(stateOf(ended(0), once)).toBe("pass: has done its work");
-  expect(stateOf(ended(1), once)).toBe("fail: did not do its work: exit code 1");
+  expect(stateOf(ended(0), once)).toBe("pass: exited with code 0");
+  expect(stateOf(ended(1), once)).toBe("fail: must exit with code 0, got exit code 1");
 });
 
 test("fails on a container that is not there", () => {
   const result = checkContainerState("one", blockOf(), inspection(), now);
   expect(result).toMatchObject({
     outcome: "fail",
-    message: "there is no container 'one-triton'",
+    message: "container 'one-triton' must exist",
     resource: "docker_container.triton (container 'one-triton')",
   });
 });
@@ -367,9 +365,9 @@ test("fails on a service that is deployed from other settings", () => {
   ).toMatchObject({
     outcome: "fail",
     message:
-      "endpoints: embed-http http://127.0.0.1:9002 is deployed, but the synthesized file says embed-http http://127.0.0.1:8002, metrics http://127.0.0.1:8002",
+      "endpoints must be embed-http http://127.0.0.1:8002, metrics http://127.0.0.1:8002 as in the synthesized file, got embed-http http://127.0.0.1:9002",
   });
   expect(checkDeployedService(service, undefined)[0]).toMatchObject({
-    message: "is in the synthesized file, but not in what is deployed",
+    message: "must be deployed, because it is in the synthesized file",
   });
 });

@@ -8,11 +8,24 @@ import {
 } from "../../bench/run/service-under-test.ts";
 import { norm } from "../../bench/stats/statistics.ts";
 import { embeddingDims } from "../../contract/model-signature.ts";
+import type { Check } from "./check.ts";
 
-/** float32 arithmetic over 512 values, and an answer that may be rounded to 8 decimals. */
+/** Tolerance for float32 arithmetic over 512 values and responses rounded to 8 decimals. */
 const unitTolerance = 1e-4;
 
-/** Width, finiteness, and unit norm where it is promised: the embed API. Every form of request of each path. */
+export const embeddingCheck: Check = {
+  name: "embedding",
+  question: "Are embeddings of the right width, finite and normalised?",
+  passes: {
+    simulation:
+      "embeddings have 512 finite values, and unit norm from the embed API, in every payload format",
+    deployed: "as in the simulation",
+  },
+  sendsRequests: true,
+  runService: (service, { reference }) => checkEmbedding(service, reference),
+};
+
+/** Checks width, finiteness and, for the embed API, unit norm, in every payload format of each endpoint. */
 export function checkEmbedding(
   service: ServiceUnderTest,
   reference: Reference,
@@ -25,16 +38,16 @@ export function checkEmbedding(
     }
     const off = Math.max(...norms.map((length) => Math.abs(length - 1)));
     if (target.endpoint.protocol === "embed-http" && off > unitTolerance) {
-      throw new Error(`norm must be 1, is off by ${off.toPrecision(2)}`);
+      throw new Error(`norm must be 1, got a deviation of ${off.toPrecision(2)}`);
     }
     return {
-      message: `${embeddingDims} finite values in ${norms.length} answers`,
+      message: `${embeddingDims} finite values in ${norms.length} responses`,
       measured: { smallestNorm: Math.min(...norms), largestNorm: Math.max(...norms) },
     };
   });
 }
 
-/** Its norm. */
+/** Checks a vector, and returns its norm. */
 function checkVector(vector: Float32Array, form: string): number {
   if (vector.length !== embeddingDims) {
     throw new Error(
@@ -42,8 +55,9 @@ function checkVector(vector: Float32Array, form: string): number {
     );
   }
   const bad = vector.findIndex((value) => !Number.isFinite(value));
-  if (bad !== -1) throw new Error(`${form}: value ${bad} of an embedding is ${vector[bad]}`);
+  if (bad !== -1)
+    throw new Error(`${form}: value ${bad} of an embedding must be finite, got ${vector[bad]}`);
   const length = norm(vector);
-  if (length === 0) throw new Error(`${form}: an embedding is all zeros`);
+  if (length === 0) throw new Error(`${form}: an embedding must not be all zeros`);
   return length;
 }

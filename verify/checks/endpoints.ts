@@ -2,75 +2,99 @@ import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { jsonOf, reason } from "../../bench/run/http-client.ts";
 import { metricSum, parseMetrics } from "../../bench/run/prometheus.ts";
-import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import {
+  endpointsOf,
+  resultOf,
+  type ServiceUnderTest,
+} from "../../bench/run/service-under-test.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { embedPaths, healthResponse, readyResponse } from "../../contract/embed-api.ts";
 import { openclipVitB32 } from "../../contract/model-signature.ts";
+import type { Check } from "./check.ts";
 
 const timeoutMs = 10_000;
 
-/** Every endpoint of the environment: live, ready, metadata, metrics. One result for each. */
+export const endpointsCheck: Check = {
+  name: "endpoints",
+  question: "Does every endpoint respond: live, ready, metadata, metrics?",
+  passes: {
+    simulation: "liveness, readiness, metadata and metrics of every endpoint respond as specified",
+    deployed: "as in the simulation, and a Triton is the configured server",
+  },
+  sendsRequests: true,
+  runService: async (service, { target }) => [
+    ...(target === "deployed" ? await checkServer(service) : []),
+    ...(await checkEndpoints(service)),
+  ],
+};
+
+/** Checks liveness, readiness, metadata and metrics; one result per endpoint. */
 export async function checkEndpoints(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
   for (const target of service.targets) {
     const { endpoint, url } = target;
-    const about = { endpoint: endpoint.name };
+    const details = { endpoint: endpoint.name };
     if (url === undefined) {
-      const message = `${endpoint.protocol} at ${endpoint.url}: nothing leads there, see wiring`;
-      results.push(resultOf(service, "endpoints", "skip", message, about));
+      const message = `${endpoint.protocol} at ${endpoint.url}: not reachable, see wiring`;
+      results.push(resultOf(service, "endpoints", "skip", message, details));
       continue;
     }
     try {
-      const answered = await askers[endpoint.protocol](service, target, url);
-      const message = `${endpoint.protocol} at ${url}: ${answered}`;
-      results.push(resultOf(service, "endpoints", "pass", message, about));
+      const finding = await readers[endpoint.protocol](service, target, url);
+      const message = `${endpoint.protocol} at ${url}: ${finding}`;
+      results.push(resultOf(service, "endpoints", "pass", message, details));
     } catch (error) {
       const message = `${endpoint.protocol} at ${url}: ${reason(error)}`;
-      results.push(resultOf(service, "endpoints", "fail", message, about));
+      results.push(resultOf(service, "endpoints", "fail", message, details));
     }
   }
   return results;
 }
 
-type Asker = (service: ServiceUnderTest, target: Target, url: string) => Promise<string>;
+/** Reads an endpoint, and returns a summary. */
+type EndpointReader = (service: ServiceUnderTest, target: Target, url: string) => Promise<string>;
 
-const askers: Readonly<Record<Target["endpoint"]["protocol"], Asker>> = {
+const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> = {
   async "embed-http"(service, _target, url) {
-    const asked = [
+    const routes = [
       [embedPaths.healthz, (body: unknown) => healthResponse.safeParse(body).success],
       [embedPaths.health, (body: unknown) => healthResponse.safeParse(body).success],
       [embedPaths.readyz, (body: unknown) => readyResponse.safeParse(body).data?.ready === true],
       [embedPaths.openapi, (body: unknown) => hasKey(body, "openapi")],
     ] as const;
-    for (const [path, isRight] of asked) {
-      const answer = await service.http.send(`${url}${path}`, { timeoutMs });
-      if (answer.status !== 200) throw new Error(`GET ${path} answers ${answer.status}`);
-      if (!isRight(jsonOf(answer))) {
-        throw new Error(`GET ${path} answers ${answer.body.toString("utf8").slice(0, 80)}`);
+    for (const [path, isValid] of routes) {
+      const response = await service.http.send(`${url}${path}`, { timeoutMs });
+      if (response.status !== 200)
+        throw new Error(`GET ${path} must respond with 200, got ${response.status}`);
+      if (!isValid(jsonOf(response))) {
+        throw new Error(
+          `GET ${path} has an invalid body: ${response.body.toString("utf8").slice(0, 80)}`,
+        );
       }
     }
-    return asked.map(([path]) => path).join(", ");
+    return routes.map(([path]) => path).join(", ");
   },
 
   async "oip-http"(service, target) {
-    return askTriton(service.transport(target), service.workload.service.model);
+    return readTriton(service.transport(target), service.workload.service.model);
   },
 
   async "oip-grpc"(service, target) {
-    return askTriton(service.transport(target), service.workload.service.model);
+    return readTriton(service.transport(target), service.workload.service.model);
   },
 
   async metrics(service, _target, url) {
-    const answer = await service.http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
-    if (answer.status !== 200)
-      throw new Error(`GET ${embedPaths.metrics} answers ${answer.status}`);
-    const metrics = parseMetrics(answer.body.toString("utf8"));
-    if (metrics.length === 0) throw new Error(`GET ${embedPaths.metrics} has no metric`);
+    const response = await service.http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
+    if (response.status !== 200)
+      throw new Error(`GET ${embedPaths.metrics} must respond with 200, got ${response.status}`);
+    const metrics = parseMetrics(response.body.toString("utf8"));
+    if (metrics.length === 0)
+      throw new Error(`GET ${embedPaths.metrics} must have metrics, got none`);
     if (service.workload.service.kind === "triton") {
       const { model } = service.workload.service;
       const name = "nv_inference_count";
       if (metricSum(metrics, name, { model }) === undefined) {
-        throw new Error(`GET ${embedPaths.metrics} has no ${name} of ${model}`);
+        throw new Error(`GET ${embedPaths.metrics} must have ${name} of ${model}`);
       }
     }
     return `${metrics.length} metrics`;
@@ -81,25 +105,41 @@ function hasKey(body: unknown, key: string): boolean {
   return typeof body === "object" && body !== null && key in body;
 }
 
-async function askTriton(transport: Transport, model: string): Promise<string> {
+async function readTriton(transport: Transport, model: string): Promise<string> {
   const options = { timeoutMs };
-  if (!(await transport.live(options))) throw new Error("is not live");
-  if (!(await transport.ready(undefined, options))) throw new Error("is not ready");
-  if (!(await transport.ready(model, options))) throw new Error(`model ${model} is not ready`);
+  if (!(await transport.live(options))) throw new Error("must be live");
+  if (!(await transport.ready(undefined, options))) throw new Error("must be ready");
+  if (!(await transport.ready(model, options))) throw new Error(`model ${model} must be ready`);
   const server = await transport.serverMetadata(options);
   const metadata = await transport.modelMetadata(model, options);
   for (const kind of ["inputs", "outputs"] as const) {
     for (const expected of openclipVitB32[kind]) {
       const found = metadata[kind].find(({ name }) => name === expected.name);
-      const wanted = [-1, ...expected.dims].join(", ");
-      if (found?.dataType !== expected.dataType || found.dims.join(", ") !== wanted) {
+      const expectedDims = [-1, ...expected.dims].join(", ");
+      if (found?.dataType !== expected.dataType || found.dims.join(", ") !== expectedDims) {
         const got =
           found === undefined ? "nothing" : `${found.dataType} [${found.dims.join(", ")}]`;
         throw new Error(
-          `metadata of ${model}: '${expected.name}' must be ${expected.dataType} [${wanted}], got ${got}`,
+          `metadata of ${model}: '${expected.name}' must be ${expected.dataType} [${expectedDims}], got ${got}`,
         );
       }
     }
   }
   return `live, ready, ${server.name} ${server.version}, ${model} ready`;
+}
+
+/** Server name in the metadata, by deployed server. */
+const serverNames = { tritonserver: "triton", emulator: "clipstack" } as const;
+
+/** Checks that a Triton is the configured server: NVIDIA's or the Triton emulator. */
+export async function checkServer(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+  const { server } = service.workload.service;
+  const [target] = endpointsOf(service);
+  if (server === undefined || target === undefined) return [];
+  const { name, version } = await service.transport(target).serverMetadata({ timeoutMs });
+  const isExpected = name === serverNames[server];
+  const message = isExpected
+    ? `server ${server}: ${name} ${version}`
+    : `server must be ${server} (${serverNames[server]}), got ${name} ${version}`;
+  return [resultOf(service, "endpoints", isExpected ? "pass" : "fail", message)];
 }

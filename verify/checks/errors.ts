@@ -19,10 +19,23 @@ import {
 } from "../../contract/embed-api.ts";
 import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
+import type { Check } from "./check.ts";
 
 const timeoutMs = 30_000;
 
-/** Malformed requests on every path: each gets the promised error, and the service still answers afterwards. */
+export const errorsCheck: Check = {
+  name: "errors",
+  question: "Does malformed input get the specified error?",
+  passes: {
+    simulation:
+      "each malformed request gets the specified status and code, and the service stays ready",
+    deployed: "as in the simulation; if an API key is required, a wrong one gets 401",
+  },
+  sendsRequests: true,
+  runService: (service, { reference }) => checkErrors(service, reference),
+};
+
+/** Sends malformed requests to every endpoint: each gets the specified error, and the service stays ready. */
 export function checkErrors(
   service: ServiceUnderTest,
   reference: Reference,
@@ -46,7 +59,7 @@ export function checkErrors(
 
 interface Finding {
   readonly name: string;
-  /** What is wrong with the answer; absent when it is as promised. */
+  /** Deviation of the response from the specification; absent if there is none. */
   readonly problem?: string;
 }
 
@@ -55,18 +68,18 @@ interface EmbedMistake {
   readonly url: string;
   readonly request: HttpRequest;
   readonly code: EmbedErrorCode;
-  /** Index of the image at fault. */
+  /** Index of the faulty image. */
   readonly image?: number;
 }
 
-/** Malformed requests to the embed API, each with the error it must get. */
+/** Malformed requests to the embed API with the expected errors. */
 export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMistake[] {
   const embed = `${url}${embedPaths.embed}`;
   const base64 = `${url}${embedPaths.embedBase64}`;
   const json = { "content-type": "application/json" };
   const noise = Buffer.from("this is not an image");
   const encoded = Buffer.from(good.bytes).toString("base64");
-  // how a JPEG begins, and then not
+  // JPEG header followed by noise
   const broken = Buffer.concat([Buffer.of(0xff, 0xd8, 0xff, 0xe0), noise]);
   return [
     {
@@ -131,10 +144,10 @@ export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMi
   ];
 }
 
-/** Where a key is asked for, another one must not do. */
+/** Request with a wrong API key. */
 function keyMistake(url: string, good: EncodedImage): EmbedMistake {
   return {
-    name: "another key",
+    name: "wrong API key",
     url: `${url}${embedPaths.embed}`,
     request: { headers: { authorization: "Bearer not-this-key" }, body: multipart([good]) },
     code: "unauthorized",
@@ -155,8 +168,8 @@ async function embedFindings(
   ];
   for (const mistake of mistakes) {
     try {
-      const answer = await service.http.send(mistake.url, { ...mistake.request, timeoutMs });
-      const problem = embedProblem(answer.status, jsonOf(answer), mistake);
+      const response = await service.http.send(mistake.url, { ...mistake.request, timeoutMs });
+      const problem = embedProblem(response.status, jsonOf(response), mistake);
       findings.push({ name: mistake.name, problem });
     } catch (error) {
       findings.push({ name: mistake.name, problem: reason(error) });
@@ -166,8 +179,9 @@ async function embedFindings(
 }
 
 function embedProblem(status: number, body: unknown, expected: EmbedMistake): string | undefined {
-  const wanted = embedErrorStatus[expected.code];
-  if (status !== wanted) return `must get ${wanted} ${expected.code}, got ${status}`;
+  const expectedStatus = embedErrorStatus[expected.code];
+  if (status !== expectedStatus)
+    return `must get ${expectedStatus} ${expected.code}, got ${status}`;
   const parsed = embedErrorResponse.safeParse(body);
   if (!parsed.success) return `${status} without {"error":{"code","message"}}`;
   const { code, image } = parsed.data.error;
@@ -180,10 +194,10 @@ interface InferenceMistake {
   readonly name: string;
   readonly model?: string;
   readonly inputs: readonly Tensor[];
-  /** What the message must say, as Triton does. */
+  /** Pattern of the message, as Triton's. */
   readonly message: RegExp;
   /**
-   * Statuses that are right, as the transports name them in their messages.
+   * Pattern of the status in the transport's message.
    *
    * @default 400, INVALID_ARGUMENT
    */
@@ -191,10 +205,10 @@ interface InferenceMistake {
 }
 
 const invalidArgument = /\((?:HTTP 400|gRPC INVALID_ARGUMENT) /;
-/** Releases of Triton differ. */
+/** Depends on the release of Triton. */
 const notFound = /\((?:HTTP 40[04]|gRPC NOT_FOUND) /;
 
-/** Malformed inferences, each with the message that Triton has for it. */
+/** Malformed inference requests with Triton's messages. */
 export function inferenceMistakes(): readonly InferenceMistake[] {
   const one = new Float32Array(imageElements);
   const good = inputTensor(one, 1);
@@ -246,14 +260,20 @@ async function inferenceFindings(
   for (const { name, model, inputs, message, status = invalidArgument } of inferenceMistakes()) {
     try {
       await transport.infer(model ?? service.workload.service.model, inputs, { timeoutMs });
-      findings.push({ name, problem: "must be rejected, was answered" });
+      findings.push({ name, problem: "must be rejected, got a response" });
     } catch (error) {
       if (!(error instanceof TritonError) || error.code !== "rejected") {
         findings.push({ name, problem: `must be rejected, got ${reason(error)}` });
       } else if (!message.test(error.message)) {
-        findings.push({ name, problem: `must say ${message.source}, says ${error.message}` });
+        findings.push({
+          name,
+          problem: `message must match ${message.source}, got ${error.message}`,
+        });
       } else if (!status.test(error.message)) {
-        findings.push({ name, problem: `must get ${status.source}, says ${error.message}` });
+        findings.push({
+          name,
+          problem: `status must match ${status.source}, got ${error.message}`,
+        });
       } else {
         findings.push({ name });
       }
@@ -261,21 +281,21 @@ async function inferenceFindings(
   }
   if (target.endpoint.protocol === "oip-http") findings.push(await brokenJson(service, target));
   if (!(await transport.ready(service.workload.service.model, { timeoutMs }))) {
-    findings.push({ name: "ready afterwards", problem: "the model is not ready any more" });
+    findings.push({ name: "ready afterwards", problem: "the model must stay ready" });
   }
   return findings;
 }
 
-/** No client of ours sends it: JSON that ends in the middle. */
+/** Sends truncated JSON, which the transports cannot send. */
 async function brokenJson(service: ServiceUnderTest, { url }: EndpointTarget): Promise<Finding> {
   const name = "broken JSON";
   try {
     const path = `${url}/v2/models/${service.workload.service.model}/infer`;
     const headers = { "content-type": "application/json" };
-    const answer = await service.http.send(path, { headers, body: '{"inputs":[', timeoutMs });
-    if (answer.status !== 400) return { name, problem: `must get 400, got ${answer.status}` };
-    const isRight = oipError.safeParse(jsonOf(answer)).success;
-    return isRight ? { name } : { name, problem: '400 without {"error":"…"}' };
+    const response = await service.http.send(path, { headers, body: '{"inputs":[', timeoutMs });
+    if (response.status !== 400) return { name, problem: `must get 400, got ${response.status}` };
+    const isValid = oipError.safeParse(jsonOf(response)).success;
+    return isValid ? { name } : { name, problem: '400 without {"error":"…"}' };
   } catch (error) {
     return { name, problem: reason(error) };
   }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { kubectlDeployment } from "../test-kubectl.ts";
-import { differences } from "./container-aspects.ts";
+import { differences } from "./aspect.ts";
 import { manifestAspects } from "./manifest-aspects.ts";
 
 /** What is declared of the Deployment of `test-kubectl.ts`; a change of it is `found` or `declared`. */
@@ -44,7 +44,7 @@ function changed(change: (pod: Pod) => void) {
 
 function sentences(must: object, is: object): readonly string[] {
   return differences(manifestAspects(must, is)).map(
-    (it) => `${it.name} must be ${it.declared}, is ${it.found}`,
+    (it) => `${it.name} must be ${it.declared}, got ${it.found}`,
   );
 }
 
@@ -65,14 +65,14 @@ test.each<[string, (pod: Pod) => void, string]>([
     (pod) => {
       container(pod).image = "clipstack/embed:old";
     },
-    "containers.embed.image must be clipstack/embed:k8s-cpu, is clipstack/embed:old",
+    "containers.embed.image must be clipstack/embed:k8s-cpu, got clipstack/embed:old",
   ],
   [
     "another limit",
     (pod) => {
       container(pod).resources = { limits: { cpu: "2" }, requests: { memory: "1Gi" } };
     },
-    "containers.embed.resources.limits.cpu must be 1000m, is 2",
+    "containers.embed.resources.limits.cpu must be 1000m, got 2",
   ],
   [
     "a writable root",
@@ -82,7 +82,7 @@ test.each<[string, (pod: Pod) => void, string]>([
         capabilities: { drop: ["ALL"] },
       };
     },
-    "containers.embed.securityContext.readOnlyRootFilesystem must be true, is not set",
+    "containers.embed.securityContext.readOnlyRootFilesystem must be true, got not set",
   ],
   [
     "an added capability",
@@ -93,19 +93,19 @@ test.each<[string, (pod: Pod) => void, string]>([
         capabilities: { drop: ["ALL"], add: ["NET_ADMIN"] },
       };
     },
-    "containers.embed.securityContext.capabilities.add must be not set, is NET_ADMIN",
+    "containers.embed.securityContext.capabilities.add must be not set, got NET_ADMIN",
   ],
   [
     "another container",
     (pod) => void pod.containers.push({ name: "sidecar", image: "busybox" }),
-    "containers.sidecar must be not there, is there",
+    "containers.sidecar must be absent, got present",
   ],
   [
     "the host's network",
     (pod) => {
       pod.hostNetwork = true;
     },
-    "hostNetwork must be not set, is true",
+    "hostNetwork must be not set, got true",
   ],
   [
     "a folder of the host",
@@ -115,14 +115,14 @@ test.each<[string, (pod: Pod) => void, string]>([
         { name: "root", hostPath: { path: "/" } },
       ];
     },
-    "volumes.root must be not there, is there",
+    "volumes.root must be absent, got present",
   ],
   [
     "a token that nobody asked for",
     (pod) => {
       delete pod.automountServiceAccountToken;
     },
-    "automountServiceAccountToken must be false, is not set",
+    "automountServiceAccountToken must be false, got not set",
   ],
 ])("finds %s", (_name, change, message) => {
   expect(changed(change)).toEqual([message]);
@@ -136,63 +136,63 @@ test.each<[string, (pod: Pod) => void, string]>([
     (pod) => {
       pod.initContainers = [{ name: "first", image: "busybox" }];
     },
-    "initContainers.first must be not there, is there",
+    "initContainers.first must be absent, got present",
   ],
   [
     "a folder of the host",
     (pod) => {
       pod.volumes = [hostRoot];
     },
-    "volumes.root must be not there, is there",
+    "volumes.root must be absent, got present",
   ],
   [
     "a mount",
     (pod) => {
       container(pod).volumeMounts = [{ name: "root", mountPath: "/host" }];
     },
-    "containers.embed.volumeMounts./host must be not there, is there",
+    "containers.embed.volumeMounts./host must be absent, got present",
   ],
   [
     "a variable",
     (pod) => {
       container(pod).env = [{ name: "LD_PRELOAD", value: "/host/evil.so" }];
     },
-    "containers.embed.env.LD_PRELOAD must be not there, is there",
+    "containers.embed.env.LD_PRELOAD must be absent, got present",
   ],
   [
     "the variables of a Secret",
     (pod) => {
       container(pod).envFrom = [{ secretRef: { name: "keys" } }];
     },
-    "containers.embed.envFrom.0 must be not there, is there",
+    "containers.embed.envFrom.0 must be absent, got present",
   ],
   [
     "a port",
     (pod) => {
       container(pod).ports = [{ containerPort: 22, protocol: "TCP" }];
     },
-    "containers.embed.ports.22 must be not there, is there",
+    "containers.embed.ports.22 must be absent, got present",
   ],
   [
     "a key of a registry",
     (pod) => {
       pod.imagePullSecrets = [{ name: "registry" }];
     },
-    "imagePullSecrets.registry must be not there, is there",
+    "imagePullSecrets.registry must be absent, got present",
   ],
   [
     "a toleration of every node",
     (pod) => {
       pod.tolerations = [{ operator: "Exists" }];
     },
-    "tolerations.0 must be not there, is there",
+    "tolerations.0 must be absent, got present",
   ],
   [
     "a program",
     (pod) => {
       container(pod).command = ["sh", "-c", "sleep 1d"];
     },
-    "containers.embed.command must be not set, is sh -c sleep 1d",
+    "containers.embed.command must be not set, got sh -c sleep 1d",
   ],
 ])("finds %s where no list of them is declared", (_name, change, message) => {
   const template = (pod: object) => ({ kind: "Deployment", spec: { template: { spec: pod } } });
@@ -213,7 +213,7 @@ test.each<[string, (pod: Pod) => void, string]>([
         { name: "tmp", mountPath: "/usr/bin" },
       ];
     },
-    "containers.embed.volumeMounts./usr/bin must be not there, is there",
+    "containers.embed.volumeMounts./usr/bin must be absent, got present",
   ],
   [
     "a variable that is there twice",
@@ -223,7 +223,7 @@ test.each<[string, (pod: Pod) => void, string]>([
         { name: "ALLOW_ANONYMOUS", value: "yes" },
       ];
     },
-    "containers.embed.env.ALLOW_ANONYMOUS (2) must be not there, is there",
+    "containers.embed.env.ALLOW_ANONYMOUS (2) must be absent, got present",
   ],
   [
     "a port of the host",
@@ -232,7 +232,7 @@ test.each<[string, (pod: Pod) => void, string]>([
         { name: "http", containerPort: 8002, protocol: "TCP", hostPort: 8002 },
       ];
     },
-    "containers.embed.ports.http.hostPort must be not set, is 8002",
+    "containers.embed.ports.http.hostPort must be not set, got 8002",
   ],
 ])("finds %s", (_name, change, message) => {
   expect(changed(change)).toEqual([message]);
@@ -268,26 +268,26 @@ const policy = {
 const [rule] = policy.spec.ingress;
 
 test.each<[string, object, string]>([
-  ["a way out", { egress: [{}] }, "egress.0 must be not there, is there"],
+  ["a way out", { egress: [{}] }, "egress.0 must be absent, got present"],
   [
     "another peer",
     { ingress: [{ ...rule, from: [...(rule?.from ?? []), { ipBlock: { cidr: "0.0.0.0/0" } }] }] },
-    "ingress.0.from.1 must be not there, is there",
+    "ingress.0.from.1 must be absent, got present",
   ],
   [
     "a peer of every namespace",
     { ingress: [{ ...rule, from: [{ ...rule?.from[0], namespaceSelector: {} }] }] },
-    "ingress.0.from.0.namespaceSelector must be not set, is {}",
+    "ingress.0.from.0.namespaceSelector must be not set, got {}",
   ],
   [
     "a rule without peers",
     { ingress: [{ ports: rule?.ports }] },
-    "ingress.0.from.0 must be there, is not there",
+    "ingress.0.from.0 must be present, got missing",
   ],
   [
     "a selector of fewer pods",
     { podSelector: { matchLabels: { app: "b" } } },
-    'podSelector.matchLabels must be not set, is {"app":"b"}',
+    'podSelector.matchLabels must be not set, got {"app":"b"}',
   ],
 ])("finds %s in a network policy that does not declare it", (_name, change, message) => {
   expect(sentences(policy, { ...policy, spec: { ...policy.spec, ...change } })).toEqual([message]);
@@ -307,7 +307,7 @@ test("what the API server adds to a network policy is no difference", () => {
   const declared = { kind: "NetworkPolicy", metadata: { annotations: {} }, spec };
   expect(sentences(declared, found)).toEqual([]);
   const open = { ...found, spec: { ...found.spec, policyTypes: ["Egress"] } };
-  expect(sentences(declared, open)).toEqual(["policyTypes must be Ingress, is Egress"]);
+  expect(sentences(declared, open)).toEqual(["policyTypes must be Ingress, got Egress"]);
 });
 
 test("the value of a variable that somebody has changed is not shown", () => {
@@ -320,7 +320,7 @@ test("the value of a variable that somebody has changed is not shown", () => {
       if (env[0] !== undefined) env[0].value = "a secret";
       container(pod).env = env;
     }),
-  ).toEqual([`containers.embed.env.${name?.name}.value must be ${name?.value}, is another value`]);
+  ).toEqual([`containers.embed.env.${name?.name}.value must be ${name?.value}, got another value`]);
 });
 
 test("a port of TCP and the same of UDP are two", () => {
@@ -331,7 +331,7 @@ test("a port of TCP and the same of UDP are two", () => {
   const policy = (items: readonly object[]) => ({ spec: { egress: [{ ports: items }] } });
   expect(differences(manifestAspects(policy(ports), policy([...ports].reverse())))).toEqual([]);
   expect(differences(manifestAspects(policy(ports), policy(ports.slice(1))))).toEqual([
-    { name: "egress.0.ports.53/UDP", declared: "there", found: "not there" },
+    { name: "egress.0.ports.53/UDP", declared: "present", found: "missing" },
   ]);
 });
 

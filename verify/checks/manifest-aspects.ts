@@ -1,11 +1,11 @@
 import { isObject } from "../../artefact/terraform-manifests.ts";
 import { quantity } from "../../contract/quantity.ts";
-import type { Aspect } from "./container-aspects.ts";
+import type { Aspect } from "./aspect.ts";
 
-/** Lists whose items have a name: the order is the API server's business. */
+/** Keys that identify the items of a list, whose order is then ignored. */
 const keys = ["mountPath", "name", "containerPort", "port", "key", "type"] as const;
 
-/** Lists of which nobody may add an item: what a pod runs, sees and lets in. */
+/** Lists that must not have undeclared items, because these change what a pod runs, mounts or accepts. */
 const closedLists = new Set([
   "containers",
   "initContainers",
@@ -21,7 +21,7 @@ const closedLists = new Set([
   "imagePullSecrets",
 ]);
 
-/** What gives a pod more than others have, when nobody has declared it. */
+/** Privileges that must not be set undeclared. */
 const privileges = new Set([
   "hostNetwork",
   "hostPID",
@@ -32,53 +32,53 @@ const privileges = new Set([
   "add",
 ]);
 
-/** What a container runs in place of what its image says. The API server adds none. */
+/** Overrides of the image's program; the API server adds none. */
 const programs = new Set(["command", "args"]);
 
-/** What is not false where nobody says so, or not known to be. Elsewhere the API server leaves out a `false`. */
+/** Booleans that do not default to false. For others the API server may omit `false`. */
 const decisions = new Set([
   "automountServiceAccountToken",
   "enableServiceLinks",
   "allowPrivilegeEscalation",
 ]);
 
-/** Of the declared metadata, what the object is called is how it was found. */
+/** Fields that identify the object, and need no comparison. */
 const ownFields = new Set(["apiVersion", "kind"]);
 const metadataFields = new Set(["labels", "annotations"]);
 
 /**
- * Everything that a manifest declares, beside what the cluster has, and privileges, programs, containers, mounts, ports,
- * variables and rules of a network policy that nobody has declared. Defaults that the API server adds say nothing.
+ * Compares everything that a manifest declares with the object in the cluster, and finds undeclared privileges, programs,
+ * containers, mounts, ports, variables and network policy rules. Defaults of the API server are ignored.
  */
 export function manifestAspects(declared: unknown, found: unknown): readonly Aspect[] {
   const object = isObject(declared) ? withPolicyTypes(declared) : {};
   return Object.entries(object)
     .filter(([key]) => !ownFields.has(key))
     .flatMap(([key, value]) => {
-      const there = isObject(found) ? found[key] : undefined;
-      const place = { path: [key], isPolicy: object.kind === "NetworkPolicy" && key === "spec" };
-      if (key !== "metadata") return compare(place, value, there);
+      const actual = isObject(found) ? found[key] : undefined;
+      const location = { path: [key], isPolicy: object.kind === "NetworkPolicy" && key === "spec" };
+      if (key !== "metadata") return compare(location, value, actual);
       return Object.entries(isObject(value) ? value : {})
         .filter(([name]) => metadataFields.has(name))
         .flatMap(([name, map]) =>
-          compare({ ...place, path: [name] }, map, isObject(there) ? there[name] : undefined),
+          compare({ ...location, path: [name] }, map, isObject(actual) ? actual[name] : undefined),
         );
     });
 }
 
 type Path = readonly string[];
 
-interface Place {
+interface Location {
   readonly path: Path;
-  /** In the `spec` of a network policy, to which the API server adds no more than defaults. */
+  /** Whether this is inside the `spec` of a NetworkPolicy, to which the API server adds only defaults. */
   readonly isPolicy: boolean;
 }
 
-function inside(place: Place, key: string): Place {
-  return { ...place, path: [...place.path, key] };
+function inside(location: Location, key: string): Location {
+  return { ...location, path: [...location.path, key] };
 }
 
-/** A network policy with the types that the API server gives one that names none. */
+/** Adds the default `policyTypes` of the API server to a NetworkPolicy without any. */
 function withPolicyTypes(object: Readonly<Record<string, unknown>>): typeof object {
   const { kind, spec } = object;
   if (kind !== "NetworkPolicy" || !isObject(spec) || !isLeftOut(spec.policyTypes)) return object;
@@ -86,77 +86,77 @@ function withPolicyTypes(object: Readonly<Record<string, unknown>>): typeof obje
   return { ...object, spec: { ...spec, policyTypes } };
 }
 
-/** Whether nobody may set a field that is not declared. */
-function isClosed({ path, isPolicy }: Place, key: string, found: unknown): boolean {
+/** Returns whether an undeclared field must not be set. */
+function isClosed({ path, isPolicy }: Location, key: string, found: unknown): boolean {
   if (isPolicy) return key !== "protocol"; // which the API server sets to TCP
   if (privileges.has(key)) return true;
-  // to a pod it adds a token and tolerations, to the template of one nothing
+  // the API server adds a token and tolerations to pods, but nothing to pod templates
   const isInTemplate = path.includes("template");
   return isInTemplate && Array.isArray(found) && (closedLists.has(key) || programs.has(key));
 }
 
-function compare(place: Place, declared: unknown, found: unknown): readonly Aspect[] {
+function compare(location: Location, declared: unknown, found: unknown): readonly Aspect[] {
   if (isLeftOut(declared)) return [];
   if (Array.isArray(declared)) {
     return declared.every(isObject)
-      ? compareItems(place, declared, found)
-      : compareScalars(place.path, declared, found);
+      ? compareItems(location, declared, found)
+      : compareScalars(location.path, declared, found);
   }
   if (isObject(declared)) {
-    const there = isObject(found) ? found : {};
-    const added = Object.entries(there)
+    const actual = isObject(found) ? found : {};
+    const added = Object.entries(actual)
       .filter(
         ([key, value]) =>
-          isLeftOut(declared[key]) && !isNothing(value) && isClosed(place, key, value),
+          isLeftOut(declared[key]) && !isNothing(value) && isClosed(location, key, value),
       )
       .flatMap(([key, value]) =>
         Array.isArray(value) && value.every(isObject)
-          ? compareItems(inside(place, key), [], value)
-          : [aspect([...place.path, key], "not set", text(value))],
+          ? compareItems(inside(location, key), [], value)
+          : [aspect([...location.path, key], "not set", text(value))],
       );
     return [
       ...Object.entries(declared).flatMap(([key, value]) =>
-        compare(inside(place, key), value, there[key]),
+        compare(inside(location, key), value, actual[key]),
       ),
       ...added,
     ];
   }
-  return [scalar(place.path, declared, found)];
+  return [scalar(location.path, declared, found)];
 }
 
-/** Items by their name, or by their place where they have none. */
+/** Compares items by key, or by index if they have none. */
 function compareItems(
-  place: Place,
+  location: Location,
   declared: readonly object[],
   found: unknown,
 ): readonly Aspect[] {
-  const { path, isPolicy } = place;
+  const { path, isPolicy } = location;
   const items: readonly unknown[] = Array.isArray(found) ? found : [];
   const named = declared.length > 0 ? declared : items.filter(isObject);
   const key = keys.find((name) => named.length > 0 && named.every((item) => name in item));
   const names = namesOf(declared, key);
-  const there = new Map(namesOf(items, key).map((name, index) => [name, items[index]]));
+  const actual = new Map(namesOf(items, key).map((name, index) => [name, items[index]]));
   const extra =
     isPolicy || closedLists.has(path.at(-1) ?? "")
-      ? [...there.keys()].filter((name) => !names.includes(name))
+      ? [...actual.keys()].filter((name) => !names.includes(name))
       : [];
   return [
     ...declared.flatMap((item, index) => {
       const name = names[index] ?? "";
-      return there.has(name)
-        ? compare(inside(place, name), item, there.get(name))
-        : [aspect([...path, name], "there", "not there")];
+      return actual.has(name)
+        ? compare(inside(location, name), item, actual.get(name))
+        : [aspect([...path, name], "present", "missing")];
     }),
-    ...extra.map((name) => aspect([...path, name], "not there", "there")),
+    ...extra.map((name) => aspect([...path, name], "absent", "present")),
   ];
 }
 
-/** A name for each item. Of variables of one name, the last one counts: the second is another item. */
+/** Names the items; repeated names are numbered. */
 function namesOf(items: readonly unknown[], key: string | undefined): readonly string[] {
   const seen = new Map<string, number>();
   return items.map((item, index) => {
     if (key === undefined || !isObject(item)) return String(index);
-    // TCP and UDP have ports of their own
+    // TCP and UDP ports are distinct
     const protocol =
       item.protocol === undefined || item.protocol === "TCP" ? "" : `/${item.protocol}`;
     const name = `${String(item[key] ?? `(no ${key})`)}${protocol}`;
@@ -175,7 +175,7 @@ function compareScalars(
 }
 
 function scalar(path: Path, declared: unknown, found: unknown): Aspect {
-  // what an environment variable has may be a secret of somebody else
+  // values of environment variables may be secrets
   const isValue = path.at(-1) === "value" && path.at(-3) === "env";
   const isDecision = decisions.has(path.at(-1) ?? "") && found === undefined;
   if (!isDecision && isSame(declared, found)) return aspect(path, text(declared), text(declared));
@@ -185,24 +185,24 @@ function scalar(path: Path, declared: unknown, found: unknown): Aspect {
 
 function isSame(declared: unknown, found: unknown): boolean {
   if (declared === found || (isNothing(declared) && isNothing(found))) return true;
-  // 1000m is written 1: the same quantity, as another text
+  // quantities have several notations: 1000m is 1
   const [a, b] = [quantity(String(declared)), quantity(String(found))];
   return !Number.isNaN(a) && a === b;
 }
 
-/** What a manifest says nothing of. */
+/** Returns whether a manifest does not declare a value. */
 function isLeftOut(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
-/** The API server leaves out what is empty. */
+/** Returns whether a value is empty; the API server omits empty values. */
 function isNothing(value: unknown): boolean {
   if (Array.isArray(value)) return value.length === 0;
   return value === undefined || value === null || value === false || value === "" || value === 0;
 }
 
 function aspect(path: Path, declared: string, found: string): Aspect {
-  // `spec.template.spec` is on every line of a Deployment
+  // prefix of nearly all paths of a Deployment
   const name = path.join(".").replace(/^spec\.(?:template\.spec\.)?/, "");
   return { name, declared, found };
 }

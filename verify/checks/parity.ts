@@ -16,19 +16,38 @@ import {
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { openInferenceClient } from "../../client/inference-client.ts";
+import type { Check } from "./check.ts";
+import { checkWeights } from "./weights.ts";
 
 const timeoutMs = 60_000;
 
-/** Every protocol path, every sample image, against the local reference. */
+export const parityCheck: Check = {
+  name: "parity",
+  question: "Does every endpoint return the same embedding as the local reference?",
+  passes: {
+    simulation:
+      "every endpoint returns the local reference's embedding of each sample image: cosine ≥ 0.999, relative difference ≤ 0.1 %",
+    deployed:
+      "as in the simulation; for TensorRT, which rounds to FP16, only the cosine; a deployed model file has the checksum of the reference",
+  },
+  sendsRequests: true,
+  runEnvironment: ({ environment, deployment }) =>
+    deployment === undefined
+      ? []
+      : checkWeights(environment, deployment.blocks, deployment.inspection, deployment.model),
+  runService: (service, { reference, target }) => checkParity(service, reference, target),
+};
+
+/** Compares the embedding of every sample image from every endpoint with the local reference. */
 export function checkParity(
   service: ServiceUnderTest,
   reference: Reference,
-  runtime: VerifyTarget,
+  verifyTarget: VerifyTarget,
 ): Promise<readonly CheckResult[]> {
   return checkEachEndpoint(service, "parity", async (target) => {
     const images = await compare(service, target, reference);
-    const found = judgeParity(images, roundsToHalf(runtime, target.endpointName));
-    const { minCosine, maxRelativeDifference, passed, message } = found;
+    const verdict = judgeParity(images, roundsToHalf(verifyTarget, target.endpointName));
+    const { minCosine, maxRelativeDifference, passed, message } = verdict;
     return {
       outcome: passed ? "pass" : "fail",
       message,
@@ -42,7 +61,7 @@ export function checkParity(
   });
 }
 
-/** Every image through the client that users have, and one in each other form of request. */
+/** Sends every image through the published client, and one image in each other payload format. */
 async function compare(
   service: ServiceUnderTest,
   target: EndpointTarget,
@@ -61,17 +80,17 @@ async function compare(
   const isEmbed = target.endpoint.protocol === "embed-http";
   for (const image of cycle(reference, 1)) {
     for (const form of formsOf(target)) {
-      // sent by the client
+      // already sent by the client
       if (form === "binary") continue;
       const [vector] = await embeddingsOf(service, target, [image], form);
-      const same = isEmbed ? vector : vector && unit(vector);
-      images.push(compareWith(image, same, `${image.name} as ${form}`));
+      const normalised = isEmbed ? vector : vector && unit(vector);
+      images.push(compareWith(image, normalised, `${image.name} as ${form}`));
     }
   }
   return images;
 }
 
-/** The client of this protocol path; remote, so that nothing else can answer in its place. */
+/** Opens the client of an endpoint; `remote` prevents a local fallback. */
 function openClient(service: ServiceUnderTest, { endpoint, url }: EndpointTarget) {
   const common = { mode: "remote", model: service.workload.service.model, timeoutMs } as const;
   if (endpoint.protocol === "embed-http") {

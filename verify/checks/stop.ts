@@ -3,63 +3,63 @@ import type { Exit } from "../../artefact/child-process.ts";
 import { describeExit, type RunningInstance } from "../../artefact/simulation.ts";
 import { loopback, type Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { embedBy } from "../../bench/run/embed-requests.ts";
-import { openHttpClient, reason } from "../../bench/run/http-client.ts";
-import { inferRows } from "../../bench/run/infer.ts";
+import { reason } from "../../bench/run/http-client.ts";
 import { metricsOf } from "../../bench/run/instance-metrics.ts";
 import { metricSum } from "../../bench/run/prometheus.ts";
-import { cycle, type Reference, stack } from "../../bench/run/reference.ts";
+import type { Reference } from "../../bench/run/reference.ts";
 import {
   type EndpointTarget,
   endpointsOf,
   resultOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
-import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
-import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { isStopRejection } from "../../client/triton/stop-rejection.ts";
-import { TritonError } from "../../client/triton/transport.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
+import type { Check } from "./check.ts";
+import {
+  openSender,
+  pollMs,
+  type Sender,
+  type SentRequest,
+  type StopLoad,
+  startStopLoad,
+  workers,
+} from "./stop-load.ts";
 
-/** How long a round of requests should keep a service busy; long enough to be stopped in the middle. */
+export const stopCheck: Check = {
+  name: "stop",
+  question:
+    "Does a stop with open requests lose none, and end with code 0 within its grace period?",
+  passes: {
+    simulation:
+      "a stop under load loses no accepted request, and the process exits with code 0 within its grace period",
+  },
+  skipReason: "a deployed service is not stopped",
+  sendsRequests: true,
+  // a gateway before the Tritons behind it
+  order: (services) => [...services].sort((a, b) => kindOrder(a) - kindOrder(b)),
+  runService: (service, { reference }) => checkStop(service, reference),
+};
+
+function kindOrder(service: ServiceUnderTest): number {
+  return service.workload.service.kind === "embed" ? 0 : 1;
+}
+
+/** Duration for which one request per worker should keep a service busy, so that it is stopped in the middle. */
 const roundMs = 800;
 const attempts = 2;
-/** Images of one request: small enough that a request that is sent arrives whole before connections are closed. */
+/** Images per request; small enough for a sent request to arrive completely before connections are closed. */
 const smallestBatch = 2;
 const largestBatch = 4;
-const workers = 8;
-const timeoutMs = 120_000;
-const pollMs = 5;
-/** How long to wait until the service says that it has accepted requests. */
+/** Maximum time until the metrics show accepted requests. */
 const acceptLimitMs = 1_500;
-/** How long the load goes on during the stop: shorter than a server leaves open connections alone. */
+/** Duration of the load after the stop; shorter than a server keeps open connections. */
 const overlapMs = 100;
 
-type Send = (worker: number) => Promise<unknown>;
-
-/** One request of the load. */
-interface Sent {
-  /** Absent while it has no answer. */
-  end?: "answered" | "refused" | "lost";
-  /** Why there is no good answer. */
-  said?: string;
-}
-
-/** Requests without a pause: each worker sends its next one when the last one has ended. */
-interface Load {
-  /** All of them, in the order in which they were sent. */
-  readonly sent: readonly Sent[];
-  /** Every worker has had an answer, on a connection that stays open. */
-  readonly warm: Promise<unknown>;
-  /** Sends no more after `overMs`, however late this process is by then, and waits for what was sent. */
-  finish(overMs?: number): Promise<void>;
-}
-
 /**
- * Stop a service while it works: every request is answered or refused in words, those that it had accepted are
- * answered, and the process ends with code 0 within its grace. Of a Deployment one replica is stopped, and the others must go on answering.
+ * Stops a service under load: every request is answered or rejected with a stop error, accepted requests are answered, and the
+ * process exits with code 0 within its grace period. One replica of a Deployment is stopped, and the others must keep serving.
  */
-export async function checkStop(
+async function checkStop(
   service: ServiceUnderTest,
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
@@ -69,13 +69,11 @@ export async function checkStop(
   const targets = endpointsOf(service);
   const dead = service.instances.find(({ child }) => child.exit !== undefined);
   if (dead?.child.exit !== undefined) {
-    const message = `${dead.instance.name} ended ${describeExit(dead.child.exit)} while it was checked`;
+    const message = `${dead.instance.name} ended ${describeExit(dead.child.exit)} during the checks`;
     return [resultOf(service, "stop", "fail", message)];
   }
   if (running === undefined || targets.length === 0) {
-    return [
-      resultOf(service, "stop", "skip", "nothing of it runs that could be stopped under load"),
-    ];
+    return [resultOf(service, "stop", "skip", "no process with an endpoint to stop under load")];
   }
   try {
     return [await stopUnderLoad(service, running, targets, reference)];
@@ -90,205 +88,171 @@ async function stopUnderLoad(
   targets: readonly EndpointTarget[],
   reference: Reference,
 ): Promise<CheckResult> {
+  const { instance } = running;
+  const stopped = await loadAndStop(service, running, targets, reference);
+  const others = service.instances.filter(
+    (other) => other !== running && other.start.ok && other.child.exit === undefined,
+  );
+  const failed = await sendThroughService(service, targets, others.length * 2, reference);
+  if (failed.length > 0) {
+    const message = `with ${instance.name} stopped, the other replicas must respond through the Service, got ${distinct(failed)}`;
+    return resultOf(service, "stop", "fail", message);
+  }
+  return stopResult(service, running, stopped);
+}
+
+/** Requests around a stop, and how the process ended. */
+interface StoppedLoad {
+  readonly sent: readonly SentRequest[];
+  /** Requests that were open at the stop or sent after it. */
+  readonly during: readonly SentRequest[];
+  readonly accepted: AcceptedRequests;
+  readonly exit: Exit;
+}
+
+async function loadAndStop(
+  service: ServiceUnderTest,
+  running: RunningInstance,
+  targets: readonly EndpointTarget[],
+  reference: Reference,
+): Promise<StoppedLoad> {
   const { instance, child } = running;
-  // the load goes to the process that will be stopped, so that what is counted is in flight there
+  // directly to the process, so that its metrics count the open requests
   const senders = targets.map((target) =>
     openSender(service, { ...target, url: directUrl(target, running) }, reference),
   );
-  const sendBatch = (size: number) => (worker: number) =>
-    (senders[worker % senders.length] as Sender).send(size);
-  let seen: Seen;
-  let load = startLoad(0, sendBatch(1));
-  let during: readonly Sent[];
-  let exit: Exit;
+  let load = startStopLoad(0, async () => {});
   try {
-    const startedAt = performance.now();
-    await sendBatch(1)(0);
-    let batch = roundMs / Math.max(1, performance.now() - startedAt) / workers;
-    for (let attempt = 0; ; attempt++) {
-      batch = Math.min(largestBatch, Math.max(smallestBatch, Math.round(batch)));
-      load = startLoad(workers, sendBatch(batch));
-      await load.warm;
-      // a Triton counts what waits and not what runs; and one that is fast has never accepted much
-      const share = attempt > 0 ? 0 : instance.role === "embed" ? 1 : 0.5;
-      seen = await waitUntilAccepted(service, running, load, batch, Math.ceil(workers * share));
-      if (seen.accepted > 0 || batch === largestBatch || attempt === attempts) break;
-      await load.finish();
-      batch *= 4;
-    }
-    const unanswered = load.sent.filter(({ end }) => end === undefined);
+    const loaded = await loadUntilAccepted(service, running, senders, (it) => {
+      load = it;
+    });
+    const unanswered = load.sent.filter(({ result }) => result === undefined);
     const before = load.sent.length;
     const finished = load.finish(overlapMs);
     const stopping = child.stop(instance.graceSeconds);
     await finished;
-    during = [...unanswered, ...load.sent.slice(before)];
-    // a Triton that stops waits for clients with open connections
+    const during = [...unanswered, ...load.sent.slice(before)];
+    // a stopping Triton waits for clients with open connections
     await Promise.all([service.closeTransports(), ...senders.map((sender) => sender.close())]);
-    exit = await stopping;
+    return { sent: load.sent, during, accepted: loaded, exit: await stopping };
   } finally {
     await load.finish();
     await Promise.all(senders.map((sender) => sender.close()));
   }
+}
 
-  const others = service.instances.filter(
-    (other) => other !== running && other.start.ok && other.child.exit === undefined,
-  );
-  const failed = await askThrough(service, targets, others.length * 2, reference);
-  if (failed.length > 0) {
-    const message = `with ${instance.name} stopped, the others do not answer through the Service: ${distinct(failed)}`;
-    return resultOf(service, "stop", "fail", message);
+/** Starts a load, with larger batches if necessary, until the process has accepted requests. */
+async function loadUntilAccepted(
+  service: ServiceUnderTest,
+  running: RunningInstance,
+  senders: readonly Sender[],
+  onLoad: (load: StopLoad) => void,
+): Promise<AcceptedRequests> {
+  const sendBatch = (size: number) => (worker: number) =>
+    (senders[worker % senders.length] as Sender).send(size);
+  const startedAt = performance.now();
+  await sendBatch(1)(0);
+  let batch = roundMs / Math.max(1, performance.now() - startedAt) / workers;
+  for (let attempt = 0; ; attempt++) {
+    batch = Math.min(largestBatch, Math.max(smallestBatch, Math.round(batch)));
+    const load = startStopLoad(workers, sendBatch(batch));
+    onLoad(load);
+    await load.warm;
+    // Triton counts queued but not executing requests, so only half of them are expected
+    const share = attempt > 0 ? 0 : running.instance.role === "embed" ? 1 : 0.5;
+    const accepted = await waitUntilAccepted(
+      service,
+      running,
+      load,
+      batch,
+      Math.ceil(workers * share),
+    );
+    if (accepted.count > 0 || batch === largestBatch || attempt === attempts) return accepted;
+    await load.finish();
+    batch *= 4;
   }
+}
 
-  const unanswered = load.sent.filter(({ end }) => end === "lost");
-  const refused = seen.among.filter(({ end }) => end === "refused");
-  // of those that were sent by then, so many were in flight that no more than the rest may be refused
-  const broken = Math.max(0, refused.length - (seen.among.length - seen.accepted));
+function stopResult(
+  service: ServiceUnderTest,
+  { instance }: RunningInstance,
+  { sent, during, accepted, exit }: StoppedLoad,
+): CheckResult {
+  const unanswered = sent.filter(({ result }) => result === "lost");
+  const rejected = accepted.among.filter(({ result }) => result === "rejected");
+  // accepted requests must be answered, so at most the others may be rejected
+  const broken = Math.max(0, rejected.length - (accepted.among.length - accepted.count));
   const lost = unanswered.length + broken;
-  const count = (end: Sent["end"]) => during.filter((one) => one.end === end).length;
+  const count = (wanted: SentRequest["result"]) =>
+    during.filter(({ result }) => result === wanted).length;
   const stopMs = Math.round(exit.afterMs);
   const measured = {
-    accepted: seen.accepted,
+    accepted: accepted.count,
     requests: during.length,
     answered: count("answered"),
-    refused: count("refused"),
+    rejected: count("rejected"),
     lost,
     stopMs,
     graceSeconds: instance.graceSeconds,
   };
   if (lost > 0) {
-    const words = [...unanswered, ...(broken > 0 ? refused : [])].map(({ said }) => said ?? "");
-    const message = `${instance.name}: ${lost} of ${during.length} requests in flight at the stop were lost: ${distinct(words)}`;
+    const errors = [...unanswered, ...(broken > 0 ? rejected : [])].map(({ error }) => error ?? "");
+    const message = `${instance.name}: ${lost} of ${during.length} requests in flight at the stop were lost: ${distinct(errors)}`;
     return resultOf(service, "stop", "fail", message, { measured });
   }
   if (exit.code !== 0) {
     const message = `${instance.name} ended ${describeExit(exit)} after ${stopMs} ms (grace ${instance.graceSeconds} s), must end with code 0`;
     return resultOf(service, "stop", "fail", message, { measured });
   }
-  const message = `${instance.name}: of ${during.length} requests at the stop ${measured.answered} answered, ${measured.refused} refused, none lost; ended with code 0 after ${stopMs} ms`;
+  const message = `${instance.name}: of ${during.length} requests at the stop ${measured.answered} answered, ${measured.rejected} rejected, none lost; ended with code 0 after ${stopMs} ms`;
   return resultOf(service, "stop", "pass", message, { measured });
 }
 
-interface Sender {
-  send(size: number): Promise<unknown>;
-  close(): Promise<void>;
-}
-
-/**
- * Requests on connections of their own, one for each worker. Nobody else takes one and makes a worker open another,
- * which a stopping server may not accept any more.
- */
-function openSender(
-  service: ServiceUnderTest,
-  target: EndpointTarget,
-  reference: Reference,
-): Sender {
-  const { endpoint, url } = target;
-  let closed: Promise<void> | undefined;
-  if (endpoint.protocol === "embed-http") {
-    const http = openHttpClient(workers);
-    return {
-      send: (size) => embedBy(http, url, "multipart", cycle(reference, size)),
-      async close() {
-        closed ??= http.close();
-        await closed;
-      },
-    };
-  }
-  const transport =
-    endpoint.protocol === "oip-grpc"
-      ? openGrpcTransport({ target: url })
-      : openHttpTransport({ url, connections: workers });
-  const { model } = service.workload.service;
-  return {
-    send: (size) => inferRows(transport, model, stack(cycle(reference, size)), size, timeoutMs),
-    close: () => transport.close(),
-  };
-}
-
-function startLoad(count: number, send: Send): Load {
-  const sent: Sent[] = [];
-  let until = Number.POSITIVE_INFINITY;
-  /** Whether to go on. */
-  const sendOne = async (worker: number): Promise<boolean> => {
-    const one: Sent = {};
-    sent.push(one);
-    try {
-      await send(worker);
-      one.end = "answered";
-      return true;
-    } catch (error) {
-      one.said = error instanceof TritonError ? error.message : reason(error);
-      const busy = isOverload(one.said);
-      one.end = busy || isStopRejection(one.said) ? "refused" : "lost";
-      if (busy) await sleep(pollMs);
-      return busy;
-    }
-  };
-  const first = Array.from({ length: count }, (_, worker) => sendOne(worker));
-  const done = Promise.all(
-    first.map(async (begun, worker) => {
-      let good = await begun;
-      while (good && performance.now() < until) good = await sendOne(worker);
-    }),
-  );
-  return {
-    sent,
-    warm: Promise.all(first),
-    async finish(overMs = 0) {
-      until = Math.min(until, performance.now() + overMs);
-      await done;
-    },
-  };
-}
-
-const isOverload = (said: string) => /\bstatus 429\b|Exceeds maximum queue size/.test(said);
-
 const distinct = (messages: readonly string[]) => [...new Set(messages)].join("; ");
 
-/** What a process said about itself under load. */
-interface Seen {
-  /** Requests that it had accepted and not answered. */
-  readonly accepted: number;
-  /** The requests that can be meant: sent by then, and not answered before. */
-  readonly among: readonly Sent[];
+/** Open requests according to the metrics of the process. */
+interface AcceptedRequests {
+  readonly count: number;
+  /** Requests that may be counted: sent by then, and not answered before. */
+  readonly among: readonly SentRequest[];
 }
 
 async function waitUntilAccepted(
   service: ServiceUnderTest,
   running: RunningInstance,
-  load: Load,
+  load: StopLoad,
   batch: number,
   enough: number,
-): Promise<Seen> {
+): Promise<AcceptedRequests> {
   const deadline = performance.now() + acceptLimitMs;
   for (;;) {
-    const open = load.sent.filter(({ end }) => end === undefined);
+    const open = load.sent.filter(({ result }) => result === undefined);
     const before = load.sent.length;
     const counted = await acceptedRequests(service, running, batch);
     const among = [...open, ...load.sent.slice(before)];
-    const accepted = Math.min(counted, among.length);
-    if (accepted >= Math.max(1, enough) || performance.now() > deadline) return { accepted, among };
+    const count = Math.min(counted, among.length);
+    if (count >= Math.max(1, enough) || performance.now() > deadline) return { count, among };
     await sleep(pollMs);
   }
 }
 
-/** Requests where users ask; what went wrong with each that failed. */
-async function askThrough(
+/** Sends requests to the endpoints of the service, and returns the errors. */
+async function sendThroughService(
   service: ServiceUnderTest,
   targets: readonly EndpointTarget[],
   requests: number,
   reference: Reference,
 ): Promise<readonly string[]> {
   const senders = targets.map((target) => openSender(service, target, reference));
-  const asked = Array.from({ length: requests }, async (_, i) => {
+  const responses = Array.from({ length: requests }, async (_, i) => {
     await (senders[i % senders.length] as Sender).send(1);
   });
-  const results = await Promise.allSettled(asked);
+  const results = await Promise.allSettled(responses);
   await Promise.all(senders.map((sender) => sender.close()));
   return results.flatMap((result) => (result.status === "rejected" ? [reason(result.reason)] : []));
 }
 
-/** Requests that the process itself says it has accepted and not answered. */
+/** Number of accepted and unanswered requests, from the metrics of the process. */
 async function acceptedRequests(
   service: ServiceUnderTest,
   running: RunningInstance,
@@ -300,7 +264,7 @@ async function acceptedRequests(
   return Math.floor((metricSum(metrics, embedMetrics.pendingImages) ?? 0) / imagesPerRequest);
 }
 
-/** The process's own port, past the proxy of a Deployment. */
+/** URL of the process itself, bypassing the proxy of a Deployment. */
 function directUrl(target: Target & { readonly url: string }, running: RunningInstance): string {
   const protocol = target.endpoint.protocol;
   const listener = running.instance.listeners.find((one) => one.protocol === protocol);

@@ -1,15 +1,37 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { RunningInstance } from "../../artefact/simulation.ts";
-import { loopback, type SimulationPlan } from "../../artefact/simulation-types.ts";
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { readModelConfig } from "../../client/triton/model-config.ts";
+import type { Environment, Service } from "../../contract/environment.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import type { Check } from "./check.ts";
 
-/** What the plan found in the artefact, one result for each fault, or one that says there is none. */
+export const wiringCheck: Check = {
+  name: "wiring",
+  question: "Do ports, names, probes and endpoints of the synthesized file fit together?",
+  passes: {
+    simulation: "every published port, health check and endpoint leads to a listening port",
+    deployed:
+      "as in the simulation, and the deployed output has the services of the synthesized file",
+  },
+  runEnvironment: ({ deployment }) =>
+    deployment === undefined
+      ? []
+      : unknownServices(deployment.artefact, deployment.environment.deployed),
+  runService(service, { plan, deployment }) {
+    if (deployment === undefined) return checkWiring(service, plan);
+    const { name } = service.workload.service;
+    const deployed = deployment.environment.deployed.services.find((it) => it.name === name);
+    return [...checkDeployedService(service, deployed), ...checkWiring(service, plan)];
+  },
+};
+
+/** Reports each fault of the plan and of the model configurations, or the published ports if there is none. */
 export function checkWiring(
   service: ServiceUnderTest,
   plan: SimulationPlan,
@@ -34,7 +56,7 @@ export function checkWiring(
   ];
 }
 
-/** Variants that the model repository does not have: Triton takes `config.pbtxt` in their place and says nothing. */
+/** Configuration variants missing from the model repository; Triton silently falls back to `config.pbtxt`. */
 function missingVariants({ workload, instances }: ServiceUnderTest): readonly string[] {
   const missing = instances.flatMap(({ instance }) => {
     if (instance.role !== "triton") return [];
@@ -50,7 +72,7 @@ function missingVariants({ workload, instances }: ServiceUnderTest): readonly st
   return [...new Set(missing)];
 }
 
-/** What is wrong with the model configurations that the artefact has as text: Triton accepts some of it in silence. */
+/** Errors in the model configurations of the artefact; Triton silently accepts some of them. */
 function wrongConfigurations({ workload }: ServiceUnderTest): readonly string[] {
   const texts = workload.volumes.flatMap(({ contents }) => Object.entries(contents?.files ?? {}));
   return texts.flatMap(([name, text]) => {
@@ -66,51 +88,45 @@ function wrongConfigurations({ workload }: ServiceUnderTest): readonly string[] 
   });
 }
 
-/** How the start of each process went, and whether every synthesized probe passes afterwards. */
-export async function checkStart(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
-  const results = service.instances.map(({ instance, start }) =>
-    start.ok
-      ? resultOf(
-          service,
-          "start",
-          "pass",
-          `${instance.name} was ready after ${(start.readyMs / 1_000).toFixed(1)} s`,
-          { measured: { readyMs: Math.round(start.readyMs) } },
-        )
-      : resultOf(service, "start", "fail", `${instance.name} ${start.message}`),
-  );
-  for (const probe of service.workload.probes) {
-    if (probe.http === undefined) {
-      const message = `its ${probe.kind} names no URL of the container: ${probe.text}`;
-      results.push(resultOf(service, "start", "skip", message));
-      continue;
-    }
-    for (const running of service.instances.filter(({ start }) => start.ok)) {
-      const problem = await probeProblem(service, running, probe.http);
-      if (problem === undefined) continue;
-      const message = `${running.instance.name}: its ${probe.kind} (${probe.text}) ${problem}`;
-      results.push(resultOf(service, "start", "fail", message));
-    }
+/** Compares a deployed service with the synthesized file, because other settings may have been deployed. */
+export function checkDeployedService(
+  service: ServiceUnderTest,
+  deployed: Service | undefined,
+): readonly CheckResult[] {
+  const declared = service.workload.service;
+  if (deployed === undefined) {
+    const message = "must be deployed, because it is in the synthesized file";
+    return [resultOf(service, "wiring", "fail", message)];
   }
-  return results;
+  const keys = ["kind", "backend", "server", "model", "authorization"] as const;
+  const changed = [
+    ...keys.map((key) => [key, declared[key] ?? "none", deployed[key] ?? "none"] as const),
+    ["endpoints", endpointsText(declared), endpointsText(deployed)] as const,
+  ].filter(([, here, there]) => here !== there);
+  return changed.map(([key, here, there]) =>
+    resultOf(
+      service,
+      "wiring",
+      "fail",
+      `${key} must be ${here} as in the synthesized file, got ${there}`,
+    ),
+  );
 }
 
-const probeTimeoutMs = 10_000;
+function endpointsText({ endpoints }: Service): string {
+  return endpoints.map(({ protocol, url }) => `${protocol} ${url}`).join(", ");
+}
 
-/** Why a probe does not pass; nothing when it does, or when nobody listens there, which is a fault of the wiring. */
-async function probeProblem(
-  service: ServiceUnderTest,
-  { instance }: RunningInstance,
-  { port, path }: { readonly port: number; readonly path: string },
-): Promise<string | undefined> {
-  const local = instance.listeners.find((listener) => listener.internal === port)?.local;
-  if (local === undefined) return undefined;
-  try {
-    const url = `http://${loopback}:${local}${path}`;
-    const { status } = await service.http.send(url, { timeoutMs: probeTimeoutMs });
-    // a probe passes from 200 to 399, as in Kubernetes
-    return status >= 200 && status < 400 ? undefined : `gets status ${status}`;
-  } catch (error) {
-    return `fails: ${reason(error)}`;
-  }
+function unknownServices(artefact: Artefact, deployed: Environment): readonly CheckResult[] {
+  return deployed.services
+    .filter(({ name }) => artefact.environment.services.every((it) => it.name !== name))
+    .map(({ name, resources }) => ({
+      id: "wiring",
+      environment: artefact.environment.name,
+      service: name,
+      resource: resources.container ?? resources.deployment ?? resources.release ?? name,
+      outcome: "fail" as const,
+      message: "is deployed, but not in the synthesized file",
+      measured: {},
+    }));
 }

@@ -1,0 +1,64 @@
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { ClusterInspection } from "../../artefact/cluster-objects.ts";
+import type { Inspection } from "../../artefact/docker-inspect.ts";
+import type { SimulationPlan } from "../../artefact/simulation-types.ts";
+import type { CheckResult, Measurement } from "../../bench/record/record.ts";
+import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
+import type { VerifyTarget } from "../../bench/run/parity.ts";
+import type { Reference, ReferenceModel } from "../../bench/run/reference.ts";
+import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import type { DeclaredBlock } from "./declared-blocks.ts";
+
+/** Check of an environment. To add one: a file, a line in `registry.ts`, and a test. */
+export interface Check {
+  /** Name in records, reports and messages. */
+  readonly name: string;
+  /** Question that the check answers. */
+  readonly question: string;
+  /** Condition to pass on each target, for the documentation. The check runs only on these targets. */
+  readonly passes: { readonly [target in VerifyTarget]?: string };
+  /** Reason of the skipped results on other targets. @default - no results */
+  readonly skipReason?: string;
+  /** Whether the check sends requests. Services that did not start are skipped. @default false */
+  readonly sendsRequests?: boolean;
+  /** Order of the services. @default - order of the environment */
+  order?(services: readonly ServiceUnderTest[]): readonly ServiceUnderTest[];
+  /** Checks the environment as a whole, before its services. */
+  runEnvironment?(context: CheckContext): readonly CheckResult[];
+  /** Checks one service; a thrown error is a failed result. */
+  runService?(
+    service: ServiceUnderTest,
+    context: CheckContext,
+  ): readonly CheckResult[] | Promise<readonly CheckResult[]>;
+}
+
+/** Environment under test. */
+export interface CheckContext {
+  readonly environment: string;
+  readonly target: VerifyTarget;
+  readonly services: readonly ServiceUnderTest[];
+  /** Plan of the simulation; for a deployed environment only its faults are used. */
+  readonly plan: SimulationPlan;
+  readonly reference: Reference;
+  /** Absent in a simulation. */
+  readonly deployment?: DeploymentUnderTest;
+  /** Names of the services that did not start; the check `start` adds them. */
+  readonly unavailable: Set<string>;
+  /** Length of the load on each endpoint, in seconds. */
+  readonly loadSeconds: number;
+  readonly signal: AbortSignal;
+  readonly onMeasurement: (measurement: Measurement) => void;
+}
+
+/** Deployed environment and its inspected containers and objects. */
+export interface DeploymentUnderTest {
+  readonly environment: DeployedEnvironment;
+  readonly artefact: Artefact;
+  readonly blocks: readonly DeclaredBlock[];
+  readonly inspection: Inspection;
+  /** Absent without Kubernetes objects. */
+  readonly cluster?: ClusterInspection;
+  /** Folder of `cdk.tf.json`. */
+  readonly moduleFolder: string;
+  readonly model: ReferenceModel;
+}

@@ -1,0 +1,63 @@
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { ContainerBlock } from "../../artefact/container-workload.ts";
+import type { DeployedState } from "../../artefact/docker-inspect.ts";
+import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
+import type { CheckResult } from "../../bench/record/record.ts";
+import type { Service } from "../../contract/environment.ts";
+
+/** Container of the synthesized file with its service. */
+export interface DeclaredBlock extends ContainerBlock {
+  /** Absent for a container that runs once and exits. */
+  readonly service?: Service;
+}
+
+/** Lists the containers of the synthesized file, with names that only the state has. */
+export function declaredBlocks(artefact: Artefact, state: DeployedState): readonly DeclaredBlock[] {
+  return artefact.containers.map((block) => {
+    const { address, declared } = block;
+    const name = declared.name.includes("${") ? state.names.get(address) : undefined;
+    return {
+      ...block,
+      declared: { ...declared, name: name ?? declared.name },
+      service: artefact.workloads.find((workload) => workload.address === address)?.service,
+    };
+  });
+}
+
+export type ResultDraft = Pick<CheckResult, "id" | "outcome" | "message"> & Partial<CheckResult>;
+
+/** Result about a container. */
+export function blockResult(
+  environment: string,
+  { address, declared, service }: DeclaredBlock,
+  draft: ResultDraft,
+) {
+  return {
+    environment,
+    service: service?.name ?? declared.name,
+    resource: `${address} (container '${declared.name}')`,
+    measured: {},
+    ...draft,
+  } satisfies CheckResult;
+}
+
+/** Result about a Kubernetes object. */
+export function objectResult(
+  environment: string,
+  { address, manifest }: DeclaredObject,
+  id: CheckResult["id"],
+  outcome: CheckResult["outcome"],
+  message: string,
+  measured: Record<string, number> = {},
+): CheckResult {
+  const name = manifest.metadata.name ?? "";
+  return {
+    id,
+    environment,
+    service: name,
+    resource: `${address} (${manifest.kind} '${name}')`,
+    outcome,
+    message,
+    measured,
+  };
+}

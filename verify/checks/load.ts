@@ -1,0 +1,93 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { describeLatency, sortedLatencies } from "../../bench/load/latency.ts";
+import { prepareRequests } from "../../bench/load/prepare.ts";
+import { countCodes, isGood } from "../../bench/load/samples.ts";
+import { startLoad } from "../../bench/load/start-load.ts";
+import { clockMs } from "../../bench/load/worker-messages.ts";
+import type { Measurement } from "../../bench/record/record.ts";
+import {
+  checkEachEndpoint,
+  type EndpointFinding,
+  type EndpointTarget,
+  type ServiceUnderTest,
+} from "../../bench/run/service-under-test.ts";
+import type { Check, CheckContext } from "./check.ts";
+
+/** Clients of the closed loop. */
+export const loadConcurrency = 4;
+
+export const loadCheck: Check = {
+  name: "load",
+  question: "Is every request of a short load answered?",
+  passes: {
+    simulation:
+      "no request of a short load fails; p50, p95, p99 and images per second are recorded",
+    deployed: "as in the simulation",
+  },
+  sendsRequests: true,
+  runService: (service, context) =>
+    checkEachEndpoint(service, "load", (target) => loadEndpoint(service, target, context)),
+};
+
+async function loadEndpoint(
+  service: ServiceUnderTest,
+  target: EndpointTarget,
+  context: CheckContext,
+): Promise<EndpointFinding> {
+  const { measurement, requests } = await measure(service, target, context);
+  context.onMeasurement(measurement);
+  const { samples: good, errors, imagesPerSecond } = measurement;
+  const failed = requests - good;
+  const measured = { requests, failed, imagesPerSecond };
+  if (failed === 0 && good > 0) return { message: `${good} requests answered`, measured };
+  const codes = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
+  const message = `${failed} of ${requests} requests failed: ${codes.join(", ")}`;
+  return { outcome: "fail", message, measured };
+}
+
+/** Closed loop of single images on one endpoint: measures maximum throughput, not latency at a given rate. */
+async function measure(
+  service: ServiceUnderTest,
+  { endpointName: endpoint, url }: EndpointTarget,
+  { environment, reference, loadSeconds, signal }: CheckContext,
+): Promise<{ readonly measurement: Measurement; readonly requests: number }> {
+  const { name, model } = service.workload.service;
+  const isEmbed = endpoint === "embed-http";
+  const requests = await prepareRequests(
+    { endpoint, url, model, apiKey: isEmbed ? service.apiKey : undefined },
+    { payload: isEmbed ? "jpeg" : "fp32", serialization: "binary" },
+    reference.images,
+    1,
+  );
+  const startedMs = clockMs();
+  const load = startLoad(requests, { kind: "closed loop", concurrency: loadConcurrency });
+  await sleep(loadSeconds * 1_000, undefined, { signal }).catch(() => {});
+  await load.stop(signal);
+  signal.throwIfAborted();
+  const seconds = (clockMs() - startedMs) / 1_000;
+  const { samples } = load;
+  const good = samples.filter(isGood);
+  const { latencyMs: latency, histogram } = describeLatency(sortedLatencies(good));
+  const measurement: Measurement = {
+    environment,
+    service: name,
+    endpoint,
+    load: { kind: "closed loop", concurrency: loadConcurrency, imagesPerRequest: 1, seconds },
+    samples: good.length,
+    imagesPerSecond: good.length / seconds,
+    latencyMs: latency && latencyOf(latency),
+    histogram,
+    errors: countCodes(samples),
+  };
+  return { measurement, requests: samples.length };
+}
+
+function latencyOf({
+  p50,
+  p95,
+  p99,
+  max,
+  p99Reliable,
+}: NonNullable<Measurement["latencyMs"]>): Measurement["latencyMs"] {
+  return { p50, p95, p99, max, p99Reliable };
+}

@@ -1,0 +1,112 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { embedBy } from "../../bench/run/embed-requests.ts";
+import { openHttpClient, reason } from "../../bench/run/http-client.ts";
+import { inferRows } from "../../bench/run/infer.ts";
+import { cycle, type Reference, stack } from "../../bench/run/reference.ts";
+import type { EndpointTarget, ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import { isStopRejection } from "../../client/triton/stop-rejection.ts";
+import { TritonError } from "../../client/triton/transport.ts";
+
+/** Clients of the load during a stop. */
+export const workers = 8;
+const timeoutMs = 120_000;
+export const pollMs = 5;
+
+/** Sends one request of a worker. */
+export type Send = (worker: number) => Promise<unknown>;
+
+/** One request of the load. */
+export interface SentRequest {
+  /** Absent while the request is open. */
+  result?: "answered" | "rejected" | "lost";
+  error?: string;
+}
+
+/** Load without pauses: each worker sends its next request after the previous one has ended. */
+export interface StopLoad {
+  /** All requests in the order in which they were sent. */
+  readonly sent: readonly SentRequest[];
+  /** Resolves once every worker has had a response on a connection that stays open. */
+  readonly warm: Promise<unknown>;
+  /** Sends no more requests after `overMs`, and waits for the open ones. */
+  finish(overMs?: number): Promise<void>;
+}
+
+export interface Sender {
+  /** Sends a request with `size` images. */
+  send(size: number): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a connection per worker. Connections are not shared, so that no worker must open a new one, which a stopping server may
+ * reject.
+ */
+export function openSender(
+  service: ServiceUnderTest,
+  target: EndpointTarget,
+  reference: Reference,
+): Sender {
+  const { endpoint, url } = target;
+  let closed: Promise<void> | undefined;
+  if (endpoint.protocol === "embed-http") {
+    const http = openHttpClient(workers);
+    return {
+      send: (size) => embedBy(http, url, "multipart", cycle(reference, size)),
+      async close() {
+        closed ??= http.close();
+        await closed;
+      },
+    };
+  }
+  const transport =
+    endpoint.protocol === "oip-grpc"
+      ? openGrpcTransport({ target: url })
+      : openHttpTransport({ url, connections: workers });
+  const { model } = service.workload.service;
+  return {
+    send: (size) => inferRows(transport, model, stack(cycle(reference, size)), size, timeoutMs),
+    close: () => transport.close(),
+  };
+}
+
+/** Starts `count` workers. */
+export function startStopLoad(count: number, send: Send): StopLoad {
+  const sent: SentRequest[] = [];
+  let until = Number.POSITIVE_INFINITY;
+  /** Returns whether the worker continues. */
+  const sendOne = async (worker: number): Promise<boolean> => {
+    const request: SentRequest = {};
+    sent.push(request);
+    try {
+      await send(worker);
+      request.result = "answered";
+      return true;
+    } catch (error) {
+      request.error = error instanceof TritonError ? error.message : reason(error);
+      const busy = isOverload(request.error);
+      request.result = busy || isStopRejection(request.error) ? "rejected" : "lost";
+      if (busy) await sleep(pollMs);
+      return busy;
+    }
+  };
+  const first = Array.from({ length: count }, (_, worker) => sendOne(worker));
+  const done = Promise.all(
+    first.map(async (begun, worker) => {
+      let continues = await begun;
+      while (continues && performance.now() < until) continues = await sendOne(worker);
+    }),
+  );
+  return {
+    sent,
+    warm: Promise.all(first),
+    async finish(overMs = 0) {
+      until = Math.min(until, performance.now() + overMs);
+      await done;
+    },
+  };
+}
+
+const isOverload = (error: string) => /\bstatus 429\b|Exceeds maximum queue size/.test(error);
