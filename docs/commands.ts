@@ -97,10 +97,16 @@ const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.te
 const launchTests = ["cli/commands/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
 const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
 const chartTests = ["tests/deploy/chart.integ.test.ts", "tests/chart/test-helm.ts"];
+const ownStackTests = ["tests/examples-own-stack.integ.test.ts"];
 const imageTests = ["tests/deploy/images.integ.test.ts"];
 
 export const commandsTested: readonly TestedCommand[] = [
   // deployments to a Docker engine or a kind cluster, on the CPU
+  // the packages in a project of their own
+  { command: "npm run build", tests: ownStackTests, words: ["build"] },
+  { command: "npm pack", tests: ownStackTests, words: ["pack"] },
+  { command: "npm install", tests: ownStackTests, words: ["install"] },
+  { command: "npx tsx embed.ts", tests: ownStackTests, words: ["embed.ts"] },
   { command: "npx cdktf synth", tests: [".ci/run"], words: ["npx cdktf synth"] },
   { command: "npx cdktf diff", tests: deploymentTests, words: ["plan("] },
   { command: "npx cdktf deploy single-gpu", tests: deploymentTests },
