@@ -58,6 +58,7 @@ test.each([
   [".", "model_repository/m{,_trt}/**", "model_repository/m_trt/1/model.onnx", true],
   [".", "model_repository/m{,_trt}/**", "model_repository/mx/1/model.onnx", false],
   ["helm", "*.yaml", "helm/sub/a.yaml", false],
+  ["helm", "**", "helm/.helmignore", true],
 ])("fileset of %s and %s has %s: %s", (folder, pattern, file, has) => {
   const text = JSON.stringify({
     locals: { a: `\${fileset("\${path.root}/../../../${folder}", "${pattern}")}` },

@@ -1,14 +1,15 @@
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
+import picomatch from "picomatch";
 
-/** Where a stack is synthesized to: paths in it are relative to this folder. */
+/** Folder of a synthesized stack, relative to the repository; paths in the stack are relative to it. */
 const stackFolder = "cdktf.out/stacks/stack";
 
 /**
- * A synthesized stack in which every expression that hashes or reads files of this checkout is another text when one of these files
- * changed: Terraform evaluates it when it plans, two trees have the same text.
+ * Marks every expression that hashes or reads changed files in a synthesized stack. Terraform evaluates such expressions during the
+ * plan; without the mark, two synthesized stacks with different files are equal.
  *
- * @param changed - Paths of the files, relative to the root of the checkout.
+ * @param changed - Paths of the changed files, relative to the root of the checkout.
  */
 export function withChangedFiles(document: string, changed: readonly string[]): string {
   const noteOf = (text: string) => {
@@ -24,7 +25,7 @@ export function withChangedFiles(document: string, changed: readonly string[]): 
   };
   const stack = { ...JSON.parse(document), filesCompared: true };
   const text = JSON.stringify(noted(stack), undefined, 2);
-  // what refers to such a local is another text, too
+  // references to a marked local must change as well
   return [...notedLocals(stack.locals ?? {}, noteOf)].reduce(
     (all, [name, note]) =>
       all
@@ -34,7 +35,7 @@ export function withChangedFiles(document: string, changed: readonly string[]): 
   );
 }
 
-/** Locals with another value, and what is added to their names. */
+/** Suffixes for the names of locals whose value changes. */
 function notedLocals(
   locals: Readonly<Record<string, unknown>>,
   noteOf: (text: string) => string,
@@ -52,7 +53,7 @@ function notedLocals(
   return notes;
 }
 
-/** Whether an expression reads a file: it names it, or a set of files that it is in. */
+/** Whether an expression reads a file, by its name or in a `fileset`. */
 function reads(expression: string, file: string): boolean {
   const place = (folder: string) =>
     posix.join(stackFolder, folder.replace(/^\$\{path\.root\}/, "."));
@@ -62,23 +63,13 @@ function reads(expression: string, file: string): boolean {
   return [...expression.matchAll(/\bfileset\("([^"]+)", "([^"]+)"\)/g)].some(
     ([, folder = "", pattern = ""]) => {
       const inside = posix.relative(place(folder), file);
-      if (inside.startsWith("../") || !globOf(pattern).test(inside)) return false;
+      if (inside.startsWith("../") || !isInFileset(inside, pattern)) return false;
       return ignored === undefined || !new RegExp(ignored.replaceAll("\\\\", "\\")).test(inside);
     },
   );
 }
 
-/** A pattern of Terraform's `fileset`. */
-function globOf(pattern: string): RegExp {
-  const parts = pattern.split(/(\*\*\/|\*\*|\*|\?|\{[^}]*\})/);
-  const source = parts.map((part, index) => {
-    if (index % 2 === 0) return part.replaceAll(/[.+^$()|[\]\\]/g, "\\$&");
-    if (part === "**/") return "(?:.*/)?";
-    if (part === "**") return ".*";
-    if (part === "*") return "[^/]*";
-    if (part === "?") return "[^/]";
-    const options = part.slice(1, -1).split(",");
-    return `(?:${options.map((it) => it.replaceAll(/[.+^$()|[\]\\]/g, "\\$&")).join("|")})`;
-  });
-  return new RegExp(`^${source.join("")}$`);
+/** Whether a path matches a pattern of Terraform's `fileset`, whose wildcards match dotfiles too. */
+function isInFileset(path: string, pattern: string): boolean {
+  return picomatch.isMatch(path, pattern, { dot: true, noextglob: true, nonegate: true });
 }
