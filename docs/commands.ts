@@ -94,7 +94,7 @@ const benchServerTests = [
   "bench/baselines/run.test.ts",
 ];
 const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.test.ts"];
-const launchTests = ["cli/commands/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
+const launchTests = ["cli/launch/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
 const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
 const chartTests = ["tests/deploy/chart.integ.test.ts", "tests/chart/test-helm.ts"];
 const ownStackTests = ["tests/examples-own-stack.integ.test.ts"];

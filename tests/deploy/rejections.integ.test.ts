@@ -111,7 +111,7 @@ describe.skipIf(missing !== "")(
           "single-gpu",
           onCpu(),
           `port ${port} of the host (embed, port) must be free, in use by`,
-          "or set another port for embed",
+          "or change port of embed",
         );
       } finally {
         server.close();

@@ -7,7 +7,8 @@ import { readArtefact } from "../../artefact/artefact.ts";
 import { type ShippedEnvironment, shippedStacks } from "../../stacks/environment-files.ts";
 import { parseEnvironment } from "../../stacks/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
-import { dockerRun, type LaunchOptions, launchSpec, shellText } from "./launch-spec.ts";
+import { type LaunchOptions, launchSpec } from "./launch-spec.ts";
+import { dockerRun, shellText } from "./launch-text.ts";
 
 /** Launch specification of an environment with these settings. */
 function launch(
@@ -79,13 +80,13 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
   ]);
 });
 
-test("says how the image is made, of the images that the settings name", () => {
+test("builds the image from the images in the settings", () => {
   expect(launch(onGpu).spec.build.join(" ")).toBe(
     "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_SERVER=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 model_repository",
   );
 });
 
-test("leads other ports of the host to those of the image", () => {
+test("maps other ports of the host to those of the image", () => {
   const lines = linesOf({
     ...onGpu,
     embed: { port: 9002 },
@@ -99,7 +100,7 @@ test("leads other ports of the host to those of the image", () => {
   ]);
 });
 
-test("runs only the services that are enabled, and asks for no GPU on CPU", () => {
+test("runs only the enabled services, and requests no GPU on CPU", () => {
   const { spec } = launch({
     accelerator: "cpu",
     weights: "image",
@@ -122,15 +123,15 @@ test("runs only the services that are enabled, and asks for no GPU on CPU", () =
   expect(spec.build.join(" ")).toContain("--build-arg WEIGHTS=image");
 });
 
-test("takes the key of an open port from the shell, and says so", () => {
+test("takes the key of a public port from the shell, with a note", () => {
   const { spec } = launch({ ...onGpu, embed: { expose: "all-interfaces" } });
   expect(spec.secrets).toEqual(["API_KEY"]);
   expect(JSON.stringify(spec.env)).not.toContain("API_KEY");
   expect(shellText(dockerRun(spec))).toContain("--env API_KEY \\\n  --publish 0.0.0.0:8002:8002");
-  expect(spec.notes).toContain("API_KEY must be set where docker run is typed");
+  expect(spec.notes).toContain("API_KEY must be set in the shell of docker run");
 });
 
-test("says that a changed model configuration is not the image's, and mounts it from a folder", () => {
+test("notes a changed model configuration, and mounts it from a folder", () => {
   const slower = { ...triton, maxQueueDelayMicroseconds: 9_000 };
   const settings = { ...onGpu, tritonOnnx: slower };
   const { changed, spec } = launch(settings);
@@ -139,7 +140,7 @@ test("says that a changed model configuration is not the image's, and mounts it 
   ]);
   expect(changed[0]?.text).toContain("max_queue_delay_microseconds: 9000");
   expect(spec.notes).toContain(
-    "openclip_vit_b32: the settings change its configuration, and the image has the repository's: --configs <folder> writes configs/single-gpu.pbtxt and mounts it",
+    "openclip_vit_b32: the settings change its configuration, but the image contains the repository's: --configs <folder> writes configs/single-gpu.pbtxt and mounts it",
   );
   expect(linesOf(settings, { configs: "/srv/configs" })).toContain(
     "--volume /srv/configs/openclip_vit_b32:/models/openclip_vit_b32/configs:ro",
@@ -149,24 +150,24 @@ test("says that a changed model configuration is not the image's, and mounts it 
 test.each<[ShippedEnvironment, string]>([
   [
     "multi-gpu-4x",
-    "multi-gpu-4x cannot be one container: it runs on 4 GPUs of one host; launch-spec is for single-gpu, or one like it",
+    "multi-gpu-4x cannot be one container: it runs on 4 GPUs of one host; launch-spec requires an environment of the stack single-gpu",
   ],
   [
     "kind-local",
-    "kind-local cannot be one container: embed is a Deployment of a cluster; launch-spec is for single-gpu, or one like it",
+    "kind-local cannot be one container: embed is a Deployment of a cluster; launch-spec requires an environment of the stack single-gpu",
   ],
-])("fails for %s, and says why", (name, message) => {
+])("fails for %s with the reason", (name, message) => {
   expect(() => launch({}, { name })).toThrow(message);
 });
 
 test("fails when the Tritons have different images: the container has one", () => {
   const other = { image: "nvcr.io/nvidia/tritonserver:26.06-py3" };
   expect(() => launch({ ...onGpu, tritonTrt: other })).toThrow(
-    "single-gpu cannot be one container: its Tritons have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one",
+    "single-gpu cannot be one container: its Tritons have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one Triton",
   );
 });
 
-test("is built on what the settings name: never on a name that only Terraform knows", () => {
+test("is built from images in the settings, never from a name that only Terraform knows", () => {
   const argsOf = (embed: unknown, image: unknown) =>
     launch({ ...onGpu, embed: { image: embed }, tritonOnnx: { image }, tritonTrt: { image } })
       .spec.build.filter((word) => /^(EMBED|TRITON)_IMAGE=/.test(word))
@@ -182,19 +183,21 @@ test("is built on what the settings name: never on a name that only Terraform kn
   expect(argsOf({ source: "build" }, { source: "build" })).toBe("EMBED_IMAGE=clipstack/embed:gpu");
 });
 
-test("says where the embed server and its Triton want different CUDAs in one container", () => {
+test("notes different CUDA versions of the embed server and its Triton", () => {
   const notes = (settings: Readonly<Record<string, unknown>>) =>
     launch({ ...onGpu, ...settings }).spec.notes.filter((line) => line.includes("CUDA"));
   expect(notes({})).toEqual([
-    "the embed server computes with CUDA 12, and nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13: it may end at start for lack of libraries; set embed.backend: triton, which has the Triton beside it compute",
+    "the embed server requires CUDA 12, and nvcr.io/nvidia/tritonserver:26.07-py3 has CUDA 13: it may fail to start because of missing libraries; set embed.backend: triton to run the model in Triton",
   ]);
   expect(notes({ embed: { backend: "triton" } })).toEqual([]);
   expect(notes({ accelerator: "cpu" })).toEqual([]);
 });
 
-test("says what to do with the engines of other weights, where it keeps some", () => {
+test("notes that engines of other weights must be removed, if it keeps engines", () => {
   const notes = (settings: Readonly<Record<string, unknown>>) =>
     launch({ ...onGpu, ...settings }).spec.notes.join("\n");
-  expect(notes({})).toContain("remove it first ('docker volume rm single-gpu-engines')");
+  expect(notes({})).toContain(
+    "remove the volume before using other weights ('docker volume rm single-gpu-engines')",
+  );
   expect(notes({ tritonTrt: { enabled: false } })).not.toContain("engines");
 });

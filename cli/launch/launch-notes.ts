@@ -1,0 +1,51 @@
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { Workload } from "../../artefact/workload.ts";
+import { requiredDriver } from "../../constructs/checks/drivers.ts";
+import type { ChangedConfig } from "./launch-spec-types.ts";
+
+/** CUDA major version of ONNX Runtime in the embed image (Dockerfile.gpu). */
+const providerCuda = 12;
+
+/** Note if Triton's image has another CUDA than ONNX Runtime of the embed server requires. */
+export function cudaNotes(
+  embed: Workload | undefined,
+  server: string | undefined,
+  tritonImage: string | undefined,
+): readonly string[] {
+  if (embed?.env.EXECUTION_PROVIDER !== "cuda" || server !== "tritonserver") return [];
+  const cuda = tritonImage === undefined ? undefined : requiredDriver(tritonImage)?.cuda;
+  if (cuda === providerCuda) return [];
+  return [
+    `the embed server requires CUDA ${providerCuda}, and ${tritonImage ?? "the Triton image"} has ${cuda === undefined ? "its own" : `CUDA ${cuda}`}: it may fail to start because of missing libraries; set embed.backend: triton to run the model in Triton`,
+  ];
+}
+
+/** Notes about weights, secrets, ports and model configurations. */
+export function notesOf(
+  { workloads }: Artefact,
+  weights: string | undefined,
+  secrets: readonly string[],
+  changed: readonly ChangedConfig[],
+  mounted: boolean,
+): readonly string[] {
+  const open = workloads.some(({ service }) => service.authorization !== undefined);
+  const anonymous = workloads.some(({ env }) => env.ALLOW_ANONYMOUS === "true");
+  return [
+    ...(weights === undefined
+      ? []
+      : [
+          `the weights are in the folder ${weights} of the host; if the host cannot have it, set weights: image and rebuild`,
+        ]),
+    ...(secrets.length > 0 ? [`${secrets.join(", ")} must be set in the shell of docker run`] : []),
+    ...(!open && anonymous
+      ? [
+          "every port is reachable from the host only, and the embed server requires no key: publish no port on a marketplace, and use 'ssh -L'; for a public port set embed.expose: all-interfaces, which requires a key",
+        ]
+      : []),
+    ...changed.map(({ model, variant }) =>
+      mounted
+        ? `${model}: configs/${variant}.pbtxt of the settings is mounted over that of the image`
+        : `${model}: the settings change its configuration, but the image contains the repository's: --configs <folder> writes configs/${variant}.pbtxt and mounts it`,
+    ),
+  ];
+}

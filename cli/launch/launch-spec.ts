@@ -1,0 +1,143 @@
+import { readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import type { Artefact } from "../../artefact/artefact.ts";
+import type { ContainerBlock } from "../../artefact/container-workload.ts";
+import type { Workload } from "../../artefact/workload.ts";
+import { engineCacheMount } from "../../contract/model-config.ts";
+import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
+import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
+import { cudaNotes, notesOf } from "./launch-notes.ts";
+import type { ChangedConfig, LaunchSpec, LaunchVolume } from "./launch-spec-types.ts";
+import { changedConfigs, weightsFolder, weightsTargets } from "./model-files.ts";
+import { requireOneContainer, sharedValue, variantOf } from "./one-container.ts";
+import { portsOf } from "./service-ports.ts";
+
+export interface LaunchOptions {
+  /**
+   * Name of the all-in-one image.
+   *
+   * @default clipstack/all-in-one:0.1.0, with `-emulator` for the Triton emulator
+   */
+  readonly image?: string;
+  /** Folder for model configurations that differ from those in the image. */
+  readonly configs?: string;
+}
+
+/**
+ * Launch specification of a synthesized environment.
+ *
+ * @param json - Text of `cdk.tf.json`.
+ * @throws {UserError} with the reason if it cannot be one container.
+ */
+export function launchSpec(
+  artefact: Artefact,
+  json: string,
+  options: LaunchOptions = {},
+): { readonly spec: LaunchSpec; readonly changed: readonly ChangedConfig[] } {
+  const { environment, workloads } = artefact;
+  const containers = requireOneContainer(artefact);
+  const tritons = workloads.filter(({ service }) => service.kind === "triton");
+  const embed = workloads.find(({ service }) => service.kind === "embed");
+  const server = sharedValue(environment.name, tritons, "server", (it) => it.service.server);
+  const variant = sharedValue(environment.name, tritons, "variant", variantOf);
+  const bases = tritonBases(json);
+  const tritonImage = sharedValue(environment.name, tritons, "image", (workload) =>
+    bases.get(containers.get(workload)?.image ?? ""),
+  );
+  const weights = weightsFolder(artefact, dirname(resolve(artefact.file)));
+  const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
+  const changed = changedConfigs(tritons, artefact);
+  const image =
+    options.image ?? `clipstack/all-in-one:${version}${server === "emulator" ? "-emulator" : ""}`;
+  const declared = [...containers.values()].map((block) => block.declared);
+  const [request] = declared.map(({ gpus }) => gpus).filter((gpus) => gpus !== undefined);
+  const engines = enginesVolume(artefact);
+  const configs = configVolumes(changed, options.configs);
+  const services = workloads.map(({ service }) => service.name);
+  return {
+    changed,
+    spec: {
+      schema: 1,
+      environment: environment.name,
+      image,
+      build: buildCommand({
+        image,
+        server,
+        tritonImage,
+        variant,
+        embedImage: embedImageOf(embed, containers, json),
+        hasWeights: weights === undefined,
+      }),
+      services,
+      env: {
+        SERVICES: services.join(","),
+        ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
+        ...embedEnv(embed, tritons),
+        ...gpuEnv(declared),
+      },
+      secrets,
+      ports: workloads.flatMap((workload) => portsOf(workload, containers.get(workload)?.declared)),
+      gpu:
+        request === undefined || environment.gpu === undefined
+          ? undefined
+          : { request, name: environment.gpu.name, vramMiB: environment.gpu.vramMiB },
+      volumes: [...engines, ...weightsVolumes(weights, workloads), ...configs],
+      options: runOptions(declared),
+      notes: [
+        ...cudaNotes(embed, server, tritonImage),
+        ...engines.map(
+          ({ source }) =>
+            `TensorRT engines are kept on the volume ${source} and contain the weights: remove the volume before using other weights ('docker volume rm ${source}')`,
+        ),
+        ...notesOf(artefact, weights, secrets, changed, configs.length > 0),
+      ],
+    },
+  };
+}
+
+/** Embed image on which the all-in-one image is based. */
+function embedImageOf(
+  embed: Workload | undefined,
+  containers: ReadonlyMap<Workload, ContainerBlock>,
+  json: string,
+): string {
+  const pulled =
+    embed === undefined ? undefined : pulledImages(json).get(containers.get(embed)?.image ?? "");
+  return pulled ?? `clipstack/embed:${embed?.env.EXECUTION_PROVIDER === "cuda" ? "gpu" : "cpu"}`;
+}
+
+/** Volume of TensorRT's engines; empty if no service keeps engines. */
+function enginesVolume({ environment, workloads }: Artefact): readonly LaunchVolume[] {
+  const keepsEngines = workloads.some(({ volumes }) =>
+    volumes.some(({ containerPath }) => containerPath === engineCacheMount),
+  );
+  return keepsEngines
+    ? [{ source: `${environment.name}-engines`, target: engineCacheMount, readOnly: false }]
+    : [];
+}
+
+function weightsVolumes(
+  weights: string | undefined,
+  workloads: readonly Workload[],
+): readonly LaunchVolume[] {
+  return weights === undefined
+    ? []
+    : weightsTargets(workloads).map((target) => ({ source: weights, target, readOnly: true }));
+}
+
+function configVolumes(
+  changed: readonly ChangedConfig[],
+  folder: string | undefined,
+): readonly LaunchVolume[] {
+  if (folder === undefined) return [];
+  return changed.map(({ model }) => ({
+    source: join(resolve(folder), model),
+    target: `${modelRepositoryMount}/${model}/configs`,
+    readOnly: true,
+  }));
+}
+
+const { version }: { readonly version: string } = JSON.parse(
+  readFileSync(new URL("../package.json", import.meta.url), "utf8"),
+);
