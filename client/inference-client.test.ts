@@ -71,7 +71,7 @@ async function open(options: Partial<InferenceClientOptions> = {}): Promise<Infe
   return client;
 }
 
-/** A service that answers as told. */
+/** Service that responds as the test specifies. */
 async function serviceUrl(listener: RequestListener): Promise<string> {
   const server: Server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -108,7 +108,7 @@ test("on a CPU only the queue delay counts", () => {
   });
 });
 
-describe("refuses", () => {
+describe("rejects", () => {
   test.each<[string, ModelConfigSettings, string]>([
     [
       "a negative delay",

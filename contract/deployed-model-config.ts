@@ -19,61 +19,59 @@ export const tunableModels = [
 ] as const;
 export type TunableModel = (typeof tunableModels)[number];
 
-/** Batch sizes that TensorRT's kernels can be tuned for. */
+/** Batch sizes for which TensorRT's kernels can be tuned. */
 export const optimumBatchSizes = [8, 16] as const;
 
 /**
- * What the settings of a deployment change in a model configuration. Only the queue delay is read by the variant `cpu`:
- * the rest is about GPUs.
+ * Settings of a deployment that change a model configuration. The variant `cpu` uses only the queue delay.
  */
 export interface ModelConfigSettings {
   /**
-   * How long the batcher may hold a request back to fill a batch.
+   * Maximum delay of a request to fill a batch.
    *
    * @default 5000
    */
   readonly maxQueueDelayMicroseconds?: number;
   /**
-   * Execution instances on *each* GPU; every one has its own copy of the model in the GPU's memory.
+   * Execution instances per GPU. Each has its own copy of the model in GPU memory.
    *
    * @default 1
    */
   readonly instancesPerGpu?: number;
   /**
-   * TensorRT only: the batch size that its kernels are tuned for. Every size from 1 to the maximum works.
+   * Batch size for which TensorRT's kernels are tuned. Every size from 1 to the maximum works. TensorRT only.
    *
    * @default 16
    */
   readonly optimumBatchSize?: (typeof optimumBatchSizes)[number];
   /**
-   * TensorRT only: replay the kernels of a batch as one CUDA graph. Refused for ONNX Runtime's own CUDA provider, which
-   * replays what it recorded for the memory of an earlier request, and can answer with an older result
-   * (microsoft/onnxruntime#20050). Verify the deployed environment before it is trusted with this.
+   * Replay of the kernels of a batch as one CUDA graph. TensorRT only: ONNX Runtime's CUDA provider can return the result of an
+   * earlier request (microsoft/onnxruntime#20050). Run `clipstack verify` on the deployed environment after enabling it.
    *
    * @default false
    */
   readonly cudaGraphs?: boolean;
   /**
-   * TensorRT only: what its engines depend on besides their shapes (model, image), as the beginning of their file names.
-   * Letters, digits, '.', '_' and '-'; Terraform expressions are taken as they are.
+   * Prefix of the engines' file names, which identifies the model and the image that they depend on. Letters, digits, '.', '_', '-' and
+   * Terraform expressions. TensorRT only.
    *
-   * @default - nothing: the model's name comes first
+   * @default - no prefix
    */
   readonly engineCachePrefix?: string;
 }
 
-/** The configuration of a model in a deployment. */
+/** Configuration of a model in a deployment. */
 export interface DeployedModelConfig {
   readonly config: ModelConfig;
   /** `configs/<variant>.pbtxt`, with a heading. */
   readonly text: string;
-  /** Everything that is wrong with it, `<setting> <rule>, got <value>`; empty when there is nothing. */
+  /** All errors, as `<setting> <rule>, got <value>`. */
   readonly problems: readonly string[];
 }
 
 /**
- * The configuration of `model` on the host that `variant` is for, with the settings of a deployment. Without settings it
- * is `model_repository/<model>/configs/<variant>.pbtxt`.
+ * Returns the configuration of `model` for `variant` with the settings of a deployment. Without settings it equals
+ * `model_repository/<model>/configs/<variant>.pbtxt`.
  */
 export function deployedModelConfig(
   model: TunableModel,
@@ -92,9 +90,9 @@ export function deployedModelConfig(
   };
 }
 
-/** Longer, and a request waits for others that do not come: a second is far above what any batch takes. */
+/** Maximum queue delay in microseconds: 1 s, far above the run time of any batch. */
 const maxQueueDelay = 1_000_000;
-/** More instances than this only wait for each other. */
+/** Maximum instances per GPU; more only block each other. */
 const maxInstancesPerGpu = 16;
 
 function settingsProblems(
@@ -118,11 +116,11 @@ function settingsProblems(
   if (optimum !== undefined && !optimumBatchSizes.includes(optimum)) {
     problems.push(`optimumBatchSize must be ${optimumBatchSizes.join(" or ")}, got ${optimum}`);
   }
-  // as a file name, and not one that leads out of the cache's folder
+  // a file name inside the cache folder
   if (prefix !== undefined && !/^(?!\.)[\w.-]+$/.test(prefix.replaceAll(/\$\{[^}]*\}/g, "x"))) {
     problems.push(`engineCachePrefix must be letters, digits, '.', '_' and '-', got '${prefix}'`);
   }
-  // said on a CPU too, where nothing comes of it: the same settings go to a GPU next
+  // also checked for the variant cpu, where it has no effect, because the same settings may be used with a GPU
   if (cudaGraphs && tensorrtOf(modelConfigs[model]["single-gpu"]) === undefined) {
     problems.push(
       `cudaGraphs must be false where ONNX Runtime runs ${model}: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true`,
@@ -181,7 +179,7 @@ function acceleratorOf(
     optimum === undefined
       ? tensorrt.parameters?.trt_profile_opt_shapes
       : tensorrtShapes(config.input, optimum);
-  // an engine that was tuned for another batch size would be found in the cache and used
+  // otherwise a cached engine tuned for another batch size would be used
   const tuned = shapes === tensorrt.parameters?.trt_profile_opt_shapes ? [] : [`o${optimum}`];
   const name = [engineCachePrefix, tensorrt.parameters?.trt_engine_cache_prefix, ...tuned];
   return {
@@ -202,7 +200,7 @@ function headingOf(config: ModelConfig, variant: ModelVariant): string {
   ].join("\n");
 }
 
-/** How many instances run: `count` is for each GPU, which is often misread. */
+/** Describes the number of instances, because `count` applies to each GPU. */
 export function instancesText(config: ModelConfig): string {
   const gpus = config.instance_group?.flatMap((group) => group.gpus ?? []) ?? [];
   const total = executionInstances(config, gpus.length);

@@ -1,4 +1,4 @@
-/** Paths of the embed API. A file of its own: the health check reads it without the schemas. */
+/** Routes of the embed API, in a separate file so that the health check does not load the schemas. */
 export const embedPaths = {
   embed: "/embed",
   embedBase64: "/embed/base64",

@@ -22,12 +22,12 @@ test("the ensemble of the model repository has no problem", () => {
   expect(problemsOf(ensemble)).toEqual([]);
 });
 
-test("steps run after those whose tensors they read, in whatever order they are written", () => {
+test("orders steps after those that write their inputs", () => {
   expect(stepsInOrder(withSteps(second, first))).toEqual([first, second]);
   expect(problemsOf(withSteps(second, first))).toEqual([]);
 });
 
-describe("refuses", () => {
+describe("rejects", () => {
   const name = "openclip_vit_b32_jpeg";
   test.each<[string, ModelConfig, string]>([
     ["no step", withSteps(), `must specify 'step' for ensemble '${name}'`],
@@ -82,12 +82,12 @@ describe("refuses", () => {
       `ensemble tensor 'pixels' can appear in an output map only once for ensemble '${name}' step 1`,
     ],
     [
-      "an output that nobody writes",
+      "an output that is never written",
       { ...ensemble, output: [{ ...ensemble.output[0]!, name: "vector" }] },
       `ensemble output 'vector' for ensemble ${name} is not used`,
     ],
     [
-      "an input that nobody reads",
+      "an input that is never read",
       { ...ensemble, input: [...ensemble.input, { ...ensemble.input[0]!, name: "mask" }] },
       `ensemble input 'mask' for ensemble ${name} is not used`,
     ],
@@ -101,7 +101,7 @@ describe("refuses", () => {
       `output 'embedding' for ensemble '${name}' is not written`,
     ],
     [
-      "a tensor that nobody needs",
+      "an unused tensor",
       withSteps(first, second, { ...first, output_map: { pixels: "more" } }),
       `ensemble tensor 'more' is unused in ensemble '${name}'`,
     ],

@@ -1,19 +1,19 @@
 import type { EnsembleStep, ModelConfig, ModelConfigTensor } from "./model-config.ts";
 
-/** A tensor of an ensemble, and the model that says what it is. */
+/** Tensor of an ensemble, with the model that declares it. */
 interface KnownTensor {
   readonly model: string;
   readonly type: string;
   readonly dims: readonly number[];
-  /** With the batch dimension, where the model has one. */
+  /** Dimensions, including the model's batch dimension. */
   readonly fullDims: readonly number[];
 }
 
 /**
- * What Triton refuses in the steps of an ensemble, in its words: a tensor that nobody writes or nobody reads, two that
- * are one, a type or shape that does not fit, steps that wait for each other.
+ * Lists errors in the steps of an ensemble with Triton's messages: tensors that are never written, never read or written twice, type
+ * and shape mismatches, and cyclic steps.
  *
- * @param modelOf - The configuration of another model of the repository.
+ * @param modelOf - Returns the configuration of another model of the repository.
  */
 export function* ensembleProblems(
   config: ModelConfig,
@@ -51,7 +51,7 @@ export function* ensembleProblems(
   }
 }
 
-/** Whether each tensor is written once, before it is read, and read at all. */
+/** Checks that each tensor is written exactly once, before it is read, and is read. */
 function* flowProblems(config: ModelConfig, steps: readonly EnsembleStep[]): Generator<string> {
   const { name } = config;
   const written = new Map<string, number>();
@@ -90,7 +90,7 @@ function* flowProblems(config: ModelConfig, steps: readonly EnsembleStep[]): Gen
   }
 }
 
-/** The steps that can run, each after those whose tensors it reads. */
+/** Returns the runnable steps, each after the steps that write its inputs. */
 export function stepsInOrder(config: ModelConfig): readonly EnsembleStep[] {
   const ready = new Set(config.input.map((input) => input.name));
   const waiting = [...(config.ensemble_scheduling?.step ?? [])];
@@ -106,7 +106,7 @@ export function stepsInOrder(config: ModelConfig): readonly EnsembleStep[] {
   }
 }
 
-/** Whether what a step connects is there, and fits. */
+/** Checks that the tensors mapped by a step exist and match. */
 function* mappingProblems(
   ensemble: string,
   step: EnsembleStep,

@@ -1,8 +1,8 @@
 import { z } from "zod";
 
 /**
- * What one environment offers, as one JSON value: the Terraform output `environment`. `bench`, `verify` and the client
- * read it from `cdk.tf.json` or from `terraform output -json`, so there is nothing in it that only Terraform knows.
+ * Terraform output `environment`: the services of an environment as one JSON value. `bench`, `verify` and the client read it from
+ * `cdk.tf.json` or `terraform output -json`, so it contains no value that only Terraform can resolve.
  */
 
 /** Name of the Terraform output. */
@@ -15,40 +15,40 @@ export const endpointNames = [
   "trt-http",
   "trt-grpc",
 ] as const;
-/** How a client reaches an embedding. */
+/** Service and protocol that return embeddings. */
 export type EndpointName = (typeof endpointNames)[number];
 
 /** Version of {@link environment}. */
 export const environmentSchema = 2;
 
 export const endpoint = z.strictObject({
-  /** What is spoken there. */
+  /** Protocol of the endpoint. */
   protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
   /**
-   * `http://host:port`, or `host:port` for gRPC. No path. A host `<Service>.<namespace>.svc` is answered inside the
-   * cluster only: from outside, commands go through `kubectl port-forward`.
+   * `http://host:port`, or `host:port` for gRPC, without a path. A host `<Service>.<namespace>.svc` resolves only inside the cluster;
+   * commands outside use `kubectl port-forward`.
    */
   url: z.string().min(1),
-  /** Set where an embedding can be asked for. */
+  /** Absent if the endpoint returns no embeddings. */
   name: z.enum(endpointNames).optional(),
 });
 export type Endpoint = z.infer<typeof endpoint>;
 
-/** `tritonserver` is NVIDIA's; `emulator` is the embed image, where that one cannot run. */
+/** Programs that serve Triton's protocol: NVIDIA's server, or the Triton emulator in the embed image. */
 export const tritonServers = ["tritonserver", "emulator"] as const;
 export type TritonServerKind = (typeof tritonServers)[number];
 
 export const service = z.strictObject({
-  /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …: also the id of its construct in the stack. */
+  /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …; the id of its construct in the stack. */
   name: z.string().min(1),
   kind: z.enum(["embed", "triton"]),
-  /** What computes: `triton` is the embed server as gateway. */
+  /** What executes the model; `triton` is the embed server as gateway. */
   backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
-  /** What serves a Triton's protocol: NVIDIA's server, or the embed image in its place. Absent for embed. */
+  /** Program that serves Triton's protocol; absent for `embed`. */
   server: z.enum(tritonServers).optional(),
   /** Model name in requests. */
   model: z.string().min(1),
-  /** Set where clients must send a key: `bearer` is `Authorization: Bearer …`. The key itself is nowhere in it. */
+  /** Authentication: `bearer` is `Authorization: Bearer …`. Absent without authentication. The key is never included. */
   authorization: z.enum(["bearer"]).optional(),
   /** Terraform addresses: the container, or the Deployment and the Service that leads to it. */
   resources: z.strictObject({
@@ -93,7 +93,7 @@ const currentEnvironment = z.strictObject({
 });
 export type Environment = z.infer<typeof currentEnvironment>;
 
-/** Schema 1, which a state or a plan may still contain: other names for the same facts. */
+/** Schema 1, which states and plans may still contain; it has other names for the same fields. */
 const firstSchema = z.looseObject({
   schema: z.literal(1),
   services: z.array(

@@ -120,7 +120,7 @@ parameters {
 `);
 });
 
-describe("refuses", () => {
+describe("rejects", () => {
   const image = onnx.input[0]!;
   const group = (instance: object) => ({
     ...onnx,
@@ -339,7 +339,7 @@ test("a GPU index is accepted while it is not known how many GPUs there are", ()
   expect(checkModelConfig(modelConfigs.openclip_vit_b32["multi-gpu-4x"])).toEqual([]);
 });
 
-test("a GPU group on a host without a GPU is refused", () => {
+test("rejects a GPU group on a host without a GPU", () => {
   expect(checkModelConfig(onnx, { gpus: 0 })).toEqual([
     "openclip_vit_b32: instance_group[0].kind must be KIND_CPU on a host without a GPU, got KIND_GPU",
   ]);

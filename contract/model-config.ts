@@ -11,14 +11,14 @@ import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 
 /**
- * Triton's model configuration, as far as clipstack uses it. The field names are those of `model_config.proto`, so one
- * shape is what we write, what a parsed `config.pbtxt` gives, and what `/v2/models/M/config` answers.
+ * Fields of Triton's model configuration that clipstack uses, with the names of `model_config.proto`. The same type describes rendered
+ * configurations, parsed `config.pbtxt` files and responses of `/v2/models/M/config`.
  */
 export interface ModelConfig {
   readonly name: string;
   readonly platform?: string;
   readonly backend?: string;
-  /** 0: the model has no batch dimension. */
+  /** 0 if the model has no batch dimension. */
   readonly max_batch_size: number;
   readonly input: readonly ModelConfigTensor[];
   readonly output: readonly ModelConfigTensor[];
@@ -35,14 +35,14 @@ export interface ModelConfig {
 export interface ModelConfigTensor {
   readonly name: string;
   readonly data_type: TritonType;
-  /** Without the batch dimension, when `max_batch_size` is above 0. -1 is any size. */
+  /** Dimensions, without the batch dimension if `max_batch_size` is above 0. -1 is any size. */
   readonly dims: readonly number[];
 }
 
 /** Triton's name of a data type: `TYPE_FP32`; BYTES is `TYPE_STRING`. */
 export type TritonType = `TYPE_${Exclude<DataType, "BYTES">}` | "TYPE_STRING";
 
-/** Which of the numbered folders are served. One of the three. */
+/** Served versions. Exactly one member is set. */
 export interface VersionPolicy {
   readonly latest?: { readonly num_versions: number };
   readonly all?: Readonly<Record<string, never>>;
@@ -58,19 +58,27 @@ export interface DynamicBatching {
 
 export interface QueuePolicy {
   readonly timeout_action?: "REJECT" | "DELAY";
-  /** 0: none. */
+  /** 0 for no timeout. */
   readonly default_timeout_microseconds?: number;
   readonly allow_timeout_override?: boolean;
-  /** 0: any number. */
+  /** 0 for no limit. */
   readonly max_queue_size?: number;
 }
 
 export interface InstanceGroup {
   readonly name?: string;
   readonly kind: "KIND_AUTO" | "KIND_GPU" | "KIND_CPU" | "KIND_MODEL";
-  /** On *each* of `gpus`. Without it Triton's default. */
+  /**
+   * Instances per GPU of `gpus`.
+   *
+   * @default - Triton's default
+   */
   readonly count?: number;
-  /** Indices. None given, with KIND_GPU: every GPU that Triton sees. */
+  /**
+   * GPU indices.
+   *
+   * @default - with KIND_GPU, all GPUs visible to Triton
+   */
   readonly gpus?: readonly number[];
 }
 
@@ -97,10 +105,10 @@ export interface ModelWarmup {
   readonly count?: number;
 }
 
-/** Maximum warm-up runs of a model, all samples together: a model is not ready, and does not unload, before they end. */
+/** Maximum warm-up runs of a model over all samples. A model is not ready and cannot be unloaded until they have ended. */
 export const maxWarmupRuns = 100;
 
-/** Warm-up runs of all samples together; a sample without `count` runs once. */
+/** Returns the warm-up runs over all samples; a sample without `count` runs once. */
 export function warmupRuns(samples: readonly ModelWarmup[]): number {
   return samples.reduce((sum, { count }) => sum + (count || 1), 0);
 }
@@ -112,45 +120,45 @@ export interface WarmupInput {
   readonly random_data?: boolean;
 }
 
-/** Of the platform `ensemble`: models that run one after the other, connected by named tensors. */
+/** Steps of an ensemble: models that run in sequence, connected by named tensors. */
 export interface EnsembleScheduling {
   readonly step: readonly EnsembleStep[];
 }
 
 export interface EnsembleStep {
   readonly model_name: string;
-  /** -1 is the latest. */
+  /** -1 for the latest version. */
   readonly model_version: number;
-  /** Input of the model to the tensor of the ensemble that goes there. */
+  /** Tensor of the ensemble for each input of the model. */
   readonly input_map: Readonly<Record<string, string>>;
-  /** Output of the model to the tensor of the ensemble that it becomes. */
+  /** Tensor of the ensemble for each output of the model. */
   readonly output_map: Readonly<Record<string, string>>;
 }
 
-/** Named configurations: `model_repository/<model>/configs/<variant>.pbtxt`, chosen with `--model-config-name`. */
+/** Configuration variants, `model_repository/<model>/configs/<variant>.pbtxt`, selected with `--model-config-name`. */
 export const modelVariants = ["single-gpu", "multi-gpu-4x", "cpu"] as const;
 export type ModelVariant = (typeof modelVariants)[number];
 
-/** Folder of a Triton container that TensorRT keeps its engines and timings in: a volume that outlives the container. */
+/** Mount path in a Triton container of the volume with TensorRT's engines and timing caches. */
 export const engineCacheMount = "/engine-cache";
 
-/** Memory that TensorRT may use while it builds and runs an engine: 1 GiB. */
+/** Maximum TensorRT workspace while building and running an engine: 1 GiB. */
 export const tensorrtWorkspaceBytes = 1_073_741_824;
 
-/** `optimum` batch of the TensorRT shape profile: kernels are tuned for it, every size from 1 to the maximum works. */
+/** Optimum batch size of the TensorRT profile, for which kernels are tuned; every size from 1 to the maximum works. */
 const tensorrtOptimumBatch = 16;
 
-/** Batch sizes that `verify` and the bench send, and that a model on a GPU has seen before it is ready. */
+/** Batch sizes of requests by `verify` and the bench, and of the warm-up on a GPU. */
 export const benchBatchSizes = [1, 4, 8, 16, 32] as const;
 
 const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> = {
   "single-gpu": [{ kind: "KIND_GPU", count: 1, gpus: [0] }],
-  // `count` is for each GPU listed: this is four instances
+  // `count` applies to each listed GPU: four instances
   "multi-gpu-4x": [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }],
   cpu: [{ kind: "KIND_CPU", count: 1 }],
 };
 
-/** What every configuration begins with. */
+/** Common fields of all configurations. */
 function headOf(signature: ModelSignature) {
   return {
     name: signature.name,
@@ -165,9 +173,9 @@ function headOf(signature: ModelSignature) {
 }
 
 /**
- * Configuration of a model that is an ONNX file.
+ * Returns the configuration of an ONNX model.
  *
- * @param variant - `default` is `config.pbtxt`: it names no device, so Triton takes every GPU that it sees, or the CPU.
+ * @param variant - `default` is `config.pbtxt`, which names no device, so that Triton uses all visible GPUs or the CPU.
  */
 function configOf(signature: ModelSignature, variant: ModelVariant | "default"): ModelConfig {
   const onGpu = variant !== "cpu";
@@ -184,7 +192,7 @@ function configOf(signature: ModelSignature, variant: ModelVariant | "default"):
         execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(signature)] },
       },
     }),
-    // A GPU compiles and tunes at the first request of a size: that is done before the model counts as ready.
+    // kernels are compiled and tuned at the first request of each batch size: done before the model is ready
     ...(onGpu && {
       model_warmup: benchBatchSizes.map((batch) => warmupOf(signature, batch)),
     }),
@@ -195,7 +203,7 @@ function tensorOf({ name, dataType, dims }: TensorSpec): ModelConfigTensor {
   return { name, data_type: tritonType(dataType), dims };
 }
 
-/** Shapes of the inputs in a batch of that size, as the TensorRT execution provider reads them. */
+/** Returns the input shapes for a batch size in the format of the TensorRT execution provider. */
 export function tensorrtShapes(
   inputs: readonly Pick<TensorSpec, "name" | "dims">[],
   batch: number,
@@ -234,7 +242,7 @@ function warmupOf({ inputs }: ModelSignature, batch: number): ModelWarmup {
   };
 }
 
-/** Triton's name of a data type: `FP32` is `TYPE_FP32`, `BYTES` is `TYPE_STRING`. */
+/** Returns Triton's name of a data type: `TYPE_FP32` for `FP32`, `TYPE_STRING` for `BYTES`. */
 export function tritonType(dataType: DataType): TritonType {
   return dataType === "BYTES" ? "TYPE_STRING" : `TYPE_${dataType}`;
 }
@@ -251,13 +259,13 @@ function configsOf(signature: ModelSignature): ModelConfigs {
   };
 }
 
-/** Parameter of {@link openclipPreprocess}: largest image, in pixels, known from its header. */
+/** Parameter of {@link openclipPreprocess}: maximum image size in pixels. */
 export const maxImagePixelsParameter = "max_image_pixels";
 
-/** Processes that preprocess: each takes one request at a time, and its images side by side. */
+/** Processes for preprocessing. Each processes one request at a time, with its images in parallel. */
 const preprocessInstances = 2;
 
-/** Decodes on the CPU wherever it runs, so it has one configuration. */
+/** The same configuration for all variants, because decoding always runs on the CPU. */
 const preprocessConfig: ModelConfig = {
   ...headOf(openclipPreprocess),
   instance_group: [{ kind: "KIND_CPU", count: preprocessInstances }],
@@ -268,7 +276,7 @@ const preprocessConfig: ModelConfig = {
   },
 };
 
-/** Preprocessing, and then the model that takes pixels. Where they run is in their own configurations. */
+/** Preprocessing followed by the model for pixels, whose own configurations select the devices. */
 const jpegConfig: ModelConfig = {
   ...headOf(openclipVitB32Jpeg),
   ensemble_scheduling: {
@@ -289,12 +297,12 @@ const jpegConfig: ModelConfig = {
   },
 };
 
-/** A model whose configuration does not depend on the device. */
+/** Returns one configuration for all variants. */
 function sameForAll(config: ModelConfig): ModelConfigs {
   return { default: config, "single-gpu": config, "multi-gpu-4x": config, cpu: config };
 }
 
-/** Every configuration of `model_repository/`. */
+/** All configurations of `model_repository/`. */
 export const modelConfigs: Readonly<Record<ModelName, ModelConfigs>> = {
   [openclipVitB32.name]: configsOf(openclipVitB32),
   [openclipVitB32Trt.name]: configsOf(openclipVitB32Trt),
@@ -303,13 +311,13 @@ export const modelConfigs: Readonly<Record<ModelName, ModelConfigs>> = {
   [openclipVitB32Jpeg.name]: sameForAll(jpegConfig),
 };
 
-/** Instances that Triton makes where a configuration leaves it to the ONNX Runtime backend. */
+/** Default number of instances of the ONNX Runtime backend. */
 const defaultInstances = { gpu: 1, cpu: 2 } as const;
 
 /**
- * How many instances of the model run: Σ count × GPUs listed.
+ * Returns the number of instances of a model: Σ count × listed GPUs.
  *
- * @param gpusOfHost - GPUs that Triton sees: a group that lists none is on all of them.
+ * @param gpusOfHost - Number of GPUs visible to Triton; a group without a list uses all of them.
  */
 export function executionInstances(config: ModelConfig, gpusOfHost: number): number {
   const groups = config.instance_group ?? [];
@@ -325,12 +333,12 @@ export function executionInstances(config: ModelConfig, gpusOfHost: number): num
   }, 0);
 }
 
-/** Fields whose words are names of an enum and not strings. */
+/** Fields with enum values, which are not quoted. */
 const enumFields: ReadonlySet<string> = new Set(["data_type", "kind", "timeout_action"]);
-/** Fields that are maps: an object here, entries of `key` and `value` in the text. */
+/** Map fields: objects here, entries of `key` and `value` in the text. */
 const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs", "input_map", "output_map"]);
 
-/** A configuration as `config.pbtxt`, without a heading: one field a line, short lists on one line. */
+/** Renders a configuration as `config.pbtxt`, without a heading: one field per line, short lists on one line. */
 export function printModelConfig(config: ModelConfig): string {
   return printFields(config, "");
 }
@@ -347,7 +355,7 @@ function printFields(message: object, indent: string): string {
     .join("");
 }
 
-/** The value of a field, after a colon where it is neither a message nor a list of them. */
+/** Renders the value of a field, after a colon unless it is a message or a list of messages. */
 function printValue(name: string, value: unknown, indent: string): string {
   if (!Array.isArray(value))
     return `${isMessage(value) ? "" : ":"} ${printItem(name, value, indent)}`;
@@ -366,7 +374,7 @@ function printItem(name: string, value: unknown, indent: string): string {
   }
   const fields = printFields(value, `${indent}  `);
   if (fields === "") return "{ }";
-  // an entry of a map of words
+  // entry of a map of strings
   if ("key" in value && !isMessage(value.value)) {
     return `{ ${fields.trim().replace(/\n\s*/, ", ")} }`;
   }

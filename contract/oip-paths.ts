@@ -1,4 +1,4 @@
-/** Health of an Open Inference Protocol server, over HTTP. */
+/** Health routes of the Open Inference Protocol over HTTP. */
 export const oipPaths = {
   ready: "/v2/health/ready",
   live: "/v2/health/live",

@@ -1,6 +1,6 @@
-/** Every port, once. Inside a container the numbers are Triton's own; on a host they must not collide. */
+/** Default ports of all services. Containers use Triton's own ports; host ports must not collide. */
 
-/** Three ports of one Triton server. */
+/** Ports of one Triton server. */
 export interface TritonPorts {
   readonly http: number;
   readonly grpc: number;
@@ -30,18 +30,18 @@ export function perGpuHostPorts(index: number): TritonPorts {
   return { http: base, grpc: base + 1, metrics: base + 2 };
 }
 
-/** A Triton started by hand on a laptop, next to the embed server. */
+/** Ports of a standalone Triton emulator on a laptop, besides the embed server. */
 export const standaloneTritonPorts = {
   http: 8003,
   grpc: 8004,
   metrics: 8005,
 } as const satisfies TritonPorts;
 
-/** kind-local: NodePort in the cluster, and the port of this machine that kind maps to it. */
+/** Stack `kind`: NodePort in the cluster, and the port of this machine that kind maps to it. */
 export const kindPorts = { nodePort: 30092, host: 8092 } as const;
 
-/** The Kubernetes default range of NodePorts. */
+/** Kubernetes' default range of NodePorts. */
 export const nodePortRange = { min: 30_000, max: 32_767 } as const;
 
-/** Pages for people: the review page of the example application, and its demo. */
+/** Ports of the example application's review page and of its demo. */
 export const uiPorts = { ui: 8000, demo: 8001 } as const;

@@ -17,9 +17,9 @@ const suffixes: Readonly<Record<string, number>> = {
   Ei: 2 ** 60,
 };
 
-/** Quantity of Kubernetes as a number: `250m` is 0.25, `1Gi` is 1073741824. NaN if it is none. */
-export function quantity(given: string): number {
-  const match = /^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)([a-zA-Z]*)$/.exec(given.trim());
+/** Parses a Kubernetes quantity: `250m` is 0.25, `1Gi` is 1073741824. Returns NaN if it is invalid. */
+export function quantity(text: string): number {
+  const match = /^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)([a-zA-Z]*)$/.exec(text.trim());
   const factor = suffixes[match?.[2] ?? "?"];
   return match === null || factor === undefined ? Number.NaN : Number(match[1]) * factor;
 }

@@ -2,12 +2,12 @@ import { z } from "zod";
 import { tritonPorts } from "./ports.ts";
 
 /**
- * The options of `tritonserver` that clipstack uses, by their exact name (`tritonserver --help`). The stacks render
- * them, clipstack's server reads them: one list, so that it can stand where Triton will stand.
+ * Options of `tritonserver` that clipstack uses, by their exact name (`tritonserver --help`). Stacks render them, and the Triton
+ * emulator parses them.
  */
 export interface TritonFlags {
   readonly "model-repository": string;
-  /** Variant: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
+  /** Configuration variant: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
   readonly "model-config-name"?: string;
   readonly "http-address"?: string;
   readonly "http-port"?: number;
@@ -15,14 +15,14 @@ export interface TritonFlags {
   readonly "grpc-port"?: number;
   readonly "metrics-address"?: string;
   readonly "metrics-port"?: number;
-  /** Bytes. */
+  /** Maximum size of a request in bytes. */
   readonly "http-max-input-size"?: number;
   readonly "model-control-mode"?: "none" | "explicit" | "poll";
   /** Models to load at start, with `--model-control-mode=explicit`. */
   readonly "load-model"?: readonly string[];
-  /** `<apis>:<header>=<value>`: requests to these APIs need the header. See {@link modelControlHeaderOf}. */
+  /** `<apis>:<header>=<value>`: header required for these APIs. See {@link modelControlHeaderOf}. */
   readonly "http-restricted-api"?: readonly string[];
-  /** The same for gRPC, where the metadata key has {@link grpcRestrictionPrefix} in front. */
+  /** The same for gRPC, with {@link grpcRestrictionPrefix} before the metadata key. */
   readonly "grpc-restricted-protocol"?: readonly string[];
   readonly "strict-readiness"?: boolean;
   readonly "exit-on-error"?: boolean;
@@ -35,7 +35,7 @@ export interface TritonFlags {
 
 type FlagKind = "string" | "int" | "bool" | "switch" | "strings";
 
-/** How each option is written. A `switch` takes no value. */
+/** Syntax of each option. A `switch` takes no value. */
 const flagKinds: Readonly<Record<keyof TritonFlags, FlagKind>> = {
   "model-repository": "string",
   "model-config-name": "string",
@@ -84,10 +84,10 @@ const schema = z.strictObject({
   "log-verbose": z.int().min(0).default(0),
 });
 
-/** The options with Triton's defaults filled in. */
+/** Options with Triton's defaults. */
 export type ResolvedTritonFlags = z.infer<typeof schema>;
 
-/** Command line of a Triton container: `["tritonserver", "--model-repository=…", …]`, in a fixed order. */
+/** Renders the command line of a Triton container, `["tritonserver", "--model-repository=…", …]`, in a fixed order. */
 export function renderTritonCommand(flags: TritonFlags): readonly string[] {
   const words = ["tritonserver"];
   for (const name of Object.keys(flagKinds) as (keyof TritonFlags)[]) {
@@ -105,9 +105,9 @@ export function renderTritonCommand(flags: TritonFlags): readonly string[] {
 }
 
 /**
- * Read a Triton command line, `--name=value` or `--name value`, without the program's name.
+ * Parses a Triton command line, `--name=value` or `--name value`, without the program's name.
  *
- * @throws {Error} one line, naming the option, the rule and the value. An unknown option is refused, as Triton does.
+ * @throws {Error} naming the option, the rule and the value. Unknown options are rejected, as by Triton.
  */
 export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
   const raw: Record<string, unknown> = {};
@@ -141,30 +141,30 @@ export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
 /** Header that the model control API requires in the stacks. */
 export const modelControlHeader = "model-control-key";
 
-/** Environment variable in which `apply-config` expects the key: a secret is no argument. */
+/** Environment variable with the key for `apply-config`; a secret must not be an argument. */
 export const modelControlKeyVariable = "MODEL_CONTROL_KEY";
 
-/** Put by Triton before the header's name in gRPC metadata. */
+/** Triton's prefix of the header's name in gRPC metadata. */
 export const grpcRestrictionPrefix = "triton-grpc-protocol-";
 
 type RestrictionFlag = "http-restricted-api" | "grpc-restricted-protocol";
 
-/** Options that restrict loading and unloading of models, over both protocols, to requests with the key. */
+/** Returns options that require the key to load and unload models, over both protocols. */
 export function restrictModelControl(key: string): Readonly<Record<RestrictionFlag, string[]>> {
   const restriction = [`model-repository:${modelControlHeader}=${key}`];
   return { "http-restricted-api": restriction, "grpc-restricted-protocol": restriction };
 }
 
 export interface RequiredHeader {
-  /** In lower case; of gRPC, with the prefix. */
+  /** Lower-case name, with the prefix for gRPC. */
   readonly name: string;
   readonly value: string;
 }
 
 /**
- * Header that the model control API requires.
+ * Returns the header that the model control API requires.
  *
- * @throws {Error} one line, without the value, which is a secret. Of Triton's APIs only `model-repository` is known here.
+ * @throws {Error} without the value, which is a secret. Only Triton's API `model-repository` is supported.
  */
 export function modelControlHeaderOf(
   flags: Pick<ResolvedTritonFlags, RestrictionFlag>,

@@ -18,7 +18,7 @@ const image: Tensor = {
   data: new Float32Array([1, 2]),
 };
 
-/** A client of a server whose ModelInfer answers as it is told. */
+/** A client of a server whose ModelInfer responds as the test specifies. */
 async function clientOf(
   answer: (request: ModelInferRequest) => object | Partial<ServiceError>,
 ): Promise<Transport> {

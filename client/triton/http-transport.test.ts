@@ -20,7 +20,7 @@ const image: Tensor = {
   data: new Float32Array([1, 2]),
 };
 
-/** A client of a server that answers as it is told. */
+/** A client of a server that responds as the test specifies. */
 async function clientOf(
   answer: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<Transport> {

@@ -16,7 +16,7 @@ export interface TransportSuite {
   open(): Transport;
   /** To a server that takes connections and never answers, at this port of 127.0.0.1. */
   openSilent(port: number): Transport;
-  /** To a port of 127.0.0.1 where nobody listens. */
+  /** To a port of 127.0.0.1 with no listener. */
   openUnreachable(port: number): Transport;
   /** Largest batch whose request the server accepts; larger ones are rejected by their bytes. @default model.maxBatchSize */
   readonly largestBatch?: number;
@@ -322,7 +322,7 @@ function picture(index: number): Uint8Array {
   return pngOf(16, 16, rgb);
 }
 
-/** A port of 127.0.0.1 where nobody listened a moment ago. */
+/** A port of 127.0.0.1 that had no listener a moment ago. */
 async function freePort(): Promise<number> {
   const server = await listening(createServer());
   const { port } = server;

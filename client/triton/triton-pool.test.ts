@@ -76,7 +76,7 @@ function resolver(...first: readonly string[]) {
   };
 }
 
-/** A pool whose names are looked up when the test says so, and not every five seconds. */
+/** A pool whose names are resolved by the test instead of every five seconds. */
 function poolOf(port: number) {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   let checks = 0;
@@ -95,7 +95,7 @@ function poolOf(port: number) {
   );
   return {
     pool,
-    /** How many connections were made, since each is looked at. */
+    /** Number of connections made. */
     connections: () => checks,
     lookUpAgain: () => vi.advanceTimersByTimeAsync(5_000),
   };

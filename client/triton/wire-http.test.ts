@@ -199,7 +199,7 @@ test("rejects invalid JSON and an empty body", () => {
 });
 
 test("rejects Triton features that are not implemented as unsupported", () => {
-  const refusal = (json: unknown) => {
+  const rejection = (json: unknown) => {
     try {
       decodeInferRequest(...request(json), "m");
     } catch (error) {
@@ -208,7 +208,7 @@ test("rejects Triton features that are not implemented as unsupported", () => {
     return undefined;
   };
   const outputs = [{ name: "embedding", parameters: { classification: 3 } }];
-  expect(refusal({ inputs: [], outputs })).toEqual(
+  expect(rejection({ inputs: [], outputs })).toEqual(
     new WireError(
       "classification is not supported: request 'embedding' itself and rank it in the client",
       "unsupported",
@@ -218,7 +218,7 @@ test("rejects Triton features that are not implemented as unsupported", () => {
     ...input,
     parameters: { shared_memory_region: "r", shared_memory_byte_size: 8 },
   };
-  expect(refusal({ inputs: [shared] })).toEqual(
+  expect(rejection({ inputs: [shared] })).toEqual(
     new WireError("shared memory is not supported: send 'image' in the message", "unsupported"),
   );
 });

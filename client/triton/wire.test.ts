@@ -202,10 +202,10 @@ describe("JSON", () => {
   });
 
   test("fails to encode values that JSON cannot represent", () => {
-    const refusal = (what: string) =>
+    const rejection = (what: string) =>
       new WireError(`'x' has ${what}, which JSON cannot represent: use the binary data format`);
     expect(() => jsonOfBytes(toWire(fp32([1], new Float32Array([Number.NaN]))))).toThrow(
-      refusal("a value that is not finite"),
+      rejection("a value that is not finite"),
     );
     const broken: Tensor = {
       name: "x",
@@ -213,7 +213,7 @@ describe("JSON", () => {
       shape: [1],
       data: [new Uint8Array([255])],
     };
-    expect(() => jsonOfBytes(toWire(broken))).toThrow(refusal("an element that is not UTF-8"));
+    expect(() => jsonOfBytes(toWire(broken))).toThrow(rejection("an element that is not UTF-8"));
   });
 });
 

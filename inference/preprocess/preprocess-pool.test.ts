@@ -93,7 +93,7 @@ test("rejects only the file whose memory cannot be transferred", async () => {
   expect(pool.size).toBe(1);
 });
 
-test("gives the memory of images that nobody reads any more to later ones", async () => {
+test("reuses the memory of recycled images", async () => {
   const pool = poolOf(1);
   const [first, second] = await Promise.all([taskOf(640, 480, 1), taskOf(500, 700, 2)]);
   const expected = await poolOf(1).run(second);

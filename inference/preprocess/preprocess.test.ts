@@ -299,8 +299,8 @@ describe("colours", () => {
   });
 });
 
-describe("refuses", () => {
-  async function refusal(bytes: Uint8Array, maxPixels = limits.maxPixels): Promise<ImageError> {
+describe("rejects", () => {
+  async function rejection(bytes: Uint8Array, maxPixels = limits.maxPixels): Promise<ImageError> {
     const error: unknown = await preprocess(bytes, { maxPixels }).then(
       () => expect.fail("it was read"),
       (reason) => reason,
@@ -310,7 +310,7 @@ describe("refuses", () => {
   }
 
   test("an image with more pixels than the limit, before it is decoded", async () => {
-    const { code, message } = await refusal(await plain(101, 100).png().toBuffer(), 10_000);
+    const { code, message } = await rejection(await plain(101, 100).png().toBuffer(), 10_000);
     expect(code).toBe("too_large");
     expect(message).toBe("has 101 × 100 pixels, more than the limit of 10000");
   });
@@ -327,7 +327,7 @@ describe("refuses", () => {
     ["SVG", Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>')],
     ["another RIFF file", Buffer.from("RIFF\0\0\0\0WAVEfmt ")],
   ])("%s as another type", async (_, bytes) => {
-    expect((await refusal(bytes)).code).toBe("unsupported_media_type");
+    expect((await rejection(bytes)).code).toBe("unsupported_media_type");
   });
 
   test.each(["jpeg", "png", "webp"] as const)("a %s that is cut short", async (format) => {
@@ -336,7 +336,7 @@ describe("refuses", () => {
       .toFormat(format)
       .toBuffer();
     for (const part of [0.1, 0.5, 0.95]) {
-      const error = await refusal(whole.subarray(0, Math.floor(whole.length * part)));
+      const error = await rejection(whole.subarray(0, Math.floor(whole.length * part)));
       expect(error.code).toBe("undecodable_image");
       expect(error.message).toMatch(/^cannot be decoded: \S[^\n]*$/);
     }
@@ -346,7 +346,7 @@ describe("refuses", () => {
     const whole = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
     const firstScan = whole.subarray(whole.indexOf("\xff\xda", 0, "latin1"), -2);
     const scans = Array.from({ length: 50 }, () => firstScan);
-    const { code, message } = await refusal(Buffer.concat([whole.subarray(0, -2), ...scans]));
+    const { code, message } = await rejection(Buffer.concat([whole.subarray(0, -2), ...scans]));
     expect(code).toBe("undecodable_image");
     expect(message).toMatch(/^cannot be decoded: it is stored in \d+ scans, more than 100$/);
   });
@@ -372,12 +372,12 @@ describe("refuses", () => {
     async (format) => {
       const bytes = await plain(30, 30).toFormat(format).toBuffer();
       bytes.writeUInt16BE(0x1010, { png: 18, webp: 26 }[format]);
-      expect((await refusal(bytes, 40_000_000)).code).toBe("undecodable_image");
+      expect((await rejection(bytes, 40_000_000)).code).toBe("undecodable_image");
     },
   );
 
   test("a file that only begins like an image", async () => {
     const bytes = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff]), Buffer.alloc(200, 7)]);
-    expect((await refusal(bytes)).code).toBe("undecodable_image");
+    expect((await rejection(bytes)).code).toBe("undecodable_image");
   });
 });

@@ -328,7 +328,7 @@ describe("the queue", () => {
     expect(session.runs).toEqual([[1], [3]]);
   });
 
-  test("refuses a request whose caller has gone already", async () => {
+  test("rejects a request whose signal is already aborted", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const gone = outcome(batcher.infer(request(1), { signal: AbortSignal.abort() }));
     await settled();
@@ -407,7 +407,7 @@ describe("drain", () => {
     expect(drained).toHaveProperty("value");
   });
 
-  test("refuses new requests", async () => {
+  test("rejects new requests", async () => {
     const { batcher } = setup();
     await batcher.drain();
     await expect(batcher.infer(request(1))).rejects.toThrow(

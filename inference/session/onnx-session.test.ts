@@ -111,7 +111,7 @@ test("answers the runs in flight before it closes, and takes no more", async () 
   await closed;
 });
 
-test("fails a run that the runtime refuses, and goes on", async () => {
+test("fails only the run that the runtime rejects", async () => {
   const session = await open();
   const input: Fp32Tensor = {
     name: "image",
@@ -188,7 +188,7 @@ describe("another model", () => {
     expect(session.inputs).toEqual([{ name: "x", dataType: "FP32", dims: [3, -1] }]);
   });
 
-  test("gives outputs whose size is not known before", async () => {
+  test("returns outputs of dynamic size", async () => {
     const session = await openIdentity("FP32", ["batch", "width"]);
     const data = Float32Array.of(1, 2, 3, 4, 5, 6);
     const { outputs } = await session.run([{ name: "x", dataType: "FP32", shape: [2, 3], data }]);
