@@ -21,12 +21,12 @@ export const modelChecks = [
   "parity",
 ] as const;
 
-/** One line for each thing that was looked at. */
+/** One line per check. */
 export interface ModelFinding {
   readonly check: (typeof modelChecks)[number];
   readonly ok: boolean;
   readonly message: string;
-  /** Where vectors were compared. */
+  /** Result of a comparison of vectors. */
   readonly agreement?: Pick<Agreement, "minCosine" | "maxDifference">;
 }
 
@@ -34,12 +34,12 @@ export interface ModelReport {
   readonly info: ModelInfo;
   readonly structure: ModelStructure;
   readonly findings: readonly ModelFinding[];
-  /** Of all comparisons: see {@link CheckModelOptions.limit}. */
+  /** Limit of all comparisons, see {@link CheckModelOptions.limit}. */
   readonly limit: number;
   readonly ok: boolean;
 }
 
-/** What a model is compared with. */
+/** Model with which another is compared. */
 export interface Counterpart {
   /** For people: `the server's form`, or a path. */
   readonly name: string;

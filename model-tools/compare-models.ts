@@ -1,8 +1,8 @@
 import { openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
 
-/** How near the embeddings of two models are. */
+/** Agreement of the embeddings of two models. */
 export interface Agreement {
-  /** Of each image, the cosine of its two embeddings. */
+  /** Cosine of the two embeddings of each image. */
   readonly minCosine: number;
   readonly meanCosine: number;
   /** Largest difference of a value, relative to the largest value. */
@@ -59,7 +59,7 @@ export function syntheticImages(count: number): readonly Uint8Array[] {
   });
 }
 
-/** 0 to 255 and back, so that there is no function whose last bit depends on the machine. */
+/** Triangle wave of 0 to 255: integer arithmetic, identical on every machine. */
 function triangle(phase: number): number {
   return phase < 128 ? 2 * phase : 511 - 2 * phase;
 }

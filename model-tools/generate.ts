@@ -12,7 +12,7 @@ export interface GenerateOptions {
   readonly profile: ModelProfile;
   /** 32-bit integer. The same seed gives the same bytes on every machine. */
   readonly seed: number;
-  /** Where to write. Its folder is made; a file that is there is replaced in one step. */
+  /** Output path. Its folder is created; an existing file is replaced atomically. */
   readonly file: string;
   /** Called about every 4 MiB. */
   readonly onProgress?: (progress: { readonly bytes: number; readonly total: number }) => void;

@@ -8,14 +8,14 @@ import { modelPrecisions } from "../contract/server-env.ts";
 export const modelSidecar = z.object({
   /** Bumped when a field changes meaning. */
   schema: z.literal(1),
-  /** Of the model file, lower-case hexadecimal. */
+  /** SHA-256 of the model file, lower-case hexadecimal. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: z.int().min(1),
-  /** How the file came to be. */
+  /** Origin of the file. */
   source: z.enum(["generated", "pulled", "exported", "derived", "unknown"]),
   /** `random`, or the name that open_clip gives the weights, for example `laion2b_s34b_b79k`. */
   weights: z.string().min(1),
-  /** Of random weights. */
+  /** Seed of random weights. */
   seed: z.int().optional(),
   /** `vit-b-32` or `tiny`. */
   architecture: z.string().optional(),
@@ -76,7 +76,7 @@ export async function modelInfo(file: string): Promise<ModelInfo> {
   };
 }
 
-/** Of a file's content, lower-case hexadecimal. */
+/** SHA-256 of a file, lower-case hexadecimal. */
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) {
@@ -88,7 +88,7 @@ export async function sha256Of(file: string): Promise<string> {
 /** Longest time between the sidecar and the file in one copy or download, in milliseconds. */
 const togetherMs = 60_000;
 
-/** Whether the file was written before its sidecar, and came to its place with it. */
+/** Returns whether the file was written before its sidecar and moved with it. */
 async function isOlder(file: Stats, sidecar: string): Promise<boolean> {
   const { mtimeMs, ctimeMs } = await stat(sidecar);
   return file.mtimeMs <= mtimeMs && file.ctimeMs <= ctimeMs + togetherMs;

@@ -22,7 +22,7 @@ export const lockedModel = z.strictObject({
   bytes: z.int().min(1),
   sha256,
   licence: z.string().min(1),
-  /** Where the licence is said, and where the checksum is known from. */
+  /** Sources of the licence and of the checksum. */
   note: z.string().optional(),
 });
 export type LockedModel = z.infer<typeof lockedModel>;

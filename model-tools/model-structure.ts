@@ -5,7 +5,7 @@ import type { TensorSpec } from "../contract/tensor.ts";
 import type { OnnxFile, OnnxValue } from "./onnx-reader.ts";
 import { recogniseTower } from "./recognise-tower.ts";
 
-/** What can be said of a model without running it. */
+/** Properties of a model that are known without running it. */
 export interface ModelStructure {
   readonly irVersion: number;
   /** Version of each operator set, by domain. */
@@ -13,15 +13,15 @@ export interface ModelStructure {
   readonly producer: string;
   readonly inputs: readonly ModelTensor[];
   readonly outputs: readonly ModelTensor[];
-  /** Whether any number of images can be sent at once. */
+  /** Whether the batch dimension is dynamic. */
   readonly dynamicBatch: boolean;
   /** Files beside it that have its weights. */
   readonly externalData: readonly { readonly file: string; readonly bytes: number }[];
   /** Models of the repository whose `config.pbtxt` it fits. */
   readonly fits: readonly string[];
-  /** What hinders it, for the model that is nearest; empty where it fits one. */
+  /** Differences from the most similar model; empty if it fits one. */
   readonly misfits: readonly string[];
-  /** What `model optimise` makes the optimised file of, or why it cannot; of a model of normalised images. */
+  /** Description of the tower for `model optimise`, or why it is not recognised; only for models of normalised images. */
   readonly tower?: string;
 }
 

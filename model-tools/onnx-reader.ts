@@ -54,7 +54,7 @@ export interface OnnxFile {
   /** Without those that are initializers too. */
   readonly inputs: readonly OnnxValue[];
   readonly outputs: readonly OnnxValue[];
-  /** Whether there is something that this reader does not keep: functions, sparse weights, training information. */
+  /** Whether the file has parts that this reader drops: functions, sparse weights, training information. */
   readonly hasMore: boolean;
 }
 

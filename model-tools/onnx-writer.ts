@@ -62,7 +62,7 @@ const attributeTypes = { float: 1, int: 2, ints: 7 } as const;
 /** Field numbers of messages that are written in pieces. */
 const fields = { graph: 7, initializer: 5, rawData: 9 } as const;
 
-/** The file, in pieces. A piece is valid until the next one is asked for. */
+/** Yields the file in pieces. A piece is valid until the next one is read. */
 export function* onnxChunks(model: OnnxModel): Generator<Uint8Array, void, undefined> {
   const { head, tensors } = layout(model);
   yield head;

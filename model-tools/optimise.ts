@@ -122,7 +122,7 @@ export async function ensureOptimised(
   return file;
 }
 
-/** The manifest of a prepared file, without what is known of the file itself. */
+/** Manifest of an optimised model, without the properties of the file itself. */
 export function preparedInfo(
   original: ModelInfo,
   precision: NonNullable<ModelInfo["precision"]>,

@@ -11,7 +11,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
  * @throws {Error} one line, when a variable is not the address of a proxy.
  */
 export function openProxyDispatcher(env: Environment): Dispatcher {
-  // empty is no proxy; what is left out would be read of this process's own environment
+  // an empty value means no proxy; an omitted one would be read from this process's environment
   return new EnvHttpProxyAgent({
     httpProxy: proxyOf(env, "http_proxy"),
     httpsProxy: proxyOf(env, "https_proxy"),

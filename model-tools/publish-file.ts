@@ -3,7 +3,7 @@ import { mkdir, open, readdir, rename, rm, stat, writeFile } from "node:fs/promi
 import { basename, dirname, join } from "node:path";
 import { type ModelInfo, readSidecar, sidecarPath } from "./model-info.ts";
 
-/** How much is written at once, and how often progress is told. */
+/** Bytes per write and per progress event. */
 const blockBytes = 4 * 1024 * 1024;
 
 /** A model file that is being written, under another name: `….onnx.part`. */
@@ -12,7 +12,7 @@ export interface ModelFileDraft {
   /**
    * Write the whole file, instead of what was written before.
    *
-   * @param chunks - A chunk is used before the next one is asked for.
+   * @param chunks - Each chunk is used before the next one is read.
    */
   write(chunks: Iterable<Uint8Array>, onBlock?: (bytes: number) => void): Promise<void>;
   /** Give the file its name, and write its sidecar `<file>.json`. */
@@ -28,7 +28,7 @@ export interface ModelFileDraft {
  * @throws {Error} when the folder cannot be written, or the file is one
  */
 export async function draftModelFile(file: string): Promise<ModelFileDraft> {
-  await refuseFolder(file);
+  await rejectFolder(file);
   await makeFolder(dirname(file));
   await removeAbandonedParts(file);
   const part = partPath(file);
@@ -54,7 +54,7 @@ export async function draftModelFile(file: string): Promise<ModelFileDraft> {
  * @param part - In the folder of the file; its name ends in `.part`.
  */
 export async function publishFile(part: string, file: string, info: ModelInfo): Promise<void> {
-  await refuseFolder(file);
+  await rejectFolder(file);
   const [size, before] = await Promise.all([sizeOf(file), readSidecar(file)]);
   if (size === info.bytes && before?.bytes === size && before.sha256 === info.sha256) return;
   // The sidecar first: were this stopped in between, the next `ensure` would see that the two do not belong together.
@@ -69,7 +69,7 @@ export async function publishFile(part: string, file: string, info: ModelInfo): 
 }
 
 /** A folder cannot be replaced by a file: known before anything is written. */
-async function refuseFolder(file: string): Promise<void> {
+async function rejectFolder(file: string): Promise<void> {
   if (!(await isFolder(file))) return;
   throw Object.assign(new Error(`${file}: is a folder`), { code: "EISDIR" });
 }
@@ -115,7 +115,7 @@ function partPath(file: string): string {
   return join(dirname(file), `${basename(file, ".onnx")}.${ownSuffix()}.onnx.part`);
 }
 
-/** `<pid>.<n>`: nobody else's. Containers that share a folder have the same process ids, and one that starts again too. */
+/** Unique suffix `<pid>.<n>`. Process ids alone are not unique: containers that share a folder have the same ones. */
 export function ownSuffix(): string {
   return `${process.pid}.${randomInt(2 ** 32)}`;
 }
@@ -139,7 +139,7 @@ export function unlessCode(...codes: readonly string[]): (error: NodeJS.ErrnoExc
   };
 }
 
-/** A part that is older than this is nobody's any more: writing takes seconds. */
+/** Age at which a partial file counts as abandoned: writing takes seconds. */
 export const abandonedAfterMs = 10 * 60_000;
 
 /** Remove what a process that was killed left behind: 351 MB each. */

@@ -3,7 +3,7 @@ import { link, open, readFile, rename, rm, stat, utimes } from "node:fs/promises
 import { hostname } from "node:os";
 import { abandonedAfterMs } from "./publish-file.ts";
 
-/** How often a lock is marked as in use, in milliseconds: one that is older than {@link abandonedAfterMs} is nobody's. */
+/** Interval at which a lock is refreshed, in milliseconds; an older one than {@link abandonedAfterMs} is abandoned. */
 const refreshMs = 30_000;
 
 /**
@@ -51,7 +51,7 @@ async function take(path: string, what: string, own: string): Promise<void> {
       const by = host === hostname() ? `process ${pid}` : `process ${pid} of ${host}`;
       throw new Error(`${what} is being fetched already, by ${by}: wait for it, or end it`);
     }
-    await takeAway(path, held);
+    await removeAbandoned(path, held);
   }
   throw new Error(`${what} is being fetched already, by another process: wait for it`);
 }
@@ -89,8 +89,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** Another process may have taken it over, and taken it anew, since it was read: that one keeps it. */
-async function takeAway(path: string, held: string): Promise<void> {
+/** Removes an abandoned lock, unless another process has acquired it since it was read. */
+async function removeAbandoned(path: string, held: string): Promise<void> {
   const aside = `${path}.${process.pid}.${randomInt(2 ** 32)}`;
   await rename(path, aside).catch(() => {});
   const taken = await contentOf(aside);

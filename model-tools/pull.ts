@@ -17,42 +17,42 @@ import {
 import { withFileLock } from "./pull-lock.ts";
 import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
 
-/** Of a lock file; without checksum and size where those are what comes, on first use. */
+/** Pinned file; without checksum and size when the first download is trusted. */
 export type WantedModel = Omit<LockedModel, "sha256" | "bytes" | "licence"> &
   Partial<Pick<LockedModel, "sha256" | "bytes">>;
 
 export interface PullOptions
   extends Pick<DownloadOptions, "url" | "token" | "onProgress" | "onRetry" | "wait"> {
   readonly model: WantedModel;
-  /** Where the model goes. Its folder is made; a file that is there is replaced in one step. */
+  /** Output path. Its folder is created; an existing file is replaced atomically. */
   readonly file: string;
   /** `standard`: as `openclip_vit_b32` takes it. `published`: the bytes that came. */
   readonly form: "standard" | "published";
   readonly dispatcher: Dispatcher;
-  /** Called when all is there and is made into the standard form: that takes some seconds. */
+  /** Called when the download is complete and is converted to the standard file, which takes seconds. */
   readonly onChanging?: () => void;
 }
 
 export interface PulledModel {
   readonly info: ModelInfo;
-  /** Of the file that came. */
+  /** SHA-256 of the downloaded file. */
   readonly sha256: string;
   readonly bytes: number;
-  /** How many bytes an earlier pull had left. */
+  /** Bytes of an earlier, interrupted pull. */
   readonly resumed: number;
-  /** Of the standard form, where it is not what came. */
+  /** Comparison of the standard file with the download, if they differ. */
   readonly agreement?: StandardModel["agreement"];
 }
 
 /** Ten times the file that is meant: no server fills the disk. */
 const maxBytes = 4e9;
 
-/** Where a pull keeps what came, beside the file: git ignores it. */
+/** Path of the download beside the file; git ignores it. */
 export function pullPartPath(file: string): string {
   return join(dirname(file), `${basename(file, ".onnx")}.pull.onnx.part`);
 }
 
-/** Whether a file is what a pull of this model would bring. */
+/** Returns whether a file is the result of a pull of this model. */
 export async function isPulled(
   file: string,
   model: WantedModel,
@@ -97,7 +97,7 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
   }
 }
 
-/** Before a byte is fetched: what came and what is made of it lie side by side for a while. */
+/** Checks the disk space for the download and the converted file before the download. */
 async function checkRoom({ model, file, form }: PullOptions, part: string): Promise<void> {
   if (model.bytes === undefined) return;
   const folder = dirname(file);

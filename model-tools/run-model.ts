@@ -16,8 +16,8 @@ export interface RunnableModel {
   close(): Promise<void>;
 }
 
-/** How a model can take images. */
-const ways = [
+/** Payload formats of a model. */
+const payloadFormats = [
   { spec: openclipVitB32.inputs[0], tensorOf: imageTensor },
   { spec: openclipVitB32U8.inputs[0], tensorOf: pixelTensor },
 ] as const;
@@ -31,7 +31,7 @@ export async function openModel(path: string): Promise<RunnableModel> {
   const session = await openSession({ modelPath: path, batch: "any" });
   const [input] = session.inputs;
   const [output] = session.outputs;
-  const way = ways.find(
+  const way = payloadFormats.find(
     ({ spec }) => input?.dataType === spec.dataType && input.dims.join() === spec.dims.join(),
   );
   if (session.inputs.length !== 1 || input === undefined || way === undefined) {

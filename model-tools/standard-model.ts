@@ -15,12 +15,12 @@ import { matrixDims, type Tower, type TowerLinear } from "./tower.ts";
 import { allColumns, floatsOf, matrixOf } from "./tower-weights.ts";
 import { imageTower } from "./vision-transformer.ts";
 
-/** What the standard file of a published one was found to be. */
+/** Result of converting a published file to the standard file. */
 export interface StandardModel {
-  /** What is different from the published file. */
+  /** Differences from the published file. */
   readonly changes: readonly string[];
   readonly opset: number;
-  /** How near the embeddings are, of vectors of unit length. */
+  /** Agreement of the normalised embeddings. */
   readonly agreement: Agreement & { readonly images: number };
 }
 
@@ -28,7 +28,7 @@ export interface StandardModel {
 const limits = { minCosine: 0.999_999, maxDifference: 1e-4 } as const;
 const imageCount = 4;
 
-/** Whether a file is one that `openclip_vit_b32` takes as it is. */
+/** Returns whether a file has the signature of `openclip_vit_b32`. */
 export function isStandard(file: OnnxFile): boolean {
   const fits = (
     values: OnnxFile["inputs"],

@@ -28,7 +28,7 @@ export interface VisionTransformer {
 const [{ name: inputName, dims: inputDims }] = openclipVitB32.inputs;
 const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
 
-/** What can be generated. Both have the signature of `openclipVitB32`. */
+/** Models that can be generated. Both have the signature of `openclipVitB32`. */
 export const profiles = {
   /** OpenCLIP ViT-B/32: 88 million parameters, 351 MB. */
   "vit-b-32": {
@@ -76,7 +76,7 @@ export function visionTransformer(sizes: VisionTransformer, seed: number): OnnxM
 }
 
 /**
- * Where the weights of a tower come from.
+ * Source of the weights of a tower.
  *
  * @param initial - What they are in a model that was not trained: normally distributed, or all the same.
  * @returns The values as bytes, row-major; a matrix is `[from, to]`.

@@ -31,11 +31,11 @@ test("a second run says that the file is there, and another seed needs --force",
   expect((await generate(...tiny)).stdout).toMatch(
     /^b\.onnx written: 0\.9 MB, sha256 [0-9a-f]{64}\n/,
   );
-  expect((await generate(...tiny)).stdout).toMatch(/^b\.onnx is there already: 0\.9 MB, sha256 /);
+  expect((await generate(...tiny)).stdout).toMatch(/^b\.onnx exists: 0\.9 MB, sha256 /);
   expect(await generate(...tiny, "--seed", "2")).toEqual({
     code: 2,
     stdout: "",
-    stderr: "clipstack: b.onnx is there already; --force replaces it",
+    stderr: "clipstack: b.onnx exists; --force replaces it",
   });
   expect((await generate(...tiny, "--seed", "2", "--force")).code).toBe(0);
 });

@@ -45,7 +45,7 @@ export function registerModel(program: Command): void {
     )
     .option("--seed <integer>", "the same seed gives the same bytes", seedOf, defaultSeed)
     .option("--output <file>", "default: the model repository of this checkout")
-    .option("--force", "replace a file that is there")
+    .option("--force", "replace an existing file")
     .option("--json", "print what was written as JSON")
     .addHelpText(
       "after",
@@ -70,8 +70,8 @@ async function generate(args: GenerateArguments): Promise<void> {
   const before = args.force ? undefined : await modelInfo(file).catch(() => undefined);
   if (before !== undefined) {
     const same = before.architecture === args.profile && before.seed === args.seed;
-    if (!same) throw new UserError(`${shown} is there already; --force replaces it`);
-    report(args, shown, before, "is there already");
+    if (!same) throw new UserError(`${shown} exists; --force replaces it`);
+    report(args, shown, before, "exists");
     return;
   }
   if (!args.force) await requireOwnSidecar(file);

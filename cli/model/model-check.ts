@@ -39,7 +39,7 @@ export function registerModelCheck(model: Command): void {
     .option("--model <file>", "default: the standard file of the model repository of this checkout")
     .option("--against <file>", "another ONNX file; can be given again", repeated(String), [])
     .option("--url <url>", "against a Triton that serves it: http://host:port")
-    .option("--triton-model <name>", "what it is called there", openclipVitB32.name)
+    .option("--triton-model <name>", "name of the model on Triton", openclipVitB32.name)
     .addOption(
       new Option(
         "--limit <percent>",
@@ -93,10 +93,10 @@ function fileCounterpart(path: string): Counterpart {
   return { name: shownPath(path), open: () => openModel(path), batchSize: 1 };
 }
 
-/** How long Triton may take for eight images, a cold start included. */
+/** Timeout for eight images on Triton, including a cold start. */
 const tritonTimeoutMs = 120_000;
 
-/** Models of the repository that take what is made of an image here. */
+/** Models of the repository whose input this command can create from an image. */
 const tensors = [
   { name: openclipVitB32.name, tensorOf: imageTensor },
   { name: openclipVitB32Trt.name, tensorOf: imageTensor },
@@ -138,7 +138,7 @@ function triton(url: string, model: string): Counterpart {
   };
 }
 
-/** What a person reads. */
+/** Human-readable report. */
 export function checkText(file: string, report: ModelReport): string {
   const { info, structure, findings } = report;
   const opsets = Object.entries(structure.opsets).map(
@@ -153,7 +153,7 @@ export function checkText(file: string, report: ModelReport): string {
       ({ file: other, bytes }) => `  weights in ${other}, ${megabytes(bytes)} MB`,
     ),
     `  ${info.source === "unknown" ? "not of this project" : info.source}, ${weights}`,
-    `  IR version ${structure.irVersion}, operators ${opsets.join(", ")}, written by ${structure.producer || "nobody known"}`,
+    `  IR version ${structure.irVersion}, operators ${opsets.join(", ")}, written by ${structure.producer || "an unknown producer"}`,
     ...structure.inputs.map((tensor) => `  input  ${shownTensor(tensor)}`),
     ...structure.outputs.map((tensor) => `  output ${shownTensor(tensor)}`),
     ...(structure.tower === undefined ? [] : [`  ${structure.tower}`]),

@@ -112,7 +112,7 @@ test("prints the agreement as JSON", async () => {
 test("fails where the file of somebody else would be replaced, and does not begin", async () => {
   await writeFile(join(folder, "a.onnx"), "mine");
   await expect(exportModel("--python", join(folder, "none"))).rejects.toThrow(
-    /a\.onnx is there already \(not of this project, weights unknown\); --force replaces it$/,
+    /a\.onnx exists \(not of this project, weights unknown\); --force replaces it$/,
   );
 });
 

@@ -33,7 +33,7 @@ const program = fileURLToPath(
 const sampleImages = fileURLToPath(new URL("../../model-tools/samples/", import.meta.url));
 const defaultTag = "laion2b_s34b_b79k";
 
-/** How far a value of an embedding may be from PyTorch's, relative to the largest of that embedding. */
+/** Maximum difference of a value from PyTorch's, relative to the largest value of the embedding. */
 const limit = 0.001;
 const batchSizes = [1, 32] as const;
 
@@ -94,7 +94,7 @@ PyTorch and open_clip are installed as model-tools/python/export locks them, int
 ~/.cache/clipstack. pip takes a mirror or a proxy from PIP_INDEX_URL and HTTPS_PROXY, the hub of the weights from
 HF_ENDPOINT. \`--torch cpu\` is of download.pytorch.org: pinned by version, not by checksum.
 
-The file that is there stays until the new one agrees with PyTorch. Exit code 1: it does not.
+An existing file is kept until the new one agrees with PyTorch. Exit code 1: it does not agree.
 
 Examples:
   $ npx clipstack model export
@@ -182,7 +182,7 @@ function argumentsOf(args: ExportArguments, output: string): readonly string[] {
   return [...weights, "--profile", args.profile, "--images", images, "--output", output];
 }
 
-/** What `export.py` prints. */
+/** Output of `export.py`. */
 const exportedSchema = z.object({
   schema: z.literal(1),
   profile: z.enum(Object.keys(profiles) as [keyof typeof profiles]),
@@ -190,13 +190,13 @@ const exportedSchema = z.object({
   seed: z.int().nullable(),
   exporter: z.string(),
   opset: z.int().min(1),
-  /** How many both were compared on. */
+  /** Number of compared images. */
   images: z.int().min(1),
   limit: z.literal(limit),
   checks: z.array(
     z.object({
       batch: z.int(),
-      /** Of a value, relative to the largest of its embedding. */
+      /** Largest difference of a value, relative to the largest value of its embedding. */
       maxDifference: z.number().min(0),
       minCosine: z.number(),
     }),
@@ -246,7 +246,7 @@ async function runExport(
   return exportedOf(stdout);
 }
 
-/** What the program printed, checked: a file whose check is not known is none that agrees. */
+/** Parses the output of `export.py`; unexpected output counts as a failed comparison. */
 export function exportedOf(stdout: string): Exported {
   let value: unknown;
   try {
@@ -299,7 +299,7 @@ function report(args: ExportArguments, file: string, info: ModelInfo, exported: 
   );
 }
 
-/** Of small parts: two digits that are not 0. */
+/** Formats a small fraction with two significant digits. */
 function percent(part: number): string {
   return `${Number((100 * part).toPrecision(2))} %`;
 }

@@ -4,9 +4,9 @@ import { modelInfo, readSidecar, sidecarPath } from "../../model-tools/model-inf
 import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
 import { wholeNumber } from "../option-values.ts";
 
-/** What the `model` commands have in common. */
+/** Shared by the `model` commands. */
 
-/** What goes wrong with the files that were named is the user's to mend. */
+/** Converts file errors to user errors. */
 export async function ofFiles<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -27,21 +27,21 @@ export function shownCosine(value: number): string {
   return value.toFixed(7);
 }
 
-/** What `model generate` wrote can be written again; anything else is somebody's. @throws {UserError} */
+/** Rejects overwriting a file that `model generate` did not write. @throws {UserError} */
 export async function requireReplaceable(file: string): Promise<void> {
   await requireOwnSidecar(file);
   const info = await modelInfo(file).catch(() => undefined);
   if (info === undefined || info.source === "generated") return;
   const what = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
-  throw new UserError(`${shownPath(file)} is there already (${what}); --force replaces it`);
+  throw new UserError(`${shownPath(file)} exists (${what}); --force replaces it`);
 }
 
-/** What is beside a model is written with it: `--output package` would be the end of package.json. @throws {UserError} */
+/** Rejects overwriting a sidecar that does not describe a model: `--output package` would replace package.json. @throws {UserError} */
 export async function requireOwnSidecar(file: string): Promise<void> {
   const sidecar = sidecarPath(file);
   if ((await sizeOf(sidecar)) === undefined || (await readSidecar(file)) !== undefined) return;
   throw new UserError(
-    `${shownPath(sidecar)} is there already and does not describe a model; --force replaces it`,
+    `${shownPath(sidecar)} exists and does not describe a model; --force replaces it`,
   );
 }
 

@@ -181,7 +181,7 @@ interface ConvertOptions {
   readonly signal?: AbortSignal;
 }
 
-/** @throws {Error} if the embeddings differ too much; the file that is there stays */
+/** @throws {Error} if the embeddings differ too much; an existing file is kept */
 async function convertModel(
   source: string,
   file: string,

@@ -136,7 +136,7 @@ function wantedOf(lock: LockedModel, { revision, sha256, updateLock }: PullArgum
   return { weights, repository, path, revision, sha256 };
 }
 
-/** Where to ask, and with which token. @throws {UserError} */
+/** Download URL and token. @throws {UserError} */
 function sourceOf(
   model: WantedModel,
   env: Environment,
@@ -155,7 +155,7 @@ function sourceOf(
   return { url, token };
 }
 
-/** What was given is not shown: a password may be in it. */
+/** Error without the value, which may contain a password. */
 function httpUrl(name: string, value: string): URL {
   const url = URL.canParse(value) ? new URL(value) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
@@ -172,7 +172,7 @@ async function reportThere(args: PullArguments, file: string): Promise<void> {
   if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...info }, null, 2));
   else {
     const size = `${megabytes(info.bytes)} MB, sha256 ${info.sha256}`;
-    console.log(`${shownPath(file)} is there already: ${size}, weights ${info.weights}`);
+    console.log(`${shownPath(file)} exists: ${size}, weights ${info.weights}`);
   }
 }
 
@@ -197,8 +197,8 @@ function report(args: PullArguments, { file, lockPath, lock, model, pulled }: Pu
   const came = `${megabytes(bytes)} MB with sha256 ${sha256}`;
   console.log(
     model.sha256 === undefined
-      ? `Trusted on first use: ${came} is what came, and nobody says that it must be.`
-      : `What came is what it must be: ${came}.`,
+      ? `Trusted on first use: ${came}, without a checksum to compare.`
+      : `Verified: ${came}.`,
   );
   if (args.updateLock) console.log(`${shownPath(lockPath)} says so from now on.`);
   if (agreement === undefined) return;

@@ -12,7 +12,7 @@ case $WEIGHTS in
       echo "model_repository/$file: sha256 must be $MODEL_SHA256, got $sha256" >&2
       exit 1
     fi
-    # an image for one precision has no files of others
+    # an image for one precision contains no other files
     if [ -n "${MODEL_PRECISION:-}" ]; then
       selected=model.$MODEL_PRECISION.onnx
       if [ "$MODEL_PRECISION" != fp32 ] && [ ! -e "/models/${file%/*}/$selected" ]; then

@@ -11,7 +11,7 @@ if (problem === undefined) console.log(`${url} answers with 512 finite values`);
 else console.error(problem);
 process.exitCode = problem === undefined ? 0 : 1;
 
-/** What is wrong with the answer, in one line. */
+/** Problem of the response, in one line. */
 async function check() {
   const response = await fetch(`${url}/embed`, {
     method: "POST",

@@ -8,7 +8,7 @@
 - name: EXECUTION_PROVIDER
   value: {{ ternary "cuda" "cpu" (eq $embed.accelerator "gpu") }}
 {{- with get ($embed.resources.limits | default dict) "cpu" }}
-# as many threads as the container may use, not as many as the node has cores
+# number of threads from the CPU limit, not from the cores of the node
 - name: INTRA_OP_THREADS
   value: {{ include "clipstack.cores" . | quote }}
 {{- end }}

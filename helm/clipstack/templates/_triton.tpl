@@ -1,10 +1,10 @@
-{{/* Name of the model configuration: what Triton gets as --model-config-name. */}}
+{{/* Name of the model configuration: Triton's --model-config-name. */}}
 {{- define "clipstack.variant" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- default (get $contract.variants (toString .Values.triton.gpus)) .Values.triton.modelConfig.variant -}}
 {{- end -}}
 
-{{/* The model configuration: of the values, or the project's for that many GPUs. */}}
+{{/* Model configuration: from the values, or the chart's for the number of GPUs. */}}
 {{- define "clipstack.modelConfig" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $triton := .Values.triton -}}
@@ -13,7 +13,7 @@
 {{- else -}}
 {{- $model := index $contract.models $triton.backend -}}
 {{- $text := .Files.Get (printf "model-configs/%s/%s.pbtxt" $model (include "clipstack.variant" .)) -}}
-{{- /* an engine fits the weights and the TensorRT that it was built of: others do not find it in the cache */ -}}
+{{- /* the cache path includes weights and TensorRT version, because an engine fits no others */ -}}
 {{- $weights := default "image" .Values.model.sha256 | trunc 12 -}}
 {{- $image := include "clipstack.image" (include "clipstack.tritonImage" . | fromJson) | sha256sum | trunc 12 -}}
 {{- $text | replace $contract.enginesMark (printf "%s_%s" $weights $image) -}}
@@ -26,7 +26,7 @@
 {{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" (include "clipstack.variant" .)) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
 {{- $isOpen := eq .Values.triton.modelControl "open" -}}
 {{- if or $isOpen (eq .Values.model.weights "image") -}}
-{{- /* an image with weights has the folders of several models */ -}}
+{{- /* an image with weights contains several models */ -}}
 {{- $args = concat $args (list "--model-control-mode=explicit" (printf "--load-model=%s" $model)) -}}
 {{- else -}}
 {{- $args = append $args "--model-control-mode=none" -}}
@@ -42,13 +42,13 @@
 {{- if and (eq .Values.model.weights "image") (ne .Values.triton.modelControl "open") }}true{{ end -}}
 {{- end -}}
 
-{{/* Whether a claim for TensorRT's engines is made here. */}}
+{{/* Whether the chart creates a claim for the engine cache. */}}
 {{- define "clipstack.engineCacheClaim" -}}
 {{- $cache := .Values.triton.engineCache -}}
 {{- default (printf "%s-triton-engines" (include "clipstack.fullname" .)) $cache.existingClaim -}}
 {{- end -}}
 
-{{/* How long back the queue time looks: four readings, so that one that is late leaves enough, and one minute at the least. */}}
+{{/* Averaging time of the queue time: four scrape intervals, at least one minute. */}}
 {{- define "clipstack.queueWindow" -}}
 {{- $interval := .Values.serviceMonitor.interval -}}
 {{- $number := regexFind "^[0-9]+" $interval | int -}}
@@ -72,7 +72,7 @@ divided, and a pod without traffic has 0. Takes a list: the root, labels.
 namespace={{ .Release.Namespace | quote }},pod=~"{{ include "clipstack.fullname" . }}-triton-.+"
 {{- end -}}
 
-{{/* One value for the autoscaler of the release: the mean over its pods. */}}
+{{/* Value for the autoscaler of the release: mean over its pods. */}}
 {{- define "clipstack.queueTimeOfRelease" -}}
 {{- $query := .Values.triton.autoscaling.prometheus.query -}}
 {{- if $query -}}
@@ -82,7 +82,7 @@ avg({{ include "clipstack.queueTime" (list . "pod") }})
 {{- end -}}
 {{- end -}}
 
-{{/* Rules of Prometheus: the queue time of each pod, recorded. */}}
+{{/* Prometheus rules that record the queue time of each pod. */}}
 {{- define "clipstack.prometheusRules" -}}
 groups:
   - name: clipstack

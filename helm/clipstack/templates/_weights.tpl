@@ -49,7 +49,7 @@ initContainers:
 {{- end -}}
 {{- end -}}
 
-{{/* Whole bytes of a quantity: text with a unit, or a number. */}}
+{{/* Quantity in whole bytes: text with a unit, or a number. */}}
 {{- define "clipstack.bytes" -}}
 {{- $text := kindIs "string" . | ternary . (printf "%f" (float64 .)) -}}
 {{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
@@ -57,7 +57,7 @@ initContainers:
 {{- mulf (regexFind "^[0-9.]+" $text) (get $units (regexFind "[a-zA-Z]*$" $text)) | floor | printf "%.0f" -}}
 {{- end -}}
 
-{{/* Where a server of a backend reads the weights. Takes a list: the root, the backend. */}}
+{{/* Path of the weights for a backend. Arguments: root, backend. */}}
 {{- define "clipstack.weightsMount" -}}
 {{- $root := index . 0 -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}

@@ -1,4 +1,4 @@
-"""Image files in, the pixels that openclip_vit_b32_u8 takes out: OpenCLIP's validation transform, in 8 bits.
+"""Converts image files to the pixels for openclip_vit_b32_u8: OpenCLIP's validation transform, in 8 bits.
 
 Runs in Triton's Python backend, which must have Pillow and NumPy. clipstack's server answers for this model with its own
 preprocessing (inference/preprocess/preprocess.ts), to the same messages; a test compares the two.
@@ -16,12 +16,12 @@ from PIL import Image, ImageOps
 SIDE = 224
 FORMATS = ("JPEG", "PNG", "WEBP")
 
-# the limit below is checked before anything is decoded; Pillow's own is a warning, and another number
+# the limit below is checked before decoding; Pillow's own is only a warning
 Image.MAX_IMAGE_PIXELS = None
 
 
 class ImageError(Exception):
-    """What is wrong with one image, to follow the words `image N`."""
+    """Error of one image, phrased to follow `image N`."""
 
 
 def pixels_of(encoded, max_pixels):
@@ -50,7 +50,7 @@ def is_known_type(encoded):
 
 
 def upright(image):
-    """The image as people see it, in a mode that can be resized."""
+    """Returns the image in its EXIF orientation, in a mode that can be resized."""
     image = ImageOps.exif_transpose(image)
     if image.mode == "P":
         return image.convert("RGBA" if "transparency" in image.info else "RGB")
@@ -69,7 +69,7 @@ def transformed(image, max_pixels):
     size = tuple(SIDE if side == short else int(SIDE * side / short) for side in (width, height))
     left, top = (int(round((side - SIDE) / 2.0)) for side in size)
     if size[0] * size[1] > max_pixels:
-        # a line of pixels would become a very large image: only what the crop keeps is computed
+        # resize only the cropped region: a one-pixel line would become a very large image
         x, y = width / size[0], height / size[1]
         box = (left * x, top * y, (left + SIDE) * x, (top + SIDE) * y)
         return image.resize((SIDE, SIDE), Image.Resampling.BICUBIC, box=box).convert("RGB")
