@@ -15,11 +15,11 @@ const point = testLoadPoint(
   },
 );
 
-test("a cell is a line with its rate and latency", () => {
+test("a load point is a line with its rate and latency", () => {
   expect(cellText(point)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
 });
 
-test("what limits a cell is in its line", () => {
+test("the limit of a load point is in its line", () => {
   const limited = {
     ...point,
     latencyMs: { ...latencyMs, p99Reliable: false },
@@ -40,7 +40,7 @@ test("elsewhere than on a terminal, windows are not told, and cells are", () => 
   const progress = startBenchProgress({ isTTY: false, write: (text) => written.push(text) }, 4);
   progress.tell({ kind: "phase", environment: "one", text: "parity: onnx-http" });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
-  progress.tell({ kind: "window", cell: point.id, window, index: 0 });
+  progress.tell({ kind: "window", pointId: point.id, window, index: 0 });
   progress.tell({ kind: "point", point });
   progress.end();
   expect(written.join("")).toBe(`one: parity: onnx-http\n${cellText(point)}\n`);
@@ -52,7 +52,7 @@ test("on a terminal, the line that moves says the window and how many cells are 
   const progress = startBenchProgress(output, 4);
   progress.tell({ kind: "point", point });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
-  progress.tell({ kind: "window", cell: "onnx-http b8 c8", window, index: 2 });
+  progress.tell({ kind: "window", pointId: "onnx-http b8 c8", window, index: 2 });
   progress.end();
   expect(written.join("")).toContain(
     "onnx-http b8 c8, window 3: 40.0 images/s  (1 of 4 cells, 0 s)",

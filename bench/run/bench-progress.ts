@@ -1,19 +1,19 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { formatMs, formatRate } from "../report/number-format.ts";
+import type { BenchEvent } from "./bench-events.ts";
 import { parityFailure } from "./bench-parity.ts";
-import type { BenchEvent } from "./bench-run.ts";
 import { place, startStatusLine } from "./status-line.ts";
 
-/** What a person sees while a bench goes on. */
+/** Progress output of a run. */
 export interface BenchProgress {
   readonly tell: (event: BenchEvent) => void;
-  /** A line of its own. */
+  /** Prints a separate line. */
   readonly say: (line: string) => void;
-  /** Take the live line away. */
+  /** Removes the live line. */
   readonly end: () => void;
 }
 
-/** Each cell is a line when it is measured; on a terminal, a line that moves says what is under way. */
+/** Prints one line per measured load point; on a terminal, also a live line with the current one. */
 export function startBenchProgress(
   output: Parameters<typeof startStatusLine>[0],
   loadPointCount?: number,
@@ -47,8 +47,8 @@ export function startBenchProgress(
   };
 }
 
-function windowText({ cell, window, index }: Extract<BenchEvent, { kind: "window" }>): string {
-  return `${cell}, window ${index + 1}: ${formatRate(window.imagesPerSecond)} images/s`;
+function windowText({ pointId, window, index }: Extract<BenchEvent, { kind: "window" }>): string {
+  return `${pointId}, window ${index + 1}: ${formatRate(window.imagesPerSecond)} images/s`;
 }
 
 /** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */

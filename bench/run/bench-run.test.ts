@@ -20,19 +20,13 @@ import {
   parseBenchRecord,
 } from "../record/bench-record.ts";
 import { testLoadPoint } from "../report/test-bench-record.ts";
+import type { BenchEvent } from "./bench-events.ts";
 import { readBenchImages } from "./bench-images.ts";
-import {
-  type BenchEvent,
-  type BenchOptions,
-  chooseEndpoints,
-  defaultSettings,
-  finishBenchRecord,
-  newBenchRecord,
-  type RequestedEndpoint,
-  runBench,
-} from "./bench-run.ts";
+import { type BenchOptions, defaultSettings, runBench } from "./bench-run.ts";
 import type { BenchTarget } from "./bench-target.ts";
 import type { TargetsSource } from "./bench-targets.ts";
+import { chooseEndpoints, type RequestedEndpoint } from "./choose-endpoints.ts";
+import { finishBenchRecord, newBenchRecord } from "./compose-record.ts";
 import { makeReference, readSamples } from "./reference.ts";
 import type { SimulatedSource } from "./simulated-targets.ts";
 
@@ -166,7 +160,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     expect(measured.record.passed).toBe(true);
   });
 
-  test("has a cell for every path that there is, and every batch size", () => {
+  test("has a load point for every available endpoint and batch size", () => {
     expect(measured.record.loadPoints.map(({ id }) => id)).toEqual([
       "embed-http b1 c2",
       "embed-http b3 c2",
@@ -191,7 +185,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     expect(kinds.lastIndexOf("parity")).toBeLessThan(kinds.indexOf("point"));
   });
 
-  test("knows for each cell what the server counted in the measured windows", () => {
+  test("has the server counters of the measured windows for each load point", () => {
     for (const { id, server, samples: answered, imagesPerRequest } of measured.record.loadPoints) {
       expect(server?.requests, id).toBeGreaterThan(0.5 * answered);
       expect(server?.averageBatch, id).toBeGreaterThanOrEqual(imagesPerRequest);
@@ -282,7 +276,7 @@ test("keeps what was measured until it was interrupted", async () => {
       loads: [2, 3, 4].map((concurrency) => ({ kind: "closed loop", concurrency }) as const),
       signal: controller.signal,
       onEvent: (event) => {
-        if (event.kind === "window" && event.cell === "onnx-http b1 c3") controller.abort();
+        if (event.kind === "window" && event.pointId === "onnx-http b1 c3") controller.abort();
       },
     },
   );
@@ -443,11 +437,11 @@ test("a request that failed fails the run, with its code", async () => {
   expect(failures).toEqual(["onnx-http b1 c1: requests failed: 3 × 503, 1 × timeout"]);
 });
 
-test("a record that could not be read again fails the run, and says where", async () => {
+test("an invalid record fails the run with the field", async () => {
   const { passed, failures } = await finished([cell({ imagesPerSecond: Number.NaN })]);
   expect(passed).toBe(false);
   expect(failures).toEqual([
-    expect.stringMatching(/^the record cannot be read again: loadPoints\.0\.imagesPerSecond: /),
+    expect.stringMatching(/^the record is invalid: loadPoints\.0\.imagesPerSecond: /),
   ]);
 });
 

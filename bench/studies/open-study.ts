@@ -1,18 +1,12 @@
 import { UserError } from "../../contract/user-error.ts";
 import { type BenchRecord, benchEndpointName, type StudyId } from "../record/bench-record.ts";
-import {
-  addSubject,
-  type BenchContext,
-  chooseEndpoints,
-  gateParity,
-  measureLoadPoint,
-  noteOnce,
-  type RequestedEndpoint,
-  tryCounters,
-} from "../run/bench-run.ts";
+import type { BenchContext } from "../run/bench-events.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
 import { type TargetsSource, withTargets } from "../run/bench-targets.ts";
+import { chooseEndpoints, gateParity, type RequestedEndpoint } from "../run/choose-endpoints.ts";
+import { addSubject } from "../run/compose-record.ts";
 import { reason } from "../run/http-client.ts";
+import { measureLoadPoint, noteOnce, tryCounters } from "../run/measure-load-point.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import { readIdleMemory } from "./memory-study.ts";
 import type {

@@ -8,7 +8,8 @@ import {
 } from "../../inference-image/emulator/test-repository.ts";
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import type { StudyResult } from "../record/bench-record.ts";
-import { type BenchEvent, defaultSettings } from "../run/bench-run.ts";
+import type { BenchEvent } from "../run/bench-events.ts";
+import { defaultSettings } from "../run/bench-run.ts";
 import { measureQueueDelays } from "./queue-delay-study.ts";
 import type { StudyRun } from "./study.ts";
 

@@ -1,8 +1,9 @@
 import { createServer } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
-import type { BenchEvent } from "../run/bench-run.ts";
-import { defaultSettings, newBenchRecord } from "../run/bench-run.ts";
+import type { BenchEvent } from "../run/bench-events.ts";
+import { defaultSettings } from "../run/bench-run.ts";
+import { newBenchRecord } from "../run/compose-record.ts";
 import type { AddressesSource } from "../run/endpoint-targets.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import { runStudies } from "./run-studies.ts";
@@ -120,7 +121,7 @@ test("unreadable metrics are reported before the first load, and once in the rec
   const metrics = [{ backend: "embed", url: `http://127.0.0.1:${port}` }] as const;
   const { record, events } = await study(await growingServer(), metrics);
   const note =
-    "embed: its metrics could not be read, so the time in the server is missing: connection refused.";
+    "embed: metrics are unavailable, so the time in the server is missing: connection refused.";
   expect(record.notes.filter((it) => it === note)).toHaveLength(1);
   const kinds = events.map((event) => (event.kind === "notice" ? event.text : event.kind));
   expect(kinds.indexOf(note)).toBeGreaterThanOrEqual(0);

@@ -1,5 +1,5 @@
 import { benchEndpointName } from "../record/bench-record.ts";
-import type { RequestedEndpoint } from "../run/bench-run.ts";
+import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { type ClientCost, measureSerialization } from "./client-serialization.ts";
 import { clients, type LoadStudy, optionalPath, type StudyRun, StudyUnavailable } from "./study.ts";
 

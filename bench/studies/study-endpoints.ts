@@ -1,5 +1,5 @@
 import type { StudyId } from "../record/bench-record.ts";
-import type { RequestedEndpoint } from "../run/bench-run.ts";
+import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { studies } from "./registry.ts";
 import { optionalPath, type SourceChange, type Study } from "./study.ts";
 

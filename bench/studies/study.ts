@@ -8,14 +8,10 @@ import {
   type StudyResult,
 } from "../record/bench-record.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
-import type {
-  BenchContext,
-  LoadPointOptions,
-  MeasuredEndpoint,
-  RequestedEndpoint,
-} from "../run/bench-run.ts";
+import type { BenchContext, LoadPointOptions } from "../run/bench-events.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
 import type { TargetsSource } from "../run/bench-targets.ts";
+import type { MeasuredEndpoint, RequestedEndpoint } from "../run/choose-endpoints.ts";
 import type { IdleMemory, MemoryReading } from "./memory.ts";
 
 /** One study: a file of this folder, registered in `registry.ts`. */

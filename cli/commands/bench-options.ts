@@ -4,7 +4,8 @@ import {
   benchEndpointName,
   type LoadShape,
 } from "../../bench/record/bench-record.ts";
-import { defaultSettings, type RequestedEndpoint } from "../../bench/run/bench-run.ts";
+import { defaultSettings } from "../../bench/run/bench-run.ts";
+import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type EndpointName, endpointNames } from "../../contract/environment.ts";

@@ -17,17 +17,13 @@ import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, benchReportName, saveReports } from "../../bench/report/save-reports.ts";
+import type { BenchContext, BenchEvent } from "../../bench/run/bench-events.ts";
 import { readBenchImages } from "../../bench/run/bench-images.ts";
 import { startBenchProgress } from "../../bench/run/bench-progress.ts";
-import {
-  type BenchContext,
-  type BenchEvent,
-  defaultSettings,
-  finishBenchRecord,
-  newBenchRecord,
-  type RequestedEndpoint,
-} from "../../bench/run/bench-run.ts";
+import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { TargetsSource } from "../../bench/run/bench-targets.ts";
+import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
+import { finishBenchRecord, newBenchRecord } from "../../bench/run/compose-record.ts";
 import type { PreparedImage } from "../../bench/run/reference.ts";
 import {
   makeReference,

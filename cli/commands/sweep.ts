@@ -5,7 +5,7 @@ import {
   studyIds,
   studyQuestions,
 } from "../../bench/record/bench-record.ts";
-import type { RequestedEndpoint } from "../../bench/run/bench-run.ts";
+import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import { runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study.ts";
 import { pathsOfStudies } from "../../bench/studies/study-endpoints.ts";

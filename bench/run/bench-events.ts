@@ -1,0 +1,57 @@
+import type {
+  BenchRecord,
+  Conditions,
+  LoadPoint,
+  LoadShape,
+  StudyId,
+} from "../record/bench-record.ts";
+import type { OpenTargets } from "./bench-target.ts";
+import type { PreparedImage } from "./reference.ts";
+
+/** Progress of a run. */
+export type BenchEvent =
+  | { readonly kind: "phase"; readonly environment?: string; readonly text: string }
+  | { readonly kind: "notice"; readonly text: string }
+  | { readonly kind: "parity"; readonly result: BenchRecord["parity"][number] }
+  /** A window of the current load point. */
+  | {
+      readonly kind: "window";
+      readonly pointId: string;
+      readonly window: LoadPoint["windows"][number];
+      readonly index: number;
+    }
+  | { readonly kind: "point"; readonly point: LoadPoint };
+
+/** Settings and callbacks shared by all load points of a run. */
+export interface BenchContext {
+  readonly settings: BenchRecord["settings"];
+  /** Images of the requests. */
+  readonly images: readonly PreparedImage[];
+  /** Number of load generator processes; absent: as many as the rate requires. */
+  readonly workers?: number;
+  readonly signal: AbortSignal;
+  /**
+   * Marks the start of work that a second interrupt must not cut off; the returned function marks its end.
+   *
+   * @param work - Description for the warning: `restoring the queue delay of …`.
+   * @default - a second interrupt exits at once
+   */
+  readonly hold?: (work: string) => () => void;
+  readonly onEvent: (event: BenchEvent) => void;
+}
+
+/** One load point, except for its endpoint. */
+export interface LoadPointOptions {
+  readonly batch: number;
+  readonly load: LoadShape;
+  readonly study?: StudyId;
+  readonly conditions?: Conditions;
+  /** Address in place of the target's, for example of a proxy before it. */
+  readonly url?: string;
+  /** Settings in place of the context's. */
+  readonly settings?: Partial<BenchRecord["settings"]>;
+  /** {@link OpenTargets.readGpus}, used if Triton's metrics list no GPU. */
+  readonly readGpus?: OpenTargets["readGpus"];
+  /** Called with sentences for the record about its load points. */
+  readonly onNote?: (note: string) => void;
+}

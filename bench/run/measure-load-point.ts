@@ -1,0 +1,141 @@
+import { measureLoad } from "../load/measure-load.ts";
+import { prepareRequests } from "../load/prepare.ts";
+import {
+  type BenchEndpoint,
+  type BenchRecord,
+  benchEndpointName,
+  type LoadPoint,
+} from "../record/bench-record.ts";
+import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
+import type { BenchTarget } from "./bench-target.ts";
+import type { MeasuredEndpoint } from "./choose-endpoints.ts";
+import { startGpuSampler } from "./gpu-use.ts";
+import { openHttpClient, reason } from "./http-client.ts";
+import { readServerCounters, type ServerCounters, serverTimes } from "./server-times.ts";
+
+/** Server counters at the boundary of a window. */
+interface Reading {
+  readonly atMs: number;
+  readonly counters: ServerCounters;
+}
+
+/**
+ * Measures one load point. After an interrupt it contains the measurements until then.
+ *
+ * @throws {UserError} one line, if no request could be sent.
+ */
+export async function measureLoadPoint(
+  context: BenchContext,
+  target: BenchTarget,
+  endpoint: BenchEndpoint,
+  options: LoadPointOptions,
+): Promise<LoadPoint> {
+  const { batch, load, study, conditions = {}, url = target.url } = options;
+  const settings = { ...context.settings, ...options.settings };
+  const id = loadPointId(endpoint, options);
+  const requests = await prepareRequests({ ...target, url }, endpoint, context.images, batch);
+  const http = openHttpClient();
+  const gpus = startGpuSampler(http, target.metrics, options.readGpus);
+  const startedMs = performance.now();
+  try {
+    const readCounters = async (): Promise<Reading> => {
+      const atMs = performance.now();
+      try {
+        return {
+          atMs,
+          counters: await readServerCounters(http, target.metrics, context.signal),
+        };
+      } catch (error) {
+        if (!context.signal.aborted) options.onNote?.(countersNote(target, error));
+        throw error;
+      }
+    };
+    const { counters, ...measured } = await measureLoad(requests, {
+      load,
+      windowSeconds: settings.windowSeconds,
+      stableWindows: settings.stableWindows,
+      tolerance: settings.tolerance,
+      maxWindows: settings.maxWindows,
+      durationSeconds: settings.durationSeconds,
+      workers: context.workers,
+      signal: context.signal,
+      readCounters: target.metrics.length === 0 ? undefined : readCounters,
+      onWindow: (window, index) => context.onEvent({ kind: "window", pointId: id, window, index }),
+    });
+    const before = counters?.before as Reading | undefined;
+    const after = counters?.after as Reading | undefined;
+    return {
+      id,
+      study,
+      environment: target.environment,
+      service: target.service,
+      ...endpoint,
+      imagesPerRequest: batch,
+      load,
+      conditions,
+      ...measured,
+      server:
+        before === undefined || after === undefined
+          ? undefined
+          : serverTimes(before.counters, after.counters, target, endpoint.payload),
+      gpu: await gpus.stop(before?.atMs ?? startedMs, after?.atMs ?? performance.now()),
+    };
+  } finally {
+    await gpus.stop(0, 0);
+    await http.close();
+  }
+}
+
+function countersNote({ service }: BenchTarget, error: unknown): string {
+  return `${service}: metrics are unavailable, so the time in the server is missing: ${reason(error)}.`;
+}
+
+/** Returns a function that records each note once and reports it. */
+export function noteOnce(record: BenchRecord, context: BenchContext): (note: string) => void {
+  return (note) => {
+    if (record.notes.includes(note)) return;
+    record.notes.push(note);
+    context.onEvent({ kind: "notice", text: note });
+  };
+}
+
+/** Reads the server counters once, so that unavailable metrics are reported before the measurements. */
+export async function tryCounters(
+  { signal }: BenchContext,
+  measured: readonly MeasuredEndpoint[],
+  onNote: (note: string) => void,
+): Promise<void> {
+  const http = openHttpClient();
+  try {
+    for (const target of new Set(measured.map((it) => it.target))) {
+      try {
+        await readServerCounters(http, target.metrics, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        onNote(countersNote(target, error));
+      }
+    }
+  } finally {
+    await http.close();
+  }
+}
+
+/** Id of a load point: `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4, 10 Mbit/s, 60 ms`. */
+export function loadPointId(
+  endpoint: BenchEndpoint,
+  { batch, load, conditions = {} }: LoadPointOptions,
+): string {
+  const shape =
+    load.kind === "closed loop"
+      ? `c${load.concurrency}`
+      : `${load.ratePerSecond}/s ${load.arrivals}`;
+  const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
+  const suffixes = [
+    queueDelayUs === undefined ? undefined : `queue ${queueDelayUs} us`,
+    bandwidthMbps === undefined ? undefined : `${bandwidthMbps} Mbit/s`,
+    roundTripMs === undefined ? undefined : `${roundTripMs} ms`,
+    gpus === undefined ? undefined : `${gpus} GPU`,
+    topology,
+  ].filter((part) => part !== undefined);
+  return [`${benchEndpointName(endpoint)} b${batch} ${shape}`, ...suffixes].join(", ");
+}
