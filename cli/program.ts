@@ -15,12 +15,12 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   },
   verify: {
     description:
-      "check environments: run as they were synthesized, one local process in place of each container, or where they are deployed",
+      "check environments: in a local simulation of the synthesized containers, or where they are deployed",
     register: async (program) => (await import("./commands/verify.ts")).registerVerify(program),
   },
   bench: {
     description:
-      "measure protocol paths under load: throughput, latency, time in the server, cost; environments where they are synthesized or deployed, or any address",
+      "measure endpoints under load: throughput, latency, server time, cost; in a local simulation, deployed, or at any address",
     register: async (program) => (await import("./commands/bench.ts")).registerBench(program),
   },
   "bench-server": {
@@ -35,7 +35,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) => (await import("./commands/sweep.ts")).registerSweep(program),
   },
   report: {
-    description: "render a saved record of bench, sweep or verify again",
+    description: "render a saved record of bench, sweep or verify",
     register: async (program) => (await import("./commands/report.ts")).registerReport(program),
   },
   compare: {
@@ -43,7 +43,8 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) => (await import("./commands/compare.ts")).registerCompare(program),
   },
   review: {
-    description: "say what a change does, costs and exposes, as a comment for a pull request",
+    description:
+      "review a plan: actions, impact, cost and exposure, as a comment for a pull request",
     register: async (program) => (await import("./commands/review.ts")).registerReview(program),
   },
   k8s: {
@@ -52,12 +53,12 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   },
   doctor: {
     description:
-      "look at the host or cluster of an environment: does it have what a deployment needs?",
+      "check the host or cluster of an environment for everything that a deployment requires",
     register: async (program) => (await import("./commands/doctor.ts")).registerDoctor(program),
   },
   "launch-spec": {
     description:
-      "an environment as one container of the all-in-one image, for hosts that run a single one",
+      "print an environment as one container of the all-in-one image, for hosts that run a single container",
     register: async (program) =>
       (await import("./commands/launch-spec.ts")).registerLaunchSpec(program),
   },
@@ -66,23 +67,22 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) => (await import("./commands/tunnel.ts")).registerTunnel(program),
   },
   "wait-healthy": {
-    description:
-      "wait until a container is healthy; where it will not be, say why with its last log lines",
+    description: "wait until a container is healthy; otherwise fail with the end of its log",
     register: async (program) =>
       (await import("./commands/wait-healthy.ts")).registerWaitHealthy(program),
   },
   "wait-rollout": {
     description:
-      "wait until the pods of a Deployment are ready; where they will not be, say why with their events and last log lines",
+      "wait until the pods of a Deployment are ready; otherwise fail with their events and the end of their logs",
     register: async (program) =>
       (await import("./commands/wait-rollout.ts")).registerWaitRollout(program),
   },
   serve: {
-    description: "start the server alone: the embed API, or what stands where a Triton will stand",
+    description: "start one server: the embed server or the Triton emulator",
     register: async (program) => (await import("./commands/serve.ts")).registerServe(program),
   },
   model: {
-    description: "make, fetch and check the model file that the servers load",
+    description: "generate, download and check the model file that the servers load",
     register: async (program) => (await import("./commands/model.ts")).registerModel(program),
   },
   capacity: {
@@ -92,7 +92,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
   },
   start: {
     description:
-      "make the model if none is there, synthesize all environments, verify each, and write the report",
+      "generate the model if it is missing, synthesize and verify all environments, and write the report",
     register: async (program) =>
       (await import("./commands/start-command.ts")).registerStart(program),
   },
@@ -106,9 +106,9 @@ const { version }: { readonly version: string } = JSON.parse(
 export const commandNames: readonly string[] = Object.keys(commands);
 
 /**
- * Command line, not run.
+ * Command line, not yet parsed.
  *
- * @param loaded - Commands to load; the others have a name and a description only.
+ * @param loaded - Commands whose modules are loaded; the others have only a name and a description.
  */
 export async function clipstackProgram(loaded: readonly string[]): Promise<Command> {
   const program = new Command("clipstack")
@@ -119,7 +119,7 @@ export async function clipstackProgram(loaded: readonly string[]): Promise<Comma
     .exitOverride()
     .addHelpText(
       "after",
-      "\nExit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.\n" +
+      "\nExit codes: 0 success, 1 a check failed, 2 wrong usage or settings.\n" +
         "Deploy with the cdktf command line: npx cdktf deploy single-gpu",
     );
 
@@ -131,7 +131,7 @@ export async function clipstackProgram(loaded: readonly string[]): Promise<Comma
     await register(program);
     program.commands.find((command) => command.name() === name)?.description(description);
   }
-  // subcommands copy the override only when they are made by `program.command()`: set it on all
+  // only subcommands created with `program.command()` inherit the override: set it on all
   const overrideAll = (command: Command): void => {
     command.exitOverride();
     for (const sub of command.commands) overrideAll(sub);

@@ -7,7 +7,7 @@ import type { RenderedFile } from "./rendered-file.ts";
 
 interface ValuesFile {
   readonly name: string;
-  /** What it is for, lines of a comment. */
+  /** Lines of the comment at the top of the file. */
   readonly about: readonly string[];
   readonly values: ChartValues;
 }
@@ -40,10 +40,10 @@ function kindFile(): ValuesFile {
   };
 }
 
-/** Names that stand for those of a registry: nothing is published. */
+/** Placeholder for a registry; no image is published. */
 const registry = "registry.example/clipstack";
 
-/** The embed server on CPU nodes of any cluster. */
+/** Embed server on CPU nodes of any cluster. */
 const cpuFile: ValuesFile = {
   name: "values-cpu.yaml",
   about: [
@@ -69,7 +69,7 @@ const gpuNodes: NonNullable<ChartValues["triton"]> = {
   tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
 };
 
-/** The same in front of Tritons. */
+/** Embed server as gateway to Tritons. */
 const gateway = {
   image: { repository: `${registry}/embed`, tag: "0.1.0-cpu" },
   backend: "triton",
@@ -79,7 +79,7 @@ const gateway = {
   },
 } as const;
 
-/** What holds for one GPU and for four. */
+/** Triton values shared by one and four GPUs. */
 const tensorrtOnGpu = {
   enabled: true,
   backend: "tensorrt",

@@ -38,7 +38,7 @@ import type { RenderedFile } from "./rendered-file.ts";
 const chart = "helm/clipstack";
 const source = "constructs/kubernetes/chart-values.ts";
 
-/** The chart's values, their schema and their table, values files, and the facts that its templates share with the server. */
+/** Files of the chart: values with their schema and table, values files, and facts that templates share with the server. */
 export function chartFiles(): readonly RenderedFile[] {
   return [
     { path: `${chart}/values.yaml`, text: valuesText() },
@@ -51,13 +51,13 @@ export function chartFiles(): readonly RenderedFile[] {
   ];
 }
 
-// draft 7: what every Helm 3 reads
+// draft 7: supported by every Helm 3
 const schema = {
   title: "Values of the chart clipstack",
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
 } as JsonSchema;
 
-/** Between these lines of the README is the table of the values; the rest of it is written by hand. */
+/** Lines around the rendered table of the README. */
 const table = {
   begin:
     "<!-- The table is rendered by `npm run render` from constructs/kubernetes/chart-values.ts. -->",
@@ -68,7 +68,7 @@ function readmeText(): string {
   return withTable(readFileSync(new URL(`../${chart}/README.md`, import.meta.url), "utf8"));
 }
 
-/** The README with the table of today. @throws {Error} where its place is gone. */
+/** README with the current table. @throws {Error} if the lines around the table are missing. */
 export function withTable(readme: string): string {
   const [before, rest] = readme.split(`${table.begin}\n`);
   const after = rest?.split(`${table.end}\n`)[1];
@@ -95,7 +95,7 @@ function valuesText(): string {
   ].join("\n");
 }
 
-/** Stands in the engine cache's prefix of a rendered configuration: a template puts there what engines depend on. */
+/** Placeholder for the engine cache's prefix, which a template replaces with the hash of everything that engines depend on. */
 const enginesMark = "CHART-ENGINES";
 
 const modelOf = {
@@ -104,9 +104,9 @@ const modelOf = {
 } as const satisfies Readonly<Record<string, TunableModel>>;
 
 /**
- * How long a request waits in Triton's queue, in milliseconds, over a window of time. The counters of all models are summed before
- * they are divided: a mean of the models' own times would count an idle model as much as a busy one. A pod without traffic
- * has 0 and not nothing: an autoscaler needs a value. `BY`, `SELECTOR` and `WINDOW` stand for labels, a selector and a time.
+ * Average queue time per request in Triton, in milliseconds. Counters of all models are summed before the division, because a
+ * mean of the models' averages would weight an idle model like a busy one. The result is 0 without traffic, because an
+ * autoscaler needs a value. `BY`, `SELECTOR` and `WINDOW` are placeholders for labels, a selector and a duration.
  */
 const queueTime = {
   expression: [
@@ -118,7 +118,7 @@ const queueTime = {
   adapterMetric: "clipstack_triton_queue_milliseconds",
 } as const;
 
-/** Variables of the embed server that other values are for. */
+/** Variables of the embed server that other chart values set. */
 const ownEnv = [
   "BACKEND",
   "EXECUTION_PROVIDER",
@@ -136,7 +136,7 @@ const ownEnv = [
   "TLS_KEY_FILE",
 ] as const satisfies readonly ServerEnvName[];
 
-/** Facts that the templates share with the server, as JSON in a named template. */
+/** Named template with the facts that templates share with the server, as JSON. */
 function contractText(): string {
   const facts = {
     ports: {
@@ -168,13 +168,13 @@ function contractText(): string {
     queueTime,
     ownEnv,
     variants: { "0": "cpu", "1": "single-gpu", "4": "multi-gpu-4x" },
-    // NVIDIA's own image: it has no model
+    // NVIDIA's image contains no model
     tritonRepository: chartValues.parse({}).triton.image.repository,
     weightsFolder: `${openclipVitB32.name}/1`,
     weightsFile: "model.onnx",
     tritonCommand: renderTritonCommand({
       "model-repository": modelRepositoryMount,
-      // a request of 32 images as JSON text is about 95 MB; Triton's default of 64 MiB would refuse it
+      // a request of 32 images as JSON text is about 95 MB; Triton's default of 64 MiB would reject it
       "http-max-input-size": 128 * 1024 * 1024,
       "strict-readiness": true,
       "exit-on-error": true,
@@ -194,7 +194,7 @@ function contractText(): string {
   ].join("\n");
 }
 
-/** For the Prometheus adapter: the queue time as a metric of pods. Its `<<…>>` are filled in by the adapter. */
+/** Rules for the Prometheus adapter, which provides the queue time as a pod metric and fills in `<<…>>`. */
 function adapterRules(): string {
   const rule = {
     seriesQuery: 'nv_inference_queue_duration_us{namespace!="",pod!=""}',
@@ -216,7 +216,7 @@ function adapterRules(): string {
   ].join("\n");
 }
 
-/** `model-configs/<model>/<variant>.pbtxt`: Triton's configuration where the values give none. */
+/** `model-configs/<model>/<variant>.pbtxt`: default model configurations of the chart. */
 function modelConfigFiles(): readonly RenderedFile[] {
   return Object.values(modelOf).flatMap((model) =>
     modelVariants.map((variant) => {

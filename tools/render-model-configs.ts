@@ -10,8 +10,8 @@ import {
 import type { RenderedFile } from "./rendered-file.ts";
 
 /**
- * `model_repository/<model>/config.pbtxt` of every model, and `configs/<variant>.pbtxt` where that is another one: without
- * the file of a variant, Triton takes `config.pbtxt`.
+ * `model_repository/<model>/config.pbtxt` of every model, and `configs/<variant>.pbtxt` of each variant that differs from it:
+ * Triton uses `config.pbtxt` if a variant has no file.
  */
 export function modelConfigFiles(): readonly RenderedFile[] {
   return Object.entries(modelConfigs).flatMap(([model, configs]) => [
@@ -29,17 +29,17 @@ export function modelConfigFiles(): readonly RenderedFile[] {
   ]);
 }
 
-/** The variants of a model that are not its `config.pbtxt` again. */
+/** Variants of a model that differ from its `config.pbtxt`. */
 function variantsOf(configs: ModelConfigs): readonly ModelVariant[] {
   return modelVariants.filter((variant) => configs[variant] !== configs.default);
 }
 
 function headingOf(config: ModelConfig): string {
   if (config.ensemble_scheduling !== undefined) {
-    return "For every variant: where its models run is in their own configurations.";
+    return "For every variant: the configurations of its models select their devices.";
   }
   return config.instance_group === undefined
-    ? "No instance group: Triton puts one instance on each GPU that it sees."
+    ? "No instance group: Triton creates one instance per visible GPU."
     : `For every variant. ${instancesText(config)}`;
 }
 
