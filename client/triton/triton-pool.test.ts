@@ -12,16 +12,16 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
 });
 
-/** Server on one address of this machine. It knows how often it was asked for its metadata, which the test counts. */
+/** Server on one address of this machine. It counts metadata requests. */
 class AskedServer {
   asked = 0;
-  /** Responses wait for it. */
+  /** Delays responses until it resolves. */
   gate: Promise<void> = Promise.resolve();
   readonly #server = new Server();
 
   constructor(readonly address: string) {}
 
-  /** @returns The port, or nothing where it is taken. */
+  /** @returns The port; `undefined` if it is in use. */
   async start(port = 0): Promise<number | undefined> {
     type Callback = (error: null, response: object) => void;
     const all = Object.keys(inferenceService).map((method) => [method, () => {}]);
@@ -60,7 +60,7 @@ async function serversOn(count: number): Promise<{ servers: AskedServer[]; port:
   throw new Error("no port is free on all addresses");
 }
 
-/** What the name stands for, from the next look-up on. */
+/** Addresses of the name from the next lookup on. */
 function resolver(...first: readonly string[]) {
   let addresses = first;
   const lookup = vi.spyOn(dns.promises, "lookup").mockImplementation((async () => {
@@ -109,7 +109,7 @@ async function ask(pool: TritonPool, times: number): Promise<void> {
   }
 }
 
-/** How many of `times` requests each server had. */
+/** Returns how many of `times` requests each server received. */
 async function shares(pool: TritonPool, servers: readonly AskedServer[], times: number) {
   const before = servers.map(({ asked }) => asked);
   await ask(pool, times);

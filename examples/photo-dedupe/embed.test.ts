@@ -156,7 +156,7 @@ test("gets the same embeddings from this machine, the embed server and a Triton"
   }
 });
 
-test("says that the weights of the project's own models are random", async () => {
+test("reports that the weights of the project's own models are random", async () => {
   await photos(1);
   expect((await embedAll(await open())).weights).toBe("random");
   expect(weightsInUse(database)).toBe("random");
@@ -171,7 +171,7 @@ test("fails when the photos were embedded with another model", async () => {
   expect(vectors()).toHaveLength(3);
 });
 
-test("fails when another model answers during the run, and keeps what it has", async () => {
+test("fails if the model changes during the run, and keeps earlier embeddings", async () => {
   await photos(70);
   const client = await open();
   const other = await open({ modelPath: otherModelPath });
@@ -184,7 +184,7 @@ test("fails when another model answers during the run, and keeps what it has", a
   expect(vectors()).toHaveLength(62);
 });
 
-test("replaces the embeddings of another model when it is told to", async () => {
+test("replaces the embeddings of another model with --replace", async () => {
   await photos(3);
   await embedAll(await open());
   const before = vectors();
@@ -238,7 +238,7 @@ test("sends a smaller copy of a large photo, of nearly the same embedding", asyn
   expect(cosine(vectors()[0]!, vectors()[1]!)).toBeGreaterThan(0.99);
 });
 
-test("waits for a service that goes away, and goes on when it is back", async () => {
+test("retries while the service is unavailable", async () => {
   await photos(80);
   let own = await startServer(0);
   cleanups.push(() => own.stop());
@@ -263,7 +263,7 @@ test("waits for a service that goes away, and goes on when it is back", async ()
   ]);
 });
 
-test("fails when the service stays away, and keeps what it has", async () => {
+test("fails if the service stays unavailable, and keeps earlier embeddings", async () => {
   await photos(70);
   const client = await open();
   let calls = 0;
@@ -280,7 +280,7 @@ test("fails when the service stays away, and keeps what it has", async () => {
   expect(vectors()).toHaveLength(62);
 });
 
-test("a run that is killed goes on where it was", async () => {
+test("a killed run resumes", async () => {
   await photos(100);
   database.close();
   const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
@@ -300,7 +300,7 @@ test("a run that is killed goes on where it was", async () => {
   expect(await embedAll(await open())).toMatchObject({ embedded: 100 - before, remaining: 0 });
 });
 
-test("the command falls back to this machine, and says so", async () => {
+test("the command falls back to this machine and reports it", async () => {
   await photos(2);
   database.close();
   const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));

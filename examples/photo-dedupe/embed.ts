@@ -102,7 +102,7 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions): Pro
   };
 }
 
-/** Records the model that answers; the returned function rejects embeddings by any other. */
+/** Records the service's model; the returned function rejects embeddings of any other. */
 async function openSend(
   database: PhotoDatabase,
   options: EmbedOptions,

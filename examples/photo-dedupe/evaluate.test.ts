@@ -59,7 +59,7 @@ test("computes precision and recall over all pairs", async () => {
   expect(embedding?.best).toEqual({ limit: 0.999, precision: 1, recall: 1 });
 });
 
-test("says nothing about embeddings while some are missing", async () => {
+test("omits embeddings while some are missing", async () => {
   write(photos);
   database.run("DELETE FROM embeddings WHERE md5 = 'a-crop.jpg'");
   expect((await evaluate(database, folder)).embedding).toBeUndefined();

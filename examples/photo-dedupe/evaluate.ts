@@ -7,24 +7,24 @@ import { cosine, type Weights, weightsInUse } from "./model-probe.ts";
 import { hashDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 
-/** File beside the photos that states which of them show the same. */
+/** File beside the photos with their subjects. */
 export const labelsFile = "labels.json";
 
 const photoLabel = z.strictObject({
   /** Path in the folder, with `/`. */
   file: z.string().min(1),
-  /** Photos with the same value show the same. */
+  /** Subject; photos with the same value are duplicates. */
   original: z.string().min(1),
 });
 export type PhotoLabel = z.infer<typeof photoLabel>;
 
-/** How well a limit separates pairs that show the same from others. */
+/** Precision and recall of a threshold for duplicate pairs. */
 export interface Score {
-  /** Bits, or cosine. */
+  /** Threshold in bits, or as cosine. */
   readonly limit: number;
-  /** Share of the found pairs that show the same; 1 if none was found. */
+  /** Share of the found pairs that are duplicates; 1 if none was found. */
   readonly precision: number;
-  /** Share of the pairs that show the same that were found. */
+  /** Share of the duplicate pairs that were found. */
   readonly recall: number;
 }
 
@@ -36,7 +36,7 @@ export interface Evaluation {
 
 export interface EvaluateResult {
   readonly photos: number;
-  /** Pairs that show the same. */
+  /** Number of duplicate pairs. */
   readonly duplicates: number;
   readonly hash: Evaluation;
   /** `undefined` if a photo has no embedding. */
@@ -46,7 +46,7 @@ export interface EvaluateResult {
 
 interface LabelledPair {
   readonly same: boolean;
-  /** Bits in which the perceptual hashes differ. */
+  /** Hamming distance of the perceptual hashes. */
   readonly bits: number;
   readonly cosine: number;
 }

@@ -9,9 +9,9 @@ export const groupKinds = ["embedding", "hash"] as const;
 export interface GroupOptions {
   /** Property to compare. Perceptual hashes need no model. */
   readonly by: (typeof groupKinds)[number];
-  /** Least cosine of two embeddings. */
+  /** Minimum cosine of two similar embeddings. */
   readonly threshold: number;
-  /** Most bits in which two perceptual hashes differ. */
+  /** Maximum Hamming distance of two similar perceptual hashes. */
   readonly distance: number;
   readonly progress?: Progress;
 }
@@ -75,7 +75,7 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
   };
 }
 
-/** Groups of at least two items that a chain of similar ones connects, in the order of the items. */
+/** Returns the connected components of at least two similar items, in the order of the items. */
 async function connected(
   database: PhotoDatabase,
   items: readonly Item[],
@@ -148,7 +148,7 @@ export function readVectors(database: PhotoDatabase, md5s: readonly string[]): V
   return { width, count: md5s.length, data };
 }
 
-/** How the groups of the index were made. */
+/** Options with which the groups of the index were computed. */
 export interface Grouping {
   readonly how: string;
   readonly weights: Weights;

@@ -39,7 +39,7 @@ test("of photos that are alike, the first by name", () => {
   expect(suggestKeeper([])).toBeUndefined();
 });
 
-test("says in what the photos of a group differ", () => {
+test("lists the properties in which the photos of a group differ", () => {
   expect(differences([photo(1), photo(2, { format: "webp", bytes: 5 })])).toEqual({
     size: true,
     resolution: false,

@@ -1,4 +1,4 @@
-/** What tells the photos of a group apart. */
+/** Properties by which the photos of a group are compared. */
 export interface ComparedPhoto {
   readonly id: number;
   readonly path: string;
@@ -12,11 +12,11 @@ export interface ComparedPhoto {
 
 export interface Keeper {
   readonly id: number;
-  /** Why this one, in words. */
+  /** Reason shown to the user. */
   readonly reason: string;
 }
 
-/** What speaks for a photo, the most important first; what several share is decided by the next. */
+/** Criteria in order of priority; ties are decided by the next one. */
 const reasons: readonly {
   readonly text: (photo: ComparedPhoto) => string;
   readonly rank: (photo: ComparedPhoto) => number;
@@ -32,7 +32,7 @@ const reasons: readonly {
   { text: () => "largest file: least compressed", rank: ({ bytes }) => bytes },
 ];
 
-/** The photo of a group that is best kept, by what its file says; what is to be seen on it is for a person. */
+/** Suggests the photo of a group to keep, based on file properties only. */
 export function suggestKeeper(photos: readonly ComparedPhoto[]): Keeper | undefined {
   let left = [...photos].sort((a, b) => (a.path < b.path ? -1 : 1));
   const [first] = left;
@@ -47,7 +47,7 @@ export function suggestKeeper(photos: readonly ComparedPhoto[]): Keeper | undefi
   return { id: left[0]!.id, reason: decisive.join(", ") || "first by name: the files are alike" };
 }
 
-/** In what the photos of a group differ. */
+/** Lists the properties in which the photos of a group differ. */
 export function differences(photos: readonly ComparedPhoto[]): {
   readonly size: boolean;
   readonly resolution: boolean;

@@ -7,20 +7,20 @@ import { DedupeError } from "./dedupe-error.ts";
 import { labelsFile, type PhotoLabel } from "./evaluate.ts";
 
 /**
- * Makes photos of which is known what shows the same: painted scenes, what people and programs do to photos, and other
- * views of the same kind that are no duplicates. The same files every time.
+ * Generates labelled photos: painted scenes, edited copies of them as people and programs make them, and similar views that are not
+ * duplicates. The output is deterministic.
  */
 
 const width = 480;
 const height = 320;
 
-/** Where a painted scene is looked at. */
+/** View of a painted scene. */
 interface View {
   readonly name: string;
   readonly scene: scenes.Scene;
-  /** Of the left edge, in heights of the picture. */
+  /** Position of the left edge, in heights of the picture. */
   readonly left: number;
-  /** Part of the scene that is seen: smaller is nearer. */
+  /** Visible part of the scene; a smaller value is a closer view. */
   readonly zoom: number;
 }
 
@@ -31,7 +31,7 @@ const view = (name: string, scene: scenes.Scene, left = 0, zoom = 1): View => ({
   zoom,
 });
 
-/** Views that have near-duplicates. */
+/** Views with near-duplicates. */
 const repeated: readonly View[] = [
   view("mountains", scenes.mountains),
   view("mountains", scenes.mountains, 5),
@@ -49,7 +49,7 @@ const repeated: readonly View[] = [
   view("page", scenes.page),
 ];
 
-/** Views that have none: other places of the same kind. */
+/** Views without near-duplicates: different places of the same kind. */
 const single: readonly View[] = [
   view("mountains", scenes.mountains, 11),
   view("mountains", scenes.mountains, 17),
@@ -73,7 +73,7 @@ const single: readonly View[] = [
 
 type Change = (photo: Sharp) => Sharp;
 
-/** What is done to a photo. The camera's time is lost, as with many programs. */
+/** Edits of a photo. They drop the camera's time, like many programs. */
 const changes: Readonly<Record<string, Change>> = {
   recompressed: (pixels) => pixels.jpeg({ quality: 30 }),
   smaller: (pixels) => pixels.resize(width / 2).jpeg({ quality: 82 }),
@@ -85,7 +85,7 @@ const changes: Readonly<Record<string, Change>> = {
   webp: (pixels) => pixels.webp({ quality: 70 }),
   straightened: (pixels) =>
     pixels.rotate(3).extract({ left: 34, top: 29, width: 422, height: 275 }).jpeg({ quality: 88 }),
-  // shown the same way: EXIF turns back what is stored turned
+  // displayed unchanged: the EXIF orientation reverses the rotation of the pixels
   "exif-turned": (pixels) =>
     pixels.rotate(90).jpeg({ quality: 90 }).withMetadata({ orientation: 8 }),
   turned: (pixels) => pixels.rotate(90).jpeg({ quality: 90 }),
@@ -141,7 +141,7 @@ export async function makePhotos(folder: string): Promise<readonly PhotoLabel[]>
       await write({ file: `backup/${name}.jpg`, original: name }, original);
       for (const [change, apply] of Object.entries(changes)) {
         const file = `${change}/${name}.${change === "webp" ? "webp" : "jpg"}`;
-        // each from the file, as a program would
+        // each edit reads the file, like a program
         const data = await apply(sharp(original)).toBuffer();
         await write({ file, original: name }, data);
       }

@@ -2,10 +2,10 @@ import sharp from "sharp";
 import { DedupeError } from "./dedupe-error.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
 
-/** "random": the weights that `clipstack model generate` writes, whose embeddings say nothing about content. */
+/** "random": weights by `clipstack model generate`, which give embeddings unrelated to the content. */
 export type Weights = "random" | "unknown";
 
-/** The model of the index's embeddings, identified by its embedding of one picture, wherever it runs. */
+/** Model of the index's embeddings, identified by its embedding of a probe picture. */
 interface IndexModel {
   readonly probe: readonly number[];
   readonly weights: Weights;
@@ -13,7 +13,7 @@ interface IndexModel {
 
 const side = 224;
 
-/** The probe picture, a PNG file of the model's input size, so that nothing resizes it. */
+/** Returns the probe picture, a PNG file of the model's input size, which is not resized. */
 export async function probePicture(): Promise<Uint8Array> {
   const pixels = Buffer.alloc(side * side * 3);
   for (let y = 0; y < side; y++) {
@@ -31,7 +31,7 @@ export async function probePicture(): Promise<Uint8Array> {
     .toBuffer();
 }
 
-/** Least cosine of two embeddings of the probe by one model: precisions differ less, other weights more. */
+/** Minimum cosine of two embeddings of the probe by the same model. Precisions differ by less, other weights by more. */
 const sameModelCosine = 0.99;
 
 /** Dot product: the cosine of two unit vectors. */
@@ -42,7 +42,7 @@ export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
 }
 
 /**
- * Records the model that answers. Embeddings by another model are removed on `replace`.
+ * Records the service's model. With `replace`, embeddings of another model are removed.
  *
  * @param where - Location of the model, for the error message.
  * @throws {DedupeError} if the index has embeddings by another model and `replace` is false

@@ -103,7 +103,7 @@ test("does not move a photo whose kept copy is the same file under another name"
   expect(text("sub/a.jpg")).toBe("photo sub/a.jpg");
 });
 
-test("does not move a photo that is no longer rejected when its turn comes", async () => {
+test("does not move a photo whose rejection was withdrawn meanwhile", async () => {
   reject(a, b);
   const moving = moveRejected(database);
   decide(database, [{ photo: a, decision: "keep" }]);
@@ -116,7 +116,7 @@ test("moves all photos of a group that are all rejected", async () => {
   expect(await moveRejected(database)).toEqual({ moved: 3, problems: [] });
 });
 
-test("never writes over a file of the same name", async () => {
+test("never overwrites a file of the same name", async () => {
   mkdirSync(join(folder, "clipstack-rejected/sub"), { recursive: true });
   writeFileSync(join(folder, "clipstack-rejected/sub/a.jpg"), "older");
   reject(a);

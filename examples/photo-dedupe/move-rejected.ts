@@ -7,7 +7,7 @@ import { rejectedFolderName } from "./scan.ts";
 
 export interface MoveResult {
   readonly moved: number;
-  /** Photos that were left in place, and why. */
+  /** Photos left in place, with the reason. */
   readonly problems: readonly { readonly path: string; readonly problem: string }[];
 }
 
@@ -70,7 +70,7 @@ export async function moveRejected(
 }
 
 /**
- * Moves photos back. A file that has a photo's name by now is left alone.
+ * Moves photos back. Existing files of the same name are not overwritten.
  *
  * @param only - Id of one photo; without it, all moved photos.
  */

@@ -64,14 +64,14 @@ export function hashWords(hash: string): readonly [number, number] {
   return [Number.parseInt(hash.slice(0, 8), 16), Number.parseInt(hash.slice(8), 16)];
 }
 
-/** How many of the 64 bits differ. */
+/** Hamming distance of two hashes, 0 to 64. */
 export function hashDistance(a: string, b: string): number {
   const [aHigh, aLow] = hashWords(a);
   const [bHigh, bLow] = hashWords(b);
   return ones(aHigh ^ bHigh) + ones(aLow ^ bLow);
 }
 
-/** Bits that are set in a 32-bit integer. */
+/** Number of set bits of a 32-bit integer. */
 export function ones(word: number): number {
   let bits = word - ((word >>> 1) & 0x5555_5555);
   bits = (bits & 0x3333_3333) + ((bits >>> 2) & 0x3333_3333);

@@ -91,7 +91,7 @@ test("fails when a photo is in no group, and saves nothing", async () => {
   expect(decisions()).toEqual([]);
 });
 
-test("fails in one line when a request is not as it should be", async () => {
+test("rejects an invalid request in one line", async () => {
   for (const body of [
     {},
     { decisions: [] },
@@ -130,7 +130,7 @@ test("moves rejected photos away, and puts them back", async () => {
   });
 });
 
-test("moves nothing when more is rejected than a person was asked about", async () => {
+test("moves nothing if more photos are rejected than were confirmed", async () => {
   await decide("a/two.jpg", "reject");
   await decide("b/two.jpg", "reject");
   const answer = await post("/api/move-rejected", { rejected: 1 });
@@ -196,7 +196,7 @@ test.skipIf(process.platform === "win32")(
   },
 );
 
-test("says of how many groups no photo would be left", async () => {
+test("counts the groups without a remaining photo", async () => {
   await decide("b/two.jpg", "reject");
   expect((await decide("b/<b>one.jpg", "reject")).json()).toMatchObject({ emptied: 1 });
 });
@@ -232,7 +232,7 @@ test("takes no path from its callers", async () => {
   }
 });
 
-test("fails for a name that somebody made lead to this machine", async () => {
+test("rejects a foreign host name that resolves to this machine", async () => {
   for (const name of ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", ":8000"]) {
     expect((await get("/api/state", { host: name })).statusCode, name).toBe(403);
   }
@@ -249,7 +249,7 @@ test("fails for a page of another origin, and for a change without an origin", a
   expect(answer.statusCode).toBe(403);
 });
 
-test("lets nothing in from elsewhere", async () => {
+test("loads nothing from other origins", async () => {
   const { headers, body } = await get("/");
   expect(headers["content-security-policy"]).toContain("default-src 'none'");
   expect(headers["cross-origin-resource-policy"]).toBe("same-origin");

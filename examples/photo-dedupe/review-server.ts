@@ -9,7 +9,7 @@ import { type MoveResult, moveRejected, restore } from "./move-rejected.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 import { decide, movedPhotos, reviewGroup, reviewState } from "./review-data.ts";
 
-/** Longest side of an image on the page, in pixels. */
+/** Maximum side of an image on the page, in pixels. */
 const sides = { thumbnails: 480, photos: 1_600 } as const;
 
 const pageFiles = {
@@ -138,8 +138,8 @@ function scaledPhoto(path: string, side: number): Promise<Buffer> {
 }
 
 /**
- * Why a request does not come from this page: a DNS name that someone points at this machine (rebinding) is in `Host`, and
- * a page of another origin in `Origin`, which browsers send with every POST.
+ * Returns the reason to reject a request that does not come from this page: `Host` reveals DNS rebinding, and `Origin`, which browsers
+ * send with every POST, a page of another origin.
  */
 function foreignOriginProblem({ headers, method }: FastifyRequest): string | undefined {
   const { host = "", origin } = headers;

@@ -138,7 +138,7 @@ test("walks into a folder that is named like a photo", async () => {
   expect(await scanFolder()).toMatchObject({ read: 1, unreadable: 0 });
 });
 
-test("does not follow links: neither in circles nor to a photo that it has", async () => {
+test("does not follow links, cyclic or to a scanned photo", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   symlinkSync(folder, join(folder, "loop"));
   symlinkSync(join(folder, "a.jpg"), join(folder, "again.jpg"));
@@ -170,7 +170,7 @@ test("leaves out the folder of rejected photos", async () => {
   expect(await scanFolder()).toMatchObject({ read: 0 });
 });
 
-test("keeps what it has read when it is stopped, and goes on from there", async () => {
+test("keeps the photos read before it is stopped, and resumes", async () => {
   for (let i = 0; i < 12; i++) {
     await picture(i)
       .jpeg()

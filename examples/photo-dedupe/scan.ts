@@ -122,7 +122,7 @@ async function scanPhoto(
     if (existsSync(known.moved_to ?? "")) {
       return new Error(`a photo of this name was moved to '${known.moved_to}': rename this one`);
     }
-    // put back by hand
+    // restored manually
     database.run(
       "UPDATE photos SET state = 'present', moved_to = NULL, decision = NULL WHERE path = ?",
       path,

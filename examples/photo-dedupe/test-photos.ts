@@ -26,5 +26,5 @@ export function picture(seed: number, width = 96, height = 64): Sharp {
   return sharp(pixels, { raw: { width, height, channels: 3 } });
 }
 
-/** For tests: progress that is not shown. */
+/** For tests: progress without output. */
 export const silent = { update() {}, note() {}, end() {} };
