@@ -463,19 +463,19 @@ describe("k8s-gpu fails", () => {
       "a budget that protects nothing",
       "embed: { budget: { maxUnavailable: 6 } }",
       [
-        "embed.budget.maxUnavailable must be less than embed.autoscaler.minReplicas (2), or all pods may be away at once, got 6",
+        "embed.budget.maxUnavailable must be less than embed.autoscaler.minReplicas (2), or all pods may be unavailable at once, got 6",
       ],
     ],
     [
       "a minimum above the maximum",
       "embed: { autoscaler: { minReplicas: 7 } }",
-      ["embed.autoscaler.minReplicas (7) must not exceed embed.autoscaler.maxReplicas (6)"],
+      ["embed.autoscaler.minReplicas must not exceed embed.autoscaler.maxReplicas (6), got 7"],
     ],
     [
       "limits below requests",
       "embed: { resources: { requests: { cpuMillicores: 500, memoryMiB: 2000 } } }",
       [
-        "embed.resources.requests.memoryMiB (2000) must not exceed embed.resources.limits.memoryMiB (1536)",
+        "embed.resources.requests.memoryMiB must not exceed embed.resources.limits.memoryMiB (1536), got 2000",
         "quota.requests.memoryMiB must be at least 30384 (triton 4 × 4096 + embed 7 × 2000), got 26624",
       ],
     ],
@@ -543,9 +543,9 @@ describe("k8s-gpu fails", () => {
       "what must be in a namespace that is not there yet",
       "imagePullSecret: registry\nembed: { keySecret: key }\nmodel: { weights: pvc, claim: weights }",
       [
-        "createNamespace must be false when imagePullSecret names something that is in the namespace before ('registry'), got true",
-        "createNamespace must be false when embed.keySecret names something that is in the namespace before ('key'), got true",
-        "createNamespace must be false when model.claim names something that is in the namespace before ('weights'), got true",
+        "createNamespace must be false when imagePullSecret names an existing object of the namespace ('registry'), got true",
+        "createNamespace must be false when embed.keySecret names an existing object of the namespace ('key'), got true",
+        "createNamespace must be false when model.claim names an existing object of the namespace ('weights'), got true",
       ],
     ],
     [

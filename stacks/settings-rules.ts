@@ -16,14 +16,22 @@ export function modelRepositoryFindings(settings: {
 }): readonly Finding[] {
   if (settings.weights === "image" && settings.modelRepository !== "model_repository") {
     return [
-      `modelRepository must be model_repository when weights is image: images are built with the weights of that folder, got '${settings.modelRepository}'`,
+      {
+        path: "modelRepository",
+        must: "be model_repository when weights is image: images are built with the weights of that folder",
+        got: `'${settings.modelRepository}'`,
+      },
     ];
   }
   return settings.weights === "host-path" &&
     settings.host.docker.startsWith("ssh://") &&
     !settings.modelRepository.startsWith("/")
     ? [
-        `modelRepository must be an absolute path when weights is host-path and host.docker is ssh://, got '${settings.modelRepository}'`,
+        {
+          path: "modelRepository",
+          must: "be an absolute path when weights is host-path and host.docker is ssh://",
+          got: `'${settings.modelRepository}'`,
+        },
       ]
     : [];
 }
@@ -33,7 +41,7 @@ export function embedImageFindings(settings: {
   readonly embed: { readonly image: ImageSetting };
 }): readonly Finding[] {
   const { image } = settings.embed;
-  return image.source === "build" ? [] : imageFindings(image.name).map((line) => `embed.${line}`);
+  return image.source === "build" ? [] : imageFindings(image.name, "embed.image");
 }
 
 /** A gateway needs the Triton that it asks. */
@@ -46,6 +54,10 @@ export function upstreamFindings(settings: {
   return settings[key].enabled
     ? []
     : [
-        `embed.upstream must name a service that is enabled (${key}.enabled is false), got '${settings.embed.upstream}'`,
+        {
+          path: "embed.upstream",
+          must: `name a service that is enabled (${key}.enabled is false)`,
+          got: `'${settings.embed.upstream}'`,
+        },
       ];
 }

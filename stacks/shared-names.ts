@@ -53,5 +53,11 @@ export function sharedNameFindings(
     .map(({ name }) => name);
   return others.length === 0
     ? []
-    : [`${setting} must be unique on ${where}, got '${value}', as in ${others.join(", ")}`];
+    : [
+        {
+          path: setting,
+          must: `be unique on ${where}`,
+          got: `'${value}', as in ${others.join(", ")}`,
+        },
+      ];
 }

@@ -68,7 +68,11 @@ export class SingleGpuStack extends TerraformStack {
 
     if (services.length === 0) {
       check(this, () => [
-        "embed.enabled must be true, or tritonOnnx.enabled, or tritonTrt.enabled, got false",
+        {
+          path: "embed.enabled",
+          must: "be true, or tritonOnnx.enabled, or tritonTrt.enabled",
+          got: "false",
+        },
       ]);
       return;
     }

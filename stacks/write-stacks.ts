@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { App, type TerraformStack } from "../constructs/cdktf.ts";
-import { findingsOf, warningsOf } from "../constructs/checks/findings.ts";
+import { findingsOf, renderFinding, warningsOf } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
@@ -50,7 +50,10 @@ export function writeStacks(
     const { name } = environment;
     const stack = createStack(app, environment);
     const shared = sharedNameFindings(environment, environments);
-    const lines = [...findingsOf(stack), ...shared.map((finding) => `${name}: ${finding}`)];
+    const lines = [
+      ...findingsOf(stack),
+      ...shared.map((finding) => `${name}: ${renderFinding(finding)}`),
+    ];
     if (lines.length === 0) {
       stacks.push(stack);
     } else {

@@ -1,18 +1,48 @@
 import { describe, expect, test } from "vitest";
 import { gpuCatalogue } from "../../contract/gpus.ts";
-import { gpuIndexFindings, gpuNamingFindings, variantGpuFindings } from "./gpus.ts";
-import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import {
-  autoscalerFindings,
-  budgetFindings,
-  quotaFindings,
+  gpuIndexFindings as gpuIndexFindingsOf,
+  gpuNamingFindings as gpuNamingFindingsOf,
+  variantGpuFindings as variantGpuFindingsOf,
+} from "./gpus.ts";
+import {
+  imageFindings as imageFindingsOf,
+  releaseFindings as releaseFindingsOf,
+  tritonOptionFindings as tritonOptionFindingsOf,
+} from "./images.ts";
+import {
+  autoscalerFindings as autoscalerFindingsOf,
+  budgetFindings as budgetFindingsOf,
+  quotaFindings as quotaFindingsOf,
   type Resources,
-  resourceFindings,
+  resourceFindings as resourceFindingsOf,
 } from "./kubernetes.ts";
-import { exposureFindings, nodePortFindings, portConflicts } from "./ports.ts";
-import { stopSeconds, stopTimeFindings } from "./stop-times.ts";
-import { vramFindings, vramMiB } from "./vram.ts";
-import { weightsFindings } from "./weights.ts";
+import {
+  exposureFindings as exposureFindingsOf,
+  nodePortFindings as nodePortFindingsOf,
+  portConflicts as portConflictsOf,
+} from "./ports.ts";
+import { stopSeconds, stopTimeFindings as stopTimeFindingsOf } from "./stop-times.ts";
+import { rendered } from "./test-rendered.ts";
+import { vramFindings as vramFindingsOf, vramMiB } from "./vram.ts";
+import { weightsFindings as weightsFindingsOf } from "./weights.ts";
+
+const gpuIndexFindings = rendered(gpuIndexFindingsOf);
+const gpuNamingFindings = rendered(gpuNamingFindingsOf);
+const variantGpuFindings = rendered(variantGpuFindingsOf);
+const imageFindings = rendered(imageFindingsOf);
+const releaseFindings = rendered(releaseFindingsOf);
+const tritonOptionFindings = rendered(tritonOptionFindingsOf);
+const autoscalerFindings = rendered(autoscalerFindingsOf);
+const budgetFindings = rendered(budgetFindingsOf);
+const quotaFindings = rendered(quotaFindingsOf);
+const resourceFindings = rendered(resourceFindingsOf);
+const exposureFindings = rendered(exposureFindingsOf);
+const nodePortFindings = rendered(nodePortFindingsOf);
+const portConflicts = rendered(portConflictsOf);
+const stopTimeFindings = rendered(stopTimeFindingsOf);
+const vramFindings = rendered(vramFindingsOf);
+const weightsFindings = rendered(weightsFindingsOf);
 
 describe("host ports", () => {
   const triton = { service: "triton-onnx", prop: "ports.http", port: 8010 };
@@ -275,7 +305,7 @@ describe("cluster", () => {
 
   test("fails when the minimum is above the maximum", () => {
     expect(autoscalerFindings({ minReplicas: 4, maxReplicas: 2 })).toEqual([
-      "autoscaler.minReplicas (4) must not exceed autoscaler.maxReplicas (2)",
+      "autoscaler.minReplicas must not exceed autoscaler.maxReplicas (2), got 4",
     ]);
     expect(autoscalerFindings({ minReplicas: 2, maxReplicas: 2 })).toEqual([]);
   });
@@ -304,11 +334,11 @@ describe("cluster", () => {
   test("fails on a budget that lets all pods go at once", () => {
     for (const maxUnavailable of [2, 6]) {
       expect(budgetFindings({ maxUnavailable }, replicas)).toEqual([
-        `budget.maxUnavailable must be less than autoscaler.minReplicas (2), or all pods may be away at once, got ${maxUnavailable}`,
+        `budget.maxUnavailable must be less than autoscaler.minReplicas (2), or all pods may be unavailable at once, got ${maxUnavailable}`,
       ]);
     }
     expect(budgetFindings({ minAvailable: 0 }, replicas)).toEqual([
-      "budget.minAvailable must be at least 1, or all pods may be away at once, got 0",
+      "budget.minAvailable must be at least 1, or all pods may be unavailable at once, got 0",
     ]);
   });
 
@@ -322,7 +352,7 @@ describe("cluster", () => {
     const wrong = { ...resources, requests: { cpuMillicores: 250, memoryMiB: 2048 } };
     expect(resourceFindings(wrong, max)).toEqual([
       "resources.limits.cpuMillicores must be at most limitRange.max.cpuMillicores (800), got 1000",
-      "resources.requests.memoryMiB (2048) must not exceed resources.limits.memoryMiB (1536)",
+      "resources.requests.memoryMiB must not exceed resources.limits.memoryMiB (1536), got 2048",
     ]);
     expect(resourceFindings(resources, { cpuMillicores: 1000, memoryMiB: 1536 })).toEqual([]);
   });

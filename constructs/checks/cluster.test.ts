@@ -3,6 +3,7 @@ import { TerraformStack, Testing } from "../cdktf.ts";
 import { type ClusterInferenceProps, clusterPlan } from "../kubernetes/cluster-plan.ts";
 import { GpuCluster } from "../kubernetes/gpu-cluster.ts";
 import { clusterFindings } from "./cluster.ts";
+import { renderFinding } from "./findings.ts";
 
 const resources = {
   requests: { cpuMillicores: 1_000, memoryMiB: 1_024 },
@@ -68,7 +69,9 @@ function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
     quota: { requests: large, limits: large, pods: 10, gpus: 2 },
   };
 
-  return clusterFindings(props, clusterPlan(props));
+  return clusterFindings(props, clusterPlan(props)).map((finding) =>
+    typeof finding === "string" ? finding : renderFinding(finding),
+  );
 }
 
 test("accepts models that fit the memory of a GPU", () => {

@@ -17,45 +17,41 @@ import { vramFindings } from "./vram.ts";
 export function clusterFindings(
   props: ClusterInferenceProps,
   plan: ClusterPlan,
-): readonly Finding[] {
+): readonly (Finding | string)[] {
   const { cluster, embed, triton, quota } = props;
   const { gpus, model } = plan.triton;
   const { gpu, pool } = cluster;
   const onGpus: readonly GpuPods[] = plan.workloads.filter(({ gpusPerPod }) => gpusPerPod > 0);
-  const of = (service: string, findings: readonly Finding[]) =>
-    findings.map((finding) => `${service}.${finding}`);
-  const ofPods = (service: "embed" | "triton") => {
+  const podFindings = (service: "embed" | "triton") => {
     const { autoscaler, budget, resources } = props[service];
+    const prefix = `${service}.`;
     return [
-      ...of(service, autoscalerFindings(autoscaler)).map((finding) =>
-        finding.replace("exceed autoscaler", `exceed ${service}.autoscaler`),
-      ),
-      ...of(service, budgetFindings(budget, autoscaler)).map((finding) =>
-        finding.replace("than autoscaler", `than ${service}.autoscaler`),
-      ),
-      ...of(service, resourceFindings(resources)).map((finding) =>
-        finding.replace("exceed resources", `exceed ${service}.resources`),
-      ),
+      ...autoscalerFindings(autoscaler, prefix),
+      ...budgetFindings(budget, autoscaler, prefix),
+      ...resourceFindings(resources, undefined, prefix),
     ];
   };
   return [
     ...namespaceFindings(props, plan),
-    ...of("embed", imageFindings(embed.image)),
-    ...ofPods("embed"),
+    ...imageFindings(embed.image, "embed.image"),
+    ...podFindings("embed"),
     ...exposureFindings(embed),
     ...(embed.backend === "triton" && !triton.enabled
-      ? ["triton.enabled must be true when embed.backend is triton, got false"]
+      ? [{ path: "triton.enabled", must: "be true when embed.backend is triton", got: "false" }]
       : []),
     ...(triton.enabled
       ? [
           ...(triton.server === "tritonserver"
-            ? of("triton", [...imageFindings(triton.image), ...tritonOptionFindings(triton.image)])
+            ? [
+                ...imageFindings(triton.image, "triton.image"),
+                ...tritonOptionFindings(triton.image, "triton.image"),
+              ]
             : []),
-          ...(gpus > 0 ? of("triton", releaseFindings(triton.image, gpu)) : []),
+          ...(gpus > 0 ? releaseFindings(triton.image, gpu, "triton.image") : []),
           ...weightsFindings(props),
           ...variantFindings(gpus, model),
-          ...ofPods("triton"),
-          ...of("triton", plan.triton.config.problems),
+          ...podFindings("triton"),
+          ...plan.triton.config.problems.map((problem) => `triton.${problem}`),
           ...metricSourceFindings("triton", triton.autoscaler, props.scraping, triton.autoscaler),
           ...engineCacheFindings(props, plan),
         ]
@@ -64,17 +60,18 @@ export function clusterFindings(
     ...poolFindings(onGpus, pool),
     ...gpuQuotaFindings(onGpus, quota.gpus),
     ...sharedQuotaFindings(plan.workloads, quota),
-    ...vramOf(props, plan).map((finding) => finding.replace(/^gpu /, "nodePool.gpu ")),
+    ...vramOf(props, plan),
   ];
 }
 
 /** A namespace that the deployment makes has nothing in it before. */
 function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
   if (!props.createNamespace) return [];
-  return namedObjects(props, plan).map(
-    ({ setting, name }) =>
-      `createNamespace must be false when ${setting} names something that is in the namespace before ('${name}'), got true`,
-  );
+  return namedObjects(props, plan).map(({ setting, name }) => ({
+    path: "createNamespace",
+    must: `be false when ${setting} names an existing object of the namespace ('${name}')`,
+    got: "true",
+  }));
 }
 
 /** Each pod has its GPUs alone: what is on the first is on all of them. */
@@ -87,10 +84,16 @@ function vramOf({ cluster, triton }: ClusterInferenceProps, plan: ClusterPlan): 
           0,
           [{ service: "triton", backend: triton.backend, instances: Math.ceil(instances / gpus) }],
           vram,
+          "nodePool.gpu",
         )
       : []),
     ...(plan.embed.gpus > 0
-      ? vramFindings(0, [{ service: "embed", backend: "onnxruntime", instances: 1 }], vram)
+      ? vramFindings(
+          0,
+          [{ service: "embed", backend: "onnxruntime", instances: 1 }],
+          vram,
+          "nodePool.gpu",
+        )
       : []),
   ];
 }
@@ -102,12 +105,22 @@ function exposureFindings({
   allowAnonymous,
 }: ClusterEmbed): readonly Finding[] {
   if (keySecret !== undefined && allowAnonymous) {
-    return ["embed.allowAnonymous must be false when embed.keySecret names a Secret, got true"];
+    return [
+      {
+        path: "embed.allowAnonymous",
+        must: "be false when embed.keySecret names a Secret",
+        got: "true",
+      },
+    ];
   }
   return service === "ClusterIP" || keySecret !== undefined || allowAnonymous
     ? []
     : [
-        `embed.keySecret must name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true, got nothing`,
+        {
+          path: "embed.keySecret",
+          must: `name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true`,
+          got: "nothing",
+        },
       ];
 }
 
@@ -117,7 +130,11 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
     triton.server === "tritonserver" &&
     triton.image.startsWith("nvcr.io/nvidia/")
     ? [
-        `model.weights must be pvc or init when triton.image is NVIDIA's own, which has no weights, got 'image'`,
+        {
+          path: "model.weights",
+          must: "be pvc or init when triton.image is NVIDIA's own, which has no weights",
+          got: "'image'",
+        },
       ]
     : [];
 }
@@ -127,7 +144,11 @@ function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
   return gpus === 0 || counts.includes(gpus)
     ? []
     : [
-        `triton.gpusPerPod must be ${counts.join(" or ")}, as the configurations of ${model} are, got ${gpus}`,
+        {
+          path: "triton.gpusPerPod",
+          must: `be ${counts.join(" or ")}, as the configurations of ${model} are`,
+          got: String(gpus),
+        },
       ];
 }
 
@@ -141,13 +162,21 @@ function engineCacheFindings(
   const unknown =
     model.weights === "pvc" && model.sha256 === undefined
       ? [
-          "model.sha256 must be given when triton.engineCache.enabled is true: engines of other weights would be used, got nothing",
+          {
+            path: "model.sha256",
+            must: "be given when triton.engineCache.enabled is true: engines of other weights would be used",
+            got: "nothing",
+          },
         ]
       : [];
   const movable =
     model.weights === "image" && !triton.image.includes("@sha256:")
       ? [
-          `triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: a tag may get other weights, and engines of the old ones would be used, got '${triton.image}'`,
+          {
+            path: "triton.image",
+            must: "be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: a tag may get other weights, and engines of the old ones would be used",
+            got: `'${triton.image}'`,
+          },
         ]
       : [];
   const onOneNode = Math.floor(cluster.pool.gpusPerNode / gpus);
@@ -155,17 +184,21 @@ function engineCacheFindings(
   const apart =
     accessMode === "ReadWriteOnce" && maxReplicas > Math.max(1, onOneNode)
       ? [
-          `triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${onOneNode} of them, got 'ReadWriteOnce'`,
+          {
+            path: "triton.engineCache.accessMode",
+            must: `be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${onOneNode} of them`,
+            got: "'ReadWriteOnce'",
+          },
         ]
       : [];
   return [...unknown, ...movable, ...apart];
 }
 
-/** What works, and is not what it may look like. */
+/** Warnings about valid but surprising settings. */
 export function clusterWarnings(
   { embed, triton, cluster, scraping }: ClusterInferenceProps,
   plan: ClusterPlan,
-): readonly Finding[] {
+): readonly string[] {
   return [
     ...scalingWarnings("embed", embed.autoscaler, "cpu", plan.embed.gpus > 0),
     ...(scraping === "annotations" && embed.keySecret !== undefined

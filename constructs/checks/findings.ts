@@ -1,24 +1,45 @@
 import type { Construct, IConstruct } from "constructs";
 
-/**
- * What is wrong with a prop, in the words of the caller: `name must …, got value`, lower case, no full stop.
- * A check is a pure function that returns all that it finds.
- */
-export type Finding = string;
-
-/** Run `check` when the tree is complete, before anything is written. */
-export function check(scope: Construct, run: () => readonly Finding[]): void {
-  scope.node.addValidation({ validate: () => [...run()] });
+/** Violation of a rule for a property. A check is a pure function that returns all findings. */
+export interface Finding {
+  /** Property or setting, relative to the construct: `ports.http`. */
+  readonly path: string;
+  /** Rule, as it follows "must". */
+  readonly must: string;
+  /**
+   * Rejected value, as printed.
+   *
+   * @default - the rule contains the values
+   */
+  readonly got?: string;
 }
 
-const warnings = new WeakMap<IConstruct, (() => readonly Finding[])[]>();
+/** Renders a finding: `ports.http must be free on the host, got 8010`. */
+export function renderFinding({ path, must, got }: Finding): string {
+  return `${path} must ${must}${got === undefined ? "" : `, got ${got}`}`;
+}
 
-/** Have what `run` says told when the tree is complete; it stops nothing. */
-export function warn(scope: Construct, run: () => readonly Finding[]): void {
+/** Findings of a part of the settings, with paths relative to the whole. */
+export function within(prefix: string, findings: readonly Finding[]): readonly Finding[] {
+  return findings.map((finding) => ({ ...finding, path: `${prefix}.${finding.path}` }));
+}
+
+/** Runs `run` at synthesis, before anything is written. Rendered findings of other packages are accepted as text. */
+export function check(scope: Construct, run: () => readonly (Finding | string)[]): void {
+  scope.node.addValidation({
+    validate: () =>
+      run().map((finding) => (typeof finding === "string" ? finding : renderFinding(finding))),
+  });
+}
+
+const warnings = new WeakMap<IConstruct, (() => readonly string[])[]>();
+
+/** Adds warnings, which do not stop the synthesis. */
+export function warn(scope: Construct, run: () => readonly string[]): void {
   warnings.set(scope, [...(warnings.get(scope) ?? []), run]);
 }
 
-/** What is worth knowing below `root`, each line with the path of its construct. */
+/** Warnings below `root`, one line each, starting with the path of the construct. */
 export function warningsOf(root: IConstruct): readonly string[] {
   return root.node
     .findAll()
@@ -29,7 +50,7 @@ export function warningsOf(root: IConstruct): readonly string[] {
     );
 }
 
-/** Everything that the checks below `root` find, each line with the path of its construct. Empty is good. */
+/** Findings below `root`, one line each, starting with the path of the construct. */
 export function findingsOf(root: IConstruct): readonly string[] {
   return root.node
     .findAll()

@@ -1,5 +1,15 @@
 import { expect, test } from "vitest";
-import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
+import {
+  type GpuPods,
+  gpuQuotaFindings as gpuQuotaFindingsOf,
+  gpusPerPodFindings as gpusPerPodFindingsOf,
+  poolFindings as poolFindingsOf,
+} from "./gpu-pool.ts";
+import { rendered } from "./test-rendered.ts";
+
+const gpuQuotaFindings = rendered(gpuQuotaFindingsOf);
+const gpusPerPodFindings = rendered(gpusPerPodFindingsOf);
+const poolFindings = rendered(poolFindingsOf);
 
 const triton = (props: Partial<GpuPods> = {}): GpuPods => ({
   service: "triton",

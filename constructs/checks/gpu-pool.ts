@@ -24,7 +24,11 @@ export function gpusPerPodFindings(
   return gpusPerPod <= gpusPerNode
     ? []
     : [
-        `${service}.gpusPerPod must be at most nodePool.gpusPerNode (${gpusPerNode}): the GPUs of a pod are on one node, got ${gpusPerPod}`,
+        {
+          path: `${service}.gpusPerPod`,
+          must: `be at most nodePool.gpusPerNode (${gpusPerNode}): the GPUs of a pod are on one node`,
+          got: String(gpusPerPod),
+        },
       ];
 }
 
@@ -69,8 +73,12 @@ function tooMany(
   const each = `${detail}${gpusPerPod} a pod${surge > 0 ? `, and a rolling update adds ${surge} pod` : ""}`;
   return [
     most < 1
-      ? `${what} must have room for one pod of ${service} (${each}), got ${room}`
-      : `${service}.autoscaler.maxReplicas must be at most ${most} to fit ${what} (${each}), got ${maxReplicas}`,
+      ? { path: what, must: `have room for one pod of ${service} (${each})`, got: String(room) }
+      : {
+          path: `${service}.autoscaler.maxReplicas`,
+          must: `be at most ${most} to fit ${what} (${each})`,
+          got: String(maxReplicas),
+        },
   ];
 }
 
@@ -82,6 +90,10 @@ function together(workloads: readonly GpuPods[], gpus: number, what: string): re
   const needed = parts.reduce((sum, part) => sum + part.gpus, 0);
   if (needed <= gpus) return [];
   return [
-    `${what} must be at least ${needed} (${parts.map(({ text }) => text).join(" + ")}), got ${gpus}`,
+    {
+      path: what,
+      must: `be at least ${needed} (${parts.map(({ text }) => text).join(" + ")})`,
+      got: String(gpus),
+    },
   ];
 }

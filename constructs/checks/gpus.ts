@@ -12,13 +12,17 @@ export type GpuId = number | string;
 
 /** GPUs that the host does not have, or that are listed twice. */
 export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
-  if (gpus.length === 0) return ["gpus must list at least one GPU, got []"];
+  if (gpus.length === 0) return [{ path: "gpus", must: "list at least one GPU", got: "[]" }];
   const absent = gpus
     .filter((gpu) => typeof gpu === "number" && (gpu < 0 || gpu >= hostCount))
-    .map((gpu) => `gpus must be 0 to ${hostCount - 1} (host.count is ${hostCount}), got ${gpu}`);
+    .map((gpu) => ({
+      path: "gpus",
+      must: `be 0 to ${hostCount - 1} (host.count is ${hostCount})`,
+      got: String(gpu),
+    }));
   const repeated = gpus
     .filter((gpu, position) => gpus.indexOf(gpu) !== position)
-    .map((gpu) => `gpus must not repeat a GPU, got ${gpu} twice`);
+    .map((gpu) => ({ path: "gpus", must: "not repeat a GPU", got: `${gpu} twice` }));
   return [...absent, ...repeated];
 }
 
@@ -30,11 +34,21 @@ export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): re
   const uuids = gpus.filter((gpu) => typeof gpu === "string");
   const index = gpus.find((gpu) => typeof gpu === "number");
   if (uuids.length > 0 && index !== undefined) {
-    return [`gpus must be named all by index or all by UUID, got ${index} and ${uuids[0]}`];
+    return [
+      {
+        path: "gpus",
+        must: "be named all by index or all by UUID",
+        got: `${index} and ${uuids[0]}`,
+      },
+    ];
   }
   if (uuids.length <= hostCount) return [];
   return [
-    `gpus must be at most ${hostCount} UUIDs (host.count is ${hostCount}), got ${uuids.length}: ${uuids.join(", ")}`,
+    {
+      path: "gpus",
+      must: `be at most ${hostCount} UUIDs (host.count is ${hostCount})`,
+      got: `${uuids.length}: ${uuids.join(", ")}`,
+    },
   ];
 }
 
@@ -69,6 +83,10 @@ export function variantGpuFindings(
   if (gpuIndexFindings(gpus, hostCount).length > 0) return [];
   const known = counts.join(" or ");
   return [
-    `gpus must list ${known} of them, as the configurations of ${model} do, got ${gpus.length}: ${gpus.join(", ")}`,
+    {
+      path: "gpus",
+      must: `list ${known} of them, as the configurations of ${model} do`,
+      got: `${gpus.length}: ${gpus.join(", ")}`,
+    },
   ];
 }

@@ -6,15 +6,17 @@ const moving =
   /^(latest|main|master|stable|edge|nightly|dev|develop|head|canary|rolling|current|lts)(-[a-z]+)*$/i;
 
 /** Images that can change under the same name. A digest is best; a tag that says a version is accepted. */
-export function imageFindings(image: string): readonly Finding[] {
+export function imageFindings(image: string, path = "image"): readonly Finding[] {
   if (image.includes("@")) {
     return /@sha256:[0-9a-f]{64}$/.test(image)
       ? []
-      : [`image must end in '@sha256:' and 64 hexadecimal digits, got '${image}'`];
+      : [{ path, must: "end in '@sha256:' and 64 hexadecimal digits", got: `'${image}'` }];
   }
   const tag = /:([^:/]+)$/.exec(image)?.[1];
   if (tag !== undefined && !moving.test(tag)) return [];
-  return [`image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`];
+  return [
+    { path, must: "name a version, like 'name:1.2' or better 'name@sha256:…'", got: `'${image}'` },
+  ];
 }
 
 /** Release in one of NVIDIA's tags, `year.month-…`; unknown for other tags and for digests. */
@@ -26,11 +28,15 @@ function tritonRelease(image: string): string | undefined {
 const firstWithOptions = "24.06";
 
 /** A Triton image that is too old for the options that the stacks pass. */
-export function tritonOptionFindings(image: string): readonly Finding[] {
+export function tritonOptionFindings(image: string, path = "image"): readonly Finding[] {
   const release = tritonRelease(image);
   if (release === undefined || release >= firstWithOptions) return [];
   return [
-    `image must be ${firstWithOptions} or newer, because older Tritons reject --model-config-name, got '${image}'`,
+    {
+      path,
+      must: `be ${firstWithOptions} or newer, because older Tritons reject --model-config-name`,
+      got: `'${image}'`,
+    },
   ];
 }
 
@@ -42,8 +48,9 @@ export function releaseFindings(
     architecture,
     tritonRelease: first,
   }: Pick<GpuSpec, "label" | "architecture" | "tritonRelease">,
+  path = "image",
 ): readonly Finding[] {
   const release = tritonRelease(image);
   if (release === undefined || release >= first) return [];
-  return [`image must be ${first} or newer for ${label} (${architecture}), got '${image}'`];
+  return [{ path, must: `be ${first} or newer for ${label} (${architecture})`, got: `'${image}'` }];
 }

@@ -40,11 +40,19 @@ export interface CpuScaling extends Replicas {
 const sides = ["requests", "limits"] as const;
 const quantities = ["cpuMillicores", "memoryMiB"] as const;
 
-export function autoscalerFindings({ minReplicas, maxReplicas }: Replicas): readonly Finding[] {
+/** Findings of an autoscaler. `prefix` precedes the paths: `embed.`. */
+export function autoscalerFindings(
+  { minReplicas, maxReplicas }: Replicas,
+  prefix = "",
+): readonly Finding[] {
   return minReplicas <= maxReplicas
     ? []
     : [
-        `autoscaler.minReplicas (${minReplicas}) must not exceed autoscaler.maxReplicas (${maxReplicas})`,
+        {
+          path: `${prefix}autoscaler.minReplicas`,
+          must: `not exceed ${prefix}autoscaler.maxReplicas (${maxReplicas})`,
+          got: String(minReplicas),
+        },
       ];
 }
 
@@ -71,31 +79,44 @@ export function quotaFindings(
   const perPod = (each: number) => `${each} a pod, and a rolling update adds ${surge} pod`;
   const tooSmall = bounds.filter(({ most }) => most < 1);
   if (tooSmall.length > 0) {
-    return tooSmall.map(
-      ({ name, hard, each }) =>
-        `${name} must be at least ${(maxReplicas + surge) * each} for autoscaler.maxReplicas ${maxReplicas} (${perPod(each)}), got ${hard}`,
-    );
+    return tooSmall.map(({ name, hard, each }) => ({
+      path: name,
+      must: `be at least ${(maxReplicas + surge) * each} for autoscaler.maxReplicas ${maxReplicas} (${perPod(each)})`,
+      got: String(hard),
+    }));
   }
   const tightest = bounds.reduce((a, b) => (b.most < a.most ? b : a));
   if (maxReplicas <= tightest.most) return [];
   return [
-    `autoscaler.maxReplicas must be at most ${tightest.most} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)}), got ${maxReplicas}`,
+    {
+      path: "autoscaler.maxReplicas",
+      must: `be at most ${tightest.most} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)})`,
+      got: String(maxReplicas),
+    },
   ];
 }
 
 /** Limits below requests, or above what the LimitRange lets one container have: the API server would refuse the pod. */
-export function resourceFindings(resources: Resources, largest?: Quantities): readonly Finding[] {
+export function resourceFindings(
+  resources: Resources,
+  largest?: Quantities,
+  prefix = "",
+): readonly Finding[] {
   return quantities.flatMap((quantity) => {
     const findings: Finding[] = [];
     if (resources.requests[quantity] > resources.limits[quantity]) {
-      findings.push(
-        `resources.requests.${quantity} (${resources.requests[quantity]}) must not exceed resources.limits.${quantity} (${resources.limits[quantity]})`,
-      );
+      findings.push({
+        path: `${prefix}resources.requests.${quantity}`,
+        must: `not exceed ${prefix}resources.limits.${quantity} (${resources.limits[quantity]})`,
+        got: String(resources.requests[quantity]),
+      });
     }
     if (largest !== undefined && resources.limits[quantity] > largest[quantity]) {
-      findings.push(
-        `resources.limits.${quantity} must be at most limitRange.max.${quantity} (${largest[quantity]}), got ${resources.limits[quantity]}`,
-      );
+      findings.push({
+        path: `${prefix}resources.limits.${quantity}`,
+        must: `be at most limitRange.max.${quantity} (${largest[quantity]})`,
+        got: String(resources.limits[quantity]),
+      });
     }
     return findings;
   });
@@ -105,31 +126,57 @@ export function resourceFindings(resources: Resources, largest?: Quantities): re
  * A disruption budget that says both things or nothing, that refuses every eviction when the fewest replicas run (no
  * node could be drained), or that lets all of them go at once. A single pod has nobody to stay in its place.
  */
-export function budgetFindings(budget: Budget, { minReplicas }: Replicas): readonly Finding[] {
+export function budgetFindings(
+  budget: Budget,
+  { minReplicas }: Replicas,
+  prefix = "",
+): readonly Finding[] {
   const { maxUnavailable, minAvailable } = budget;
   if ((maxUnavailable === undefined) === (minAvailable === undefined)) {
-    return [`budget must set either maxUnavailable or minAvailable, got ${JSON.stringify(budget)}`];
+    return [
+      {
+        path: `${prefix}budget`,
+        must: "set either maxUnavailable or minAvailable",
+        got: JSON.stringify(budget),
+      },
+    ];
   }
-  const less = `must be less than autoscaler.minReplicas (${minReplicas})`;
+  const less = `be less than ${prefix}autoscaler.minReplicas (${minReplicas})`;
   if (maxUnavailable !== undefined && maxUnavailable < 1) {
     return [
-      `budget.maxUnavailable must be at least 1, or no node can be drained, got ${maxUnavailable}`,
+      {
+        path: `${prefix}budget.maxUnavailable`,
+        must: "be at least 1, or no node can be drained",
+        got: String(maxUnavailable),
+      },
     ];
   }
   if (maxUnavailable !== undefined && minReplicas > 1 && maxUnavailable >= minReplicas) {
     return [
-      `budget.maxUnavailable ${less}, or all pods may be away at once, got ${maxUnavailable}`,
+      {
+        path: `${prefix}budget.maxUnavailable`,
+        must: `${less}, or all pods may be unavailable at once`,
+        got: String(maxUnavailable),
+      },
     ];
   }
   if (minAvailable !== undefined && minAvailable < 1) {
     return [
-      `budget.minAvailable must be at least 1, or all pods may be away at once, got ${minAvailable}`,
+      {
+        path: `${prefix}budget.minAvailable`,
+        must: "be at least 1, or all pods may be unavailable at once",
+        got: String(minAvailable),
+      },
     ];
   }
   if (minAvailable !== undefined && minAvailable >= minReplicas) {
     const instead = minReplicas === 1 ? "; set maxUnavailable to 1 instead" : "";
     return [
-      `budget.minAvailable ${less}, or no node can be drained${instead}, got ${minAvailable}`,
+      {
+        path: `${prefix}budget.minAvailable`,
+        must: `${less}, or no node can be drained${instead}`,
+        got: String(minAvailable),
+      },
     ];
   }
   return [];

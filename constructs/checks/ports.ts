@@ -19,7 +19,11 @@ export function portConflicts(
     return holder === undefined
       ? []
       : [
-          `${claim.prop} must be free on the host, got ${claim.port}, which ${holder.service} (${holder.prop}) has`,
+          {
+            path: claim.prop,
+            must: "be free on the host",
+            got: `${claim.port}, which ${holder.service} (${holder.prop}) has`,
+          },
         ];
   });
 }
@@ -29,12 +33,14 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
   const { min, max } = nodePortRange;
   const findings: Finding[] = [];
   if (nodePort < min || nodePort > max) {
-    findings.push(`nodePort must be ${min} to ${max}, got ${nodePort}`);
+    findings.push({ path: "nodePort", must: `be ${min} to ${max}`, got: String(nodePort) });
   }
   if (!mapped.includes(nodePort)) {
-    findings.push(
-      `nodePort must be one that kind maps (cluster.portMappings: ${mapped.join(", ")}), got ${nodePort}`,
-    );
+    findings.push({
+      path: "nodePort",
+      must: `be one that kind maps (cluster.portMappings: ${mapped.join(", ")})`,
+      got: String(nodePort),
+    });
   }
   return findings;
 }
@@ -48,10 +54,18 @@ export function exposureFindings(
   if (expose === "loopback") return [];
   if (allowUnauthenticated && modelControl === "open")
     return [
-      "modelControl must be explicit or none if all interfaces reach Triton: with open, every client could load another configuration or unload the model; got 'open'",
+      {
+        path: "modelControl",
+        must: "be explicit or none if all interfaces reach Triton: with open, every client could load another configuration or unload the model",
+        got: "'open'",
+      },
     ];
   if (allowUnauthenticated) return [];
   return [
-    "expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same; got 'all-interfaces'",
+    {
+      path: "expose",
+      must: "be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same",
+      got: "'all-interfaces'",
+    },
   ];
 }

@@ -1,10 +1,14 @@
 import { expect, test } from "vitest";
 import {
-  metricSourceFindings,
+  metricSourceFindings as metricSourceFindingsOf,
   type Pods,
   scalingWarnings,
-  sharedQuotaFindings,
+  sharedQuotaFindings as sharedQuotaFindingsOf,
 } from "./scaling.ts";
+import { rendered } from "./test-rendered.ts";
+
+const metricSourceFindings = rendered(metricSourceFindingsOf);
+const sharedQuotaFindings = rendered(sharedQuotaFindingsOf);
 
 const keda = { metric: "queue-time", source: "keda", prometheus: "http://p:9090" } as const;
 const replicas = { minReplicas: 2, maxReplicas: 4 };

@@ -22,14 +22,18 @@ export function metricSourceFindings(
   if (metric === "cpu" || minReplicas === maxReplicas) return [];
   const findings: Finding[] = [];
   if (source === "keda" && prometheus === undefined) {
-    findings.push(
-      `${service}.autoscaler.prometheus must be the address of Prometheus when source is keda, got nothing`,
-    );
+    findings.push({
+      path: `${service}.autoscaler.prometheus`,
+      must: "be the address of Prometheus when source is keda",
+      got: "nothing",
+    });
   }
   if (scraping === "none") {
-    findings.push(
-      `scraping must be service-monitor or annotations when ${service}.autoscaler.metric is queue-time: nobody would read it, got 'none'`,
-    );
+    findings.push({
+      path: "scraping",
+      must: `be service-monitor or annotations when ${service}.autoscaler.metric is queue-time: nobody would read it`,
+      got: "'none'",
+    });
   }
   return findings;
 }
@@ -40,8 +44,8 @@ export function scalingWarnings(
   { minReplicas, maxReplicas }: Replicas,
   metric: ScalingMetric["metric"],
   onGpu: boolean,
-): readonly Finding[] {
-  const warnings: Finding[] = [];
+): readonly string[] {
+  const warnings: string[] = [];
   if (minReplicas === 1) {
     warnings.push(
       `${service}.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready`,
@@ -84,6 +88,6 @@ export function sharedQuotaFindings(workloads: readonly Pods[], quota: Quota): r
     const needed = parts.reduce((sum, part) => sum + part.pods * part.each, 0);
     if (needed <= hard) return [];
     const list = parts.map((part) => `${part.service} ${part.pods} × ${part.each}`).join(" + ");
-    return [`${name} must be at least ${needed} (${list}), got ${hard}`];
+    return [{ path: name, must: `be at least ${needed} (${list})`, got: String(hard) }];
   });
 }

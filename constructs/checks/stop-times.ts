@@ -17,6 +17,10 @@ export function stopTimeFindings(
   if (seconds !== undefined && seconds >= least) return [];
   const before = preStopSeconds > 0 ? `${preStopSeconds} before the stop + ` : "";
   return [
-    `${prop} must be at least ${least} (${before}${graceSeconds} of grace + ${stopMarginSeconds}), got ${seconds ?? "nothing"}`,
+    {
+      path: prop,
+      must: `be at least ${least} (${before}${graceSeconds} of grace + ${stopMarginSeconds})`,
+      got: `${seconds ?? "nothing"}`,
+    },
   ];
 }

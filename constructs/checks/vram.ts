@@ -46,6 +46,7 @@ export function vramFindings(
   gpu: GpuId,
   uses: readonly VramUse[],
   gpuVramMiB: number,
+  path = "gpu",
 ): readonly Finding[] {
   const usable = Math.floor(gpuVramMiB * vram.usableShare);
   const parts = uses.flatMap((use) => [
@@ -59,6 +60,9 @@ export function vramFindings(
   if (needed <= usable) return [];
   const list = parts.map(({ name, miB }) => `${name} ${miB}`).join(" + ");
   return [
-    `gpu must have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${list})`,
+    {
+      path,
+      must: `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${list})`,
+    },
   ];
 }

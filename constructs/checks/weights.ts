@@ -7,6 +7,10 @@ export function weightsFindings(
 ): readonly Finding[] {
   if (weights !== "image" || modelControl !== "none") return [];
   return [
-    "modelControl must be explicit when weights is image, or Triton loads every model that the image has, got 'none'",
+    {
+      path: "modelControl",
+      must: "be explicit when weights is image, or Triton loads every model that the image has",
+      got: "'none'",
+    },
   ];
 }

@@ -443,7 +443,7 @@ test("fails on settings that no model configuration can have", () => {
 test("fails when everybody would reach a server that asks nobody who they are", () => {
   const expose = "all-interfaces";
   expect(findings((stack) => triton(stack, { expose }, {}))).toEqual([
-    "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same; got 'all-interfaces'",
+    "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same, got 'all-interfaces'",
   ]);
   const said = { expose, allowUnauthenticated: true } as const;
   expect(findings((stack) => triton(stack, said, {}))).toEqual([]);

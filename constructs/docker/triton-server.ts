@@ -273,11 +273,10 @@ function baseImageOf(source: ImageSource): string | undefined {
 function tritonImageFindings(source: ImageSource, host: GpuHost): readonly Finding[] {
   const name = baseImageOf(source);
   if (name === undefined) return [];
-  const findings = [
-    ...imageFindings(name),
-    ...tritonOptionFindings(name),
-    ...(host.accelerator === "gpu" ? releaseFindings(name, host.gpu) : []),
+  const path = source.source === "pull" ? "image" : "image.buildArgs.TRITON_IMAGE";
+  return [
+    ...imageFindings(name, path),
+    ...tritonOptionFindings(name, path),
+    ...(host.accelerator === "gpu" ? releaseFindings(name, host.gpu, path) : []),
   ];
-  const prop = source.source === "pull" ? "image" : "image.buildArgs.TRITON_IMAGE";
-  return findings.map((finding) => finding.replace(/^image /, `${prop} `));
 }

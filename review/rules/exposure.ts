@@ -1,3 +1,4 @@
+import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../changes/chart-values.ts";
@@ -74,7 +75,8 @@ export const exposureRules: readonly ReviewRule[] = [
           const port = number(external);
           return port === undefined ? [] : [{ service: address, prop: `ports.${index}`, port }];
         });
-        for (const message of portConflicts(mine, earlier)) yield { address, message };
+        for (const finding of portConflicts(mine, earlier))
+          yield { address, message: renderFinding(finding) };
         earlier.push(...mine);
       }
     },

@@ -1,3 +1,4 @@
+import { renderFinding } from "../../constructs/checks/findings.ts";
 import { imageFindings, releaseFindings } from "../../constructs/checks/images.ts";
 import { gpuOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
@@ -27,7 +28,7 @@ export const imageRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(imagesOf, ({ image }) => imageFindings(image)),
+    find: each(imagesOf, ({ image }) => imageFindings(image).map(renderFinding)),
   }),
   rule({
     id: "image-digest",
@@ -78,7 +79,7 @@ export const imageRules: readonly ReviewRule[] = [
     },
     find: each(imagesOf, ({ image, triton }, change) => {
       const gpu = triton ? gpuOf(change) : undefined;
-      return gpu && releaseFindings(image, gpu);
+      return gpu && releaseFindings(image, gpu).map(renderFinding);
     }),
   }),
   rule({

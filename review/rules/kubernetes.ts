@@ -1,3 +1,4 @@
+import { renderFinding } from "../../constructs/checks/findings.ts";
 import type { Quantities } from "../../constructs/checks/kubernetes.ts";
 import {
   metricSourceFindings,
@@ -75,7 +76,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
           monitored ? "service-monitor" : annotated ? "annotations" : "none",
           { minReplicas: 1, maxReplicas: 2 },
         );
-        for (const message of findings) yield { address: resource.address, message };
+        for (const finding of findings)
+          yield { address: resource.address, message: renderFinding(finding) };
       }
     },
   }),
@@ -176,8 +178,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
           requests: quantities(hard, "requests."),
           limits: quantities(hard, "limits."),
         };
-        for (const message of sharedQuotaFindings(workloads, unlimited(quota))) {
-          yield { address, message };
+        for (const finding of sharedQuotaFindings(workloads, unlimited(quota))) {
+          yield { address, message: renderFinding(finding) };
         }
       }
     },

@@ -1,3 +1,4 @@
+import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type VramUse, vram, vramFindings } from "../../constructs/checks/vram.ts";
 import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
 import type { StackChange } from "../input/change.ts";
@@ -308,9 +309,9 @@ export const modelRules: readonly ReviewRule[] = [
         }
       }
       for (const [gpu, of] of uses) {
-        for (const message of vramFindings(gpu, of, environment.gpu.vramMiB)) {
+        for (const finding of vramFindings(gpu, of, environment.gpu.vramMiB)) {
           const address = first.get(gpu);
-          yield { ...(address !== undefined && { address }), message };
+          yield { ...(address !== undefined && { address }), message: renderFinding(finding) };
         }
       }
     },

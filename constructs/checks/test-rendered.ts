@@ -1,0 +1,8 @@
+import { type Finding, renderFinding } from "./findings.ts";
+
+/** The check with rendered findings. */
+export function rendered<Arguments extends readonly unknown[]>(
+  run: (...args: Arguments) => readonly Finding[],
+): (...args: Arguments) => readonly string[] {
+  return (...args) => run(...args).map(renderFinding);
+}
