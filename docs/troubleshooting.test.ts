@@ -41,10 +41,10 @@ const texts = [
   .flatMap((folder) => [...sources(folder)])
   .map((file) => readFileSync(join(root, file), "utf8"));
 
-/** Parts of a message between its values, which the sources contain verbatim. */
+/** Parts of a message between its values, which the sources contain verbatim; findings are path, rule and value. */
 const partsOf = (text: string) =>
   text
-    .split("…")
+    .split(/…| must |, got /)
     .map((part) => part.trim())
     .filter((part) => /\w{3}/.test(part));
 
