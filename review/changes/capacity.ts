@@ -5,20 +5,20 @@ import { environmentOf, resourcesOf, workloadsOf } from "../rules/facts.ts";
 import { deployedConfigs } from "../rules/model-configs.ts";
 import { at, blocks } from "../rules/values.ts";
 
-/** What an environment can do, and what it costs, at one moment. */
+/** Capacity and cost of an environment, before or after a change. */
 export interface Capacity {
   /** `1 × rtx-4080`; `4 × l4 (3 used)`; `CPU`. */
   readonly gpus: string;
-  /** Memory of the fullest GPU, as the services are estimated to use it. */
+  /** Estimated memory use of the GPU with the highest use. */
   readonly vramUsedMiB?: number;
-  /** What models may plan to use of one GPU. */
+  /** Usable memory of one GPU. */
   readonly vramUsableMiB?: number;
   readonly replicas: readonly Replicas[];
   readonly usdPerHour?: number;
-  /** Month in which the price was seen. */
+  /** Month of the price. */
   readonly priceDate?: string;
   readonly imagesPerSecond?: number;
-  /** Where the prediction comes from. */
+  /** Source of the prediction. */
   readonly predictionSource?: string;
 }
 
@@ -29,25 +29,24 @@ export interface Replicas {
 }
 
 export interface Prediction {
-  /** Of the whole environment, with every service that it has. */
+  /** Total of all services. */
   readonly imagesPerSecond: number;
-  /** One line: what was measured, where and when. */
+  /** Measurement behind the prediction, in one line. */
   readonly source: string;
 }
 
-/** Images per second of an environment, where somebody knows them. */
+/** Predicts images per second of an environment; `undefined` if unknown. */
 export type Predict = (environment: Environment, gpusOf: GpusOf) => Prediction | undefined;
 
 /**
- * How many of the environment's GPUs services of these names use together; in a cluster when there are as many pods as there may be.
- * `undefined`: it is not known.
+ * Number of the environment's GPUs used by the given services; in a cluster, at maximum scale. `undefined` if unknown.
  */
 export type GpusOf = (services: readonly string[]) => number | undefined;
 
 export const hoursPerMonth = 730;
 
 export interface CapacityChange {
-  /** Absent: there is no environment then. */
+  /** Absent if the environment does not exist. */
   readonly before?: Capacity;
   readonly after?: Capacity;
 }
@@ -62,7 +61,7 @@ export function capacityOf(
   };
 }
 
-/** US dollars for a thousand images. */
+/** US dollars per thousand images. */
 export function usdPerThousand({ usdPerHour, imagesPerSecond }: Capacity): number | undefined {
   if (usdPerHour === undefined || !imagesPerSecond) return undefined;
   return (usdPerHour / (imagesPerSecond * 3_600)) * 1_000;
@@ -124,7 +123,7 @@ function gpusUsed(change: StackChange, { gpu, services }: Environment): GpusOf {
   };
 }
 
-/** GPU uses of the services, as the check of the host declares them. */
+/** GPU uses declared for the host check. */
 function checkedUses(change: StackChange): readonly Values[] | undefined {
   for (const { after } of resourcesOf(change, "terraform_data")) {
     const uses = at(after?.triggers_replace, "gpu", "uses");
@@ -137,7 +136,7 @@ function gpuIds({ gpus }: Values): readonly string[] {
   return Array.isArray(gpus) ? gpus.map(String) : [];
 }
 
-/** Estimated memory of the fullest GPU, in MiB. */
+/** Estimated memory use of the GPU with the highest use, in MiB. */
 function usedVram(change: StackChange, { services }: Environment): number | undefined {
   const used = new Map<string, number>();
   for (const use of checkedUses(change) ?? []) {

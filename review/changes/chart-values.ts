@@ -5,11 +5,11 @@ import { type DiffBlock, type DiffLine, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
 import { guarded, isNothing, longText, textOf, toList } from "./diff-texts.ts";
 
-/** Values of a Helm chart: YAML in the texts of a release. */
+/** Helm chart values, stored as YAML texts of a release. */
 
 type ChartValues = Readonly<Record<string, unknown>>;
 
-/** Values of this project's chart whose texts are names, sizes and words, and no secrets. */
+/** Values of this project's chart that contain only names, sizes and words, never secrets. */
 const plainChartPaths = [
   /^(embed|triton)\.image\.(repository|tag|digest|pullPolicy)$/,
   /^(embed|triton)\.(engine|backend|accelerator|sharedMemory|runtimeClassName|priorityClassName)$/,
@@ -26,20 +26,20 @@ const plainChartPaths = [
   /^serviceMonitor\.interval$/,
 ];
 
-/** Types of a Service: the only words that its `type` has. */
+/** Valid Service types. */
 export const serviceTypes = /^(ClusterIP|NodePort|LoadBalancer|ExternalName)$/;
 
-/** What names, sizes and words are made of. */
+/** Characters of names, sizes and words. */
 const plainForm = /^[\w.:/-]+$/;
 
-/** A key of a chart's values as a reader may see it: a word, not what may be a name or a password that somebody chose. */
+/** Printable key of chart values; hides user-chosen keys, which may be secrets. */
 export function chartKey(name: string): string {
   const isWord = /^[a-z]{1,30}([A-Z][a-z]{1,30}){0,6}$/.test(name);
   const isResource = /^((requests|limits)\.(cpu|memory)|(requests\.)?nvidia\.com\/gpu|sha256)$/;
   return isWord || isResource.test(name) ? name : hidden;
 }
 
-/** Changes of the values of a chart by path, with only such values as can be no secret. */
+/** Changes of chart values by path, printing only values that cannot be secrets. */
 export function diffChartValues(
   before: ChartValues,
   after: ChartValues,
@@ -89,7 +89,7 @@ export function diffChartValues(
   return { lines, blocks };
 }
 
-/** The documents of a release's `values`, the later over the earlier. Nothing where one is no YAML. */
+/** Merged documents of a release's `values`, later ones first; `undefined` if one is not valid YAML. */
 export function chartDocuments(values: unknown): Readonly<Record<string, unknown>> | undefined {
   let merged: Readonly<Record<string, unknown>> = {};
   for (const text of toList(values)) {
@@ -106,10 +106,10 @@ export function chartDocuments(values: unknown): Readonly<Record<string, unknown
   return merged;
 }
 
-/** Deeper values are of no chart, and the reader of YAML, which calls itself for each level, may end the whole process there. */
+/** Maximum nesting depth, because the recursive YAML parser could exhaust the stack. */
 const maxYamlDepth = 60;
 
-/** One document of YAML. */
+/** Parses one YAML document. */
 function parsedYaml(text: string): unknown {
   const tokens = [...new Parser().parse(text)];
   if (isDeep(tokens)) throw new RangeError("deeper than any chart");
@@ -120,7 +120,7 @@ function parsedYaml(text: string): unknown {
   return document.toJS({ maxAliasCount: 50 });
 }
 
-/** Whether lists and maps lie too deep in each other; without recursion, as the depth is what is asked for. */
+/** Whether lists and maps are nested too deeply; iterative, because recursion could exhaust the stack. */
 function isDeep(tokens: readonly unknown[]): boolean {
   let level: readonly unknown[] = tokens;
   for (let depth = 0; level.length > 0; depth += 1) {

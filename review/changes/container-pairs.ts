@@ -2,8 +2,8 @@ import type { ResourceChange } from "../input/change.ts";
 import { isOneShot, withoutKey } from "../input/stack-facts.ts";
 
 /**
- * A one-shot container is another instance for every content: Terraform says that one is destroyed and one is made. To a reader
- * it is one thing that is replaced, as two trees have it.
+ * Merges the destroy and create of a one-shot container, whose `for_each` key is a hash of its content, into one replacement, as in
+ * two synthesized files.
  */
 export function withPairs(resources: readonly ResourceChange[]): readonly ResourceChange[] {
   const groups = new Map<string, ResourceChange[]>();
@@ -18,7 +18,7 @@ export function withPairs(resources: readonly ResourceChange[]): readonly Resour
     const old = group.filter(({ action }) => action === "delete");
     const fresh = group.filter(({ action }) => action === "create");
     const [was, is] = [old[0], fresh[0]];
-    // keys of anything else are things of their own
+    // other keyed resources are independent instances
     if (group.length !== 2 || !isOneShot(was?.before) || !isOneShot(is?.after)) continue;
     if (was === undefined || is === undefined) continue;
     paired.set(address, {

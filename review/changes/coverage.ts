@@ -6,7 +6,7 @@ import { chartDocuments } from "./chart-values.ts";
 import { canExpose } from "./exposure.ts";
 import type { StackComparison } from "./impact-kinds.ts";
 
-/** Statements of a review; each covers only the resources that were examined for it. */
+/** Topics of a review; each covers only the resources examined for it. */
 export const topics = ["impact", "exposure", "capacity and cost"] as const;
 export type Topic = (typeof topics)[number];
 
@@ -68,7 +68,7 @@ function gap(resource: ResourceChange, which: string, about: readonly Topic[] = 
 function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unexamined[] {
   if (resource.deposed !== undefined) return [];
   if (resource.mode === "data") {
-    // the apply runs its program
+    // its program runs during the apply
     const runs = resource.type === "external" && resource.action === "read";
     return runs ? [gap(resource, "that run a program")] : [];
   }
@@ -90,7 +90,7 @@ function gapsOf(resource: ResourceChange, stack: StackComparison): readonly Unex
   ];
 }
 
-/** Only in the state, or an extension of the API server that this project installs itself. */
+/** Whether a resource exists only in the state, or extends the API server and is installed by this project. */
 function isInert(base: string, values: Readonly<Record<string, unknown>>): boolean {
   if (base === "kubernetes_api_service") {
     return blockOf(values, "spec").group === "metrics.k8s.io";
@@ -109,7 +109,7 @@ function isReadable(values: Readonly<Record<string, unknown>>): boolean {
   );
 }
 
-/** Commands that this project's constructs run when a resource is created, each a whole command line. */
+/** Complete command lines that this project's constructs run when a resource is created. */
 const ownPrograms = [
   /^(node [\w./-]*clipstack\.mjs|npx --no-install clipstack) [^;&|<>`\n()]*$/,
   /^printf "%s" "\$LOGS"; exit "\$EXIT_CODE"$/,
@@ -123,7 +123,7 @@ function runsPrograms({ address, programs = [] }: ResourceChange, stack: StackCo
   return !isCluster && programs.some((text) => !ownPrograms.some((own) => own.test(text)));
 }
 
-/** Attributes that decide what a resource exposes. */
+/** Attributes that affect exposure. */
 const exposing = new Set(
   [
     "ports privileged user pid_mode network_mode volumes mounts userns_mode devices publish_all_ports",
@@ -139,7 +139,7 @@ function hidesExposure({ unknown }: ResourceChange): boolean {
   });
 }
 
-/** Whether a workload has GPUs that the table of capacity does not count. */
+/** Whether a workload has GPUs not included in the capacity table. */
 function hasOtherGpus(resource: ResourceChange, base: string, stack: StackComparison): boolean {
   const { values } = asTyped(resource.type, resource.after ?? {});
   if (stack.after.services.has(withoutKey(resource.address))) return false;
@@ -153,12 +153,12 @@ function hasOtherGpus(resource: ResourceChange, base: string, stack: StackCompar
   });
 }
 
-/** `hashicorp/aws`, or what its type begins with. */
+/** `hashicorp/aws`, or the type's prefix. */
 function providerOf({ type, provider }: ResourceChange): string {
   return provider ?? type.replace(/_.*/s, "");
 }
 
-/** Modules of a synthesized file, whose resources only a plan names. */
+/** Modules of a synthesized file, whose resources only a plan lists. */
 function modulesOf({ modules }: StackChange): readonly Unexamined[] {
   const { before = {}, after = {} } = modules ?? {};
   return Object.keys({ ...before, ...after }).map((name) => ({

@@ -3,7 +3,7 @@ import { isOneShot } from "../input/stack-facts.ts";
 import type { Impact } from "./impact-kinds.ts";
 import type { ReviewedChange } from "./stack-review.ts";
 
-/** A step of a deployment: nothing runs in it afterwards. */
+/** Whether a change is a deployment step, such as a check or a one-shot container. */
 export function isStep({ type, after, before }: ResourceChange, impact: Impact | undefined) {
   const noHarm = impact === undefined || (impact.unavailable.length === 0 && !impact.dataLost);
   if (type === "terraform_data" || type === "null_resource") return noHarm;
@@ -11,8 +11,8 @@ export function isStep({ type, after, before }: ResourceChange, impact: Impact |
 }
 
 /**
- * How bad a change is: 0 a service does not answer, 1 something is lost, 2 something is destroyed, forgotten, not there for a
- * while for whoever uses it, worse afterwards or not examined, 3 none of it.
+ * Danger of a change: 0 a service becomes unavailable; 1 data loss; 2 destroyed, removed from the state, interrupted, degraded or not
+ * examined; 3 none of these.
  */
 export function dangerOf(change: ReviewedChange): 0 | 1 | 2 | 3 {
   const { action, impact, isStep: step } = change;
@@ -26,7 +26,7 @@ export function dangerOf(change: ReviewedChange): 0 | 1 | 2 | 3 {
 }
 
 const dangers = ["delete", "replace", "forget", "update", "create", "no-op"];
-/** The dangerous first, what is destroyed before what is replaced; among those what is not answered meanwhile, and what is lost. */
+/** Sorts by danger, destroys before replacements, deployment steps last. */
 export function byDanger(a: ReviewedChange, b: ReviewedChange): number {
   const rank = (change: ReviewedChange) => [
     change.isStep ? 1 : 0,

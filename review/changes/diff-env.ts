@@ -2,14 +2,14 @@ import { hidden, isKnownVariable, isSecretName, variableText } from "../input/se
 import { isObject } from "../input/value-paths.ts";
 import { type DiffLine, lineOf } from "./diff-line.ts";
 
-/** A variable of an environment, from `NAME=value` or from a block with `name` and `value`. */
+/** Environment variable, from `NAME=value` or from a block with `name` and `value`. */
 interface Variable {
   readonly name: string;
   readonly value: string;
   readonly secret: boolean;
 }
 
-/** Whether a list is an environment in one of its forms. */
+/** Whether a list contains environment variables. */
 export function isEnvironmentList(key: string, value: unknown): boolean {
   return /^(env|environment)$/.test(key) && Array.isArray(value) && value.length > 0;
 }
@@ -22,10 +22,10 @@ interface EnvironmentPlace {
 }
 
 /**
- * What changes in an environment, by name.
+ * Changes of environment variables by name.
  *
- * @param marked - Whether all of it is sensitive: then nothing but names is shown.
- * @param isSecretBefore - Whether an item of the list is secret, or has a secret in it.
+ * @param marked - Whether the whole list is sensitive, so that only names are printed.
+ * @param isSecretBefore - Whether a list item is or contains a secret.
  */
 export function diffEnvironment(
   before: unknown,
@@ -79,7 +79,7 @@ function variableOf(item: unknown): Variable | undefined {
   }
   if (!isObject(item) || typeof item.name !== "string") return undefined;
   const { name, value, ...source } = item;
-  // where it comes from is no secret: the name of a Secret and of its key
+  // the name of a Secret and its key are not secret
   return typeof value === "string" && value !== ""
     ? { name, value, secret: isSecretName(name) }
     : { name, value: JSON.stringify(source), secret: false };

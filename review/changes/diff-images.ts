@@ -2,7 +2,7 @@ import type { ResourceChange } from "../input/change.ts";
 import { hasSecretForm, hidden } from "../input/secrets.ts";
 import type { ImageNames } from "./diff-values.ts";
 
-/** Names of images, by their id and by the address of their resource. */
+/** Image names by id and by resource address. */
 export function imageNames(resources: readonly ResourceChange[]): ImageNames {
   const before = new Map<string, string>();
   const after = new Map<string, string>();
@@ -25,7 +25,7 @@ export function imageNames(resources: readonly ResourceChange[]): ImageNames {
   return { before, after };
 }
 
-/** `name:tag @ sha256:…`, where the engine knows the digest. */
+/** `name:tag @ sha256:…`, if Docker reports the digest. */
 function withDigest(name: string, digest: unknown): string {
   const [, sha = undefined] = /@(sha256:[0-9a-f]{64})/.exec(String(digest ?? "")) ?? [];
   return sha === undefined || name.includes("@sha256:") ? name : `${name} @ ${sha.slice(0, 19)}`;

@@ -1,23 +1,23 @@
-/** One thing that changes, as a reader sees it: no secret in it. */
+/** One changed value, without secrets. */
 export interface DiffLine {
   /** `dynamic_batching.max_queue_delay_microseconds`, `env PORT`, `spec.replicas` */
   readonly path: string;
-  /** Absent: it was not there. */
+  /** Absent for an added value. */
   readonly before?: string;
-  /** Absent: it is not there any more. */
+  /** Absent for a removed value. */
   readonly after?: string;
 }
 
-/** What changes in one text or object. */
+/** Changes of one text or object. */
 export interface DiffBlock {
-  /** What it is: `config.pbtxt of openclip_vit_b32`. Empty: the attributes of the resource itself. */
+  /** Subject, such as `config.pbtxt of openclip_vit_b32`; empty for the resource's own attributes. */
   readonly title: string;
   readonly lines: readonly DiffLine[];
 }
 
 export const knownAfterApply = "(known after apply)";
 
-/** Two maps of texts, compared by key. */
+/** Compares two maps by key. */
 export function diffTexts(
   before: ReadonlyMap<string, string>,
   after: ReadonlyMap<string, string>,

@@ -1,7 +1,7 @@
 import { modelConfigFields } from "../../client/triton/model-config.ts";
 import { type DiffBlock, diffTexts } from "./diff-line.ts";
 
-/** What changes in a `config.pbtxt`, by field. Nothing where a text is none that can be read. */
+/** Changes of a `config.pbtxt` by field; `undefined` if a text cannot be parsed. */
 export function diffPbtxt(before: string, after: string): DiffBlock | undefined {
   const [left, right] = [fieldsOf(before), fieldsOf(after)];
   if (left === undefined || right === undefined) return undefined;
@@ -12,7 +12,7 @@ export function diffPbtxt(before: string, after: string): DiffBlock | undefined 
   };
 }
 
-/** Of a parameter of TensorRT its name: what leads there is as long as a line. */
+/** Shortens the path of a TensorRT parameter to its name. */
 function shortPath(path: string): string {
   return path.replace(
     /^optimization\.execution_accelerators\.gpu_execution_accelerator\[(\w+)\]\.parameters\[(\w+)\]$/,

@@ -4,15 +4,15 @@ import { type DiffLine, lineOf } from "./diff-line.ts";
 
 /** Values as short texts without secrets. */
 
-/** Longer texts are said to have changed. */
+/** Maximum length of a printed text. */
 export const longText = 160;
 
-/** A key of a map is what somebody wrote, too. */
+/** Map key, hidden if it may be a secret. */
 export function safeKey(key: string): string {
   return hasSecretForm(key) ? hidden : short(key);
 }
 
-/** What providers write for what nobody set. */
+/** Whether a value is one of the forms in which providers store unset attributes. */
 export function isNothing(value: unknown): boolean {
   return (
     value === undefined ||
@@ -41,7 +41,7 @@ export function short(text: string): string {
   return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;
 }
 
-/** A field of a configuration may be anything that somebody wrote. */
+/** Hides values of a configuration field that may be secrets. */
 export function guarded({ path, before, after }: DiffLine): DiffLine {
   const clean = (text: string | undefined) =>
     text === undefined

@@ -16,24 +16,24 @@ import {
 } from "./printable-values.ts";
 
 /**
- * What changes in a resource, as a reader wants to see it: environments and labels by name, ports by number, model configurations
- * by field, the values of a chart by path. Secret places say that they change, and not to what.
+ * Readable changes of a resource: environment variables and labels by name, ports by number, model configurations by field, chart
+ * values by path. Secret values are reported as changed without their content.
  */
 export function diffResource(change: ResourceChange, images: ImageNames): readonly DiffBlock[] {
   const differ = new Differ(change, images);
   return differ.blocks();
 }
 
-/** What an image is called, by its id or by the address of its `docker_image`. */
+/** Image names by image id or by address of the `docker_image`. */
 export interface ImageNames {
   readonly before: ReadonlyMap<string, string>;
   readonly after: ReadonlyMap<string, string>;
 }
 
-/** Arguments that are no fact about the thing, or are said elsewhere. */
+/** Attributes that are irrelevant or reported elsewhere. */
 const silent = new Set(["id", "timeouts", "output", "network_data", "hostname", "container_logs"]);
 
-/** What a container has from its image where nobody sets it: a plan of another container does not know it yet. */
+/** Container attributes that default to the image's and are unknown in the plan of a new container. */
 const ofImage = new Set(
   "working_dir runtime platform ipc_mode stop_signal shm_size bridge log_driver user".split(" "),
 );
@@ -41,7 +41,7 @@ const ofImage = new Set(
 class Differ {
   readonly #change: ResourceChange;
   readonly #images: ImageNames;
-  /** Paths that are known only afterwards, as keys. */
+  /** Keys of paths that are known only after the apply. */
   readonly #notYet: ReadonlySet<string>;
   readonly #lines: DiffLine[] = [];
   readonly #blocks: DiffBlock[] = [];
@@ -77,13 +77,13 @@ class Differ {
     return type === "docker_container" && ofImage.has(key) && isNothing(after) && !forced;
   }
 
-  /** A container has the id of its image, which nobody reads. */
+  /** Replaces the image id with its name. */
   #image(before: unknown, after: unknown, isUnknown: boolean): void {
     const { imageResource = "" } = this.#change;
     const named = (value: unknown, names: ReadonlyMap<string, string>) => {
       if (typeof value !== "string" || value === "") return undefined;
       const name = names.get(value) ?? (/^\$\{/.test(value) ? names.get(imageResource) : undefined);
-      // a part that Terraform computes from the content
+      // a part computed by Terraform
       return (name ?? short(value)).replaceAll(/\$\{[^}]*\}/g, "…");
     };
     if (this.#isSecretPath(["image"])) {
@@ -98,7 +98,7 @@ class Differ {
     if (was !== is) this.#lines.push(lineOf("image", was, is));
   }
 
-  /** What a provider computes is no news, unless it is what forces a replacement. */
+  /** Computed values are reported only if they force a replacement. */
   #unknown(key: string, before: unknown): void {
     const forces = this.#change.replacePaths.some(([first]) => first === key);
     if (!forces && before !== undefined) return;
@@ -154,7 +154,7 @@ class Differ {
     this.#scalar(before, after, at);
   }
 
-  /** What Kubernetes keeps itself, and what it fills in again in another object. */
+  /** Fields maintained by Kubernetes. */
   #isOfServer(after: unknown, { path }: Place): boolean {
     const { type, replacePaths } = this.#change;
     if (!type.startsWith("kubernetes_")) return false;
@@ -210,7 +210,7 @@ class Differ {
       this.#options(before, after, at);
       return;
     }
-    // of a long list what it gains and loses; of a short one, and where the order changes, all of it
+    // long lists: added and removed items; short or reordered lists: all items
     const long = before.length > 3 && after.length > 3;
     const [gone, come] = [
       before.filter((item) => !after.includes(item)),
@@ -226,7 +226,7 @@ class Differ {
     );
   }
 
-  /** Words of a command line: what was added, and what is gone. */
+  /** Added and removed words of a command line. */
   #options(before: readonly unknown[], after: readonly unknown[], at: Place): void {
     const words = (list: readonly unknown[], path: Path) => {
       const found = new Map<string, { readonly shown: string; readonly text: string }>();
@@ -234,7 +234,7 @@ class Differ {
         const text = String(word);
         const secret = this.#hasSecret([...path, index]) || hasSecretForm(text);
         const shown = commandWord(list, index);
-        // nothing of a secret, not even what seems to be its name
+        // hides a secret completely, including its apparent name
         const option = secret ? undefined : shown.option;
         found.set(option === undefined ? `${at.place}[${index}]` : `${at.place} ${option}`, {
           shown: option === undefined ? hidden : (shown.value ?? "set"),
@@ -279,12 +279,12 @@ class Differ {
     this.#lines.push(lineOf(at.place, this.#text(before, at), this.#text(after, at)));
   }
 
-  /** A secret place that changes. */
+  /** Adds a line for a changed secret. */
   #hidden(place: string, wasThere: boolean, isThere: boolean): void {
     this.#lines.push(lineOf(place, wasThere ? hidden : undefined, isThere ? hidden : undefined));
   }
 
-  /** Of a map of secrets the keys, and nothing of the values. */
+  /** Adds lines for the changed keys of a secret map, without values. */
   #secretMaps(before: unknown, after: unknown, at: Place): void {
     const plain = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
     const maps = plain && this.#change.type !== "docker_secret";
@@ -300,7 +300,7 @@ class Differ {
     }
   }
 
-  /** Values of a chart are YAML in a text: its paths, and only such values as can be no secret. */
+  /** Adds changes of chart values by path, printing only values that cannot be secrets. */
   #chartValues(before: unknown, after: unknown, at: Place): void {
     const [left, right] = [chartDocuments(before), chartDocuments(after)];
     if (left === undefined || right === undefined) {
@@ -323,7 +323,7 @@ class Differ {
     );
   }
 
-  /** Whether what is at a path is secret, or has a secret in it. */
+  /** Whether the value at a path is or contains a secret. */
   #hasSecret(path: Path): boolean {
     return (
       this.#isSecretPath(path) || this.#change.sensitive.some((secret) => isWithin(secret, path))
@@ -335,7 +335,7 @@ class Differ {
     if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
     const text = textOf(value);
     if (hasSecretForm(text) || !maySay(this.#change.type, at.path, text)) return hidden;
-    // a file may be anything
+    // file contents may be secret
     if (isFileContent(at.path) || isConfigData(this.#change.type, at.path))
       return `a text of ${text.length} characters`;
     const lines = text.split("\n").length;
@@ -349,10 +349,10 @@ function keyOf(path: Path): string {
 }
 
 interface Place {
-  /** For people. */
+  /** Readable path. */
   readonly place: string;
   readonly path: Path;
-  /** Where it was: an item of a list may have had another index. */
+  /** Path before the change, because list indices may differ. */
   readonly pathBefore: Path;
 }
 

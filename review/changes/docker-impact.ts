@@ -70,7 +70,7 @@ function numberOrUndefined(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/** Whether a container finds no engines of its own any more. */
+/** Whether a container starts with an empty engine cache. */
 function rebuildsEngines({ before, after }: ResourceChange, { change }: StackComparison): boolean {
   const [was, is] = [volumeAt(before, engineCacheMount), volumeAt(after, engineCacheMount)];
   if (is === undefined && after?.volumes !== undefined) return false;
@@ -81,7 +81,7 @@ function rebuildsEngines({ before, after }: ResourceChange, { change }: StackCom
   return volumes.some(({ before: values }) => values?.name === was);
 }
 
-/** Whether this project's constructs declare a container: what its mounts hold is known then. */
+/** Whether this project's constructs declare a container, so that the contents of its mounts are known. */
 function isProjectContainer(container: Values): boolean {
   return labelOf(container, "clipstack.service") !== undefined;
 }

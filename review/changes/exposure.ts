@@ -14,11 +14,11 @@ import type { StackComparison } from "./impact-kinds.ts";
 
 export const exposureKinds = ["port", "authentication", "privilege"] as const;
 
-/** Something that more than the host itself reaches, or that may do more than it needs. */
+/** Port reachable from other hosts, missing authentication, or excess privilege. */
 export interface Exposure {
   readonly kind: (typeof exposureKinds)[number];
   readonly address: string;
-  /** `embed`, or the address. */
+  /** Service name, or the address. */
   readonly name: string;
   /** `port 8002/tcp on 0.0.0.0` */
   readonly description: string;
@@ -26,14 +26,14 @@ export interface Exposure {
 }
 
 interface FoundExposure {
-  /** What it is called, where its address has more than one service. */
+  /** Service name, if the resource has several services. */
   readonly name?: string;
   readonly kind: Exposure["kind"];
   readonly address: string;
   readonly description: string;
 }
 
-/** What is exposed after a change, and what was before it. */
+/** Exposures before and after a change. */
 export function exposuresOf(stack: StackComparison): readonly Exposure[] {
   const before = allIn(stack.before);
   const after = allIn(stack.after);
@@ -127,19 +127,19 @@ const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   helm_release: (values, facts, address) => (isOfKind(facts, address) ? [] : ofRelease(values)),
 };
 
-/** Whether a resource of a type can expose anything itself. */
+/** Whether resources of a type can have exposures. */
 export function canExpose(base: string): boolean {
   return Object.hasOwn(finders, base);
 }
 
 const protocols = /^(tcp|udp|sctp)$/i;
 
-/** What has the form of what it should be: nothing else is printed, since it may be a secret. */
+/** Hides values of unexpected format, which may be secrets. */
 function safe(value: unknown, form: RegExp): string {
   return form.test(String(value)) ? String(value) : hidden;
 }
 
-/** Whether a Service is one of a kind cluster that this machine alone reaches: kind maps its NodePort to the loopback. */
+/** Whether kind maps the Service's NodePort to the loopback interface only. */
 function isOfKind(facts: StackFacts, address: string): boolean {
   const service = facts.services.get(address);
   return (
@@ -148,7 +148,7 @@ function isOfKind(facts: StackFacts, address: string): boolean {
   );
 }
 
-/** Containers on a network of these drivers are on the physical network of the host. */
+/** Containers on macvlan and ipvlan networks are on the host's physical network. */
 function ofNetwork({ driver }: Values): readonly Unplaced[] {
   if (driver !== "macvlan" && driver !== "ipvlan") return [];
   return [port(`every port of its containers, through a ${driver} network`)];
@@ -183,7 +183,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
 
 const asksForKey = "requires an API key";
 const asksNobody = "no authentication";
-/** Another program than this project's may read any variable, or none. */
+/** Authentication of other programs is unknown. */
 const unknownKey = "authentication not examined";
 
 function setsVariable(list: unknown, name: string): boolean {
@@ -218,7 +218,7 @@ function privilegesOf(values: Values): readonly Unplaced[] {
   return found.map(privilege);
 }
 
-/** Folders that give the whole machine away: its disk, its processes, its devices, the sockets of its daemons. */
+/** Host folders whose mount is equivalent to root access. */
 const places = new Set(
   "/ /bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /usr /var /var/lib /var/run /var/lib/docker /var/lib/kubelet /etc/kubernetes".split(
     " ",
@@ -246,7 +246,7 @@ function ingress(name: string, hosts: readonly unknown[]): Unplaced {
   return port(`an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`);
 }
 
-/** Rights that do more than look, or look at secrets. */
+/** Permissions to write, or to read Secrets. */
 function ofRole(values: Values): readonly Unplaced[] {
   const only = (list: unknown, words: RegExp) =>
     Array.isArray(list) && list.every((it) => words.test(String(it)));
@@ -262,7 +262,7 @@ function ofRole(values: Values): readonly Unplaced[] {
     );
 }
 
-/** Roles that Kubernetes comes with and that may change all, and groups that anybody is in. */
+/** Bindings of built-in roles with write access, or of groups that include all users. */
 function ofBinding(values: Values): readonly Unplaced[] {
   const { kind, name } = blockOf(values, "role_ref");
   const isStrong = /^(cluster-admin|admin|edit)$/.test(String(name));
@@ -278,7 +278,7 @@ function ofBinding(values: Values): readonly Unplaced[] {
     );
 }
 
-/** Objects that let requests into the cluster. */
+/** Objects that route requests into the cluster. */
 function route(kind: string): Finder {
   return (values) => [port(`a ${kind}, ${safe(objectName(values).name, names)}`)];
 }
@@ -339,7 +339,7 @@ function ofPods(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
   return [...ports, ...found.map(privilege)];
 }
 
-/** What the values of this project's chart say. */
+/** Exposures in the values of this project's chart. */
 function ofRelease(values: Values): readonly Unplaced[] {
   const chart = chartDocuments(values.values) ?? {};
   return Object.entries(chart).flatMap(([name, part]) => {
@@ -354,7 +354,7 @@ function ofRelease(values: Values): readonly Unplaced[] {
   });
 }
 
-/** Whether anything of a stack is exposed after it, that was not before. */
+/** New exposures, except for newly required authentication. */
 export function newExposures(list: readonly Exposure[]): readonly Exposure[] {
   return list.filter(({ status, description }) => status === "new" && description !== asksForKey);
 }

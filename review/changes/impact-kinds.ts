@@ -2,19 +2,19 @@ import { type ResourceChange, type StackChange, unchanged } from "../input/chang
 import { asTyped } from "../input/resource-types.ts";
 import { factsOf, type StackFacts } from "../input/stack-facts.ts";
 
-/** What a change of a resource means for those who use the environment. */
+/** Impact of a resource change on the environment's services and users. */
 export interface Impact {
-  /** A sentence, or a few. */
+  /** One or more sentences. */
   readonly text: string;
-  /** Services that do not answer meanwhile, or never again. */
+  /** Services that are unavailable, temporarily or permanently. */
   readonly unavailable: readonly string[];
-  /** Something is lost that has to be made, or paid for, again. */
+  /** Whether data is lost that must be recreated. */
   readonly dataLost: boolean;
-  /** It does not come back with the change. */
+  /** Whether the service stays unavailable after the change. */
   readonly permanent?: true;
-  /** What is worse afterwards: fewer pods answer, or somebody may do or reach more. */
+  /** Permanent degradation: less capacity, or wider permissions or network access. */
   readonly degrades?: "capacity" | "access";
-  /** Somebody may be temporarily unavailable or do without, and nothing says who. */
+  /** Whether unknown clients may be interrupted. */
   readonly interrupts?: true;
 }
 
@@ -44,7 +44,7 @@ export function comparisonOf(change: StackChange): StackComparison {
   return { change, before: factsOf(unchanged(change)), after: factsOf(change) };
 }
 
-/** A manifest of an examined kind as the resource of that kind. */
+/** Converts a manifest of an examined kind to the typed resource. */
 export function typedChange(resource: ResourceChange): ResourceChange {
   const [before, after] = [resource.before, resource.after].map(
     (values) => values && asTyped(resource.type, values),

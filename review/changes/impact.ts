@@ -17,7 +17,7 @@ import {
 import { releaseImpact } from "./release-impact.ts";
 import { autoscalerImpact, workloadImpact } from "./workload-impact.ts";
 
-/** What `resource` means, or nothing where its action says it all. */
+/** Impact of a change; `undefined` if the action alone is sufficient. */
 export function impactOf(given: ResourceChange, stack: StackComparison): Impact | undefined {
   const resource = typedChange(given);
   const { type, action } = resource;
@@ -33,20 +33,20 @@ export function impactOf(given: ResourceChange, stack: StackComparison): Impact 
     );
   }
   const base = baseType(type);
-  // where nothing stays, nobody asks what pods do without their budget
+  // irrelevant if the whole environment is destroyed
   const allGone = action === "delete" && stack.after.environment === undefined;
   if (allGone && podCompanions.has(base)) return undefined;
   const tell = Object.hasOwn(byType, base) ? byType[base as ExaminedType] : undefined;
   return tell === undefined ? unknownTypeImpact(resource, base) : tell(resource, stack);
 }
 
-/** What keeps something that is not in its values, by the words of its type. */
+/** Resource types that store data. */
 const storageTypes =
   /(^|_)(db|database|rds|sql|bucket|disk|volume|filesystem|file_system|table|queue|topic|cluster|registry|vault)(_|$)/;
-/** What makes up a value that others were given. */
+/** Resource types that generate values. */
 const generatedTypes = /^(random|tls)_/;
 
-/** Of what this project does not use: nobody here knows who does. */
+/** Impact for types that this project does not use. */
 function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | undefined {
   if (action !== "delete" && action !== "replace") return undefined;
   if (generatedTypes.test(type)) {
@@ -65,7 +65,7 @@ function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | u
 
 type ImpactFinder = (resource: ResourceChange, stack: StackComparison) => Impact | undefined;
 
-/** What only matters beside pods. */
+/** Types that matter only while their pods exist. */
 const podCompanions = new Set([
   "kubernetes_horizontal_pod_autoscaler",
   "kubernetes_pod_disruption_budget",
@@ -179,9 +179,9 @@ function terraformDataImpact(resource: ResourceChange, stack: StackComparison): 
   return dataLoss(`The kind cluster is deleted${again}.`, servicesOf(stack.before));
 }
 
-/** Roles, and who has them. */
+/** Roles and role bindings. */
 function rbacImpact({ action }: ResourceChange): Impact | undefined {
-  // what is strong of new rights is an exposure
+  // strong new permissions are reported as exposure
   if (action === "update" || action === "replace") {
     return moreAccess("Permissions in the cluster change.");
   }

@@ -1,7 +1,7 @@
 import { isObject, stepInto } from "../input/value-paths.ts";
 import { short, textOf } from "./diff-texts.ts";
 
-/** What an item of a list is called: its first of these. */
+/** Fields that identify list items, in order of preference. */
 const itemNames = [
   ...["name", "label", "key", "file", "container_path", "target", "mount_path", "host"],
   ...["container_port", "type", "source", "topology_key", "what", "image", "port", "service"],
@@ -11,7 +11,7 @@ export function fieldOf(item: unknown, name: string): unknown {
   return isObject(item) ? stepInto(item, name) : undefined;
 }
 
-/** The field that names every item of a list, each with another name. What is secret in one of them names none. */
+/** Field that identifies every item uniquely and is not secret in any of them. */
 export function namingField(
   before: readonly unknown[],
   after: readonly unknown[],

@@ -1,6 +1,6 @@
 import type { Path } from "../input/change.ts";
 
-/** Arguments of a release that may be anything that somebody wrote. */
+/** Whether an argument of a release is free text. */
 export function isUnknownText(type: string, path: Path): boolean {
   if (type !== "helm_release") return false;
   const [first] = path;
@@ -8,18 +8,18 @@ export function isUnknownText(type: string, path: Path): boolean {
   return first === "postrender" || first === "description";
 }
 
-/** What this project knows the arguments of. */
+/** Types with known arguments. */
 const knownTypes =
   /^(docker_(container|image|network|volume|tag|registry_image)|kubernetes_(?!manifest$)\w+|helm_release|terraform_data)$/;
-/** Arguments of any provider that say which kind of thing it is, how big and where. */
+/** Arguments of any provider that describe kind, size or location. */
 const plainFields =
   /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
 const plainWord = /^[\w.:/+-]{1,100}$/;
-/** Whether a text may be said that has neither the name nor the form of a secret: of what is not known here it may be anything. */
+/** Whether a text without the name or form of a secret may be printed; unknown types may contain secrets anywhere. */
 export function maySay(type: string, path: Path, text: string): boolean {
   if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
   const words = path.filter((step) => typeof step === "string");
-  // options of drivers have user names and passwords, and annotations whole files of configuration
+  // driver options may contain credentials, annotations whole configuration files
   if (words.includes("driver_opts") || words.includes("log_opts") || words.includes("options")) {
     return (
       /^[\w.:/-]{1,100}$/.test(text) &&
@@ -35,12 +35,12 @@ export function lastName(path: Path): string {
   return String(path.filter((step) => typeof step === "string").at(-1) ?? "");
 }
 
-/** Whether a text is that of a file that is put somewhere. */
+/** Whether a path is the content of an uploaded file. */
 export function isFileContent(path: Path): boolean {
   return path[0] === "upload" && /^content/.test(lastName(path));
 }
 
-/** Whether a text is one of a ConfigMap, which may be any file with any password in it. */
+/** Whether a path is ConfigMap data, which may contain secrets. */
 export function isConfigData(type: string, path: Path): boolean {
   if (/^kubernetes_config_map(_v1)?(_data)?$/.test(type))
     return /^(binary_)?data$/.test(String(path[0]));

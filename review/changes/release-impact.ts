@@ -72,7 +72,7 @@ export function releaseImpact(
       : noOutage(text);
 }
 
-/** What a release of this project's chart says of the files of the chart: a hash, or the expression that computes it. */
+/** Hash of the chart's files in a release's description, or the expression that computes it. */
 function chartFiles(values: Values | undefined): unknown {
   const { description } = values ?? {};
   return typeof description === "string" && description.startsWith("chart ")
@@ -80,24 +80,24 @@ function chartFiles(values: Values | undefined): unknown {
     : undefined;
 }
 
-/** Whether a part of this project's chart is on: it is where nobody says otherwise. */
+/** Whether a component of this project's chart is enabled (default: true). */
 function isEnabled(part: unknown): boolean {
   return !isObject(part) || part.enabled !== false;
 }
 
-/** Whether a part of this project's chart has a pod. */
+/** Whether a component of this project's chart runs pods. */
 function runsPods(part: unknown): boolean {
   if (!isObject(part) || part.enabled === false) return false;
   const isScaled = isObject(part.autoscaling) && part.autoscaling.enabled === true;
   return isScaled || part.replicas !== 0;
 }
 
-/** Parts of this project's chart that no pod has. */
+/** Chart values that do not affect pods. */
 const podIndependentValues = new Set(
   "autoscaling replicas budget quota serviceMonitor networkPolicy".split(" "),
 );
 
-/** Whether of a release of this project's chart only that is another which no pod has. */
+/** Whether an update changes only chart values that do not affect pods. */
 function keepsPods(before: Values | undefined, after: Values | undefined): boolean {
   const pods = (values: unknown): unknown =>
     isObject(values)
@@ -113,7 +113,7 @@ function keepsPods(before: Values | undefined, after: Values | undefined): boole
   return sameValue(pods(was), pods(is)) && ["chart", "version", "set", "repository"].every(same);
 }
 
-/** Whether the only Triton of this project's chart is stopped before the next one has its GPU. */
+/** Whether the only Triton pod must stop before its replacement gets a GPU. */
 function lacksSpareGpu(before: Values | undefined, after: Values | undefined): boolean {
   const [was, is] = [before, after].map((values) => chartDocuments(values?.values)?.triton);
   if (!isObject(was) || !isObject(is) || is.enabled === false || is.spareGpu === true) return false;

@@ -2,7 +2,7 @@ import type { Path, ResourceChange } from "../input/change.ts";
 import { pathText } from "../input/value-paths.ts";
 import type { DiffBlock } from "./diff-line.ts";
 
-/** Terraform's words for what no attribute says. */
+/** Sentences for Terraform's `action_reason`. */
 const reasons: Readonly<Record<string, string>> = {
   replace_because_tainted: "It is tainted: its creation failed, or it was tainted manually.",
   replace_by_request: "Requested with -replace.",
@@ -15,7 +15,7 @@ const reasons: Readonly<Record<string, string>> = {
   delete_because_no_move_target: "The target address of its moved block does not exist.",
 };
 
-/** What an attribute says better is not said. */
+/** Reason for an action, unless the forcing attributes already explain it. */
 export function becauseOf(
   { reason = "" }: ResourceChange,
   forced: readonly string[],
@@ -24,7 +24,7 @@ export function becauseOf(
   return isSaid || !Object.hasOwn(reasons, reason) ? undefined : reasons[reason];
 }
 
-/** What forces a replacement, each with what is different there. */
+/** Attributes that force a replacement, with their changes. */
 export function forcedBy(paths: readonly Path[], diffs: readonly DiffBlock[]): readonly string[] {
   const lines = diffs.filter(({ title }) => title === "").flatMap(({ lines: all }) => all);
   if (paths.some(([first]) => first === "for_each")) return ["its content (for_each key)"];

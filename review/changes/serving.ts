@@ -7,20 +7,20 @@ import { configOf, deployedConfigs, tensorrtOf } from "../rules/model-configs.ts
 import { serviceContainers } from "../rules/service-containers.ts";
 import type { ImageNames } from "./diff-values.ts";
 
-/** What a Triton of an environment runs, at one moment. */
+/** Image and model settings of a Triton, before or after a change. */
 export interface Serving {
-  /** Tag and digest, as far as they are known. */
+  /** Tag and digest, as far as known. */
   readonly image: string;
   /** `1 on GPU 0` */
   readonly instances: string;
   readonly maxBatch?: number;
-  /** `FP16, 1024 MiB of workspace`; absent where TensorRT is not used. */
+  /** `FP16, 1024 MiB of workspace`; absent without TensorRT. */
   readonly tensorrt?: string;
 }
 
 export interface ServingChange {
   readonly service: string;
-  /** Absent: it is not there then. */
+  /** Absent if it does not exist. */
   readonly before?: Serving;
   readonly after?: Serving;
 }

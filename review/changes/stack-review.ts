@@ -11,21 +11,21 @@ export interface StackReview {
   readonly source: StackChange["source"];
   readonly terraformVersion?: string;
   readonly counts: Counts;
-  /** The most dangerous first. */
+  /** Most dangerous first. */
   readonly changes: readonly ReviewedChange[];
   readonly capacity: CapacityChange;
   readonly serving: readonly ServingChange[];
   readonly exposures: readonly Exposure[];
   readonly coverage: Coverage;
   readonly findings: readonly RuleFinding[];
-  /** Addresses of what was changed outside of Terraform, and what is different there. */
+  /** Resources changed outside of Terraform. */
   readonly drift: readonly ReviewedDrift[];
   readonly limitations: readonly string[];
   /** Terraform outputs that change. */
   readonly outputs: readonly string[];
-  /** Whole sentences: what a plan says besides its resources, and a reader must know. */
+  /** Sentences about effects beyond resource changes. */
   readonly notes: readonly string[];
-  /** SHA-256 of what changes, secrets left out: another plan has another one. */
+  /** SHA-256 of the planned changes without secrets. */
   readonly fingerprint: string;
 }
 export const countNames = [
@@ -47,11 +47,11 @@ export interface ReviewedChange {
   readonly type: string;
   readonly action: Exclude<Action, "no-op" | "read">;
   readonly createBeforeDestroy?: boolean;
-  /** Not what stands at the address, but what an earlier replacement left there: Terraform's key of it. */
+  /** Terraform's key of an object left over from an earlier replacement. */
   readonly deposed?: string;
-  /** What forces the replacement, with its values. */
+  /** Attributes that force the replacement, with their changes. */
   readonly forcedBy: readonly string[];
-  /** A sentence: why Terraform does it, where the configuration does not say it. */
+  /** Sentence that explains Terraform's reason, if the attributes do not. */
   readonly reason?: string;
   readonly movedFrom?: string;
   readonly imported?: boolean;
@@ -59,7 +59,7 @@ export interface ReviewedChange {
   readonly diffs: readonly DiffBlock[];
   /** Statements of the review that do not cover it. */
   readonly unexamined?: readonly Topic[];
-  /** A step of the deployment, and nothing that anybody uses. */
+  /** Whether this is a deployment step without effect on running services. */
   readonly isStep: boolean;
 }
 export interface ReviewedDrift {

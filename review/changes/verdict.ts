@@ -7,11 +7,11 @@ export const verdictLevels = ["safe", "attention", "blocked"] as const;
 
 export interface Verdict {
   readonly level: (typeof verdictLevels)[number];
-  /** Why, the worst first; whole sentences. Empty where it is safe. */
+  /** Sentences, worst first; empty if safe. */
   readonly reasons: readonly string[];
 }
 
-/** Whether a change may be applied, from what was found of it. */
+/** Verdict on all stacks of a review. */
 export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {
   const blocking = worstFirst(stacks, blockers);
   const worth = worstFirst(stacks, worthAttention);
@@ -21,7 +21,7 @@ export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verd
   };
 }
 
-/** The first line of every stack, then the second: what goes away in the last stack is worse than what is to look at in the first. */
+/** Interleaves the stacks' reasons by rank, because a service lost in the last stack outweighs a warning in the first. */
 function worstFirst(
   stacks: readonly StackReview[],
   linesOf: (stack: StackReview) => readonly string[],
@@ -35,7 +35,7 @@ function worstFirst(
     .filter((line) => line !== "");
 }
 
-/** Whole sentences, an empty one where there is nothing to say: the place of a sentence is how bad it is. */
+/** Sentences by rank of severity; empty if not applicable. */
 function blockers({ findings, limitations }: StackReview): readonly string[] {
   const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
   return [
@@ -48,17 +48,17 @@ function saysBroken(line: string): boolean {
   return line.startsWith("Planning failed");
 }
 
-/** Whether a plan is only a part of what it was to be. */
+/** Whether planning failed. */
 export function isBroken({ limitations }: StackReview): boolean {
   return limitations.some(saysBroken);
 }
 
-/** Whether a stack has a reason for another verdict than safe. */
+/** Whether a stack alone would have a verdict other than safe. */
 export function needsAttention(review: StackReview): boolean {
   return [...blockers(review), ...worthAttention(review)].some((line) => line !== "");
 }
 
-/** The same as {@link blockers}. */
+/** Reasons for needing attention, in the format of {@link blockers}. */
 function worthAttention(review: StackReview): readonly string[] {
   const { changes, exposures, findings, drift } = review;
   const down = new Set(changes.flatMap(({ impact }) => impact?.unavailable ?? []));
@@ -132,7 +132,7 @@ function unexaminedText({ coverage: { unexamined } }: StackReview): string {
   ).join(" ");
 }
 
-/** What can do less afterwards: of the services what the environment says, of anything else what happens to it. */
+/** Services with lower replica bounds, or other workloads with less capacity. */
 function fewerText({ capacity: { before, after }, changes }: StackReview): string {
   const services = (after?.replicas ?? []).flatMap(({ service, min, max }) => {
     const was = before?.replicas.find((it) => it.service === service);

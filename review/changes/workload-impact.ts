@@ -45,7 +45,7 @@ function podsText(count: number): string {
   return `${count} ${count === 1 ? "pod" : "pods"}`;
 }
 
-/** What an update does with the pods that are there. */
+/** Impact of an update on the running pods. */
 function rolloutImpact(
   { type, before, after }: ResourceChange,
   who: string,
@@ -103,7 +103,7 @@ function podCount(value: unknown, pods: number, round: (count: number) => number
 }
 
 type ObjectName = ReturnType<typeof objectName>;
-/** Fewest pods: those of the autoscaler, or of the Deployment. */
+/** Minimum replicas of the autoscaler, or replicas of the workload. */
 export function replicasOf(
   { name }: ObjectName,
   facts: StackFacts,
@@ -120,7 +120,7 @@ export function replicasOf(
   return replicas === null ? undefined : podCount(replicas, 1, Math.round);
 }
 
-/** Pods that the disruption budget which selects those of a workload asks for. */
+/** Minimum available pods required by the workload's PodDisruptionBudget. */
 function budgetOf(
   workload: Values | undefined,
   facts: StackFacts,

@@ -1,9 +1,6 @@
-/**
- * What a change does, whatever it was read from: a Terraform plan, or two synthesized trees. The comment and the rules know
- * only this.
- */
+/** Model of a change, read from a Terraform plan or two synthesized folders. Rules and report use only this model. */
 
-/** Terraform's actions of one resource; a replacement is one action, whichever half comes first. */
+/** Terraform's action on one resource; a replacement is one action, regardless of its order. */
 export const actions = [
   "delete",
   "replace",
@@ -15,45 +12,43 @@ export const actions = [
 ] as const;
 export type Action = (typeof actions)[number];
 
-/** Steps into a value: attribute names, and indexes of lists. */
+/** Path to a value: attribute names and list indices. */
 export type Path = readonly (string | number)[];
 
 export interface ResourceChange {
-  /** `docker_container.embed`: Terraform's address, with its module. */
+  /** Terraform address including the module: `docker_container.embed`. */
   readonly address: string;
   readonly type: string;
   readonly name: string;
-  /** Path of its construct in the stack, where the synthesized file says it: `single-gpu/embed/container`. */
+  /** Construct path, if the synthesized file contains it: `single-gpu/embed/container`. */
   readonly constructPath?: string;
   /** Namespace and name of its provider, if known: `hashicorp/aws`. */
   readonly provider?: string;
-  /** Commands that its provisioners run, secrets in place; empty text for other provisioners than `local-exec`. */
+  /** Commands of `local-exec` provisioners, unmasked; empty for other provisioners. */
   readonly programs?: readonly string[];
   readonly mode: "managed" | "data";
   readonly action: Action;
-  /** Terraform's own words for it, in its order. */
+  /** Actions as listed by Terraform, in order. */
   readonly actions?: readonly string[];
-  /** What an earlier replacement left behind, by Terraform's key: not the object that stands at the address. */
+  /** Terraform's key of an object left over from an earlier replacement, distinct from the current object at the address. */
   readonly deposed?: string;
-  /** Of a replacement: the new one is made first. */
+  /** Whether a replacement creates the new object first. */
   readonly createBeforeDestroy?: boolean;
-  /**
-   * Values before and after, secrets in place: nothing but {@link mask} may print them. `undefined`: it is not there then.
-   */
+  /** Unmasked values before and after; print them only through {@link mask}. `undefined` if the resource does not exist. */
   readonly before?: Values;
   readonly after?: Values;
-  /** Of `after`: what is known only once it is applied. */
+  /** Paths in `after` that are known only after the apply. */
   readonly unknown: readonly Path[];
-  /** What Terraform marks as sensitive, or this project knows to be secret, in either. */
+  /** Paths marked as sensitive by Terraform or known to be secret, in `before` or `after`. */
   readonly sensitive: readonly Path[];
-  /** Attributes that force the replacement. Of synthesized trees: those known to. */
+  /** Attributes that force the replacement; for synthesized folders, as far as they are known. */
   readonly replacePaths: readonly Path[];
-  /** Terraform's own word for why, as `action_reason`. */
+  /** Terraform's `action_reason`. */
   readonly reason?: string;
-  /** Address that it had before: it is moved, not made again. */
+  /** Previous address of a moved resource. */
   readonly movedFrom?: string;
   readonly imported?: boolean;
-  /** Of a container: address of the `docker_image` that it runs. */
+  /** Address of the container's `docker_image`. */
   readonly imageResource?: string;
 }
 
@@ -65,35 +60,35 @@ export interface StackChange {
   readonly source: "plan" | "trees";
   /** By address. */
   readonly resources: readonly ResourceChange[];
-  /** What differed from the state when the plan was made: changed outside of Terraform. */
+  /** Resources changed outside of Terraform. */
   readonly drift: readonly ResourceChange[];
-  /** Secrets that are no resource's: values of variables. No output may have them. */
+  /** Values of sensitive variables, which no output may contain. */
   readonly secrets?: readonly string[];
   /** Value of the Terraform output `environment` (`contract/environment.ts`), unchecked. */
   readonly environmentBefore?: unknown;
   readonly environmentAfter?: unknown;
-  /** The rest of the synthesized file that rules read: `terraform` (backend, required_providers, required_version), `provider`. */
+  /** Other parts of the configuration: `terraform` (backend, required_providers, required_version) and `provider`. */
   readonly configuration?: {
     readonly terraform?: unknown;
     readonly provider?: unknown;
     readonly variable?: unknown;
   };
-  /** The same before the change, where that is known. */
+  /** Configuration before the change, if known. */
   readonly configurationBefore?: StackChange["configuration"];
   readonly terraformVersion?: string;
-  /** What only a plan says. */
+  /** Data available only in a plan. */
   readonly plan?: PlanFacts;
-  /** What the settings aim at (`review.p99GoalMilliseconds`), where the caller has them. */
+  /** Goals from the settings (`review.p99GoalMilliseconds`), if available. */
   readonly goals?: { readonly p99Milliseconds?: number };
-  /** Whole sentences: what a reader must know besides what happens to resources. */
+  /** Sentences about effects beyond resource changes. */
   readonly notes?: readonly string[];
-  /** Modules of synthesized files, by name: which resources are in them only a plan tells. */
+  /** Module calls in synthesized files, by name; their resources are listed only in a plan. */
   readonly modules?: { readonly before: Values; readonly after: Values };
-  /** Whole sentences: what the source could not tell. */
+  /** Sentences about what the source cannot show. */
   readonly limitations: readonly string[];
 }
 
-/** The stack before a change, as a change that does nothing. */
+/** The stack before a change, as a change without actions. */
 export function unchanged(change: StackChange): StackChange {
   return {
     ...change,
@@ -108,13 +103,13 @@ export function unchanged(change: StackChange): StackChange {
   };
 }
 
-/** What a plan says besides what happens to resources. */
+/** Contents of a plan other than resource changes. */
 export interface PlanFacts {
   readonly errored: boolean;
   readonly complete: boolean;
-  /** Checks that fail, as Terraform names them. */
+  /** Failing checks, by Terraform's display name. */
   readonly failedChecks: readonly string[];
-  /** What is put off until another plan. */
+  /** Changes deferred to a later plan. */
   readonly deferred: readonly ResourceChange[];
   /** Outputs that change. */
   readonly outputs: PlanPart;
@@ -122,19 +117,19 @@ export interface PlanFacts {
   readonly providers: PlanPart;
   /** By the address of their resource. */
   readonly provisioners: PlanPart;
-  /** Actions of providers that the apply runs, since Terraform 1.14: a list for each address, with what sets them off. */
+  /** Provider actions invoked by the apply (Terraform 1.14 and newer), with their triggers, by address. */
   readonly actions: PlanPart;
-  /** Addresses of actions that are put off until another plan. */
+  /** Addresses of provider actions deferred to a later plan. */
   readonly deferredActions: readonly string[];
 }
 
-/** By name, secrets in place: nothing but {@link mask} may print them. */
+/** Unmasked values by name; print them only through {@link mask}. */
 export interface PlanPart {
   readonly values: Values;
   readonly sensitive: readonly Path[];
 }
 
-/** How bad a finding is: `error` blocks, `warning` needs attention, `note` is for information. */
+/** `error` blocks the change, `warning` needs attention, `note` is informational. */
 export const severities = ["error", "warning", "note"] as const;
 export type Severity = (typeof severities)[number];
 
@@ -143,24 +138,24 @@ export interface RuleFinding {
   readonly rule: string;
   readonly severity: Severity;
   readonly stack: string;
-  /** Address of the resource; absent: the stack as a whole. */
+  /** Address of the resource; absent for findings about the whole stack. */
   readonly address?: string;
-  /** What is wrong, one line, no secret in it. */
+  /** One line without secrets. */
   readonly message: string;
-  /** How to fix it, one line. */
+  /** One line. */
   readonly fix: string;
-  /** Reason of the waiver that covers it; it does not count then. */
+  /** Reason of the covering waiver; a waived finding does not affect the verdict. */
   readonly waived?: string;
-  /** It was so before the change. */
+  /** Whether the finding existed before the change. */
   readonly existing?: true;
 }
 
 export interface Rule {
   readonly id: string;
   readonly severity: Severity;
-  /** One line: what must hold. */
+  /** Requirement in one line. */
   readonly title: string;
-  /** Everything that is wrong after the change; pure. */
+  /** Pure; examines the state after the change. */
   readonly find: (
     change: StackChange,
   ) => readonly Omit<RuleFinding, "rule" | "severity" | "stack">[];

@@ -8,22 +8,22 @@ export interface Declared {
   readonly name: string;
   readonly mode: ResourceChange["mode"];
   readonly constructPath?: string;
-  /** Arguments, with references to what stands in the file replaced. */
+  /** Arguments, with references to values in the same file resolved. */
   readonly values: Values;
-  /** The same without the replacement of what only Terraform knows: what is compared. */
+  /** `for_each` expression with locals expanded, for comparison. */
   readonly forEach?: string;
-  /** Of a resource with a `count` that is no number: as it stands there. */
+  /** `count` expression, if it is not a number. */
   readonly count?: string;
   readonly provider?: string;
   readonly programs?: readonly string[];
   readonly createBeforeDestroy: boolean;
-  /** What must hold of it before and after an apply, as it stands there. */
+  /** Preconditions and postconditions, for comparison. */
   readonly conditions: string;
   readonly ignored: readonly string[];
   readonly replacedBy: readonly string[];
 }
 
-/** What Terraform keeps for itself. */
+/** Terraform's meta-arguments. */
 const metaArguments = new Set(
   "// depends_on count for_each provider lifecycle provisioner connection".split(" "),
 );
@@ -47,9 +47,9 @@ export function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<s
   return found;
 }
 
-/** More of one resource are told as one. */
+/** Maximum number of instances listed separately. */
 const mostInstances = 100;
-/** What stands behind the address of each instance that a `count` makes: nothing where it is not given, or an expression. */
+/** Address suffix of each `count` instance; one empty suffix if `count` is missing or an expression. */
 function keysOf(count: unknown): readonly string[] {
   const number = Number(count ?? Number.NaN);
   if (!Number.isInteger(number) || number < 0 || number > mostInstances) return [""];
@@ -88,7 +88,7 @@ function declared(
   };
 }
 
-/** Commands of provisioners, as a synthesized file has them. */
+/** Commands of provisioners in a synthesized file. */
 function commandsOf(provisioners: unknown): readonly string[] {
   return blocksOf(provisioners).flatMap((provisioner) =>
     Object.entries(provisioner).map(([type, body]) => {
@@ -98,7 +98,7 @@ function commandsOf(provisioners: unknown): readonly string[] {
   );
 }
 
-/** The provider of a resource, as `required_providers` names its source. */
+/** Source of a resource's provider in `required_providers`. */
 export function sourceOf(
   { type, provider }: Declared,
   from: SynthesizedDocument | undefined,
@@ -112,13 +112,13 @@ function textsOf(value: unknown): readonly string[] {
   return [value].flat().filter((it) => typeof it === "string");
 }
 
-/** `${docker_network.host.name}`: a whole reference, to one attribute of one resource. */
+/** Reference to one attribute of one resource: `${docker_network.host.name}`. */
 const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
-/** A reference to a resource anywhere in an expression. */
+/** Reference to a resource within an expression. */
 export const anyReference =
   /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
 export const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;
-/** Values with references replaced by what stands in the same file. */
+/** Resolves references to values in the same file. */
 export function resolved(value: unknown, from: SynthesizedDocument | undefined): unknown {
   if (typeof value === "string") {
     return value.replace(reference, (whole, type: string, id: string, path: string) => {
@@ -142,7 +142,7 @@ export function resolved(value: unknown, from: SynthesizedDocument | undefined):
   );
 }
 
-/** An expression with the locals that it names written out: two expressions are equal when these are. */
+/** Expands the locals in an expression, for comparison. */
 export function withLocals(text: string, from: SynthesizedDocument | undefined, depth = 0): string {
   if (depth > 8) return text;
   return text.replace(localReference, (whole, name: string) => {

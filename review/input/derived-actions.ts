@@ -18,7 +18,7 @@ interface Effect {
   readonly unknown: readonly Path[];
 }
 
-/** Locals that are another expression afterwards. */
+/** Locals with a changed expression. */
 export function changedLocals(
   before: SynthesizedDocument | undefined,
   after: SynthesizedDocument | undefined,
@@ -29,39 +29,39 @@ export function changedLocals(
   return new Set(names.filter((name) => text(name, before) !== text(name, after)));
 }
 
-/** What happens to each resource. What depends on a resource that is made anew may be replaced in turn, until no more is. */
+/** Action on each resource. A recreated resource may cause its dependents to be replaced, so it iterates to a fixed point. */
 export function effectsOf(
   pairs: readonly Pair[],
   locals: ReadonlySet<string>,
 ): ReadonlyMap<string, Effect> {
   const effects = new Map<string, Effect>();
-  const anew = new Set<string>();
+  const recreated = new Set<string>();
   const touched = new Set<string>();
   for (let changed = true; changed; ) {
     changed = false;
     for (const pair of pairs) {
-      const effect = effectOf(pair, { anew, touched, locals });
+      const effect = effectOf(pair, { recreated, touched, locals });
       if (effects.get(pair.address)?.action !== effect.action) changed = true;
       effects.set(pair.address, effect);
-      // expressions name a resource without its key
-      if (["create", "replace"].includes(effect.action)) anew.add(withoutKey(pair.address));
+      // expressions reference a resource without its instance key
+      if (["create", "replace"].includes(effect.action)) recreated.add(withoutKey(pair.address));
       if (effect.action !== "no-op") touched.add(withoutKey(pair.address));
     }
   }
   return effects;
 }
 
-/** What is different besides the arguments of a resource themselves. */
+/** Changes outside the arguments of a resource. */
 interface Surroundings {
-  /** Resources that are made, or made again. */
-  readonly anew: ReadonlySet<string>;
+  /** Created or replaced resources. */
+  readonly recreated: ReadonlySet<string>;
   /** Resources with any change. */
   readonly touched: ReadonlySet<string>;
-  /** Locals with another value. */
+  /** Locals with a changed value. */
   readonly locals: ReadonlySet<string>;
 }
 
-function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): Effect {
+function effectOf({ was, is }: Pair, { recreated, touched, locals }: Surroundings): Effect {
   if (is === undefined) return { action: "delete", forcing: [], unknown: [] };
   const unknown = expressionsIn(is.values);
   const paths = unknown.map(({ path }) => path);
@@ -71,7 +71,7 @@ function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): E
   const moved = unknown
     .filter(
       ({ references, text }) =>
-        references.some((address) => anew.has(address)) ||
+        references.some((address) => recreated.has(address)) ||
         [...text.matchAll(localReference)].some(([, name]) => locals.has(name ?? "")),
     )
     .map(({ path }) => path);
@@ -93,7 +93,7 @@ function effectOf({ was, is }: Pair, { anew, touched, locals }: Surroundings): E
   return { action: different.length > 0 ? "update" : "no-op", forcing: [], unknown: paths };
 }
 
-/** Texts that Terraform has to evaluate, and the resources that they name. */
+/** Strings with Terraform expressions, and the resources that they reference. */
 function expressionsIn(values: Values): readonly {
   readonly path: Path;
   readonly text: string;

@@ -3,11 +3,11 @@ import type { ResourceChange, StackChange } from "./change.ts";
 import { mask } from "./secrets.ts";
 import { canonical, changedPaths, isWithin, pathText } from "./value-paths.ts";
 
-/** Whether two plans do the same. */
+/** Comparison of plans. */
 
 /**
- * SHA-256 of what a stack's plan does. Secrets are not in it, since it may be published: two plans with it may differ in a secret's
- * value. {@link planDifferences} compares those too.
+ * SHA-256 of a stack's planned changes, without secrets because it is published. Plans that differ only in a secret's value have the
+ * same fingerprint; {@link planDifferences} detects those too.
  */
 export function fingerprintOf(change: StackChange): string {
   const own = acting(change).map((it) => [
@@ -21,7 +21,7 @@ export function fingerprintOf(change: StackChange): string {
   const besides = partNames.flatMap((name) => {
     const part = plan?.[name];
     const masked = part === undefined ? {} : mask(part.values, part.sensitive);
-    // what few plans have does not change the fingerprint of the others
+    // empty optional parts are left out, so that they do not change existing fingerprints
     return name === "actions" && Object.keys(masked).length === 0 ? [] : [masked];
   });
   return createHash("sha256")
@@ -31,7 +31,7 @@ export function fingerprintOf(change: StackChange): string {
 
 const partNames = ["outputs", "variables", "providers", "provisioners", "actions"] as const;
 
-/** A resource that is not touched is no part of it; a data source that is read when the plan is applied may be a program. */
+/** Excludes unchanged resources; includes data sources read during the apply, which may run programs. */
 function acting({ resources }: StackChange): readonly ResourceChange[] {
   return resources.filter(
     ({ action, movedFrom, imported }) =>
@@ -54,7 +54,7 @@ function keyOf({ address, deposed }: ResourceChange): string {
   return deposed === undefined ? address : `${address} (deposed ${deposed})`;
 }
 
-/** Why a plan is none to apply after a review, whatever was reviewed. */
+/** Reasons to reject a plan regardless of the review. */
 export function unfit({ stack, plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   return [
@@ -69,7 +69,7 @@ export function unfit({ stack, plan }: StackChange): readonly string[] {
   ];
 }
 
-/** What a fresh plan does that the reviewed one does not, and the other way round: one line each, no values. */
+/** Differences between the reviewed and the new plan, one line each, without values. */
 export function planDifferences(
   reviewed: readonly StackChange[],
   fresh: readonly StackChange[],
@@ -83,7 +83,7 @@ export function planDifferences(
   });
 }
 
-/** Two plans have the same words for the same thing. */
+/** Key that identifies a resource in both plans. */
 const given = { as: "given" } as const;
 
 function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {

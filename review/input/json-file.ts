@@ -1,12 +1,12 @@
 import type { z } from "zod";
 import { ReviewError } from "./review-error.ts";
 
-/** Deeper values are nobody's plan. */
+/** Maximum nesting depth; deeper input is rejected. */
 export const maxDepth = 100;
 /**
- * Reads a value of a file by its schema.
+ * Validates a value with a schema.
  *
- * @throws {ReviewError} one line with the place and the rule, without anything of the content.
+ * @throws {ReviewError} with the path and the rule in one line, without the content, which may contain secrets.
  */
 
 export function readAs<T extends z.ZodType>(schema: T, value: unknown, shown: string): z.infer<T> {
@@ -17,9 +17,9 @@ export function readAs<T extends z.ZodType>(schema: T, value: unknown, shown: st
 }
 
 /**
- * JSON of a file.
+ * Parses a JSON file.
  *
- * @throws {ReviewError} one line that says where it ends or breaks, and nothing of what is there.
+ * @throws {ReviewError} with the position of the error in one line, without the content.
  */
 
 export function parseJson(text: string, shown: string): unknown {
@@ -39,7 +39,7 @@ export function parseJson(text: string, shown: string): unknown {
   try {
     value = JSON.parse(plain);
   } catch (error) {
-    // the message of the engine has a part of the text, which may be a secret
+    // the original message quotes the text, which may be a secret
     const message = error instanceof Error ? error.message : "";
     const ends = /end of JSON input|Unterminated|Expected .* or/i.test(message);
     const at = /position (\d+)/.exec(message)?.[1] ?? String(ends ? plain.length : 0);
@@ -57,7 +57,7 @@ export function parseJson(text: string, shown: string): unknown {
   return value;
 }
 
-/** Without recursion: the depth is what is asked for. */
+/** Iterative, because recursion could exhaust the stack. */
 
 export function tooDeep(value: unknown): boolean {
   let level: object[] = typeof value === "object" && value !== null ? [value] : [];

@@ -4,7 +4,7 @@ import type { ActionInvocation, Plan } from "./plan-schema.ts";
 import { isSecretName, secretPaths } from "./secrets.ts";
 import { isObject, markedPaths } from "./value-paths.ts";
 
-/** Values of variables that are declared as sensitive, or have the name of a secret: a plan has them in plain text. */
+/** Values of variables that are sensitive or named like a secret; a plan contains them in plain text. */
 export function sensitiveVariables(
   read: Plan,
 ): readonly (readonly [name: string, value: unknown])[] {
@@ -79,7 +79,7 @@ function partOf(values: Values, sensitive: readonly Path[] = []): PlanPart {
   return { values, sensitive: unique([...sensitive, ...secretPaths("", values)]) };
 }
 
-/** Expressions of a configuration with constants as they are: the name of what is secret stands above its value then. */
+/** Unwraps `constant_value`, so that the name of a secret is the direct key of its value. */
 export function plainValues(values: Values): Values {
   const walk = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(walk);
@@ -90,7 +90,7 @@ export function plainValues(values: Values): Values {
   return walk(values) as Values;
 }
 
-/** Programs that Terraform runs when it makes or destroys a resource, in all modules. */
+/** Provisioners of all resources, by address, including modules. */
 export function provisionersIn(module: unknown, prefix: string): Values {
   if (!isObject(module)) return {};
   const resources = Array.isArray(module.resources) ? module.resources : [];

@@ -10,7 +10,7 @@ import { withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, stepInto, textsIn } from "./value-paths.ts";
 
 export interface PlanFile {
-  /** How messages name it. */
+  /** Name in messages. */
   readonly shown: string;
   readonly text: string;
   /**
@@ -22,9 +22,9 @@ export interface PlanFile {
 }
 
 /**
- * Read a plan.
+ * Parses a plan.
  *
- * @throws {ReviewError} one line, without anything of the content.
+ * @throws {ReviewError} in one line, without the content.
  */
 export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
   const raw = parseJson(text, shown);
@@ -90,7 +90,7 @@ function nameOf(environment: unknown): string | undefined {
   return typeof name === "string" && name !== "" ? name : undefined;
 }
 
-/** Which `docker_image` each container of the configuration names. */
+/** Address of the `docker_image` of each container in the configuration. */
 function imagesOfContainers({ configuration }: Plan): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   for (const { address, expressions } of configuration?.root_module?.resources ?? []) {
@@ -102,7 +102,7 @@ function imagesOfContainers({ configuration }: Plan): ReadonlyMap<string, string
   return found;
 }
 
-/** What a plan says of the configuration, in the words of the synthesized file. The backend is not in it. */
+/** Configuration in a plan, in the format of a synthesized file; a plan does not contain the backend. */
 function configurationOf({ configuration }: Plan): StackChange["configuration"] {
   if (!configuration) return undefined;
   const providers = Object.entries(configuration.provider_config ?? {});
@@ -115,7 +115,7 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
         { source, ...(version_constraint ? { version: version_constraint } : {}) },
       ] as const;
     });
-  // a provider may have any name, `constructor` as well
+  // a Map, because a provider may be named `constructor`
   const provider = new Map<string, unknown[]>();
   for (const [key, { name, alias, expressions }] of providers) {
     const list = provider.get(name ?? key) ?? [];
@@ -137,7 +137,7 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
   };
 }
 
-/** Commands of the provisioners of one resource, as a plan has them. */
+/** Commands of one resource's provisioners in a plan. */
 function commandsOf(provisioners: unknown): readonly string[] {
   return blocksOf(provisioners).map(({ type, expressions }) => {
     const command = isObject(expressions) ? expressions.command : undefined;

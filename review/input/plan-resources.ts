@@ -4,7 +4,7 @@ import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
 import { changedPaths, isObject, markedPaths, ofServer, valueAt } from "./value-paths.ts";
 
-/** What somebody else changed: not what Kubernetes counts itself, nor the replicas of what an autoscaler scales. */
+/** Drift, except for fields maintained by Kubernetes and replica counts owned by an autoscaler. */
 export function driftOf(read: Plan, shown: string): readonly ResourceChange[] {
   const isScaled = (read.resource_changes ?? []).some(({ type }) =>
     /^kubernetes_horizontal_pod_autoscaler/.test(type),
@@ -18,7 +18,7 @@ export function driftOf(read: Plan, shown: string): readonly ResourceChange[] {
   );
 }
 
-/** Providers write what nobody set as `null` when they make a thing, and as `0` or `[]` when they look at it. */
+/** Ignores differences between `null` and empty values, because providers store unset attributes as either. */
 function isRealDrift(
   { action, before, after }: ResourceChange,
   isOthers: (path: Path) => boolean,
@@ -62,7 +62,7 @@ function resourceChange(it: PlannedResource, shown: string): ResourceChange {
       ...markedPaths(before_sensitive),
       ...markedPaths(after_sensitive),
       ...secretPaths(it.type, before),
-      // what does not change has them in the same places
+      // unchanged values have secrets at the same paths
       ...(it.change.actions.join() === "no-op" && before !== undefined
         ? []
         : secretPaths(it.type, after)),

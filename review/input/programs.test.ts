@@ -40,7 +40,7 @@ test("another program in the place of one is said", () => {
     stack.resource.terraform_data[gate].provisioner = exec("true");
   });
   expect(found).toEqual([
-    `terraform_data.${gate} runs a program where it is applied (local-exec), another one before.`,
+    `terraform_data.${gate}: changed program run during the apply (local-exec).`,
   ]);
 });
 

@@ -7,12 +7,12 @@ import type { ResourceChange, StackChange, Values } from "./change.ts";
 import { asTyped } from "./resource-types.ts";
 import { blockOf, blocksOf } from "./value-paths.ts";
 
-/** What a stack says of its services, before or after a change. */
+/** Resources and services of a stack, before or after a change. */
 export interface StackFacts {
   readonly environment?: Environment;
-  /** Resources that are there then, by address. */
+  /** Existing resources, by address. */
   readonly values: ReadonlyMap<string, { readonly type: string; readonly values: Values }>;
-  /** The service that a resource serves, by its address. */
+  /** Service that a resource belongs to, by resource address. */
   readonly services: ReadonlyMap<string, Service>;
 }
 
@@ -30,7 +30,7 @@ export function factsOf({ environmentAfter, resources }: StackChange): StackFact
   return { environment, values: new Map(values), services: new Map(services) };
 }
 
-/** A container whose end the apply waits for, and which may have ended. `restart` does not decide it: Docker's default is no restart. */
+/** Whether a container is one-shot: the apply waits until it exits. `restart` is no indicator because Docker's default is `no`. */
 export function isOneShot(container: Values | undefined): boolean {
   return container?.must_run === false && container.attach === true;
 }
@@ -40,14 +40,14 @@ export function isOwnChart(release: Values | undefined): boolean {
   return /(^|\/)clipstack$/.test(String(release?.chart ?? ""));
 }
 
-/** The first of a list, and how many more there are. */
+/** The first items of a list and the number of the others. */
 export function few(all: readonly string[]): string {
   return all.length <= 5
     ? all.join(", ")
     : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
 }
 
-/** Whether all labels that a selector asks for are there. A selector of expressions selects what it may. */
+/** Whether labels match a selector; match expressions are assumed to match. */
 export function selects(selector: Values, labels: Values): boolean {
   const asked = Object.entries(selector);
   return asked.length > 0 && asked.every(([name, value]) => labels[name] === value);
@@ -58,7 +58,7 @@ export function withoutKey(address: string): string {
   return address.replace(/\[[^\]]*\]$/, "");
 }
 
-/** Path of the construct, or the address without the hash that keeps it apart. */
+/** Construct path, or the address without its hash. */
 export function titleOf({ constructPath, address }: ResourceChange): string {
   if (constructPath !== undefined) return constructPath.split("/").slice(1).join("/");
   return withoutKey(address)
@@ -73,7 +73,7 @@ export function labelOf(values: Values | undefined, name: string): string | unde
   return typeof label === "string" ? label : undefined;
 }
 
-/** Volumes of a container by where they are mounted. */
+/** Volume mounted at a path of a container. */
 export function volumeAt(values: Values | undefined, place: string): string | undefined {
   const volume = blocksOf(values?.volumes).find((it) => it.container_path === place);
   const name = volume?.volume_name ?? volume?.host_path;
@@ -103,7 +103,7 @@ export function durationText(seconds: number): string {
   return rest === 0 ? `${minutes} min` : `${minutes} min ${rest} s`;
 }
 
-/** Whether only the machine itself reaches an address. */
+/** Whether an address is on the loopback interface. */
 export function isLoopback(address: string): boolean {
   return /^(127\.|::1$|\[::1\]$|localhost$)/.test(address);
 }

@@ -2,8 +2,8 @@ import { z } from "zod";
 import { parseJson, readAs } from "./json-file.ts";
 
 /**
- * What a change does, from what was synthesized before and after it: for when there is no plan. The tree before stands for what
- * is deployed. What only Terraform computes is an expression, and is taken to change when what it refers to is made anew.
+ * Change derived from two synthesized files, used if there is no plan. The base file is assumed to be deployed. Computed values are
+ * expressions, which are assumed to change if a resource that they reference is recreated.
  */
 export const removal = z.object({
   from: z.string(),
@@ -28,13 +28,13 @@ export const document = z
       ])
       .optional(),
     removed: z.union([z.array(removal), removal.transform((one) => [one])]).optional(),
-    /** Not of Terraform: whoever made the tree compared the files that it is made of with those of the tree before. */
+    /** Not part of Terraform: set if files that the stack hashes were compared with those of the base. */
     filesCompared: z.boolean().optional(),
   })
   .loose();
 export type SynthesizedDocument = z.infer<typeof document>;
 /**
- * Read a `cdk.tf.json`.
+ * Parses a `cdk.tf.json`.
  *
  * @throws {ReviewError} one line.
  */

@@ -295,7 +295,7 @@ test("says that a plan will be refused where what is made once gets other argume
   const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
   const refused = reasons(digest("1"), digest("2"));
   expect(refused).toMatch(/terraform_data\.cluster\S* was created with a different input/);
-  expect(refused).toContain("a plan is refused");
+  expect(refused).toContain("the plan fails");
   expect(reasons(digest("1"), digest("1"))).toBe("");
 });
 

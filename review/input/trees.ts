@@ -10,7 +10,7 @@ import { few, withoutKey } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { changedPaths, sameValue, textsIn, valueAt } from "./value-paths.ts";
 
-/** The change from one synthesized file of a stack to another; an absent one has no resources. */
+/** Compares two synthesized files of a stack; a missing file has no resources. */
 export function changeOfTrees(
   stack: string,
   before: SynthesizedDocument | undefined,
@@ -33,26 +33,28 @@ export function changeOfTrees(
   );
   const head = after ?? before;
   const resources = pairs.map(({ address, from, was, is }): ResourceChange => {
-    const one = (is ?? was)!;
+    const declaration = (is ?? was)!;
     const { forcing, unknown, ...effect } = effects.get(address)!;
     const isKept = kept.has(address) || kept.has(withoutKey(address));
     const action = effect.action === "delete" && isKept ? "forget" : effect.action;
     return {
       address,
-      type: one.type,
-      name: one.name,
-      constructPath: one.constructPath,
-      mode: one.mode,
-      provider: sourceOf(one, head),
-      programs: one.programs,
+      type: declaration.type,
+      name: declaration.name,
+      constructPath: declaration.constructPath,
+      mode: declaration.mode,
+      provider: sourceOf(declaration, head),
+      programs: declaration.programs,
       action,
-      ...(action === "replace" && one.createBeforeDestroy ? { createBeforeDestroy: true } : {}),
+      ...(action === "replace" && declaration.createBeforeDestroy
+        ? { createBeforeDestroy: true }
+        : {}),
       before: was?.values,
       after: is?.values,
       unknown,
       sensitive: unique([
-        ...secretPaths(one.type, was?.values),
-        ...secretPaths(one.type, is?.values),
+        ...secretPaths(declaration.type, was?.values),
+        ...secretPaths(declaration.type, is?.values),
         ...sensitiveReferences(was?.values, before),
         ...sensitiveReferences(is?.values, after),
       ]),
@@ -81,7 +83,7 @@ export function changeOfTrees(
   };
 }
 
-/** A plan with what only the synthesized file says: paths of constructs, the backend. */
+/** Adds construct paths and the backend from the synthesized file to a plan. */
 export function withDocument(change: StackChange, head: SynthesizedDocument): StackChange {
   const declared = declaredIn(head);
   return {
@@ -95,7 +97,7 @@ export function withDocument(change: StackChange, head: SynthesizedDocument): St
   };
 }
 
-/** Where what stands at an address was before: as the file says it, with all instances of a resource, and as Terraform takes it. */
+/** Previous address by new address: from `moved` blocks, including all instances, and Terraform's implicit moves. */
 function movesOf(
   after: SynthesizedDocument | undefined,
   old: ReadonlyMap<string, Declared>,
@@ -115,7 +117,7 @@ function movesOf(
   return moves;
 }
 
-/** Terraform takes the only one for the first of several, and the other way round. */
+/** Terraform implicitly moves between a single resource and instance 0. */
 function otherForm(address: string): string {
   return address.endsWith("[0]") ? address.slice(0, -"[0]".length) : `${address}[0]`;
 }
@@ -124,14 +126,14 @@ function configurationIn(from: SynthesizedDocument | undefined): StackChange["co
   return { terraform: from?.terraform, provider: providersIn(from), variable: from?.variable };
 }
 
-/** Providers with what stands in the same file, also where one reference leads to the next. */
+/** Provider configuration with references in the same file resolved, also transitively. */
 function providersIn(from: SynthesizedDocument | undefined): unknown {
   let provider = from?.provider;
   for (let depth = 0; depth < 4; depth += 1) provider = resolved(provider, from);
   return provider;
 }
 
-/** Where a value is of a variable that is declared as sensitive. */
+/** Paths of values that reference sensitive variables. */
 function sensitiveReferences(
   values: Values | undefined,
   from: SynthesizedDocument | undefined,
@@ -142,7 +144,7 @@ function sensitiveReferences(
     .map(([path]) => path);
 }
 
-/** What is made once, and may have no other arguments from then on: they are ignored, and a condition compares them. */
+/** Resources that ignore changes of arguments but reject them with a condition: the plan will fail. */
 function refusalOf(was: Declared | undefined, is: Declared | undefined): readonly string[] {
   if (was === undefined || is === undefined || was.conditions === is.conditions) return [];
   const ignored = [
@@ -155,12 +157,12 @@ function refusalOf(was: Declared | undefined, is: Declared | undefined): readonl
       ];
 }
 
-/** Begins the sentence on files that nobody compared. */
+/** Start of the sentence about files that were not compared. */
 export const filesUnknown = "Files from which images, charts or weights are built";
-/** Begins the sentence on modules in folders, whose files are not compared. */
+/** Start of the sentence about local modules, whose files are not compared. */
 export const modulesUnknown = "Changed files of modules";
 
-/** What a plan would say, and two trees do not. */
+/** What two synthesized files cannot show. */
 function notKnownOf(
   before: SynthesizedDocument | undefined,
   after: SynthesizedDocument | undefined,
