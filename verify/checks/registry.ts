@@ -3,6 +3,7 @@ import { batchingCheck } from "./batching.ts";
 import type { Check } from "./check.ts";
 import { clusterCheck } from "./cluster.ts";
 import { containerCheck } from "./container.ts";
+import { contentTypeCheck } from "./content-type.ts";
 import { embeddingCheck } from "./embedding.ts";
 import { endpointsCheck } from "./endpoints.ts";
 import { errorsCheck } from "./errors.ts";
@@ -19,6 +20,7 @@ export const checks: readonly Check[] = [
   containerCheck,
   clusterCheck,
   endpointsCheck,
+  contentTypeCheck,
   embeddingCheck,
   parityCheck,
   batchesCheck,
