@@ -12,7 +12,7 @@ function numberThat(isValid: (value: number) => boolean, rule: string): Parse<nu
   };
 }
 
-/** A whole number from `min` to `max`. */
+/** Parses an integer from `min` to `max`. */
 export function wholeNumber(min: number, max: number): Parse<number> {
   return numberThat(
     (value) => Number.isInteger(value) && value >= min && value <= max,
@@ -20,17 +20,17 @@ export function wholeNumber(min: number, max: number): Parse<number> {
   );
 }
 
-/** A number from `min` to `max`. */
+/** Parses a number from `min` to `max`. */
 export function numberFrom(min: number, max: number): Parse<number> {
   return numberThat((value) => value >= min && value <= max, `a number from ${min} to ${max}`);
 }
 
-/** A number above 0 and at most `max`. */
+/** Parses a number above 0 and at most `max`. */
 export function numberUpTo(max: number): Parse<number> {
   return numberThat((value) => value > 0 && value <= max, `more than 0 and at most ${max}`);
 }
 
-/** `10%` or `10`, as a part of 1. */
+/** Parses a percentage such as `10%` or `10` as a fraction. */
 export function percentage(min: number, max: number): Parse<number> {
   const parse = numberThat(
     (value) => value >= min && value <= max,
@@ -39,15 +39,15 @@ export function percentage(min: number, max: number): Parse<number> {
   return (text) => parse(text.trim().replace(/\s*%$/, "")) / 100;
 }
 
-/** Added to every port of this machine. */
+/** Parses an offset that is added to every local port. */
 export const portOffset = wholeNumber(-65_535, 65_535);
 
-/** Values separated by commas, each once. */
+/** Parses values separated by commas, without duplicates. */
 export function listOf<T>(parse: Parse<T>): Parse<readonly T[]> {
   return (text) => [...new Set(text.split(",").map((word) => parse(word.trim())))];
 }
 
-/** Values of an option that may be given several times. */
+/** Collects the values of a repeatable option. */
 export function repeated<T>(parse: Parse<T>) {
   return (text: string, before: readonly T[] = []): readonly T[] => [...before, parse(text)];
 }

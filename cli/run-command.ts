@@ -12,7 +12,7 @@ const exitUsage = 2;
  * @returns Exit code; also set as `process.exitCode`.
  */
 export async function runCommand(args: readonly string[]): Promise<number> {
-  // Terraform's convention: 2 means that something changes, so every error is 1
+  // as in Terraform, 2 means that the plan has changes, so every error is 1
   const isDetailed = args.includes("--detailed-exitcode");
   process.exitCode = 0;
   try {
@@ -32,7 +32,7 @@ export async function runCommand(args: readonly string[]): Promise<number> {
   return Number(process.exitCode);
 }
 
-/** Returns whether the user caused the error; a model file that cannot be loaded is one that the user named. */
+/** Returns whether the user caused the error, for example with a model file that cannot be loaded. */
 export function isUserError(error: unknown): boolean {
   return (
     error instanceof UserError ||

@@ -1,10 +1,10 @@
 import { execa } from "execa";
 
-/** What a program that has ended left. */
+/** Result of a program. */
 export interface ProgramResult {
-  /** `missing`: there is no such program on the PATH. `late`: it was ended because it took too long. */
+  /** `missing`: not on the PATH. `late`: killed after the timeout. */
   readonly outcome: "ended" | "missing" | "late";
-  /** 0 is good; -1 where it did not end by itself. */
+  /** -1 if the program was killed or is missing. */
   readonly exitCode: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -17,7 +17,7 @@ export interface ProgramOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Run a program without a shell and without a terminal, so that it cannot ask for anything. Never throws. */
+/** Runs a program without a shell or terminal, so that it cannot prompt. Never throws. */
 export async function runProgram(
   program: string,
   args: readonly string[],

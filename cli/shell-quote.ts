@@ -1,4 +1,4 @@
-/** A word as a POSIX shell reads it: quoted where it needs to be. */
+/** Quotes a word for a POSIX shell if necessary. */
 export function shellQuote(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -2,16 +2,16 @@ import type { CheckResult } from "../bench/record/record.ts";
 import { type Output, place, startStatusLine } from "../bench/run/status-line.ts";
 import type { VerifyEvent } from "./check-run.ts";
 
-/** What a person sees while a run goes on. */
+/** Progress output of a run. */
 export interface Progress {
   readonly tell: (event: VerifyEvent) => void;
-  /** A line of its own, outside the run. */
+  /** Prints a line above the status line. */
   readonly say: (line: string) => void;
-  /** Take the live line away. */
+  /** Removes the status line. */
   readonly end: () => void;
 }
 
-/** On a terminal one line that moves, elsewhere plain lines; what fails is a line in both. */
+/** Starts a status line on a terminal, or plain lines elsewhere; failed checks are always printed as a line. */
 export function startProgress(output: Output): Progress {
   let checks = 0;
   let failed = 0;
@@ -36,7 +36,7 @@ export function startProgress(output: Output): Progress {
   };
 }
 
-/** One failed check: what, where, and which container or Deployment. */
+/** Failed check as a line, with its endpoint and resource. */
 export function failureLine({
   id,
   environment,

@@ -6,7 +6,7 @@ import { changeOfPlan } from "../../review/input/plan-json.ts";
 import { ReviewError } from "../../review/input/review-error.ts";
 import { commentMarker, plansMarker } from "../../review/report/comment-markdown.ts";
 
-/** A file that says what was reviewed, by its name and its text. */
+/** File with a reviewed plan or a review. */
 export interface ReviewedFile {
   readonly shown: string;
   readonly text: string;
@@ -19,10 +19,10 @@ const reviewReport = z.object({
 });
 
 /**
- * What the fresh plans do otherwise than those that were reviewed: one line each, none where they do the same. Reviewed plans are
- * compared value by value; of a review, in JSON or Markdown, there are only fingerprints, which leave secrets out.
+ * Lists the differences between fresh and reviewed plans, one line each. Reviewed plans are compared value by value; a review in JSON
+ * or Markdown contains only fingerprints, which omit secrets.
  *
- * @throws {ReviewError} for a file that is none of these.
+ * @throws {ReviewError} if a file is neither a plan nor a review.
  */
 export function verifyPlans(
   reviewed: readonly ReviewedFile[],
@@ -47,7 +47,7 @@ export function verifyPlans(
   return [...fresh.flatMap(unfit), ...ofPlans, ...ofPrints].sort();
 }
 
-/** Fingerprints of a review; nothing where a text is none. */
+/** Reads the fingerprints of a review; undefined if the text is not a review. */
 function fingerprintsIn({ shown, text }: ReviewedFile): ReadonlyMap<string, string> | undefined {
   const review = text.replace(/^\uFEFF/, "").trimEnd();
   if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, shown);
@@ -58,7 +58,7 @@ function fingerprintsIn({ shown, text }: ReviewedFile): ReadonlyMap<string, stri
   return new Map(result.data.stacks.map(({ stack, fingerprint }) => [stack, fingerprint]));
 }
 
-/** The last line of a comment, and no other: what it quotes of a plan may be anything. */
+/** Reads the fingerprints only from the last line, because quoted plans may contain anything. */
 function fingerprintsOfComment(text: string, shown: string): ReadonlyMap<string, string> {
   const last = text.slice(text.lastIndexOf("\n") + 1);
   const marked = /^<!-- clipstack-plans ((?:\S+:[0-9a-f]{64} ?)+)-->$/.exec(last);

@@ -35,16 +35,17 @@ import { writeOutput } from "../write-output.ts";
 const verifyTargets = ["simulation", "deployed"] as const;
 
 interface VerifyArguments extends RunArguments {
-  /** Local processes in place of the containers, or the containers where they are deployed. */
+  /** Local simulation, or the deployed containers or pods. */
   readonly target: (typeof verifyTargets)[number];
-  /** Whether to synthesize first; a file that was edited by hand is verified as it is, and so is what is deployed. */
+  /** Whether to synthesize first. Files edited by hand are not overwritten. */
   readonly synth: boolean;
 }
 
 /**
- * Synthesizes, runs and checks environments, all of them when none is named, and saves the record and its reports.
+ * Synthesizes, starts and checks environments, and saves the record and its reports.
  *
- * @throws {UserError} wrong settings, options or ports; nothing was started.
+ * @param environments - Names; empty: all environments.
+ * @throws {UserError} before anything has started, if settings or options are invalid or a port is in use.
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 async function verifyEnvironments(
@@ -105,7 +106,7 @@ async function verifyEnvironments(
   }
 }
 
-/** Starts clipstack's server: program, arguments, and the server's file last. */
+/** Command that starts the server: program, arguments, server file last. */
 export const simulationServer: readonly string[] = [
   process.execPath,
   "--import",
@@ -116,9 +117,9 @@ export const simulationServer: readonly string[] = [
 type Tell = (event: VerifyEvent & { readonly kind: "phase" }) => void;
 
 /**
- * The ONNX file of `--model`, made when it is missing, and its description in a record.
+ * Returns the ONNX file of `--model`, generated if missing, and its description for the record.
  *
- * @param own - File that an environment loads, used in place of `generated`; absent if it is not on this machine.
+ * @param own - Model file of the environment, used for `generated`; absent if it is not on this machine.
  */
 export async function chooseModel(
   model: string,
@@ -138,7 +139,7 @@ function writtenFile(model: string, tell: Tell): Promise<string> {
   );
 }
 
-/** What `verify` and `start` both take. */
+/** Options of `verify` and `start`. */
 export interface RunArguments {
   readonly portOffset: number;
   readonly model: string;
@@ -148,22 +149,27 @@ export interface RunArguments {
   readonly seconds: number;
 }
 
-/** The options of {@link RunArguments}. */
+/** Adds the options of {@link RunArguments}. */
 export function addRunOptions(command: Command): Command {
   return command
-    .option("--port-offset <number>", "added to every port, where ports are taken", portOffset, 0)
+    .option("--port-offset <number>", "added to every local port", portOffset, 0)
     .option(
       "--model <model>",
       "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file",
       "generated",
     )
-    .option("--seconds <number>", "length of the load on each protocol path", numberUpTo(3_600), 3)
-    .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
-    .option("--json", "print the record, and nothing else, on stdout")
-    .option("--output <file>", "write the record to a file as well");
+    .option(
+      "--seconds <number>",
+      "length of the load on each endpoint, in seconds",
+      numberUpTo(3_600),
+      3,
+    )
+    .option("--report <folder>", "folder for the record and the reports (default: bench/reports)")
+    .option("--json", "print only the record, as JSON")
+    .option("--output <file>", "also write the record to a file");
 }
 
-/** Verifies environments with progress, and prints the result. Sets the exit code. */
+/** Verifies environments, prints progress and result, and sets the exit code. */
 export async function runVerify(
   environments: readonly string[],
   args: VerifyArguments,
@@ -180,12 +186,12 @@ export async function runVerify(
   } catch (error) {
     progress.end();
     if (!(error instanceof Interrupted)) throw error;
-    console.error("clipstack: interrupted; nothing is left running");
+    console.error("clipstack: interrupted; all processes are stopped");
     process.exitCode = error.exitCode;
   }
 }
 
-/** `clipstack verify`: is what would be deployed correct, and how fast is it here? */
+/** Registers `clipstack verify`. */
 export function registerVerify(program: Command): void {
   addRunOptions(
     program
@@ -194,20 +200,22 @@ export function registerVerify(program: Command): void {
       .addOption(
         new Option(
           "--target <target>",
-          "simulation: local processes; deployed: the containers or pods that a deploy made",
+          "simulation: local processes; deployed: the deployed containers or pods",
         )
           .choices(verifyTargets)
           .default("simulation"),
       )
-      .option("--no-synth", "verify what lies in cdktf.out, as --target deployed always does"),
+      .option(
+        "--no-synth",
+        "use the existing output in cdktf.out, as --target deployed always does",
+      ),
   )
     .addHelpText(
       "after",
       `
-A deployed environment is asked over its own ports, through an ssh tunnel where only its host reaches them, or the
-cluster's API server where only its cluster does, and its containers or Kubernetes objects are compared with
-cdk.tf.json. It goes on running: nothing is stopped or changed. Where an embed server asks for a key, INFERENCE_API_KEY
-must have it.
+A deployed environment is reached through its own ports, through an ssh tunnel if they are on the loopback interface of its
+host, or through the API server of its cluster. Its containers or Kubernetes objects are compared with cdk.tf.json. Nothing is
+stopped or changed. If an embed server requires an API key, set INFERENCE_API_KEY.
 
 Examples:
   $ npx clipstack verify single-gpu
@@ -216,7 +224,7 @@ Examples:
   $ npx clipstack verify single-gpu --no-synth --json > record.json
   $ npx clipstack verify single-gpu --target deployed
 
-Exit codes: 0 all good, 1 a check failed, 2 wrong usage or settings.`,
+Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )
     .action(runVerify);
 }
