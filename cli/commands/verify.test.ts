@@ -83,7 +83,7 @@ describe("an environment with one service", async () => {
     child.kill("SIGINT");
     expect(await done).toMatchObject({
       code: 130,
-      stderr: expect.stringContaining("clipstack: interrupted; nothing is left running"),
+      stderr: expect.stringContaining("clipstack: interrupted; all processes are stopped"),
     });
     expect(await isPortInUse(port)).toBe(false);
   });
