@@ -97,7 +97,7 @@ test("fails on a file that does not exist, and on a folder", () => {
   expect(() => readOnnx(folder)).toThrow(`model file '${folder}' is not a file`);
 });
 
-test("a mutated file is read or refused in one line, and never hangs", async () => {
+test("a mutated file is read or rejected in one line, and never hangs", async () => {
   const bytes = Buffer.concat(Array.from(onnxChunks(model), (chunk) => Buffer.from(chunk)));
   const file = join(folder, "mutated.onnx");
   let seed = 1;

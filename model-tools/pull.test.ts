@@ -113,7 +113,7 @@ test("keeps the bytes that were published where they are asked for", async () =>
   expect(await isPulled(model, wanted, "published")).toBe(true);
 });
 
-test("refuses another checksum, and keeps the old file", async () => {
+test("rejects another checksum, and keeps the old file", async () => {
   await putOldModel();
   const other = Buffer.from(published);
   other[other.length - 1]! ^= 1;

@@ -151,7 +151,7 @@ describe("with the tiny model", () => {
     expectSame(vector, (await local.embed([jpeg]))[0]);
   });
 
-  test("says where the time went", async () => {
+  test("reports the duration of the stages", async () => {
     const { headers } = await app.inject(raw(jpeg));
     const parts = [...String(headers["server-timing"]).matchAll(/(\w+);dur=(\d+\.\d{3})/g)];
     const times = Object.fromEntries(parts.map(([, name, ms]) => [name, Number(ms)]));
@@ -161,7 +161,7 @@ describe("with the tiny model", () => {
     expect(times.total).toBeGreaterThan(times.decode! + times.infer!);
   });
 
-  test("puts requests that come together into one batch", async () => {
+  test("batches concurrent requests", async () => {
     const executions = async () => {
       const { body } = await app.inject("/metrics");
       return Number(
@@ -195,7 +195,7 @@ describe("with the tiny model", () => {
     expect(answers).toBeGreaterThan(2 * 7);
   });
 
-  describe("refuses", () => {
+  describe("rejects", () => {
     interface Refusal {
       readonly what: string;
       readonly request: () => InjectOptions | Promise<InjectOptions>;
@@ -621,7 +621,7 @@ describe("with an embedder that is held", () => {
     await app.close();
   });
 
-  test("refuses what would make too many wait, and says when to come back", async () => {
+  test("rejects a request beyond the queue limit, with Retry-After", async () => {
     build({ maxQueueSize: 2 });
     const waiting = [app.inject(raw(jpeg)), app.inject(raw(jpeg))];
     await embedder.holds(2);
@@ -638,7 +638,7 @@ describe("with an embedder that is held", () => {
     for (const response of await Promise.all(waiting)) expect(response.statusCode).toBe(200);
   });
 
-  test("refuses a request of several images that would go over the limit", async () => {
+  test("rejects a request of several images that would go over the limit", async () => {
     build({ maxQueueSize: 3 });
     const waiting = app.inject(raw(jpeg));
     await embedder.holds(1);
@@ -648,7 +648,7 @@ describe("with an embedder that is held", () => {
     await waiting;
   });
 
-  test("takes a request that is larger than the limit when nobody waits", async () => {
+  test("accepts a request that is larger than the limit when the queue is empty", async () => {
     build({ maxQueueSize: 1 });
     const taken = app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
     await embedder.holds(1);
@@ -666,7 +666,7 @@ describe("with an embedder that is held", () => {
     await good;
   });
 
-  test("never asks the model whether the process is alive", async () => {
+  test("liveness does not depend on the model", async () => {
     build();
     embedder.isReady = false;
     for (const path of ["/healthz", "/health"]) {
@@ -683,7 +683,7 @@ describe("with an embedder that is held", () => {
     expect([response.statusCode, response.json()]).toEqual([503, { ready: false }]);
   });
 
-  test("while the model loads, is live, not ready, and refuses images", async () => {
+  test("while the model loads, is live, not ready, and rejects images", async () => {
     build({}, () => undefined);
     expect((await app.inject("/healthz")).statusCode).toBe(200);
     expect((await app.inject("/readyz")).statusCode).toBe(503);
@@ -736,7 +736,7 @@ describe("with an embedder that is held", () => {
       return Buffer.concat([Buffer.from(head), jpeg]);
     }
 
-    test("while it stops, answers what was accepted, refuses what comes, and closes connections", async () => {
+    test("while it stops, answers what was accepted, rejects what comes, and closes connections", async () => {
       const [busy, late, silent, half] = await Promise.all([
         connection(),
         connection(),
@@ -788,7 +788,7 @@ describe("with an embedder that is held", () => {
       expect((await taken).statusCode).toBe(200);
     });
 
-    test("takes no new image while it stops", async () => {
+    test("rejects new images while it drains", async () => {
       const [busy, late] = await Promise.all([connection(), connection()]);
       busy.socket.write(rawRequest());
       await embedder.holds(1);
@@ -884,7 +884,7 @@ describe("with an embedder that is held", () => {
     });
   });
 
-  test("tells nothing of an error that nobody foresaw", async () => {
+  test("hides the text of an unexpected error", async () => {
     build();
     const answer = app.inject(raw(jpeg));
     await embedder.holds(1);

@@ -303,7 +303,7 @@ describe("as a process", () => {
     ]);
   });
 
-  test("exits with 2 where everybody reaches it and nobody has to say who they are", async () => {
+  test("exits with 2 without a key on a public address", async () => {
     const { code, stdout, stderr } = await run({ HOST: "0.0.0.0" }).ended;
     expect(code).toBe(2);
     expect(stdout).toBe("");
@@ -312,7 +312,7 @@ describe("as a process", () => {
     );
   });
 
-  test("exits with 2 and one line when its key is not there", async () => {
+  test("exits with 2 and one line when its key is missing", async () => {
     const env = { ...tlsEnv(), TLS_KEY_FILE: tlsFile("none.pem") };
     const { code, stderr } = await run(env).ended;
     expect(code).toBe(2);
@@ -347,7 +347,7 @@ describe("as a process", () => {
     );
   });
 
-  test("exits with 2 on an argument that it does not know", async () => {
+  test("exits with 2 on an unknown argument", async () => {
     const { code, stderr } = await run({}, "serve").ended;
     expect(code).toBe(2);
     expect(stderr).toBe(

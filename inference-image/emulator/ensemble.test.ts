@@ -140,7 +140,7 @@ describe("openclip_vit_b32_jpeg", () => {
     expect(registry.model(jpeg).counters.failures.REJECTED).toBe(1);
   });
 
-  test("a client that went away costs no compute", async () => {
+  test("a client that disconnected is not computed", async () => {
     const { registry } = await open();
     const gone = AbortSignal.abort();
     const error = await rejection(registry.model(jpeg).infer(requestOf([image]), gone));
@@ -246,7 +246,7 @@ describe("with orders", () => {
     expect(registry.models.map(({ name }) => name)).toEqual([python, jpeg, u8]);
   });
 
-  test("an ensemble is not there while one of its models is not", async () => {
+  test("an ensemble is missing while one of its models is not", async () => {
     const { registry } = await open({ ...explicit, "load-model": ["*"] });
     await registry.unload(u8);
     expect(registry.modelReady(jpeg)).toBe(false);

@@ -129,7 +129,7 @@ describe("scheduling", () => {
     expect(served.pendingRequests).toBe(0);
   });
 
-  test("drops a request whose client went away, and counts it as CANCELED", async () => {
+  test("drops a request whose client disconnected, and counts it as CANCELED", async () => {
     const { registry } = await openWith(batching);
     const served = registry.model(model);
     const controller = new AbortController();
@@ -271,14 +271,14 @@ describe("loading", () => {
     expect(failure).not.toContain("\n");
   });
 
-  test("fails on a repository that is not there", async () => {
+  test("fails on a repository that is missing", async () => {
     const nowhere = { "model-repository": "/no/such/folder" };
     await expect(open({}, nowhere)).rejects.toThrow(
       /^failed to open the model repository: .*ENOENT/,
     );
   });
 
-  test("serves the other models, but is not ready, when it is told not to exit on an error", async () => {
+  test("serves the other models, but is not ready, when it is reported not to exit on an error", async () => {
     const files = {
       "bad/config.pbtxt": tinyConfig({ name: "bad" }).replace("512", "256"),
       "good/config.pbtxt": tinyConfig({ name: "good" }),
@@ -364,7 +364,7 @@ describe("with explicit control, a variant that has changed", () => {
     expect(opened.registry.model(model).counters.inferenceCount).toBe(0);
   });
 
-  test("and is refused leaves what runs, with its configuration and statistics", async () => {
+  test("and is rejected leaves what runs, with its configuration and statistics", async () => {
     const opened = await openExplicit();
     const before = opened.registry.model(model);
     await infer(opened, 3);

@@ -135,7 +135,7 @@ describe("images that wait", () => {
     expect((await post(server, 8)).statusCode).toBe(200);
   });
 
-  test("a request that is too much for those that wait already is refused", async () => {
+  test("a request that is too much for those that wait already is rejected", async () => {
     const server = await start({ maxQueueSize: 4 });
     const waiting = post(server, 3);
     await expect.poll(() => pending(server)).toBe(1);
@@ -169,7 +169,7 @@ async function answerToHead(server: RunningTritonEmulator, contentLength: number
 }
 
 describe("bytes that wait", () => {
-  test("a body that finds no room is refused by its announced length, before it arrives", async () => {
+  test("a body that finds no room is rejected by its announced length, before it arrives", async () => {
     const server = await start({ maxQueueBytes: 2.5 * imageBytes });
     const waiting = post(server, 2);
     await expect.poll(() => pending(server)).toBe(1);
@@ -235,7 +235,7 @@ describe("what nobody waits for", () => {
     expect(await executed(server)).toBe(0);
   });
 
-  test.each(["-1", "0.5", '"soon"', "1e300"])("a timeout of %s is refused", async (value) => {
+  test.each(["-1", "0.5", '"soon"', "1e300"])("a timeout of %s is rejected", async (value) => {
     const server = await start({}, { holdMs: 0 });
     const answer = await infer(server, timeout(0).replace('"timeout":0', `"timeout":${value}`));
     expect(answer.statusCode).toBe(400);

@@ -147,7 +147,7 @@ describe("infer", () => {
     });
   });
 
-  test("fails on a model or a version that is not there, with another status", async () => {
+  test("fails on a model or a version that is missing, with another status", async () => {
     expect(await failure(call("ModelInfer", inferRequest({ model_name: "nope" })))).toEqual({
       code: status.NOT_FOUND,
       details: "Request for unknown model: 'nope' is not found",
@@ -158,7 +158,7 @@ describe("infer", () => {
     });
   });
 
-  test("refuses what Triton offers and this server does not", async () => {
+  test("rejects what Triton offers and this server does not", async () => {
     const typed = inferRequest({ inputs: [{ ...input, contents: { fp32_contents: [1] } }] });
     expect(await failure(call("ModelInfer", typed))).toEqual({
       code: status.UNIMPLEMENTED,

@@ -220,7 +220,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     expect(code).toBe(400);
   });
 
-  test("a model that is not there is told before the body is read", async () => {
+  test("a model that is missing is reported before the body is read", async () => {
     const socket = connect(server.ports.http, "127.0.0.1");
     socket.write(
       "POST /v2/models/nope/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 999999\r\n\r\n",

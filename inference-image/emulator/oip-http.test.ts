@@ -60,7 +60,7 @@ describe("health", () => {
     }
   });
 
-  test("a model, or a version, that is not there is not ready", async () => {
+  test("a model, or a version, that is missing is not ready", async () => {
     const unknown = await app.inject("/v2/models/nope/ready");
     expect(unknown.statusCode).toBe(400);
     expect(unknown.json()).toEqual({ error: "Model version not ready" });
@@ -82,7 +82,7 @@ describe("routes", () => {
     expect((await app.inject("/v3")).headers["content-type"]).toBe("application/json");
   });
 
-  test("metadata and statistics of what is not there fail in Triton's words", async () => {
+  test("metadata and statistics of what is missing fail in Triton's words", async () => {
     const ask = async (url: string) => {
       const response = await app.inject(url);
       return [response.statusCode, response.json().error];
@@ -126,7 +126,7 @@ describe("routes", () => {
   });
 
   test.each(["load", "unload"])(
-    "%s is refused when the server does not take orders",
+    "%s is rejected when the server does not take orders",
     async (action) => {
       const url = `/v2/repository/models/${model}/${action}`;
       const response = await app.inject({ method: "POST", url });

@@ -108,7 +108,7 @@ test("with explicit control, configurations are changed under load and no reques
   );
 });
 
-test("without control, a load is refused as Triton refuses it, and what was read at the start is served", async () => {
+test("without control, a load is rejected as Triton rejects it, and what was read at the start is served", async () => {
   const { transports, load } = await start({ "model-control-mode": "none" });
   await writeFile(join(repository.path, file), textOf(2_000));
   expect(await load()).toEqual({

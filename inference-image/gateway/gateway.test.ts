@@ -160,7 +160,7 @@ describe("as an embed server", () => {
     expect(value(tritonFailures, tritons[0]!.target)).toMatch(/ 0$/);
   });
 
-  test("says why it is not ready, and refuses with 503", async () => {
+  test("says why it is not ready, and rejects with 503", async () => {
     await start(["127.0.0.1:9"]);
     expect(await reasonWith("ECONNREFUSED")).toBe(
       "no Triton can be used: 127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9",

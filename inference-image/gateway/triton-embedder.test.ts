@@ -296,7 +296,7 @@ test("gives all Tritons calls, by turns", async () => {
   expect(tritons.map(({ calls }) => calls.length)).toEqual([2, 2, 2]);
 });
 
-test("uses a Triton that is not there at first once it is", async () => {
+test("uses a Triton that is missing at first once it is", async () => {
   const [up, late] = [await new FakeTriton().start(), await new FakeTriton().start()];
   const port = Number(late.target.split(":")[1]);
   late.stop();
@@ -379,7 +379,7 @@ test("finds Tritons by their host name", async () => {
   expect(await axes(embedder, 3)).toEqual([3]);
 });
 
-test("refuses another model in one line", async () => {
+test("rejects another model in one line", async () => {
   const other = await new FakeTriton({
     ...openclipVitB32,
     inputs: [{ name: "data", dataType: "FP32", dims: [3, 336, 336] }],
@@ -417,7 +417,7 @@ test("looks at the model again when its Triton was restarted", async () => {
   expect(await axes(embedder, 4, 2)).toEqual([4, 2]);
 });
 
-test("does not repeat a request that Triton refused", async () => {
+test("does not repeat a request that Triton rejected", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);
   triton.failure = { code: status.INVALID_ARGUMENT, details: "no" };

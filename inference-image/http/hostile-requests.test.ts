@@ -276,7 +276,7 @@ describe("on a connection", () => {
     expect(await answers()).toMatch(/^HTTP\/1\.1 413 .*the body is larger than 1000000 bytes/s);
   });
 
-  test("a length beyond the limit is refused before the body comes", async () => {
+  test("a length beyond the limit is rejected before the body comes", async () => {
     await listen();
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": 1_000_001 }));
@@ -313,7 +313,7 @@ describe("on a connection", () => {
     expect(await whole()).toMatch(/^HTTP\/1\.1 400 /);
   });
 
-  test("what is not HTTP is refused with a reason", async () => {
+  test("what is not HTTP is rejected with a reason", async () => {
     await listen();
     const { socket, whole } = await connection();
     socket.write("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
@@ -322,14 +322,14 @@ describe("on a connection", () => {
     );
   });
 
-  test("headers beyond 16 KiB are refused with a reason", async () => {
+  test("headers beyond 16 KiB are rejected with a reason", async () => {
     await listen();
     const { socket, whole } = await connection();
     socket.write(`GET / HTTP/1.1\r\nhost: x\r\nx: ${"y".repeat(20_000)}\r\n\r\n`);
     expect(await whole()).toMatch(/^HTTP\/1\.1 431 .*the headers are larger than 16 KiB/s);
   });
 
-  test("headers that take too long are refused with a reason", async () => {
+  test("headers that take too long are rejected with a reason", async () => {
     await listen();
     app.server.headersTimeout = 100;
     const { socket, whole } = await connection();
@@ -346,7 +346,7 @@ describe("on a connection", () => {
     expect(await kept[1]!.answers()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("a client that asks first is told to go on", async () => {
+  test("a client that asks first is reported to go on", async () => {
     await listen();
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": jpeg.length, expect: "100-continue" }));
@@ -374,7 +374,7 @@ describe("while the model is busy", () => {
     return client;
   }
 
-  test("a request too many is refused before its body, and its connection goes on", async () => {
+  test("a request too many is rejected before its body, and its connection goes on", async () => {
     await busy({ maxQueueSize: 1 });
     await waiting();
     const { socket, answers } = await connection();
@@ -389,7 +389,7 @@ describe("while the model is busy", () => {
     expect(await answers(2)).toMatch(/HTTP\/1\.1 200 /);
   });
 
-  test("a client that asks first is refused without a byte of its body", async () => {
+  test("a client that asks first is rejected without a byte of its body", async () => {
     await busy({ maxQueueSize: 1 });
     await waiting();
     const { socket, answers } = await connection();

@@ -28,7 +28,7 @@ test("reads numbers and lists, and leaves other variables alone", () => {
   expect(settings).not.toHaveProperty("PATH");
 });
 
-test("takes an empty variable as one that is not set", () => {
+test("treats an empty variable as unset", () => {
   expect(readSettings({ ...anonymous, PORT: "" }).PORT).toBe(embedPort);
 });
 

@@ -93,7 +93,7 @@ describe.skipIf(realTritonMissing !== "")(
       expect(failures).toEqual([]);
     });
 
-    test("what it refuses is put back", async () => {
+    test("what it rejects is put back", async () => {
       await apply(textOf(3_000));
       await expect(apply(textOf(4_000).replace("[8, 16, 32]", "[64]"))).rejects.toThrow(
         `${triton.url} rejected it: failed to load '${model}', failed to poll from model repository (see its log); the previous configuration is restored and served`,

@@ -116,7 +116,7 @@ test("a server reads it by the time of the file, whenever the upload was written
   expect(Math.abs(Date.now() - mtimeMs)).toBeLessThan(60_000);
 });
 
-test("what a server refuses is put back, and what was served is served", async () => {
+test("what a server rejects is put back, and what was served is served", async () => {
   const server = await start();
   const refused = textOf().replace(
     "preferred_batch_size: [8, 16, 32]",
@@ -129,7 +129,7 @@ test("what a server refuses is put back, and what was served is served", async (
   expect(await servedDelay(server)).toBe(5_000);
 });
 
-test("without one before, what a server refuses is removed", async () => {
+test("without one before, what a server rejects is removed", async () => {
   const server = await start();
   await rm(join(repository.path, model, "configs", "single-gpu.pbtxt"));
   const refused = textOf().replace(
@@ -142,7 +142,7 @@ test("without one before, what a server refuses is removed", async () => {
   expect(await readdir(join(repository.path, model, "configs"))).toEqual([]);
 });
 
-test("a server that is not there yet reads it when it starts", async () => {
+test("a server that is missing yet reads it when it starts", async () => {
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   const server = "http://no-such-container.invalid:8000";
   expect(await apply(text, { server })).toMatch(
@@ -290,7 +290,7 @@ describe("publishes nothing", () => {
     );
   });
 
-  test("into a folder that is not there", async () => {
+  test("into a folder that is missing", async () => {
     await expect(apply(textOf(), { folder: join(uploads, "none") })).rejects.toThrow(
       "single-gpu.pbtxt cannot be written: ENOENT",
     );
@@ -309,7 +309,7 @@ describe("tells configurations apart", () => {
     const batching = { ...config.dynamic_batching, max_queue_delay_microseconds: "5000" };
     expect(configDifference(config, served({ dynamic_batching: batching }))).toBeUndefined();
   });
-  test("by instances, and by what is not there", () => {
+  test("by instances, and by what is missing", () => {
     const instance_group = [{ ...config.instance_group[0], count: 2 }];
     expect(configDifference(config, served({ instance_group }))).toBe(
       "instance_group.0.count 2, not 1",
