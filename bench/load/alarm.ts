@@ -1,13 +1,13 @@
 import { Worker } from "node:worker_threads";
 
-/** Rings at one time, which may be changed, to about 0.1 ms; a timer of Node is up to 2 ms late. */
+/** Timer with a precision of about 0.1 ms; Node's own timers are up to 2 ms late. */
 export interface Alarm {
   /** @param atMs - On the clock of `clockMs`; infinity: never. */
   set(atMs: number): void;
   close(): Promise<void>;
 }
 
-/** @param ring - Called when the time has come, on this thread; it sets the next time, or the alarm stays silent. */
+/** @param ring - Called on this thread at the set time; it may set the next time. */
 export function startAlarm(ring: () => void): Alarm {
   const next = new Float64Array(new SharedArrayBuffer(8)).fill(Number.POSITIVE_INFINITY);
   const state = new Int32Array(new SharedArrayBuffer(4));
@@ -21,7 +21,7 @@ export function startAlarm(ring: () => void): Alarm {
     Atomics.notify(state, 0);
   };
   thread.on("message", () => {
-    // until it is set again, so that the thread does not ring without end
+    // no further calls until it is set again
     next[0] = Number.POSITIVE_INFINITY;
     ring();
   });
@@ -33,13 +33,13 @@ export function startAlarm(ring: () => void): Alarm {
   };
 }
 
-/** Minimum time between two calls, in milliseconds: a call for each request would cost more than the request. */
+/** Minimum time between two calls, in milliseconds, because a call costs more than a request. */
 const shortestMs = 0.2;
 
 /**
  * Calls `beat` at a time on the clock of `clockMs`, and then at each time that it returns.
  *
- * @returns Ends the calls.
+ * @returns Function that ends the calls.
  */
 export function startMetronome(firstMs: number, beat: () => number): () => void {
   let atMs = firstMs;

@@ -4,10 +4,7 @@ import type { LoadShape } from "../record/bench-record.ts";
 
 type OpenLoop = Extract<LoadShape, { readonly kind: "open loop" }>;
 
-/**
- * When the requests of an open loop are due, in milliseconds since its start: ascending, without end. The same load gives
- * the same times.
- */
+/** Due times of an open loop's requests in milliseconds since its start: ascending, endless and reproducible. */
 export function* arrivals({ arrivals: kind, ratePerSecond, seed }: OpenLoop): Generator<number> {
   const gapMs = 1_000 / ratePerSecond;
   if (kind === "constant") {
@@ -21,7 +18,7 @@ export function* arrivals({ arrivals: kind, ratePerSecond, seed }: OpenLoop): Ge
   }
 }
 
-/** Every `workers`-th of them, from the `index`-th on: together the workers send all. */
+/** Every `workers`-th due time from the `index`-th on, so that the workers share a load. */
 export function* shareOf(all: Iterable<number>, index: number, workers: number): Generator<number> {
   let i = 0;
   for (const dueMs of all) {

@@ -1,20 +1,20 @@
-/** What a connection tells of the request that it carries. Each request ends with one of the two. */
+/** Outcome of a request; each request ends with one of the two events. */
 export interface ConnectionEvents {
-  /** @param bytes - Of the answer's body; `code` is empty where it is a good one. */
+  /** Complete response. `code` is empty on success; `bytes` is the size of the body. */
   answered(code: string, bytes: number): void;
-  /** No whole answer. `code` is the error's own, like `ECONNRESET`, or a few words. */
+  /** No complete response. `code` is the error's code, such as `ECONNRESET`, or a short description. */
   failed(code: string): void;
 }
 
-/** One connection to a server, which carries one request at a time. It connects when it is first needed, and again. */
+/** Connection for one request at a time. It connects on first use, and reconnects. */
 export interface Connection {
-  /** Send the request with this number. Only when the one before has ended. */
+  /** Sends the request with this index, after the previous one has ended. */
   send(request: number): void;
-  /** Drop the request that it carries, and the connection: {@link ConnectionEvents.failed} with this code. */
+  /** Aborts the current request and the connection; emits {@link ConnectionEvents.failed} with this code. */
   abandon(code: string): void;
-  /** Without an event. */
+  /** Closes the connection without an event. */
   close(): void;
 }
 
-/** Opens connections to one server, for requests that were written before. */
+/** Opens connections to one server, for prepared requests. */
 export type OpenConnection = (events: ConnectionEvents) => Connection;

@@ -156,5 +156,5 @@ test.each([
     stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
     stream.end(body);
   });
-  expect(await sendInTurn(url, "grpc", 1)).toMatchObject([{ code: "answer cut short" }]);
+  expect(await sendInTurn(url, "grpc", 1)).toMatchObject([{ code: "response truncated" }]);
 });

@@ -2,16 +2,16 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } f
 import type { Connection, ConnectionEvents, OpenConnection } from "./connection.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
-/** An answer of a batch of 32 is 64 KiB; the default window of that size would make it wait for the client. */
+/** Flow-control window; a response of a batch of 32 fills the default of 64 KiB. */
 const windowBytes = 8 * 1024 * 1024;
 
 const statusOk = 200;
-/** Before each message: a flag, and its length. */
+/** Prefix of each message: a flag and the length. */
 const frameBytes = 5;
-/** An answer that says that all is well, and is not one whole message. */
-const cutShort = "answer cut short";
+/** Code of a response with status OK but an incomplete message. */
+const truncated = "response truncated";
 
-/** Names of the codes of gRPC, by number. */
+/** Names of gRPC status codes, by number. */
 const statusNames = [
   "OK",
   "CANCELLED",
@@ -32,7 +32,7 @@ const statusNames = [
   "UNAUTHENTICATED",
 ] as const;
 
-/** gRPC over HTTP/2, with messages that were framed before the clock started. An answer is counted, not decoded. */
+/** gRPC over HTTP/2 with prepared messages. Response bytes are counted, not decoded. */
 export function grpcConnections(prepared: PreparedRequests): OpenConnection {
   const url = `http://${prepared.url}`;
   const calls = prepared.requests.map(({ headers, body }) => {
@@ -76,41 +76,41 @@ class GrpcConnection implements Connection {
     const { headers, message } = this.#calls[request]!;
     const stream = this.#openSession().request(headers);
     this.#stream = stream;
-    const answer: Answer = {
+    const response: Response = {
       httpStatus: 0,
       grpcStatus: undefined,
       bytes: 0,
       head: Buffer.alloc(0),
     };
     let code = "UND_ERR_SOCKET";
-    stream.on("response", (response) => {
-      answer.httpStatus = response[":status"] ?? 0;
-      // an error comes without a message: its status is here
-      answer.grpcStatus = textOf(response["grpc-status"]);
+    stream.on("response", (headers) => {
+      response.httpStatus = headers[":status"] ?? 0;
+      // a trailers-only response has its status here
+      response.grpcStatus = textOf(headers["grpc-status"]);
     });
     stream.on("data", (chunk: Buffer) => {
-      answer.bytes += chunk.length;
-      const missing = frameBytes - answer.head.length;
-      if (missing > 0) answer.head = Buffer.concat([answer.head, chunk.subarray(0, missing)]);
+      response.bytes += chunk.length;
+      const missing = frameBytes - response.head.length;
+      if (missing > 0) response.head = Buffer.concat([response.head, chunk.subarray(0, missing)]);
     });
     stream.on("trailers", (trailers) => {
-      answer.grpcStatus ??= textOf(trailers["grpc-status"]);
+      response.grpcStatus ??= textOf(trailers["grpc-status"]);
     });
     stream.on("error", (error) => {
       code = codeOf(error);
     });
     const end = (isClosed: boolean) => {
       if (stream !== this.#stream) return;
-      const isWhole =
-        answer.grpcStatus !== undefined ||
-        (answer.httpStatus !== 0 && answer.httpStatus !== statusOk);
-      if (!isWhole && !isClosed) return;
+      const isComplete =
+        response.grpcStatus !== undefined ||
+        (response.httpStatus !== 0 && response.httpStatus !== statusOk);
+      if (!isComplete && !isClosed) return;
       this.#stream = undefined;
-      if (isWhole)
-        this.#events.answered(answerCode(answer), Math.max(0, answer.bytes - frameBytes));
+      if (isComplete)
+        this.#events.answered(responseCode(response), Math.max(0, response.bytes - frameBytes));
       else this.#events.failed(code);
     };
-    // the end of the answer; the stream is torn down some time later
+    // the response is complete; the stream closes later
     stream.on("end", () => end(false));
     stream.on("close", () => end(true));
     stream.end(message);
@@ -136,7 +136,7 @@ class GrpcConnection implements Connection {
     });
     this.#session = session;
     session.on("connect", () => session.setLocalWindowSize(windowBytes));
-    // its streams tell
+    // reported by its streams
     session.on("error", () => {});
     session.on("goaway", () => {
       if (session === this.#session) this.#session = undefined;
@@ -145,29 +145,31 @@ class GrpcConnection implements Connection {
   }
 }
 
-interface Answer {
+interface Response {
   httpStatus: number;
   grpcStatus: string | undefined;
-  /** Of the message with its frame. */
+  /** Size of the message with its prefix. */
   bytes: number;
-  /** Its frame: a flag, and how long the message is. */
+  /** Prefix: a flag and the length of the message. */
   head: Buffer;
 }
 
-/** Empty for a good one. */
-function answerCode({ httpStatus, grpcStatus, bytes, head }: Answer): string {
+/** Empty on success. */
+function responseCode({ httpStatus, grpcStatus, bytes, head }: Response): string {
   if (httpStatus !== statusOk) return String(httpStatus);
   const name = statusNames[Number(grpcStatus)] ?? "UNKNOWN";
   if (name !== "OK") return name;
-  const isWhole = head.length === frameBytes && bytes === frameBytes + head.readUInt32BE(1);
-  return isWhole ? "" : cutShort;
+  const isComplete = head.length === frameBytes && bytes === frameBytes + head.readUInt32BE(1);
+  return isComplete ? "" : truncated;
 }
 
-/** Of a stream that was given up because its connection could not be had, what was wrong with the connection. */
+/** Code of the connection error if the connection failed, otherwise of the stream error. */
 function codeOf(error: Error & { readonly code?: unknown }): string {
-  const known = (one: unknown): string | undefined =>
-    one instanceof Error && "code" in one && typeof one.code === "string" ? one.code : undefined;
-  return known(error.cause) ?? known(error) ?? error.message;
+  const codeIn = (value: unknown): string | undefined =>
+    value instanceof Error && "code" in value && typeof value.code === "string"
+      ? value.code
+      : undefined;
+  return codeIn(error.cause) ?? codeIn(error) ?? error.message;
 }
 
 function textOf(value: string | string[] | undefined): string | undefined {

@@ -27,17 +27,17 @@ export function httpConnections(prepared: PreparedRequests): OpenConnection {
 }
 
 /**
- * A server that closed an idle connection just before a request came on it did not see the request, and closes at once.
- * One that closes later had it, and dropped it.
+ * A server that closed an idle connection just before a request arrived did not read the request; its close arrives within
+ * this time. A later close means that it dropped the request.
  */
 const idleRaceMs = 20;
 
 class HttpConnection implements Connection {
   #client: Client | undefined;
-  /** Number of the latest request: events of one that was abandoned are ignored. */
-  #turn = 0;
+  /** Number of the current request; events of an aborted one are ignored. */
+  #current = 0;
   #busy = false;
-  /** The connection had a response before: when it ends, the server may have closed it because it was idle. */
+  /** Whether the connection had a response before, so that the server may close it as idle. */
   #used = false;
 
   constructor(
@@ -48,14 +48,14 @@ class HttpConnection implements Connection {
 
   send(request: number): void {
     this.#busy = true;
-    const turn = ++this.#turn;
+    const number = ++this.#current;
     const sentMs = performance.now();
     const wasUsed = this.#used;
     let [status, bytes] = [0, 0];
-    const end = (tell: () => void) => {
-      if (turn !== this.#turn || !this.#busy) return;
+    const end = (emit: () => void) => {
+      if (number !== this.#current || !this.#busy) return;
       this.#busy = false;
-      tell();
+      emit();
     };
     (this.#client ?? this.#connect()).dispatch(this.requests[request]!, {
       onConnect: () => {},
@@ -75,8 +75,8 @@ class HttpConnection implements Connection {
       onError: (error) =>
         end(() => {
           const isEarly = performance.now() - sentMs < idleRaceMs;
-          // on a new connection: it is not sent a third time
-          if (wasUsed && isEarly && status === 0) this.#again(request);
+          // retried on a new connection, once
+          if (wasUsed && isEarly && status === 0) this.#retry(request);
           else this.events.failed(codeOf(error));
         }),
     });
@@ -100,7 +100,7 @@ class HttpConnection implements Connection {
     return this.#client;
   }
 
-  #again(request: number): void {
+  #retry(request: number): void {
     this.close();
     this.send(request);
   }

@@ -1,20 +1,20 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { latencyHistogram, p99MinimumSamples } from "../stats/statistics.ts";
 
-/** From when each was due until its answer was whole, in milliseconds, ascending. */
+/** Latencies from due time to complete response, in milliseconds, ascending. */
 export function sortedLatencies(
   samples: readonly { readonly dueMs: number; readonly doneMs: number }[],
 ): Float64Array {
   return Float64Array.from(samples, ({ doneMs, dueMs }) => doneMs - dueMs).sort();
 }
 
-/** The smallest value that is not exceeded by so many percent of them. */
+/** Smallest value that at least `percent` of the values do not exceed. */
 export function percentile(sorted: Float64Array, percent: number): number {
   const rank = Math.ceil((percent / 100) * sorted.length);
   return sorted[Math.max(0, rank - 1)] ?? Number.NaN;
 }
 
-/** Latency of some requests, computed from every one of them, and its histogram. */
+/** Percentiles of all latencies, and their histogram. */
 export function describeLatency(sorted: Float64Array): Pick<LoadPoint, "latencyMs" | "histogram"> {
   if (sorted.length === 0) return { histogram: [] };
   return {

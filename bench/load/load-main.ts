@@ -1,4 +1,4 @@
-/** One load in a process of its own: `tsx load-main.ts FILE`, a {@link LoadFile} written by `v8.serialize`. Prints JSON. */
+/** Runs one load in a separate process: `tsx load-main.ts FILE`, with a {@link LoadFile} written by `v8.serialize`. Prints JSON. */
 import { readFileSync } from "node:fs";
 import { deserialize } from "node:v8";
 import { measureLoad } from "./measure-load.ts";

@@ -5,28 +5,28 @@ import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { startWorkers } from "./workers.ts";
 
-/** A worker that uses more of a core while warming up gets another one beside it. */
+/** CPU utilisation of a worker during the warm-up above which another worker is added. */
 const busyWorkerCores = 0.75;
 
 /**
- * Load a server and measure it: warm up until stable, then windows until enough of them agree.
+ * Measures a load: warms up until throughput is stable, then measures windows until enough of them agree.
  *
- * @throws {UserError} one line where no request could be sent at all.
+ * @throws {UserError} one line, if the server is unreachable.
  */
 export async function measureLoad(
   requests: PreparedRequests,
   options: MeasureOptions,
 ): Promise<MeasuredLoad> {
   const totals = newTotals();
-  const most = parallelRequests(options.load);
-  let count = Math.min(options.workers ?? 1, most);
+  const maximum = parallelRequests(options.load);
+  let count = Math.min(options.workers ?? 1, maximum);
   for (;;) {
     const workers = await startWorkers(count, requests, options.load, options.priority ?? "raised");
     try {
       const run = new LoadRun(workers, requests, options, totals);
       const busiest = await run.warmUp();
       const mayGrow =
-        options.workers === undefined && count < Math.min(most, availableParallelism());
+        options.workers === undefined && count < Math.min(maximum, availableParallelism());
       if (mayGrow && busiest > busyWorkerCores && !options.signal.aborted) {
         count += 1;
         await run.stop();
@@ -39,7 +39,7 @@ export async function measureLoad(
   }
 }
 
-/** Requests that can be open at the same time: more workers than these have nothing to do. */
+/** Maximum number of concurrent requests, which bounds the number of workers. */
 function parallelRequests(load: LoadShape): number {
   return load.kind === "closed loop" ? load.concurrency : Number.POSITIVE_INFINITY;
 }

@@ -1,46 +1,45 @@
 import type { LoadPoint, LoadShape } from "../record/bench-record.ts";
 import type { WorkerPriority } from "./worker-messages.ts";
 
-/** How a load is measured. */
+/** Options of a measurement. */
 export interface MeasureOptions {
   readonly load: LoadShape;
   /** Length of a window, in seconds. */
   readonly windowSeconds: number;
-  /** The last so many windows must agree. */
+  /** Number of consecutive windows that must agree. */
   readonly stableWindows: number;
-  /** Largest deviation of throughput and of p99 from the mean of those windows, 0..1. */
+  /** Maximum relative deviation of throughput and p99 from the mean of those windows, 0..1. */
   readonly tolerance: number;
-  /** After so many windows without agreement the load is unstable. */
+  /** Maximum number of windows; without agreement until then, the load is unstable. */
   readonly maxWindows: number;
   /**
-   * Length of the warm-up.
+   * Length of the warm-up, in seconds.
    *
-   * @default until two windows in a row agree, at most 30 % of the ceiling
+   * @default until two consecutive windows agree, at most 30 % of `durationSeconds`
    */
   readonly warmupSeconds?: number;
-  /** Ceiling, warm-up included, in seconds. */
+  /** Maximum duration including the warm-up, in seconds. */
   readonly durationSeconds: number;
-  /** Processes that send; absent: as many as the rate needs, found out while warming up. */
+  /** Number of worker processes; absent: as many as the rate requires, determined during the warm-up. */
   readonly workers?: number;
   /**
-   * Of those processes.
+   * Priority of those processes.
    *
-   * @default "raised" - where it may be, so that a server on the same machine does not hold up what measures it
+   * @default "raised" - if permitted, so that a server on the same machine does not delay the measurement
    */
   readonly priority?: WorkerPriority;
-  /** Ends the load; what was measured until then is returned, with the verdict `interrupted`. */
+  /** Ends the load; the measurements until then are returned with the verdict `interrupted`. */
   readonly signal: AbortSignal;
   /**
-   * Called at the boundary of windows while the load goes on; the values before the first and after the last measured
-   * window are returned. So counters of a server are read over the same time as the figures. Where it
-   * fails the load goes on.
+   * Reads counters of the server at window boundaries; the values before the first and after the last measured window
+   * are returned, so that counters and figures cover the same time. Failures are ignored.
    */
   readonly readCounters?: () => Promise<unknown>;
-  /** For progress: after each window. */
+  /** Called after each window, for progress. */
   readonly onWindow?: (window: LoadPoint["windows"][number], index: number) => void;
 }
 
-/** The part of a {@link LoadPoint} that the generator knows. */
+/** Part of a {@link LoadPoint} that the load generator measures. */
 export interface MeasuredLoad
   extends Pick<
     LoadPoint,
@@ -62,6 +61,6 @@ export interface MeasuredLoad
     | "responseBytes"
     | "invalid"
   > {
-  /** What `readCounters` gave; absent without it, or where no window was measured. */
+  /** Results of `readCounters`; absent without it, or if no window was measured. */
   readonly counters?: { readonly before: unknown; readonly after: unknown };
 }

@@ -6,27 +6,27 @@ import {
 } from "node:http2";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 
-/** A server that does nothing: what is measured against it is the generator. */
+/** Server without work, to measure the load generator itself. */
 export interface NullServer {
   /** `http://127.0.0.1:port`, or `127.0.0.1:port` for gRPC. */
   readonly url: string;
-  /** Requests that were answered. */
+  /** Number of responses. */
   readonly answered: number;
-  /** Answer nothing for so long; what comes meanwhile is answered then. */
+  /** Holds all responses for a time in milliseconds. */
   pause(ms: number): void;
   close(): Promise<void>;
 }
 
 export interface NullServerOptions {
-  /** From a request to its answer. */
+  /** Delay of each response. */
   readonly delayMs?: number;
-  /** Size of an answer's body: 2 KiB are an embedding. */
+  /** Size of a response body, by default that of an embedding. */
   readonly answerBytes?: number;
 }
 
 const embeddingBytes = 2_048;
 
-/** When the next answer may leave. */
+/** Holds responses during a pause. */
 class Gate {
   #openAt = 0;
 
@@ -41,7 +41,7 @@ class Gate {
   }
 }
 
-/** Reads no more of a request than its length, and gives the same answer to each. */
+/** HTTP server that reads only the length of a request and returns a constant response. */
 export async function startNullHttpServer({
   delayMs = 0,
   answerBytes = embeddingBytes,
@@ -58,15 +58,15 @@ export async function startNullHttpServer({
   const server = createServer({ noDelay: true }, (socket) => {
     sockets.add(socket);
     let head: Buffer = Buffer.alloc(0);
-    /** Of the body, not here yet. */
+    /** Remaining bytes of the body. */
     let left = 0;
     const read = (chunk: Buffer): void => {
       if (left > 0) {
-        const taken = Math.min(left, chunk.length);
-        left -= taken;
+        const size = Math.min(left, chunk.length);
+        left -= size;
         if (left > 0) return;
         reply();
-        if (taken < chunk.length) read(chunk.subarray(taken));
+        if (size < chunk.length) read(chunk.subarray(size));
         return;
       }
       head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
@@ -105,7 +105,7 @@ export async function startNullHttpServer({
   };
 }
 
-/** The same over gRPC: any method is answered with a message of so many zero bytes. */
+/** gRPC server that responds to any method with a message of zero bytes. */
 export async function startNullGrpcServer({
   delayMs = 0,
   answerBytes = embeddingBytes,

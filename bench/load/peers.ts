@@ -6,32 +6,32 @@ import { runToEnd } from "../baselines/run-process.ts";
 import { parsePerfAnalyzer } from "../report/import-perf-analyzer.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
-/** Other programs that generate load, run beside ours: hey, and NVIDIA's perf_analyzer. */
+/** Other load generators to compare with: hey, and NVIDIA's perf_analyzer. */
 
-/** What each program says of a closed loop. */
+/** Results of a closed loop. */
 export interface PeerFigures {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
 }
 
-/** Where hey is looked for: `.ci/hey` builds it. */
+/** Environment variable with the path of hey, which `.ci/hey` builds. */
 export const heyVariable = "CLIPSTACK_HEY";
 
 export interface PeerLoad {
   readonly concurrency: number;
   readonly seconds: number;
-  /** Cores to stay on, as `taskset` takes them; nothing: all. */
+  /** CPU list for `taskset`; absent: all cores. */
   readonly cores?: string;
   readonly signal: AbortSignal;
 }
 
-/** `taskset -c CORES`, or nothing. */
+/** `taskset -c CORES`, or an empty command prefix. */
 export function pinned(cores: string | undefined): readonly string[] {
   return cores === undefined ? [] : ["taskset", "-c", cores];
 }
 
-/** Run hey with the first of some requests; it sends the same one all the time, and has no warm-up. */
+/** Runs hey with the first request, which it repeats; it has no warm-up. */
 export async function runHey(
   program: string,
   requests: PreparedRequests,
@@ -66,15 +66,15 @@ export async function runHey(
   }
 }
 
-/** @throws {UserError} when a request failed, or the text is not what hey prints. */
+/** @throws {UserError} if a request failed, or the text is not output of hey. */
 export function parseHey(text: string): PeerFigures {
   const failed = [...text.matchAll(/^\s*\[(\d+)\]\s+(.+)$/gm)].find(
     ([, number, rest]) => number !== "200" || !/^\d+ responses/.test(rest ?? ""),
   );
   if (failed !== undefined) throw new UserError(`hey: ${failed[0].trim().replace(/\s+/g, " ")}`);
   const rate = /Requests\/sec:\s+([\d.]+)/.exec(text)?.[1];
-  if (rate === undefined) throw new UserError("hey: no 'Requests/sec' in what it printed");
-  // of too few requests it leaves some out; it rounds to 0.1 ms
+  if (rate === undefined) throw new UserError("hey: its output has no 'Requests/sec'");
+  // hey omits percentiles of few requests, and rounds to 0.1 ms
   const percent = (p: number) =>
     1_000 * Number(new RegExp(`${p}%+ in ([\\d.]+) secs`).exec(text)?.[1] ?? Number.NaN);
   return {
@@ -91,7 +91,7 @@ export interface PerfAnalyzerTarget {
   readonly model: string;
 }
 
-/** Run NVIDIA's load generator: its own warm-up, windows and rule of stability, random inputs. */
+/** Runs perf_analyzer with its own warm-up, windows and stability rule on random inputs. */
 export async function runPerfAnalyzer(
   program: string,
   { protocol, address, model }: PerfAnalyzerTarget,
@@ -107,7 +107,7 @@ export async function runPerfAnalyzer(
         ...["-m", model, "-i", protocol, "-u", address, "-b", "1"],
         ...["--concurrency-range", `${concurrency}:${concurrency}`, "-f", report],
         ...["--measurement-interval", String(Math.round((seconds * 1_000) / 3))],
-        // three windows, whatever they say: both programs get the same time
+        // always three windows, so that both programs run for the same time
         ...["--max-trials", "3", "--stability-percentage", "999"],
       ],
       "perf_analyzer",
@@ -125,7 +125,7 @@ export async function runPerfAnalyzer(
   }
 }
 
-/** Runs a program to its end and returns what it printed. */
+/** Runs a program to its end and returns its output. */
 async function run(command: readonly string[], name: string, signal: AbortSignal): Promise<string> {
   const child = await runToEnd({ command, args: [], env: {} }, name, signal);
   return child.lastLines(1_000).join("\n");

@@ -1,8 +1,8 @@
 import type { ConnectionOptions } from "node:tls";
 
 /**
- * Requests that are written before the clock starts, so that a load measures the server and not the writing. They can be
- * sent to another process as they are (structured clone).
+ * Requests that are encoded before the measurement, so that it excludes encoding. They can be sent to another process by
+ * structured clone.
  */
 export interface PreparedRequests {
   readonly transport: "http" | "grpc";
@@ -12,12 +12,12 @@ export interface PreparedRequests {
   readonly method?: "GET";
   /** Path of the HTTP request, or of the gRPC method. */
   readonly path: string;
-  /** Sent with each; what differs between them is in `requests`. For gRPC, metadata. */
+  /** Headers of every request, in addition to its own. For gRPC, metadata. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Sent one after the other, and around again; at least one. */
+  /** Sent in a cycle; at least one. */
   readonly requests: readonly PreparedRequest[];
   readonly imagesPerRequest: number;
-  /** How HTTP connects, beyond the URL: a Unix socket in place of its host, TLS keys. */
+  /** Connection options of HTTP: a Unix socket in place of the host, TLS keys. */
   readonly connect?: Pick<
     ConnectionOptions,
     "path" | "ca" | "cert" | "key" | "rejectUnauthorized" | "servername"
@@ -26,6 +26,6 @@ export interface PreparedRequests {
 
 export interface PreparedRequest {
   readonly headers: Readonly<Record<string, string>>;
-  /** The whole body; for gRPC, the encoded `ModelInferRequest` without its frame. */
+  /** Body; for gRPC, the encoded `ModelInferRequest` without its prefix. */
   readonly body: Uint8Array;
 }

@@ -9,13 +9,13 @@ import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import { type PeerLoad, pinned } from "./peers.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
-/** What `load-main.ts` reads. */
+/** Input of `load-main.ts`. */
 export interface LoadFile {
   readonly requests: PreparedRequests;
   readonly options: Omit<MeasureOptions, "signal" | "readCounters" | "onWindow">;
 }
 
-/** Program and first arguments of a TypeScript program of this folder. */
+/** Command of a TypeScript program of this folder. */
 export function tsxCommand(program: string): readonly string[] {
   return [
     process.execPath,
@@ -24,7 +24,7 @@ export function tsxCommand(program: string): readonly string[] {
   ];
 }
 
-/** A closed loop with one worker, three windows, after a warm-up of two, without privileges that other programs lack. */
+/** Closed loop with one worker of normal priority, and three windows after a warm-up of two. */
 export function loadBesidePeers({
   concurrency,
   seconds,
@@ -35,14 +35,14 @@ export function loadBesidePeers({
     stableWindows: 3,
     tolerance: 0.1,
     maxWindows: 3,
-    // the ceiling is for a server that answers nothing
+    // upper bound, for a server that does not respond
     durationSeconds: 4 * seconds + 10,
     workers: 1,
     priority: "usual",
   };
 }
 
-/** Our generator as another program, so that it can be held to some cores, with {@link loadBesidePeers}. */
+/** Runs our generator as a separate program, so that it can be pinned to cores. */
 export async function runOurs(requests: PreparedRequests, load: PeerLoad): Promise<MeasuredLoad> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-load-"));
   try {

@@ -1,8 +1,6 @@
 import { UserError } from "../../contract/user-error.ts";
 
-/**
- * Run a program of this folder to its end: exit code 0, 1 where `work` gives false, 2 on wrong usage, 130 on Ctrl-C.
- */
+/** Runs a program and sets its exit code: 0 success, 1 if `work` returns false, 2 usage error, 130 interrupted. */
 export async function runMain(work: (signal: AbortSignal) => Promise<boolean>): Promise<void> {
   const interrupt = new AbortController();
   process.once("SIGINT", () => interrupt.abort());
@@ -18,16 +16,16 @@ export async function runMain(work: (signal: AbortSignal) => Promise<boolean>): 
   }
 }
 
-/** @throws {UserError} unless it is a whole number from 1 on. */
+/** @throws {UserError} unless it is a positive integer. */
 export function numberOption(name: string, text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1) {
-    throw new UserError(`${name} must be a whole number from 1 on, got '${text}'`);
+    throw new UserError(`${name} must be a positive integer, got '${text}'`);
   }
   return value;
 }
 
-/** What `parseArgs` throws. */
+/** Returns whether an error was thrown by `parseArgs`. */
 function isUsageError(error: unknown): error is Error {
   return (
     error instanceof TypeError && "code" in error && /^ERR_PARSE_ARGS/.test(String(error.code))

@@ -1,10 +1,10 @@
 import type { LoadPoint, LoadShape } from "../record/bench-record.ts";
 import type { LoadWindow } from "./windows.ts";
 
-/** What a window says about the generator itself. */
+/** Readings of the load generator's processes for a window. */
 export interface ClientWindow {
   readonly window: LoadWindow;
-  /** What the workers had used at its start and at its end, in the same order. */
+  /** Workers at its start and end, in the same order. */
   readonly start: { readonly workers: readonly WorkerReading[] };
   readonly end: { readonly workers: readonly WorkerReading[] };
 }
@@ -12,20 +12,20 @@ export interface ClientWindow {
 interface WorkerReading {
   readonly cpuMs: number;
   readonly atMs: number;
-  /** Of the event loop, since the window's start. */
+  /** p99 of the event loop delay since the start of the window. */
   readonly eventLoopDelayP99Ms: number;
 }
 
-const mostCores = 0.9;
-const mostEventLoopDelayMs = 10;
-/** Of the p50 of the latency: a delay below it does not show. */
-const mostEventLoopDelayShare = 0.1;
-const mostDelayedSends = 0.01;
-/** A request is delayed when it leaves so long after it was due, or a tenth of the mean gap, what is more. */
+const maximumCores = 0.9;
+const maximumEventLoopDelayMs = 10;
+/** Share of the p50 latency below which a delay is irrelevant. */
+const maximumEventLoopDelayShare = 0.1;
+const maximumDelayedSends = 0.01;
+/** A request is delayed if it is sent later than 1 ms or a tenth of the mean gap after its due time, whichever is longer. */
 const delayedMs = 1;
 const delayedGapShare = 0.1;
 
-/** @param openLoop - Where the requests are due at times of their own. */
+/** @param openLoop - Absent for a closed loop, whose requests have no due times. */
 export function clientUse(
   windows: readonly ClientWindow[],
   openLoop: Extract<LoadShape, { readonly kind: "open loop" }> | undefined,
@@ -55,7 +55,7 @@ function delayedShare(windows: readonly ClientWindow[], ratePerSecond: number): 
   return sent.length === 0 ? 0 : delayed.length / sent.length;
 }
 
-/** Why the figures of a load must not be trusted, in whole sentences. */
+/** Reasons why the figures of a load are invalid, as sentences. */
 export function distrust(
   { busiestWorkerCores, eventLoopDelayP99Ms, delayedSends }: LoadPoint["client"],
   p50Ms: number | undefined,
@@ -63,20 +63,20 @@ export function distrust(
 ): string[] {
   const reasons: string[] = [];
   if (samples === 0) reasons.push("No request was answered well.");
-  if (busiestWorkerCores > mostCores) {
+  if (busiestWorkerCores > maximumCores) {
     reasons.push(
       `The load generator was the limit: its busiest process used ${busiestWorkerCores.toFixed(2)} of a core.`,
     );
   }
   if (
-    eventLoopDelayP99Ms > mostEventLoopDelayMs &&
-    eventLoopDelayP99Ms > mostEventLoopDelayShare * (p50Ms ?? 0)
+    eventLoopDelayP99Ms > maximumEventLoopDelayMs &&
+    eventLoopDelayP99Ms > maximumEventLoopDelayShare * (p50Ms ?? 0)
   ) {
     reasons.push(
       `The load generator was late to see answers: the p99 of its event loop's delay was ${eventLoopDelayP99Ms.toFixed(1)} ms.`,
     );
   }
-  if (delayedSends > mostDelayedSends) {
+  if (delayedSends > maximumDelayedSends) {
     reasons.push(
       `The load generator was late to send: ${(100 * delayedSends).toFixed(1)} % of the requests left after they were due.`,
     );

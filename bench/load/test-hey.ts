@@ -1,10 +1,10 @@
 import { ciScript } from "../../client/triton/test-python.ts";
 import { heyVariable } from "./peers.ts";
 
-/** For tests: hey, which `CLIPSTACK_HEY` names; without it `.ci/hey` builds it. */
-const given = process.env[heyVariable];
-const found = given === undefined ? await ciScript("hey") : { path: given, missing: "" };
+/** For tests: hey at `CLIPSTACK_HEY`, or built by `.ci/hey`. */
+const path = process.env[heyVariable];
+const found = path === undefined ? await ciScript("hey") : { path, missing: "" };
 
 export const hey = found.path;
-/** Why there is none here; empty where there is one. */
+/** Reason why hey is missing; empty if it is available. */
 export const heyMissing = found.missing;

@@ -3,33 +3,32 @@ import { mean } from "../stats/statistics.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
 import type { TimedSample } from "./samples.ts";
 
-/** What came in between two times. */
+/** Responses between two times. */
 export interface LoadWindow {
   /**
-   * From where the window before it was counted to up to its last answer: between these the work of its requests was done,
-   * so that the rate does not depend on whether the last one came just before the end or just after. Up to the end where
-   * the server had been silent for long by then.
+   * Time from the end of the previous window's count to the last response of this one, so that the rate does not depend on
+   * whether a response arrives just before or just after the end. After a long silence, the time up to the end.
    */
   readonly seconds: number;
-  /** Where {@link seconds} end. */
+  /** End of {@link seconds}. */
   readonly countedToMs: number;
   readonly good: readonly TimedSample[];
   readonly failed: readonly TimedSample[];
 }
 
-/** Below this many answers a p99 is the slowest of them, which no two windows have in common: it is not judged. */
+/** Minimum number of responses for comparing p99s; with fewer, the p99 is the slowest response. */
 export const judgedP99Samples = 100;
 
-/** A silence of so many usual gaps between answers is a stall. */
+/** Number of mean gaps between responses after which a silence is a stall. */
 const longestSilence = 2;
 
 export interface WindowBounds {
-  /** Where the window before it was counted to. */
+  /** End of the previous window's count. */
   readonly sinceMs: number;
   readonly endMs: number;
 }
 
-/** @param samples - Those that were done within the bounds. */
+/** @param samples - Requests that ended within the bounds. */
 export function makeWindow(
   samples: readonly TimedSample[],
   { sinceMs, endMs }: WindowBounds,
@@ -37,7 +36,7 @@ export function makeWindow(
   const good = samples.filter(({ code }) => code === "");
   const times = Float64Array.from(good, ({ doneMs }) => doneMs).sort();
   const lastMs = times.at(-1) ?? sinceMs;
-  const isSilent = !(endMs - lastMs <= longestSilence * usualGap(times, sinceMs));
+  const isSilent = !(endMs - lastMs <= longestSilence * expectedGap(times, sinceMs));
   const countedToMs = isSilent ? endMs : lastMs;
   return {
     seconds: (countedToMs - sinceMs) / 1_000,
@@ -48,10 +47,10 @@ export function makeWindow(
 }
 
 /**
- * Length of the gap between answers that a moment falls into, on average: answers that come many at a time, as those of a
- * batch do, leave long gaps, and one stall among many gaps is not usual. NaN without a gap.
+ * Expected length of the gap between responses at a random moment. Responses that arrive in batches have long gaps; a single
+ * stall among many gaps has little weight. NaN without a gap.
  */
-function usualGap(times: Float64Array, sinceMs: number): number {
+function expectedGap(times: Float64Array, sinceMs: number): number {
   let squares = 0;
   let last = sinceMs;
   for (const time of times) {
@@ -66,9 +65,9 @@ export function requestsPerSecond({ good, seconds }: LoadWindow): number {
 }
 
 /**
- * The window, as the record has it.
+ * Window for the record.
  *
- * @param answers - Whose p99 it has; until the late ones are there, those that came in it.
+ * @param answers - Requests of its p99; until late responses have arrived, those that ended in the window.
  */
 export function describeWindow(
   window: LoadWindow,
@@ -84,14 +83,14 @@ export function describeWindow(
   };
 }
 
-/** How far windows are from their mean; 0..1 and above. */
+/** Maximum relative deviations of windows from their mean. */
 export interface Agreement {
   readonly throughputDeviation: number;
-  /** Absent where a window has too few answers for a p99. */
+  /** Absent if a window has too few responses for a p99. */
   readonly p99Deviation?: number;
 }
 
-/** `undefined` where a window has no good answer: then nothing agrees. */
+/** `undefined` if a window has no successful response; such windows never agree. */
 export function agreement(windows: readonly LoadPoint["windows"][number][]): Agreement | undefined {
   if (windows.length === 0 || windows.some(({ requests }) => requests === 0)) return undefined;
   const p99s = windows.flatMap(({ p99Ms, requests }) =>
@@ -111,7 +110,7 @@ export function agrees(found: Agreement | undefined, tolerance: number): boolean
   );
 }
 
-/** Largest distance from the mean, as a part of the mean. */
+/** Maximum distance from the mean, relative to the mean. */
 function deviation(values: readonly number[]): number {
   const average = mean(values);
   return Math.max(...values.map((value) => Math.abs(value - average))) / average;

@@ -1,77 +1,77 @@
 import type { LoadShape } from "../record/bench-record.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
-/** Of the processes that send: above that of a server on the same machine, where they may, or as any other's. */
+/** Priority of worker processes: above a server on the same machine if permitted, or normal. */
 export type WorkerPriority = "raised" | "usual";
 
-/** What the bench and a worker, a process that sends requests, tell each other. */
-
+/** Message to a worker process. */
 export type ToWorker =
   | {
       readonly kind: "prepare";
       readonly requests: PreparedRequests;
       readonly load: LoadShape;
-      /** This worker's number, and how many share the load. */
+      /** Index of this worker among `workers`, which share the load. */
       readonly index: number;
       readonly workers: number;
       readonly priority: WorkerPriority;
     }
-  /** @property atMs - On the clock of {@link clockMs}. */
+  /** Starts the load at `atMs` on the clock of {@link clockMs}. */
   | { readonly kind: "start"; readonly atMs: number }
-  /** Hand over what was seen since the last time. */
+  /** Requests the samples since the previous request. */
   | {
       readonly kind: "collect";
-      /** A window ends here: what is told of the event loop begins anew. */
+      /** Whether a window ends here, so that the event loop delay is reset. */
       readonly boundary: boolean;
     }
-  /** Send no more, and wait so long for the answers to what was sent. */
+  /** Stops sending, and waits at most `patienceMs` for open requests. */
   | { readonly kind: "stop"; readonly patienceMs: number };
 
+/** Message from a worker process. */
 export type FromWorker =
   | { readonly kind: "prepared" }
-  /** Without being asked: many at once would take the worker too long. */
+  /** Sent unrequested, because many samples at once would block the worker. */
   | {
       readonly kind: "samples";
-      /** Rows of {@link sampleColumns}, one after the other. */
+      /** Consecutive rows of {@link sampleColumns}. */
       readonly samples: Float64Array;
-      /** Code 0 is a good answer; code n is the n-th of these. Codes keep their numbers. */
+      /** Code 0 is success; code n is `codes[n - 1]`. Numbers are stable. */
       readonly codes: readonly string[];
     }
   | {
       readonly kind: "collected";
       readonly samples: Float64Array;
       readonly codes: readonly string[];
-      /** Processor time since the start, in milliseconds, at `atMs` on the clock of {@link clockMs}. */
+      /** CPU time since the start of the process, in milliseconds, at `atMs` on the clock of {@link clockMs}. */
       readonly cpuMs: number;
       readonly atMs: number;
-      /** Of the event loop since the last boundary. */
+      /** p99 of the event loop delay since the last boundary. */
       readonly eventLoopDelayP99Ms: number;
-      /** After `stop`: nothing more will come. */
+      /** Whether this is the last message, after `stop`. */
       readonly last: boolean;
     };
 
-/** Columns of a sample. The times are on the clock of {@link clockMs}. */
+/** Columns of a sample. Times are on the clock of {@link clockMs}. */
 export const sampleColumns = {
-  /** When it had to be sent. */
+  /** Due time. */
   dueMs: 0,
-  /** When it was. */
+  /** Time of sending. */
   sentMs: 1,
-  /** When its answer was whole, or it had failed. */
+  /** Time of the complete response or the failure. */
   doneMs: 2,
-  /** Of the answer's body. */
+  /** Size of the response body. */
   bytes: 3,
   code: 4,
 } as const;
 export const sampleWidth = Object.keys(sampleColumns).length;
 
-/** Codes of requests that fail without a server's word. */
+/** Codes of requests that fail without a response. */
 export const ownCodes = {
   timeout: "no answer in time",
   tooManyOpen: "not sent: too many open",
   ended: "no answer before the load ended",
 } as const;
 
-/** Milliseconds of the monotonic clock that all processes of a machine share. */
+/** Monotonic clock that all processes of a machine share, in milliseconds. */
 export function clockMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }

@@ -1,6 +1,6 @@
 /**
- * A process that sends requests and keeps a sample of each: a process of its own, so that it shares an event loop neither
- * with the bench nor with a server. It does what {@link ToWorker} says, and ends with the bench.
+ * Worker process that sends requests and records a sample of each. It is a separate process so that nothing else uses its
+ * event loop. It executes {@link ToWorker} messages, and exits with its parent.
  */
 import { constants as osConstants, setPriority } from "node:os";
 import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
@@ -14,7 +14,7 @@ let delay: IntervalHistogram | undefined;
 
 process.on("message", (message: ToWorker) => void receive(message));
 process.on("disconnect", () => process.exit());
-// Ctrl-C reaches every process of a terminal; the bench says when this one has to end
+// Ctrl-C reaches every process of a terminal; the parent ends this one
 process.on("SIGINT", () => {});
 
 async function receive(message: ToWorker): Promise<void> {
@@ -27,48 +27,48 @@ async function receive(message: ToWorker): Promise<void> {
       load,
       index,
       workers,
-      onMany: () => tell({ kind: "samples", ...taken() }),
+      onMany: () => send({ kind: "samples", ...newSamples() }),
     });
-    tell({ kind: "prepared" });
+    send({ kind: "prepared" });
   } else if (message.kind === "start") {
     delay = monitorEventLoopDelay({ resolution: resolutionMs });
     delay.enable();
     sender?.start(message.atMs);
   } else if (message.kind === "collect") {
-    collected(false);
+    reportCollected(false);
     if (message.boundary) delay?.reset();
   } else {
     await sender?.stop(AbortSignal.timeout(Math.ceil(message.patienceMs)));
-    collected(true);
+    reportCollected(true);
   }
 }
 
-/** So that a server on the same machine does not hold up what measures it. */
+/** Prevents a server on the same machine from delaying the measurement. */
 function raisePriority(): void {
   try {
     setPriority(osConstants.priority.PRIORITY_HIGH);
   } catch {
-    // only for those who may
+    // requires a privilege
   }
 }
 
-function collected(last: boolean): void {
+function reportCollected(last: boolean): void {
   const { user, system } = process.cpuUsage();
-  tell({
+  send({
     kind: "collected",
-    ...taken(),
+    ...newSamples(),
     cpuMs: (user + system) / 1_000,
     atMs: clockMs(),
-    // the histogram has the time between two looks
+    // the histogram includes the sampling interval
     eventLoopDelayP99Ms: Math.max(0, (delay?.percentile(99) ?? 0) / 1e6 - resolutionMs),
     last,
   });
 }
 
-function taken() {
+function newSamples() {
   return { samples: sender?.take() ?? new Float64Array(), codes: sender?.codes ?? [] };
 }
 
-function tell(message: FromWorker): void {
+function send(message: FromWorker): void {
   process.send?.(message);
 }

@@ -7,35 +7,35 @@ import type { PreparedRequests } from "./prepared-requests.ts";
 import { addRows, type TimedSample } from "./samples.ts";
 import { clockMs, type FromWorker, type ToWorker, type WorkerPriority } from "./worker-messages.ts";
 
-/** What the workers tell at one time: samples since the last time, the event loop since the last boundary. */
+/** Samples since the previous collection, and readings of the workers. */
 export interface Collected {
   readonly samples: readonly TimedSample[];
   readonly workers: readonly {
-    /** Processor time since its start, and when it said so. */
+    /** CPU time since its start, at `atMs`. */
     readonly cpuMs: number;
     readonly atMs: number;
     readonly eventLoopDelayP99Ms: number;
   }[];
 }
 
-/** Processes that send one load together. */
+/** Worker processes that share one load. */
 export interface Workers {
   readonly count: number;
   readonly pids: readonly number[];
-  /** @returns When the first request is due. */
+  /** @returns Due time of the first request. */
   start(): number;
-  /** @param boundary - A window ends here. */
+  /** @param boundary - Whether a window ends here. */
   collect(boundary: boolean): Promise<Collected>;
-  /** Send no more, wait for answers, and hand over the rest. */
+  /** Stops sending, waits for open requests, and returns the remaining samples. */
   stop(patienceMs: number): Promise<Collected>;
-  /** End the processes. */
+  /** Kills the processes. */
   close(): Promise<void>;
 }
 
 const program = fileURLToPath(new URL("./worker.ts", import.meta.url));
 const startDelayMs = 30;
 
-/** Start processes that send a load, and give them its requests. */
+/** Starts worker processes and sends them the requests of a load. */
 export async function startWorkers(
   count: number,
   requests: PreparedRequests,
@@ -49,15 +49,15 @@ export async function startWorkers(
   try {
     await Promise.all(
       workers.map((worker, index) =>
-        worker.ask({ kind: "prepare", requests, load, index, workers: count, priority }),
+        worker.request({ kind: "prepare", requests, load, index, workers: count, priority }),
       ),
     );
   } catch (error) {
     await close();
     throw error;
   }
-  const ask = async (message: ToWorker): Promise<Collected> => {
-    const answers = await Promise.all(workers.map((worker) => worker.ask(message)));
+  const requestAll = async (message: ToWorker): Promise<Collected> => {
+    const answers = await Promise.all(workers.map((worker) => worker.request(message)));
     const collected = answers.flatMap((answer) => (answer.kind === "collected" ? [answer] : []));
     return {
       samples: workers.flatMap((worker) => worker.takeSamples()),
@@ -73,11 +73,11 @@ export async function startWorkers(
     pids: workers.flatMap(({ pid }) => (pid === undefined ? [] : [pid])),
     start() {
       const atMs = clockMs() + startDelayMs;
-      for (const worker of workers) worker.tell({ kind: "start", atMs });
+      for (const worker of workers) worker.send({ kind: "start", atMs });
       return atMs;
     },
-    collect: (boundary) => ask({ kind: "collect", boundary }),
-    stop: (patienceMs) => ask({ kind: "stop", patienceMs }),
+    collect: (boundary) => requestAll({ kind: "collect", boundary }),
+    stop: (patienceMs) => requestAll({ kind: "stop", patienceMs }),
     close,
   };
 }
@@ -85,29 +85,31 @@ export async function startWorkers(
 class Worker {
   readonly #child: ChildProcess;
   readonly #samples: TimedSample[] = [];
-  #said = "";
+  #stderr = "";
   #closing = false;
-  #waiting: { resolve: (answer: FromWorker) => void; reject: (error: Error) => void } | undefined;
+  #pending: { resolve: (answer: FromWorker) => void; reject: (error: Error) => void } | undefined;
 
   constructor() {
     this.#child = fork(program, {
       execArgv: ["--import", import.meta.resolve("tsx")],
-      // typed arrays as they are
+      // supports typed arrays
       serialization: "advanced",
       stdio: ["ignore", "ignore", "pipe", "ipc"],
     });
     this.#child.stderr?.on("data", (chunk: Buffer) => {
-      this.#said = `${this.#said}${chunk.toString("utf8")}`.slice(-2_000);
+      this.#stderr = `${this.#stderr}${chunk.toString("utf8")}`.slice(-2_000);
     });
     this.#child.on("message", (answer: FromWorker) => {
       if (answer.kind !== "prepared") addRows(this.#samples, answer.samples, answer.codes);
       if (answer.kind === "samples") return;
-      const waiting = this.#waiting;
-      this.#waiting = undefined;
-      waiting?.resolve(answer);
+      const pending = this.#pending;
+      this.#pending = undefined;
+      pending?.resolve(answer);
     });
     this.#child.on("error", (error) => this.#fail(error.message));
-    this.#child.on("exit", (code, signal) => this.#fail(`it ended with ${signal ?? code}`));
+    this.#child.on("exit", (code, signal) =>
+      this.#fail(`a worker process ended with ${signal ?? code}`),
+    );
   }
 
   get pid(): number | undefined {
@@ -118,17 +120,17 @@ class Worker {
     return this.#samples.splice(0);
   }
 
-  /** One question at a time. */
-  ask(message: ToWorker): Promise<FromWorker> {
+  /** Sends a message and resolves with its response; one at a time. */
+  request(message: ToWorker): Promise<FromWorker> {
     return new Promise((resolve, reject) => {
-      this.#waiting = { resolve, reject };
-      this.tell(message);
+      this.#pending = { resolve, reject };
+      this.send(message);
     });
   }
 
-  tell(message: ToWorker): void {
+  send(message: ToWorker): void {
     if (!this.#child.connected) {
-      this.#fail("it is gone");
+      this.#fail("a worker process has ended");
       return;
     }
     this.#child.send(message, (error) => {
@@ -147,8 +149,8 @@ class Worker {
 
   #fail(reason: string): void {
     if (this.#closing) return;
-    const lines = this.#said.trim() === "" ? "" : `:\n${this.#said.trim()}`;
-    this.#waiting?.reject(new UserError(`load generator: ${reason}${lines}`));
-    this.#waiting = undefined;
+    const lines = this.#stderr.trim() === "" ? "" : `:\n${this.#stderr.trim()}`;
+    this.#pending?.reject(new UserError(`load generator: ${reason}${lines}`));
+    this.#pending = undefined;
   }
 }
