@@ -1,11 +1,11 @@
 import { GcsBackend, HttpBackend, LocalBackend, S3Backend, type TerraformStack } from "./cdktf.ts";
 
-/** Where Terraform keeps what it knows. Credentials come from the environment of the process, never from here. */
+/** Backend of the Terraform state. Credentials come from the environment of the process. */
 export type StateBackend =
   | {
       readonly backend: "local";
       /**
-       * A file, relative to the project.
+       * State file, relative to the project.
        *
        * @default `terraform.<environment>.tfstate`
        */
@@ -17,7 +17,11 @@ export type StateBackend =
       /** @default `clipstack/<environment>.tfstate` */
       readonly key?: string;
       readonly region: string;
-      /** Of a storage that speaks S3 and is not AWS. */
+      /**
+       * Endpoint of S3-compatible storage.
+       *
+       * @default - AWS
+       */
       readonly endpoint?: string;
     }
   | {
@@ -29,7 +33,11 @@ export type StateBackend =
   | {
       readonly backend: "http";
       readonly address: string;
-      /** Both or neither: without, two deployments at a time are not kept apart. */
+      /**
+       * Set both or neither.
+       *
+       * @default - no locking: concurrent deployments are not prevented
+       */
       readonly lockAddress?: string;
       readonly unlockAddress?: string;
     };
@@ -38,8 +46,8 @@ export type StateBackend =
 const minimumTerraform = ">= 1.4.0";
 
 /**
- * Say where the state of `stack` is kept. A path is relative to `cdktf.out/stacks/<name>`, where Terraform runs: the
- * backend that a stack has without this writes the absolute path of the machine that synthesized it.
+ * Configures the state backend of `stack`. Paths are relative to `cdktf.out/stacks/<name>`, where Terraform runs, because
+ * cdktf's default backend contains the absolute path of the synthesizing machine.
  */
 export function keepState(stack: TerraformStack, state: StateBackend): void {
   const environment = stack.node.id;

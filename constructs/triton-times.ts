@@ -1,9 +1,9 @@
-/** How long a Triton takes to start and to stop, on a host as in a cluster. */
+/** Start and stop times of Triton, on a host and in a cluster. */
 
-/** Requests in flight may take this long when Triton stops: `--exit-timeout-secs`. */
+/** Time limit for requests in flight when Triton stops: `--exit-timeout-secs`. */
 export const exitTimeoutSeconds = 30;
 
-/** Time to load a model into an execution provider that compiles nothing. */
+/** Time limit for loading a model into an execution provider that compiles nothing. */
 const loadSeconds = 120;
 
 /**
@@ -13,10 +13,10 @@ const loadSeconds = 120;
 const engineBuildSeconds = 300;
 
 /**
- * Time until a Triton is ready, at most, where no engine is in the cache.
+ * Maximum time until a Triton is ready, with an empty engine cache.
  *
  * @param compiles - Whether TensorRT builds engines.
- * @param executionInstances - Of the model, over all GPUs.
+ * @param executionInstances - Execution instances of the model, over all GPUs.
  */
 export function tritonStartSeconds(compiles: boolean, executionInstances: number): number {
   return compiles ? loadSeconds + executionInstances * engineBuildSeconds : loadSeconds;

@@ -5,7 +5,7 @@ import type { Finding } from "./findings.ts";
 const moving =
   /^(latest|main|master|stable|edge|nightly|dev|develop|head|canary|rolling|current|lts)(-[a-z]+)*$/i;
 
-/** Images that can change under the same name. A digest is best; a tag that says a version is accepted. */
+/** Rejects an image that can change under the same name. A tag with a version is accepted; a digest is better. */
 export function imageFindings(image: string, path = "image"): readonly Finding[] {
   if (image.includes("@")) {
     return /@sha256:[0-9a-f]{64}$/.test(image)
@@ -24,10 +24,10 @@ function tritonRelease(image: string): string | undefined {
   return /:(\d\d\.\d\d)-[^:/]*$/.exec(image)?.[1];
 }
 
-/** First release with every option that the stacks pass: `--model-config-name` is the newest of them. */
+/** First release with every option that the constructs pass; `--model-config-name` is the newest. */
 const firstWithOptions = "24.06";
 
-/** A Triton image that is too old for the options that the stacks pass. */
+/** Rejects a Triton image that is too old for the options of the constructs. */
 export function tritonOptionFindings(image: string, path = "image"): readonly Finding[] {
   const release = tritonRelease(image);
   if (release === undefined || release >= firstWithOptions) return [];
@@ -40,7 +40,7 @@ export function tritonOptionFindings(image: string, path = "image"): readonly Fi
   ];
 }
 
-/** A GPU that is newer than the image. */
+/** Rejects a GPU that is newer than the image. */
 export function releaseFindings(
   image: string,
   {

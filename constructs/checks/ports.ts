@@ -1,7 +1,7 @@
 import { nodePortRange } from "../../contract/ports.ts";
 import type { Finding } from "./findings.ts";
 
-/** A host port that a service publishes. */
+/** Host port that a service publishes. */
 export interface PortClaim {
   readonly service: string;
   /** Name of the prop that sets it: `ports.http`. */
@@ -9,7 +9,7 @@ export interface PortClaim {
   readonly port: number;
 }
 
-/** Ports of `mine` that an earlier claim, or another of `mine`, has. */
+/** Rejects ports of `mine` that an earlier claim or another claim of `mine` uses. */
 export function portConflicts(
   mine: readonly PortClaim[],
   earlier: readonly PortClaim[],
@@ -28,7 +28,7 @@ export function portConflicts(
   });
 }
 
-/** A NodePort outside the range that Kubernetes gives out, or that nothing leads to from outside the cluster. */
+/** Rejects a NodePort outside Kubernetes' range or without a port mapping. */
 export function nodePortFindings(nodePort: number, mapped: readonly number[]): readonly Finding[] {
   const { min, max } = nodePortRange;
   const findings: Finding[] = [];
@@ -45,7 +45,7 @@ export function nodePortFindings(nodePort: number, mapped: readonly number[]): r
   return findings;
 }
 
-/** A Triton that everybody reaches. It asks nobody who they are. */
+/** Rejects a Triton published on all interfaces, because Triton has no authentication. */
 export function exposureFindings(
   expose: "loopback" | "all-interfaces",
   allowUnauthenticated: boolean,

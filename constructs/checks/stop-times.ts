@@ -1,12 +1,12 @@
 import { stopMarginSeconds } from "../../contract/pods.ts";
 import type { Finding } from "./findings.ts";
 
-/** Seconds that a container gets to stop: its own grace, what comes before it, and a margin. */
+/** Time limit of a stop: pre-stop delay, grace period and margin, in seconds. */
 export function stopSeconds(graceSeconds: number, preStopSeconds = 0): number {
   return preStopSeconds + graceSeconds + stopMarginSeconds;
 }
 
-/** A stop that would be cut off by a kill while requests are still answered. `prop` is where it was set. */
+/** Rejects a stop time after which the container is killed with requests in flight. `prop` is the path of the property. */
 export function stopTimeFindings(
   prop: string,
   seconds: number | undefined,

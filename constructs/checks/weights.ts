@@ -1,6 +1,6 @@
 import type { Finding } from "./findings.ts";
 
-/** A Triton that would load more than its model: an image with weights has the folders of several. */
+/** Rejects a Triton that would load every model of an image with weights. */
 export function weightsFindings(
   weights: "volume" | "host-path" | "image",
   modelControl: "none" | "explicit" | "open",

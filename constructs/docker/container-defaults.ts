@@ -11,7 +11,7 @@ import { stopSeconds, stopTimeFindings } from "../checks/stop-times.ts";
 /** User and group of the servers in their images: Triton's `triton-server`, Node's `node`. */
 export const serverUser = "1000:1000";
 
-/** What every server container has: no privileges, no writable disk, rotated logs. */
+/** Defaults of every server container: no privileges, read-only file system, rotated logs. */
 export const hardened = {
   user: serverUser,
   readOnly: true,
@@ -23,12 +23,12 @@ export const hardened = {
 } as const satisfies Partial<ContainerConfig>;
 
 /**
- * What a container of the embed image has besides: Docker's init as process 1. As process 1, Node hears no signal in the
- * moments in which it starts, and a stop then would wait for the kill.
+ * Addition for containers of the embed image: Docker's init as process 1. Node as process 1 ignores signals while it
+ * starts, so a stop would wait for the kill.
  */
 export const nodeProcess = { init: true } as const satisfies Partial<ContainerConfig>;
 
-/** Who a container belongs to, for people and for `clipstack doctor`. */
+/** Labels with the environment and service of a container, which `clipstack doctor` reads. */
 export function labels(
   of: IConstruct,
   service: string,
@@ -38,18 +38,18 @@ export function labels(
   return Object.entries(all).map(([name, value]) => ({ label: `clipstack.${name}`, value }));
 }
 
-/** `/tmp` in memory, for a read-only container. */
+/** `/tmp` in memory, for a container with a read-only file system. */
 export function tmpfs(sizeMiB: number): Readonly<Record<string, string>> {
   return { "/tmp": `rw,nosuid,nodev,size=${sizeMiB}m` };
 }
 
-/** Both ways in which a container is stopped: by the engine, and by Terraform. */
+/** Stop times of a container, for the engine and for Terraform. */
 export function stopAfter(graceSeconds: number) {
   const seconds = stopSeconds(graceSeconds);
   return { stopTimeout: seconds, destroyGraceSeconds: seconds };
 }
 
-/** Refuse a container that was changed so that it is killed before its own grace is over. */
+/** Adds a check that an override does not kill the container before its grace period is over. */
 export function checkStopTimes(container: Container, graceSeconds: number): void {
   check(container, () => [
     ...stopTimeFindings("stopTimeout", container.stopTimeoutInput, graceSeconds),
@@ -57,14 +57,14 @@ export function checkStopTimes(container: Container, graceSeconds: number): void
   ]);
 }
 
-/** What the embed image asks `url` with: it has no curl. */
+/** Health check command of the embed image, which contains no curl. */
 export function healthcheckOf(url: string): readonly string[] {
   return ["CMD", "node", "/app/dist/healthcheck.js", url];
 }
 
 const probe = { intervalSeconds: 5, timeoutSeconds: 4, retries: 6 } as const;
 
-/** A container that needs `startSeconds` at most until it answers `test`. A {@link HealthGate} waits for it. */
+/** Health check of a container that needs up to `startSeconds` to start. */
 export function healthcheck(test: readonly string[], startSeconds: number): ContainerHealthcheck {
   return {
     test: [...test],
@@ -75,13 +75,13 @@ export function healthcheck(test: readonly string[], startSeconds: number): Cont
   };
 }
 
-/** How long the engine may take to say that such a container is not healthy, with one probe more for its own time. */
+/** Maximum time until the engine reports such a container as unhealthy, including one more probe. */
 export function verdictSeconds(startSeconds: number): number {
   return startSeconds + (probe.retries + 1) * (probe.intervalSeconds + probe.timeoutSeconds);
 }
 
 /**
- * Seconds as Go prints a duration: `1m30s`, `20m0s`. The provider reads it back in this form, and any other spelling
+ * Seconds as Go prints a duration: `1m30s`, `20m0s`. The provider reads it back in this form; any other form
  * would replace the container at every apply.
  */
 export function goDuration(seconds: number): string {
