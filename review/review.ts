@@ -18,7 +18,7 @@ import { scrub, secretTexts } from "./input/secrets.ts";
 import { titleOf } from "./input/stack-facts.ts";
 import { isObject } from "./input/value-paths.ts";
 
-/** Everything that a comment says, in the order in which it says it, without a secret. */
+/** Content of a review comment, in its order, without secrets. */
 export interface Review {
   /** Bumped when a field changes meaning. */
   readonly schema: 2;

@@ -7,7 +7,7 @@ import { blocksOf, isObject, isWithin, textsIn, valueAt, visitTexts } from "./va
  * can say that they are none, as the values of a chart. What a text is of is said in its place.
  */
 
-/** In place of a value. */
+/** Replacement for a hidden value. */
 export const hidden = "(not shown)";
 
 const secretWords =

@@ -25,7 +25,7 @@ export const verdictTitles = {
   blocked: "⛔ Blocked",
 } as const;
 
-/** Reasons of the verdict that are said at most. */
+/** Maximum number of listed reasons. */
 const mostReasons = 12;
 
 export function documentOf(review: Review, options: DocumentOptions): readonly Block[] {
@@ -50,7 +50,7 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
   ];
 }
 
-/** Two trees have the same text where a file that an image is made of is another one: safe is what they tell, and no more. */
+/** Qualifies a safe verdict if files were not compared. */
 function titleOf({ verdict, stacks }: Review): string {
   const untold = stacks.some(({ limitations }) =>
     limitations.some((it) => [filesUnknown, modulesUnknown].some((start) => it.startsWith(start))),

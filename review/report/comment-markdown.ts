@@ -6,7 +6,7 @@ import { documentOf } from "./comment-document.ts";
 /** First line of a comment: a workflow finds its own by it. */
 export const commentMarker = "<!-- clipstack-review -->";
 
-/** GitHub refuses longer ones. */
+/** GitHub rejects longer comments. */
 export const commentLimit = 65_536;
 
 export interface MarkdownOptions {

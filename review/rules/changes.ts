@@ -26,7 +26,7 @@ function isDestroyed({ resources }: StackChange): boolean {
   return managed.length > 0 && managed.every(({ action }) => action === "delete");
 }
 
-/** What the change itself does. */
+/** Rules about the change itself. */
 export const changeRules: readonly ReviewRule[] = [
   rule({
     id: "renamed-resource",

@@ -7,7 +7,7 @@ import { at, isMissing, map, text, texts } from "./values.ts";
 
 const embed = (field: string) =>
   ["resource", "docker_container", "embed/container", field] as const;
-/** What a container may do to the machine that it runs on. */
+/** Privileges of containers on their host. */
 export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-privileged",

@@ -50,7 +50,7 @@ function* tritonsOpenAt(change: StackChange, internal: readonly number[]) {
   }
 }
 
-/** Who reaches what. */
+/** Network exposure. */
 export const exposureRules: readonly ReviewRule[] = [
   rule({
     id: "port-conflict",

@@ -7,7 +7,7 @@ import { isOwnChart } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
 import { at, block, blocks, cpuMillicores, map, memoryMiB, number, text } from "./values.ts";
 
-/** What several rules read of a stack as it is after the change. */
+/** Data of a stack after the change, shared by several rules. */
 
 /** What is there after the change, by type without the version of its API. */
 const byType = cached(({ resources }: StackChange): ReadonlyMap<string, ResourceChange[]> => {

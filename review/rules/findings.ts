@@ -4,7 +4,7 @@ import { withoutKey } from "../input/stack-facts.ts";
 import { isWithin } from "../input/value-paths.ts";
 import { rules } from "./rules.ts";
 
-/** What the settings say of one finding, or of several: it is known, and for this reason it may stay until that day. */
+/** Accepts findings of a rule until a date, with a reason. */
 export interface Waiver {
   /** Id of a rule, possibly of an earlier version. */
   readonly rule: string;
@@ -27,7 +27,7 @@ export interface FindingsOptions {
   readonly today: string;
 }
 
-/** Everything that the rules find in a stack after the change, the worst first, in an order that stays. */
+/** All findings in a stack after the change, worst first, in a stable order. */
 export function findingsOfChange(
   change: StackChange,
   { waivers, today }: FindingsOptions,

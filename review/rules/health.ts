@@ -37,7 +37,7 @@ const podPath = (...path: readonly (string | number)[]) =>
     ...["spec", "template", "spec", ...path],
   ] as const;
 
-/** How services start, say that they are ready, and stop. */
+/** Start, readiness and stop of services. */
 export const healthRules: readonly ReviewRule[] = [
   rule({
     id: "health-check",

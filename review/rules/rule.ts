@@ -1,6 +1,6 @@
 import type { Path, Rule, RuleFinding, Severity, StackChange } from "../input/change.ts";
 
-/** What a rule found: where, what, and how to fix it where that is not the same for all that it finds. */
+/** One violation found by a rule, with its own fix if it differs from the rule's. */
 export interface RuleMatch {
   readonly address?: string;
   readonly message: string;
@@ -34,22 +34,22 @@ export interface Example {
   /** Settings of the stack, as YAML; what they leave out has its default. */
   readonly settings?: string;
   readonly edits: readonly ExampleEdit[];
-  /** What the rule says first of the one that fails. */
+  /** First message for the failing example. */
   readonly message: string;
   readonly goals?: StackChange["goals"];
   /** What differed from the state before the change. */
   readonly drift?: true;
 }
 
-/** A rule, and what its page says besides. */
+/** Rule with the texts of its page. */
 export interface ReviewRule extends Rule {
   /** In kebab case. Waivers and page addresses contain it, so a rename is a breaking change. */
   readonly id: string;
-  /** What goes wrong without it. */
+  /** Consequence of a violation. */
   readonly rationale: string;
-  /** What it reads. */
+  /** Resources and attributes examined. */
   readonly inputs: string;
-  /** What to do, for a person who has one finding. */
+  /** How to fix a finding. */
   readonly fix: string;
   readonly example: Example;
 }

@@ -13,7 +13,7 @@ function isMarked({ sensitive }: ResourceChange, path: Path): boolean {
   return sensitive.some((marked) => marked.length < path.length && isWithin(path, marked));
 }
 
-/** Secrets, where everybody reads them. Values are never part of a finding. */
+/** Secrets in readable places. Findings never contain values. */
 export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-plain-text",
