@@ -104,7 +104,7 @@ describe("two sound environments", () => {
     }
   });
 
-  test("have parity and a load on every protocol path", () => {
+  test("have parity and a load on every endpoint", () => {
     const paths = [
       "two-services/embed-http",
       "two-services/onnx-http",
@@ -120,7 +120,7 @@ describe("two sound environments", () => {
     }
   });
 
-  test("are compared on the images that are read in different ways", () => {
+  test("are compared on images of different formats", () => {
     const { sampleImages } = record.subject.settings;
     for (const kind of [/exif/, /cmyk/, /grey/, /\.png$/]) {
       expect(sampleImages.some((name) => kind.test(name))).toBe(true);
@@ -134,7 +134,7 @@ describe("two sound environments", () => {
     expect(processes).toEqual([1, 1, 2]);
   });
 
-  test("are told as they go", () => {
+  test("are reported as events", () => {
     expect(events.filter(({ kind }) => kind === "check")).toHaveLength(record.checks.length);
   });
 
@@ -151,7 +151,7 @@ describe("two sound environments", () => {
     expect(record.subject.server).toMatch(/^clipstack \d/);
   });
 
-  test("give a record that can be read again", () => {
+  test("produce a record that can be parsed", () => {
     expect(parseRecord(JSON.stringify(record), "record")).toEqual(
       JSON.parse(JSON.stringify(record)),
     );
@@ -277,7 +277,7 @@ describe("planted faults", () => {
     );
   });
 
-  test("what could not be asked is skipped, and not passed", () => {
+  test("checks of a service that did not start are skipped", () => {
     const asked = record.checks.filter(
       (it) => it.service === "dies-at-start" && it.id === "parity",
     );
@@ -351,7 +351,7 @@ test.each(["http", "grpc"] as const)(
   },
 );
 
-test("fails before anything starts when a port is taken, naming who needs it", async () => {
+test("fails before anything starts if a port is in use, with the container that needs it", async () => {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
   const address = other.address();
@@ -363,7 +363,7 @@ test("fails before anything starts when a port is taken, naming who needs it", a
   await new Promise((resolve) => other.close(resolve));
 });
 
-test("stops in the middle, and leaves no process, when it is told to", async () => {
+test("stops all processes when aborted", async () => {
   const [port = 0] = await freePorts(1);
   const controller = new AbortController();
   const running = run([embedsDocument("stopped", [{ name: "embed", port }])], {

@@ -68,20 +68,20 @@ test("finds nothing wrong with a cluster that has it all", () => {
   expect(judgeCluster(needs, facts)).toEqual({ problems: [], notes: [] });
 });
 
-test("fails on a Kubernetes that is too old", () => {
+test("fails on an old Kubernetes", () => {
   expect(problems({ version: "v1.26.9-gke.1" })).toEqual([
     "Kubernetes must be 1.27 or newer, got v1.26.9-gke.1",
   ]);
   expect(problems({ version: "v1.27.0" })).toEqual([]);
 });
 
-test("fails on an API that nobody serves", () => {
+test("fails on an API that is not served", () => {
   expect(problems({ apis: ["v1", "keda.sh/v2"] })).toEqual([
     "the cluster must serve keda.sh/v1alpha1 for triton.autoscaler.source keda",
   ]);
 });
 
-test("fails on a RuntimeClass that is not there, and not where nobody may look", () => {
+test("fails on a missing RuntimeClass, but not on an unreadable one", () => {
   expect(problems({ runtimeClass: false })).toEqual([
     "the RuntimeClass 'nvidia' (nodePool.runtimeClass) must exist",
   ]);
@@ -132,7 +132,7 @@ test("accepts a taint that keeps nobody away, and a toleration of every effect",
   ).toEqual([]);
 });
 
-test("notes that more pods than the fewest will wait where there are fewer nodes than declared", () => {
+test("notes that pods beyond the minimum stay pending with fewer nodes than declared", () => {
   const few = { gpu: { ...gpu, gpusAtLeast: 1 } };
   expect(problems({ nodes: [node("a")] }, few)).toEqual([]);
   expect(notes({ nodes: [node("a")] }, few)).toEqual([
@@ -140,14 +140,14 @@ test("notes that more pods than the fewest will wait where there are fewer nodes
   ]);
 });
 
-test("fails on GPUs that are smaller than the declared kind", () => {
+test("fails on GPUs with less memory than the declared model", () => {
   const small = node("b", { labels: { "nvidia.com/gpu.memory": "15360" } });
   expect(problems({ nodes: [node("a"), small] })).toEqual([
     "the GPUs of b must have the 23034 MiB of NVIDIA L4 (nodePool.gpu), got 15360",
   ]);
 });
 
-test("fails on a quota of somebody else that admits fewer GPUs", () => {
+test("fails on another quota that admits fewer GPUs", () => {
   expect(problems({ gpuQuotas: [{ name: "team", hard: 1 }] })).toEqual([
     "the ResourceQuota 'team' must admit the 2 GPUs of all pods, got 1",
   ]);
@@ -161,7 +161,7 @@ test("notes that nodes could not be listed", () => {
   ]);
 });
 
-test("fails on what must be in a namespace and is not", () => {
+test("fails on missing objects of a namespace", () => {
   const objects = [
     { kind: "secret", name: "key", setting: "embed.keySecret" },
     { kind: "persistentvolumeclaim", name: "weights", setting: "model.claim" },
@@ -183,13 +183,13 @@ test("notes a namespace that is there already and is to be made", () => {
   expect(notes({ namespace: true })).toHaveLength(1);
 });
 
-test("fails on what the user may not create", () => {
+test("fails on resources that the user may not create", () => {
   expect(problems({ forbidden: ["deployments.apps", "namespaces"] })).toEqual([
     "the user of the context must be allowed to create deployments.apps, namespaces in 'clipstack'",
   ]);
 });
 
-test("notes what nobody could or would tell, and fails on none of it", () => {
+test("notes facts that could not be read, without failing", () => {
   const objects = [{ kind: "secret", name: "key", setting: "embed.keySecret" }] as const;
   const others = { createNamespace: false, objects: [...objects] };
   const unknown = { namespace: undefined, objects: [undefined], unanswered: ["services"] };
@@ -219,7 +219,7 @@ describe("a volume of weights", () => {
     expect(verdict).toEqual({ problems: [], notes: [] });
   });
 
-  test("fails when one node mounts it, and the pods need several", () => {
+  test("fails if only one node can mount it and the pods need several", () => {
     expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 2 }).problems).toMatchObject([
       {
         message:
@@ -228,7 +228,7 @@ describe("a volume of weights", () => {
     ]);
   });
 
-  test("is noted when one node mounts it, and all pods may be there or not", () => {
+  test("is a note if only one node can mount it and the pods may be on one", () => {
     expect(weights(["ReadWriteOnce"], { pods: 4, nodes: 1 })).toEqual({
       problems: [],
       notes: [
@@ -238,7 +238,7 @@ describe("a volume of weights", () => {
     expect(weights(["ReadWriteOnce"], { pods: 1, nodes: 1 }).notes).toEqual([]);
   });
 
-  test("fails when one pod mounts it, and there are more", () => {
+  test("fails if only one pod can mount it and there are more", () => {
     expect(weights(["ReadWriteOncePod"], { pods: 2, nodes: 1 }).problems).toMatchObject([
       {
         message:
@@ -271,7 +271,7 @@ describe("ServiceMonitors", () => {
   const messages = (...args: Parameters<typeof judge>) =>
     judge(...args).problems.map(({ message }) => message);
 
-  test("fail when no Prometheus looks for their labels, as kube-prometheus-stack's does not", () => {
+  test("fail if no Prometheus selects their labels, as with kube-prometheus-stack", () => {
     expect(messages([kps])).toEqual(ignored("monitoring/kps selects release=kps"));
     expect(judge([kps], { release: "kps" })).toEqual({ problems: [], notes: [] });
     expect(messages([kps, { ...kps, monitors: everything }])).toEqual([]);
@@ -294,7 +294,7 @@ describe("ServiceMonitors", () => {
     expect(messages([{ ...kps, monitors }], bad)).toHaveLength(1);
   });
 
-  test("fail when Prometheus does not look into their namespace", () => {
+  test("fail if Prometheus does not select their namespace", () => {
     const labels = { release: "kps" };
     const elsewhere = ignored("monitoring/kps does not select the namespace 'clipstack'");
     expect(messages([{ ...kps, namespaces: undefined }], labels)).toEqual(elsewhere);
@@ -309,7 +309,7 @@ describe("ServiceMonitors", () => {
     expect(messages(team, labels, { namespace: undefined })).toEqual([]);
   });
 
-  test("are noted where no Prometheus can be seen", () => {
+  test("are a note without a Prometheus object", () => {
     expect(judge(undefined)).toEqual({
       problems: [],
       notes: ["ServiceMonitors were not checked: this context may not list Prometheus objects"],

@@ -79,7 +79,7 @@ test("a scale between two readings is no foreign hand", async () => {
   expect(inspection.ok && inspection.pods.get("clipstack-embed")).toHaveLength(1);
 });
 
-test("fails when the replicas go on being others", async () => {
+test("fails if the replicas stay different", async () => {
   expect(await judged({ deployment: [scaled(5)] })).toMatchObject({
     failures: ["replicas of the Deployment must be 2 as set by the autoscaler, got 5"],
     autoscalerReads: 4,
@@ -95,7 +95,7 @@ test("waits for the first metric of an autoscaler, and reads the rest again too"
   expect(await judged(course)).toMatchObject({ failures: [], autoscalerReads: 3 });
 });
 
-test("fails when the metric does not come in time", async () => {
+test("fails without a metric after the limit", async () => {
   const { failures } = await judged({ autoscaler: [withoutMetric] }, { metricMs: 20 });
   expect(failures).toEqual(["must have a metric, got none"]);
 });

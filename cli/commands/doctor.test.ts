@@ -49,7 +49,7 @@ function doctor(changes: Partial<HostRequirements>, path: string, ...args: reado
   });
 }
 
-test("says that the docker command line is missing", async () => {
+test("reports a missing docker command line", async () => {
   const { code, stdout, stderr } = await doctor({}, empty);
   expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
   expect(stdout).toBe(`single-gpu: 1 problem on unix:///nowhere/docker.sock
@@ -60,7 +60,7 @@ the docker command line must be installed on this machine
 describe("on the engine that docker asks by itself", () => {
   const own = { docker: undefined };
 
-  test("says which DOCKER_HOST Terraform needs where a docker context names the engine", async () => {
+  test("prints the DOCKER_HOST for Terraform if a Docker context selects the engine", async () => {
     programs.put("docker", 'echo "unix:///home/me/.docker/run/docker.sock"');
     const { code, stdout } = await doctor(own, pathWith(programs.folder));
     expect(code).toBe(1);
@@ -69,7 +69,7 @@ Docker contexts are not read by Terraform's Docker provider, got a context for u
   fix: run 'export DOCKER_HOST=unix:///home/me/.docker/run/docker.sock'`);
   });
 
-  test("says what to do when it does not answer, without a setting that is not there", async () => {
+  test("prints a fix without a setting if the engine does not respond", async () => {
     programs.put(
       "docker",
       'case "$*" in *context*) exit 1;; esac; echo "Cannot connect to the Docker daemon" >&2; exit 1',
@@ -84,7 +84,7 @@ Docker contexts are not read by Terraform's Docker provider, got a context for u
 describe("over ssh", () => {
   const over = { docker: "ssh://gpu@gpu-1:2222" };
 
-  test("says what to do when ssh would ask for a password, and never lets it ask", async () => {
+  test("prints a fix if ssh requires a password, without a prompt", async () => {
     programs.put(
       "ssh",
       `case "$*" in *BatchMode=yes*) ;; *) exit 99;; esac
@@ -97,7 +97,7 @@ ssh -p 2222 gpu@gpu-1 must work without a password, and the host rejected the ke
   fix: install a key with 'ssh-copy-id -p 2222 gpu@gpu-1', or run 'ssh-add' if the key has a passphrase; then 'ssh -o BatchMode=yes -p 2222 gpu@gpu-1 true' must work`);
   });
 
-  test("says what to do when the host is not known", async () => {
+  test("prints a fix for an unknown host key", async () => {
     programs.put("ssh", 'echo "Host key verification failed." >&2; exit 255');
     const { code, stdout } = await doctor(over, pathWith(programs.folder));
     expect(code).toBe(1);
@@ -133,7 +133,7 @@ test("writes the report with --output, and says when it cannot", async () => {
   expect(stderr).toBe("clipstack: --output /nowhere/report.json cannot be written: ENOENT");
 });
 
-test("fails in one line on requirements that it cannot read", async () => {
+test("fails in one line on invalid requirements", async () => {
   const { code, stderr } = await clipstack(["doctor", "single-gpu"], {
     [hostRequirementsVariable]: '{"schema":2}',
   });
@@ -189,7 +189,7 @@ describe("an artefact", () => {
     });
   });
 
-  test("without a check is refused", () => {
+  test("without a check is rejected", () => {
     const none = JSON.stringify({ resource: { docker_container: {} } });
     expect(() => requirementsIn(none, "cdk.tf.json")).toThrow(
       "cdk.tf.json: must contain a host or cluster check",
@@ -212,7 +212,7 @@ describe("an artefact", () => {
     expect(requirementsIn(text, "file")).toEqual({ of: "cluster", needs });
   });
 
-  test("that was edited by hand is refused with the place", () => {
+  test("with invalid requirements is rejected with the path", () => {
     expect(() => requirementsIn(artefact({ ...requirements, disk: 1 }), "cdk.tf.json")).toThrow(
       /^cdk\.tf\.json: invalid host requirements: disk: /,
     );

@@ -72,7 +72,7 @@ describe("Docker", () => {
     engine: { ...facts.engine, ...changes },
   });
 
-  test("fails when it is too old", () => {
+  test("fails on an old version", () => {
     expect(messages({}, engine({ version: "19.03.15" }))).toEqual([
       "docker-version: Docker must be 20.10 or newer, got 19.03.15",
     ]);
@@ -92,7 +92,7 @@ describe("Docker", () => {
 describe("NVIDIA", () => {
   const withoutRuntime = { engine: { ...facts.engine, runtimes: ["runc"] } };
 
-  test("fails without a runtime when a service takes several GPUs, whatever the hook can do", () => {
+  test("requires the runtime nvidia for several GPUs, despite a hook", () => {
     const four = withGpu({
       uses: [{ service: "triton-onnx", gpus: [0, 1, 2, 3], miB: 1_105 }],
       count: 1,
@@ -112,7 +112,7 @@ describe("NVIDIA", () => {
     expect(messages({}, { ...cdi, nvidia: { gpus: [gpu], hook: false } })).toEqual([]);
   });
 
-  test("fails without any of them", () => {
+  test("fails without runtime, hook and CDI devices", () => {
     expect(messages({}, { ...withoutRuntime, nvidia: { gpus: [gpu], hook: false } })).toEqual([
       "nvidia-runtime: Docker must support GPUs, but has neither the runtime 'nvidia' nor NVIDIA's hook or CDI devices",
     ]);
@@ -123,7 +123,7 @@ describe("NVIDIA", () => {
     expect(messages(cpu, { ...withoutRuntime, nvidia: undefined })).toEqual([]);
   });
 
-  test("fails without a driver, and when it does not work", () => {
+  test("fails without a driver, and with a broken one", () => {
     expect(messages({}, withGpus("no-driver"))).toEqual([
       "nvidia-driver: the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
     ]);
@@ -134,7 +134,7 @@ describe("NVIDIA", () => {
 });
 
 describe("GPUs", () => {
-  test("fail when there are fewer than declared, once", () => {
+  test("fail once if there are fewer than declared", () => {
     const four = withGpu({
       count: 4,
       uses: [0, 1, 2, 3].map((index) => ({
@@ -151,7 +151,7 @@ describe("GPUs", () => {
     ]);
   });
 
-  test("fail when a UUID is not there, with those that are", () => {
+  test("fail on a missing UUID, with the existing ones", () => {
     const other = withGpu({ uses: [{ service: "embed", gpus: ["GPU-other"], miB: 1_105 }] });
     expect(messages(other)).toEqual([
       "gpu-missing: GPU-other of embed must exist on the host, got 1 GPU: GPU-8a56a4bc",
@@ -161,14 +161,14 @@ describe("GPUs", () => {
     ).toEqual([]);
   });
 
-  test("fail with less memory than declared, with room for error correction", () => {
+  test("fail with less memory than declared, apart from the share for ECC", () => {
     expect(messages({}, withGpus([{ ...gpu, memoryMiB: 12_282 }]))).toEqual([
       "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 12282 MiB",
     ]);
     expect(messages({}, withGpus([{ ...gpu, memoryMiB: 15_352 }]))).toEqual([]);
   });
 
-  test("fail when others use the memory, unless it is this environment", () => {
+  test("fail if other processes use the memory, unless they belong to this environment", () => {
     const busy = withGpus([{ ...gpu, freeMiB: 476 }]);
     expect(messages({}, busy)).toEqual([
       "gpu-memory: GPU 0 must have about 1105 MiB free, got 476 of 16376 MiB (required: embed 1105)",
@@ -179,7 +179,7 @@ describe("GPUs", () => {
     expect(messages({}, { ...busy, published })).toEqual([]);
   });
 
-  test("fail when they are of another kind", () => {
+  test("fail on another model", () => {
     const a10 = { ...gpu, name: "NVIDIA A10", computeCapability: "8.6", memoryMiB: 23_028 };
     expect(messages({}, withGpus([a10]))).toEqual([
       "gpu-kind: GPU 0 must have compute capability 8.9 of rtx-4080 (NVIDIA GeForce RTX 4080, host.gpu), got 8.6 (NVIDIA A10)",
@@ -209,7 +209,7 @@ describe("ports", () => {
     listeners: [{ port: 8002, address, process }],
   });
 
-  test("fail when a program has one", () => {
+  test("fail if a program uses one", () => {
     expect(messages({}, listen("127.0.0.1", "nginx (pid 812)"))).toEqual([
       "port: port 8002 of the host (embed, port) must be free, in use by nginx (pid 812)",
     ]);
@@ -238,7 +238,7 @@ describe("ports", () => {
     expect(messages({ ports }, listen("::1"))).toEqual([]);
   });
 
-  test("fail when a container has one, which is named with its environment", () => {
+  test("fail if a container uses one, with the name of its environment", () => {
     const published = [{ port: 8002, address: "127.0.0.1", container: "web" }];
     expect(
       judge({}, { published, ...listen("127.0.0.1", "docker-proxy (pid 3)") }).problems,
@@ -274,7 +274,7 @@ describe("ports", () => {
     expect(messages({}, { published, ...listen("127.0.0.1", "docker-proxy (pid 3)") })).toEqual([]);
   });
 
-  test("are compared with containers only where nothing else can be seen", () => {
+  test("are compared only with containers if listeners cannot be read", () => {
     const unknown = { listeners: { unknown: "ss is not there" } };
     expect(judge({}, unknown)).toEqual({
       problems: [],
@@ -284,7 +284,7 @@ describe("ports", () => {
 });
 
 describe("disk", () => {
-  test("fails when what is to come does not fit, with its parts", () => {
+  test("fails if the required space exceeds the free space, with its parts", () => {
     const disk = [...needs.disk, { what: "the weights", miB: 512 }];
     expect(messages({ disk }, { freeMiB: 3_072 })).toEqual([
       "disk: /var/lib/docker must have 20.5 GiB free, got 3.0 (required: tritonserver:26.07-py3 20.0 + the weights 0.5)",
@@ -295,7 +295,7 @@ describe("disk", () => {
     expect(messages({}, { freeMiB: 10, images: ["tritonserver:26.07-py3"] })).toEqual([]);
   });
 
-  test("that cannot be seen is said", () => {
+  test("is a note if it cannot be read", () => {
     expect(judge({}, { freeMiB: { unknown: "no df" } })).toEqual({
       problems: [],
       notes: ["free space of Docker's data folder was not checked: no df"],
@@ -303,7 +303,7 @@ describe("disk", () => {
   });
 });
 
-test("fails when a file is not where the deployment reads it", () => {
+test("fails if a file does not exist at the path of the deployment", () => {
   expect(messages({}, { files: [false] })).toEqual([
     "file: the weights must be on this machine, but model.onnx does not exist",
   ]);
@@ -347,13 +347,13 @@ describe("a kind cluster", () => {
     ).toEqual(["kind: kind must work on this machine, but fails: no such file"]);
   });
 
-  test("needs an image that nobody pulls", () => {
+  test("requires the image on this machine", () => {
     expect(messages(own, { ...there, images: [] })).toEqual([
       "image: the image clipstack/embed:1 (embed.image) must exist on this machine, because it is not pulled",
     ]);
   });
 
-  test("has its port, and another's is taken", () => {
+  test("owns its port; that of another cluster is in use", () => {
     const port = { port: 8002, address: "127.0.0.1" };
     const of = (container: string) => ({ ...there, published: [{ ...port, container }] });
     expect(messages(own, of("clipstack-control-plane"))).toEqual([]);
@@ -362,7 +362,7 @@ describe("a kind cluster", () => {
     ]);
   });
 
-  test("is noted where one of its name is there", () => {
+  test("is a note if one of the same name exists", () => {
     const { problems, notes } = judge(own, {
       ...there,
       kind: { ...tools, clusters: ["clipstack"] },

@@ -55,16 +55,16 @@ async function check(url: string) {
   }
 }
 
-test("requests that share executions pass, the first 16 already", async () => {
+test("16 requests that share executions pass", async () => {
   expect(await check(await counting(0))).toEqual(["pass: 16 images in 8 executions"]);
 });
 
-test("a service that is faster than 16 requests arrive is asked for more at once", async () => {
+test("more concurrent requests are sent to a fast service", async () => {
   // 16, then 32
   expect(await check(await counting(48))).toEqual(["pass: 64 images in 32 executions"]);
 });
 
-test("a service that runs the most requests one by one does not batch", async () => {
+test("a service without shared executions at the highest concurrency fails", async () => {
   expect(await check(await counting(Number.POSITIVE_INFINITY))).toEqual([
     "fail: 128 concurrent requests must share executions, got 128 images in 128 executions",
   ]);

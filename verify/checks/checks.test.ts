@@ -69,7 +69,7 @@ test("finite embeddings pass", async () => {
   ]);
 });
 
-test("an embedding with a value that is no number fails", async () => {
+test("an embedding with NaN fails", async () => {
   const spoilt = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
   expect(said(await checkEmbedding(spoilt, reference))).toEqual([
     "fail: binary: value 7 of an embedding must be finite, got NaN",
@@ -83,13 +83,13 @@ test("an embedding of zeros fails", async () => {
   ]);
 });
 
-test("batches whose rows are in their places pass", async () => {
+test("batches in order pass", async () => {
   expect(said(await checkBatches(service(), reference))).toEqual([
     "pass: batches of 1, 4, 8, 16, 32",
   ]);
 });
 
-test("a batch whose rows are in other places fails, by its size and row", async () => {
+test("a reordered batch fails with its size and row", async () => {
   const [message = ""] = said(
     await checkBatches(
       service((rows) => [...rows].reverse()),
@@ -101,12 +101,12 @@ test("a batch whose rows are in other places fails, by its size and row", async 
   );
 });
 
-test("a server that cannot be reached fails", async () => {
+test("an unreachable server fails", async () => {
   const down = service(undefined, "down");
   expect(said(await checkEndpoints(down))).toEqual(["fail: oip-grpc at 127.0.0.1:1: must be live"]);
 });
 
-test("batches are counted from Triton's counters and from the embed server's histogram", () => {
+test("reads batch counts from Triton's counters and the embed server's histogram", () => {
   const triton = parseMetrics(
     'nv_inference_count{model="a"} 40\nnv_inference_exec_count{model="a"} 5\n',
   );
@@ -117,7 +117,7 @@ test("batches are counted from Triton's counters and from the embed server's his
   expect(countsIn(embed, "embed", "e")).toEqual({ inferences: 12, executions: 3 });
 });
 
-test("fails on metrics that do not count batches", () => {
+test("fails on metrics without batch counts", () => {
   expect(() => countsIn([], "triton", "single-gpu-triton-onnx")).toThrow(
     "the metrics of single-gpu-triton-onnx must contain nv_inference_count and nv_inference_exec_count",
   );
@@ -171,7 +171,7 @@ async function embedService(
 const near = (row: Float32Array) =>
   unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99)));
 
-test("an embed server whose embeddings have length 1 passes, in every form of request", async () => {
+test("an embed server with unit norm passes in every payload format", async () => {
   expect(said(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
     "pass: 512 finite values in 4 responses",
   ]);
@@ -184,14 +184,14 @@ test("an embed server that does not normalise fails", async () => {
   ]);
 });
 
-test("embeddings that are the reference's pass parity", async () => {
+test("embeddings equal to the reference pass parity", async () => {
   const [message = ""] = said(
     await checkParity(await embedService((row) => row), reference, "simulation"),
   );
   expect(message).toMatch(/^pass: 8 answers: cosine 1\.000000, /);
 });
 
-test("embeddings of the right direction that differ by more than 0.1 % fail parity", async () => {
+test("embeddings with the right direction that differ by more than 0.1 % fail parity", async () => {
   const [result] = await checkParity(await embedService(near), reference, "simulation");
   expect(result?.measured.cosine).toBeGreaterThanOrEqual(0.999);
   expect(result?.measured.relativeDifference).toBeGreaterThan(0.001);
@@ -202,7 +202,7 @@ test("embeddings of the right direction that differ by more than 0.1 % fail pari
   ]);
 });
 
-test("what a TensorRT engine rounds to FP16 passes by its direction, where it is deployed", async () => {
+test("embeddings of a TensorRT engine, rounded to FP16, pass by direction on a deployment", async () => {
   const tensorrt = await embedService(near, "trt-http");
   expect(said(await checkParity(tensorrt, reference, "deployed"))).toEqual([
     expect.stringMatching(/^pass: 8 answers: cosine 0\.999/),

@@ -52,7 +52,7 @@ function controller(found: object, others: readonly (readonly [DeclaredObject, u
     .map((it) => [it.outcome, it.message]);
 }
 
-test("pods that are ready pass, with their number and age", () => {
+test("ready pods pass, with number and age", () => {
   const ready = kubectlPod.status.conditions.find(({ type }) => type === "Ready");
   const now = Date.parse(ready?.lastTransitionTime ?? "") + 60_000;
   const found = checkPods(service(), inspectionOf([[deployment, kubectlDeployment]]), now);
@@ -62,7 +62,7 @@ test("pods that are ready pass, with their number and age", () => {
   ]);
 });
 
-test("fails when a pod is missing", () => {
+test("fails on a missing pod", () => {
   const found = checkPods(service(), inspectionOf([[deployment, kubectlDeployment]], [kubectlPod]));
   expect([found.outcome, found.message]).toEqual(["fail", "2 pods must be ready, got 1"]);
 });
@@ -89,14 +89,14 @@ test("fails when a container ran out of memory, though its pod is ready again", 
   });
 });
 
-test("fails when there is no Deployment", () => {
+test("fails on a missing Deployment", () => {
   expect(checkPods(service(), inspectionOf([[deployment, undefined]]))).toMatchObject({
     outcome: "fail",
     message: "Deployment 'clipstack-embed' must exist",
   });
 });
 
-test("an object that is not in the cluster fails", () => {
+test("a missing object fails", () => {
   expect(checkObject("cluster", deployment, inspectionOf([]))).toMatchObject([
     {
       outcome: "fail",
@@ -114,7 +114,7 @@ test("whoever cannot look cannot say that it is well", () => {
   expect(checkPods(service(), inspection).outcome).toBe("skip");
 });
 
-test("an image that only Terraform knows is compared around what it knows, and not at all where it was chosen by hand", () => {
+test("an image name with a Terraform expression matches any value there, and is not compared for applied objects", () => {
   const manifest = structuredClone(kubectlDeployment);
   const [container] = manifest.spec.template.spec.containers;
   if (container === undefined) throw new Error("there is no container");
@@ -130,7 +130,7 @@ test("an image that only Terraform knows is compared around what it knows, and n
   expect(checkObject("cluster", object, inspection, true)).toMatchObject([{ outcome: "pass" }]);
 });
 
-test("an autoscaler that sees a metric and owns the replicas passes", () => {
+test("an autoscaler with a metric that sets the replicas passes", () => {
   const found = {
     ...kubectlAutoscaler,
     status: { ...kubectlAutoscaler.status, desiredReplicas: 2 },
@@ -140,7 +140,7 @@ test("an autoscaler that sees a metric and owns the replicas passes", () => {
   expect(message).toMatch(/^cpu \d+ %, 2 pods of 2 to 3$/);
 });
 
-test("an autoscaler without a metric fails in the words of its controller", () => {
+test("an autoscaler without a metric fails with the message of its controller", () => {
   const message = "the HPA was unable to compute the replica count: no metrics returned";
   const conditions = [{ type: "ScalingActive", status: "False", reason: "Failed", message }];
   const status = { ...kubectlAutoscaler.status, currentMetrics: null, conditions };
@@ -160,14 +160,14 @@ test("an autoscaler whose Deployment has other replicas fails", () => {
   expect(autoscaler.manifest.kind).toBe("HorizontalPodAutoscaler");
 });
 
-test("a budget that allows no disruption fails", () => {
+test("a PDB that allows no disruption fails", () => {
   const status = { ...kubectlBudget.status, disruptionsAllowed: 0, currentHealthy: 1 };
   expect(controller({ ...kubectlBudget, status })).toEqual([
     ["fail", "0 disruptions allowed: 1 pods healthy, 2 required"],
   ]);
 });
 
-test("a quota of which more is used than there is fails", () => {
+test("an exceeded quota fails", () => {
   const status = {
     hard: { pods: "10", "requests.cpu": "1" },
     used: { pods: "2", "requests.cpu": "1250m" },

@@ -76,7 +76,7 @@ describe("the model file of a deployed environment", () => {
   });
 });
 
-test("a container that is as declared passes, and says what was compared", () => {
+test("a container as declared passes, with the compared aspects", () => {
   expect(said()).toEqual([
     expect.stringMatching(
       /^pass: \d+ aspects match: user 1000:1000; capabilities drop ALL; add none; root file system read-only; security options no-new-privileges:true; restart policy unless-stopped; GPU request device 0; NVIDIA_VISIBLE_DEVICES 0; published ports 0\.0\.0\.0:8011 → 8001\/tcp, 127\.0\.0\.1:8010 → 8000\/tcp; memory no limit; shared memory 1024 MiB$/,
@@ -232,7 +232,7 @@ test("never shows the value of a variable that Terraform fills in", () => {
   expect(JSON.stringify([shown, said()])).not.toContain("never-shown");
 });
 
-test("a GPU request by number, by UUID and for all is understood", () => {
+test("parses a GPU request by count, by UUID and for all GPUs", () => {
   const requested = (request: object, gpus: string) =>
     said((raw) => {
       raw.HostConfig.DeviceRequests = [{ Capabilities: [["gpu"]], ...request }];
@@ -287,14 +287,14 @@ const stateOf = (change?: Change, changed = {}) => {
   return `${outcome}: ${message}`;
 };
 
-test("a service passes when it runs and is healthy, and says for how long", () => {
+test("a healthy service passes, with its uptime", () => {
   expect(stateOf()).toBe("pass: running and healthy for 60 s");
   expect(stateOf((raw) => (raw.RestartCount = 2))).toBe(
     "pass: running and healthy for 60 s, restarted 2 times",
   );
 });
 
-test("a service fails when it has ended, and says how", () => {
+test("an exited service fails, with the reason", () => {
   expect(
     stateOf((raw) => {
       raw.State.Status = "exited";
@@ -304,7 +304,7 @@ test("a service fails when it has ended, and says how", () => {
   ).toBe("fail: must be running, got exited, ran out of memory, exit code 137");
 });
 
-test("a service fails when its health check does, with what that said", () => {
+test("an unhealthy service fails, with the output of its probe", () => {
   expect(
     stateOf((raw) => {
       raw.State.Health = {
