@@ -122,7 +122,7 @@ test("leaves out what does not measure the service, and says why", () => {
   ]);
 });
 
-test("a path without a load of one client calibrates nothing", () => {
+test("an endpoint without a load of one client calibrates nothing", () => {
   const { endpoints, rows, leftOut } = calibrateRecord(record([measured(4, 1)]));
   expect([endpoints, rows]).toEqual([[], []]);
   expect(leftOut[0]?.reason).toBe(

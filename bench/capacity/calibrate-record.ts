@@ -9,13 +9,13 @@ import { largestBatch, type Payload, type ServiceTimes } from "./question.ts";
 export interface RecordCalibration {
   readonly endpoints: readonly EndpointCalibration[];
   readonly rows: readonly RecordRow[];
-  /** What the loads do not show, and what is taken in its place: whole sentences. */
+  /** Parameters that the load points do not determine, and the assumptions used instead; whole sentences. */
   readonly notes: readonly string[];
   /** Loads that neither calibrate nor are predicted, and why. */
   readonly leftOut: readonly { readonly load: string; readonly reason: string }[];
 }
 
-/** Times of one path of one service. */
+/** Times of one endpoint of one service. */
 export interface EndpointCalibration {
   readonly environment: string;
   readonly service: string;
@@ -41,7 +41,7 @@ export interface RecordRow {
 }
 
 /**
- * Take the times of each path from its loads with one client, and the most that it takes in from the highest throughput of
+ * Take the times of each endpoint from its loads with one client, and the most that it ingests from the highest throughput of
  * several. All other loads are predictions, those on emulated links too.
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
@@ -194,7 +194,7 @@ function calibrateEndpoint(
     compute,
     decodeMsPerImage,
   };
-  // what is taken in one after the other shows in the highest throughput of several clients; one client shows nothing of it
+  // what is ingested one after the other shows in the highest throughput of several clients; one client shows nothing of it
   const split = (ms: number): EndpointCalibration => ({
     ...path,
     ingestMsPerImage: ms,

@@ -64,7 +64,7 @@ export function questionLine(question: Question): string {
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
   const images = imagesPerRequest === 1 ? "1 image" : `${imagesPerRequest} images`;
-  return `${where}, ${backendNames[backend]}: ${payloads[payload]}, ${clients} × ${images} a request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
+  return `${where}, ${backendNames[backend]}: ${payloads[payload]}, ${clients} × ${images} per request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
 }
 
 export interface Trust {
@@ -102,7 +102,7 @@ export function answerText(
   const { device, gpus } = question;
   const price =
     answer.usdPerThousand === undefined || device.usdPerHour === undefined
-      ? "no price: --price <dollars an hour for one GPU>"
+      ? "no price: --price <dollars per hour for one GPU>"
       : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} an hour, ${device.priceDate === undefined ? "as given" : `price of ${device.priceDate}`})`;
   const parts = [...answer.parts]
     .filter(({ ms }) => ms >= 0.005)
@@ -149,7 +149,7 @@ function otherRows(others: readonly Alternative[]): string {
   ]);
 }
 
-/** Images a second of float32 tensors from which a Triton's ingest is no limit: 60 GB a second. */
+/** Images per second of float32 tensors from which a Triton's ingest is no limit: 60 GB a second. */
 const mostIngest = 1e5;
 
 /** What must be said with an answer that is not measured. */
@@ -179,10 +179,10 @@ export function notesOf(
     const each = topology === "per-gpu" ? "; with per-gpu, for each" : "";
     notes.push(
       rate > mostIngest
-        ? "No load was limited by what one Triton takes in, and no limit is assumed (--ingest-ms)."
+        ? "No load was limited by what one Triton ingests, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
-          ? `One Triton takes in ${shortNumber(rate)} float32 images/s, by the highest throughput of the record${each}.`
-          : `How much one Triton takes in was never reached in a figure: ${shortNumber(rate)} float32 images/s are assumed (--ingest-ms)${each}.`,
+          ? `One Triton ingests ${shortNumber(rate)} float32 images/s, by the highest throughput of the record${each}.`
+          : `How much one Triton ingests was never reached in a figure: ${shortNumber(rate)} float32 images/s are assumed (--ingest-ms)${each}.`,
     );
   }
   notes.push("Means, not percentiles; a service that is not interrupted.");

@@ -10,7 +10,7 @@ export function executionMs({ firstMs, perImageMs }: ComputeTime, images: number
   return firstMs + perImageMs * Math.max(0, images - 1);
 }
 
-/** Images a second of the model alone in large batches, of which a part `sustainedShare` of the peak is reached. */
+/** Images per second of the model alone in large batches, of which a part `sustainedShare` of the peak is reached. */
 export function modelOnlyRate(fp16DenseTflops: number, sustainedShare: number): number {
   return (fp16DenseTflops * 1000 * sustainedShare) / (2 * gigaMacsPerImage);
 }

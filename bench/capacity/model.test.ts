@@ -52,7 +52,7 @@ test.each(["instance-group", "per-gpu"] as const)("%s uses all GPUs", (topology)
   expect(imagesPerSecond).toBeLessThanOrEqual(4 * (32_000 / 36) * 1.000001);
 });
 
-test("only one Triton for each GPU gets past what one takes in", () => {
+test("only one Triton for each GPU gets past what one ingests", () => {
   const bound = { ...system, gpus: 4, ingestMsPerImage: 2 };
   const load = { ...demand, concurrency: 500 };
   const group = predict(load, { ...bound, topology: "instance-group" });

@@ -61,9 +61,9 @@ export interface Prediction {
   readonly imagesPerSecond: number;
   /** Mean, as a client sees it. */
   readonly latencyMs: number;
-  /** The station with the highest use: more of it, and nothing else, gives more images a second at high concurrency. */
+  /** The station with the highest use: more of it, and nothing else, gives more images per second at high concurrency. */
   readonly bottleneck: StationName;
-  /** Most images a second with as many clients as you like. */
+  /** Most images per second with as many clients as you like. */
   readonly limitImagesPerSecond: number;
   /** Mean time at each station, in milliseconds of the latency, and its use, 0..1. */
   readonly parts: readonly {

@@ -161,7 +161,7 @@ test.each([
   ["uint8", 150_528],
   ["fp32", 602_112],
   ["json", 3_000_000],
-] as const)("%s puts %d bytes an image on the link", (payload, bytes) => {
+] as const)("%s puts %d bytes per image on the link", (payload, bytes) => {
   // so narrow a link is what bounds every payload
   const { bottleneck, limitImagesPerSecond } = answer(
     { ...question, payload, bandwidthMbps: 1 },
@@ -171,7 +171,7 @@ test.each([
   expect(limitImagesPerSecond).toBeCloseTo(1e6 / 8 / bytes, 9);
 });
 
-test("8-bit pixels are taken in four times as fast as floats", () => {
+test("8-bit pixels are ingested four times as fast as floats", () => {
   const wide = { ...question, bandwidthMbps: 1e6, concurrency: 500 };
   const floats = answer(wide, times);
   const pixels = answer({ ...wide, payload: "uint8" }, times);

@@ -36,7 +36,7 @@ export interface Option {
 }
 
 export interface Plan {
-  /** Images a second that the job needs. */
+  /** Images per second that the job needs. */
   readonly needed: number;
   /** Each way to do it, with as many clients as help: those that meet it first, the cheapest of them first, without a price the fewest GPUs. */
   readonly options: readonly Option[];

@@ -185,7 +185,7 @@ function describe(published: Published, values: Values): readonly Parameter[] {
     {
       name: "JSON text",
       value: values.jsonMsPerImage,
-      unit: "ms an image",
+      unit: "ms per image",
       meaning: "to write the tensor of one image as text, on the client",
       from: ["serialization/json-b32"],
     },
@@ -199,14 +199,14 @@ function describe(published: Published, values: Values): readonly Parameter[] {
     {
       name: "decoding",
       value: values.decodeMsPerImage,
-      unit: "ms an image",
+      unit: "ms per image",
       meaning: "JPEG to tensor in the published PyTorch service, one image after the other",
       from: ["a100-remote/pytorch-b32"],
     },
     {
       name: "decoding, clipstack's own server",
       value: values.ownDecode.smallMs,
-      unit: "ms an image",
+      unit: "ms per image",
       meaning: "JPEG of 10 kB to tensor; what questions take",
       from: ["clipstack-decoding/small"],
     },
@@ -220,7 +220,7 @@ function describe(published: Published, values: Values): readonly Parameter[] {
     {
       name: "taking in",
       value: values.ingestMsPerImage,
-      unit: "ms an image",
+      unit: "ms per image",
       meaning: "of a float32 tensor, in one Triton, one after the other",
       from: ["rtx-4080-x4-remote/input"],
     },
@@ -255,7 +255,7 @@ export function ownDecodeMs({ ownDecode }: Pick<Values, "ownDecode">, bytes: num
   return ownDecode.smallMs * (bytes / ownDecode.smallBytes) ** ownDecode.power;
 }
 
-/** What the model says of one figure that has a load: latency in ms, or images or requests a second. */
+/** What the model says of one figure that has a load: latency in ms, or images or requests per second. */
 export function predictFigure(
   published: Published,
   fileId: string,

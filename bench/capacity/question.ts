@@ -51,7 +51,7 @@ export interface ServiceTimes {
   readonly ingestMsPerImage: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
-  /** What one Triton takes in is from a record, and not assumed. */
+  /** What one Triton ingests is from a record, and not assumed. */
   readonly ingestMeasured?: true;
   /**
    * Where the embed API was measured on its own.
@@ -119,7 +119,7 @@ export function answer(question: Question, times: ServiceTimes): Answer {
   return { ...prediction, usdPerThousand: costPerThousand(all, prediction.imagesPerSecond) };
 }
 
-/** Images a second for 1, 2, … up to `clients` clients. */
+/** Images per second for 1, 2, … up to `clients` clients. */
 export function ratesByClients(
   question: Omit<Question, "concurrency">,
   times: ServiceTimes,
@@ -167,7 +167,7 @@ function demandOf(question: Question, times: ServiceTimes): Demand {
 function systemOf(question: Question, all: ServiceTimes): System {
   const { payload } = question;
   const times = timesFor(payload, all);
-  // the gateway sends 8-bit pixels or floats to its Tritons: the tensor is taken in there
+  // the gateway sends 8-bit pixels or floats to its Tritons: the tensor is ingested there
   const tensorBytes = payload === "uint8" ? uint8Bytes : float32Bytes;
   return {
     link: question,
@@ -199,7 +199,7 @@ export interface Alternative {
   readonly answer: Answer;
 }
 
-/** What else could be done, the most images a second first: changes that help by 5 % or more. */
+/** What else could be done, the most images per second first: changes that help by 5 % or more. */
 export function alternatives(question: Question, times: ServiceTimes): readonly Alternative[] {
   const now = rateOf(question, times);
   const { gpus, payload, concurrency } = question;

@@ -41,7 +41,7 @@ export interface NetworkSolution {
 /** A delay: requests do not wait for each other there. */
 export const delay = (requests: number): number => requests;
 
-/** Most requests a second that a station lets through, when never idle. */
+/** Most requests per second that a station lets through, when never idle. */
 export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients: number): number {
   if (demandMs <= 0 || speedUp === delay) return Number.POSITIVE_INFINITY;
   return (1000 / demandMs) * copies * (speedUp?.(Math.max(1, clients)) ?? 1);
@@ -92,7 +92,7 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
   return { requestsPerSecond: perMs * 1000, stations: uses };
 }
 
-/** Requests a second with 1, 2, … up to `clients` clients: all of them in one go. */
+/** Requests per second with 1, 2, … up to `clients` clients: all of them in one go. */
 export function throughputs(stations: readonly Station[], clients: number): readonly number[] {
   const { scaleMs, series, copies } = termsOfAll(stations, clients);
   const all = product(series, copies, clients);

@@ -1,6 +1,6 @@
 /** Way between client and server, as TCP sees it. */
 export interface Link {
-  /** Shared by all requests of the client, in megabits (10^6) a second. */
+  /** Shared by all requests of the client, in megabits (10^6) per second. */
   readonly bandwidthMbps: number;
   /** There and back, in milliseconds. */
   readonly roundTripMs: number;

@@ -8,16 +8,16 @@ import { environmentSubject, machineSubject, measurement, modelSubject } from ".
 import { upgradeBenchRecord } from "./upgrade.ts";
 
 /**
- * One saved run of `clipstack bench` or `clipstack sweep`. Every report, comparison and calibration is computed from this
- * and from nothing else. `bench/record/bench-record.schema.json` is the same as JSON Schema (`npm run render`).
+ * Saved run of `clipstack bench` or `clipstack sweep`. Every report, comparison and calibration is computed from this record
+ * alone. `bench/record/bench-record.schema.json` is rendered from it (`npm run render`).
  */
 
 /** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
 export const benchRecordVersion = 2;
 
-/** What a request carries of an image. */
+/** Payload formats: encodings in which an image is sent. */
 export const payloadFormats = [
-  /** The file as it is: JPEG, PNG or WebP. The server decodes it. */
+  /** Image file, decoded by the server: JPEG, PNG or WebP. */
   "jpeg",
   /** float32, `[3, 224, 224]`, preprocessed: 602 112 bytes. */
   "fp32",
@@ -26,11 +26,11 @@ export const payloadFormats = [
 ] as const;
 export type PayloadFormat = (typeof payloadFormats)[number];
 
-/** How a tensor is written in an HTTP request: the binary extension of the Open Inference Protocol, or JSON text. */
+/** Serialization of tensors over HTTP: the binary extension of the Open Inference Protocol, or JSON. */
 export const serializations = ["binary", "json"] as const;
 export type Serialization = (typeof serializations)[number];
 
-/** Way from a client to an embedding, with what is sent on it. */
+/** Endpoint and the payload format sent to it. */
 export interface BenchEndpoint {
   readonly endpoint: (typeof endpointNames)[number];
   readonly payload: PayloadFormat;
@@ -38,8 +38,8 @@ export interface BenchEndpoint {
 }
 
 /**
- * Name of a path with its payload, as `--backend` takes it: the protocol path alone with its usual payload (`encoded` for
- * the embed API, `fp32` for a Triton), else `onnx-http_uint8`, `onnx-http_jpeg`, `onnx-http_json`.
+ * Name of an endpoint with its payload format, as accepted by `--backend`: `onnx-http_uint8`, `onnx-http_jpeg`,
+ * `onnx-http_json`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
  */
 export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
   const usual = endpoint === "embed-http" ? "jpeg" : "fp32";
@@ -63,45 +63,46 @@ export const studyIds = [
 ] as const;
 export type StudyId = (typeof studyIds)[number];
 
-/** What each study asks, in words for the report. */
+/** Question that each study answers, for the report. */
 export const studyQuestions: Readonly<Record<StudyId, string>> = {
-  "cold-start": "How long from nothing to the first embedding?",
-  batch: "What does a larger batch cost in latency, and what does it give in throughput?",
-  concurrency: "How does throughput grow with concurrency, and where does it stop?",
-  "queue-delay": "What does the batcher's queue delay cost one client, and give many?",
+  "cold-start": "How long does a start take until the first embedding?",
+  batch: "What does a larger batch cost in latency and gain in throughput?",
+  concurrency: "How does throughput grow with concurrency, and where does it saturate?",
+  "queue-delay":
+    "What does the batcher's queue delay cost a single client, and what do many clients gain?",
   protocol: "HTTP or gRPC, for which batch?",
-  serialization: "What does JSON cost against binary tensors?",
-  link: "What will a remote client see: which payload for which bandwidth and round trip?",
+  serialization: "What does JSON cost compared with binary tensors?",
+  link: "Which payload format suits a remote client, by bandwidth and round trip?",
   operators: "Which operators take the compute, and does any fall back to the CPU?",
-  memory: "How much memory does each backend hold?",
-  scaling: "How much of N GPUs is used, against one?",
-  topology: "One Triton over all GPUs, or one for each?",
+  memory: "How much memory does each backend use?",
+  scaling: "How does throughput scale from one GPU to N?",
+  topology: "One Triton across all GPUs, or one Triton per GPU?",
 };
 
 export const loadShape = z.discriminatedUnion("kind", [
   z.strictObject({
     kind: z.literal("closed loop"),
-    /** Clients; each sends its next request when the last one was answered. */
+    /** Clients; each sends its next request when it receives the response to the previous one. */
     concurrency: z.int().min(1),
   }),
   z.strictObject({
     kind: z.literal("open loop"),
     arrivals: z.enum(["constant", "poisson"]),
-    /** Requests a second that are sent whether or not earlier ones were answered. */
+    /** Requests per second, sent regardless of outstanding responses. */
     ratePerSecond: z.number().gt(0),
-    /** Of the random arrivals: the same seed gives the same times. */
+    /** Seed of the arrival times. */
     seed: z.int(),
   }),
 ]);
 export type LoadShape = z.infer<typeof loadShape>;
 
-/** What a cell was measured under, where a study changed it. */
+/** Conditions of a load point that a study changed. */
 export const conditions = z.strictObject({
   /** Queue delay of the model's dynamic batcher, in microseconds. */
   queueDelayUs: z.int().min(0).optional(),
-  /** Of an emulated link between client and server, each direction, in megabits (10^6) a second. */
+  /** Bandwidth of an emulated link between client and server in each direction, in megabits (10^6) per second. */
   bandwidthMbps: z.number().gt(0).optional(),
-  /** Added by the emulated link, in milliseconds, there and back. */
+  /** Round-trip time added by the emulated link, in milliseconds. */
   roundTripMs: z.number().min(0).optional(),
   gpus: z.int().min(1).optional(),
   topology: z.enum(["instance-group", "per-gpu"]).optional(),
@@ -115,31 +116,31 @@ export const latency = z.strictObject({
   p95: z.number(),
   p99: z.number(),
   max: z.number(),
-  /** False below the minimum number of samples: such a p99 is one or two requests. */
+  /** Whether there are enough samples; below the minimum, p99 is determined by one or two requests. */
   p99Reliable: z.boolean(),
 });
 
-/** One measurement window. */
+/** Measurement window. */
 export const window = z.strictObject({
   seconds: z.number().gt(0),
-  /** Answered well within the window. */
+  /** Successful responses in the window. */
   requests: z.int().min(0),
   imagesPerSecond: z.number().min(0),
   p99Ms: z.number().optional(),
   failed: z.int().min(0),
 });
 
-/** Means over the requests of the measured windows, from the server's own counters, in milliseconds a request. */
+/** Mean times of the requests in the measured windows, from the server's counters, in milliseconds per request. */
 export const serverTimes = z.strictObject({
   /** `triton`: `nv_inference_*`; `embed`: the embed server's histograms. */
   source: z.enum(["triton", "embed"]),
   requests: z.number().min(0),
   executions: z.number().min(0).optional(),
-  /** Images for each execution of the model. */
+  /** Images per execution of the model. */
   averageBatch: z.number().min(0).optional(),
-  /** Whole time in the server. */
+  /** Total time in the server. */
   requestMs: z.number().optional(),
-  /** Decoding and preprocessing of the images: of the embed API, and of the payload `encoded` to a Triton. */
+  /** Decoding and preprocessing of images, for the payload format `jpeg`. */
   decodeMs: z.number().optional(),
   queueMs: z.number().optional(),
   inputMs: z.number().optional(),
@@ -160,21 +161,21 @@ export const gpuUse = z.strictObject({
   ),
 });
 
-/** The load generator itself: nobody should measure it by mistake. */
+/** Resource use of the load generator, which must not limit the measurement. */
 export const clientUse = z.strictObject({
-  /** Processes that sent requests. */
+  /** Processes that send requests. */
   workers: z.int().min(1),
-  /** Cores that the busiest worker used, 0..1. */
+  /** CPU utilisation of the busiest worker, 1 = one core. */
   busiestWorkerCores: z.number(),
   /** Highest p99 of any worker's event-loop delay, milliseconds. */
   eventLoopDelayP99Ms: z.number(),
-  /** Part of the requests that left more than 1 ms (or 10 % of the mean gap, what is more) after they were due, 0..1. */
+  /** Fraction of the requests sent more than 1 ms (or 10 % of the mean interval, whichever is greater) after they were due, 0..1. */
   delayedSends: z.number(),
 });
 
-/** One load on one path, measured. */
+/** Load point: one combination of endpoint, batch size and concurrency or rate, and its measurements. */
 export const loadPoint = z.strictObject({
-  /** Unique in the record, for people too: `onnx-http b8 c4`. */
+  /** Unique in the record and readable: `onnx-http b8 c4`. */
   id: z.string(),
   study: z.enum(studyIds).optional(),
   environment: z.string(),
@@ -183,49 +184,49 @@ export const loadPoint = z.strictObject({
   payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),
-  /** Body of a request and of an answer, mean bytes. */
+  /** Mean size of request and response bodies, in bytes. */
   requestBytes: z.number().min(0),
   responseBytes: z.number().min(0),
   load: loadShape,
   conditions,
   warmup: z.strictObject({ seconds: z.number(), requests: z.int() }),
-  /** All windows in order; the figures are of the last `measuredWindows`. */
+  /** All windows in order; the metrics are computed from the last `measuredWindows`. */
   windows: z.array(window),
   measuredWindows: z.int().min(0),
   stability: z.strictObject({
-    /** `stable`: the measured windows agree; `unstable`: they never did; `short`: too few windows to say. */
+    /** `stable`: the measured windows agree; `unstable`: they never agreed; `short`: too few windows. */
     verdict: z.enum(["stable", "unstable", "short", "interrupted"]),
     /** Largest deviation from the mean of the measured windows, 0..1. */
     throughputDeviation: z.number().optional(),
     p99Deviation: z.number().optional(),
-    /** The limit for both. */
+    /** Maximum of both deviations for `stable`. */
     tolerance: z.number(),
   }),
-  /** Length of the measured windows together. */
+  /** Total length of the measured windows. */
   seconds: z.number().min(0),
-  /** Requests due in them that were answered well, also later; only these are in the percentiles. */
+  /** Requests due in the measured windows that succeeded, possibly later; only these count for the percentiles. */
   samples: z.int().min(0),
   requestsPerSecond: z.number().min(0),
   imagesPerSecond: z.number().min(0),
-  /** Open loop: requests that were due in the measured windows, and those of them that were answered well, 0..1. */
+  /** Open loop: fraction of the requests due in the measured windows that succeeded, 0..1. */
   achievedShare: z.number().optional(),
   latencyMs: latency.optional(),
   /** [latency in microseconds, requests], ascending: the raw histogram. */
   histogram: measurement.shape.histogram,
-  /** Failed requests by code: of the measured windows, and of the whole load with its warm-up. */
+  /** Failed requests by code: in the measured windows, and including the warm-up. */
   errors: measurement.shape.errors,
   errorsWithWarmup: measurement.shape.errors,
   client: clientUse,
   server: serverTimes.optional(),
   gpu: gpuUse.optional(),
-  /** Why the figures must not be trusted, in whole sentences; none: the cell is valid. */
+  /** Reasons why the load point is invalid; whole sentences. */
   invalid: z.array(z.string()),
 });
 export type LoadPoint = z.infer<typeof loadPoint>;
 
 const studyHead = { environment: z.string(), notes: z.array(z.string()) };
 
-/** What a study found that is not a cell. Studies of cells alone list no more than their notes. */
+/** Result of a study other than load points; most studies have only notes. */
 export const studyResult = z.discriminatedUnion("study", [
   z.strictObject({
     ...studyHead,
@@ -234,10 +235,10 @@ export const studyResult = z.discriminatedUnion("study", [
       z.strictObject({
         service: z.string(),
         round: z.int(),
-        /** Milliseconds since its process was started; of a deployed container, since it was restarted. */
+        /** Milliseconds since the process started or the deployed container was restarted. */
         liveMs: z.number().optional(),
         readyMs: z.number(),
-        /** The first answer, asked for when ready, and one when warm. */
+        /** Duration of the first request after readiness, and of one request when warm. */
         firstRequestMs: z.number(),
         warmRequestMs: z.number(),
       }),
@@ -251,7 +252,7 @@ export const studyResult = z.discriminatedUnion("study", [
     batch: z.int(),
     runs: z.int(),
     nodes: z.int(),
-    /** Nodes that ran on the CPU although another execution provider was asked for. */
+    /** Nodes that ran on the CPU although another execution provider was configured. */
     cpuFallbacks: z.int(),
     operators: z.array(
       z.strictObject({
@@ -269,7 +270,7 @@ export const studyResult = z.discriminatedUnion("study", [
     services: z.array(
       z.strictObject({
         service: z.string(),
-        /** Resident memory of its processes, MiB: when ready, and the highest under load. */
+        /** Resident memory of its processes in MiB: when ready, and the maximum under load. */
         residentMiB: z.number().optional(),
         residentUnderLoadMiB: z.number().optional(),
         gpuMemoryMiB: z.number().optional(),
@@ -280,7 +281,7 @@ export const studyResult = z.discriminatedUnion("study", [
   z.strictObject({
     ...studyHead,
     study: z.literal("serialization"),
-    /** Time of the client alone to write and read one request's tensors, median. */
+    /** Median time in the client to encode and decode the tensors of one request. */
     client: z.array(
       z.strictObject({
         serialization: z.enum(serializations),
@@ -299,9 +300,9 @@ export type StudyResult = z.infer<typeof studyResult>;
 
 export const price = z.strictObject({
   usdPerHour: z.number().min(0),
-  /** Day the price was seen, as its source gives it. */
+  /** Date of the price, in the format of its source. */
   date: z.string(),
-  /** Who asks that price: the settings' GPU catalogue, or `--price`. */
+  /** Source of the price: the GPU catalogue, or `--price`. */
   source: z.string(),
 });
 export type Price = z.infer<typeof price>;
@@ -312,20 +313,20 @@ export const benchRecord = z.strictObject({
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
-  /** Ctrl-C ended the run: what was measured until then is here. */
+  /** Whether Ctrl-C ended the run; the record contains the measurements up to then. */
   interrupted: z.boolean(),
-  /** What was measured: without it the numbers mean nothing. */
+  /** System under test; without it the numbers mean nothing. */
   subject: z.strictObject({
     commit: z.string().optional(),
     dirty: z.boolean().optional(),
-    /** `endpoints`: addresses given by hand, of which no environment is known. */
+    /** `simulation`: local processes; `addresses`: given on the command line, environment unknown. */
     target: z.enum(["simulation", "deployed", "addresses"]),
-    /** Name and version that the servers gave, for each service. */
+    /** Name and version reported by the server of each service. */
     servers: z.array(
       z.strictObject({ service: z.string(), name: z.string(), version: z.string() }),
     ),
     model: modelSubject,
-    /** Where the load generator ran; with the embedded runtime the servers too. */
+    /** Machine of the load generator, and of the servers in a local simulation. */
     machine: machineSubject,
     gpu: z
       .strictObject({ name: z.string(), count: z.int().min(1), vramMiB: z.int().optional() })
@@ -334,22 +335,22 @@ export const benchRecord = z.strictObject({
     environments: z.array(environmentSubject),
   }),
   settings: z.strictObject({
-    /** Names of paths, as {@link benchEndpointName} writes them. */
+    /** Names of endpoints, see {@link benchEndpointName}. */
     endpoints: z.array(z.string()),
     windowSeconds: z.number(),
-    /** Windows that must agree. */
+    /** Number of consecutive windows that must agree. */
     stableWindows: z.int(),
     tolerance: z.number(),
     maxWindows: z.int(),
-    /** Requests that were measured for each cell in place of windows; only in records before 2026-11-24. */
+    /** Requests measured per load point instead of windows; only in records before 2026-11-24. */
     iterations: z.int().optional(),
-    /** Ceiling for one cell, warm-up included, in seconds. */
+    /** Maximum duration of a load point in seconds, including the warm-up. */
     durationSeconds: z.number(),
     seed: z.int(),
     p99MinimumSamples: z.int(),
     images: z.strictObject({ source: z.string(), count: z.int(), meanBytes: z.number() }),
   }),
-  /** Before anything was timed: how far the answers of each path are from the local reference. */
+  /** Difference between the embeddings of each endpoint and the local reference, measured before anything is timed. */
   parity: z.array(
     z.strictObject({
       environment: z.string(),
@@ -361,13 +362,13 @@ export const benchRecord = z.strictObject({
       minCosine: z.number(),
       maxRelativeDifference: z.number(),
       passed: z.boolean(),
-      /** What is wrong, or why it was not compared. */
+      /** Difference found, or the reason why nothing was compared. */
       message: z.string(),
     }),
   ),
   loadPoints: z.array(loadPoint),
   studies: z.array(studyResult),
-  /** Measured by another program, read from its output: shown beside the cells, never mixed with them. */
+  /** Measurements imported from the output of another program; reported next to the load points, never mixed with them. */
   imported: z.array(
     z.strictObject({
       program: z.enum(["perf_analyzer"]),
@@ -390,24 +391,24 @@ export const benchRecord = z.strictObject({
       ),
     }),
   ),
-  /** What a reader must know besides, in whole sentences. */
+  /** Further notes for readers; whole sentences. */
   notes: z.array(z.string()),
-  /** Parity held, no request failed, and no cell is above what the device can compute. */
+  /** Whether parity holds, no request failed, and no load point exceeds what the device can compute. */
   passed: z.boolean(),
   failures: z.array(z.string()),
 });
 export type BenchRecord = z.infer<typeof benchRecord>;
 
-/** `bench/record/bench-record.schema.json`, whole. */
+/** Renders `bench/record/bench-record.schema.json`. */
 export function renderBenchRecordSchema(): string {
   const schema = z.toJSONSchema(benchRecord, { target: "draft-2020-12" });
   return `${JSON.stringify({ title: "clipstack bench record", ...schema }, null, 2)}\n`;
 }
 
 /**
- * Read a saved record.
+ * Reads a saved record.
  *
- * @throws {UserError} one line; a record of another kind or version is refused by its name or number.
+ * @throws {UserError} one line; records of another kind or of an unknown version are rejected.
  */
 export function readBenchRecord(file: string): BenchRecord {
   let text: string;

@@ -50,7 +50,7 @@ test("fails on text that is not JSON", () => {
   expect(() => parseRecord("{", "run.json")).toThrow("run.json: must be JSON");
 });
 
-test("fails on a field that is wrong, by its path", () => {
+test("fails on a wrong field, by its path", () => {
   const record = testRecord();
   expect(() => parse({ ...record, checks: [{ ...record.checks[0], outcome: "maybe" }] })).toThrow(
     "run.json: checks.0.outcome: ",

@@ -55,14 +55,14 @@ export function batchSection(record: BenchRecord): Section | undefined {
       most === undefined
         ? []
         : [
-            `\`${most.name}\` gains most: ${counted(most.large.imagesPerRequest, "image")} a request give ${formatRatio(most.gain)} the images a second of ${most.small.imagesPerRequest}, for ${formatRatio(most.wait)} the latency.`,
+            `\`${most.name}\` gains most: ${counted(most.large.imagesPerRequest, "image")} per request give ${formatRatio(most.gain)} the images per second of ${most.small.imagesPerRequest}, for ${formatRatio(most.wait)} the latency.`,
           ],
     figures: batchFigures(lines),
     tables: [
       pivot(`p50 by batch size, ms, ${counted(clients, "client")}`, lines, (point) =>
         numberCell(point.latencyMs?.p50, formatMs),
       ),
-      pivot(`Images a second by batch size, ${counted(clients, "client")}`, lines, (point) =>
+      pivot(`Images per second by batch size, ${counted(clients, "client")}`, lines, (point) =>
         numberCell(point.imagesPerSecond, formatRate),
       ),
       {
@@ -82,7 +82,7 @@ export function batchSection(record: BenchRecord): Section | undefined {
             ...latencyFields,
             metricField("throughput"),
             numberField(
-              "ms an image",
+              "ms per image",
               ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,
               formatMs,
             ),
@@ -105,7 +105,7 @@ export function batchSection(record: BenchRecord): Section | undefined {
   };
 }
 
-/** A row for each path, a column for each batch size. */
+/** A row for each endpoint, a column for each batch size. */
 function pivot(
   caption: string,
   lines: readonly Series[],

@@ -35,12 +35,12 @@ test("the page answers first, then warns, then shows the evidence", () => {
       "If latency is limited",
       "Before you rely on it",
       "Evidence",
-      "Latency of each path, alone",
+      "Latency of each endpoint at low load",
       "Batch size",
-      "Concurrency, and where it saturates",
+      "Concurrency and saturation",
       "Where the time goes",
       "Cost",
-      "At a given rate",
+      "Open loop: fixed rates",
       "Cold start",
       "Queue delay of the batcher",
       "HTTP against gRPC",
@@ -50,8 +50,8 @@ test("the page answers first, then warns, then shows the evidence", () => {
       "Memory",
       "Several GPUs",
       "One Triton over all GPUs, or one for each",
-      "The same embeddings on every path",
-      "Every load",
+      "The same embeddings on every endpoint",
+      "All load points",
       "What was measured, and on what",
     ]
   `);
@@ -236,9 +236,9 @@ test("the Markdown begins with the answer and its warning", () => {
 test("the text for a terminal has every load, what to choose, what limits it, and the verdict last", () => {
   const text = benchReportText(testBenchRecord());
   expect(text).toMatch(/Lowest latency +onnx-http_uint8 +4\.\d+ ms p50/);
-  expect(text).toContain("! 1 load invalid: trt-grpc b1 c128.");
+  expect(text).toContain("! 1 load point invalid: trt-grpc b1 c128.");
   expect(text).not.toContain("`");
-  expect(text).toContain("Every load");
+  expect(text).toContain("All load points");
   expect(text.trimEnd().split("\n").at(-1)).toMatch(/^Lowest latency: .*\.$/);
 });
 

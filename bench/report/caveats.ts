@@ -40,7 +40,7 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
   if (subject.target === "simulation" && onGpu.length > 0) {
     add(
       "CPU in place of a GPU",
-      `${listed(onGpu.map(({ name }) => name))} will run on GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which path is faster on it.`,
+      `${listed(onGpu.map(({ name }) => name))} will run on GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which endpoint is faster on it.`,
     );
   }
   if (subject.target === "simulation") {
@@ -63,14 +63,17 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   const add = (title: string, text: string) => caveats.push({ kind: "figures", title, text });
   const { loadPoints, settings } = record;
   if (record.interrupted) {
-    add("Interrupted", "Ctrl-C or a signal ended the run: what was measured until then is here.");
+    add(
+      "Interrupted",
+      "Ctrl-C or a signal ended the run; the record contains the measurements up to then.",
+    );
   }
   const invalid = loadPoints.filter((point) => trustOf(point) === "invalid");
   if (invalid.length > 0) {
     const reasons = alike(invalid.flatMap((point) => point.invalid));
     add(
-      `${counted(invalid.length, "load")} invalid`,
-      `${named(invalid)}. ${reasons.slice(0, 3).join(" ")} They are shown, and left out of every choice.`,
+      `${counted(invalid.length, "load point")} invalid`,
+      `${named(invalid)}. ${reasons.slice(0, 3).join(" ")} They are reported, but excluded from every choice.`,
     );
   }
   const unstable = loadPoints.filter((point) => trustOf(point) === "unstable");
@@ -83,13 +86,13 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
           ? "too short"
           : "unstable or too short";
     add(
-      `${counted(unstable.length, "load")} ${what}`,
-      `${named(unstable)}. ${settings.stableWindows} windows in a row must agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99; here they did not, or there were too few of them. A stable load is preferred in every choice.`,
+      `${counted(unstable.length, "load point")} ${what}`,
+      `${named(unstable)}. ${settings.stableWindows} consecutive windows must agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99; here they did not, or there were too few. Every choice prefers stable load points.`,
     );
   }
   const empty = loadPoints.filter((point) => trustOf(point) === "empty");
   if (empty.length > 0) {
-    add(`${counted(empty.length, "load")} without an answer`, `${named(empty)}.`);
+    add(`${counted(empty.length, "load point")} without a response`, `${named(empty)}.`);
   }
   const failed = loadPoints.filter(
     ({ errorsWithWarmup }) => Object.keys(errorsWithWarmup).length > 0,
@@ -103,14 +106,14 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
     }
     add(
       "Failed requests",
-      `${listed([...codes].map(([code, count]) => `${formatCount(count)} × ${code}`))} in ${named(failed)}, warm-up included. They are counted, and not in the percentiles.`,
+      `${listed([...codes].map(([code, count]) => `${formatCount(count)} × ${code}`))} in ${named(failed)}, warm-up included. They are counted, but excluded from the percentiles.`,
     );
   }
   const few = loadPoints.filter(({ latencyMs }) => latencyMs?.p99Reliable === false);
   if (few.length > 0) {
     add(
       "Few samples",
-      `A p99 marked with * comes from fewer than ${settings.p99MinimumSamples} requests, and is about the slowest of them: ${few.length === loadPoints.length ? "all loads" : `${few.length} of ${counted(loadPoints.length, "load")}`}.`,
+      `A p99 marked with * comes from fewer than ${settings.p99MinimumSamples} requests and is close to the maximum: ${few.length === loadPoints.length ? "all load points" : `${few.length} of ${counted(loadPoints.length, "load point")}`}.`,
     );
   }
   return caveats;
@@ -133,7 +136,7 @@ export function runCaveats(subject: RunSubject): readonly Caveat[] {
       "Requests came from the machine named below: latency includes the network between, and clients elsewhere see different figures.",
     );
   }
-  if (dirty === true) add("Changes", "Files differed from the commit that is named.");
+  if (dirty === true) add("Changes", "Files differed from the named commit.");
   for (const { name, artefact, model: own, notes } of environments) {
     if (own !== undefined) add(name, `Compared with its own model, ${modelText(own)}.`);
     if (artefact.editedByHand) {

@@ -17,8 +17,8 @@ export function offeredWords(point: LoadPoint): readonly string[] {
   const rate = `${formatRate(load.ratePerSecond * imagesPerRequest)} images/s`;
   return [
     isOffered(point)
-      ? `It kept up with the ${rate} that were offered; it may do more.`
-      : `It did not keep up: ${rate} were offered, and ${formatPercent(achievedShare ?? 1)} of the requests were answered.`,
+      ? `It sustained the offered ${rate}; its maximum may be higher.`
+      : `It did not sustain the offered rate: ${rate} were offered, and ${formatPercent(achievedShare ?? 1)} of the requests succeeded.`,
   ];
 }
 
@@ -37,14 +37,14 @@ export function against(first: Contender, second: Contender, metric: "p50" | "th
     return `\`${second.name}\` looked better (${formatMsOrRate(second.point, metric)}), but ${doubt}.`;
   }
   if (interval !== undefined && !differs(interval)) {
-    return `${next}, is as good within the noise (${formatMsOrRate(second.point, metric)}): either will do.`;
+    return `${next}, is equal within the noise (${formatMsOrRate(second.point, metric)}); either is suitable.`;
   }
   const range =
     interval === undefined
       ? ""
       : metric === "p50"
-        ? `, 95 % sure of ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
-        : `, 95 % sure of ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
+        ? `, 95 % confidence interval ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
+        : `, 95 % confidence interval ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
   return `${formatRatio(better / other)} ${word} than ${next} (${formatMsOrRate(second.point, metric)}${range}).`;
 }
 
@@ -56,13 +56,13 @@ function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string 
 
 /** What a part of the time is, within a sentence. */
 export const partWords: Readonly<Record<TimePart["id"], string>> = {
-  network: "transfer and the network",
+  network: "transfer and network",
   decode: "decoding the images",
   queue: "waiting in the batcher's queue",
   input: "preparing the model's input",
   infer: "the model itself",
   output: "preparing the output",
-  server: "the rest of the server",
+  server: "other server time",
   unknown: "the request as a whole",
 };
 
@@ -83,7 +83,7 @@ export function differenceOf(
   return [`\`${name}\` spends ${formatMs(most.more)} ms more on ${partWords[most.id]}${sizes}.`];
 }
 
-/** Who sends tensors has decoded and resized the images before: which path does not ask that of its clients. */
+/** Who sends tensors has decoded and resized the images before: which endpoint does not ask that of its clients. */
 export function filesWords(ranked: readonly Contender[]): readonly string[] {
   const [first] = ranked;
   if (first === undefined || first.point.payload === "jpeg") return [];
@@ -91,9 +91,9 @@ export function filesWords(ranked: readonly Contender[]): readonly string[] {
   const other =
     files === undefined
       ? ""
-      : ` \`${files.name}\` takes files as they are: ${formatMs(files.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.point.imagesPerSecond)} images/s.`;
+      : ` \`${files.name}\` accepts image files: ${formatMs(files.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.point.imagesPerSecond)} images/s.`;
   return [
-    `Its client must decode and resize every image first, which is not in this figure.${other}`,
+    `Its clients must decode and resize every image first; this figure excludes that work.${other}`,
   ];
 }
 
@@ -108,9 +108,9 @@ export function biggestPart(point: LoadPoint): readonly string[] {
   const bound = !most50
     ? ""
     : most.id === "decode"
-      ? " It is bound by the CPU that decodes, not by the model."
+      ? " It is limited by decoding on the CPU, not by the model."
       : most.id === "network"
-        ? " It is bound by the way to the server, not by the model."
+        ? " It is limited by the network, not by the model."
         : "";
   return [
     `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${partWords[most.id]}.${bound}`,
@@ -119,10 +119,10 @@ export function biggestPart(point: LoadPoint): readonly string[] {
 
 export function gpuWords({ server }: LoadPoint, use: number | undefined): readonly string[] {
   const parts = [
-    ...(use === undefined ? [] : [`GPUs ${formatPercent(use)} in use`]),
+    ...(use === undefined ? [] : [`GPU utilisation ${formatPercent(use)}`]),
     ...(server?.averageBatch === undefined
       ? []
-      : [`${server.averageBatch.toFixed(1)} images for each execution of the model`]),
+      : [`${server.averageBatch.toFixed(1)} images per execution of the model`]),
   ];
   return parts.length === 0 ? [] : [`${listed(parts)}.`];
 }

@@ -145,7 +145,7 @@ const ratioFields = comparedMetrics.map(
 
 function pathTable({ endpoints }: Comparison): DataTable {
   return tableOf("Each endpoint, all its load points together", endpoints, [
-    textField("path", ({ name }) => name),
+    textField("endpoint", ({ name }) => name),
     numberField("loads", ({ loads }) => loads, String),
     ...ratioFields,
     textField("throughput is", (path) => judgementCell(throughputOf(path)?.judgement)),

@@ -28,13 +28,13 @@ test("a record against itself has no regression", () => {
   ).toBe(true);
 });
 
-test("30 % slower is a regression of each path and of each load, named with its ratio and its interval", () => {
+test("30 % slower is a regression of each endpoint and of each load, named with its ratio and its interval", () => {
   const { regressions } = compareRecords(record(cells(1)), record(cells(1.3)), limit);
   expect(regressions[0]).toMatch(
     /^embed-http: throughput over its 2 loads 0\.7\d × \(0\.7\d to 0\.\d\d\)$/,
   );
   expect(regressions.join("\n")).toMatch(
-    /onnx-grpc, 8 images a request, 1 client: p50 1\.3\d × \(1\.2\d to 1\.3\d\)/,
+    /onnx-grpc, 8 images per request, 1 client: p50 1\.3\d × \(1\.2\d to 1\.3\d\)/,
   );
 });
 
@@ -50,11 +50,11 @@ test("one load of several that is a little beyond the limit is to look at, and a
   const little = compareRecords(record(one(1)), record(one(1.16)), limit);
   expect(little.regressions).toEqual([]);
   expect(little.suspects[0]).toMatch(
-    /^onnx-http, 8 images a request, 1 client: throughput 0\.8\d × /,
+    /^onnx-http, 8 images per request, 1 client: throughput 0\.8\d × /,
   );
   const far = compareRecords(record(one(1)), record(one(1.5)), limit);
   expect(far.regressions[0]).toMatch(
-    /^onnx-http, 8 images a request, 1 client: throughput 0\.6\d × /,
+    /^onnx-http, 8 images per request, 1 client: throughput 0\.6\d × /,
   );
 });
 
@@ -81,7 +81,7 @@ test("two runs whose loads drift by a few percent do not fail, and one that is 2
   expect(fails(1.2)).toBe(10);
 });
 
-test("the only load of a path is a load in words", () => {
+test("the only load of an endpoint is a load in words", () => {
   const [before, after] = [1, 1.4].map((slower) => record([testLoadPoint({ slower })]));
   expect(compareRecords(before!, after!, limit).regressions[0]).toMatch(/over its 1 load 0\.7/);
 });
@@ -121,23 +121,23 @@ test("requests that fail now and did not before are a regression", () => {
   const failing = cells(1, { errors: { "503": 400 } });
   const { regressions } = compareRecords(record(cells(1)), record(failing), limit);
   expect(regressions[0]).toMatch(
-    /^embed-http, 1 image a request, 1 client: 1\d\.\d % of the requests failed, 0\.0 % before$/,
+    /^embed-http, 1 image per request, 1 client: 1\d\.\d % of the requests failed, 0\.0 % before$/,
   );
 });
 
 test("loads that only one record has are named", () => {
   const found = compareRecords(record(cells(1)), record(cells(1).slice(0, 3)), limit);
-  expect(found.onlyFrom).toEqual(["onnx-grpc, 8 images a request, 1 client"]);
+  expect(found.onlyFrom).toEqual(["onnx-grpc, 8 images per request, 1 client"]);
   expect(found.onlyTo).toEqual([]);
 });
 
-test("a path or load that the second record lacks is missing, unless that is allowed", () => {
+test("an endpoint or load that the second record lacks is missing, unless that is allowed", () => {
   const [before, all] = [record(cells(1)), cells(1)];
   const missing = (left: readonly LoadPoint[], allowMissing = false) =>
     compareRecords(before, record(left), { ...limit, allowMissing }).broken;
   expect(missing(all)).toEqual([]);
   expect(missing(all.slice(0, 3))).toEqual([
-    "onnx-grpc, 8 images a request, 1 client: not in the second record",
+    "onnx-grpc, 8 images per request, 1 client: not in the second record",
   ]);
   expect(missing(all.slice(0, 2))).toEqual([
     "onnx-grpc: not in the second record, the first has 2 loads of it",
@@ -205,5 +205,5 @@ test("the comparison as Markdown has what is worse before its tables", () => {
   const [before, after] = [record(cells(1)), record(cells(1.3))];
   const text = renderMarkdown(compareReport(before, after, compareRecords(before, after, limit)));
   expect(text.indexOf("- **Worse**")).toBeGreaterThan(0);
-  expect(text.indexOf("- **Worse**")).toBeLessThan(text.indexOf("| path |"));
+  expect(text.indexOf("- **Worse**")).toBeLessThan(text.indexOf("| endpoint |"));
 });

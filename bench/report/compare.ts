@@ -16,7 +16,7 @@ import {
 import { counted } from "./number-format.ts";
 
 /**
- * Two records, cell by cell: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are
+ * Two records, load point by load point: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are
  * seeded, so that the same records give the same answer.
  */
 
@@ -44,7 +44,7 @@ export interface MetricChange {
 }
 
 export interface LoadPointChange {
-  /** `onnx-http, 8 images a request, 4 clients`. */
+  /** `onnx-http, 8 images per request, 4 clients`. */
   readonly name: string;
   readonly from: LoadPoint;
   readonly to: LoadPoint;
@@ -139,7 +139,7 @@ function newFailures(from: BenchRecord, to: BenchRecord): readonly string[] {
   ];
 }
 
-/** What the first record measured well and the second has not: of a path that is gone the path alone. */
+/** What the first record measured well and the second has not: of an endpoint that is gone the endpoint alone. */
 function lostLoads(
   before: readonly LoadPoint[],
   known: ReadonlyMap<string, LoadPoint>,
@@ -203,7 +203,7 @@ function judge(metric: ComparedMetric, interval: Interval | undefined, limit: nu
   return low > 1 ? "slightly better" : "same";
 }
 
-/** Whether it counts for its path as a whole. */
+/** Whether it counts for its endpoint as a whole. */
 function countsForEndpoint({ notJudged, from }: LoadPointChange): boolean {
   return notJudged.length === 0 && isPlain(from);
 }
@@ -231,8 +231,8 @@ function endpointChanges(
 }
 
 /**
- * What a load alone must be worse by beyond the limit, where its path has several. No interval holds what drifts between two
- * runs, and of many loads one always drifts far; the mean of a path's loads does not.
+ * What a load alone must be worse by beyond the limit, where its endpoint has several. No interval holds what drifts between two
+ * runs, and of many loads one always drifts far; the mean of an endpoint's loads does not.
  */
 const loneMargin = 0.1;
 

@@ -40,20 +40,20 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
   const batch = lines[0]?.loadPoints[0]?.imagesPerRequest ?? 1;
   const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
   const answer = saturated.map(({ line: { name, loadPoints, points }, saturation }) => {
-    if (saturation === undefined) return `\`${name}\`: nothing to go by.`;
+    if (saturation === undefined) return `\`${name}\`: too few load points for a fit.`;
     const { most, enough, reached } = saturation;
     const tried = Math.max(...loadPoints.map((point) => clientsOf(point) ?? 0));
     const trusted = Math.max(...points.map(({ clients }) => clients));
     if (trusted < tried && !reached) {
-      return `\`${name}\` can be trusted up to ${counted(trusted, "client")} only, ${formatRate(most.throughput)} images/s: its loads with more are invalid.`;
+      return `\`${name}\` is reliable only up to ${counted(trusted, "client")}, ${formatRate(most.throughput)} images/s: its load points with more clients are invalid.`;
     }
     return reached
-      ? `\`${name}\` has nearly all of its ${formatRate(most.throughput)} images/s with ${counted(enough.clients, "client")}; more only wait longer.`
-      : `\`${name}\` still grows at ${counted(most.clients, "client")}, ${formatRate(most.throughput)} images/s: its limit is further on.`;
+      ? `\`${name}\` reaches 95 % of its ${formatRate(most.throughput)} images/s with ${counted(enough.clients, "client")}; more clients only add latency.`
+      : `\`${name}\` is not saturated at ${counted(most.clients, "client")}, ${formatRate(most.throughput)} images/s.`;
   });
   return {
     id: "concurrency",
-    title: "Concurrency, and where it saturates",
+    title: "Concurrency and saturation",
     answer,
     figures: concurrencyFigures(lines),
     tables: [
@@ -61,7 +61,7 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
       {
         lookUp: true,
         ...tableOf(
-          `Throughput and latency by clients, ${counted(batch, "image")} a request`,
+          `Throughput and latency by clients, ${counted(batch, "image")} per request`,
           loadPointRows(lines),
           [
             nameField,
@@ -75,7 +75,7 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
       },
     ],
     notes: [
-      "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the part that is done one at a time, κ what clients cost each other; off by is the root mean square of its relative difference from the points. Beyond the measured clients the peak is a guess; the measured most is not.",
+      "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. Beyond the measured numbers of clients, the fitted peak is an extrapolation.",
       ...notesOf(record, "concurrency"),
     ],
   };
@@ -93,10 +93,10 @@ function saturationTable(
   });
   return tableOf("Saturation: measured, and by the fitted law", rows, [
     nameField,
-    numberField("most images/s", ({ saturation }) => saturation?.most.throughput, formatRate),
+    numberField("maximum images/s", ({ saturation }) => saturation?.most.throughput, formatRate),
     numberField("at clients", ({ saturation }) => saturation?.most.clients, formatCount),
     numberField(
-      "95 % of it from clients",
+      "95 % of it at clients",
       ({ saturation }) => (saturation?.reached === true ? saturation.enough.clients : undefined),
       formatCount,
     ),
@@ -105,7 +105,7 @@ function saturationTable(
       ({ fit }) => fit?.peak?.throughput ?? fit?.ceiling,
       formatRate,
       undefined,
-      ({ isBeyond }) => (isBeyond ? { tone: "quiet", title: "beyond what was measured" } : {}),
+      ({ isBeyond }) => (isBeyond ? { tone: "quiet", title: "beyond the measured range" } : {}),
     ),
     numberField(
       "at clients",
@@ -114,21 +114,21 @@ function saturationTable(
       undefined,
       (row) => (row.isBeyond ? { tone: "quiet" } : {}),
     ),
-    numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images a second of one client"),
+    numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images per second of one client"),
     numberField(
       "σ",
       ({ fit }) => fit?.sigma,
       (value) => value.toPrecision(2),
-      "Part that is done one at a time",
+      "Contention: serial fraction",
     ),
     numberField(
       "κ",
       ({ fit }) => fit?.kappa,
       (value) => (value === 0 ? "0" : value.toExponential(1)),
-      "What clients cost each other",
+      "Coherency cost between clients",
     ),
     numberField(
-      "off by",
+      "residual",
       ({ fit }) => fit?.residual,
       formatPercent,
       "Root mean square of the relative difference",

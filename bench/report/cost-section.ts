@@ -12,7 +12,7 @@ import {
 import { formatUsd } from "./number-format.ts";
 import { costFigure } from "./time-figures.ts";
 
-/** Each path's cheapest load. */
+/** Each endpoint's cheapest load. */
 export function costRows(
   record: BenchRecord,
 ): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
@@ -46,7 +46,7 @@ export function costSection(record: BenchRecord): Section | undefined {
     ],
     figures: costFigure(rows),
     tables: [
-      tableOf("Cost at each path's highest throughput", rows, [
+      tableOf("Cost at each endpoint's highest throughput", rows, [
         nameField,
         textField("load", ({ point }) => settingText(point)),
         metricField("throughput"),
@@ -61,7 +61,7 @@ export function costSection(record: BenchRecord): Section | undefined {
       ]),
     ],
     notes: [
-      `Price: $${basis.usdPerHour} an hour, from ${basis.source}, seen ${basis.date}. Prices move: look again. Cost = price ÷ 3600 ÷ images a second × 1000, while it is kept that busy.`,
+      `Price: $${basis.usdPerHour} per hour, from ${basis.source}, on ${basis.date}. Prices change: check the current one. Cost = price ÷ 3600 ÷ images per second × 1000, at full load.`,
     ],
   };
 }

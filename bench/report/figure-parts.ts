@@ -19,7 +19,7 @@ export function trimmed(value: number): string {
   return value >= 1_000 ? formatCount(value) : String(Number(value.toPrecision(2)));
 }
 
-/** A figure of lines; one environment each, so that a path has one look. */
+/** A figure of lines; one environment each, so that an endpoint has one look. */
 export function lineFigure(
   title: string,
   caption: string | undefined,

@@ -21,7 +21,7 @@ import {
 import type { Axis } from "./plots.ts";
 import { rangeLegend, rangePlot } from "./row-plots.ts";
 
-/** p50 to p99 of each path at the smallest load. */
+/** p50 to p99 of each endpoint at the smallest load. */
 export function pathsFigure(
   contenders: readonly { readonly name: string; readonly point: LoadPoint }[],
 ): readonly Figure[] {
@@ -44,10 +44,10 @@ export function pathsFigure(
   });
   if (rows.length === 0) return [];
   const [ok, far] = split(rows);
-  const draw = { description: "Latency of each path, p50 to p99, in milliseconds", axis: "ms" };
+  const draw = { description: "Latency of each endpoint, p50 to p99, in milliseconds", axis: "ms" };
   return [
     {
-      title: "Latency of each path",
+      title: "Latency of each endpoint",
       ...(far.length === 0
         ? {}
         : {
@@ -77,7 +77,7 @@ function withoutJson<T extends { readonly endpoint: string }>(lines: readonly T[
 
 /** Latency and throughput by batch size. */
 export function batchFigures(lines: readonly Series[]): readonly Figure[] {
-  const x: Axis = { label: "images a request", kind: "steps", format: formatCount };
+  const x: Axis = { label: "images per request", kind: "steps", format: formatCount };
   const drawn = withoutJson(lines);
   const left =
     drawn.length === lines.length ? "" : " Without JSON tensors, which are in the tables.";
@@ -96,10 +96,10 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
     const marks = doubtMarks(own.flatMap(({ loadPoints }) => loadPoints));
     return [
       ...lineFigure(
-        `Latency by batch size and path${suffix}`,
+        `Latency by batch size and endpoint${suffix}`,
         `p50, logarithmic.${left}`,
         {
-          description: "Latency (p50) by batch size, one line for each path",
+          description: "Latency (p50) by batch size, one line for each endpoint",
           x,
           y: { ...milliseconds, label: "p50, ms" },
           lines: plotted((point) => point.latencyMs?.p50 ?? 0),
@@ -107,10 +107,10 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
         marks,
       ),
       ...lineFigure(
-        `Throughput by batch size and path${suffix}`,
+        `Throughput by batch size and endpoint${suffix}`,
         undefined,
         {
-          description: "Images a second by batch size, one line for each path",
+          description: "Images per second by batch size, one line for each endpoint",
           x,
           y: { label: "images/s", kind: "linear", format: formatCount },
           lines: plotted((point) => point.imagesPerSecond),
@@ -153,7 +153,7 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
           ? "Marks are measured; lines are the fitted Universal Scalability Law."
           : "Too few numbers of clients for a fit.",
         {
-          description: "Images a second by number of clients, with the fitted scalability law",
+          description: "Images per second by number of clients, with the fitted scalability law",
           x: { label: "clients", kind: "log", format: formatCount },
           y: { label: "images/s", kind: "linear", format: formatCount },
           lines: growth,
@@ -168,7 +168,7 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
         "Each line goes from few clients to many: once it turns upwards, more clients only wait longer. Down and to the right is better.",
         {
           description:
-            "Latency (p95) by images a second, one line for each path, from few clients to many",
+            "Latency (p95) by images per second, one line for each endpoint, from few clients to many",
           x: { label: "images/s", kind: "linear", format: formatCount },
           y: { ...milliseconds, label: "p95, ms" },
           lines: own.map(({ endpoint, loadPoints }) => ({
@@ -217,7 +217,7 @@ export function rateFigures(
       `Latency by rate${suffix}`,
       "p95, counted from when a request was due, logarithmic.",
       {
-        description: "Latency (p95) by requests a second, one line for each path",
+        description: "Latency (p95) by requests per second, one line for each endpoint",
         x: { label: "requests/s", kind: "linear", format: formatCount },
         y: { ...milliseconds, label: "p95, ms" },
         lines: own.map(({ endpoint, loadPoints }) => ({
@@ -261,8 +261,8 @@ export function protocolFigure(
     "Throughput of gRPC against HTTP",
     `By batch size, ${least === 1 ? "one client" : `${least} clients`}.`,
     {
-      description: "Images a second of gRPC divided by those of HTTP, by batch size",
-      x: { label: "images a request", kind: "steps", format: formatCount },
+      description: "Images per second of gRPC divided by those of HTTP, by batch size",
+      x: { label: "images per request", kind: "steps", format: formatCount },
       y: { label: "gRPC ÷ HTTP", kind: "linear", format: (value) => value.toFixed(1) },
       rule: { y: 1, label: "as much" },
       lines: names.map((name) => ({

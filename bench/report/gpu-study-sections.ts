@@ -65,7 +65,7 @@ export function scaling(record: BenchRecord): Body | undefined {
           ];
     }),
     figures: plainFigure("Throughput by GPUs", "Against N times one GPU.", {
-      description: "Images a second by number of GPUs, and what N times one would be",
+      description: "Images per second by number of GPUs, and what N times one would be",
       x: { label: "GPUs", kind: "linear", format: formatCount },
       y: { label: "images/s", kind: "linear", format: formatCount },
       lines: lines.flatMap(({ name, points }) => {

@@ -64,7 +64,7 @@ export function importedSection(record: BenchRecord): Section | undefined {
   };
 }
 
-/** Our cell of the load that a label names: `onnx-http b8`, or a path alone for one image a request. */
+/** Our cell of the load that a label names: `onnx-http b8`, or an endpoint alone for one image per request. */
 export function sameLoad(loadPoints: readonly LoadPoint[], row: Row): LoadPoint | undefined {
   const [endpoint = "", batch = "b1"] = row.label.split(" ");
   return closedLoop(loadPoints).find(

@@ -14,7 +14,7 @@ export function concurrencyPoints(loadPoints: readonly LoadPoint[]): readonly Lo
   );
 }
 
-/** The cells that agree in `fixed` and have the most different values of `varied`; the smallest `fixed` of equals. */
+/** The load points that agree in `fixed` and have the most different values of `varied`; the smallest `fixed` of equals. */
 function widest(
   loadPoints: readonly LoadPoint[],
   fixed: (point: LoadPoint) => number | undefined,

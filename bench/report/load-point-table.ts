@@ -26,7 +26,10 @@ export const loadPointRows = (
 ): readonly LoadPointRow[] =>
   series.flatMap(({ name, loadPoints }) => loadPoints.map((point) => ({ name, point })));
 
-export const nameField: Field<Pick<LoadPointRow, "name">> = textField("path", ({ name }) => name);
+export const nameField: Field<Pick<LoadPointRow, "name">> = textField(
+  "endpoint",
+  ({ name }) => name,
+);
 
 /** Column of a metric; an unreliable value is marked with `*`. */
 export function metricField(name: MetricName): Field<Pick<LoadPointRow, "point">> {

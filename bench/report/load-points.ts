@@ -9,7 +9,7 @@ import {
 } from "../record/bench-record.ts";
 import { counted, formatPercent } from "./number-format.ts";
 
-/** Questions about cells that every report asks. Pure. */
+/** Questions about load points that every report asks. Pure. */
 
 /** Whether a figure can be relied on. */
 export type Trust =
@@ -83,7 +83,7 @@ export function isFailing(point: LoadPoint): boolean {
   return failedShare(point) > mostFailed;
 }
 
-/** Name of the path that was measured, as `--backend` takes it. */
+/** Name of the endpoint that was measured, as `--backend` takes it. */
 export const endpointOf = benchEndpointName;
 
 /** Names of the environments that were measured. */
@@ -91,7 +91,7 @@ export function environmentsOf(loadPoints: readonly LoadPoint[]): readonly strin
   return [...new Set(loadPoints.map(({ environment }) => environment))];
 }
 
-/** A line of a plot: one path of one environment. */
+/** A line of a plot: one endpoint of one environment. */
 export interface Series {
   readonly name: string;
   readonly environment: string;
@@ -101,7 +101,7 @@ export interface Series {
 
 const endpointOrder = ["embed-http", "onnx-http", "onnx-grpc", "trt-http", "trt-grpc"];
 
-/** Cells by environment and path; paths in the order in which people know them. */
+/** Load points by environment and path; paths in the order in which people know them. */
 export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
   const many = environmentsOf(loadPoints).length > 1;
   const groups = new Map<string, LoadPoint[]>();
@@ -147,9 +147,9 @@ export function loadText(load: LoadShape): string {
     : `${load.arrivals === "poisson" ? "Poisson" : "constant"} ${trim(load.ratePerSecond)} /s`;
 }
 
-/** `4 images a request, 8 clients`. */
+/** `4 images per request, 8 clients`. */
 export function settingText({ imagesPerRequest, load }: LoadPoint): string {
-  return `${counted(imagesPerRequest, "image")} a request, ${loadText(load)}`;
+  return `${counted(imagesPerRequest, "image")} per request, ${loadText(load)}`;
 }
 
 /** What a study changed, in words; nothing where it changed nothing. */
@@ -168,7 +168,7 @@ export function conditionsText(conditions: Conditions): string {
 
 const trim = (value: number) => String(Number(value.toPrecision(4)));
 
-/** Cells under the same name of load, path and conditions: two records, or a study and the grid, may both have one. */
+/** Load points under the same name of load, path and conditions: two records, or a study and the grid, may both have one. */
 export function loadPointKey(point: LoadPoint): string {
   const { environment, load, conditions, imagesPerRequest } = point;
   return JSON.stringify([
@@ -186,7 +186,7 @@ export function loadPointKey(point: LoadPoint): string {
 
 const trustOrder: readonly Trust[] = ["good", "unstable", "invalid", "empty"];
 
-/** One cell for each load: of several that are the same, the most to be trusted, and of those the first. */
+/** One load point for each load: of several that are the same, the most to be trusted, and of those the first. */
 export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   const best = new Map<string, LoadPoint>();
   for (const point of loadPoints) {
@@ -201,7 +201,7 @@ export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[]
   return [...best.values()];
 }
 
-/** Plain cells of a closed loop, once each. */
+/** Plain load points of a closed loop, once each. */
 export function closedLoop(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   return distinct(
     loadPoints.filter((point) => isPlain(point) && point.load.kind === "closed loop"),
@@ -277,7 +277,7 @@ export function usdPerThousand({ usdPerHour }: Price, imagesPerSecond: number): 
   return (usdPerHour / 3_600 / imagesPerSecond) * 1_000;
 }
 
-/** The cell with the most images a second among those to be trusted; without one, among those that were answered. */
+/** The load point with the most images per second among those to be trusted; without one, among those that were answered. */
 export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined {
   const [first, ...rest] = preferTrusted(loadPoints);
   return rest.reduce(
@@ -298,7 +298,7 @@ export function weaknessOf(point: LoadPoint): 0 | 1 | 2 | undefined {
   return trust === "good" ? 0 : 1;
 }
 
-/** The cells to be trusted; without one, the unstable; without one of these, those of which many requests failed. */
+/** The load points to be trusted; without one, the unstable; without one of these, those of which many requests failed. */
 export function preferTrusted(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   for (const weakness of [0, 1, 2] as const) {
     const found = loadPoints.filter((point) => weaknessOf(point) === weakness);

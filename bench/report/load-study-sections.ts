@@ -93,7 +93,7 @@ function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
       lines: lines((point) => point.latencyMs?.p50 ?? 0, "ms"),
     }),
     ...plainFigure("Throughput by queue delay", undefined, {
-      description: "Images a second by queue delay, one line for each number of clients",
+      description: "Images per second by queue delay, one line for each number of clients",
       x,
       y: { label: "images/s", kind: "linear", format: formatCount },
       lines: lines((point) => point.imagesPerSecond, "images/s"),
@@ -142,13 +142,13 @@ export function protocol(record: BenchRecord, study: StudyId): Body | undefined 
     const [small, large] = [alone[0], alone.at(-1)];
     if (small === undefined || large === undefined) return "";
     const of = (pair: ProtocolPair) =>
-      `${formatRatio(rate(pair))} with ${counted(pair.http.imagesPerRequest, "image")} a request`;
+      `${formatRatio(rate(pair))} with ${counted(pair.http.imagesPerRequest, "image")} per request`;
     return `\`${name}\`, ${counted(least, "client")}: gRPC does ${small === large ? of(small) : listed([of(small), of(large)])}, against HTTP.`;
   });
   return {
     answer: [
       ...byBatch.filter((line) => line !== ""),
-      `gRPC does more images a second in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
+      `gRPC does more images per second in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
     ],
     figures: protocolFigure(pairs),
     tables: [
@@ -279,7 +279,7 @@ export function link(record: BenchRecord): Body | undefined {
     ),
     tables: [loadTable("Latency by link and payload", ofStudy(record, "link"))],
     notes: [
-      "The link is a proxy on this machine that lets through so many bits a second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
+      "The link is a proxy on this machine that lets through so many bits per second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
     ],
   };
 }

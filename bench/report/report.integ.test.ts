@@ -175,10 +175,10 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
       const table = page.locator("section[aria-labelledby=paths] .table");
       const clipboard = () => page.evaluate<string>(clipboardText);
       await table.getByRole("button", { name: "Copy as TSV" }).click();
-      await expect.poll(clipboard).toMatch(/^path\tp50 ms\tp95 ms\t/);
+      await expect.poll(clipboard).toMatch(/^endpoint\tp50 ms\tp95 ms\t/);
       expect((await clipboard()).split("\n")).toHaveLength(8);
       await table.getByRole("button", { name: "Copy as Markdown" }).click();
-      await expect.poll(clipboard).toMatch(/^\| path \| p50 ms \|.*\n\| --- \| --- \|/);
+      await expect.poll(clipboard).toMatch(/^\| endpoint \| p50 ms \|.*\n\| --- \| --- \|/);
     });
   });
 

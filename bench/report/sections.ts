@@ -72,7 +72,7 @@ function pathsSection(record: BenchRecord): Section | undefined {
         ];
   return {
     id: "paths",
-    title: "Latency of each path, alone",
+    title: "Latency of each endpoint at low load",
     answer,
     figures: pathsFigure(sorted),
     tables: [
@@ -101,16 +101,16 @@ function openLoopSection(record: BenchRecord): Section | undefined {
   }));
   return {
     id: "rates",
-    title: "At a given rate",
+    title: "Open loop: fixed rates",
     answer: sorted.map(({ name, loadPoints }) => {
       const most = loadPoints.filter(isHeld).at(-1);
       return most === undefined
-        ? `\`${name}\` held none of the rates that were tried.`
-        : `\`${name}\` holds ${formatRate(rateOf(most))} requests a second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === loadPoints.at(-1) ? ", the highest that was tried" : ""}.`;
+        ? `\`${name}\` sustained none of the tested rates.`
+        : `\`${name}\` sustains ${formatRate(rateOf(most))} requests per second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === loadPoints.at(-1) ? ", the highest tested rate" : ""}.`;
     }),
     figures: rateFigures(sorted, rateOf, isHeld),
     tables: [
-      tableOf("Open loop: requests sent at a rate, answered or not", loadPointRows(sorted), [
+      tableOf("Requests sent at a fixed rate", loadPointRows(sorted), [
         nameField,
         textField("arrivals", ({ point: { load } }) =>
           load.kind === "open loop" ? load.arrivals : "",
@@ -120,7 +120,7 @@ function openLoopSection(record: BenchRecord): Section | undefined {
           "answered",
           ({ point }) => point.achievedShare,
           formatPercent,
-          "Part of the requests that were due in the measured windows",
+          "Fraction of the requests due in the measured windows",
           ({ point }) => ((point.achievedShare ?? 1) < heldShare ? { tone: "bad" } : {}),
         ),
         ...latencyFields,
@@ -129,7 +129,7 @@ function openLoopSection(record: BenchRecord): Section | undefined {
       ]),
     ],
     notes: [
-      "Latency is counted from when a request was due, so a stall of the server is in the figures of every request that it kept waiting. A rate is held where 99 % of its requests were answered and the windows agree.",
+      "Latency is measured from the time at which a request was due, so it includes the delay that a server stall causes to every queued request. A rate is sustained if 99 % of its requests succeed and the windows agree.",
     ],
   };
 }
@@ -142,31 +142,31 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
     `${many ? `${row.environment} ` : ""}${endpointOf(row)}`;
   return {
     id: "parity",
-    title: "The same embeddings on every path",
+    title: "The same embeddings on every endpoint",
     answer: [
       wrong.length === 0
-        ? `Before anything was timed, ${parity.length === 1 ? "the path" : `all ${parity.length} paths`} gave the embeddings of the local reference.`
-        : `Not timed, for their embeddings are not those of the local reference: ${listed(wrong.map((row) => `\`${name(row)}\``))}.`,
+        ? `Before anything was timed, ${parity.length === 1 ? "the endpoint" : `all ${parity.length} endpoints`} returned the embeddings of the local reference.`
+        : `Not timed, because their embeddings differ from the local reference: ${listed(wrong.map((row) => `\`${name(row)}\``))}.`,
     ],
     figures: [],
     tables: [
-      tableOf("Answers against the local reference", parity, [
-        textField("path", name),
+      tableOf("Embeddings compared with the local reference", parity, [
+        textField("endpoint", name),
         numberField("images", ({ images }) => images, formatCount),
         numberField(
-          "least cosine",
+          "minimum cosine",
           ({ minCosine }) => minCosine,
           (value) => value.toFixed(6),
         ),
         numberField(
-          "largest difference",
+          "maximum difference",
           (row) => row.maxRelativeDifference,
           (value) => value.toExponential(1),
           "‖a − b‖ / ‖b‖",
         ),
         textField("outcome", ({ passed, message }) =>
           passed
-            ? { text: "✓ the same", tone: "good", title: message }
+            ? { text: "✓ equal", tone: "good", title: message }
             : { text: `✗ ${message}`, tone: "bad" },
         ),
       ]),
@@ -184,13 +184,13 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
   }));
   return {
     id: "loads",
-    title: "Every load",
+    title: "All load points",
     answer: [],
     figures: [],
     tables: [
       {
         lookUp: true,
-        ...tableOf(`All ${counted(loadPoints.length, "load")}`, rows, [
+        ...tableOf(`All ${counted(loadPoints.length, "load point")}`, rows, [
           ...environmentFields(loadPoints),
           nameField,
           numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
@@ -216,7 +216,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
             "generator",
             ({ point }) => point.client.busiestWorkerCores,
             formatPercent,
-            "Part of a core that its busiest process used",
+            "CPU utilisation of its busiest process",
             ({ point }) => (point.client.busiestWorkerCores > 0.9 ? { tone: "bad" } : {}),
           ),
           trustField,
@@ -224,7 +224,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
       },
     ],
     notes: [
-      `Windows of ${settings.windowSeconds} s, until ${settings.stableWindows} in a row agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99, at most ${settings.maxWindows}; the figures are of the last ones. The warm-up before them is not in any figure.`,
+      `Windows of ${settings.windowSeconds} s, until ${settings.stableWindows} consecutive windows agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99, at most ${settings.maxWindows}; the metrics are computed from the last ones and exclude the warm-up.`,
     ],
   };
 }

@@ -9,7 +9,7 @@ import {
 } from "../record/bench-record.ts";
 
 /**
- * A record for tests, as of one deployed GPU host: five protocol paths and two payload variants, five batches, seven concurrencies,
+ * A record for tests, as of one deployed GPU host: five endpoints and two payload variants, five batches, seven concurrencies,
  * every study, a load whose client was the limit and one that never was stable. Made by formulas: the same every time.
  */
 export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord {

@@ -30,7 +30,7 @@ export function timeFigures(
 ): readonly Figure[] {
   const titles = {
     alone: "Where a request's time goes, alone",
-    "at its most": "Where a request's time goes, at each path's highest throughput",
+    "at its most": "Where a request's time goes, at each endpoint's highest throughput",
   } as const;
   return (["alone", "at its most"] as const).flatMap((what) => {
     const drawn = rows.filter((row) => row.what === what && row.point.serialization !== "json");
@@ -77,12 +77,12 @@ export function costFigure(
   return [
     {
       title: "Cost of 1,000 images",
-      caption: `At each path's highest throughput.${far.length === 0 ? "" : ` Not drawn, for it would be far to the right: ${far.map(({ name, usd }) => `\`${name}\` at ${formatUsd(usd)}`).join(", ")}.`}`,
+      caption: `At each endpoint's highest throughput.${far.length === 0 ? "" : ` Not drawn, for it would be far to the right: ${far.map(({ name, usd }) => `\`${name}\` at ${formatUsd(usd)}`).join(", ")}.`}`,
       legend: [],
       draw: (width) =>
         barPlot(
           {
-            description: "Dollars for 1,000 images, one bar for each path",
+            description: "Dollars for 1,000 images, one bar for each endpoint",
             axis: "US dollars",
             format: (value) => (value === 0 ? "0" : `$${Number(value.toPrecision(2))}`),
             rows: near.map(({ name, point, usd }) => ({

@@ -6,7 +6,7 @@ import { closedLoop, fastest, isPlain, seriesOf, settingText, timeParts } from "
 import { formatMs, formatPercent, listed } from "./number-format.ts";
 import { timeFigures } from "./time-figures.ts";
 
-/** The loads whose time is taken apart: each path alone, and at its most. */
+/** The loads whose time is taken apart: each endpoint alone, and at its most. */
 export function timeRows(loadPoints: readonly LoadPoint[]): readonly {
   readonly name: string;
   readonly what: "alone" | "at its most";
@@ -36,8 +36,7 @@ export function timeSection(record: BenchRecord): Section | undefined {
     const mean = point.latencyMs?.mean ?? 0;
     const network = part(point, "network") ?? 0;
     const decode = part(point, "decode") ?? 0;
-    if (network > mean / 2)
-      return [{ name, by: "transfer and the network", share: network / mean }];
+    if (network > mean / 2) return [{ name, by: "transfer and network", share: network / mean }];
     if (decode > mean / 2) return [{ name, by: "decoding, on the CPU", share: decode / mean }];
     return [];
   });
@@ -46,11 +45,13 @@ export function timeSection(record: BenchRecord): Section | undefined {
     title: "Where the time goes",
     answer:
       bound.length === 0
-        ? ["Alone, no path spends more than half of its time outside the model and its server."]
+        ? [
+            "At low load, no endpoint spends more than half of its time outside the model and its server.",
+          ]
         : [...new Set(bound.map(({ by }) => by))].map((by) => {
             const own = bound.filter((row) => row.by === by);
             const names = own.map(({ name, share }) => `\`${name}\` (${formatPercent(share)})`);
-            return `${listed(names)} ${own.length === 1 ? "spends most of its" : "spend most of their"} time on ${by}: a faster GPU does not help there.`;
+            return `${listed(names)} ${own.length === 1 ? "spends most of its" : "spend most of their"} time on ${by}: a faster GPU does not help.`;
           }),
     figures: timeFigures(rows),
     tables: [
@@ -58,7 +59,7 @@ export function timeSection(record: BenchRecord): Section | undefined {
         nameField,
         textField("load", ({ point }) => settingText(point)),
         numberField(
-          "whole",
+          "total",
           ({ point }) => point.latencyMs?.mean,
           formatMs,
           "Mean latency at the client",
@@ -72,7 +73,7 @@ export function timeSection(record: BenchRecord): Section | undefined {
       ]),
     ],
     notes: [
-      "Times of the server are means from its own counters over the measured windows: `nv_inference_*` of Triton, the histograms of the embed server. Network is the rest of what the client waited.",
+      "Server times are means from its own counters over the measured windows: `nv_inference_*` of Triton, the histograms of the embed server. Network is the remaining time at the client.",
     ],
   };
 }
@@ -81,12 +82,12 @@ const timeColumns = [
   [
     "network",
     "network",
-    "Transfer and both systems' network stacks: what the client waited and the server did not work",
+    "Transfer and network stacks: latency at the client minus time in the server",
   ],
   ["decode", "decode"],
   ["queue", "queue"],
   ["input", "input"],
   ["infer", "model"],
   ["output", "output"],
-  ["server", "other", "Of the server's own total, what its parts do not name"],
+  ["server", "other", "Total time in the server minus the other columns"],
 ] as const;

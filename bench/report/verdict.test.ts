@@ -19,15 +19,15 @@ const choice = (of: BenchRecord, goal: string) =>
 
 const closed = (concurrency: number) => ({ kind: "closed loop", concurrency }) as const;
 
-test("the path with the lowest p50 of one image and one client is chosen for latency", () => {
+test("the endpoint with the lowest p50 of one image and one client is chosen for latency", () => {
   const found = choice(
     record([testLoadPoint({ endpoint: "onnx-http" }), testLoadPoint({ endpoint: "trt-grpc" })]),
     "latency",
   );
   expect(found.winner?.name).toBe("trt-grpc");
-  expect(found.setting).toContain("1 image a request, 1 client");
+  expect(found.setting).toContain("1 image per request, 1 client");
   expect(found.why[0]).toMatch(
-    /^1\.4\d × shorter than `onnx-http`, the next \(7\.\d+ ms, 95 % sure of 1\.3\d to 1\.\d+\)\.$/,
+    /^1\.4\d × shorter than `onnx-http`, the next \(7\.\d+ ms, 95 % confidence interval 1\.3\d to 1\.\d+\)\.$/,
   );
 });
 
@@ -37,11 +37,11 @@ test("the reason is where the next one's time goes", () => {
     "latency",
   );
   expect(found.why[1]).toBe(
-    "`onnx-http` spends 3.24 ms more on transfer and the network: its request is 602 kB, not 10.6 kB.",
+    "`onnx-http` spends 3.24 ms more on transfer and network: its request is 602 kB, not 10.6 kB.",
   );
 });
 
-test("the load with the most images a second is chosen for throughput, with what it costs in latency", () => {
+test("the load with the most images per second is chosen for throughput, with what it costs in latency", () => {
   const found = choice(
     record([
       testLoadPoint({ endpoint: "onnx-grpc" }),
@@ -51,7 +51,7 @@ test("the load with the most images a second is chosen for throughput, with what
     "throughput",
   );
   expect(found.winner?.point.load).toEqual(closed(32));
-  expect(found.setting).toMatch(/^1 image a request, 32 clients; p50 [\d.]+ ms, p95 [\d.]+ ms$/);
+  expect(found.setting).toMatch(/^1 image per request, 32 clients; p50 [\d.]+ ms, p95 [\d.]+ ms$/);
 });
 
 test("cost is the price of an hour divided by the images of an hour", () => {
@@ -66,7 +66,7 @@ test("cost is the price of an hour divided by the images of an hour", () => {
   expect(found.value).toBe("$0.0229");
 });
 
-test("what one other path costs is one figure, and what several cost is a range", () => {
+test("what one other endpoint costs is one figure, and what several cost is a range", () => {
   const loadPoints = ["embed-http", "onnx-http", "trt-grpc"].map((endpoint) =>
     testLoadPoint({ endpoint }),
   );
@@ -142,19 +142,19 @@ test("a difference within the noise is called a tie", () => {
   expect(found.ties).toHaveLength(1);
   expect(found.why).toEqual([
     expect.stringMatching(
-      /^`trt-http`, the next, is as good within the noise .*: either will do\.$/,
+      /^`trt-http`, the next, is equal within the noise .*; either is suitable\.$/,
     ),
-    "Its client must decode and resize every image first, which is not in this figure.",
+    "Its clients must decode and resize every image first; this figure excludes that work.",
   ]);
 });
 
-test("it says of a path with tensors that the client has to make them", () => {
+test("it says of an endpoint with tensors that the client has to make them", () => {
   const found = choice(
     record([testLoadPoint({ endpoint: "trt-grpc" }), testLoadPoint({ endpoint: "embed-http" })]),
     "latency",
   );
   expect(found.why.join(" ")).toMatch(
-    /must decode and resize every image first.*`embed-http` takes files as they are/,
+    /must decode and resize every image first.*`embed-http` accepts image files/,
   );
 });
 
@@ -234,18 +234,20 @@ test("without a closed loop, latency is that of the same rate, and an offered ra
     winner: { name: "trt-grpc" },
     setting: expect.stringContaining("Poisson 20 /s"),
   });
-  expect(choice(held, "throughput").title).toBe("Highest rate held");
+  expect(choice(held, "throughput").title).toBe("Highest rate sustained");
   expect(choice(held, "throughput").why[0]).toBe(
-    "It kept up with the 20.0 images/s that were offered; it may do more.",
+    "It sustained the offered 20.0 images/s; its maximum may be higher.",
   );
-  expect(verdictOf(held).headline).toMatch(/^Lowest latency: `trt-grpc`, .*; highest rate held: /);
+  expect(verdictOf(held).headline).toMatch(
+    /^Lowest latency: `trt-grpc`, .*; highest rate sustained: /,
+  );
 });
 
 test("a rate that was not held is the highest throughput", () => {
   const late = record([testLoadPoint({ load: poisson(5_000) })]);
   expect(choice(late, "throughput").title).toBe("Highest throughput");
   expect(choice(late, "throughput").why[0]).toMatch(
-    /^It did not keep up: 5[^ ]*000 images\/s were offered, and [\d.]+ % of the requests were answered\.$/,
+    /^It did not sustain the offered rate: 5[^ ]*000 images\/s were offered, and [\d.]+ % of the requests succeeded\.$/,
   );
 });
 
@@ -255,7 +257,7 @@ test("the headline has the right figures where nothing can be said of latency", 
   expect(verdictOf(held).headline).not.toContain("$");
 });
 
-test("a path of which many requests fail is behind those that answer, and says so", () => {
+test("an endpoint of which many requests fail is behind those that answer, and says so", () => {
   const failing = testLoadPoint(
     { endpoint: "trt-grpc", slower: 0.1 },
     { errors: { UNAVAILABLE: 900_000 } },
@@ -278,8 +280,8 @@ test("caveats come with the gravest first", () => {
   expect(caveatsOf(testSimulationRecord()).map(({ kind, title }) => `${kind}: ${title}`)).toEqual([
     "subject: CPU in place of a GPU",
     "subject: Local simulation",
-    "figures: 1 load invalid",
-    "figures: 1 load unstable",
+    "figures: 1 load point invalid",
+    "figures: 1 load point unstable",
     "figures: Failed requests",
     "figures: Few samples",
     "know: Random weights",
@@ -290,7 +292,7 @@ test("caveats come with the gravest first", () => {
 
 test("the warning at the top names what must not be missed", () => {
   expect(warningText(testBenchRecord())).toBe(
-    "1 load invalid, 1 load unstable, failed requests and few samples",
+    "1 load point invalid, 1 load point unstable, failed requests and few samples",
   );
 });
 
@@ -312,13 +314,13 @@ test("a reason that loads share but for its numbers is named once", () => {
   const [first] = caveatsOf(
     record([testLoadPoint({}, late(11.5)), testLoadPoint({ batch: 8 }, late(30))]),
   );
-  expect(first?.text).toContain("The generator was 11.5 ms late. They are shown");
+  expect(first?.text).toContain("The generator was 11.5 ms late. They are reported");
 });
 
 test("a caveat names the loads that it is about, and their reason", () => {
   const [first] = caveatsOf(testBenchRecord());
   expect(first?.text).toBe(
-    "trt-grpc b1 c128. The busiest worker of the load generator used 0.97 of a core: the client may be the limit. They are shown, and left out of every choice.",
+    "trt-grpc b1 c128. The busiest worker of the load generator used 0.97 of a core: the client may be the limit. They are reported, but excluded from every choice.",
   );
 });
 

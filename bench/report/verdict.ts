@@ -36,7 +36,7 @@ export type Goal = (typeof goals)[number];
 export interface Choice {
   readonly goal: Goal;
   readonly title: string;
-  /** `undefined` where nothing can be chosen; `why` says the reason. */
+  /** Absent if nothing can be chosen; `why` gives the reason. */
   readonly winner?: { readonly name: string; readonly point: LoadPoint };
   /** Others that differ from the winner by no more than noise. */
   readonly ties: readonly string[];
@@ -118,7 +118,7 @@ function throughputChoice(series: readonly Series[]): Choice {
   const { point } = winner;
   return {
     ...base,
-    ...(isOffered(point) ? { title: "Highest rate held" } : {}),
+    ...(isOffered(point) ? { title: "Highest rate sustained" } : {}),
     winner,
     ties: tiesOf(ranked, "throughput"),
     value: formatRate(point.imagesPerSecond),
@@ -150,9 +150,9 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
     value: costOf(winner),
     setting: `${settingText(winner.point)}; ${formatRate(winner.point.imagesPerSecond)} images/s`,
     why: [
-      `At $${basis.usdPerHour} an hour (${basis.source}, seen ${basis.date}), and only while it is kept that busy: an hour costs the same with fewer images.`,
+      `At $${basis.usdPerHour} per hour (${basis.source}, ${basis.date}), at full load: an hour costs the same with fewer images.`,
       ...(isOffered(winner.point)
-        ? ["That is at the rate that was offered: a busier server costs less an image."]
+        ? ["This is the cost at the offered rate; a higher load costs less per image."]
         : []),
       ...(second === undefined || worst === undefined
         ? []
@@ -172,13 +172,13 @@ function nothing(base: Pick<Choice, "goal" | "title" | "unit">): Choice {
     ties: [],
     value: "–",
     setting: "",
-    why: ["No load was measured that could be trusted for it."],
+    why: ["No reliable load point was measured for this goal."],
     doubts: [],
   };
 }
 
 /**
- * Each path's best cell, the fastest first. A path whose best is unstable is behind those to be trusted. An offered rate is no
+ * Each endpoint's best load point, the fastest first. A path whose best is unstable is behind those to be trusted. An offered rate is no
  * throughput of its own: it counts only where there is no closed loop.
  */
 function rankedByRate(series: readonly Series[]): readonly Contender[] {

@@ -5,7 +5,7 @@ import { type ComparedMetric, metricOf } from "../record/metrics.ts";
 import { mean } from "./statistics.ts";
 
 /**
- * How sure a ratio of two measured cells is. Pure and seeded: the same records give the same intervals.
+ * How sure a ratio of two measured load points is. Pure and seeded: the same records give the same intervals.
  *
  * Throughput: the measured windows are drawn again with replacement. Percentiles: the histogram is drawn again (its k-th
  * smallest value, through the distribution of the k-th smallest of n uniform numbers, which is the same and needs no n
@@ -59,7 +59,7 @@ export function ratioInterval(
 }
 
 /**
- * Geometric mean of the ratios of several pairs: what became of a path as a whole.
+ * Geometric mean of the ratios of several pairs: what became of an endpoint as a whole.
  */
 export function meanRatio(
   pairs: readonly (readonly [a: LoadPoint, b: LoadPoint])[],
@@ -94,13 +94,13 @@ function measured(point: LoadPoint): LoadPoint["windows"] {
   return point.measuredWindows === 0 ? [] : point.windows.slice(-point.measuredWindows);
 }
 
-/** Drawn once for each cell: a load is part of its own ratio and of its path's. */
+/** Drawn once for each load point: a load is part of its own ratio and of its endpoint's. */
 const drawn = new WeakMap<LoadPoint, Map<string, number[] | undefined>>();
 
 /**
  * Draws of ln(figure), less its estimate.
  *
- * @param side - Of the ratio: the same cell on both sides must be drawn independently.
+ * @param side - Of the ratio: the same load point on both sides must be drawn independently.
  */
 function logDraws(
   point: LoadPoint,

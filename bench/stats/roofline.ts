@@ -10,7 +10,7 @@ export interface Device {
   readonly fp16DenseTflops: number;
 }
 
-/** Images a second that no program can exceed: every operation of the image tower at the device's peak. */
+/** Images per second that no program can exceed: every operation of the image tower at the device's peak. */
 export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): number {
   const gigaFlopPerImage = 2 * gigaMacsPerImage;
   return (count * fp16DenseTflops * 1_000) / gigaFlopPerImage;
@@ -21,7 +21,7 @@ export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): numb
  * computed than was asked for.
  *
  * @param devices - By environment; one that is not there is not judged.
- * @returns One sentence for each such cell.
+ * @returns One sentence for each such load point.
  */
 export function aboveCeiling(
   cells: readonly Pick<LoadPoint, "id" | "environment" | "conditions" | "imagesPerSecond">[],

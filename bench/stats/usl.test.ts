@@ -48,7 +48,7 @@ test("a bad fit says so by its residual", () => {
   expect(fitUsl(jagged)!.residual).toBeGreaterThan(0.3);
 });
 
-test("fits the published runs of four GPUs, whose most was 43.2 images a second at 32 clients", () => {
+test("fits the published runs of four GPUs, whose most was 43.2 images per second at 32 clients", () => {
   const published = [3.4, 11, 20.2, 31.9, 43.2, 37.4, 37.1].map((throughput, i) => ({
     clients: clients[i]!,
     throughput,

@@ -19,7 +19,7 @@ function parse(...args: readonly string[]): BenchArguments & GridArguments {
 
 const names = (text: string) => backends(text).map(benchEndpointName);
 
-test("without options, the five protocol paths are measured with small loads", () => {
+test("without options, the five endpoints are measured with small loads", () => {
   const args = parse();
   expect(args.backend.map(benchEndpointName)).toEqual([
     "embed-http",
@@ -36,7 +36,7 @@ test("without options, the five protocol paths are measured with small loads", (
   expect(args.stability).toBe(0.1);
 });
 
-test("--backend takes the words that people know, and names of paths", () => {
+test("--backend accepts names of groups and of endpoints", () => {
   expect(names("triton_grpc,embed")).toEqual(["onnx-grpc", "trt-grpc", "embed-http"]);
   expect(names("onnx")).toEqual(["onnx-http", "onnx-grpc"]);
   expect(names("onnx-http_jpeg,onnx-grpc_uint8,onnx-http_json")).toEqual([
@@ -46,10 +46,10 @@ test("--backend takes the words that people know, and names of paths", () => {
   ]);
 });
 
-test("a path that is named must be there, one of a word need not", () => {
+test("an endpoint that is named must be there, one of a word need not", () => {
   expect(backends("triton,trt-http")).toEqual([
-    { path: "onnx-http", payload: "fp32", serialization: "binary", byName: false },
-    { path: "trt-http", payload: "fp32", serialization: "binary", byName: true },
+    { endpoint: "onnx-http", payload: "fp32", serialization: "binary", byName: false },
+    { endpoint: "trt-http", payload: "fp32", serialization: "binary", byName: true },
   ]);
   expect(backends("trt-http,triton").find(({ endpoint }) => endpoint === "trt-http")?.byName).toBe(
     true,
@@ -77,15 +77,15 @@ test("--url and --metrics-url are repeated, and lose what follows the port", () 
     ...["--metrics-url", "onnx=http://gpu.example:40012/metrics"],
   );
   expect(args.url).toEqual([
-    { path: "onnx-http", url: "http://gpu.example:40010" },
-    { path: "onnx-grpc", url: "gpu.example:40011" },
+    { endpoint: "onnx-http", url: "http://gpu.example:40010" },
+    { endpoint: "onnx-grpc", url: "gpu.example:40011" },
   ]);
   expect(args.metricsUrl).toEqual([{ backend: "onnx", url: "http://gpu.example:40012" }]);
 });
 
 const wrong: readonly (readonly [string, readonly string[], string])[] = [
-  ["a path that does not exist", ["--backend", "onnx-ftp"], "got 'onnx-ftp'"],
-  ["an address without a path", ["--url", "http://gpu:1"], "It must be PATH=ADDRESS"],
+  ["an endpoint that does not exist", ["--backend", "onnx-ftp"], "got 'onnx-ftp'"],
+  ["an address without an endpoint", ["--url", "http://gpu:1"], "It must be PATH=ADDRESS"],
   ["a gRPC address with a scheme", ["--url", "onnx-grpc=http://gpu:1"], "must be host:port"],
   ["https", ["--url", "onnx-http=https://gpu:1"], "must be http://host:port"],
   ["an address with a path", ["--url", "onnx-http=http://gpu:1/x"], "without a path"],

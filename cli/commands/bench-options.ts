@@ -98,7 +98,7 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--model <model>",
-      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: what is served with --target simulation, and what answers are compared with",
+      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: what is served with --target simulation, and the reference for the embeddings",
       "generated",
     )
     .option(
@@ -108,7 +108,7 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--price <dollars>",
-      "US dollars an hour of what is measured (default: what a deployed environment says)",
+      "US dollars per hour of what is measured (default: what a deployed environment says)",
       numberFrom(0, 1_000_000),
     )
     .option(
@@ -117,7 +117,7 @@ export function addBenchOptions(command: Command): Command {
       portOffset,
       0,
     )
-    .option("--no-synth", "measure what lies in cdktf.out, as --target deployed always does")
+    .option("--no-synth", "use the existing output in cdktf.out, as --target deployed always does")
     .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
     .option("--json", "print the record, and nothing else, on stdout")
     .option("--output <file>", "write the record to a file as well");
@@ -137,10 +137,10 @@ export function addGridOptions(command: Command): Command {
     .addOption(
       new Option(
         "--backend <names>",
-        `what to measure: ${Object.keys(backendWords).join(", ")}, or paths by name: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
+        `what to measure: ${Object.keys(backendWords).join(", ")}, or endpoints by name: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
       )
         .argParser(backends)
-        .default(backends("all"), "all that there are of the five protocol paths"),
+        .default(backends("all"), "all that there are of the five endpoints"),
     )
     .option(
       "--concurrency <numbers>",
@@ -154,7 +154,7 @@ export function addGridOptions(command: Command): Command {
     )
     .option(
       "--rate <numbers>",
-      "requests a second, sent whether or not earlier ones were answered, in place of --concurrency",
+      "requests per second, sent whether or not earlier ones were answered, in place of --concurrency",
       listOf(numberUpTo(1_000_000)),
     )
     .addOption(
@@ -183,14 +183,14 @@ export function loadsOf(
     : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
 }
 
-/** A protocol path with its usual payload. */
+/** Endpoint with its default payload format. */
 const usual = (endpoint: EndpointName): BenchEndpoint => ({
   endpoint,
   payload: endpoint === "embed-http" ? "jpeg" : "fp32",
   serialization: "binary",
 });
 
-/** Words that people know for several paths; of these what there is is measured. */
+/** Names for groups of endpoints; those that the environment offers are measured. */
 const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
   all: endpointNames,
   embed: ["embed-http"],
@@ -200,7 +200,7 @@ const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
   tensorrt: ["trt-http", "trt-grpc"],
 };
 
-/** Every path that has a name. */
+/** Every endpoint that has a name. */
 const namedEndpoints: readonly BenchEndpoint[] = [
   ...endpointNames.map(usual),
   ...(["onnx-http", "onnx-grpc"] as const).flatMap((endpoint) =>
@@ -213,7 +213,7 @@ const namedEndpoints: readonly BenchEndpoint[] = [
   ),
 ];
 
-/** A list of words and names, each path once. */
+/** A list of words and names, each endpoint once. */
 export function backends(text: string): readonly RequestedEndpoint[] {
   const found = new Map<string, RequestedEndpoint>();
   for (const word of text.split(",").map((it) => it.trim())) {

@@ -50,7 +50,7 @@ describe.skipIf(realTritonMissing !== "")(
       expect(record.parity.map(({ passed }) => passed)).toEqual(paths.map(() => true));
     });
 
-    test("every path is measured, with the times that Triton counted", () => {
+    test("every endpoint is measured, with the times that Triton counted", () => {
       expect(record.loadPoints.map(({ id }) => id)).toEqual(
         paths.flatMap((path) => [`${path} b1 c2`, `${path} b2 c2`]),
       );

@@ -111,7 +111,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
     "clipstack: environment must be one of one, got 'two'",
   ],
   [
-    "a path that the environment does not have",
+    "an endpoint that the environment does not have",
     ["one", "--no-synth", "--model", "tiny", "--backend", "trt-grpc"],
     "clipstack: one offers none of trt-grpc",
   ],

@@ -9,7 +9,7 @@ import {
 } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 
-/** `clipstack bench`: how fast is each path, where does the time go, what does it cost? */
+/** `clipstack bench`: how fast is each endpoint, where does the time go, what does it cost? */
 export function registerBench(program: Command): void {
   const command = program
     .command("bench")
@@ -21,13 +21,13 @@ export function registerBench(program: Command): void {
     .addHelpText(
       "after",
       `
-Each path is measured with each batch size and each concurrency (or rate). Before anything is timed, its answers are
-compared with the embeddings of the model here (--model); a path that differs is not timed, and the run fails. A load
+Each endpoint is measured with each batch size and each concurrency (or rate). Before anything is timed, its answers are
+compared with the embeddings of the model here (--model); an endpoint that differs is not timed, and the run fails. A load
 warms up until its throughput is steady, then is measured in windows of --window seconds until the last three agree within
 --stability, or --max-trials were tried, or --duration is over, whichever comes first. Latency is counted
 from when a request was due.
 
---backend takes words for several paths (embed: the embed API; triton and triton_grpc: the Tritons over HTTP and gRPC; onnx
+--backend accepts names of groups of endpoints (embed: the embed API; triton and triton_grpc: the Tritons over HTTP and gRPC; onnx
 and tensorrt: both protocols of one Triton), of which it measures what there is, and names, which must be there. _u8, _jpeg
 and _json say what a request carries in place of float32 tensors: pixels, image files, or the tensors as JSON text.
 
@@ -43,7 +43,7 @@ Examples:
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
 
-Exit codes: 0 all good, 1 a path differs, requests failed, or a figure is above what the GPU can compute, 2 wrong usage or
+Exit codes: 0 all good, 1 an endpoint differs, requests failed, or a figure is above what the GPU can compute, 2 wrong usage or
 settings, 130 interrupted.`,
     )
     .action(bench);

@@ -179,7 +179,7 @@ export function withEngine(
   const { record, calibration } = measured;
   if (calibration.endpoints.length === 0) {
     throw new UserError(
-      `${args.record}: no path has a valid load with one client, which would calibrate the model`,
+      `${args.record}: no endpoint has a valid load with one client, which would calibrate the model`,
     );
   }
   const ofRecord = asked.gpu === undefined || asked.gpu === recordDevice(record);

@@ -19,7 +19,7 @@ test("answers what a GPU, payload and link give, what it costs and what bounds i
     ...["--bandwidth", "100Mbps", "--round-trip", "60ms", "--concurrency", "32"],
   );
   expect(exitCode).toBe(0);
-  // 100 Mbit/s carry 20.8 tensors of 602 112 bytes a second, whatever the GPUs do
+  // 100 Mbit/s carry 20.8 tensors of 602 112 bytes per second, whatever the GPUs do
   expect(stdout).toMatch(/images\/s {8}20\.8/);
   expect(stdout).toMatch(/\$\/1,000 images {2}0\.11 {2}\(\$8\.00 an hour/);
   expect(stdout).toMatch(/bottleneck {6}the link's bandwidth/);

@@ -93,7 +93,7 @@ export function registerCapacity(program: Command): void {
       "clients, each with one request on its way (default: 16; of a job, the best)",
       wholeNumber(1, 4096),
     )
-    .option("--batch-size <number>", "images a request", wholeNumber(1, 32), 1)
+    .option("--batch-size <number>", "images per request", wholeNumber(1, 32), 1)
     .option("--images <number>", "a job: this many images", wholeNumber(1, 1e12))
     .option("--within <time>", "the job's time: 6h, 90min", hours)
     .option(

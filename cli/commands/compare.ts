@@ -53,7 +53,7 @@ export function compareFiles(
   // a run that failed before it timed anything has no load either
   if (found.loadPoints.length === 0 && (to.passed || !from.passed)) {
     throw new UserError(
-      `${fromFile} and ${toFile} have no load in common: environments, paths, batches, clients or rates differ`,
+      `${fromFile} and ${toFile} have no load point in common: environments, endpoints, batches, clients or rates differ`,
     );
   }
   const comparison = {
@@ -71,7 +71,7 @@ function exitCodeOf({ regressions, broken, judged }: Comparison): number {
   return judged === 0 ? 2 : 0;
 }
 
-/** For programs: names and ratios, without the cells. */
+/** For programs: names and ratios, without the load points. */
 export function comparisonJson({
   comparison,
   exitCode,
@@ -101,13 +101,13 @@ export function registerCompare(program: Command): void {
     .addOption(
       new Option(
         "--fail-over <percent>",
-        "fail where a path or a load is worse by more than this, noise left out",
+        "fail where an endpoint or a load is worse by more than this, noise left out",
       )
         .argParser(percentage(0, 1_000))
         .default(0.1, "10%"),
     )
     .option("--force", "compare records of different machines, models or runtimes")
-    .option("--allow-missing", "a path or load that only the first record has is no failure")
+    .option("--allow-missing", "an endpoint or load that only the first record has is no failure")
     .addOption(
       new Option("--format <format>", "text, md (for a pull request) or json")
         .choices(compareFormats)
@@ -120,7 +120,7 @@ export function registerCompare(program: Command): void {
       `
 Each ratio is the second record's figure divided by the first's, with the interval that holds it with 95 % confidence: the
 measured windows are drawn again for throughput, the histograms for percentiles (seeded: the same records, the same answer).
-A path fails only where the whole interval over its loads is worse by more than --fail-over; of a path with several loads, one
+A path fails only where the whole interval over its loads is worse by more than --fail-over; of an endpoint with several loads, one
 alone by twice that (at least 10 % more), for no interval holds what drifts between two runs: below, it is named to look at. It fails too where the second run failed
 and the first did not, or where the second has no such path or load (--allow-missing). Invalid and unstable loads are shown, not
 judged; where none can be judged, the exit code is 2.

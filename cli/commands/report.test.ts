@@ -173,7 +173,7 @@ test.each([
   expect(JSON.parse(comparisonJson(result)).passed).toBe(false);
 });
 
-test("a path that is gone is no failure with --allow-missing", () => {
+test("an endpoint that is gone is no failure with --allow-missing", () => {
   const args = { failOver: 0.1, allowMissing: true } as const;
   expect(compareFiles(file("fast.json"), file("lost.json"), args).exitCode).toBe(0);
 });

@@ -58,7 +58,7 @@ export function registerSweep(program: Command): void {
     )
     .option(
       "--backend <names>",
-      "paths to measure, as 'clipstack bench' takes them (default: of each study those that say most)",
+      "endpoints to measure, as for 'clipstack bench' (default: the most informative ones of each study)",
       backends,
     )
     .addOption(
@@ -141,7 +141,7 @@ Examples:
   $ npx clipstack sweep scaling topology --environment multi-gpu-4x
   $ npx clipstack sweep scaling --environment multi-gpu-4x --target deployed --against one-gpu.json
 
-Exit codes: 0 all good, 1 a study failed, a path differs or requests failed, 2 wrong usage or settings, 130 interrupted.`,
+Exit codes: 0 all good, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`,
     )
     .action(sweep);
 }
