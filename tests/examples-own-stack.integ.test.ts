@@ -180,9 +180,13 @@ describe("the client", () => {
           () => false,
         );
       await expect.poll(isReady).toBe(true);
-      const { stdout } = await succeed("npx", ["tsx", "embed.ts", photo, photo], {
-        env: { INFERENCE_MODE: "remote", INFERENCE_SERVICE_URL: url },
-      });
+      const { stdout } = await succeed(
+        process.execPath,
+        ["--import", "tsx", "embed.ts", photo, photo],
+        {
+          env: { INFERENCE_MODE: "remote", INFERENCE_SERVICE_URL: url },
+        },
+      );
       const line = `${photo}: 512 values, cosine to the first 1.000\n`;
       expect(stdout).toBe(line + line);
     } finally {
@@ -192,7 +196,7 @@ describe("the client", () => {
   });
 
   test("fails in one line if a local model needs packages that are not installed", async () => {
-    const { code, stderr } = await run("npx", ["tsx", "embed.ts", photo], {
+    const { code, stderr } = await run(process.execPath, ["--import", "tsx", "embed.ts", photo], {
       env: { INFERENCE_MODE: "local", INFERENCE_MODEL_PATH: await tinyModel() },
     });
     expect(code).toBe(1);
