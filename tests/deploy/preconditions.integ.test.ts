@@ -47,7 +47,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
     const host = { docker: "unix:///nowhere/docker.sock" };
     const said = await refused({ accelerator: "cpu", host });
     expect(said).toContain("Docker does not respond at unix:///nowhere/docker.sock");
-    expect(said).toContain("fix: start it");
+    expect(said).toContain("fix: start Docker");
     expect(said).not.toContain("at async"); // a stack trace
   });
 
@@ -59,8 +59,8 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
       embed: { port },
     });
     programs.put("df", 'exec /bin/df "$@"');
-    expect(said).toContain(`port ${port} of the host (embed, port) is in use by`);
-    expect(said).toMatch(/has 1\.0 GiB free, and [\d.]+ are needed/);
+    expect(said).toContain(`port ${port} of the host (embed, port) must be free, in use by`);
+    expect(said).toMatch(/must have [\d.]+ GiB free, got 1\.0/);
     expect(said).toContain("multi-gpu-4x: 2 problems on");
   });
 
@@ -76,7 +76,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
       "GPU 1 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 8188 MiB",
     );
     programs.put("nvidia-smi", "exit 127");
-    expect(await refused(gpu)).toContain("the host has no nvidia-smi, so no NVIDIA driver");
+    expect(await refused(gpu)).toContain("the NVIDIA driver must be installed on the host");
   });
 
   test("stops if Docker has no NVIDIA runtime", async () => {
@@ -89,7 +89,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/' ;; *) exec
     programs.put("nvidia-smi", nvidiaSmi([0, 1, 2, 3].map((index) => ({ uuid: `GPU-${index}` }))));
     const host = { docker: docker.endpoint, gpu: "rtx-4080", count: 4 };
     const said = await refused({ accelerator: "gpu", host });
-    expect(said).toContain("Docker has no runtime 'nvidia', which triton-onnx needs for 4 GPUs");
+    expect(said).toContain("Docker must have the runtime 'nvidia' for the 4 GPUs of triton-onnx");
     expect(said).toContain("install NVIDIA Container Toolkit");
   });
 });
