@@ -224,7 +224,7 @@ test("the table for a terminal is aligned", () => {
 
     Closed loop: 4 clients, one image per request, 3 s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of 2 images against the local reference.
 
-    ! CPU in place of a GPU: single-gpu will run on GPUs, but this run used 2 CPU cores, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which path is faster on it.
+    ! CPU in place of a GPU: single-gpu will run on GPUs, but this run used 2 CPU cores, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which endpoint is faster on it.
     ! Local simulation: Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tested.
     ! Short load: A p99 marked with * comes from fewer than 500 requests, and is about the slowest of them.
 
