@@ -117,5 +117,5 @@ test("a port that is none exits with 2", async () => {
 test("fails beyond this machine without a key", async () => {
   const { code, stderr } = await serve("--model", "tiny", "--host", "0.0.0.0").done;
   expect(code).toBe(2);
-  expect(stderr).toContain("API_KEY is required where HOST is not this machine alone");
+  expect(stderr).toContain("API_KEY is required unless HOST is a loopback address");
 });
