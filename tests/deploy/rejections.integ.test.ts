@@ -78,7 +78,11 @@ describe.skipIf(missing !== "")(
     test.skipIf(plain === undefined)(
       `no NVIDIA runtime${plain === undefined ? " (skipped: CLIPSTACK_TEST_DOCKER_HOST_NO_NVIDIA names no engine without one)" : ""}`,
       async () => {
-        await refuse("single-gpu", onGpu(plain!), "Docker cannot hand GPUs to containers");
+        await refuse(
+          "single-gpu",
+          onGpu(plain!),
+          "Docker must support GPUs, but has neither the runtime 'nvidia'",
+        );
       },
     );
 
