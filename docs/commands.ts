@@ -16,7 +16,7 @@ export interface RunCommand {
 export const commandsRun: readonly RunCommand[] = [
   {
     command: "npm run synth",
-    prints: /single-gpu: .*\nmulti-gpu-4x: .*\nkind-local: .*\nk8s-gpu: /,
+    prints: /k8s-gpu: .*\nkind-local: .*\nmulti-gpu-4x: .*\nsingle-gpu: /,
   },
   {
     command: "npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu",
@@ -31,7 +31,7 @@ export const commandsRun: readonly RunCommand[] = [
   },
   {
     command: "npx clipstack review --plan cdktf.out/fresh.json --verify-plan review.json",
-    prints: /what was reviewed/,
+    prints: /matches the reviewed change/,
   },
   { command: "npx clipstack capacity --parameters", prints: /195/ },
   {
