@@ -53,14 +53,14 @@ test.skipIf(why !== "")(
 );
 
 test.skipIf(why !== "")(
-  `reviews everything as new where the revision does not synthesize${why}`,
+  `reviews an environment as new that the revision does not synthesize${why}`,
   () => {
     git("checkout", "--quiet", "--", settings);
     appendFileSync(join(clone, settings), "nonsense: 1\n");
     git("commit", "--quiet", "--all", "--message", "break it");
     git("revert", "--no-edit", "HEAD");
     const { code, err } = review("--base", "HEAD~1");
-    expect(err).toContain("HEAD~1 does not synthesize, everything counts as new:");
+    expect(err).toContain("HEAD~1 has errors, and its invalid environments count as new:");
     expect(err).toContain("unknown key 'nonsense'");
     expect(code).toBe(0);
   },
@@ -79,7 +79,7 @@ test.skipIf(why !== "")(
   `fails on settings that are edited into something wrong${why}`,
   () => {
     git("checkout", "--quiet", "--", ".");
-    writeFileSync(join(clone, settings), "accelerator: none\n");
+    writeFileSync(join(clone, settings), "stack: single-gpu\naccelerator: none\n");
     const { code, err } = review("--base", "HEAD");
     expect(code).toBe(2);
     expect(err).toContain("accelerator must be one of gpu, cpu, got 'none'");
