@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -47,9 +48,9 @@ export function staleFiles(
 }
 
 /**
- * `npm run render`: write what is stale. `-- --check`: write nothing, name what is stale.
+ * `npm run render`: writes stale files. `-- --check`: writes nothing and names stale files.
  *
- * @returns The exit code: 0 all good, 1 something is stale, 2 wrong usage.
+ * @returns Exit code: 0 success, 1 a file is stale, 2 usage error.
  */
 export async function render(args: readonly string[], folder: string = root): Promise<number> {
   const unknown = args.find((arg) => arg !== "--check");
@@ -71,6 +72,13 @@ export async function render(args: readonly string[], folder: string = root): Pr
     console.log(`wrote ${path}`);
   }
   console.log(`${files.length} rendered files, ${stale.length} written`);
+  if (folder === root && stale.some(({ path }) => path.endsWith(".ts"))) {
+    // other files are rendered from modules that this process loaded before they were written
+    const program = fileURLToPath(import.meta.url);
+    return (
+      spawnSync(process.execPath, [...process.execArgv, program], { stdio: "inherit" }).status ?? 1
+    );
+  }
   return 0;
 }
 
