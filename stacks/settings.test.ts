@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { gpuNames } from "../contract/gpus.ts";
 import { shippedEnvironments, shippedStacks } from "./environment-files.ts";
 import {
   parseEnvironment,
@@ -29,9 +30,6 @@ function schemaMistakes(stack: StackName, yaml: string): readonly string[] {
   return lines.map((line) => line.replace(/^ {2}/, ""));
 }
 
-const gpuNames =
-  "t4, l4, a10, rtx-a4000, rtx-a6000, rtx-4080, rtx-4090, rtx-pro-6000-blackwell, a100-sxm4-40gb, a100-sxm4-80gb, a100-pcie-40gb, a100-pcie-80gb, l40s, h100, h200, b200";
-
 test.each(stackNames)("%s needs no setting at all", (environment) => {
   expect(mistakes(environment, "")).toEqual([]);
 });
@@ -55,7 +53,7 @@ test("fails with every mistake at once: path, rule and value", () => {
   const yaml = "host: { gpu: a10g, count: 0 }\nembed: { port: 70000, expose: everybody }";
   expect(mistakes("single-gpu", yaml)).toEqual([
     "environments/x.yaml:",
-    `  host.gpu must be one of ${gpuNames}, got 'a10g'`,
+    `  host.gpu must be one of ${gpuNames.join(", ")}, got 'a10g'`,
     "  host.count must be 1 to 16, got 0",
     "  embed.port must be 1 to 65535, got 70000",
     "  embed.expose must be one of loopback, all-interfaces, got 'everybody'",

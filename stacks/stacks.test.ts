@@ -133,7 +133,7 @@ describe("single-gpu", () => {
     expect(servicesOf(single("embed: { enabled: false }"))).toEqual(["triton-onnx", "triton-trt"]);
   });
 
-  test("turns the embed server into a gateway when its engine is triton", () => {
+  test("turns the embed server into a gateway when its backend is triton", () => {
     const [embed] = synthesized(single("embed: { backend: triton, upstream: triton-trt }"))
       .environment.services;
     expect(embed).toMatchObject({ backend: "triton", model: "openclip_vit_b32_trt" });
