@@ -46,7 +46,7 @@ describe.skipIf(missing !== "")(
           autoscaler: { minReplicas: 1, maxReplicas: 2, cpuPercent: 400 },
         },
         triton: {
-          engine: accelerator === "gpu" ? "tritonserver" : "emulator",
+          server: accelerator === "gpu" ? "tritonserver" : "emulator",
           image,
           resources: { requests: { cpuMillicores: 50, memoryMiB: 256 }, limits },
           autoscaler: { minReplicas: 2, maxReplicas: 2 },
