@@ -2,7 +2,7 @@ import { embedPaths } from "../contract/embed-api.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { serverEnv } from "../contract/server-env.ts";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
-import { UserError } from "../contract/user-error.ts";
+import { messageOf, UserError } from "../contract/user-error.ts";
 import { parseAs } from "./parse.ts";
 import {
   type Fault,
@@ -65,9 +65,7 @@ function tritonFlags(workload: Workload, args: readonly string[]): ResolvedTrito
   try {
     return parseTritonArgs(args);
   } catch (error) {
-    throw new UserError(
-      `${describe(workload)}: command: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    throw new UserError(`${describe(workload)}: command: ${messageOf(error)}`);
   }
 }
 

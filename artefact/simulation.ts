@@ -9,7 +9,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { UserError } from "../contract/user-error.ts";
+import { messageOf, UserError } from "../contract/user-error.ts";
 import { type Child, type Exit, endWithParent, startChild } from "./child-process.ts";
 import { isPortInUse } from "./free-ports.ts";
 import type { Instance, RepositoryPlan, SimulationPlan } from "./simulation-types.ts";
@@ -132,7 +132,7 @@ function prepare({ repository }: Instance): StartOutcome | undefined {
     if (repository !== undefined) assembleRepository(repository);
     return undefined;
   } catch (error) {
-    return { ok: false, message: error instanceof Error ? error.message : String(error) };
+    return { ok: false, message: messageOf(error) };
   }
 }
 

@@ -1,5 +1,5 @@
 import { CommanderError } from "commander";
-import { UserError } from "../contract/user-error.ts";
+import { messageOf, UserError } from "../contract/user-error.ts";
 import { clipstackProgram } from "./program.ts";
 
 /** Exit codes of every command: 0 success, 1 a check failed, 2 usage or settings error. */
@@ -23,7 +23,7 @@ export async function runCommand(args: readonly string[]): Promise<number> {
     if (error instanceof CommanderError) {
       process.exitCode = error.exitCode === 0 ? 0 : isDetailed ? 1 : exitUsage;
     } else {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = messageOf(error);
       console.error(`clipstack: ${message}`);
       if (process.env.CLIPSTACK_DEBUG !== undefined) console.error(error);
       process.exitCode = isUserError(error) && !isDetailed ? exitUsage : 1;

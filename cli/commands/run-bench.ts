@@ -36,7 +36,7 @@ import type { Environment } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { openclipVitB32U8 } from "../../contract/model-signature.ts";
 import { serverEnv } from "../../contract/server-env.ts";
-import { UserError } from "../../contract/user-error.ts";
+import { messageOf, UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
@@ -325,7 +325,7 @@ export async function runAndReport(
           // what was measured cannot be had again
           if (record.loadPoints.length + record.studies.length === 0) throw error;
           if (signal.aborted) record.interrupted = true;
-          else record.failures.push(error instanceof Error ? error.message : String(error));
+          else record.failures.push(messageOf(error));
         }
         progress.end();
         report(finishRun(prepared, args), args);

@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { EmbedErrorCode } from "../../contract/embed-api.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { Budget } from "../budget.ts";
 import { InferenceError } from "../session/types.ts";
 import { type ImageHeader, readImageHeader } from "./image-header.ts";
@@ -181,6 +182,6 @@ function undecodable(reason: string, cause?: unknown): ImageError {
 
 /** First line of the decoder's message. */
 function reasonOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = messageOf(error);
   return text.split("\n", 1)[0]!.replace(/[:\s]+$/, "");
 }

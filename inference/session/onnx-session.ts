@@ -5,6 +5,7 @@ import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { DataType, Tensor, TensorSpec } from "../../contract/tensor.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { acquireThread } from "./onnx-thread.ts";
 import { InferenceError, type ModelSession, type RunResult } from "./types.ts";
 
@@ -124,7 +125,7 @@ async function waitUntilOpen(
     await worker.terminate();
     throw new Error(response.message);
   } catch (error) {
-    const reason = oneLine(error instanceof Error ? error.message : String(error));
+    const reason = oneLine(messageOf(error));
     const provider =
       executionProvider === "cpu" ? "" : ` with EXECUTION_PROVIDER ${executionProvider}`;
     throw new InferenceError("model", `${modelPath}: cannot be loaded${provider}: ${reason}`, {

@@ -12,7 +12,7 @@ import {
   openHttpClient,
   reason,
 } from "../../bench/run/http-client.ts";
-import { UserError } from "../../contract/user-error.ts";
+import { messageOf, UserError } from "../../contract/user-error.ts";
 
 /** Selects a cluster of a kubeconfig. */
 export interface ClusterAccess {
@@ -263,6 +263,6 @@ export function rejectionOf(response: HttpAnswer): ApiRejection {
 }
 
 function oneLine(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = messageOf(error);
   return text.trim().split("\n").at(-1) ?? "";
 }

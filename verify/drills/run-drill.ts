@@ -9,7 +9,7 @@ import {
 import { Interrupted } from "../../artefact/interrupt.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
-import { UserError } from "../../contract/user-error.ts";
+import { messageOf, UserError } from "../../contract/user-error.ts";
 import { type ClusterApi, openCluster } from "../cluster/cluster-api.ts";
 import { type Drill, type DrillOptions, DrillRun, pollMs, scaleMarginSeconds } from "./drill.ts";
 import { type DrillName, type DrillRecord, drillRecordSchemaVersion } from "./drill-record.ts";
@@ -149,7 +149,7 @@ async function restore(drill: Drill, run: DrillRun): Promise<void> {
     const wrong = differencesOf(run.before, now);
     run.check(restored, wrong.length === 0, wrong.join("; ") || restoredText(run.before, now));
   } catch (error) {
-    run.check(restored, false, error instanceof Error ? error.message : String(error));
+    run.check(restored, false, messageOf(error));
   }
 }
 

@@ -4,7 +4,7 @@ import {
   rolloutProblem,
   scaleDownWindow,
 } from "../../artefact/cluster-objects.ts";
-import { UserError } from "../../contract/user-error.ts";
+import { messageOf, UserError } from "../../contract/user-error.ts";
 import { type Drill, type DrillRun, scaleMarginSeconds } from "./drill.ts";
 import { minReplicas } from "./snapshot.ts";
 
@@ -112,7 +112,7 @@ async function waitForMetric(run: DrillRun, name: string): Promise<void> {
       const { autoscaler } = await run.observe();
       const failure = autoscaler?.status?.conditions?.find(({ status }) => status === "False");
       throw new UserError(
-        `autoscaler '${name}' has no metric after ${metricSeconds} s: ${failure?.message ?? (error instanceof Error ? error.message : String(error))}`,
+        `autoscaler '${name}' has no metric after ${metricSeconds} s: ${failure?.message ?? messageOf(error)}`,
       );
     });
 }
