@@ -4,9 +4,10 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
-import { command, testDocker } from "../../tests/deploy/test-docker.ts";
-import { buildImage } from "../../tests/deploy/test-image.ts";
+import { testDocker } from "../../tests/deploy/test-docker.ts";
+import { buildImage, serverImage } from "../../tests/deploy/test-image.ts";
 import {
+  keepLockedMemoryLimit,
   nvidiaSmi,
   type TestProject,
   testProject,
@@ -59,18 +60,12 @@ describe.skipIf(missing !== "")(
       });
       const [embed = 0, onnx = 0, trt = 0] = await freePorts(3);
       ports = [embed, onnx, trt];
-      const base = process.env.CLIPSTACK_NODE_IMAGE;
-      const server = await buildImage(docker, {
-        context: fileURLToPath(new URL("../../inference-image/", import.meta.url)),
-        file: fileURLToPath(new URL("../../inference-image/Dockerfile", import.meta.url)),
-        args: base === undefined ? {} : { NODE_IMAGE: base },
-      });
-      images.push(server.image);
-      expect(server.outcome.code, server.outcome.output).toBe(0);
+      const server = await serverImage(docker);
+      images.push(server);
       const standIn = await buildImage(docker, {
         context: folder,
         file: fileURLToPath(new URL("../test-triton-and-embed.Dockerfile", import.meta.url)),
-        args: { EMBED_IMAGE: server.image },
+        args: { EMBED_IMAGE: server },
       });
       images.push(standIn.image);
       expect(standIn.outcome.code, standIn.outcome.output).toBe(0);
@@ -78,22 +73,13 @@ describe.skipIf(missing !== "")(
         await docker.run("tag", standIn.image, name);
         images.push(name);
       }
-      await allowLimits(standIn.image);
+      await keepLockedMemoryLimit(docker, project, standIn.image);
     });
     afterAll(async () => {
       await project?.remove();
       programs?.remove();
       for (const name of images) await docker.run("rmi", name).catch(() => undefined);
     });
-
-    /** An engine in a container may not lift the limit of locked memory, as a Triton with a GPU has it. It keeps the limit. */
-    const allowLimits = async (any: string) => {
-      const limit = ["run", "--rm", "--ulimit", "memlock=-1:-1", "--entrypoint=true", any];
-      if ((await command("docker", ["--host", docker.endpoint, ...limit])).code === 0) return;
-      const file = join(project.folder, "constructs", "triton-server.ts");
-      const text = await readFile(file, "utf8");
-      await writeFile(file, text.replace('[{ name: "memlock", soft: -1, hard: -1 }]', "[]"));
-    };
 
     const settle = (change: PlanCase["settings"] = {}) =>
       project.settings("single-gpu", {

@@ -1,15 +1,14 @@
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { type StandIns, standIns } from "../../cli/test-programs.ts";
 import { perGpuHostPorts } from "../../contract/ports.ts";
 import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
-import { command, testDocker } from "./test-docker.ts";
-import { buildImage } from "./test-image.ts";
+import { testDocker } from "./test-docker.ts";
+import { buildImage, serverImage } from "./test-image.ts";
 import {
   builtImage,
+  keepLockedMemoryLimit,
   nvidiaSmi,
   type TestProject,
   testProject,
@@ -46,21 +45,15 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
     programs.put("nvidia-smi", nvidiaSmi(uuids.map((uuid) => ({ uuid }))));
     project = await testProject({ docker, path: programs.folder });
     ports = await freePorts(3);
-    const base = process.env.CLIPSTACK_NODE_IMAGE;
-    const embed = await buildImage(docker, {
-      context: fileURLToPath(new URL("../../inference-image/", import.meta.url)),
-      file: fileURLToPath(new URL("../../inference-image/Dockerfile", import.meta.url)),
-      args: base === undefined ? {} : { NODE_IMAGE: base },
-    });
-    images.push(embed.image);
-    expect(embed.outcome.code, embed.outcome.output).toBe(0);
+    const server = await serverImage(docker);
+    images.push(server);
     const standIn = await buildImage(docker, {
       context: fileURLToPath(new URL(".", import.meta.url)),
       file: fileURLToPath(new URL("./test-triton-stand-in.Dockerfile", import.meta.url)),
-      args: { EMBED_IMAGE: embed.image },
+      args: { EMBED_IMAGE: server },
     });
     expect(standIn.outcome.code, standIn.outcome.output).toBe(0);
-    await allowLimits(standIn.image);
+    await keepLockedMemoryLimit(docker, project, standIn.image);
     image = `${standIn.image}:1`;
     await docker.run("tag", standIn.image, image);
     images.push(standIn.image, image);
@@ -82,16 +75,6 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
     });
     const { code, output } = await project.deploy(environment);
     expect(code, output).toBe(0);
-  };
-  /** An engine inside a container cannot raise the limit of locked memory that a Triton on a GPU requests, so the limit stays. */
-  const allowLimits = async (any: string) => {
-    const limit = ["run", "--rm", "--ulimit", "memlock=-1:-1", any, "true"];
-    if ((await command("docker", ["--host", docker.endpoint, ...limit])).code === 0) return;
-    const file = join(project.folder, "constructs", "triton-server.ts");
-    const text = await readFile(file, "utf8");
-    const without = text.replace('[{ name: "memlock", soft: -1, hard: -1 }]', "[]");
-    expect(without).not.toBe(text);
-    await writeFile(file, without);
   };
 
   const host = (count: number) => ({ docker: docker.endpoint, gpu: "rtx-4080", count });

@@ -60,31 +60,37 @@ export async function buildImage(
   return { image, outcome: await command("docker", words, { timeoutMs: buildTimeoutMs }) };
 }
 
-/**
- * Builds the embed image with the tiny model, as for a cluster. Its name has a tag, so that the kubelet does not pull another one.
- *
- * @throws with the output of the build
- */
-export async function imageWithWeights(docker: Docker): Promise<string> {
-  const embed = await buildImage(docker, {
+/** Builds the server image. @throws with the output of the build */
+export async function serverImage(docker: Docker): Promise<string> {
+  const { image, outcome } = await buildImage(docker, {
     context: root,
     file: join(root, "inference-image/Dockerfile"),
     args: { NODE_IMAGE: nodeImage },
   });
-  if (embed.outcome.code !== 0) throw new Error(embed.outcome.output);
+  if (outcome.code !== 0) throw new Error(outcome.output);
+  return image;
+}
+
+/**
+ * Builds the server image with the tiny model, as for a cluster. Its name has a tag, so that the kubelet does not pull another one.
+ *
+ * @throws with the output of the build
+ */
+export async function imageWithWeights(docker: Docker): Promise<string> {
+  const server = await serverImage(docker);
   const context = await weightsContext();
   try {
     const { image, outcome } = await buildImage(docker, {
       context,
       file: join(root, "model_repository/image/Dockerfile.weights"),
-      args: { IMAGE: embed.image },
+      args: { IMAGE: server },
     });
     if (outcome.code !== 0) throw new Error(outcome.output);
     await docker.run("tag", image, `${image}:tiny`);
     await docker.run("rmi", "--no-prune", `${image}:latest`);
     return `${image}:tiny`;
   } finally {
-    await docker.run("rmi", "--no-prune", embed.image);
+    await docker.run("rmi", "--no-prune", server);
     await rm(context, { recursive: true, force: true });
   }
 }

@@ -1,4 +1,4 @@
-import { copyFile, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -297,4 +297,24 @@ async function removeAll(docker: Docker, environment: ShippedEnvironment): Promi
   for (const name of networks.filter((network) => network.startsWith("clipstack-test-"))) {
     await docker.run("network", "rm", name).catch(() => undefined);
   }
+}
+
+/**
+ * Removes the unlimited locked memory that a Triton on a GPU requests from the constructs of a test project, if the engine runs
+ * inside a container and cannot grant it.
+ *
+ * @throws {Error} if the constructs no longer contain the limit
+ */
+export async function keepLockedMemoryLimit(
+  docker: Docker,
+  project: TestProject,
+  image: string,
+): Promise<void> {
+  const limit = ["run", "--rm", "--ulimit", "memlock=-1:-1", "--entrypoint=true", image];
+  if ((await command("docker", ["--host", docker.endpoint, ...limit])).code === 0) return;
+  const file = join(project.folder, "constructs", "docker", "triton-container.ts");
+  const text = await readFile(file, "utf8");
+  const without = text.replace('[{ name: "memlock", soft: -1, hard: -1 }]', "[]");
+  if (without === text) throw new Error(`${file} requests no unlimited locked memory`);
+  await writeFile(file, without);
 }
