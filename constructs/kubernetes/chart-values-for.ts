@@ -2,7 +2,10 @@ import type { Budget, ContainerRange, CpuScaling, Quota, Resources } from "../ch
 import type { ChartValues } from "./chart-values.ts";
 import { kubernetesQuantities, quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
-/** An image by its name: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. Terraform may know a part of the tag. */
+/**
+ * Parses an image reference: `name`, `name:tag`, `registry:5000/name:tag` or `name@sha256:…`. The tag may contain Terraform
+ * expressions.
+ */
 export function chartImage(
   name: string,
 ): Pick<NonNullable<NonNullable<ChartValues["embed"]>["image"]>, "repository" | "tag" | "digest"> {
@@ -12,12 +15,12 @@ export function chartImage(
   return { repository, tag: tag ?? "latest" };
 }
 
-/** Requests and limits in the units of Kubernetes. */
+/** Requests and limits as Kubernetes quantities. */
 export function chartResources({ requests, limits }: Resources) {
   return { requests: kubernetesQuantities(requests), limits: kubernetesQuantities(limits) };
 }
 
-/** `hard` of the chart's quota. */
+/** Chart values of the ResourceQuota. */
 export function chartQuota(quota: Quota, gpus = 0) {
   return {
     enabled: true,
@@ -28,14 +31,19 @@ export function chartQuota(quota: Quota, gpus = 0) {
   };
 }
 
+/** Chart values of the LimitRange. */
 export function chartLimitRange(range: ContainerRange) {
   return { enabled: true, ...rangeQuantities(range) };
 }
 
 export interface KindChartProps {
-  /** Image in the cluster's nodes, with the weights in it. */
+  /** Image with the weights, loaded into the cluster's nodes. */
   readonly image: string;
-  /** @default - a ClusterIP Service */
+  /**
+   * Node port of the Service.
+   *
+   * @default - a ClusterIP Service
+   */
   readonly nodePort?: number;
   readonly resources: Resources;
   readonly autoscaler: CpuScaling;
@@ -44,17 +52,17 @@ export interface KindChartProps {
   readonly limitRange: ContainerRange;
 }
 
-/** Chart values for the objects that `InferenceDeployment` declares. */
+/** Chart values that render the objects declared by `InferenceDeployment`. */
 export function chartValuesForKind(props: KindChartProps): ChartValues {
   const { image, nodePort, resources, autoscaler, budget, quota, limitRange } = props;
   return {
     embed: {
       image: { ...chartImage(image), pullPolicy: "IfNotPresent" },
-      // the nodes have the image before the pods
+      // the image is loaded into the nodes before the pods start
       imagePullSeconds: 0,
       resources: chartResources(resources),
       service: nodePort === undefined ? { type: "ClusterIP" } : { type: "NodePort", nodePort },
-      // reachable from the cluster, or over a NodePort on the loopback interface
+      // reachable only from the cluster, or through a NodePort on the loopback interface
       auth: { allowAnonymous: true },
       autoscaling: { enabled: true, ...autoscaler },
       budget: { enabled: true, ...budget },

@@ -446,7 +446,7 @@ export const chartValues = z.strictObject({
         .prefault({}),
       init: z
         .strictObject({
-          // its form is checked in a template: Helm repeats a value that the schema refuses, with the secrets in it
+          // validated in a template, because Helm prints values that the schema rejects, including secrets in a URL
           url: text(
             "",
             "URL of `model.onnx`: `http://…` or `https://…`, without user, password or query.",

@@ -6,10 +6,10 @@ import { chartImage, chartQuota, chartResources } from "./chart-values-for.ts";
 import type { ClusterInferenceProps, ClusterModel, ClusterPlan } from "./cluster-plan.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
-/** Entry of the Secret with the key of the embed server. */
-const keyEntry = "api-key";
+/** Key of the bearer token in the Secret. */
+const tokenKey = "api-key";
 
-/** Values of the chart for embed server and Tritons in a cluster. */
+/** Chart values of the embed server and Tritons in a cluster. */
 export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartValues {
   const { embed, triton, quota, scraping, serviceMonitor, cluster } = props;
   return {
@@ -26,14 +26,14 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
       auth: {
         ...(embed.keySecret !== undefined && {
           existingSecret: embed.keySecret,
-          existingSecretKey: keyEntry,
+          existingSecretKey: tokenKey,
         }),
         allowAnonymous: embed.allowAnonymous,
       },
       ...scalingValues(embed.autoscaler),
       budget: { enabled: true, ...embed.budget },
-      ...(plan.embed.gpus > 0 && onGpuNodes(cluster)),
-      ...scrapedAt(scraping, embedPort),
+      ...(plan.embed.gpus > 0 && gpuNodeScheduling(cluster)),
+      ...scrapeAnnotations(scraping, embedPort),
     },
     triton: triton.enabled ? tritonValues(props, plan) : { enabled: false },
     quota: chartQuota(quota, cluster.accelerator === "gpu" ? quota.gpus : 0),
@@ -83,8 +83,8 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
     }),
     budget: { enabled: true, ...triton.budget },
     startSeconds,
-    ...(gpus > 0 && onGpuNodes(cluster)),
-    ...scrapedAt(props.scraping, tritonPorts.metrics),
+    ...(gpus > 0 && gpuNodeScheduling(cluster)),
+    ...scrapeAnnotations(props.scraping, tritonPorts.metrics),
   };
 }
 
@@ -106,7 +106,7 @@ function modelValues(model: ClusterModel): ChartValues["model"] {
   }
 }
 
-/** An autoscaler, or the one number of pods that there may be. */
+/** Values of the autoscaler, or a fixed number of pods if the minimum equals the maximum. */
 function scalingValues(scaling: CpuScaling) {
   const { minReplicas, maxReplicas, cpuPercent, scaleDownWindowSeconds } = scaling;
   return minReplicas === maxReplicas
@@ -122,7 +122,7 @@ function scalingValues(scaling: CpuScaling) {
       };
 }
 
-function onGpuNodes({ pool }: GpuCluster) {
+function gpuNodeScheduling({ pool }: GpuCluster) {
   return {
     runtimeClassName: pool.runtimeClass === "none" ? "" : pool.runtimeClass,
     nodeSelector: { ...pool.selector },
@@ -130,8 +130,8 @@ function onGpuNodes({ pool }: GpuCluster) {
   };
 }
 
-/** Annotations by which a Prometheus without its operator finds pods. */
-function scrapedAt(scraping: Scraping, port: number) {
+/** Annotations by which a Prometheus without the operator discovers pods. */
+function scrapeAnnotations(scraping: Scraping, port: number) {
   if (scraping !== "annotations") return {};
   return {
     podAnnotations: {

@@ -12,12 +12,12 @@ import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./clu
 import { InferenceChart } from "./inference-chart.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
-/** Embed server and Tritons in a cluster: the project's chart, and everything that can be known to be wrong before. */
+/** Embed server and Tritons in a cluster, deployed with the chart `clipstack` and checked during synthesis. */
 export class ClusterInference extends Construct {
   readonly chart: InferenceChart;
-  /** What the environment output says of them, the embed server first. */
+  /** Entries of the environment output, the embed server first. */
   readonly services: readonly { readonly service: Service }[];
-  /** `embed (2 to 6 pods)` */
+  /** Deployments with their number of pods: `embed (2 to 6 pods)`. */
   readonly summary: readonly string[];
 
   constructor(scope: Construct, id: string, props: ClusterInferenceProps) {
@@ -31,8 +31,8 @@ export class ClusterInference extends Construct {
     cluster.needs({
       namespace: props.namespace,
       createNamespace: props.createNamespace,
-      gpus: sum(plan, ({ maxReplicas, surge }) => maxReplicas + surge),
-      gpusAtLeast: sum(plan, ({ minReplicas }) => minReplicas),
+      gpus: totalGpus(plan, ({ maxReplicas, surge }) => maxReplicas + surge),
+      gpusAtLeast: totalGpus(plan, ({ minReplicas }) => minReplicas),
       apis: clusterApis(props, plan),
       objects: namedObjects(props, plan),
       ...(props.scraping === "service-monitor" && {
@@ -42,7 +42,7 @@ export class ClusterInference extends Construct {
 
     const namespace = props.createNamespace
       ? new NamespaceV1(this, "namespace", {
-          // the API server refuses pods that are not hardened
+          // the API server rejects pods that violate the Pod Security Standard
           metadata: { name: props.namespace, labels: { [podSecurity.label]: podSecurity.level } },
         }).metadata.name
       : props.namespace;
@@ -58,7 +58,7 @@ export class ClusterInference extends Construct {
     const host = (component: "embed" | "triton") =>
       `${podObjectName(component)}.${props.namespace}.svc`;
     const embedUrl = `http://${host("embed")}:${embedPort}`;
-    const path = triton.backend === "tensorrt" ? "trt" : "onnx";
+    const prefix = triton.backend === "tensorrt" ? "trt" : "onnx";
     const services: readonly Service[] = [
       {
         name: "embed",
@@ -85,14 +85,14 @@ export class ClusterInference extends Construct {
           {
             protocol: "oip-http",
             url: `http://${host("triton")}:${tritonPorts.http}`,
-            name: `${path}-http`,
+            name: `${prefix}-http`,
           },
           {
             protocol: "oip-grpc",
             url: `${host("triton")}:${tritonPorts.grpc}`,
-            name: `${path}-grpc`,
+            name: `${prefix}-grpc`,
           },
-          // not of the Service that may be reached from outside
+          // port of the headless Service, which is never exposed outside the cluster
           {
             protocol: "metrics",
             url: `http://${podObjectName("triton")}-grpc.${props.namespace}.svc:${tritonPorts.metrics}`,
@@ -120,10 +120,10 @@ export class ClusterInference extends Construct {
   }
 }
 
-/** GPUs of so many pods of each Deployment. */
-function sum(
+/** Number of GPUs of all Deployments, each with the number of pods that `pods` returns. */
+function totalGpus(
   { workloads }: ClusterPlan,
   pods: (workload: ClusterPlan["workloads"][number]) => number,
 ): number {
-  return workloads.reduce((total, it) => total + pods(it) * it.gpusPerPod, 0);
+  return workloads.reduce((total, workload) => total + pods(workload) * workload.gpusPerPod, 0);
 }

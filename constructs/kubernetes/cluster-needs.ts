@@ -2,9 +2,9 @@ import { labelNames, podAppName } from "../../contract/pods.ts";
 import type { ClusterInferenceProps, ClusterPlan } from "./cluster-plan.ts";
 import type { ClusterRequirements } from "./cluster-requirements.ts";
 
-/** What must be in a cluster before embed server and Tritons are. */
+/** Requirements of the embed server and Tritons that a cluster must meet before the deployment. */
 
-/** APIs that are no part of Kubernetes itself. */
+/** Required APIs that are not part of Kubernetes itself. */
 export function clusterApis(
   { embed, triton, scraping }: ClusterInferenceProps,
   { workloads }: ClusterPlan,
@@ -13,24 +13,24 @@ export function clusterApis(
     minReplicas < maxReplicas;
   const { metric, source } = triton.autoscaler;
   const hasTriton = workloads.some(({ service }) => service === "triton");
-  const onCpu = [
+  const cpuScaled = [
     ...(isScaled(embed) ? ["embed.autoscaler"] : []),
     ...(hasTriton && isScaled(triton) && metric === "cpu" ? ["triton.autoscaler.metric cpu"] : []),
   ];
-  const onQueueTime = hasTriton && isScaled(triton) && metric === "queue-time";
-  const adds = (isNeeded: boolean, groupVersion: string, setting: string, program: string) =>
-    isNeeded ? [{ groupVersion, setting, program }] : [];
-  const bySource = (name: typeof source) => onQueueTime && source === name;
+  const scalesOnQueueTime = hasTriton && isScaled(triton) && metric === "queue-time";
+  const apiIf = (isRequired: boolean, groupVersion: string, setting: string, program: string) =>
+    isRequired ? [{ groupVersion, setting, program }] : [];
+  const readsFrom = (name: typeof source) => scalesOnQueueTime && source === name;
   return [
-    ...adds(onCpu.length > 0, "metrics.k8s.io/v1beta1", onCpu[0] ?? "", "metrics-server"),
-    ...adds(bySource("keda"), "keda.sh/v1alpha1", "triton.autoscaler.source keda", "KEDA"),
-    ...adds(
-      bySource("prometheus-adapter"),
+    ...apiIf(cpuScaled.length > 0, "metrics.k8s.io/v1beta1", cpuScaled[0] ?? "", "metrics-server"),
+    ...apiIf(readsFrom("keda"), "keda.sh/v1alpha1", "triton.autoscaler.source keda", "KEDA"),
+    ...apiIf(
+      readsFrom("prometheus-adapter"),
       "custom.metrics.k8s.io/v1beta1",
       "triton.autoscaler.source prometheus-adapter",
       "the Prometheus adapter",
     ),
-    ...adds(
+    ...apiIf(
       scraping === "service-monitor",
       "monitoring.coreos.com/v1",
       "scraping service-monitor",
@@ -39,7 +39,7 @@ export function clusterApis(
   ];
 }
 
-/** Objects of the namespace that settings name and nobody here makes. */
+/** Existing objects of the namespace that settings name. */
 export function namedObjects(
   props: ClusterInferenceProps,
   plan: ClusterPlan,
@@ -54,10 +54,13 @@ export function namedObjects(
       setting: "model.claim",
       mountedBy: weightsReaders(props, plan),
     },
-  ].filter((it) => it.name !== undefined) as ClusterRequirements["objects"];
+  ].filter(({ name }) => name !== undefined) as ClusterRequirements["objects"];
 }
 
-/** Pods that mount the weights: every one but a gateway. CPU pods may all be on one node. */
+/**
+ * Maximum number of pods that mount the weights, which are all but gateways, and minimum number of nodes for them. Pods on
+ * the CPU may share one node.
+ */
 function weightsReaders(
   { embed, cluster }: ClusterInferenceProps,
   { workloads }: ClusterPlan,
@@ -67,19 +70,26 @@ function weightsReaders(
     ({ service }) => service !== "embed" || embed.backend === "onnxruntime",
   );
   const total = (each: (workload: ClusterPlan["workloads"][number]) => number) =>
-    readers.reduce((sum, it) => sum + (it.maxReplicas + it.surge) * each(it), 0);
-  const alone = readers
+    readers.reduce(
+      (sum, workload) => sum + (workload.maxReplicas + workload.surge) * each(workload),
+      0,
+    );
+  const nodesPerDeployment = readers
     .filter(({ gpusPerPod }) => gpusPerPod > 0)
     .map(({ maxReplicas, surge, gpusPerPod }) =>
       Math.ceil((maxReplicas + surge) / Math.max(1, Math.floor(gpusPerNode / gpusPerPod))),
     );
   return {
     pods: total(() => 1),
-    nodes: Math.max(1, Math.ceil(total(({ gpusPerPod }) => gpusPerPod) / gpusPerNode), ...alone),
+    nodes: Math.max(
+      1,
+      Math.ceil(total(({ gpusPerPod }) => gpusPerPod) / gpusPerNode),
+      ...nodesPerDeployment,
+    ),
   };
 }
 
-/** Labels of the ServiceMonitors that somebody may look for. */
+/** Labels of the ServiceMonitors by which Prometheus can select them. */
 export function monitorLabels(
   labels: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {

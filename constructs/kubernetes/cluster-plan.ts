@@ -12,7 +12,7 @@ import {
   startSeconds as embedStartSeconds,
   imagePullSeconds,
   type PodComponent,
-  surge,
+  surge as rolloutSurge,
   terminationSeconds,
 } from "../../contract/pods.ts";
 import { variantFor } from "../checks/gpus.ts";
@@ -22,72 +22,93 @@ import { tritonStartSeconds } from "../triton-times.ts";
 import { chartImage } from "./chart-values-for.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
-/** What embed server and Tritons are in a cluster, and what follows from that. */
+/** Props of the embed server and Tritons in a cluster, and the plan derived from them. */
 
-/** How the weights come to the pods. */
+/** Source of the weights. */
 export type ClusterModel =
-  /** The images have them. */
+  /** Included in the images. */
   | { readonly weights: "image" }
-  /** A volume has them. */
+  /** Stored on a volume. */
   | {
       readonly weights: "pvc";
+      /** Existing PersistentVolumeClaim with `model.onnx`. */
       readonly claim: string;
-      /** @default - the root of the volume */
+      /**
+       * Folder of `model.onnx` on the volume.
+       *
+       * @default - the root of the volume
+       */
       readonly folder?: string;
-      /** @default - not checked */
+      /**
+       * SHA-256 of `model.onnx`.
+       *
+       * @default - not verified
+       */
       readonly sha256?: string;
     }
-  /** Each pod fetches them when it starts. */
+  /** Downloaded by each pod when it starts. */
   | { readonly weights: "init"; readonly url: string; readonly sha256: string };
 
+/** Embed server in a cluster. */
 export interface ClusterEmbed {
-  /** Image with a version, that the cluster can pull. */
+  /** Image with a tag or digest, which the cluster can pull. */
   readonly image: string;
-  /** `onnxruntime`: ONNX Runtime in the embed server, on a GPU where there are GPUs. `triton`: gateway to the Tritons. */
+  /** `onnxruntime`: ONNX Runtime in the embed server, on the cluster's accelerator. `triton`: gateway to the Tritons. */
   readonly backend: "onnxruntime" | "triton";
+  /** Type of the Service. */
   readonly service: "ClusterIP" | "NodePort" | "LoadBalancer";
   /**
-   * Secret of the namespace whose entry `api-key` clients must send.
+   * Secret of the namespace with the bearer token required from clients, under the key `api-key`.
    *
-   * @default - nobody is asked for a key
+   * @default - no authentication
    */
   readonly keySecret?: string;
-  /** Whether everybody may ask who reaches the Service from outside the cluster. */
+  /** Whether a Service reachable from outside the cluster may have no authentication. */
   readonly allowAnonymous: boolean;
   readonly resources: Resources;
-  /** As many at the least as at the most: no autoscaler. */
+  /** Autoscaling; off if the minimum equals the maximum. */
   readonly autoscaler: CpuScaling;
+  /** PodDisruptionBudget. */
   readonly budget: Budget;
 }
 
+/** Tritons in a cluster. */
 export interface ClusterTriton {
   readonly enabled: boolean;
-  /** `emulator`: the embed image in the place of NVIDIA's server, on the CPU. */
+  /** `tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU. */
   readonly server: "tritonserver" | "emulator";
+  /** Backend of the model. */
   readonly backend: "onnxruntime" | "tensorrt";
-  /** Image with a version, that the cluster can pull. Not read with the server `emulator`. */
+  /** Image with a tag or digest, which the cluster can pull. Ignored with the server `emulator`. */
   readonly image: string;
   readonly gpusPerPod: number;
-  /** Whether a GPU is free for one pod more than the most: a rolling update then starts it before it stops another. */
+  /** Whether the cluster has the GPUs of one additional pod. A rolling update then starts a pod before it stops another. */
   readonly spareGpu: boolean;
   readonly maxQueueDelayMicroseconds: number;
   readonly instancesPerGpu: number;
+  /** Batch size for which TensorRT optimises its engines. */
   readonly optimumBatchSize: 8 | 16;
   readonly cudaGraphs: boolean;
-  /** The volume that TensorRT keeps its engines on. */
+  /** TensorRT engine cache on a volume. */
   readonly engineCache: {
     readonly enabled: boolean;
     readonly accessMode: "ReadWriteOnce" | "ReadWriteMany";
+    /**
+     * StorageClass of the claim.
+     *
+     * @default - the default StorageClass of the cluster
+     */
     readonly storageClass?: string;
     readonly sizeGiB: number;
   };
   readonly resources: Resources;
-  /** As many at the least as at the most: no autoscaler. */
+  /** Autoscaling; off if the minimum equals the maximum. */
   readonly autoscaler: CpuScaling &
     ScalingMetric & {
-      /** Average queue time of a request that is aimed at. */
+      /** Target average queue time of a request. */
       readonly targetQueueMilliseconds: number;
     };
+  /** PodDisruptionBudget. */
   readonly budget: Budget;
 }
 
@@ -96,10 +117,10 @@ export interface ClusterInferenceProps {
   /** Folder of the chart `clipstack`, relative to the project. */
   readonly chart: string;
   readonly namespace: string;
-  /** Whether the namespace is made, and goes with the environment. */
+  /** Whether the deployment creates the namespace and destroys it with the environment. */
   readonly createNamespace: boolean;
   /**
-   * Secret of the namespace with which images are pulled.
+   * Image pull secret of the namespace.
    *
    * @default - none
    */
@@ -107,37 +128,46 @@ export interface ClusterInferenceProps {
   readonly model: ClusterModel;
   readonly embed: ClusterEmbed;
   readonly triton: ClusterTriton;
-  /** How Prometheus comes to the metrics. */
+  /** How Prometheus discovers the pods. */
   readonly scraping: Scraping;
   readonly serviceMonitor: {
-    /** By which a Prometheus finds it. */
+    /** Labels by which Prometheus selects the ServiceMonitors. */
     readonly labels: Readonly<Record<string, string>>;
-    /** How often the metrics are read, also where annotations say where they are. */
+    /** Scrape interval, also with `annotations`. */
     readonly intervalSeconds: number;
   };
   readonly quota: Quota & { readonly gpus: number };
 }
 
-/** What follows from the props. */
+/** Values derived from the props. */
 export interface ClusterPlan {
   readonly triton: {
+    /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
     readonly model: ModelName;
     readonly variant: ModelVariant;
     readonly config: DeployedModelConfig;
+    /** Whether pods build TensorRT engines. */
     readonly compiles: boolean;
+    /** Execution instances per pod. */
     readonly executionInstances: number;
+    /** Maximum time until a pod is ready. */
     readonly startSeconds: number;
   };
-  readonly embed: { readonly gpus: number };
+  readonly embed: {
+    /** GPUs per pod; 0 on the CPU. */
+    readonly gpus: number;
+  };
+  /** Deployments, Triton first. */
   readonly workloads: readonly (Pods & {
     readonly service: PodComponent;
     readonly gpusPerPod: number;
-    /** Longest time that all pods take to be replaced, each on a node that is new and pulls its image. */
+    /** Maximum time of a rollout that replaces all pods, each on a new node that pulls its image. */
     readonly rolloutSeconds: number;
   })[];
 }
 
+/** Derives the GPUs, model configuration and time limits of the Deployments from the props. */
 export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   const { cluster, embed, triton, model } = props;
   const hasGpus = cluster.accelerator === "gpu";
@@ -158,16 +188,16 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   const instances = executionInstances(config.config, gpus);
   const startSeconds = tritonStartSeconds(compiles, instances);
   const embedGpus = hasGpus && embed.backend === "onnxruntime" ? 1 : 0;
-  // a gateway is ready when its first Triton is
+  // a gateway becomes ready after its first Triton
   const embedReady =
     embed.backend === "triton" ? startSeconds + embedStartSeconds : embedStartSeconds;
-  // the first gateway also waits for a Triton's image
+  // the first gateway also waits while a Triton's image is pulled
   const tritonPull = embed.backend === "triton" ? imagePullSeconds.triton : 0;
   const workload = (
     service: PodComponent,
     { autoscaler, resources }: ClusterEmbed | ClusterTriton,
     gpusPerPod: number,
-    extra: number,
+    surge: number,
     readySeconds: number,
   ) => ({
     service,
@@ -175,9 +205,9 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     minReplicas: autoscaler.minReplicas,
     maxReplicas: autoscaler.maxReplicas,
     gpusPerPod,
-    surge: extra,
+    surge,
     rolloutSeconds: Math.min(
-      longestRolloutSeconds,
+      maxRolloutSeconds,
       (service === "embed" ? tritonPull : 0) +
         autoscaler.maxReplicas * (imagePullSeconds[service] + readySeconds + terminationSeconds()),
     ),
@@ -195,17 +225,25 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     embed: { gpus: embedGpus },
     workloads: [
       ...(triton.enabled
-        ? [workload("triton", triton, gpus, gpus > 0 && !triton.spareGpu ? 0 : surge, startSeconds)]
+        ? [
+            workload(
+              "triton",
+              triton,
+              gpus,
+              gpus > 0 && !triton.spareGpu ? 0 : rolloutSurge,
+              startSeconds,
+            ),
+          ]
         : []),
-      workload("embed", embed, embedGpus, embedGpus > 0 ? 0 : surge, embedReady),
+      workload("embed", embed, embedGpus, embedGpus > 0 ? 0 : rolloutSurge, embedReady),
     ],
   };
 }
 
-/** A day: longer nobody waits, however many pods there are. */
-const longestRolloutSeconds = 86_400;
+/** Maximum time of a rollout, for any number of pods: one day. */
+const maxRolloutSeconds = 86_400;
 
-/** What a compiled engine depends on, besides its shapes: the weights, and the image. */
+/** Prefix of cached engines, which depend on the weights and the image besides their shapes. */
 function enginePrefix(model: ClusterModel, image: string): string {
   const weights = model.weights === "image" ? undefined : model.sha256?.slice(0, 12);
   const { tag, digest } = chartImage(image);

@@ -1,11 +1,11 @@
 import { z } from "zod";
 
 /**
- * What an environment needs of a cluster that is there already, as plain data: `ClusterCheck` writes it into the artefact, and
- * `clipstack doctor` judges a cluster by it. Nothing in it is a secret, or known to Terraform only.
+ * Requirements of an environment on an existing cluster. `ClusterCheck` writes them into the artefact, and `clipstack doctor`
+ * checks the cluster against them. They contain no secret and no value that only Terraform can resolve.
  */
 
-/** Variable in which Terraform hands the requirements to `clipstack doctor`. */
+/** Environment variable in which Terraform passes the requirements to `clipstack doctor`. */
 export const clusterRequirementsVariable = "CLIPSTACK_CLUSTER_REQUIREMENTS";
 
 const toleration = z.strictObject({
@@ -16,19 +16,19 @@ const toleration = z.strictObject({
 });
 
 export const clusterRequirements = z.strictObject({
-  /** Bumped when a field changes meaning. */
+  /** Version of the format, incremented when the meaning of a field changes. */
   schema: z.literal(1),
   environment: z.string().min(1),
-  /** File, as the settings name it: `~` is the home folder. */
+  /** Path of the kubeconfig as in the settings; `~` is the home folder. */
   kubeconfig: z.string().min(1),
   context: z.string().min(1),
   namespace: z.string().min(1),
-  /** Whether the environment makes the namespace. */
+  /** Whether the environment creates the namespace. */
   createNamespace: z.boolean(),
-  /** Absent where the services compute on CPU. */
+  /** GPU nodes; absent if the services run on the CPU. */
   gpu: z
     .strictObject({
-      /** As NVIDIA writes it. */
+      /** NVIDIA's name of the GPU. */
       label: z.string().min(1),
       vramMiB: z.int().min(1),
       nodes: z.int().min(1),
@@ -37,35 +37,35 @@ export const clusterRequirements = z.strictObject({
       gpus: z.int().min(0),
       /** GPUs of all pods at their minimum. */
       gpusAtLeast: z.int().min(0),
-      /** Absent where it is what the nodes run pods with by default. */
+      /** RuntimeClass of the pods; absent for the default runtime of the nodes. */
       runtimeClass: z.string().min(1).optional(),
       selector: z.record(z.string(), z.string()),
       tolerations: z.array(toleration),
     })
     .optional(),
-  /** What else the API server must serve. */
+  /** APIs that the API server must serve in addition to those of Kubernetes. */
   apis: z.array(
     z.strictObject({
-      /** `keda.sh/v1alpha1` */
+      /** Group and version: `keda.sh/v1alpha1`. */
       groupVersion: z.string().min(1),
-      /** Setting that asks for it: `triton.autoscaler.source keda`. */
+      /** Setting that requires the API: `triton.autoscaler.source keda`. */
       setting: z.string().min(1),
-      /** What serves it: `KEDA`. */
+      /** Program that serves the API: `KEDA`. */
       program: z.string().min(1),
     }),
   ),
-  /** What must be in the namespace before. */
+  /** Objects that must exist in the namespace. */
   objects: z.array(
     z.strictObject({
       kind: z.enum(["secret", "persistentvolumeclaim"]),
       name: z.string().min(1),
-      /** Setting that names it: `embed.keySecret`. */
+      /** Setting that names the object: `embed.keySecret`. */
       setting: z.string().min(1),
-      /** Of a volume: the most pods that mount it at once, and the fewest nodes that hold them. */
+      /** For a volume: maximum number of pods that mount it at once, and minimum number of nodes for them. */
       mountedBy: z.strictObject({ pods: z.int().min(0), nodes: z.int().min(1) }).optional(),
     }),
   ),
-  /** What a Prometheus must look for. Absent where there is no ServiceMonitor. */
+  /** Labels that Prometheus must select; absent without a ServiceMonitor. */
   serviceMonitor: z.strictObject({ labels: z.record(z.string(), z.string()) }).optional(),
 });
 export type ClusterRequirements = z.infer<typeof clusterRequirements>;

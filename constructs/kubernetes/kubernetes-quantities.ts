@@ -1,23 +1,26 @@
 import type { ContainerRange, Quantities, Quota } from "../checks/kubernetes.ts";
 
-/** `1000m` is written `1`: Kubernetes stores the shortest form, and another would be a change at every plan. */
+/**
+ * CPU quantity in its shortest form, such as `1` for `1000m`. Kubernetes stores that form, and another one would appear as a
+ * change in every plan.
+ */
 export function kubernetesCpu({ cpuMillicores }: Pick<Quantities, "cpuMillicores">): string {
   return shortest(cpuMillicores, 1000, ["m", "", "k"]);
 }
 
-/** `1024Mi` is written `1Gi`. */
+/** Memory quantity in its shortest form, such as `1Gi` for `1024Mi`. */
 export function kubernetesMemory({ memoryMiB }: Pick<Quantities, "memoryMiB">): string {
   return shortest(memoryMiB, 1024, ["Mi", "Gi", "Ti"]);
 }
 
-/** In the largest unit in which it is a whole number. */
+/** Formats a quantity in the largest unit in which it is an integer. */
 function shortest(count: number, step: number, [unit = "", ...larger]: readonly string[]): string {
   return larger.length > 0 && count > 0 && count % step === 0
     ? shortest(count / step, step, larger)
     : `${count}${unit}`;
 }
 
-/** `cpu` and `memory` in the units of Kubernetes. */
+/** CPU and memory as Kubernetes quantities. */
 export function kubernetesQuantities(quantities: Quantities): {
   readonly cpu: string;
   readonly memory: string;
@@ -36,7 +39,7 @@ export function quotaQuantities({ requests, limits, pods }: Quota) {
   };
 }
 
-/** What a LimitRange says of containers. */
+/** Defaults and maximum of a LimitRange of type `Container`. */
 export function rangeQuantities({ defaultRequests, defaultLimits, max }: ContainerRange) {
   return {
     defaultRequest: kubernetesQuantities(defaultRequests),
