@@ -409,47 +409,49 @@ describe("k8s-gpu fails", () => {
       "triton: { gpusPerPod: 4 }",
       [
         "triton.gpusPerPod must be at most nodePool.gpusPerNode (1): the GPUs of a pod are on one node, got 4",
-        "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 4 (4 a pod), got 4",
+        "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 4 (4 per pod), got 4",
       ],
     ],
     [
       "more pods than the quota has GPUs for",
       "quota: { gpus: 3 }",
-      ["triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 3 (1 a pod), got 4"],
+      ["triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 3 (1 per pod), got 4"],
     ],
     [
       "more pods than the nodes hold",
       "nodePool: { nodes: 3 }",
       [
-        "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (3 × 1 GPUs, 1 a pod), got 4",
+        "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (3 × 1 GPUs, 1 per pod), got 4",
       ],
     ],
     [
       "a spare GPU that is not there",
       "triton: { spareGpu: true }",
       [
-        "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 a pod, and a rolling update adds 1 pod), got 4",
-        "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 4 (1 a pod, and a rolling update adds 1 pod), got 4",
+        "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 per pod, and a rolling update adds 1 pod), got 4",
+        "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 4 (1 per pod, and a rolling update adds 1 pod), got 4",
       ],
     ],
     [
       "Triton and embed servers that want the same GPUs",
       "embed: { backend: onnxruntime }",
       [
-        "embed.autoscaler.maxReplicas must be at most 4 to fit nodePool (4 × 1 GPUs, 1 a pod), got 6",
-        "embed.autoscaler.maxReplicas must be at most 4 to fit quota.gpus 4 (1 a pod), got 6",
+        "embed.autoscaler.maxReplicas must be at most 4 to fit nodePool (4 × 1 GPUs, 1 per pod), got 6",
+        "embed.autoscaler.maxReplicas must be at most 4 to fit quota.gpus 4 (1 per pod), got 6",
       ],
     ],
     [
       "a number of GPUs that no model configuration is for",
       `${fourGpus}\ntriton: { gpusPerPod: 2 }`,
-      ["triton.gpusPerPod must be 1 or 4, as the configurations of openclip_vit_b32 are, got 2"],
+      [
+        "triton.gpusPerPod must be 1 or 4, the GPU counts of the model configurations of openclip_vit_b32, got 2",
+      ],
     ],
     [
       "a metric that nobody reads",
       "scraping: none",
       [
-        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
       ],
     ],
     [
@@ -529,14 +531,14 @@ describe("k8s-gpu fails", () => {
       "engines of weights that may change under a tag",
       "triton: { backend: tensorrt, image: 'registry.example/triton:1', engineCache: { enabled: true } }",
       [
-        "triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: a tag may get other weights, and engines of the old ones would be used, got 'registry.example/triton:1'",
+        "triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used, got 'registry.example/triton:1'",
       ],
     ],
     [
       "engines of weights that nobody knows",
       "createNamespace: false\nmodel: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }",
       [
-        "model.sha256 must be given when triton.engineCache.enabled is true: engines of other weights would be used, got nothing",
+        "model.sha256 must be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used, got nothing",
       ],
     ],
     [
@@ -571,40 +573,40 @@ describe("k8s-gpu warns", () => {
       "of CPU as the measure of embed servers on GPUs",
       "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
       [
-        "embed.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
+        "embed.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
       ],
     ],
     [
       "of metrics that want a key which annotations do not give",
       "createNamespace: false\nembed: { keySecret: key }\nscraping: annotations",
       [
-        "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and gets 401 at /metrics of the embed server; service-monitor gives it the key",
+        "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and receives 401 from /metrics of the embed server; service-monitor provides the key",
       ],
     ],
     [
       "of a single pod",
       "triton: { autoscaler: { minReplicas: 1 } }",
       [
-        "triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
+        "triton.autoscaler.minReplicas is 1: a node drain interrupts the service until the next pod is ready",
       ],
     ],
     [
       "of CPU as the measure of a GPU",
       "triton: { autoscaler: { metric: cpu } }",
       [
-        "triton.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
+        "triton.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
       ],
     ],
     [
       "of GPUs that nobody asks for",
       "triton: { server: emulator }",
-      ["triton.server is emulator: it computes on the CPU, and asks for no GPU"],
+      ["triton.server is emulator, which runs on the CPU and requests no GPU"],
     ],
     [
       "of pods that compile whenever they start",
       "triton: { backend: tensorrt }",
       [
-        "triton.engineCache.enabled is false: each new pod compiles the model for up to 420 s before it answers",
+        "triton.engineCache.enabled is false: each new pod builds TensorRT engines for up to 420 s before it is ready",
       ],
     ],
   ])("%s", (_, yaml, expected) => {

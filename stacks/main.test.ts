@@ -277,7 +277,7 @@ test.each([
     "an autoscaler above the quota",
     { "kind-local": "autoscaler: { maxReplicas: 8 }" },
     [
-      "kind-local/embed: autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 a pod, and a rolling update adds 1 pod), got 8",
+      "kind-local/embed: autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 per pod, and a rolling update adds 1 pod), got 8",
     ],
   ],
   [

@@ -302,7 +302,7 @@ describe("multi-gpu-4x", () => {
 
   test("fails on a number of GPUs that no model configuration is for", () => {
     expect(findingsOf(multi("tritonOnnx: { gpus: [0, 1] }"))).toEqual([
-      "multi-gpu-4x/triton-onnx: gpus must list 1 or 4 of them, as the configurations of openclip_vit_b32 do, got 2: 0, 1",
+      "multi-gpu-4x/triton-onnx: gpus must list 1 or 4 GPUs, as the model configurations of openclip_vit_b32 require, got 2: 0, 1",
     ]);
   });
 });

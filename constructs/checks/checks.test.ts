@@ -157,7 +157,7 @@ describe("GPUs", () => {
 
   test("fails on a number of GPUs that no model configuration is for", () => {
     expect(variantGpuFindings([0, 1], 4, "openclip_vit_b32")).toEqual([
-      "gpus must list 1 or 4 of them, as the configurations of openclip_vit_b32 do, got 2: 0, 1",
+      "gpus must list 1 or 4 GPUs, as the model configurations of openclip_vit_b32 require, got 2: 0, 1",
     ]);
   });
 
@@ -270,7 +270,7 @@ describe("cluster", () => {
 
   test("fails when a rolling update at the maximum would not fit", () => {
     expect(quotaFindings({ ...replicas, maxReplicas: 7 }, 1, resources, quota)).toEqual([
-      "autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 a pod, and a rolling update adds 1 pod), got 7",
+      "autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 per pod, and a rolling update adds 1 pod), got 7",
     ]);
   });
 
@@ -287,15 +287,15 @@ describe("cluster", () => {
 
   test("fails when the quota admits too few pods", () => {
     expect(quotaFindings(replicas, 1, resources, { ...quota, pods: 6 })).toEqual([
-      "autoscaler.maxReplicas must be at most 5 to fit quota.pods 6 (1 a pod, and a rolling update adds 1 pod), got 6",
+      "autoscaler.maxReplicas must be at most 5 to fit quota.pods 6 (1 per pod, and a rolling update adds 1 pod), got 6",
     ]);
   });
 
   test("names each quota in which not one pod fits, and what it must be", () => {
     const tiny = { ...quota, requests: { cpuMillicores: 499, memoryMiB: 1024 } };
     expect(quotaFindings(replicas, 1, resources, tiny)).toEqual([
-      "quota.requests.cpuMillicores must be at least 1750 for autoscaler.maxReplicas 6 (250 a pod, and a rolling update adds 1 pod), got 499",
-      "quota.requests.memoryMiB must be at least 7168 for autoscaler.maxReplicas 6 (1024 a pod, and a rolling update adds 1 pod), got 1024",
+      "quota.requests.cpuMillicores must be at least 1750 for autoscaler.maxReplicas 6 (250 per pod, and a rolling update adds 1 pod), got 499",
+      "quota.requests.memoryMiB must be at least 7168 for autoscaler.maxReplicas 6 (1024 per pod, and a rolling update adds 1 pod), got 1024",
     ]);
     const one = { ...quota, requests: { ...quota.requests, cpuMillicores: 500 } };
     expect(quotaFindings(replicas, 1, resources, one)[0]).toMatch(

@@ -13,7 +13,7 @@ import { autoscalerFindings, budgetFindings, resourceFindings } from "./kubernet
 import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "./scaling.ts";
 import { vramFindings } from "./vram.ts";
 
-/** Everything that is known to be wrong with embed server and Tritons of a cluster before anything is made. */
+/** Findings of the embed server and Tritons in a cluster that are known during synthesis. */
 export function clusterFindings(
   props: ClusterInferenceProps,
   plan: ClusterPlan,
@@ -21,7 +21,9 @@ export function clusterFindings(
   const { cluster, embed, triton, quota } = props;
   const { gpus, model } = plan.triton;
   const { gpu, pool } = cluster;
-  const onGpus: readonly GpuPods[] = plan.workloads.filter(({ gpusPerPod }) => gpusPerPod > 0);
+  const gpuWorkloads: readonly GpuPods[] = plan.workloads.filter(
+    ({ gpusPerPod }) => gpusPerPod > 0,
+  );
   const podFindings = (service: "embed" | "triton") => {
     const { autoscaler, budget, resources } = props[service];
     const prefix = `${service}.`;
@@ -56,15 +58,15 @@ export function clusterFindings(
           ...engineCacheFindings(props, plan),
         ]
       : []),
-    ...onGpus.flatMap((pods) => gpusPerPodFindings(pods, pool)),
-    ...poolFindings(onGpus, pool),
-    ...gpuQuotaFindings(onGpus, quota.gpus),
+    ...gpuWorkloads.flatMap((pods) => gpusPerPodFindings(pods, pool)),
+    ...poolFindings(gpuWorkloads, pool),
+    ...gpuQuotaFindings(gpuWorkloads, quota.gpus),
     ...sharedQuotaFindings(plan.workloads, quota),
-    ...vramOf(props, plan),
+    ...podVramFindings(props, plan),
   ];
 }
 
-/** A namespace that the deployment makes has nothing in it before. */
+/** Rejects references to existing objects of a namespace that the deployment creates. */
 function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
   if (!props.createNamespace) return [];
   return namedObjects(props, plan).map(({ setting, name }) => ({
@@ -74,8 +76,11 @@ function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): rea
   }));
 }
 
-/** Each pod has its GPUs alone: what is on the first is on all of them. */
-function vramOf({ cluster, triton }: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
+/** Checks the memory of one GPU per service, because pods do not share GPUs and all GPUs of a pod have the same load. */
+function podVramFindings(
+  { cluster, triton }: ClusterInferenceProps,
+  plan: ClusterPlan,
+): readonly Finding[] {
   const { gpus, executionInstances: instances } = plan.triton;
   const vram = cluster.gpu.vramMiB;
   return [
@@ -98,7 +103,7 @@ function vramOf({ cluster, triton }: ClusterInferenceProps, plan: ClusterPlan): 
   ];
 }
 
-/** Who comes from outside the cluster must have a key, unless settings say that something else keeps strangers out. */
+/** Rejects a Service that is reachable from outside the cluster without authentication, unless the settings allow it. */
 function exposureFindings({
   service,
   keySecret,
@@ -124,7 +129,7 @@ function exposureFindings({
       ];
 }
 
-/** NVIDIA's own image has no weights. */
+/** Rejects weights from NVIDIA's own image, which has none. */
 function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
   return model.weights === "image" &&
     triton.server === "tritonserver" &&
@@ -139,6 +144,7 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
     : [];
 }
 
+/** Rejects a number of GPUs per pod without a model configuration. */
 function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
   const counts = variantGpuCounts(model);
   return gpus === 0 || counts.includes(gpus)
@@ -146,52 +152,52 @@ function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
     : [
         {
           path: "triton.gpusPerPod",
-          must: `be ${counts.join(" or ")}, as the configurations of ${model} are`,
+          must: `be ${counts.join(" or ")}, the GPU counts of the model configurations of ${model}`,
           got: String(gpus),
         },
       ];
 }
 
-/** A volume that one node holds, and pods that need not all be there; or engines that nobody knows the weights of. */
+/** Rejects an engine cache whose volume cannot be mounted on every node, or whose engines cannot be matched to their weights. */
 function engineCacheFindings(
   { cluster, triton, model }: ClusterInferenceProps,
   { triton: { compiles, gpus } }: ClusterPlan,
 ): readonly Finding[] {
   const { enabled, accessMode } = triton.engineCache;
   if (!compiles || !enabled) return [];
-  const unknown =
+  const unverifiedWeights =
     model.weights === "pvc" && model.sha256 === undefined
       ? [
           {
             path: "model.sha256",
-            must: "be given when triton.engineCache.enabled is true: engines of other weights would be used",
+            must: "be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used",
             got: "nothing",
           },
         ]
       : [];
-  const movable =
+  const mutableTag =
     model.weights === "image" && !triton.image.includes("@sha256:")
       ? [
           {
             path: "triton.image",
-            must: "be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: a tag may get other weights, and engines of the old ones would be used",
+            must: "be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used",
             got: `'${triton.image}'`,
           },
         ]
       : [];
-  const onOneNode = Math.floor(cluster.pool.gpusPerNode / gpus);
+  const podsPerNode = Math.floor(cluster.pool.gpusPerNode / gpus);
   const { maxReplicas } = triton.autoscaler;
-  const apart =
-    accessMode === "ReadWriteOnce" && maxReplicas > Math.max(1, onOneNode)
+  const singleNodeVolume =
+    accessMode === "ReadWriteOnce" && maxReplicas > Math.max(1, podsPerNode)
       ? [
           {
             path: "triton.engineCache.accessMode",
-            must: `be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${onOneNode} of them`,
+            must: `be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${podsPerNode} of them`,
             got: "'ReadWriteOnce'",
           },
         ]
       : [];
-  return [...unknown, ...movable, ...apart];
+  return [...unverifiedWeights, ...mutableTag, ...singleNodeVolume];
 }
 
 /** Warnings about valid but surprising settings. */
@@ -203,18 +209,18 @@ export function clusterWarnings(
     ...scalingWarnings("embed", embed.autoscaler, "cpu", plan.embed.gpus > 0),
     ...(scraping === "annotations" && embed.keySecret !== undefined
       ? [
-          "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and gets 401 at /metrics of the embed server; service-monitor gives it the key",
+          "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and receives 401 from /metrics of the embed server; service-monitor provides the key",
         ]
       : []),
     ...(triton.enabled
       ? scalingWarnings("triton", triton.autoscaler, triton.autoscaler.metric, plan.triton.gpus > 0)
       : []),
     ...(triton.enabled && triton.server === "emulator" && cluster.accelerator === "gpu"
-      ? ["triton.server is emulator: it computes on the CPU, and asks for no GPU"]
+      ? ["triton.server is emulator, which runs on the CPU and requests no GPU"]
       : []),
     ...(triton.enabled && plan.triton.compiles && !triton.engineCache.enabled
       ? [
-          `triton.engineCache.enabled is false: each new pod compiles the model for up to ${plan.triton.startSeconds} s before it answers`,
+          `triton.engineCache.enabled is false: each new pod builds TensorRT engines for up to ${plan.triton.startSeconds} s before it is ready`,
         ]
       : []),
   ];

@@ -37,7 +37,7 @@ test("fails on a pod that no node has the GPUs for, and says that once", () => {
 
 test("fails on more pods than the nodes hold", () => {
   expect(poolFindings([triton({ maxReplicas: 5 })], { nodes: 2, gpusPerNode: 2 })).toEqual([
-    "triton.autoscaler.maxReplicas must be at most 4 to fit nodePool (2 × 2 GPUs, 1 a pod), got 5",
+    "triton.autoscaler.maxReplicas must be at most 4 to fit nodePool (2 × 2 GPUs, 1 per pod), got 5",
   ]);
 });
 
@@ -45,7 +45,7 @@ test("counts whole pods on each node: the GPUs that are left over on several hol
   const pool = { nodes: 2, gpusPerNode: 6 };
   expect(poolFindings([triton({ gpusPerPod: 4, maxReplicas: 2 })], pool)).toEqual([]);
   expect(poolFindings([triton({ gpusPerPod: 4, maxReplicas: 3 })], pool)).toEqual([
-    "triton.autoscaler.maxReplicas must be at most 2 to fit nodePool (2 × 6 GPUs, 4 a pod), got 3",
+    "triton.autoscaler.maxReplicas must be at most 2 to fit nodePool (2 × 6 GPUs, 4 per pod), got 3",
   ]);
 });
 
@@ -53,22 +53,22 @@ test("counts the pod that a rolling update adds where a GPU is spare", () => {
   const pods = triton({ surge: 1 });
   expect(poolFindings([pods], { nodes: 5, gpusPerNode: 1 })).toEqual([]);
   expect(poolFindings([pods], { nodes: 4, gpusPerNode: 1 })).toEqual([
-    "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 a pod, and a rolling update adds 1 pod), got 4",
+    "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 per pod, and a rolling update adds 1 pod), got 4",
   ]);
   expect(gpuQuotaFindings([pods], 4)).toEqual([
-    "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 4 (1 a pod, and a rolling update adds 1 pod), got 4",
+    "triton.autoscaler.maxReplicas must be at most 3 to fit quota.gpus 4 (1 per pod, and a rolling update adds 1 pod), got 4",
   ]);
 });
 
 test("fails on a quota that admits fewer GPUs than the pods have at their maximum", () => {
   expect(gpuQuotaFindings([triton({ gpusPerPod: 4, maxReplicas: 2 })], 7)).toEqual([
-    "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 7 (4 a pod), got 2",
+    "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 7 (4 per pod), got 2",
   ]);
 });
 
 test("fails on a quota that admits no pod at all", () => {
   expect(gpuQuotaFindings([triton({ gpusPerPod: 4 })], 3)).toEqual([
-    "quota.gpus 3 must have room for one pod of triton (4 a pod), got 0",
+    "quota.gpus 3 must have room for one pod of triton (4 per pod), got 0",
   ]);
 });
 

@@ -6,17 +6,17 @@ export interface GpuPool {
   readonly gpusPerNode: number;
 }
 
-/** Pods of one Deployment that hold GPUs. */
+/** Pods of one Deployment, each with GPUs. */
 export interface GpuPods {
-  /** `embed` or `triton`: the beginning of its settings. */
+  /** Prefix of the settings: `embed` or `triton`. */
   readonly service: string;
   readonly gpusPerPod: number;
   readonly maxReplicas: number;
-  /** Pods that a rolling update starts before it stops others. */
+  /** Additional pods during a rolling update. */
   readonly surge: number;
 }
 
-/** A pod that no node can hold: its GPUs are all on one node. */
+/** Rejects a pod with more GPUs than a node. */
 export function gpusPerPodFindings(
   { service, gpusPerPod }: GpuPods,
   { gpusPerNode }: GpuPool,
@@ -33,56 +33,68 @@ export function gpusPerPodFindings(
 }
 
 /**
- * More pods than the nodes hold, counting those that a rolling update adds: they would wait for a GPU that never comes. A
- * node of 8 GPUs holds two pods of 3, not 8/3 of them.
+ * Rejects more pods, including the surge of a rolling update, than the GPU nodes hold, because the others would stay pending.
+ * Counts whole pods per node: a node with 8 GPUs holds two pods with 3 GPUs each.
  *
- * Says nothing of a pod that no node can hold.
+ * Ignores pods that `gpusPerPodFindings` rejects.
  */
 export function poolFindings(workloads: readonly GpuPods[], pool: GpuPool): readonly Finding[] {
   const { nodes, gpusPerNode } = pool;
   const fitting = workloads.filter((pods) => gpusPerPodFindings(pods, pool).length === 0);
-  const alone = fitting.flatMap((pods) => {
-    const most = nodes * Math.floor(gpusPerNode / pods.gpusPerPod);
-    return tooMany(pods, most, "nodePool", `${nodes} × ${gpusPerNode} GPUs, `);
+  const findings = fitting.flatMap((pods) => {
+    const capacity = nodes * Math.floor(gpusPerNode / pods.gpusPerPod);
+    return replicasFindings(pods, capacity, "nodePool", `${nodes} × ${gpusPerNode} GPUs, `);
   });
-  return alone.length > 0
-    ? alone
-    : together(fitting, nodes * gpusPerNode, "nodePool.nodes × nodePool.gpusPerNode");
+  return findings.length > 0
+    ? findings
+    : totalFindings(fitting, nodes * gpusPerNode, "nodePool.nodes × nodePool.gpusPerNode");
 }
 
-/** More GPUs than the quota of the namespace admits: the API server would refuse the pods. */
+/** Rejects more GPUs than the quota of the namespace allows, because the API server would reject the pods. */
 export function gpuQuotaFindings(workloads: readonly GpuPods[], gpus: number): readonly Finding[] {
-  const alone = workloads.flatMap((pods) =>
-    tooMany(pods, Math.floor(gpus / pods.gpusPerPod), `quota.gpus ${gpus}`),
+  const findings = workloads.flatMap((pods) =>
+    replicasFindings(pods, Math.floor(gpus / pods.gpusPerPod), `quota.gpus ${gpus}`),
   );
-  return alone.length > 0 ? alone : together(workloads, gpus, "quota.gpus");
+  return findings.length > 0 ? findings : totalFindings(workloads, gpus, "quota.gpus");
 }
 
 /**
- * @param room - Pods that there is room for.
- * @param detail - Of that room.
+ * Rejects more pods of one Deployment than fit.
+ *
+ * @param capacity - Maximum number of pods, including the surge.
+ * @param limit - Setting that limits the capacity.
+ * @param detail - Text about the capacity, for the message.
  */
-function tooMany(
+function replicasFindings(
   { service, gpusPerPod, maxReplicas, surge }: GpuPods,
-  room: number,
-  what: string,
+  capacity: number,
+  limit: string,
   detail = "",
 ): readonly Finding[] {
-  const most = room - surge;
-  if (maxReplicas <= most) return [];
-  const each = `${detail}${gpusPerPod} a pod${surge > 0 ? `, and a rolling update adds ${surge} pod` : ""}`;
+  const max = capacity - surge;
+  if (maxReplicas <= max) return [];
+  const each = `${detail}${gpusPerPod} per pod${surge > 0 ? `, and a rolling update adds ${surge} pod` : ""}`;
   return [
-    most < 1
-      ? { path: what, must: `have room for one pod of ${service} (${each})`, got: String(room) }
+    max < 1
+      ? {
+          path: limit,
+          must: `have room for one pod of ${service} (${each})`,
+          got: String(capacity),
+        }
       : {
           path: `${service}.autoscaler.maxReplicas`,
-          must: `be at most ${most} to fit ${what} (${each})`,
+          must: `be at most ${max} to fit ${limit} (${each})`,
           got: String(maxReplicas),
         },
   ];
 }
 
-function together(workloads: readonly GpuPods[], gpus: number, what: string): readonly Finding[] {
+/** Rejects Deployments that need more GPUs in total than `gpus`. */
+function totalFindings(
+  workloads: readonly GpuPods[],
+  gpus: number,
+  limit: string,
+): readonly Finding[] {
   const parts = workloads.map(({ service, gpusPerPod, maxReplicas, surge }) => ({
     text: `${service} ${maxReplicas + surge} × ${gpusPerPod}`,
     gpus: (maxReplicas + surge) * gpusPerPod,
@@ -91,7 +103,7 @@ function together(workloads: readonly GpuPods[], gpus: number, what: string): re
   if (needed <= gpus) return [];
   return [
     {
-      path: what,
+      path: limit,
       must: `be at least ${needed} (${parts.map(({ text }) => text).join(" + ")})`,
       got: String(gpus),
     },

@@ -7,13 +7,13 @@ import {
 import type { ModelName } from "../../contract/model-signature.ts";
 import type { Finding } from "./findings.ts";
 
-/** A GPU of a host: its index, as `nvidia-smi` counts, or its UUID, which stays the same when cards are moved. */
+/** GPU of a host: its index in `nvidia-smi`, or its UUID, which stays the same when cards are moved. */
 export type GpuId = number | string;
 
-/** GPUs that the host does not have, or that are listed twice. */
+/** Rejects GPU indices that the host does not have, repeated GPUs and an empty list. */
 export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
   if (gpus.length === 0) return [{ path: "gpus", must: "list at least one GPU", got: "[]" }];
-  const absent = gpus
+  const outOfRange = gpus
     .filter((gpu) => typeof gpu === "number" && (gpu < 0 || gpu >= hostCount))
     .map((gpu) => ({
       path: "gpus",
@@ -23,13 +23,10 @@ export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): rea
   const repeated = gpus
     .filter((gpu, position) => gpus.indexOf(gpu) !== position)
     .map((gpu) => ({ path: "gpus", must: "not repeat a GPU", got: `${gpu} twice` }));
-  return [...absent, ...repeated];
+  return [...outOfRange, ...repeated];
 }
 
-/**
- * GPUs of one host that are named in both ways, so that nobody can say which are the same; or more UUIDs than the host has
- * GPUs.
- */
+/** Rejects a mix of indices and UUIDs on one host, which may name the same GPU twice, and more UUIDs than the host has GPUs. */
 export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
   const uuids = gpus.filter((gpu) => typeof gpu === "string");
   const index = gpus.find((gpu) => typeof gpu === "number");
@@ -52,27 +49,25 @@ export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): re
   ];
 }
 
-/** GPUs that a configuration uses. Inside a container they count from 0, whichever they are on the host. */
+/** Number of GPUs that a model configuration uses. Inside a container, indices start at 0 for any GPUs of the host. */
 function gpusUsed({ instance_group: groups = [] }: ModelConfig): number {
   return Math.max(0, ...groups.flatMap(({ gpus = [] }) => gpus.map((index) => index + 1)));
 }
 
-/** The named configuration of a model for `gpus`; `single-gpu` where none fits, which is a finding. */
+/** Returns the model configuration for `gpus`, or `single-gpu` if there is none, which `variantGpuFindings` rejects. */
 export function variantFor(model: ModelName, gpus: readonly GpuId[]): ModelVariant {
   const fits = (variant: ModelVariant) => gpusUsed(modelConfigs[model][variant]) === gpus.length;
   return modelVariants.find(fits) ?? "single-gpu";
 }
 
-/** Numbers of GPUs that the named configurations of a model are for, the CPU's 0 left out. */
+/** GPU counts of the model configurations, without the one for the CPU. */
 export function variantGpuCounts(model: ModelName): readonly number[] {
   return modelVariants
     .map((variant) => gpusUsed(modelConfigs[model][variant]))
     .filter((count) => count > 0);
 }
 
-/**
- * A number of GPUs that no named configuration of the model is for. Says nothing while the indices themselves are wrong.
- */
+/** Rejects a number of GPUs without a model configuration. Ignores lists that `gpuIndexFindings` rejects. */
 export function variantGpuFindings(
   gpus: readonly GpuId[],
   hostCount: number,
@@ -81,11 +76,11 @@ export function variantGpuFindings(
   const counts = variantGpuCounts(model);
   if ([0, ...counts].includes(gpus.length)) return [];
   if (gpuIndexFindings(gpus, hostCount).length > 0) return [];
-  const known = counts.join(" or ");
+  const supported = counts.join(" or ");
   return [
     {
       path: "gpus",
-      must: `list ${known} of them, as the configurations of ${model} do`,
+      must: `list ${supported} GPUs, as the model configurations of ${model} require`,
       got: `${gpus.length}: ${gpus.join(", ")}`,
     },
   ];

@@ -1,29 +1,46 @@
 import type { Finding } from "./findings.ts";
 
-/** CPU and memory, as settings give them. */
+/** CPU and memory as in the settings. */
 export interface Quantities {
   readonly cpuMillicores: number;
   readonly memoryMiB: number;
 }
-/** What a container asks for, and what it may use. */
+
+/** Resources of a container, or total resources of a namespace. */
 export interface Resources {
   readonly requests: Quantities;
   readonly limits: Quantities;
 }
+
+/** ResourceQuota of a namespace. */
 export interface Quota extends Resources {
   readonly pods: number;
 }
-/** Default and maximum resources of one container in a namespace. */
+
+/** LimitRange of a namespace: default and maximum resources of one container. */
 export interface ContainerRange {
   readonly defaultRequests: Quantities;
   readonly defaultLimits: Quantities;
   readonly max: Quantities;
 }
-/** One of the two is set. */
+
+/** PodDisruptionBudget. Exactly one of the properties is set. */
 export interface Budget {
+  /**
+   * Maximum number of unavailable pods.
+   *
+   * @default - `minAvailable` is set
+   */
   readonly maxUnavailable?: number;
+  /**
+   * Minimum number of available pods.
+   *
+   * @default - `maxUnavailable` is set
+   */
   readonly minAvailable?: number;
 }
+
+/** Minimum and maximum number of pods. */
 export interface Replicas {
   readonly minReplicas: number;
   readonly maxReplicas: number;
@@ -31,16 +48,20 @@ export interface Replicas {
 
 /** Autoscaling on CPU. */
 export interface CpuScaling extends Replicas {
-  /** Average CPU of all pods, in percent of what they request. */
+  /** Target average CPU utilisation of all pods, in percent of their requests. */
   readonly cpuPercent: number;
-  /** Seconds that the load must be low before pods go. */
+  /** Scale-down stabilisation window. */
   readonly scaleDownWindowSeconds: number;
 }
 
 const sides = ["requests", "limits"] as const;
 const quantities = ["cpuMillicores", "memoryMiB"] as const;
 
-/** Findings of an autoscaler. `prefix` precedes the paths: `embed.`. */
+/**
+ * Rejects a minimum above the maximum.
+ *
+ * @param prefix - Prefix of the paths: `embed.`.
+ */
 export function autoscalerFindings(
   { minReplicas, maxReplicas }: Replicas,
   prefix = "",
@@ -57,8 +78,8 @@ export function autoscalerFindings(
 }
 
 /**
- * More pods than the quota of the namespace admits, counting those that a rolling update adds. One line, about the
- * quantity that runs out first; where not even one pod fits, a line about each quantity that is too small.
+ * Rejects more pods, including the surge of a rolling update, than the quota of the namespace allows. Returns one finding for
+ * the quantity that is exhausted first, or, if not even one pod fits, one for each quantity that is too small.
  */
 export function quotaFindings(
   { maxReplicas }: Replicas,
@@ -75,9 +96,9 @@ export function quotaFindings(
         each: resources[side][quantity],
       })),
     ),
-  ].map((bound) => ({ ...bound, most: Math.floor(bound.hard / bound.each) - surge }));
-  const perPod = (each: number) => `${each} a pod, and a rolling update adds ${surge} pod`;
-  const tooSmall = bounds.filter(({ most }) => most < 1);
+  ].map((bound) => ({ ...bound, max: Math.floor(bound.hard / bound.each) - surge }));
+  const perPod = (each: number) => `${each} per pod, and a rolling update adds ${surge} pod`;
+  const tooSmall = bounds.filter(({ max }) => max < 1);
   if (tooSmall.length > 0) {
     return tooSmall.map(({ name, hard, each }) => ({
       path: name,
@@ -85,21 +106,25 @@ export function quotaFindings(
       got: String(hard),
     }));
   }
-  const tightest = bounds.reduce((a, b) => (b.most < a.most ? b : a));
-  if (maxReplicas <= tightest.most) return [];
+  const tightest = bounds.reduce((a, b) => (b.max < a.max ? b : a));
+  if (maxReplicas <= tightest.max) return [];
   return [
     {
       path: "autoscaler.maxReplicas",
-      must: `be at most ${tightest.most} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)})`,
+      must: `be at most ${tightest.max} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)})`,
       got: String(maxReplicas),
     },
   ];
 }
 
-/** Limits below requests, or above what the LimitRange lets one container have: the API server would refuse the pod. */
+/**
+ * Rejects limits below the requests or above the LimitRange, because the API server would reject the pod.
+ *
+ * @param max - Maximum of the LimitRange.
+ */
 export function resourceFindings(
   resources: Resources,
-  largest?: Quantities,
+  max?: Quantities,
   prefix = "",
 ): readonly Finding[] {
   return quantities.flatMap((quantity) => {
@@ -111,10 +136,10 @@ export function resourceFindings(
         got: String(resources.requests[quantity]),
       });
     }
-    if (largest !== undefined && resources.limits[quantity] > largest[quantity]) {
+    if (max !== undefined && resources.limits[quantity] > max[quantity]) {
       findings.push({
         path: `${prefix}resources.limits.${quantity}`,
-        must: `be at most limitRange.max.${quantity} (${largest[quantity]})`,
+        must: `be at most limitRange.max.${quantity} (${max[quantity]})`,
         got: String(resources.limits[quantity]),
       });
     }
@@ -123,8 +148,8 @@ export function resourceFindings(
 }
 
 /**
- * A disruption budget that says both things or nothing, that refuses every eviction when the fewest replicas run (no
- * node could be drained), or that lets all of them go at once. A single pod has nobody to stay in its place.
+ * Rejects a PodDisruptionBudget that sets both properties or neither, that allows no eviction at the minimum number of replicas,
+ * so that no node can be drained, or that allows the eviction of all pods at once. A single pod may be evicted.
  */
 export function budgetFindings(
   budget: Budget,

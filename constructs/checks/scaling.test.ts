@@ -28,7 +28,7 @@ test("fails when KEDA is not told where Prometheus is", () => {
 
 test("fails when nobody reads the queue time", () => {
   expect(metricSourceFindings("triton", keda, "none", replicas)).toEqual([
-    "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+    "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
   ]);
 });
 
@@ -44,8 +44,8 @@ test("warns of a single pod, and of CPU as the measure of a GPU", () => {
   expect(scalingWarnings("triton", replicas, "queue-time", true)).toEqual([]);
   expect(scalingWarnings("triton", replicas, "cpu", false)).toEqual([]);
   expect(scalingWarnings("triton", { minReplicas: 1, maxReplicas: 4 }, "cpu", true)).toEqual([
-    "triton.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready",
-    "triton.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is",
+    "triton.autoscaler.minReplicas is 1: a node drain interrupts the service until the next pod is ready",
+    "triton.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
   ]);
   expect(scalingWarnings("triton", { minReplicas: 2, maxReplicas: 2 }, "cpu", true)).toEqual([]);
 });

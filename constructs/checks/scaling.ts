@@ -1,18 +1,23 @@
 import type { Finding } from "./findings.ts";
 import type { Quota, Replicas, Resources } from "./kubernetes.ts";
 
-/** What a Triton is scaled on, and who tells Kubernetes of it. */
+/** Autoscaling metric of Triton and its source. */
 export interface ScalingMetric {
   readonly metric: "queue-time" | "cpu";
+  /** Source of the queue time. */
   readonly source: "keda" | "prometheus-adapter";
-  /** Address of Prometheus. */
+  /**
+   * URL of Prometheus, required with `keda`.
+   *
+   * @default - none
+   */
   readonly prometheus?: string;
 }
 
-/** How Prometheus comes to the metrics of the pods. */
+/** How Prometheus discovers the pods. */
 export type Scraping = "service-monitor" | "annotations" | "none";
 
-/** A metric that an autoscaler would never get. A fixed number of pods needs none. */
+/** Rejects a queue time that the autoscaler could not read. A fixed number of pods requires no metric. */
 export function metricSourceFindings(
   service: string,
   { metric, source, prometheus }: ScalingMetric,
@@ -31,43 +36,43 @@ export function metricSourceFindings(
   if (scraping === "none") {
     findings.push({
       path: "scraping",
-      must: `be service-monitor or annotations when ${service}.autoscaler.metric is queue-time: nobody would read it`,
+      must: `be service-monitor or annotations when ${service}.autoscaler.metric is queue-time: otherwise no metrics are collected`,
       got: "'none'",
     });
   }
   return findings;
 }
 
-/** What works, and is not what it may look like. */
+/** Warnings about a single replica and about GPU pods that scale on CPU. */
 export function scalingWarnings(
   service: string,
   { minReplicas, maxReplicas }: Replicas,
   metric: ScalingMetric["metric"],
-  onGpu: boolean,
+  usesGpu: boolean,
 ): readonly string[] {
   const warnings: string[] = [];
   if (minReplicas === 1) {
     warnings.push(
-      `${service}.autoscaler.minReplicas is 1: where a node is drained, nobody answers until the next pod is ready`,
+      `${service}.autoscaler.minReplicas is 1: a node drain interrupts the service until the next pod is ready`,
     );
   }
-  if (metric === "cpu" && onGpu && minReplicas < maxReplicas) {
+  if (metric === "cpu" && usesGpu && minReplicas < maxReplicas) {
     warnings.push(
-      `${service}.autoscaler is on CPU, and its pods compute on GPUs: the CPU of a pod says little of how busy its GPU is`,
+      `${service}.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation`,
     );
   }
   return warnings;
 }
 
-/** Pods of one Deployment, for a quota that several share. */
+/** Pods of one of several Deployments that share a quota. */
 export interface Pods extends Replicas {
   readonly service: string;
-  /** Pods that a rolling update starts before it stops others. */
+  /** Additional pods during a rolling update. */
   readonly surge: number;
   readonly resources: Resources;
 }
 
-/** A quota that does not admit all pods of all Deployments at their maximum, with those that rolling updates add. */
+/** Rejects a quota that is too small for all Deployments at their maximum, including the surge of rolling updates. */
 export function sharedQuotaFindings(workloads: readonly Pods[], quota: Quota): readonly Finding[] {
   const bounds = [
     { name: "quota.pods", hard: quota.pods, each: () => 1 },

@@ -3,8 +3,8 @@ import type { Finding } from "./findings.ts";
 import type { GpuId } from "./gpus.ts";
 
 /**
- * Memory of a GPU, in MiB. The sum for embed (ONNX), Triton ONNX and Triton TensorRT, one instance each, is 3146 MiB
- * = 3.3 GB: the published measurement on an A100 was 3.3 GB, on an RTX 4080 2.8 GB.
+ * Estimates of GPU memory, in MiB. Their sum for embed (ONNX), Triton ONNX and Triton TensorRT, one instance each, is
+ * 3146 MiB = 3.3 GB. The published measurements are 3.3 GB on an A100 and 2.8 GB on an RTX 4080.
  */
 export const vram = {
   /** CUDA context, cuBLAS and cuDNN of one process. */
@@ -15,23 +15,27 @@ export const vram = {
   weightsFp16MiB: 168,
   /** Arena of one execution instance for a batch of 32: inputs, activations, outputs. */
   activationsMiB: 256,
-  /** What TensorRT may take on top while it builds an engine. Builds on one GPU are not at the same time. */
+  /** Additional memory while TensorRT builds an engine. Only one build at a time runs on a GPU. */
   buildWorkspaceMiB: tensorrtWorkspaceBytes / 1024 / 1024,
-  /** Part of a GPU that models may plan to use; the rest is the driver's, and fragmentation. */
+  /** Share of the memory for models. The rest is for the driver and fragmentation. */
   usableShare: 0.9,
 } as const;
 
-/** One process on one GPU. */
+/** GPU use of one process on one GPU. */
 export interface VramUse {
   readonly service: string;
   readonly backend: "onnxruntime" | "tensorrt";
   /** Execution instances of the process on this GPU. */
   readonly instances: number;
-  /** Whether it loads a model anew while it runs: the new instances are there before the old ones go. */
+  /**
+   * Whether the process may reload its model, with the new instances loaded before the old ones are unloaded.
+   *
+   * @default false
+   */
   readonly reloads?: boolean;
 }
 
-/** Estimate for one process on one GPU, in MiB. */
+/** Returns the estimated memory of one process on one GPU, in MiB. */
 export function vramMiB(use: VramUse): number {
   return vram.processMiB + instancesMiB(use);
 }
@@ -41,7 +45,7 @@ function instancesMiB({ backend, instances }: VramUse): number {
   return instances * (weights + vram.activationsMiB);
 }
 
-/** A GPU when what runs there does not fit. */
+/** Rejects processes that do not fit the memory of their GPU. */
 export function vramFindings(
   gpu: GpuId,
   uses: readonly VramUse[],

@@ -341,7 +341,7 @@ test("fails with everything that is wrong at once", () => {
     "test/image: image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'clipstack/embed:latest'",
     "test/inference: autoscaler.minReplicas must not exceed autoscaler.maxReplicas (8), got 9",
     "test/inference: budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
-    "test/inference: autoscaler.maxReplicas must be at most 1 to fit quota.limits.cpuMillicores 7000 (3000 a pod, and a rolling update adds 1 pod), got 8",
+    "test/inference: autoscaler.maxReplicas must be at most 1 to fit quota.limits.cpuMillicores 7000 (3000 per pod, and a rolling update adds 1 pod), got 8",
     "test/inference: resources.limits.cpuMillicores must be at most limitRange.max.cpuMillicores (2000), got 3000",
     "test/inference: nodePort must be 30000 to 32767, got 8092",
     "test/inference: nodePort must be one that kind maps (cluster.portMappings: 30092), got 8092",

@@ -48,7 +48,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     example: {
       stack: "k8s-gpu",
       message:
-        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: nobody would read it, got 'none'",
+        "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
       edits: [
         {
           at: release,
