@@ -1,6 +1,6 @@
 /**
- * The only module that imports `cdktf`. A move to its community fork is this file, `package.json` and the name of the
- * command line.
+ * Only module that imports `cdktf`. Migration to its community fork affects this file, `package.json` and the name of the
+ * command.
  */
 import {
   type DataConfig,
@@ -28,8 +28,8 @@ export {
 } from "cdktf";
 
 /**
- * `terraform_data`, a resource without a provider. cdktf's own class runs `terraform version` for each resource, twice;
- * Terraform checks `required_version` itself (`state.ts`).
+ * `terraform_data`, a resource without a provider. Replaces cdktf's own class, which runs `terraform version` twice for each
+ * resource. Terraform checks `required_version` itself (`state.ts`).
  */
 export class DataResource extends TerraformResource {
   readonly #attributes: { [name: string]: unknown };
@@ -45,7 +45,7 @@ export class DataResource extends TerraformResource {
   }
 }
 
-/** Address of a resource, `docker_volume.x`: for places that take no expression, as `replace_triggered_by`. */
+/** Address of a resource: `docker_volume.x`. For arguments that accept no expression, such as `replace_triggered_by`. */
 export function addressOf(resource: TerraformResource): string {
   return `${resource.terraformResourceType}.${resource.friendlyUniqueId}`;
 }
@@ -68,7 +68,7 @@ export function movedFrom(resource: TerraformResource, formerId: string): void {
 
 const movedBlocks = new WeakMap<TerraformStack, { from: string; to: string }[]>();
 
-/** `value` as it will be written: a token that stands for an attribute is `${docker_volume.x.name}`. */
+/** Resolves tokens as synthesis does: the token of an attribute becomes `${docker_volume.x.name}`. */
 export function asWritten(scope: IConstruct, value: unknown): unknown {
   const resolver = new DefaultTokenResolver(new StringConcat());
   return Tokenization.resolve(value, { scope, resolver, preparing: false });

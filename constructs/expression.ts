@@ -1,7 +1,7 @@
-/** An expression that Terraform evaluates: `${text}`. */
+/** Returns a Terraform expression: `${text}`. */
 export function expression(text: string): string {
   return `\${${text}}`;
 }
 
-/** The project's folder, from where Terraform runs: `cdktf.out/stacks/<name>`. Relative, so the same on every machine. */
+/** Project folder, relative to the Terraform root module `cdktf.out/stacks/<name>`, and therefore the same on every machine. */
 export const projectFolder = `${expression("path.root")}/../../..`;

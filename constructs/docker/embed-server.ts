@@ -35,7 +35,7 @@ import { weightsPath } from "./weights-file.ts";
 
 /** Backend of the embed server. */
 export type EmbedBackend =
-  /** ONNX Runtime in the embed server. `gpus` are ignored if the host's accelerator is `cpu`. */
+  /** ONNX Runtime in the embed server. `gpus` is ignored if the host's accelerator is `cpu`. */
   | {
       readonly kind: "onnxruntime";
       readonly weights: ModelWeights;
@@ -91,7 +91,7 @@ export class EmbedServer extends Construct {
 
     const request = gpuRequest(gpus);
     if (expose !== "loopback") this.apiKey = apiKeyVariable(this, name);
-    // a gateway starts together with its Tritons and is ready after the first, which may build engines for minutes
+    // a gateway starts together with its Tritons and becomes ready after the first one, which may build engines for minutes
     const startSeconds =
       backend.kind === "onnxruntime"
         ? loadSeconds
@@ -191,7 +191,7 @@ function serverSettings(
     : {
         ...common,
         BACKEND: "triton",
-        TRITON_GRPC_URLS: backend.upstreams.map((it) => it.grpcTarget).join(","),
+        TRITON_GRPC_URLS: backend.upstreams.map(({ grpcTarget }) => grpcTarget).join(","),
         TRITON_MODEL: modelOf(backend),
       };
 }

@@ -2,11 +2,11 @@ import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index
 import type { GpuId } from "../checks/gpus.ts";
 
 /**
- * How a container asks Docker for GPUs, and the only place that decides it.
+ * GPU request of a container.
  *
- * One GPU: `gpus = "device=0"`, which the docker provider understands from 4.0 on. Several: provider 4.5 fails at
- * start on `device=0,1` ("cannot set both Count and DeviceIDs on device request"), so these take NVIDIA's runtime and
- * its variable. Never `all`: a host with more GPUs than described would lose them to one container.
+ * One GPU is requested with `gpus = "device=0"`, which the Docker provider supports since 4.0. With several, such as
+ * `device=0,1`, provider 4.5 fails at start ("cannot set both Count and DeviceIDs on device request"); they are requested
+ * through NVIDIA's runtime and its environment variable. `all` is not used, because the host may have more GPUs than declared.
  */
 export function gpuRequest(
   gpus: readonly GpuId[],

@@ -13,7 +13,7 @@ import { RolloutGate } from "../kubernetes/rollout-gate.ts";
 
 export interface MetricsServerProps {
   readonly cluster: ClusterAccess;
-  /** Image with a version: `registry.k8s.io/metrics-server/metrics-server:v0.7.2`. */
+  /** Image with a tag or digest: `registry.k8s.io/metrics-server/metrics-server:v0.7.2`. */
   readonly image: string;
 }
 
@@ -24,16 +24,16 @@ const port = 10_250;
 const group = "metrics.k8s.io";
 const rbac = "rbac.authorization.k8s.io";
 
-/** Seconds that it may take to start: it is ready once it has seen the nodes twice. */
+/** Maximum start time. metrics-server becomes ready after it has scraped the nodes twice. */
 const startSeconds = 180;
 
 /**
- * metrics-server, which tells autoscalers how much CPU pods use: the objects of its release, declared here, since a kind
- * cluster has none. It does not check the certificates of kubelets, which kind signs itself.
+ * metrics-server, which provides the CPU utilisation of pods to autoscalers. Declares the objects of its release, because a
+ * kind cluster has no metrics-server. Does not verify the certificates of the kubelets, which kind signs itself.
  */
 export class MetricsServer extends Construct {
   readonly deployment: DeploymentV1;
-  /** Done when the pod is ready. */
+  /** Gate that completes when the pod is ready. */
   readonly ready: RolloutGate;
 
   constructor(scope: Construct, id: string, { cluster, image }: MetricsServerProps) {
@@ -107,7 +107,7 @@ export class MetricsServer extends Construct {
     });
     this.deployment = new DeploymentV1(this, "deployment", {
       metadata,
-      waitForRollout: false, // `ready` waits, and says why
+      waitForRollout: false, // `ready` waits and reports the cause of a failure
       spec: {
         selector: { matchLabels: labels },
         strategy: {
