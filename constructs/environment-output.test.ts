@@ -3,12 +3,12 @@ import { environment, environmentOutput } from "../contract/environment.ts";
 import { EmbedServer } from "./docker/embed-server.ts";
 import type { GpuHostProps } from "./docker/gpu-host.ts";
 import { EnvironmentOutput } from "./environment-output.ts";
-import { findings, hostIn, partsIn, synth } from "./test-synth.ts";
+import { findings, hostIn, dependenciesIn, synth } from "./test-synth.ts";
 
 function synthOutput(host: Partial<GpuHostProps> = {}) {
   const { json } = synth((stack) => {
     const where = hostIn(stack, host);
-    const { tools, weights } = partsIn(stack, where);
+    const { tools, weights } = dependenciesIn(stack, where);
     const embed = new EmbedServer(stack, "embed", {
       host: where,
       image: tools,

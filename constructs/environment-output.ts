@@ -11,7 +11,7 @@ import { check } from "./checks/findings.ts";
 import { GpuHost } from "./docker/gpu-host.ts";
 
 /** Location of services in a cluster. */
-export interface ClusterPlace {
+export interface ClusterLocation {
   /** Context of the kubeconfig. */
   readonly context: string;
   /** Path of the kubeconfig; `~` is the home folder. */
@@ -25,7 +25,7 @@ export interface ClusterPlace {
 
 export interface EnvironmentOutputProps {
   /** GPU host or cluster on which the services run. */
-  readonly where: GpuHost | ClusterPlace;
+  readonly where: GpuHost | ClusterLocation;
   readonly services: readonly { readonly service: Service }[];
   /**
    * Name of the Terraform output. A stack with several hosts has one output per host.
@@ -47,7 +47,7 @@ export class EnvironmentOutput extends Construct {
     this.value = {
       schema: environmentSchema,
       name: TerraformStack.of(this).node.id,
-      ...(where instanceof GpuHost ? ofHost(where) : ofCluster(where)),
+      ...(where instanceof GpuHost ? hostLocation(where) : clusterLocation(where)),
       services: services.map(({ service }) => service),
     };
 
@@ -64,14 +64,14 @@ export class EnvironmentOutput extends Construct {
   }
 }
 
-type Place = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerator" | "gpu">;
+type Location = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerator" | "gpu">;
 
-function ofHost({ docker, accelerator, gpu, count }: GpuHost): Place {
+function hostLocation({ docker, accelerator, gpu, count }: GpuHost): Location {
   if (accelerator === "cpu") return { where: docker, accelerator };
   return { where: docker, accelerator, gpu: gpusOf(gpu, count) };
 }
 
-function ofCluster({ context, accelerator = "cpu", ...place }: ClusterPlace): Place {
+function clusterLocation({ context, accelerator = "cpu", ...place }: ClusterLocation): Location {
   return { where: context, accelerator, ...place };
 }
 

@@ -41,7 +41,7 @@ export {
   type TritonServerProps,
 } from "./docker/triton-server.ts";
 export {
-  type ClusterPlace,
+  type ClusterLocation,
   EnvironmentOutput,
   type EnvironmentOutputProps,
 } from "./environment-output.ts";

@@ -65,7 +65,7 @@ export function hostIn(stack: TerraformStack, props: Partial<GpuHostProps> = {})
 }
 
 /** What a server of `host` needs beside it: the embed image, and weights. */
-export function partsIn(
+export function dependenciesIn(
   stack: TerraformStack,
   host: GpuHost,
   source: WeightsSource = "host-path",

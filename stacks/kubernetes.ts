@@ -24,7 +24,7 @@ export class KubernetesStack extends TerraformStack {
     });
 
     new EnvironmentOutput(this, "environment", {
-      where: cluster.placeOf(settings.namespace),
+      where: cluster.locationOf(settings.namespace),
       services: inference.services,
     });
   }

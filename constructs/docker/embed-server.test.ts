@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { serverEnv } from "../../contract/server-env.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { expression } from "../expression.ts";
-import { findings, hostIn, partsIn, synth } from "../test-synth.ts";
+import { findings, hostIn, dependenciesIn, synth } from "../test-synth.ts";
 import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
 import { TritonServer } from "./triton-server.ts";
@@ -14,7 +14,7 @@ function embedIn(
   props: Partial<EmbedServerProps> = {},
   gpus: readonly number[] = [0],
 ): EmbedServer {
-  const { tools, weights } = partsIn(stack, host);
+  const { tools, weights } = dependenciesIn(stack, host);
   return new EmbedServer(stack, "embed", {
     host,
     image: tools,
@@ -39,7 +39,7 @@ function synthGateway() {
   let server: EmbedServer | undefined;
   const result = synth((stack) => {
     const host = hostIn(stack);
-    const parts = partsIn(stack, host);
+    const parts = dependenciesIn(stack, host);
     const image = { source: "pull", name: "tritonserver:26.07-py3" } as const;
     const tritons = [0, 1].map(
       (gpu) =>

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonImage } from "../../stacks/image-builds.ts";
 import type { TerraformStack } from "../cdktf.ts";
-import { findings, hostIn, partsIn, synth } from "../test-synth.ts";
+import { findings, hostIn, dependenciesIn, synth } from "../test-synth.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
 import { TritonServer, type TritonServerProps } from "./triton-server.ts";
 
@@ -18,7 +18,7 @@ function triton(
   const host = hostIn(stack, hostProps);
   return new TritonServer(stack, "triton", {
     host,
-    ...partsIn(stack, host),
+    ...dependenciesIn(stack, host),
     server: nvidia("nvcr.io/nvidia/tritonserver:26.07-py3"),
     backend: "onnxruntime",
     ports: { http: 8010, grpc: 8011, metrics: 8012 },
@@ -334,7 +334,7 @@ test("names TensorRT's engines by the weights and the image", () => {
     const host = hostIn(stack);
     new TritonServer(stack, "triton", {
       host,
-      ...partsIn(stack, host, "volume"),
+      ...dependenciesIn(stack, host, "volume"),
       server: nvidia("tritonserver:26.07-py3"),
       backend: "tensorrt",
       ports: { http: 8010, grpc: 8011, metrics: 8012 },

@@ -4,7 +4,7 @@ import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
 import { DataResource, movedFrom, TerraformStack } from "../cdktf.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
-import { type ClusterPlace, gpusOf } from "../environment-output.ts";
+import { type ClusterLocation, gpusOf } from "../environment-output.ts";
 import { expression } from "../expression.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 import { ClusterCheck } from "./cluster-check.ts";
@@ -152,7 +152,7 @@ export class GpuCluster extends Construct implements ClusterAccess {
   }
 
   /** Location of the services of a namespace, for the environment output. The cost is that of the whole pool. */
-  placeOf(namespace: string): ClusterPlace {
+  locationOf(namespace: string): ClusterLocation {
     const { context, kubeconfigFile: kubeconfig, accelerator, count } = this;
     return {
       context,
