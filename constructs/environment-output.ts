@@ -17,9 +17,17 @@ export interface ClusterLocation {
   /** Path of the kubeconfig; `~` is the home folder. */
   readonly kubeconfig: string;
   readonly namespace: string;
-  /** @default "cpu" */
+  /**
+   * Device that runs the models.
+   *
+   * @default "cpu"
+   */
   readonly accelerator?: Environment["accelerator"];
-  /** @default - no GPUs */
+  /**
+   * GPUs of all nodes.
+   *
+   * @default - no GPUs
+   */
   readonly gpu?: Environment["gpu"];
 }
 
@@ -71,8 +79,8 @@ function hostLocation({ docker, accelerator, gpu, count }: GpuHost): Location {
   return { where: docker, accelerator, gpu: gpusOf(gpu, count) };
 }
 
-function clusterLocation({ context, accelerator = "cpu", ...place }: ClusterLocation): Location {
-  return { where: context, accelerator, ...place };
+function clusterLocation({ context, accelerator = "cpu", ...location }: ClusterLocation): Location {
+  return { where: context, accelerator, ...location };
 }
 
 /** GPUs of one model with their total cost. */

@@ -34,11 +34,16 @@ export type StateBackend =
       readonly backend: "http";
       readonly address: string;
       /**
-       * Set both or neither.
+       * URL that locks the state; requires `unlockAddress`.
        *
        * @default - no locking: concurrent deployments are not prevented
        */
       readonly lockAddress?: string;
+      /**
+       * URL that unlocks the state; requires `lockAddress`.
+       *
+       * @default - no locking
+       */
       readonly unlockAddress?: string;
     };
 

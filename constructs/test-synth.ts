@@ -4,11 +4,11 @@ import { GpuHost, type GpuHostProps } from "./docker/gpu-host.ts";
 import { ModelWeights, type WeightsSource } from "./docker/model-weights.ts";
 import type { ServerImage } from "./docker/server-image.ts";
 
-/** A value of Terraform JSON that a test looks into. */
-// biome-ignore lint/suspicious/noExplicitAny: tests name what they expect inside
+/** Value of Terraform JSON. */
+// biome-ignore lint/suspicious/noExplicitAny: tests assert the structure
 type Json = any;
 
-/** What a stack named `test` synthesizes to. Checks run, and fail the test. */
+/** Synthesizes a stack named `test`. Findings of its checks fail the test. */
 export function synth(build: (stack: TerraformStack) => unknown) {
   const stack = stackOf(build);
   const json = JSON.parse(Testing.synth(stack, true)) as Json;
@@ -22,18 +22,18 @@ export function synth(build: (stack: TerraformStack) => unknown) {
     json,
     stack,
     all,
-    /** The only resource of a type. */
+    /** Returns the only resource of a type. */
     only(type: string): Json {
       const found = all(type);
       if (found.length !== 1) throw new Error(`expected one ${type}, found ${found.length}`);
       return found[0];
     },
-    /** The resource at a construct path. */
+    /** Returns the resource at a construct path. */
     at(path: string): Json {
       const { terraformResourceType, friendlyUniqueId } = resourceAt(path);
       return json.resource[terraformResourceType][friendlyUniqueId];
     },
-    /** Its Terraform address. */
+    /** Returns the Terraform address of the resource at a construct path. */
     address(path: string): string {
       const { terraformResourceType, friendlyUniqueId } = resourceAt(path);
       return `${terraformResourceType}.${friendlyUniqueId}`;
@@ -41,7 +41,7 @@ export function synth(build: (stack: TerraformStack) => unknown) {
   };
 }
 
-/** What the checks find in a stack named `test`. */
+/** Returns the findings of the checks in a stack named `test`. */
 export function findings(build: (stack: TerraformStack) => unknown): readonly string[] {
   return findingsOf(stackOf(build));
 }
@@ -52,7 +52,7 @@ function stackOf(build: (stack: TerraformStack) => unknown): TerraformStack {
   return stack;
 }
 
-/** A local host with four GPUs. */
+/** Creates a local host with four GPUs. */
 export function hostIn(stack: TerraformStack, props: Partial<GpuHostProps> = {}): GpuHost {
   return new GpuHost(stack, "host", {
     docker: "unix:///var/run/docker.sock",
@@ -64,7 +64,7 @@ export function hostIn(stack: TerraformStack, props: Partial<GpuHostProps> = {})
   });
 }
 
-/** What a server of `host` needs beside it: the embed image, and weights. */
+/** Creates the resources that a server of `host` requires: the embed image and weights. */
 export function dependenciesIn(
   stack: TerraformStack,
   host: GpuHost,

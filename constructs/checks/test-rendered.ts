@@ -1,6 +1,6 @@
 import { type Finding, renderFinding } from "./findings.ts";
 
-/** The check with rendered findings. */
+/** Wraps a check to return rendered findings. */
 export function rendered<Arguments extends readonly unknown[]>(
   run: (...args: Arguments) => readonly Finding[],
 ): (...args: Arguments) => readonly string[] {

@@ -134,10 +134,17 @@ export class ServerImage extends Construct {
 }
 
 interface BuiltImageOptions {
+  /** @default - the default Docker provider of the stack */
   readonly provider?: DockerProvider | undefined;
+  /** @default - none */
   readonly buildArgs?: BuildArgs | undefined;
-  /** Version of the image below. */
+  /**
+   * Version of the base image, if that is built too.
+   *
+   * @default - no built base image
+   */
   readonly base?: string;
+  /** @default - none */
   readonly dependsOn?: readonly TerraformResource[];
 }
 

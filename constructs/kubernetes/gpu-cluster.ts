@@ -14,7 +14,9 @@ import type { ClusterRequirements } from "./cluster-requirements.ts";
 export interface Toleration {
   readonly key: string;
   readonly operator: "Equal" | "Exists";
+  /** @default - none, with the operator `Exists` */
   readonly value?: string;
+  /** @default - every effect */
   readonly effect?: "NoSchedule" | "PreferNoSchedule" | "NoExecute";
 }
 

@@ -20,8 +20,8 @@ export interface InferenceChartProps {
   /** Time limit for the installed objects to become ready, after an installation and after an upgrade. */
   readonly timeoutSeconds: number;
   /**
-   * What waits for the installed objects. `helm` rolls back if they do not become ready, and their pods are lost with
-   * their logs; a `RolloutGate` after the release prints the reason and keeps the pods.
+   * Owner of the readiness check. `helm` rolls back if the installed objects do not become ready, which deletes their pods and
+   * logs. `gate`, a `RolloutGate` after the release, prints the reason and keeps the pods.
    *
    * @default "helm"
    */
