@@ -3,7 +3,7 @@ import { environment, environmentOutput } from "../contract/environment.ts";
 import { EmbedServer } from "./docker/embed-server.ts";
 import type { GpuHostProps } from "./docker/gpu-host.ts";
 import { EnvironmentOutput } from "./environment-output.ts";
-import { findings, hostIn, dependenciesIn, synth } from "./test-synth.ts";
+import { dependenciesIn, findings, hostIn, synth } from "./test-synth.ts";
 
 function synthOutput(host: Partial<GpuHostProps> = {}) {
   const { json } = synth((stack) => {
@@ -21,7 +21,7 @@ function synthOutput(host: Partial<GpuHostProps> = {}) {
   return environment.parse(json.output[environmentOutput].value);
 }
 
-test("is one JSON value under the name that readers know", () => {
+test("is one JSON value with the name that clipstack reads", () => {
   expect(synthOutput()).toMatchObject({
     schema: 2,
     name: "test",
@@ -31,7 +31,7 @@ test("is one JSON value under the name that readers know", () => {
   });
 });
 
-test("gives the price of all GPUs with its date", () => {
+test("contains the price of all GPUs with its date", () => {
   expect(synthOutput({ count: 4 }).gpu).toEqual({
     name: "rtx-4080",
     count: 4,
@@ -41,13 +41,13 @@ test("gives the price of all GPUs with its date", () => {
   });
 });
 
-test("has no GPU when the accelerator is cpu", () => {
+test("has no GPU if the accelerator is cpu", () => {
   const output = synthOutput({ accelerator: "cpu" });
   expect(output.accelerator).toBe("cpu");
   expect(output).not.toHaveProperty("gpu");
 });
 
-test("fails when there is no service", () => {
+test("rejects an output without services", () => {
   const [finding] = findings((stack) => {
     new EnvironmentOutput(stack, "environment", { where: hostIn(stack), services: [] });
   });

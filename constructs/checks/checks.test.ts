@@ -51,23 +51,23 @@ describe("host ports", () => {
     expect(portConflicts([{ ...triton, port: 8020 }], [triton])).toEqual([]);
   });
 
-  test("names the service that has a port already", () => {
-    const mine = { service: "triton-trt", prop: "ports.grpc", port: 8010 };
-    expect(portConflicts([mine], [triton])).toEqual([
+  test("names the service that uses the port", () => {
+    const duplicate = { service: "triton-trt", prop: "ports.grpc", port: 8010 };
+    expect(portConflicts([duplicate], [triton])).toEqual([
       "ports.grpc must be free on the host, got 8010, which triton-onnx (ports.http) has",
     ]);
   });
 
-  test("finds a port that a service wants twice", () => {
-    const again = { ...triton, prop: "ports.metrics" };
-    expect(portConflicts([triton, again], [])).toEqual([
+  test("rejects a port that one service publishes twice", () => {
+    const duplicate = { ...triton, prop: "ports.metrics" };
+    expect(portConflicts([triton, duplicate], [])).toEqual([
       "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) has",
     ]);
   });
 });
 
 describe("exposure", () => {
-  test("accepts a Triton that everybody reaches only where that is said", () => {
+  test("requires allowUnauthenticated for an exposed Triton", () => {
     expect(exposureFindings("loopback", false, "explicit")).toEqual([]);
     expect(exposureFindings("all-interfaces", true, "none")).toEqual([]);
     expect(exposureFindings("all-interfaces", false, "none")).toEqual([
@@ -75,7 +75,7 @@ describe("exposure", () => {
     ]);
   });
 
-  test("let nobody else change what Triton serves", () => {
+  test("rejects open model control on an exposed Triton", () => {
     expect(exposureFindings("all-interfaces", true, "explicit")).toEqual([]);
     expect(exposureFindings("all-interfaces", true, "open")).toEqual([
       expect.stringMatching(
@@ -86,7 +86,7 @@ describe("exposure", () => {
 });
 
 describe("weights", () => {
-  test("of an image need model control, since it has several models", () => {
+  test("in an image require model control, because the image has several models", () => {
     expect(weightsFindings("volume", "none")).toEqual([]);
     expect(weightsFindings("image", "explicit")).toEqual([]);
     expect(weightsFindings("image", "none")).toEqual([
@@ -96,17 +96,17 @@ describe("weights", () => {
 });
 
 describe("NodePort", () => {
-  test("accepts one that kind maps", () => {
+  test("accepts a mapped port", () => {
     expect(nodePortFindings(30092, [30092])).toEqual([]);
   });
 
-  test("fails when kind does not map it", () => {
+  test("rejects a port that kind does not map", () => {
     expect(nodePortFindings(30093, [30092, 30094])).toEqual([
       "nodePort must be one that kind maps (cluster.portMappings: 30092, 30094), got 30093",
     ]);
   });
 
-  test("fails outside the range of Kubernetes", () => {
+  test("rejects ports outside the range of Kubernetes", () => {
     expect(nodePortFindings(8092, [8092])).toEqual(["nodePort must be 30000 to 32767, got 8092"]);
     expect(nodePortFindings(32768, [32768])).toHaveLength(1);
     expect(nodePortFindings(32767, [32767])).toEqual([]);
@@ -115,29 +115,29 @@ describe("NodePort", () => {
 });
 
 describe("GPUs", () => {
-  test("accepts those of the host", () => {
+  test("accepts indices of the host", () => {
     expect(gpuIndexFindings([0, 1, 2, 3], 4)).toEqual([]);
   });
 
-  test("fails on GPU 4 of 4", () => {
+  test("rejects an index that the host does not have", () => {
     expect(gpuIndexFindings([0, 4], 4)).toEqual(["gpus must be 0 to 3 (host.count is 4), got 4"]);
   });
 
-  test("fails on a GPU that is listed twice", () => {
+  test("rejects a repeated GPU", () => {
     expect(gpuIndexFindings([1, 1], 4)).toEqual(["gpus must not repeat a GPU, got 1 twice"]);
   });
 
-  test("fails on an empty list", () => {
+  test("rejects an empty list", () => {
     expect(gpuIndexFindings([], 4)).toEqual(["gpus must list at least one GPU, got []"]);
   });
 
-  test("accepts UUIDs, as many as the host has", () => {
+  test("accepts as many UUIDs as the host has GPUs", () => {
     expect(gpuIndexFindings(["GPU-a", "GPU-b"], 2)).toEqual([]);
     expect(gpuNamingFindings(["GPU-a", "GPU-b"], 2)).toEqual([]);
     expect(gpuNamingFindings([0, 1], 2)).toEqual([]);
   });
 
-  test("fails on a UUID that is listed twice, on more than the host has, and beside an index", () => {
+  test("rejects repeated UUIDs, too many UUIDs and a mix of UUIDs and indices", () => {
     expect(gpuIndexFindings(["GPU-a", "GPU-a"], 2)).toEqual([
       "gpus must not repeat a GPU, got GPU-a twice",
     ]);
@@ -149,19 +149,19 @@ describe("GPUs", () => {
     ]);
   });
 
-  test("accepts as many GPUs as a model configuration uses, whichever they are", () => {
+  test("accepts any GPUs if a model configuration has their number", () => {
     expect(variantGpuFindings([4, 5, 6, 7], 8, "openclip_vit_b32")).toEqual([]);
     expect(variantGpuFindings([3], 4, "openclip_vit_b32_trt")).toEqual([]);
     expect(variantGpuFindings([], 4, "openclip_vit_b32")).toEqual([]);
   });
 
-  test("fails on a number of GPUs that no model configuration is for", () => {
+  test("rejects a number of GPUs without a model configuration", () => {
     expect(variantGpuFindings([0, 1], 4, "openclip_vit_b32")).toEqual([
       "gpus must list 1 or 4 GPUs, as the model configurations of openclip_vit_b32 require, got 2: 0, 1",
     ]);
   });
 
-  test("says nothing of the number while an index is wrong", () => {
+  test("does not report the number of GPUs if an index is invalid", () => {
     expect(variantGpuFindings([0, 9], 4, "openclip_vit_b32")).toEqual([]);
   });
 });
@@ -183,7 +183,7 @@ describe("VRAM", () => {
     expect(vramFindings(0, services, 15_360)).toEqual([]);
   });
 
-  test("fails when the models do not fit, and says what needs how much", () => {
+  test("rejects models that do not fit and lists the memory of each", () => {
     expect(vramFindings(2, services, 4_096)).toEqual([
       "gpu must have room for the models: GPU 2 has 4096 MiB, 3686 usable, and they need 4170 (embed 1105 + triton-onnx 1105 + triton-trt 936 + a TensorRT build 1024)",
     ]);
@@ -213,13 +213,13 @@ describe("images", () => {
     "nginx:main",
     "nginx:stable-alpine",
     "embed:Nightly",
-  ])("fails on %s, which does not say a version", (image) => {
+  ])("rejects %s, which has no version", (image) => {
     expect(imageFindings(image)).toEqual([
       `image must name a version, like 'name:1.2' or better 'name@sha256:…', got '${image}'`,
     ]);
   });
 
-  test("fails on a digest that is none", () => {
+  test("rejects an invalid digest", () => {
     expect(imageFindings("name@sha256:12")).toEqual([
       "image must end in '@sha256:' and 64 hexadecimal digits, got 'name@sha256:12'",
     ]);
@@ -227,7 +227,7 @@ describe("images", () => {
 });
 
 describe("GPU and image", () => {
-  test("fails on a GPU that is newer than the image", () => {
+  test("rejects a GPU that is newer than the image", () => {
     expect(releaseFindings("nvcr.io/nvidia/tritonserver:24.12-py3", gpuCatalogue.b200)).toEqual([
       "image must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got 'nvcr.io/nvidia/tritonserver:24.12-py3'",
     ]);
@@ -237,7 +237,7 @@ describe("GPU and image", () => {
     expect(releaseFindings("nvcr.io/nvidia/tritonserver:26.07-py3", gpu)).toEqual([]);
   });
 
-  test("fails on a Triton that is too old for the options of the stacks", () => {
+  test("rejects a Triton that is too old for the options of the stacks", () => {
     expect(tritonOptionFindings("nvcr.io/nvidia/tritonserver:24.05-py3")).toEqual([
       "image must be 24.06 or newer, because older Tritons reject --model-config-name, got 'nvcr.io/nvidia/tritonserver:24.05-py3'",
     ]);
@@ -245,7 +245,7 @@ describe("GPU and image", () => {
     expect(tritonOptionFindings("my/triton:1.0")).toEqual([]);
   });
 
-  test("says nothing of an image whose release it cannot read", () => {
+  test("accepts an image of an unknown release", () => {
     const digest = `tritonserver@sha256:${"0".repeat(64)}`;
     expect(releaseFindings(digest, gpuCatalogue.b200)).toEqual([]);
     expect(releaseFindings("my/triton:1.0", gpuCatalogue.b200)).toEqual([]);
@@ -264,11 +264,11 @@ describe("cluster", () => {
   };
   const replicas = { minReplicas: 2, maxReplicas: 6 };
 
-  test("accepts a maximum that fits the quota with one more pod", () => {
+  test("accepts a maximum that fits the quota with the surge of a rolling update", () => {
     expect(quotaFindings(replicas, 1, resources, quota)).toEqual([]);
   });
 
-  test("fails when a rolling update at the maximum would not fit", () => {
+  test("rejects a maximum that leaves no room for a rolling update", () => {
     expect(quotaFindings({ ...replicas, maxReplicas: 7 }, 1, resources, quota)).toEqual([
       "autoscaler.maxReplicas must be at most 6 to fit quota.requests.cpuMillicores 1750 (250 per pod, and a rolling update adds 1 pod), got 7",
     ]);
@@ -279,19 +279,19 @@ describe("cluster", () => {
     ["requests", "memoryMiB", 7_167],
     ["limits", "cpuMillicores", 6_999],
     ["limits", "memoryMiB", 10_751],
-  ] as const)("fails when %s.%s is what runs out first", (side, quantity, hard) => {
+  ] as const)("names %s.%s if it is exhausted first", (side, quantity, hard) => {
     const tight = { ...quota, [side]: { ...quota[side], [quantity]: hard } };
     const [finding] = quotaFindings(replicas, 1, resources, tight);
     expect(finding).toContain(`must be at most 5 to fit quota.${side}.${quantity} ${hard} (`);
   });
 
-  test("fails when the quota admits too few pods", () => {
+  test("rejects a quota for too few pods", () => {
     expect(quotaFindings(replicas, 1, resources, { ...quota, pods: 6 })).toEqual([
       "autoscaler.maxReplicas must be at most 5 to fit quota.pods 6 (1 per pod, and a rolling update adds 1 pod), got 6",
     ]);
   });
 
-  test("names each quota in which not one pod fits, and what it must be", () => {
+  test("names each quota in which not even one pod fits, with the required value", () => {
     const tiny = { ...quota, requests: { cpuMillicores: 499, memoryMiB: 1024 } };
     expect(quotaFindings(replicas, 1, resources, tiny)).toEqual([
       "quota.requests.cpuMillicores must be at least 1750 for autoscaler.maxReplicas 6 (250 per pod, and a rolling update adds 1 pod), got 499",
@@ -303,14 +303,14 @@ describe("cluster", () => {
     );
   });
 
-  test("fails when the minimum is above the maximum", () => {
+  test("rejects a minimum above the maximum", () => {
     expect(autoscalerFindings({ minReplicas: 4, maxReplicas: 2 })).toEqual([
       "autoscaler.minReplicas must not exceed autoscaler.maxReplicas (2), got 4",
     ]);
     expect(autoscalerFindings({ minReplicas: 2, maxReplicas: 2 })).toEqual([]);
   });
 
-  test("fails on a budget that allows no eviction", () => {
+  test("rejects a PDB that allows no eviction", () => {
     expect(budgetFindings({ maxUnavailable: 0 }, replicas)).toEqual([
       "budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
     ]);
@@ -319,7 +319,7 @@ describe("cluster", () => {
     ]);
   });
 
-  test("fails on a budget that lets the only pod never go", () => {
+  test("rejects a PDB that never allows the eviction of a single pod", () => {
     const one = { minReplicas: 1, maxReplicas: 6 };
     expect(budgetFindings({ maxUnavailable: 0 }, one)).toEqual([
       "budget.maxUnavailable must be at least 1, or no node can be drained, got 0",
@@ -331,7 +331,7 @@ describe("cluster", () => {
     expect(budgetFindings({ maxUnavailable: 6 }, one)).toEqual([]);
   });
 
-  test("fails on a budget that lets all pods go at once", () => {
+  test("rejects a PDB that allows the eviction of all pods at once", () => {
     for (const maxUnavailable of [2, 6]) {
       expect(budgetFindings({ maxUnavailable }, replicas)).toEqual([
         `budget.maxUnavailable must be less than autoscaler.minReplicas (2), or all pods may be unavailable at once, got ${maxUnavailable}`,
@@ -342,12 +342,12 @@ describe("cluster", () => {
     ]);
   });
 
-  test("accepts a budget that allows one eviction at the minimum", () => {
+  test("accepts a PDB that allows one eviction at the minimum", () => {
     expect(budgetFindings({ maxUnavailable: 1 }, replicas)).toEqual([]);
     expect(budgetFindings({ minAvailable: 1 }, replicas)).toEqual([]);
   });
 
-  test("fails when a container may have more than the LimitRange, or asks for more than it may have", () => {
+  test("rejects limits above the LimitRange and requests above the limits", () => {
     const max = { cpuMillicores: 800, memoryMiB: 4096 };
     const wrong = { ...resources, requests: { cpuMillicores: 250, memoryMiB: 2048 } };
     expect(resourceFindings(wrong, max)).toEqual([
@@ -359,12 +359,12 @@ describe("cluster", () => {
 });
 
 describe("stop times", () => {
-  test("add up what happens before the kill", () => {
+  test("include the grace period, the time before the stop and a margin", () => {
     expect(stopSeconds(30)).toBe(35);
     expect(stopSeconds(30, 5)).toBe(40);
   });
 
-  test("accepts the sum, and fails below it", () => {
+  test("accepts the sum and rejects less", () => {
     expect(stopTimeFindings("stopTimeout", 35, 30)).toEqual([]);
     expect(stopTimeFindings("stopTimeout", 34, 30)).toEqual([
       "stopTimeout must be at least 35 (30 of grace + 5), got 34",
@@ -374,7 +374,7 @@ describe("stop times", () => {
     ]);
   });
 
-  test("fails when nothing is set: the default of the engine is 10 seconds", () => {
+  test("rejects an unset time, because Docker's default is 10 seconds", () => {
     expect(stopTimeFindings("stopTimeout", undefined, 30)).toEqual([
       "stopTimeout must be at least 35 (30 of grace + 5), got nothing",
     ]);

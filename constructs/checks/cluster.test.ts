@@ -78,7 +78,7 @@ test("accepts models that fit the memory of a GPU", () => {
   expect(findings(23_034, 16)).toEqual([]);
 });
 
-test("fails on models that do not fit the memory of a GPU", () => {
+test("rejects models that do not fit the memory of a GPU", () => {
   expect(findings(8_192, 16)).toEqual([
     "nodePool.gpu must have room for the models: GPU 0 has 8192 MiB, 7372 usable, and they need 10000 (triton 10000)",
   ]);

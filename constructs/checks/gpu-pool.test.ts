@@ -20,13 +20,13 @@ const triton = (props: Partial<GpuPods> = {}): GpuPods => ({
 });
 const embed = (maxReplicas: number): GpuPods => ({ ...triton({ maxReplicas }), service: "embed" });
 
-test("accepts as many pods as the nodes have GPUs for", () => {
+test("accepts pods that fit the GPUs of the nodes", () => {
   expect(poolFindings([triton()], { nodes: 4, gpusPerNode: 1 })).toEqual([]);
   expect(poolFindings([triton()], { nodes: 1, gpusPerNode: 4 })).toEqual([]);
   expect(gpuQuotaFindings([triton()], 4)).toEqual([]);
 });
 
-test("fails on a pod that no node has the GPUs for, and says that once", () => {
+test("reports a pod with more GPUs than a node only once", () => {
   const pods = triton({ gpusPerPod: 4 });
   const pool = { nodes: 4, gpusPerNode: 2 };
   expect(gpusPerPodFindings(pods, pool)).toEqual([
@@ -35,13 +35,13 @@ test("fails on a pod that no node has the GPUs for, and says that once", () => {
   expect(poolFindings([pods], pool)).toEqual([]);
 });
 
-test("fails on more pods than the nodes hold", () => {
+test("rejects more pods than the nodes hold", () => {
   expect(poolFindings([triton({ maxReplicas: 5 })], { nodes: 2, gpusPerNode: 2 })).toEqual([
     "triton.autoscaler.maxReplicas must be at most 4 to fit nodePool (2 × 2 GPUs, 1 per pod), got 5",
   ]);
 });
 
-test("counts whole pods on each node: the GPUs that are left over on several hold none together", () => {
+test("counts whole pods per node and no remaining GPUs across nodes", () => {
   const pool = { nodes: 2, gpusPerNode: 6 };
   expect(poolFindings([triton({ gpusPerPod: 4, maxReplicas: 2 })], pool)).toEqual([]);
   expect(poolFindings([triton({ gpusPerPod: 4, maxReplicas: 3 })], pool)).toEqual([
@@ -49,7 +49,7 @@ test("counts whole pods on each node: the GPUs that are left over on several hol
   ]);
 });
 
-test("counts the pod that a rolling update adds where a GPU is spare", () => {
+test("includes the surge of a rolling update", () => {
   const pods = triton({ surge: 1 });
   expect(poolFindings([pods], { nodes: 5, gpusPerNode: 1 })).toEqual([]);
   expect(poolFindings([pods], { nodes: 4, gpusPerNode: 1 })).toEqual([
@@ -60,19 +60,19 @@ test("counts the pod that a rolling update adds where a GPU is spare", () => {
   ]);
 });
 
-test("fails on a quota that admits fewer GPUs than the pods have at their maximum", () => {
+test("rejects a quota for fewer GPUs than the maximum number of pods needs", () => {
   expect(gpuQuotaFindings([triton({ gpusPerPod: 4, maxReplicas: 2 })], 7)).toEqual([
     "triton.autoscaler.maxReplicas must be at most 1 to fit quota.gpus 7 (4 per pod), got 2",
   ]);
 });
 
-test("fails on a quota that admits no pod at all", () => {
+test("rejects a quota in which no pod fits", () => {
   expect(gpuQuotaFindings([triton({ gpusPerPod: 4 })], 3)).toEqual([
     "quota.gpus 3 must have room for one pod of triton (4 per pod), got 0",
   ]);
 });
 
-test("adds up Deployments that would each fit alone", () => {
+test("rejects Deployments that fit alone but not together", () => {
   const both = [triton({ maxReplicas: 3 }), embed(2)];
   expect(poolFindings(both, { nodes: 5, gpusPerNode: 1 })).toEqual([]);
   expect(poolFindings(both, { nodes: 4, gpusPerNode: 1 })).toEqual([

@@ -13,34 +13,34 @@ const sharedQuotaFindings = rendered(sharedQuotaFindingsOf);
 const keda = { metric: "queue-time", source: "keda", prometheus: "http://p:9090" } as const;
 const replicas = { minReplicas: 2, maxReplicas: 4 };
 
-test("accepts a metric that somebody reads and somebody tells", () => {
+test("accepts a metric that is scraped and has a source", () => {
   expect(metricSourceFindings("triton", keda, "service-monitor", replicas)).toEqual([]);
   const adapter = { metric: "queue-time", source: "prometheus-adapter" } as const;
   expect(metricSourceFindings("triton", adapter, "annotations", replicas)).toEqual([]);
 });
 
-test("fails when KEDA is not told where Prometheus is", () => {
-  const nowhere = { metric: "queue-time", source: "keda" } as const;
-  expect(metricSourceFindings("triton", nowhere, "annotations", replicas)).toEqual([
+test("rejects KEDA without the address of Prometheus", () => {
+  const withoutAddress = { metric: "queue-time", source: "keda" } as const;
+  expect(metricSourceFindings("triton", withoutAddress, "annotations", replicas)).toEqual([
     "triton.autoscaler.prometheus must be the address of Prometheus when source is keda, got nothing",
   ]);
 });
 
-test("fails when nobody reads the queue time", () => {
+test("rejects queue time without scraping", () => {
   expect(metricSourceFindings("triton", keda, "none", replicas)).toEqual([
     "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
   ]);
 });
 
-test("asks for no Prometheus where the number of pods is fixed, or the CPU is looked at", () => {
-  const nowhere = { metric: "queue-time", source: "keda" } as const;
+test("requires no Prometheus for a fixed number of pods or the CPU metric", () => {
+  const withoutAddress = { metric: "queue-time", source: "keda" } as const;
   const fixed = { minReplicas: 2, maxReplicas: 2 };
-  expect(metricSourceFindings("triton", nowhere, "none", fixed)).toEqual([]);
+  expect(metricSourceFindings("triton", withoutAddress, "none", fixed)).toEqual([]);
   const cpu = { metric: "cpu", source: "keda" } as const;
   expect(metricSourceFindings("triton", cpu, "none", replicas)).toEqual([]);
 });
 
-test("warns of a single pod, and of CPU as the measure of a GPU", () => {
+test("warns about a single pod and about GPU pods that scale on CPU", () => {
   expect(scalingWarnings("triton", replicas, "queue-time", true)).toEqual([]);
   expect(scalingWarnings("triton", replicas, "cpu", false)).toEqual([]);
   expect(scalingWarnings("triton", { minReplicas: 1, maxReplicas: 4 }, "cpu", true)).toEqual([
@@ -73,7 +73,7 @@ const quota = {
   pods: 11,
 };
 
-test("accepts a quota that admits every Deployment at its maximum", () => {
+test("accepts a quota in which every Deployment fits at its maximum", () => {
   expect(sharedQuotaFindings(workloads, quota)).toEqual([]);
 });
 
@@ -95,6 +95,6 @@ test.each([
     "quota.limits.memoryMiB must be at least 43520 (triton 4 × 8192 + embed 7 × 1536), got 1",
   ],
   [{ ...quota, pods: 10 }, "quota.pods must be at least 11 (triton 4 × 1 + embed 7 × 1), got 10"],
-])("fails on a quota that is too small for all of them together", (tight, finding) => {
+])("rejects a quota that is too small for all Deployments together", (tight, finding) => {
   expect(sharedQuotaFindings(workloads, tight)).toEqual([finding]);
 });

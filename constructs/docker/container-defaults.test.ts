@@ -15,15 +15,15 @@ test.each([
   [1320, "22m0s"],
   [3600, "1h0m0s"],
   [3723, "1h2m3s"],
-])("%i seconds are %s, as Go prints them", (seconds, text) => {
+])("formats %i seconds as %s, like Go", (seconds, text) => {
   expect(goDuration(seconds)).toBe(text);
 });
 
-test("gives a stop the grace of the server and a margin, in both ways to stop it", () => {
+test("sets both stop timeouts to the grace period of the server plus a margin", () => {
   expect(stopAfter(30)).toEqual({ stopTimeout: 35, destroyGraceSeconds: 35 });
 });
 
-test("a deployment waits longer than the health check may take to fail", () => {
+test("a deployment waits longer than the health check takes to fail", () => {
   expect(healthcheck(["CMD", "true"], 120)).toEqual({
     test: ["CMD", "true"],
     startPeriod: "2m0s",
@@ -34,6 +34,6 @@ test("a deployment waits longer than the health check may take to fail", () => {
   expect(verdictSeconds(120)).toBeGreaterThan(120 + 6 * (5 + 4));
 });
 
-test("writes the environment sorted, so that its order is never a change", () => {
+test("sorts the environment, so that its order never changes a container", () => {
   expect(environmentList({ B: "2", A: "1" })).toEqual(["A=1", "B=2"]);
 });

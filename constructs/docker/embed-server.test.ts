@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { serverEnv } from "../../contract/server-env.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { expression } from "../expression.ts";
-import { findings, hostIn, dependenciesIn, synth } from "../test-synth.ts";
+import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
 import { TritonServer } from "./triton-server.ts";
 
-/** ONNX Runtime in the server. */
+/** Creates an embed server with ONNX Runtime. */
 function embedIn(
   stack: TerraformStack,
   host: GpuHost,
@@ -34,7 +34,7 @@ function synthEmbed(props: Partial<EmbedServerProps> = {}, host: Partial<GpuHost
   return { ...result, server, container: result.at("test/embed/container") };
 }
 
-/** A gateway over two Tritons. */
+/** Synthesizes a gateway to two Tritons. */
 function synthGateway() {
   let server: EmbedServer | undefined;
   const result = synth((stack) => {
@@ -71,7 +71,7 @@ const settingsOf = (container: { env: string[] }) =>
     Object.fromEntries(container.env.map((line) => line.split(/=(.*)/s).slice(0, 2))),
   );
 
-test("loads the model that is mounted, read-only", () => {
+test("loads the model from a read-only mount", () => {
   const { container } = synthEmbed();
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "onnxruntime",
@@ -87,20 +87,20 @@ test("loads the model that is mounted, read-only", () => {
   ]);
 });
 
-test("has a GPU where ONNX Runtime can use one", () => {
+test("requests a GPU only for ONNX Runtime on a GPU host", () => {
   expect(synthEmbed().container.gpus).toBe("device=0");
   expect(synthEmbed({}, { accelerator: "cpu" }).container).not.toHaveProperty("gpus");
   expect(synthGateway().container).not.toHaveProperty("gpus");
 });
 
-test("computes on the GPU that it has, and must not fall back to the CPU", () => {
+test("requires the execution provider of its device", () => {
   const provider = (container: { env: string[] }) => settingsOf(container).EXECUTION_PROVIDER;
   expect(provider(synthEmbed().container)).toBe("cuda");
   expect(provider(synthEmbed({}, { accelerator: "cpu" }).container)).toBe("cpu");
   expect(provider(synthGateway().container)).toBe("cpu");
 });
 
-test("asks its Tritons over gRPC by their names on the network", () => {
+test("connects to its Tritons over gRPC by their names on the network", () => {
   const { container, at } = synthGateway();
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "triton",
@@ -111,19 +111,19 @@ test("asks its Tritons over gRPC by their names on the network", () => {
   expect(container.networks_advanced).toEqual(at("test/triton-0/container").networks_advanced);
 });
 
-test("starts beside its Tritons, and is ready when they are", () => {
+test("does not depend on the containers of its Tritons", () => {
   const { container, address } = synthGateway();
   const text = JSON.stringify(container);
   expect(container).not.toHaveProperty("depends_on");
   expect(text).not.toContain(address("test/triton-0/container"));
 });
 
-test("is stopped in the moment in which it starts, too", () => {
+test("runs under an init process, so that it can be stopped during the start", () => {
   expect(synthEmbed().container.init).toBe(true);
   expect(synthGateway().container.init).toBe(true);
 });
 
-test("waits for the engines that its Tritons build before they are ready", () => {
+test("has time for the engine builds of its Tritons", () => {
   const { container, at } = synthGateway();
   expect(at("test/triton-0/container").healthcheck.start_period).toBe("7m0s");
   expect(container.healthcheck.start_period).toBe("9m0s");
@@ -132,11 +132,11 @@ test("waits for the engines that its Tritons build before they are ready", () =>
   expect(synthEmbed().container.healthcheck.start_period).toBe("2m0s");
 });
 
-test("is touched only when everything is there that it needs", () => {
+test("uses the provider that depends on all prerequisites", () => {
   expect(synthEmbed().container.provider).toBe("docker.services");
 });
 
-test("has no privileges and no disk to write to", () => {
+test("has no privileges and a read-only root file system", () => {
   expect(synthEmbed().container).toMatchObject({
     user: "1000:1000",
     read_only: true,
@@ -147,21 +147,21 @@ test("has no privileges and no disk to write to", () => {
   });
 });
 
-test("is bound to the loopback interface unless it is exposed", () => {
+test("binds to the loopback interface unless it is exposed", () => {
   expect(synthEmbed({ port: 9000 }).container.ports).toEqual([
     { internal: 8002, external: 9000, ip: "127.0.0.1" },
   ]);
   expect(synthEmbed({ expose: "all-interfaces" }).container.ports[0].ip).toBe("0.0.0.0");
 });
 
-test("asks for no key where only this host reaches it", () => {
+test("requires no key on the loopback interface", () => {
   const { container, server, json } = synthEmbed();
   expect(settingsOf(container)).toMatchObject({ ALLOW_ANONYMOUS: "true" });
   expect(server.service.authorization).toBeUndefined();
   expect(json).not.toHaveProperty("variable");
 });
 
-test("asks for a key where everybody reaches it, which only Terraform knows", () => {
+test("requires a key from a sensitive variable if it is exposed", () => {
   const { container, server, json } = synthEmbed({ expose: "all-interfaces" });
   expect(container.env).toContain(`API_KEY=${expression("var.embed_api_key")}`);
   expect(settingsOf(container).ALLOW_ANONYMOUS).toBe("false");
@@ -180,7 +180,7 @@ test("asks for a key where everybody reaches it, which only Terraform knows", ()
   expect(server.service.authorization).toBe("bearer");
 });
 
-test("asks itself whether it is ready with what its image has", () => {
+test("checks its health with a program in its image", () => {
   expect(synthEmbed().container.healthcheck.test).toEqual([
     "CMD",
     "node",
@@ -189,14 +189,14 @@ test("asks itself whether it is ready with what its image has", () => {
   ]);
 });
 
-test("is not killed before its own grace is over", () => {
+test("is killed only after its grace period", () => {
   const { container } = synthEmbed();
   expect(settingsOf(container).SHUTDOWN_GRACE_SECONDS).toBe(30);
   expect(container.stop_timeout).toBe(35);
   expect(container.destroy_grace_seconds).toBe(35);
 });
 
-test("says where it is reached and what computes", () => {
+test("outputs its endpoints, backend and model", () => {
   expect(synthEmbed({ port: 9000 }).server.service).toMatchObject({
     kind: "embed",
     backend: "onnxruntime",
@@ -212,7 +212,7 @@ test("says where it is reached and what computes", () => {
   });
 });
 
-test("fails when its port is taken on the host", () => {
+test("rejects a port in use on the host", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);
@@ -222,7 +222,7 @@ test("fails when its port is taken on the host", () => {
   ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) has"]);
 });
 
-test("fails on a GPU that the host does not have", () => {
+test("rejects a GPU that the host does not have", () => {
   expect(
     findings((stack) => {
       embedIn(stack, hostIn(stack), {}, [4]);
@@ -230,7 +230,7 @@ test("fails on a GPU that the host does not have", () => {
   ).toEqual(["test/embed: gpus must be 0 to 3 (host.count is 4), got 4"]);
 });
 
-test("fails when the container is changed so that it is killed too early", () => {
+test("rejects an override with a shorter stop timeout", () => {
   expect(
     findings((stack) => {
       const embed = embedIn(stack, hostIn(stack));

@@ -5,7 +5,7 @@ import { findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
 import { hostRequirements } from "./host-requirements.ts";
 
-test("talks to the Docker endpoint with a provider that knows GPU devices", () => {
+test("configures the Docker provider, in a version that supports GPU devices", () => {
   const { json, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
   const inputOf = (path: string) => expression(`${address(path)}.input.docker`);
   expect(json.provider.docker).toEqual([
@@ -18,7 +18,7 @@ test("talks to the Docker endpoint with a provider that knows GPU devices", () =
   });
 });
 
-test("has everything wait for the check of the host", () => {
+test("makes its resources depend on the host check", () => {
   const { at, address } = synth((stack) => hostIn(stack, { docker: "ssh://gpu@host-1" }));
   expect(at("test/host/check/doctor").input).toEqual({ docker: "ssh://gpu@host-1" });
   expect(at("test/host/prepared").input).toEqual({
@@ -26,7 +26,7 @@ test("has everything wait for the check of the host", () => {
   });
 });
 
-describe("what is checked of the host", () => {
+describe("requirements of the host", () => {
   const required = (props: Partial<GpuHostProps>, build: (host: GpuHost) => void) => {
     const { at } = synth((stack) => build(hostIn(stack, props)));
     return hostRequirements.parse(at("test/host/check/doctor").triggers_replace);
@@ -105,7 +105,7 @@ test("reads the facts of its GPU from the catalogue", () => {
   expect(vramMiB).toBe(15_360);
 });
 
-test("is reached on the loopback interface unless the port is exposed on another machine", () => {
+test("uses the loopback address for clients unless the port is exposed on another machine", () => {
   synth((stack) => {
     const remote = hostIn(stack, { docker: "ssh://gpu@gpu-host.example:2222" });
     expect(remote.clientAddress("all-interfaces")).toBe("gpu-host.example");
@@ -125,7 +125,7 @@ test("lets Terraform resolve a relative path", () => {
   });
 });
 
-test("fails when the models of a GPU do not fit", () => {
+test("rejects models that do not fit a GPU", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);

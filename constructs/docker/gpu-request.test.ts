@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
 import { gpuRequest } from "./gpu-request.ts";
 
-test("asks for one GPU by its index", () => {
+test("requests one GPU by its index", () => {
   expect(gpuRequest([2])).toEqual({
     gpus: "device=2",
     env: { NVIDIA_VISIBLE_DEVICES: "2", NVIDIA_DRIVER_CAPABILITIES: "compute,utility" },
   });
 });
 
-test("asks for several GPUs through NVIDIA's runtime, without `gpus`", () => {
+test("requests several GPUs through NVIDIA's runtime, without `gpus`", () => {
   expect(gpuRequest([0, 1, 2, 3])).toEqual({
     runtime: "nvidia",
     env: { NVIDIA_VISIBLE_DEVICES: "0,1,2,3", NVIDIA_DRIVER_CAPABILITIES: "compute,utility" },
   });
 });
 
-test("asks for nothing when there is no GPU", () => {
+test("requests nothing without GPUs", () => {
   expect(gpuRequest([])).toEqual({ env: {} });
 });

@@ -5,7 +5,7 @@ import { expression } from "../expression.ts";
 import { synth } from "../test-synth.ts";
 import { HealthGate } from "./health-gate.ts";
 
-test("waits for each new container, with the endpoint in the environment and not in the text", () => {
+test("waits for each new container and passes the endpoint in the environment, not in the command", () => {
   const { only, address } = synth((stack) => {
     new DockerProvider(stack, "docker", {});
     const container = new Container(stack, "container", { name: "test-embed", image: "a:1" });

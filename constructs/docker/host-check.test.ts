@@ -27,7 +27,7 @@ function checked(produce = () => requirements) {
   };
 }
 
-test("asks doctor, in the project, with the requirements in its environment and not in its text", () => {
+test("runs doctor in the project folder with the requirements in its environment, not in the command", () => {
   const { resource } = checked();
   expect(resource.provisioner).toEqual([
     {
@@ -42,11 +42,11 @@ test("asks doctor, in the project, with the requirements in its environment and 
   ]);
 });
 
-test("asks again only when the requirements change", () => {
+test("runs again only when the requirements change", () => {
   expect(checked().resource.triggers_replace).toEqual(requirements);
 });
 
-test("writes what is required when the tree is complete", () => {
+test("collects requirements that are added after its construction", () => {
   const later = [{ service: "embed", setting: "port", port: 8002, address: "127.0.0.1" }];
   let produced: HostRequirements = requirements;
   const { only } = synth((stack) => {
@@ -56,7 +56,7 @@ test("writes what is required when the tree is complete", () => {
   expect(only("terraform_data").triggers_replace.ports).toEqual(later);
 });
 
-test("has a provider wait for it that takes the endpoint from it", () => {
+test("outputs the endpoint, so that the provider depends on it", () => {
   const { address, provider, resource } = checked();
   expect(resource.input).toEqual({ docker: "ssh://gpu@gpu-1" });
   expect(provider.host).toBe(expression(`${address}.input.docker`));

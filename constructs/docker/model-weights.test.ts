@@ -20,7 +20,7 @@ function synthWeights(props: Partial<ModelWeightsProps> = {}) {
   return { ...result, weights };
 }
 
-test("fills a volume with the file of the machine that deploys, and checks it there", () => {
+test("copies the file of the deploying machine to a volume and verifies it there", () => {
   const { at, address, only } = synthWeights();
   const check = at("test/weights/check/container");
   expect(check.command.slice(0, 3)).toEqual(["check-weights", "--folder", "/weights"]);
@@ -61,7 +61,7 @@ test.each(["model_repository", "../models", "/srv/models"])(
   },
 );
 
-test("mounts a folder of the host, where that has them", () => {
+test("mounts a folder of the host with host-path", () => {
   const { weights, json } = synthWeights({ source: "host-path", modelRepository: "/srv/models" });
   expect(weights.mounts("openclip_vit_b32_trt")).toEqual([
     {
@@ -73,13 +73,13 @@ test("mounts a folder of the host, where that has them", () => {
   expect(json.resource).not.toHaveProperty("docker_volume");
 });
 
-test("names what is made of a folder of the host by its path, so that other weights in another one are not mixed up with them", () => {
+test("derives the version of host-path weights from their path", () => {
   const version = (modelRepository: string) =>
     synthWeights({ source: "host-path", modelRepository }).weights.version;
   expect(version("/srv/a")).toMatch(/^[0-9a-f]{12}$/);
   expect(version("/srv/a")).not.toBe(version("/srv/b"));
 });
 
-test("mounts nothing where the images have them", () => {
+test("mounts nothing if the images contain the weights", () => {
   expect(synthWeights({ source: "image" }).weights.mounts("openclip_vit_b32")).toEqual([]);
 });

@@ -17,7 +17,7 @@ function synthOneShot(props: Partial<OneShotProps> = {}, image = "embed:1") {
   return { ...result, container: result.at("test/task/container") };
 }
 
-test("runs once and ends, with no privilege", () => {
+test("runs once, without privileges", () => {
   expect(synthOneShot().container).toMatchObject({
     must_run: false,
     attach: true,
@@ -29,17 +29,17 @@ test("runs once and ends, with no privilege", () => {
   });
 });
 
-test("runs before any service is touched", () => {
+test("runs before any service changes", () => {
   const { at, address, json } = synthOneShot();
   const prepared = at("test/host/prepared");
   expect(prepared.depends_on).toContain(address("test/task/container"));
   expect(prepared.lifecycle).toEqual({ create_before_destroy: true });
   expect(json.provider.docker[1].host).toContain(address("test/host/prepared"));
-  // in the default provider, or it would wait for itself
+  // managed by the default provider, because the other one depends on it
   expect(synthOneShot().container).not.toHaveProperty("provider");
 });
 
-test("shows what it said, and stops the deployment when it fails", () => {
+test("prints its logs and fails the deployment with its exit code", () => {
   const [provisioner] = synthOneShot().container.provisioner;
   expect(provisioner["local-exec"]).toMatchObject({
     command: 'printf "%s" "$LOGS"; exit "$EXIT_CODE"',
@@ -48,7 +48,7 @@ test("shows what it said, and stops the deployment when it fails", () => {
   });
 });
 
-test("is another container for another command, image or version, and the same for the same", () => {
+test("has a new container only for another command, image or version", () => {
   const key = (...args: Parameters<typeof synthOneShot>) =>
     synthOneShot(...args).container.for_each;
   const keys = [
@@ -62,7 +62,7 @@ test("is another container for another command, image or version, and the same f
   expect(key()).toBe(keys[0]);
 });
 
-test("does not want the name of one that failed, and keeps its own", () => {
+test("has a random name, which does not collide with a failed container and does not change", () => {
   const { name, lifecycle } = synthOneShot().container;
   // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
   expect(name).toBe("test-task-${substr(uuid(), 0, 8)}");

@@ -37,7 +37,7 @@ test("names a built image by its content and removes it with the environment", (
 });
 
 test("builds on the engine of the provider", () => {
-  // the provider's other builder uses the endpoint of the docker command line
+  // the other builder of the provider uses the endpoint of the Docker CLI
   expect(synthImage({ source: "build" }).image.build.use_legacy_builder).toBe(true);
 });
 
@@ -51,7 +51,7 @@ test.each(["pull", "build"] as const)(
   },
 );
 
-test("has another name for other build arguments", () => {
+test("has a different tag for different build arguments", () => {
   const hash = (source: ImageSetting) => Object.values(synthImage(source).json.locals)[0];
   const other = { source: "build", buildArgs: { NODE_IMAGE: "node:24" } } as const;
   expect(hash(other)).not.toBe(hash({ source: "build" }));
@@ -89,7 +89,7 @@ test("builds Triton's image with and without the weights", () => {
   expect(args(false)).toEqual({ WEIGHTS: "none" });
 });
 
-/** `COPY` lines of a Dockerfile that take from its context. */
+/** Sources of the `COPY` instructions that copy from the build context. */
 function copied(dockerfile: string): readonly string[] {
   const text = readFileSync(`${root}${dockerfile}`, "utf8");
   return [...text.matchAll(/^COPY (?!--from)(.+)$/gm)].flatMap(([, words = ""]) =>
@@ -115,7 +115,7 @@ test.each([
   }
 });
 
-/** Whether a pattern of `fileset` has a file, or what is in a folder. */
+/** Returns whether a pattern of `fileset` matches a file, or the content of a folder. */
 function covers(pattern: string, source: string): boolean {
   const alternatives = /^(.*)\{(.*)\}(.*)$/.exec(pattern);
   if (alternatives !== null) {

@@ -8,7 +8,7 @@ import { GpuHost } from "./gpu-host.ts";
 import { ModelWeights } from "./model-weights.ts";
 import { TritonServer } from "./triton-server.ts";
 
-/** Host with its services, under one construct: the ids below it are the same on every host. */
+/** Host with its services under one construct. The ids below it are the same on every host. */
 class Site extends Construct {
   constructor(scope: Construct, id: string) {
     super(scope, id);

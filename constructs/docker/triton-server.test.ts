@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonImage } from "../../stacks/image-builds.ts";
 import type { TerraformStack } from "../cdktf.ts";
-import { findings, hostIn, dependenciesIn, synth } from "../test-synth.ts";
+import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
 import { TritonServer, type TritonServerProps } from "./triton-server.ts";
 
@@ -39,9 +39,9 @@ function synthTriton(props: Partial<TritonServerProps> = {}, host: Partial<GpuHo
 
 const flagsOf = (container: { command: string[] }) => parseTritonArgs(container.command.slice(1));
 
-test("runs tritonserver as NVIDIA advises for production", () => {
+test("runs tritonserver with NVIDIA's recommended production options", () => {
   const { container } = synthTriton();
-  // spelled out, also where it is Triton's default today
+  // explicit, even if the value is Triton's current default
   expect(container.command).toEqual([
     "tritonserver",
     "--model-repository=/models",
@@ -73,7 +73,7 @@ test.each([
   },
 );
 
-test("asks for one GPU as a device", () => {
+test("requests one GPU as a device", () => {
   const { container } = synthTriton({ gpus: [2] });
   expect(container.gpus).toBe("device=2");
   expect(container).not.toHaveProperty("runtime");
@@ -83,30 +83,30 @@ test("asks for one GPU as a device", () => {
   ]);
 });
 
-test("asks for a GPU by its UUID, which does not change when cards are moved", () => {
+test("requests a GPU by its UUID", () => {
   const uuid = "GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46";
   const { container } = synthTriton({ gpus: [uuid] });
   expect(container.gpus).toBe(`device=${uuid}`);
   expect(container.env).toContain(`NVIDIA_VISIBLE_DEVICES=${uuid}`);
-  // in the container it is GPU 0, as every single one
+  // a single GPU always has the index 0 in the container
   expect(flagsOf(container)["model-config-name"]).toBe("single-gpu");
 });
 
-test("asks for several GPUs through NVIDIA's runtime", () => {
+test("requests several GPUs through NVIDIA's runtime", () => {
   const { container } = synthTriton({ gpus: [0, 1, 2, 3] });
   expect(container.runtime).toBe("nvidia");
   expect(container).not.toHaveProperty("gpus");
   expect(container.env).toContain("NVIDIA_VISIBLE_DEVICES=0,1,2,3");
 });
 
-test("asks for no GPU when the accelerator is cpu", () => {
+test("requests no GPU if the accelerator is cpu", () => {
   const { container } = synthTriton({}, { accelerator: "cpu" });
   expect(container).not.toHaveProperty("gpus");
   expect(container).not.toHaveProperty("runtime");
   expect(container.env ?? []).toEqual([]);
 });
 
-test("has the shared memory and the limits that NVIDIA advises", () => {
+test("has NVIDIA's recommended shared memory and ulimits", () => {
   const { container } = synthTriton();
   expect(container.shm_size).toBe(1024);
   expect(container.ulimit).toEqual([
@@ -115,14 +115,14 @@ test("has the shared memory and the limits that NVIDIA advises", () => {
   ]);
 });
 
-test("keeps the limit on pinned memory where no GPU needs it", () => {
+test("keeps the limit on pinned memory without a GPU", () => {
   const limits = ({ container }: ReturnType<typeof synthTriton>) =>
     container.ulimit.map(({ name }: { name: string }) => name);
   expect(limits(synthTriton({}, { accelerator: "cpu" }))).toEqual(["stack"]);
   expect(limits(synthTriton({ server: { kind: "emulator" } }))).toEqual(["stack"]);
 });
 
-test("has no privileges and no disk to write to", () => {
+test("has no privileges and a read-only root file system", () => {
   const { container } = synthTriton();
   expect(container).toMatchObject({
     user: "1000:1000",
@@ -154,7 +154,7 @@ test("keeps metrics on the loopback interface when it is exposed", () => {
   ]);
 });
 
-test("mounts the weights and the configuration of its model, read-only, and no other model", () => {
+test("mounts only the weights and configuration of its model, read-only", () => {
   const { container, only } = synthTriton();
   expect(container.volumes).toEqual([
     {
@@ -171,7 +171,7 @@ test("mounts the weights and the configuration of its model, read-only, and no o
   expect(only("docker_volume").name).toBe("test-triton-config");
 });
 
-test("gives TensorRT the file of the ONNX model under its own name", () => {
+test("mounts the weights of the ONNX model for the TensorRT model", () => {
   const { container } = synthTriton({ backend: "tensorrt" });
   expect(container.volumes[0]).toEqual({
     host_path: "/srv/models/openclip_vit_b32/1",
@@ -180,7 +180,7 @@ test("gives TensorRT the file of the ONNX model under its own name", () => {
   });
 });
 
-test("keeps TensorRT engines on a volume, for one kind of GPU and one version of Triton", () => {
+test("caches TensorRT engines on a volume per compute capability and Triton version", () => {
   const { container, at } = synthTriton({ backend: "tensorrt" }, { gpu: "a100-sxm4-80gb" });
   const volume = at("test/triton/engine-cache/volume");
   expect(volume.name).toBe("test-triton-engines-sm80-26.07-py3");
@@ -188,14 +188,14 @@ test("keeps TensorRT engines on a volume, for one kind of GPU and one version of
   expect(container.volumes[2]).not.toHaveProperty("read_only");
 });
 
-test("names the volume by the digest of an image that has one", () => {
+test("names the volume by the digest of a pinned image", () => {
   const server = nvidia(`nvcr.io/nvidia/tritonserver@sha256:${"ab".repeat(32)}`);
   const { at } = synthTriton({ backend: "tensorrt", server });
   const volume = at("test/triton/engine-cache/volume");
   expect(volume.name).toBe("test-triton-engines-sm89-abababababab");
 });
 
-test("hands the volume to Triton's user before Triton starts", () => {
+test("makes Triton's user the owner of the volume before Triton starts", () => {
   const { at, address } = synthTriton({ backend: "tensorrt" });
   expect(at("test/triton/engine-cache/owner/container")).toMatchObject({
     entrypoint: ["chown"],
@@ -211,7 +211,7 @@ test("hands the volume to Triton's user before Triton starts", () => {
   );
 });
 
-test("needs no engine cache with ONNX Runtime, nor on CPU", () => {
+test("has no engine cache with ONNX Runtime or on the CPU", () => {
   const volumes = ({ all }: ReturnType<typeof synthTriton>) =>
     all("docker_volume").map(({ name }) => name);
   expect(volumes(synthTriton())).toEqual(["test-triton-config"]);
@@ -219,7 +219,7 @@ test("needs no engine cache with ONNX Runtime, nor on CPU", () => {
   expect(volumes(onCpu)).toEqual(["test-triton-config"]);
 });
 
-test("asks Triton itself whether it is ready", () => {
+test("checks Triton's readiness endpoint", () => {
   const { healthcheck } = synthTriton().container;
   expect(healthcheck.test).toEqual([
     "CMD",
@@ -229,7 +229,7 @@ test("asks Triton itself whether it is ready", () => {
   ]);
 });
 
-test("is the embed image with Triton's options where the server is the emulator", () => {
+test("runs the emulator from the embed image with Triton's options", () => {
   const { container, server, address } = synthTriton({ server: { kind: "emulator" } });
   expect(container.image).toBe(`\${${address("test/host/embed-cpu-image/image")}.image_id}`);
   expect(container.command).toEqual(synthTriton().container.command);
@@ -240,7 +240,7 @@ test("is the embed image with Triton's options where the server is the emulator"
   expect(server.service.server).toBe("emulator");
 });
 
-test("puts the configuration that the settings ask for in its place before Triton starts", () => {
+test("applies the configured model configuration before Triton starts", () => {
   const { at, address } = synthTriton({
     modelControl: "none",
     maxQueueDelayMicroseconds: 2_000,
@@ -263,7 +263,7 @@ test("puts the configuration that the settings ask for in its place before Trito
   );
 });
 
-test("replaces a Triton that loads nothing anew when its configuration changes, and nothing else does", () => {
+test("without model control, replaces only the container when its configuration changes", () => {
   const started = (props: Partial<TritonServerProps>) =>
     synthTriton({ ...props, modelControl: "none" }).container;
   const label = (props: Partial<TritonServerProps>) =>
@@ -276,7 +276,7 @@ test("replaces a Triton that loads nothing anew when its configuration changes, 
   expect({ image, command }).toEqual({ image: started({}).image, command: started({}).command });
 });
 
-test("has a Triton with model control load a changed configuration, and leaves its container as it is", () => {
+test("with model control, loads a changed configuration without replacing the container", () => {
   const explicit = (delay: number) => synthTriton({ maxQueueDelayMicroseconds: delay });
   expect(explicit(2_000).container).toEqual(explicit(5_000).container);
   expect(flagsOf(explicit(2_000).container)).toMatchObject({
@@ -293,7 +293,7 @@ test("has a Triton with model control load a changed configuration, and leaves i
   expect(apply.env).toEqual([expect.stringMatching(/^MODEL_CONTROL_KEY=\$\{sensitive\(/)]);
 });
 
-test("restricts no model control API with open, and none without model control", () => {
+test("does not restrict the model control API with open or without model control", () => {
   for (const modelControl of ["open", "none"] as const) {
     const { container, json, at } = synthTriton({ modelControl });
     expect(flagsOf(container)).toMatchObject({
@@ -305,13 +305,13 @@ test("restricts no model control API with open, and none without model control",
   }
 });
 
-test("keeps the key of the model control API: another one would replace every Triton", () => {
+test("keeps the key of the model control API, because a new one would replace every Triton", () => {
   const key = synthTriton().at("test/host/model-control-key");
   expect(key.input).toEqual({ key: `\${uuid()}` });
   expect(key.lifecycle.ignore_changes).toEqual(["input"]);
 });
 
-test("has no Triton load a configuration that is replaced with it", () => {
+test("a Triton that is replaced does not reload its configuration", () => {
   const generation = (props: Partial<TritonServerProps>) =>
     synthTriton({ modelControl: "explicit", ...props }).at(
       "test/triton/configuration/apply/container",
@@ -321,12 +321,12 @@ test("has no Triton load a configuration that is replaced with it", () => {
   expect(generation({ server: nvidia("tritonserver:26.08-py3") })).not.toBe(generation({}));
 });
 
-test("names TensorRT's engines by the weights and the image", () => {
+test("names TensorRT engines by the weights and the image", () => {
   const prefix = (props: Partial<TritonServerProps>) =>
     synthTriton({ backend: "tensorrt", ...props })
       .at("test/triton/configuration/apply/container")
       .upload[0].content.match(/trt_engine_cache_prefix", value: "([^"]*)"/)?.[1];
-  // of a folder of the host, the path
+  // with host-path, the prefix contains a hash of the path
   const name = /^[0-9a-f]{12}_26\.07-py3_openclip_vit_b32_trt_fp16_b32$/;
   expect(prefix({})).toMatch(name);
   expect(prefix({ optimumBatchSize: 8 })).toBe(`${prefix({})}_o8`);
@@ -347,7 +347,7 @@ test("names TensorRT's engines by the weights and the image", () => {
   );
 });
 
-test("records CUDA graphs with TensorRT, and refuses them where ONNX Runtime can answer wrongly with them", () => {
+test("enables CUDA graphs with TensorRT and rejects them with ONNX Runtime, whose results can be wrong", () => {
   const { at } = synthTriton({ backend: "tensorrt", cudaGraphs: true });
   expect(at("test/triton/configuration/apply/container").upload[0].content).toContain(
     "trt_cuda_graph_enable",
@@ -357,7 +357,7 @@ test("records CUDA graphs with TensorRT, and refuses them where ONNX Runtime can
   );
 });
 
-test("is touched only when everything is there that it needs", () => {
+test("uses the provider that depends on all prerequisites", () => {
   expect(synthTriton().container.provider).toBe("docker.services");
 });
 
@@ -366,7 +366,7 @@ test.each([
   ["tensorrt", [0], "7m0s", 483],
   ["tensorrt", [0, 1, 2, 3], "22m0s", 1383],
 ] as const)(
-  "waits for %s on %j as long as cold engine builds take",
+  "waits for %s on %j for the time of cold engine builds",
   (backend, gpus, start, wait) => {
     const { container, at } = synthTriton({ backend, gpus });
     expect(container.healthcheck.start_period).toBe(start);
@@ -375,13 +375,13 @@ test.each([
   },
 );
 
-test("is not killed before its own exit timeout is over", () => {
+test("is killed only after its exit timeout", () => {
   const { container } = synthTriton();
   expect(container.stop_timeout).toBe(35);
   expect(container.destroy_grace_seconds).toBe(35);
 });
 
-test("fails when the container is changed so that it is killed too early", () => {
+test("rejects an override with a shorter stop timeout", () => {
   expect(
     findings((stack) => {
       triton(stack, {}, {}).container.stopTimeout = 10;
@@ -395,7 +395,7 @@ test("counts execution instances over all GPUs", () => {
   expect(synthTriton({}, { accelerator: "cpu" }).server.executionInstances).toBe(1);
 });
 
-test("says where it is reached, and where in the state it is", () => {
+test("outputs its endpoints and its address in the state", () => {
   const { server, container, address } = synthTriton({ backend: "tensorrt" });
   expect(server.service).toEqual({
     name: "triton",
@@ -413,7 +413,7 @@ test("says where it is reached, and where in the state it is", () => {
   expect(server.grpcTarget).toBe(`${container.name}:8001`);
 });
 
-test("is reached by the host's name when it is exposed there", () => {
+test("uses the host name of the Docker endpoint if it is exposed", () => {
   const { server } = synthTriton(
     { expose: "all-interfaces", allowUnauthenticated: true },
     { docker: "ssh://gpu@gpu-1" },
@@ -434,22 +434,22 @@ test("keeps the image on the host and replaces the container when the image chan
   expect(container.image).toBe(`\${${address("test/host/triton-image/image")}.image_id}`);
 });
 
-test("fails on settings that no model configuration can have", () => {
+test("rejects settings outside the range of the model configuration", () => {
   expect(findings((stack) => triton(stack, { instancesPerGpu: 17 }, {}))).toContain(
     "test/triton: instancesPerGpu must be a whole number, 1 to 16, got 17",
   );
 });
 
-test("fails when everybody would reach a server that asks nobody who they are", () => {
+test("rejects an exposed Triton, which has no authentication", () => {
   const expose = "all-interfaces";
   expect(findings((stack) => triton(stack, { expose }, {}))).toEqual([
     "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same, got 'all-interfaces'",
   ]);
-  const said = { expose, allowUnauthenticated: true } as const;
-  expect(findings((stack) => triton(stack, said, {}))).toEqual([]);
+  const allowed = { expose, allowUnauthenticated: true } as const;
+  expect(findings((stack) => triton(stack, allowed, {}))).toEqual([]);
 });
 
-test("fails when a reload, with new instances beside the old ones, does not fit the GPU", () => {
+test("rejects a reload that does not fit the GPU", () => {
   const many = { instancesPerGpu: 13 } as const;
   expect(findings((stack) => triton(stack, { ...many, modelControl: "none" }, {}))).toEqual([]);
   expect(findings((stack) => triton(stack, many, {}))).toEqual([
@@ -457,7 +457,7 @@ test("fails when a reload, with new instances beside the old ones, does not fit 
   ]);
 });
 
-test("fails on an image that is too old for its options, also where no GPU is used", () => {
+test("rejects an image that is too old for its options, also without a GPU", () => {
   const image = "nvcr.io/nvidia/tritonserver:24.05-py3";
   expect(
     findings((stack) => triton(stack, { server: nvidia(image) }, { accelerator: "cpu" })),
@@ -466,7 +466,7 @@ test("fails on an image that is too old for its options, also where no GPU is us
   ]);
 });
 
-test("fails on a GPU that is newer than the image, but not where no GPU is used", () => {
+test("rejects a GPU that is newer than the image, but not without a GPU", () => {
   const image = "nvcr.io/nvidia/tritonserver:24.12-py3";
   const server = nvidia(image);
   expect(findings((stack) => triton(stack, { server }, { gpu: "b200" }))).toEqual([
@@ -483,7 +483,7 @@ test("fails on a GPU that is newer than the image, but not where no GPU is used"
   ]);
 });
 
-test("fails with everything that is wrong at once", () => {
+test("reports all findings at once", () => {
   expect(
     findings((stack) => {
       triton(

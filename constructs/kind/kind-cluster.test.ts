@@ -39,14 +39,14 @@ test("creates the cluster and waits for it", () => {
   expect(create.environment.NAME).toBe("clipstack");
 });
 
-test("takes kind's own node image unless another is given", () => {
+test("uses kind's default node image unless another is set", () => {
   expect(synthCluster().create.environment.KIND_FLAGS).toBe("");
   expect(synthCluster({ nodeImage: "node:1" }).create.environment.KIND_FLAGS).toBe(
     "--image=node:1",
   );
 });
 
-test("deletes the cluster with what the state knows of it", () => {
+test("deletes the cluster with the values in the state", () => {
   const { destroy, cluster } = synthCluster();
   expect(destroy.when).toBe("destroy");
   expect(destroy.command).toContain("kind delete cluster");
@@ -77,7 +77,7 @@ test.each([
   expect(replaced).toBeUndefined();
 });
 
-test("fails on an existing cluster of the same name", () => {
+test("rejects an existing cluster of the same name", () => {
   expect(synthCluster().create.command).toMatch(/^if kind get clusters .* exit 1; fi; printf/);
 });
 
@@ -94,7 +94,7 @@ test("explains how to recover after the cluster was deleted by other means", () 
 test("checks this machine before anything is created", () => {
   const { at, address } = synthCluster({ nodeImage: "node:1" });
   expect(at("test/cluster/cluster").depends_on).toEqual([address("test/cluster/check/doctor")]);
-  // once: what is in the cluster could not be deleted while its provider waits for another check
+  // only one check, because the objects in the cluster could not be deleted while their provider depends on another one
   expect(at("test/cluster/check/doctor").lifecycle).toEqual({
     ignore_changes: ["triggers_replace"],
   });
@@ -120,11 +120,11 @@ test("configures the providers from the cluster's output, which is unknown until
     config_context: `\${${cluster}.output.context}`,
   };
   expect(json.provider.kubernetes).toEqual([access]);
-  // also without a chart: one that was installed before is removed with it
+  // also without a chart, because a previously installed one is removed through this provider
   expect(json.provider.helm).toEqual([{ kubernetes: access }]);
 });
 
-test("fails when two NodePorts want one port of this machine", () => {
+test("rejects two NodePorts with the same host port", () => {
   expect(
     findings(
       (stack) =>

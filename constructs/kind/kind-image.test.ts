@@ -55,14 +55,14 @@ test("uses an existing image without a build or pull", () => {
   expect(image.name).toBe("mine:1");
   expect(json.resource).not.toHaveProperty("docker_image");
   const [found] = Object.keys(json.data.docker_image);
-  // the name may stay when the image is another
+  // the image can change under the same name
   expect(loaded.triggers_replace["clipstack/image-id"]).toBe(
     expression(`data.docker_image.${found}.id`),
   );
   expect(requirements.triggers_replace.kind.images).toEqual(["mine:1"]);
 });
 
-test("fails on an image without a version", () => {
+test("rejects an image without a version", () => {
   const of = (name: string) =>
     findings((stack) => {
       const cluster = new KindCluster(stack, "cluster", {

@@ -15,7 +15,7 @@ const server = (name = image) =>
   });
 const pod = () => server().only("kubernetes_deployment_v1").spec.template.spec;
 
-test("answers for the API of metrics", () => {
+test("serves the metrics API", () => {
   const { only, address } = server();
   expect(only("kubernetes_api_service_v1").metadata.name).toBe("v1beta1.metrics.k8s.io");
   expect(only("kubernetes_api_service_v1").spec.service).toEqual({
@@ -30,15 +30,15 @@ test("answers for the API of metrics", () => {
   expect(container.args).toContain("--secure-port=10250");
 });
 
-test("takes the certificates of kind's kubelets", () => {
+test("accepts the certificates of kind's kubelets", () => {
   expect(pod().container[0].args).toContain("--kubelet-insecure-tls");
 });
 
-test("is not pulled where the node has it", () => {
+test("is not pulled if the node has the image", () => {
   expect(pod().container[0]).toMatchObject({ image, image_pull_policy: "IfNotPresent" });
 });
 
-test("may read what it tells, and nothing else", () => {
+test("may only read nodes, pods and node metrics", () => {
   const rules = server().at("test/metrics-server/role").rule;
   expect(rules).toEqual([
     { api_groups: [""], resources: ["nodes/metrics"], verbs: ["get"] },
@@ -46,14 +46,14 @@ test("may read what it tells, and nothing else", () => {
   ]);
 });
 
-test("is there when its pod is ready", () => {
+test("is deployed once its pod is ready", () => {
   const { at } = server();
   expect(at("test/metrics-server/ready/ready").provisioner[0]["local-exec"].command).toMatch(
     /wait-rollout metrics-server --context kind-clipstack --namespace kube-system --replicas 1 /,
   );
 });
 
-test("fails on an image without a version", () => {
+test("rejects an image without a version", () => {
   const found = findings((stack) => {
     const cluster = new KindCluster(stack, "cluster", {
       name: "clipstack",

@@ -16,17 +16,17 @@ test.each([
   ["registry:5000/embed:1.2", { repository: "registry:5000/embed", tag: "1.2" }],
   ["registry:5000/embed", { repository: "registry:5000/embed", tag: "latest" }],
   [`ghcr.io/a/embed@${digest}`, { repository: "ghcr.io/a/embed", digest }],
-  // the digest is what counts
+  // a digest takes precedence over a tag
   [`ghcr.io/a/embed:1.2@${digest}`, { repository: "ghcr.io/a/embed", digest }],
   // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
   ["embed:k8s-cpu-${local.hash}", { repository: "embed", tag: "k8s-cpu-${local.hash}" }],
-])("reads the image %s", (name, image) => {
+])("parses the image %s", (name, image) => {
   expect(chartImage(name)).toEqual(image);
 });
 
 const quantities = (cpuMillicores: number, memoryMiB: number) => ({ cpuMillicores, memoryMiB });
 
-test("writes quantities in the shortest form, which is how Kubernetes keeps them", () => {
+test("renders quantities in the shortest form, which Kubernetes stores", () => {
   expect(
     chartResources({ requests: quantities(250, 1024), limits: quantities(2000, 1536) }),
   ).toEqual({
@@ -35,7 +35,7 @@ test("writes quantities in the shortest form, which is how Kubernetes keeps them
   });
 });
 
-test("has GPUs in the quota only where there are some", () => {
+test("has GPUs in the quota only if there are any", () => {
   const quota = { requests: quantities(1000, 1024), limits: quantities(2000, 2048), pods: 3 };
   const cpu = {
     "requests.cpu": "1",
@@ -54,7 +54,7 @@ const range = {
   max: quantities(2000, 4096),
 };
 
-test("says what a container gets when it does not say", () => {
+test("renders the defaults and maximum of the LimitRange", () => {
   expect(chartLimitRange(range)).toEqual({
     enabled: true,
     defaultRequest: { cpu: "100m", memory: "128Mi" },
@@ -73,7 +73,7 @@ const kind: KindChartProps = {
   limitRange: range,
 };
 
-test("gives values for kind that the chart takes", () => {
+test("renders valid chart values for kind", () => {
   const values = chartValues.parse(chartValuesForKind(kind));
   expect(values.embed).toMatchObject({
     imagePullSeconds: 0,
@@ -85,7 +85,7 @@ test("gives values for kind that the chart takes", () => {
   expect(values.quota.enabled && values.limitRange.enabled).toBe(true);
 });
 
-test("says of a budget what was said, and nothing beside it", () => {
+test("keeps exactly the configured property of a PDB", () => {
   const { embed } = chartValuesForKind({ ...kind, budget: { minAvailable: 1 } });
   expect(embed?.budget).toEqual({ enabled: true, minAvailable: 1 });
 });

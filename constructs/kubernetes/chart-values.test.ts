@@ -3,17 +3,17 @@ import { z } from "zod";
 import { selectorLabels } from "../../contract/pods.ts";
 import { chartValues } from "./chart-values.ts";
 
-/** What is wrong with values: paths and codes. */
+/** Returns the path and code of each issue. */
 function problemsOf(values: object): readonly string[] {
   const { error } = chartValues.safeParse(values);
   return (error?.issues ?? []).map(({ path, code }) => `${path.join(".")}: ${code}`);
 }
 
-test("needs no values at all", () => {
+test("requires no values", () => {
   expect(problemsOf({})).toEqual([]);
 });
 
-test("keeps the defaults of what is not said beside what is", () => {
+test("keeps defaults beside configured values", () => {
   const { embed } = chartValues.parse({ embed: { autoscaling: { maxReplicas: 9 } } });
   expect(embed.autoscaling).toMatchObject({ enabled: false, minReplicas: 2, maxReplicas: 9 });
   expect(embed.image.repository).toBe("clipstack/embed");
@@ -38,39 +38,39 @@ test.each<[string, object, string]>([
     { triton: { autoscaling: { prometheus: { uri: "" } } } },
     "triton.autoscaling.prometheus: unrecognized_keys",
   ],
-])("refuses a typo %s", (_name, values, problem) => {
+])("rejects a typo %s", (_name, values, problem) => {
   expect(problemsOf(values)).toContain(problem);
 });
 
-test.each(["250m", "1.5", "1536Mi", "2Gi", 4, 0.5])("takes %s for a quantity", (quantity) => {
+test.each(["250m", "1.5", "1536Mi", "2Gi", 4, 0.5])("accepts %s as a quantity", (quantity) => {
   expect(problemsOf({ embed: { resources: { limits: { cpu: quantity } } } })).toEqual([]);
 });
 
-test.each(["much", "-1", "1 Gi", "1gb", -2])("refuses %s as a quantity", (quantity) => {
+test.each(["much", "-1", "1 Gi", "1gb", -2])("rejects %s as a quantity", (quantity) => {
   expect(problemsOf({ embed: { resources: { limits: { cpu: quantity } } } })).toHaveLength(1);
 });
 
-test("every object of the schema but the maps refuses what it does not know", () => {
+test("every object of the schema except maps rejects unknown keys", () => {
   const open: string[] = [];
-  const look = (schema: Record<string, unknown>, path: string): void => {
+  const visit = (schema: Record<string, unknown>, path: string): void => {
     const { properties, additionalProperties, items } = schema as {
       properties?: Record<string, Record<string, unknown>>;
       additionalProperties?: unknown;
       items?: Record<string, unknown>;
     };
     if (properties !== undefined && additionalProperties !== false) open.push(path);
-    for (const [key, inner] of Object.entries(properties ?? {})) look(inner, `${path}.${key}`);
-    if (items !== undefined) look(items, `${path}[]`);
+    for (const [key, inner] of Object.entries(properties ?? {})) visit(inner, `${path}.${key}`);
+    if (items !== undefined) visit(items, `${path}[]`);
   };
-  look(z.toJSONSchema(chartValues, { io: "input" }), "");
+  visit(z.toJSONSchema(chartValues, { io: "input" }), "");
   expect(open).toEqual([]);
 });
 
-test("has what Helm adds where the chart is inside another", () => {
+test("accepts the values that Helm adds to a subchart", () => {
   expect(problemsOf({ global: { anything: true } })).toEqual([]);
 });
 
-test("has a value for each component that the contract knows", () => {
+test("has values for each component of the contract", () => {
   const components = Object.keys(chartValues.parse({}));
   for (const component of ["embed", "triton"] as const) {
     expect(components).toContain(component);

@@ -37,7 +37,7 @@ test("does not upgrade the release when documentation or a test changes", () => 
   expect(files.filter(counts)).toEqual(files);
 });
 
-test("fails on unknown values", () => {
+test("rejects unknown values", () => {
   expect(
     findings((stack) => {
       new HelmProvider(stack, "helm", {});

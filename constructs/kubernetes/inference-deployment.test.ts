@@ -76,7 +76,7 @@ test("leaves the number of replicas to the autoscaler", () => {
   });
 });
 
-test("scales at 60 % CPU, and down after three quiet minutes", () => {
+test("scales at 60 % CPU utilisation, and down after three minutes of low load", () => {
   const { metric, behavior } = synthDeployment().only(
     "kubernetes_horizontal_pod_autoscaler_v2",
   ).spec;
@@ -89,7 +89,7 @@ test("scales at 60 % CPU, and down after three quiet minutes", () => {
   expect(behavior.scale_down[0].stabilization_window_seconds).toBe(180);
 });
 
-test("leads from the NodePort to the pods", () => {
+test("routes from the NodePort to the pods", () => {
   const { only, spec, container } = synthDeployment();
   const service = only("kubernetes_service_v1").spec;
   expect(service.type).toBe("NodePort");
@@ -101,7 +101,7 @@ test("leads from the NodePort to the pods", () => {
   expect(container.port).toEqual([{ name: "http", container_port: 8002, protocol: "TCP" }]);
 });
 
-test("lets one pod go at a time when nodes are drained", () => {
+test("allows the eviction of one pod at a time", () => {
   const { only, spec } = synthDeployment();
   const budget = only("kubernetes_pod_disruption_budget_v1").spec;
   expect(budget).toEqual({
@@ -110,7 +110,7 @@ test("lets one pod go at a time when nodes are drained", () => {
   });
 });
 
-test("probes the start often, readiness soon and liveness without the model", () => {
+test("has probes with short periods, and a liveness probe without the model", () => {
   const { container } = synthDeployment();
   const { startup_probe: startup, readiness_probe: readiness, liveness_probe: live } = container;
   expect(startup.http_get.path).toBe("/readyz");
@@ -120,19 +120,19 @@ test("probes the start often, readiness soon and liveness without the model", ()
   expect(live.http_get.path).toBe("/healthz");
 });
 
-test("spreads the pods of one version, without those that a rolling update stops", () => {
+test("spreads the pods of one version, ignoring those of the previous one", () => {
   expect(synthDeployment().pod.topology_spread_constraint).toMatchObject([
     { topology_key: "kubernetes.io/hostname", match_label_keys: ["pod-template-hash"] },
   ]);
 });
 
-test("gives up on a rollout only after the pods had the time to start", () => {
+test("fails a rollout only after the maximum start time of a pod", () => {
   const { spec, container } = synthDeployment();
   const { period_seconds: period, failure_threshold: threshold } = container.startup_probe;
   expect(spec.progress_deadline_seconds).toBeGreaterThan(period * threshold);
 });
 
-test("waits before the stop, and kills only after the server's own grace", () => {
+test("waits before the stop and is killed only after the grace period of the server", () => {
   const { pod, container } = synthDeployment();
   expect(container.lifecycle.pre_stop).toEqual([{ exec: { command: ["sleep", "5"] } }]);
   const grace = container.env.find(
@@ -141,7 +141,7 @@ test("waits before the stop, and kills only after the server's own grace", () =>
   expect(pod.termination_grace_period_seconds).toBe(5 + Number(grace.value) + 5);
 });
 
-test("has no privileges, no token and no disk to write to", () => {
+test("has no privileges, no token and a read-only root file system", () => {
   const { pod, container } = synthDeployment();
   expect(pod).toMatchObject({
     automount_service_account_token: false,
@@ -162,7 +162,7 @@ test("has no privileges, no token and no disk to write to", () => {
   expect(pod.volume[0].empty_dir).toBeDefined();
 });
 
-test("has a service account of its own, which has no token", () => {
+test("has its own service account without a token", () => {
   const { only, pod, address } = synthDeployment();
   expect(only("kubernetes_service_account_v1")).toMatchObject({
     automount_service_account_token: false,
@@ -172,7 +172,7 @@ test("has a service account of its own, which has no token", () => {
   expect(pod.service_account_name).toBe(account);
 });
 
-test("takes requests from everywhere, and asks nobody", () => {
+test("accepts requests from everywhere and allows no egress", () => {
   const { only, spec } = synthDeployment();
   expect(only("kubernetes_network_policy_v1").spec).toEqual({
     pod_selector: { match_labels: spec.template.metadata.labels },
@@ -181,7 +181,7 @@ test("takes requests from everywhere, and asks nobody", () => {
   });
 });
 
-test("gives its objects one name, and the labels that a chart gives them", () => {
+test("its objects have the name and labels of the chart's", () => {
   const { json } = synthDeployment();
   const types = [
     "deployment_v1",
@@ -206,22 +206,22 @@ test("gives its objects one name, and the labels that a chart gives them", () =>
   }
 });
 
-test("is deployed when its fewest pods are ready, and waited for at every change", () => {
+test("is deployed once the minimum number of pods is ready, after every change", () => {
   const { only, at, address } = synthDeployment();
   const gate = at("test/inference/ready/ready");
   const deployed = address("test/inference/deployment");
   expect(gate.lifecycle.replace_triggered_by).toEqual([deployed]);
-  // an update triggers, but not one that is made anew after somebody deleted it
+  // replace_triggered_by covers updates, but not a Deployment that is recreated after a deletion outside Terraform
   expect(gate.triggers_replace).toEqual({ [deployed]: `\${${deployed}.id}` });
   expect(gate.depends_on).toContain(address("test/inference/autoscaler"));
   expect(gate.provisioner[0]["local-exec"].command).toMatch(
     /wait-rollout clipstack-embed --context kind-clipstack --namespace clipstack --replicas 2 --timeout 300$/,
   );
-  // the provider's own wait does not say why
+  // the provider's own wait does not report the cause
   expect(only("kubernetes_deployment_v1").wait_for_rollout).toBe(false);
 });
 
-test("rolls other pods out when another image has the old name", () => {
+test("replaces the pods when the image changes under the same name", () => {
   const { spec, at, address } = synthDeployment();
   const [found] = Object.keys(synthDeployment().json.data.docker_image);
   const id = `\${data.docker_image.${found}.id}`;
@@ -245,7 +245,7 @@ test("starts a new pod before it stops an old one", () => {
   });
 });
 
-test("configures the server with settings that it knows", () => {
+test("configures the server with valid settings", () => {
   const { container } = synthDeployment();
   const env = Object.fromEntries(
     container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
@@ -260,7 +260,7 @@ test("configures the server with settings that it knows", () => {
   expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
 });
 
-test("writes quantities as Kubernetes stores them", () => {
+test("renders quantities as Kubernetes stores them", () => {
   const { container, only } = synthDeployment();
   expect(container.resources).toEqual({
     requests: { cpu: "250m", memory: "1Gi" },
@@ -283,7 +283,7 @@ test("writes quantities as Kubernetes stores them", () => {
   ]);
 });
 
-test("lives in a namespace that refuses pods with privileges", () => {
+test("uses a namespace that rejects privileged pods", () => {
   const { only, address } = synthDeployment();
   const namespace = only("kubernetes_namespace_v1");
   expect(namespace.metadata).toEqual({
@@ -293,12 +293,12 @@ test("lives in a namespace that refuses pods with privileges", () => {
   expect(namespace.depends_on).toEqual([address("test/cluster/cluster")]);
 });
 
-test("starts when the cluster has its image", () => {
+test("starts after its image is loaded into the cluster", () => {
   const { only, address } = synthDeployment();
   expect(only("kubernetes_deployment_v1").depends_on).toEqual([address("test/image/loaded")]);
 });
 
-test("says where it is reached, and where in the state it is", () => {
+test("outputs its endpoints and its addresses in the state", () => {
   const { inference, address } = synthDeployment();
   expect(inference.service).toEqual({
     name: "inference",
@@ -318,7 +318,7 @@ test("says where it is reached, and where in the state it is", () => {
   });
 });
 
-test("fails with everything that is wrong at once", () => {
+test("reports all findings at once", () => {
   expect(
     findings((stack) =>
       deployment(stack, {

@@ -64,18 +64,18 @@ function synthRelease(options: ReleaseOptions = {}) {
   return { ...result, inference, installed, values: JSON.parse(installed.values[0]) };
 }
 
-test("installs the chart after the image is in the nodes, in a namespace of its own", () => {
+test("installs the chart after the image is loaded, in its own namespace", () => {
   const { installed, address } = synthRelease();
   expect(installed).toMatchObject({
     name: "clipstack",
     namespace: expression(`${address("test/namespace/namespace")}.metadata[0].name`),
     depends_on: [address("test/image/loaded")],
   });
-  // `ready` waits, and says why: Helm would take the pods away
+  // `ready` waits and reports the cause of a failure; Helm would delete the pods
   expect(installed).toMatchObject({ wait: false, atomic: false });
 });
 
-test("leaves quota and range of the namespace to the chart", () => {
+test("leaves the ResourceQuota and LimitRange to the chart", () => {
   const { json, values } = synthRelease();
   expect(json.resource).not.toHaveProperty("kubernetes_resource_quota_v1");
   expect(json.resource).not.toHaveProperty("kubernetes_limit_range_v1");
@@ -83,13 +83,13 @@ test("leaves quota and range of the namespace to the chart", () => {
   expect(values.limitRange.enabled).toBe(true);
 });
 
-test("gives the chart the image that was built, by its name and the tag that Terraform knows", () => {
+test("passes the name and Terraform tag of the built image to the chart", () => {
   const { repository, tag } = synthRelease().values.embed.image;
   expect(repository).toBe("clipstack/embed");
   expect(tag).toMatch(/^k8s-cpu-\$\{local\.[\w-]+\}$/);
 });
 
-test("rolls other pods out when another image has the old name", () => {
+test("replaces the pods when the image changes under the same name", () => {
   const { values } = synthRelease({ source: { source: "local", name: "mine:1" } });
   expect(values.embed.image).toMatchObject({ repository: "mine", tag: "1" });
   expect(values.embed.podAnnotations["clipstack/image-id"]).toMatch(
@@ -97,7 +97,7 @@ test("rolls other pods out when another image has the old name", () => {
   );
 });
 
-test("is deployed when the pods of the chart are ready, and waited for at every upgrade", () => {
+test("is deployed once the pods of the chart are ready, after every upgrade", () => {
   const { at, address } = synthRelease();
   const gate = at("test/embed/ready/ready");
   expect(gate.lifecycle.replace_triggered_by).toEqual([address("test/embed/chart/release")]);
@@ -121,7 +121,7 @@ test("moves the state of the namespace's declaration from its former address", (
   ]);
 });
 
-test("says where it is reached, as the typed resources do", () => {
+test("outputs its endpoints like the typed resources", () => {
   const { inference, address } = synthRelease();
   expect(inference.service).toMatchObject({
     name: "embed",
@@ -134,7 +134,7 @@ test("says where it is reached, as the typed resources do", () => {
   });
 });
 
-test("fails on what typed resources fail on", () => {
+test("has the checks of the typed resources", () => {
   const found = findings((stack) => release(stack, { nodePort: 30093 }));
   expect(found).toEqual([
     "test/embed: nodePort must be one that kind maps (cluster.portMappings: 30092), got 30093",
