@@ -20,11 +20,10 @@ const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
 
 /** A whole number in a range. */
 const integer = (min: number, max: number) => z.int().min(min).max(max);
-const switchedOn = (on: boolean, description: string) =>
-  z.boolean().default(on).describe(description);
+const flag = (on: boolean, description: string) => z.boolean().default(on).describe(description);
 const text = (fallback: string, description: string) =>
   z.string().default(fallback).describe(description);
-const word = <const Words extends readonly [string, ...string[]]>(
+const choice = <const Words extends readonly [string, ...string[]]>(
   words: Words,
   fallback: Words[number],
   description: string,
@@ -50,7 +49,7 @@ const quantities = z.record(z.string(), quantity);
 const stringMap = (description: string) =>
   z.record(z.string(), z.string()).default({}).describe(description);
 /** Object of the Kubernetes API that the chart does not inspect. */
-const passedOn = z.record(z.string(), z.unknown());
+const kubernetesObject = z.record(z.string(), z.unknown());
 
 const image = (repository: string, tag: string, what: string) =>
   z
@@ -58,7 +57,7 @@ const image = (repository: string, tag: string, what: string) =>
       repository: z.string().min(1).default(repository).describe("Name, including the registry."),
       tag: matching("[\\w][\\w.-]{0,127}", "Tag; ignored if a digest is set.").default(tag),
       digest: matching("sha256:[0-9a-f]{64}", "Digest, `sha256:…`, which pins the image."),
-      pullPolicy: word(["IfNotPresent", "Always", "Never"], "IfNotPresent", "Image pull policy."),
+      pullPolicy: choice(["IfNotPresent", "Always", "Never"], "IfNotPresent", "Image pull policy."),
     })
     .prefault({})
     .describe(what);
@@ -77,7 +76,7 @@ const resources = (
 
 const budget = z
   .strictObject({
-    enabled: switchedOn(true, "Whether the chart creates a PodDisruptionBudget."),
+    enabled: flag(true, "Whether the chart creates a PodDisruptionBudget."),
     maxUnavailable: integer(1, 1_000)
       .optional()
       .describe("Maximum number of unavailable pods; 1 if `minAvailable` is not set."),
@@ -86,7 +85,7 @@ const budget = z
       .describe(
         "Minimum number of available pods; less than the minimum replicas, otherwise no node can be drained.",
       ),
-    unhealthyPodEvictionPolicy: word(
+    unhealthyPodEvictionPolicy: choice(
       ["AlwaysAllow", "IfHealthyBudget"],
       "AlwaysAllow",
       "`AlwaysAllow`: a pod that is not ready does not block a drain.",
@@ -109,7 +108,7 @@ const labelSelector = z.strictObject({
 });
 
 // Strict: Kubernetes ignores unknown fields, and a rule without `to` allows all destinations.
-const peer = z.strictObject({
+const networkPeer = z.strictObject({
   podSelector: labelSelector.optional(),
   namespaceSelector: labelSelector.optional(),
   ipBlock: z
@@ -118,7 +117,7 @@ const peer = z.strictObject({
 });
 const portNumber = integer(1, 65_535);
 const egressRule = z.strictObject({
-  to: z.array(peer).optional(),
+  to: z.array(networkPeer).optional(),
   ports: z
     .array(
       z.strictObject({
@@ -140,7 +139,7 @@ const toleration = z.strictObject({
 
 const topologySpread = z
   .strictObject({
-    enabled: switchedOn(true, "Whether pods are spread over nodes."),
+    enabled: flag(true, "Whether pods are spread over nodes."),
     topologyKey: z
       .string()
       .min(1)
@@ -149,7 +148,7 @@ const topologySpread = z
     maxSkew: integer(1, 1_000)
       .default(1)
       .describe("Maximum difference in pods between two domains."),
-    whenUnsatisfiable: word(
+    whenUnsatisfiable: choice(
       ["ScheduleAnyway", "DoNotSchedule"],
       "ScheduleAnyway",
       "Scheduling of a pod that would exceed `maxSkew`.",
@@ -168,9 +167,9 @@ const scheduling = {
   tolerations: z.array(toleration).default([]).describe("Tolerations of the pods."),
   affinity: z
     .strictObject({
-      nodeAffinity: passedOn.optional().describe("Affinity to nodes."),
-      podAffinity: passedOn.optional().describe("Affinity to other pods."),
-      podAntiAffinity: passedOn.optional().describe("Anti-affinity to other pods."),
+      nodeAffinity: kubernetesObject.optional().describe("Affinity to nodes."),
+      podAffinity: kubernetesObject.optional().describe("Affinity to other pods."),
+      podAntiAffinity: kubernetesObject.optional().describe("Anti-affinity to other pods."),
     })
     .default({})
     .describe("Affinity of the pods."),
@@ -183,7 +182,7 @@ const scheduling = {
       z.strictObject({
         name: z.string().min(1),
         value: z.string().optional(),
-        valueFrom: passedOn.optional(),
+        valueFrom: kubernetesObject.optional(),
       }),
     )
     .default([])
@@ -194,7 +193,7 @@ const replicas = (count: number) =>
   integer(0, 1_000).default(count).describe("Number of pods; ignored with autoscaling.");
 
 const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
-  enabled: switchedOn(on, "Whether a HorizontalPodAutoscaler sets the number of pods."),
+  enabled: flag(on, "Whether a HorizontalPodAutoscaler sets the number of pods."),
   minReplicas: integer(1, 1_000).default(minReplicas).describe("Minimum number of pods."),
   maxReplicas: integer(1, 1_000).default(maxReplicas).describe("Maximum number of pods."),
   cpuPercent: integer(1, 1_000)
@@ -203,7 +202,7 @@ const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
   scaleDownWindowSeconds: integer(0, 3_600)
     .default(180)
     .describe("Scale-down stabilisation window, in seconds."),
-  behavior: passedOn
+  behavior: kubernetesObject
     .optional()
     .describe(
       "`behavior` of the autoscaler, instead of the chart's, which adds and removes pods with GPUs one per minute.",
@@ -213,7 +212,7 @@ const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
 const service = (port: number | undefined) =>
   z
     .strictObject({
-      type: word(["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP", "Type of the Service."),
+      type: choice(["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP", "Type of the Service."),
       ...(port !== undefined && {
         port: integer(1, 65_535).default(port).describe("Port of the Service."),
         nodePort: integer(nodePortRange.min, nodePortRange.max)
@@ -224,32 +223,32 @@ const service = (port: number | undefined) =>
     })
     .prefault({});
 
-const pull = (component: PodComponent) =>
+const imagePull = (component: PodComponent) =>
   integer(0, 14_400)
     .default(imagePullSeconds[component])
     .describe(
       "Additional seconds before a rollout counts as failed: provisioning a node, pulling images, loading weights.",
     );
 
-const spareGpu = switchedOn(
+const spareGpu = flag(
   false,
   "Whether the cluster has a spare GPU for a rolling update. Otherwise an update stops a pod before it starts the next.",
 );
 
 const embed = z
   .strictObject({
-    enabled: switchedOn(true, "Whether the embed server is deployed."),
+    enabled: flag(true, "Whether the embed server is deployed."),
     image: image(
       "clipstack/embed",
       "k8s-cpu",
       "Embed image; it also downloads and verifies weights.",
     ),
-    backend: word(
+    backend: choice(
       ["onnxruntime", "triton"],
       "onnxruntime",
       "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to the Tritons of this release.",
     ),
-    accelerator: word(
+    accelerator: choice(
       ["cpu", "gpu"],
       "cpu",
       "Device of the backend `onnxruntime`; `gpu`, one per pod, requires an image with CUDA.",
@@ -265,7 +264,7 @@ const embed = z
           .min(1)
           .default("api-key")
           .describe("Key of the token in the Secret."),
-        allowAnonymous: switchedOn(
+        allowAnonymous: flag(
           false,
           "Whether a Service reachable from outside the cluster may have no authentication. A ClusterIP without a Secret has none.",
         ),
@@ -283,7 +282,7 @@ const embed = z
       .describe(
         `Maximum start time in seconds, until the model is loaded or a gateway responds to \`/healthz\`; by default ${startSeconds}.`,
       ),
-    imagePullSeconds: pull("embed"),
+    imagePullSeconds: imagePull("embed"),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
       .describe("Maximum time to drain accepted requests, in seconds."),
@@ -297,13 +296,13 @@ const embed = z
 
 const triton = z
   .strictObject({
-    enabled: switchedOn(false, "Whether Triton is deployed."),
-    server: word(
+    enabled: flag(false, "Whether Triton is deployed."),
+    server: choice(
       ["tritonserver", "emulator"],
       "tritonserver",
       "`tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU.",
     ),
-    backend: word(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the model."),
+    backend: choice(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the model."),
     image: image(
       "nvcr.io/nvidia/tritonserver",
       "26.07-py3",
@@ -325,17 +324,17 @@ const triton = z
       })
       .prefault({})
       .describe("Triton's model configuration. A change restarts the pods."),
-    modelControl: word(
+    modelControl: choice(
       ["restricted", "open"],
       "restricted",
       "`restricted`: Triton's model control API is off, or, with weights in the image, requires the pod's UID as key. `open`: every client may load and unload models.",
     ),
     engineCache: z
       .strictObject({
-        enabled: switchedOn(false, "Whether TensorRT engines are cached on a volume."),
+        enabled: flag(false, "Whether TensorRT engines are cached on a volume."),
         existingClaim: text("", "Existing PersistentVolumeClaim; empty creates one."),
         storageClass: text("", "StorageClass of the claim; empty selects the cluster's default."),
-        accessMode: word(
+        accessMode: choice(
           ["ReadWriteOnce", "ReadWriteMany"],
           "ReadWriteOnce",
           "`ReadWriteOnce`: all pods on one node. `ReadWriteMany`: on several nodes.",
@@ -348,7 +347,7 @@ const triton = z
       .default("1Gi")
       .describe("Size of `/dev/shm`, which counts towards the memory limit."),
     resources: resources({ cpu: "2", memory: "4Gi" }, { cpu: "4", memory: "8Gi" }),
-    allowUnauthenticated: switchedOn(
+    allowUnauthenticated: flag(
       false,
       "Whether Triton, which has no authentication, may be reachable from outside the cluster.",
     ),
@@ -359,12 +358,12 @@ const triton = z
     autoscaling: z
       .strictObject({
         ...scaling(false, 1, 4),
-        metric: word(
+        metric: choice(
           ["queue-time", "cpu"],
           "queue-time",
           "`queue-time`: time of a request in Triton's queue. `cpu`: for Tritons without a GPU.",
         ),
-        source: word(
+        source: choice(
           ["keda", "prometheus-adapter"],
           "keda",
           "Source of the queue time: KEDA, or the Prometheus adapter with the rule in the chart's README.",
@@ -395,7 +394,7 @@ const triton = z
       .describe(
         `Maximum time in seconds until a pod is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} per GPU to build an engine.`,
       ),
-    imagePullSeconds: pull("triton"),
+    imagePullSeconds: imagePull("triton"),
     graceSeconds: integer(1, 3_600)
       .default(graceSeconds)
       .describe("Maximum time to drain requests in flight, in seconds: `--exit-timeout-secs`."),
@@ -407,7 +406,8 @@ const triton = z
   .prefault({})
   .describe("Triton: the Open Inference Protocol over HTTP and gRPC.");
 
-const peers = (description: string) => z.array(peer).default([]).describe(description);
+const networkPeers = (description: string) =>
+  z.array(networkPeer).default([]).describe(description);
 
 export const chartValues = z.strictObject({
   nameOverride: text("", "Value of `app.kubernetes.io/name`, instead of `clipstack`."),
@@ -419,7 +419,7 @@ export const chartValues = z.strictObject({
     .describe("Image pull secrets."),
   serviceAccount: z
     .strictObject({
-      create: switchedOn(
+      create: flag(
         true,
         "Whether the chart creates a service account per component, without a token.",
       ),
@@ -429,7 +429,7 @@ export const chartValues = z.strictObject({
     .prefault({}),
   model: z
     .strictObject({
-      weights: word(
+      weights: choice(
         ["image", "pvc", "init"],
         "image",
         "Source of the weights. `image`: in the images. `pvc`: on a volume. `init`: downloaded when a pod starts.",
@@ -477,7 +477,7 @@ export const chartValues = z.strictObject({
   triton,
   quota: z
     .strictObject({
-      enabled: switchedOn(false, "Whether the chart creates a ResourceQuota."),
+      enabled: flag(false, "Whether the chart creates a ResourceQuota."),
       hard: quantities
         .default({})
         .describe("Limit per resource, such as `pods` or `requests.nvidia.com/gpu`."),
@@ -486,7 +486,7 @@ export const chartValues = z.strictObject({
     .describe("ResourceQuota of the namespace."),
   limitRange: z
     .strictObject({
-      enabled: switchedOn(false, "Whether the chart creates a LimitRange."),
+      enabled: flag(false, "Whether the chart creates a LimitRange."),
       defaultRequest: quantities
         .default({ cpu: "100m", memory: "128Mi" })
         .describe("Requests of a container without requests."),
@@ -499,14 +499,14 @@ export const chartValues = z.strictObject({
     .describe("LimitRange of the namespace: defaults and maximum of a container."),
   networkPolicy: z
     .strictObject({
-      enabled: switchedOn(true, "Whether NetworkPolicies allow only the required connections."),
-      embedFrom: peers(
+      enabled: flag(true, "Whether NetworkPolicies allow only the required connections."),
+      embedFrom: networkPeers(
         "Peers that may connect to the embed server, besides `helm test` and, with `serviceMonitor`, `metricsFrom`; empty allows all.",
       ),
-      tritonFrom: peers(
+      tritonFrom: networkPeers(
         "Peers that may connect to Triton, besides the embed server; with an embed server, empty allows no others.",
       ),
-      metricsFrom: peers(
+      metricsFrom: networkPeers(
         "Peers that may read metrics: of Triton, for which empty allows all pods of the cluster, and of the embed server, see `embedFrom`.",
       ),
       egress: z
@@ -517,7 +517,7 @@ export const chartValues = z.strictObject({
     .prefault({}),
   serviceMonitor: z
     .strictObject({
-      enabled: switchedOn(
+      enabled: flag(
         false,
         "Whether the chart creates a ServiceMonitor, which requires the Prometheus operator.",
       ),
@@ -533,14 +533,14 @@ export const chartValues = z.strictObject({
     .prefault({}),
   prometheusRule: z
     .strictObject({
-      enabled: switchedOn(
+      enabled: flag(
         false,
         "Whether the chart creates a PrometheusRule that records Triton's queue time; requires the Prometheus operator.",
       ),
       labels: stringMap("Labels by which Prometheus selects the object."),
     })
     .prefault({}),
-  global: passedOn.optional().describe("Set by Helm for subcharts; no template reads it."),
+  global: kubernetesObject.optional().describe("Set by Helm for subcharts; no template reads it."),
 });
 
 /** Values before defaults are applied. */
