@@ -28,6 +28,7 @@ export type PriceSource =
   /** Price paid for the published results that clipstack reproduces. */
   | "published-results";
 
+/** Price of a GPU. */
 export interface GpuPrice {
   /** US dollars per hour for one GPU with its share of the machine. */
   readonly usdPerHour: number;
@@ -194,6 +195,7 @@ const entries = {
 /** Key of the catalogue. */
 export type GpuName = keyof typeof entries;
 
+/** Keys of the catalogue, which settings use as names. */
 export const gpuNames = Object.keys(entries) as [GpuName, ...GpuName[]];
 
 /** Facts of every GPU by its name in the settings. */

@@ -1,0 +1,75 @@
+import { z } from "zod";
+import { graceSeconds, preStopSeconds, startSeconds } from "../../contract/pods.ts";
+import { embedPort } from "../../contract/ports.ts";
+import {
+  budget,
+  image,
+  imagePull,
+  replicas,
+  resources,
+  scaling,
+  scheduling,
+  service,
+  spareGpu,
+} from "./chart-pod-values.ts";
+import { choice, flag, integer, text } from "./chart-value-fields.ts";
+
+/** Chart values of the embed server. */
+export const embed = z
+  .strictObject({
+    enabled: flag(true, "Whether the embed server is deployed."),
+    image: image(
+      "clipstack/embed",
+      "k8s-cpu",
+      "Embed image; it also downloads and verifies weights.",
+    ),
+    backend: choice(
+      ["onnxruntime", "triton"],
+      "onnxruntime",
+      "`onnxruntime`: ONNX Runtime in the embed server. `triton`: gateway to the Tritons of this release.",
+    ),
+    accelerator: choice(
+      ["cpu", "gpu"],
+      "cpu",
+      "Device of the backend `onnxruntime`; `gpu`, one per pod, requires an image with CUDA.",
+    ),
+    spareGpu,
+    resources: resources({ cpu: "250m", memory: "1Gi" }, { cpu: "1", memory: "1536Mi" }),
+    service: service(embedPort).describe("Service of the embed server."),
+    auth: z
+      .strictObject({
+        existingSecret: text("", "Secret with the bearer token required from clients."),
+        existingSecretKey: z
+          .string()
+          .min(1)
+          .default("api-key")
+          .describe("Key of the token in the Secret."),
+        allowAnonymous: flag(
+          false,
+          "Whether a Service reachable from outside the cluster may have no authentication. A ClusterIP without a Secret has none.",
+        ),
+      })
+      .prefault({})
+      .describe("Authentication."),
+    replicas: replicas(2),
+    autoscaling: z
+      .strictObject(scaling(false, 2, 6))
+      .prefault({})
+      .describe("Autoscaling on CPU."),
+    budget,
+    startSeconds: integer(10, 14_400)
+      .optional()
+      .describe(
+        `Maximum start time in seconds, until the model is loaded or a gateway responds to \`/healthz\`; by default ${startSeconds}.`,
+      ),
+    imagePullSeconds: imagePull("embed"),
+    graceSeconds: integer(1, 3_600)
+      .default(graceSeconds)
+      .describe("Maximum time to drain accepted requests, in seconds."),
+    preStopSeconds: integer(0, 600)
+      .default(preStopSeconds)
+      .describe("Time before a stop in which the endpoints are removed, in seconds."),
+    ...scheduling,
+  })
+  .prefault({})
+  .describe("Embed server: image files in, embeddings out.");

@@ -1,0 +1,61 @@
+import { z } from "zod";
+import { flag, integer } from "./chart-value-fields.ts";
+
+/** Chart values of the NetworkPolicies. */
+
+const labelSelector = z.strictObject({
+  matchLabels: z.record(z.string(), z.string()).optional(),
+  matchExpressions: z
+    .array(
+      z.strictObject({
+        key: z.string().min(1),
+        operator: z.enum(["In", "NotIn", "Exists", "DoesNotExist"]),
+        values: z.array(z.string()).optional(),
+      }),
+    )
+    .optional(),
+});
+
+// Strict: Kubernetes ignores unknown fields, and a rule without `to` allows all destinations.
+const networkPeer = z.strictObject({
+  podSelector: labelSelector.optional(),
+  namespaceSelector: labelSelector.optional(),
+  ipBlock: z
+    .strictObject({ cidr: z.string().min(1), except: z.array(z.string().min(1)).optional() })
+    .optional(),
+});
+const portNumber = integer(1, 65_535);
+const egressRule = z.strictObject({
+  to: z.array(networkPeer).optional(),
+  ports: z
+    .array(
+      z.strictObject({
+        protocol: z.enum(["TCP", "UDP", "SCTP"]).optional(),
+        port: z.union([portNumber, z.string().min(1)]).optional(),
+        endPort: portNumber.optional(),
+      }),
+    )
+    .optional(),
+});
+
+const networkPeers = (description: string) =>
+  z.array(networkPeer).default([]).describe(description);
+
+export const networkPolicy = z
+  .strictObject({
+    enabled: flag(true, "Whether NetworkPolicies allow only the required connections."),
+    embedFrom: networkPeers(
+      "Peers that may connect to the embed server, besides `helm test` and, with `serviceMonitor`, `metricsFrom`; empty allows all.",
+    ),
+    tritonFrom: networkPeers(
+      "Peers that may connect to Triton, besides the embed server; with an embed server, empty allows no others.",
+    ),
+    metricsFrom: networkPeers(
+      "Peers that may read metrics: of Triton, for which empty allows all pods of the cluster, and of the embed server, see `embedFrom`.",
+    ),
+    egress: z
+      .array(egressRule)
+      .default([])
+      .describe("Additional egress rules of the NetworkPolicies."),
+  })
+  .prefault({});

@@ -1,0 +1,172 @@
+import { z } from "zod";
+import { imagePullSeconds, type PodComponent } from "../../contract/pods.ts";
+import { nodePortRange } from "../../contract/ports.ts";
+import {
+  choice,
+  flag,
+  integer,
+  kubernetesObject,
+  matching,
+  quantities,
+  stringMap,
+  text,
+} from "./chart-value-fields.ts";
+
+/** Chart values that the embed server and Triton share. */
+
+/** Image of a component. */
+export const image = (repository: string, tag: string, description: string) =>
+  z
+    .strictObject({
+      repository: z.string().min(1).default(repository).describe("Name, including the registry."),
+      tag: matching("[\\w][\\w.-]{0,127}", "Tag; ignored if a digest is set.").default(tag),
+      digest: matching("sha256:[0-9a-f]{64}", "Digest, `sha256:…`, which pins the image."),
+      pullPolicy: choice(["IfNotPresent", "Always", "Never"], "IfNotPresent", "Image pull policy."),
+    })
+    .prefault({})
+    .describe(description);
+
+/** Default resources of a component. */
+export const resources = (
+  requests: { readonly cpu: string; readonly memory: string },
+  limits: { readonly cpu: string; readonly memory: string },
+) =>
+  z
+    .strictObject({
+      requests: quantities.default({ ...requests }).describe("Resource requests."),
+      limits: quantities.default({ ...limits }).describe("Resource limits."),
+    })
+    .prefault({})
+    .describe("CPU and memory of one pod. The chart adds the GPUs.");
+
+/** PodDisruptionBudget of a component. */
+export const budget = z
+  .strictObject({
+    enabled: flag(true, "Whether the chart creates a PodDisruptionBudget."),
+    maxUnavailable: integer(1, 1_000)
+      .optional()
+      .describe("Maximum number of unavailable pods; 1 if `minAvailable` is not set."),
+    minAvailable: integer(1, 1_000)
+      .optional()
+      .describe(
+        "Minimum number of available pods; less than the minimum replicas, otherwise no node can be drained.",
+      ),
+    unhealthyPodEvictionPolicy: choice(
+      ["AlwaysAllow", "IfHealthyBudget"],
+      "AlwaysAllow",
+      "`AlwaysAllow`: a pod that is not ready does not block a drain.",
+    ),
+  })
+  .prefault({})
+  .describe("PodDisruptionBudget.");
+
+const toleration = z.strictObject({
+  key: z.string().optional(),
+  operator: z.enum(["Equal", "Exists"]).optional(),
+  value: z.string().optional(),
+  effect: z.enum(["NoSchedule", "PreferNoSchedule", "NoExecute"]).optional(),
+  tolerationSeconds: z.int().optional(),
+});
+
+const topologySpread = z
+  .strictObject({
+    enabled: flag(true, "Whether pods are spread over nodes."),
+    topologyKey: z
+      .string()
+      .min(1)
+      .default("kubernetes.io/hostname")
+      .describe("Node label that defines the topology domains."),
+    maxSkew: integer(1, 1_000)
+      .default(1)
+      .describe("Maximum difference in pods between two domains."),
+    whenUnsatisfiable: choice(
+      ["ScheduleAnyway", "DoNotSchedule"],
+      "ScheduleAnyway",
+      "Scheduling of a pod that would exceed `maxSkew`.",
+    ),
+  })
+  .prefault({})
+  .describe("Topology spread constraint of the pods of one Deployment.");
+
+/** Scheduling, annotations and labels of pods. */
+export const scheduling = {
+  runtimeClassName: text(
+    "",
+    "RuntimeClass of the pods: `nvidia` unless it is the default on the GPU nodes.",
+  ),
+  nodeSelector: stringMap("Required node labels."),
+  tolerations: z.array(toleration).default([]).describe("Tolerations of the pods."),
+  affinity: z
+    .strictObject({
+      nodeAffinity: kubernetesObject.optional().describe("Affinity to nodes."),
+      podAffinity: kubernetesObject.optional().describe("Affinity to other pods."),
+      podAntiAffinity: kubernetesObject.optional().describe("Anti-affinity to other pods."),
+    })
+    .default({})
+    .describe("Affinity of the pods."),
+  topologySpread,
+  priorityClassName: text("", "PriorityClass of the pods."),
+  podAnnotations: stringMap("Annotations of the pods."),
+  podLabels: stringMap("Additional labels of the pods."),
+  extraEnv: z
+    .array(
+      z.strictObject({
+        name: z.string().min(1),
+        value: z.string().optional(),
+        valueFrom: kubernetesObject.optional(),
+      }),
+    )
+    .default([])
+    .describe("Additional environment variables."),
+};
+
+/** Number of pods without autoscaling. */
+export const replicas = (count: number) =>
+  integer(0, 1_000).default(count).describe("Number of pods; ignored with autoscaling.");
+
+/** Autoscaling on CPU utilisation. */
+export const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
+  enabled: flag(on, "Whether a HorizontalPodAutoscaler sets the number of pods."),
+  minReplicas: integer(1, 1_000).default(minReplicas).describe("Minimum number of pods."),
+  maxReplicas: integer(1, 1_000).default(maxReplicas).describe("Maximum number of pods."),
+  cpuPercent: integer(1, 1_000)
+    .default(60)
+    .describe("Target average CPU utilisation, in percent of the requests."),
+  scaleDownWindowSeconds: integer(0, 3_600)
+    .default(180)
+    .describe("Scale-down stabilisation window, in seconds."),
+  behavior: kubernetesObject
+    .optional()
+    .describe(
+      "`behavior` of the autoscaler, instead of the chart's, which adds and removes pods with GPUs one per minute.",
+    ),
+});
+
+/** Service of a component; without `port`, its ports are fixed. */
+export const service = (port: number | undefined) =>
+  z
+    .strictObject({
+      type: choice(["ClusterIP", "NodePort", "LoadBalancer"], "ClusterIP", "Type of the Service."),
+      ...(port !== undefined && {
+        port: integer(1, 65_535).default(port).describe("Port of the Service."),
+        nodePort: integer(nodePortRange.min, nodePortRange.max)
+          .optional()
+          .describe("Node port, with `NodePort` or `LoadBalancer`; a free one if not set."),
+      }),
+      annotations: stringMap("Annotations of the Service."),
+    })
+    .prefault({});
+
+/** Time for nodes, images and weights in a rollout. */
+export const imagePull = (component: PodComponent) =>
+  integer(0, 14_400)
+    .default(imagePullSeconds[component])
+    .describe(
+      "Additional seconds before a rollout counts as failed: provisioning a node, pulling images, loading weights.",
+    );
+
+/** Spare GPU for rolling updates. */
+export const spareGpu = flag(
+  false,
+  "Whether the cluster has a spare GPU for a rolling update. Otherwise an update stops a pod before it starts the next.",
+);

@@ -1,0 +1,132 @@
+import { z } from "zod";
+import { modelVariants } from "../../contract/model-config.ts";
+import { graceSeconds, preStopSeconds } from "../../contract/pods.ts";
+import { tritonStartSeconds } from "../triton-times.ts";
+import {
+  budget,
+  image,
+  imagePull,
+  replicas,
+  resources,
+  scaling,
+  scheduling,
+  service,
+  spareGpu,
+} from "./chart-pod-values.ts";
+import { choice, flag, integer, matching, quantity, text } from "./chart-value-fields.ts";
+
+/** Maximum time of TensorRT to build the engine of one execution instance, in seconds. */
+const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
+
+/** Chart values of Triton. */
+export const triton = z
+  .strictObject({
+    enabled: flag(false, "Whether Triton is deployed."),
+    server: choice(
+      ["tritonserver", "emulator"],
+      "tritonserver",
+      "`tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU.",
+    ),
+    backend: choice(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the model."),
+    image: image(
+      "nvcr.io/nvidia/tritonserver",
+      "26.07-py3",
+      "Triton's image, with the server `tritonserver`.",
+    ),
+    gpus: integer(0, 16)
+      .default(1)
+      .describe(
+        "Number of GPUs per pod; 0 is the CPU. The chart has model configurations for 0, 1 and 4.",
+      ),
+    spareGpu,
+    modelConfig: z
+      .strictObject({
+        variant: z
+          .enum(["", ...modelVariants])
+          .default("")
+          .describe("Name of the model configuration; empty selects the one for `gpus`."),
+        text: text("", "Complete model configuration (`config.pbtxt`); empty selects the chart's."),
+      })
+      .prefault({})
+      .describe("Triton's model configuration. A change restarts the pods."),
+    modelControl: choice(
+      ["restricted", "open"],
+      "restricted",
+      "`restricted`: Triton's model control API is off, or, with weights in the image, requires the pod's UID as key. `open`: every client may load and unload models.",
+    ),
+    engineCache: z
+      .strictObject({
+        enabled: flag(false, "Whether TensorRT engines are cached on a volume."),
+        existingClaim: text("", "Existing PersistentVolumeClaim; empty creates one."),
+        storageClass: text("", "StorageClass of the claim; empty selects the cluster's default."),
+        accessMode: choice(
+          ["ReadWriteOnce", "ReadWriteMany"],
+          "ReadWriteOnce",
+          "`ReadWriteOnce`: all pods on one node. `ReadWriteMany`: on several nodes.",
+        ),
+        size: quantity.default("2Gi").describe("Size of the claim."),
+      })
+      .prefault({})
+      .describe("TensorRT engine cache: without it every pod builds engines for minutes."),
+    sharedMemory: quantity
+      .default("1Gi")
+      .describe("Size of `/dev/shm`, which counts towards the memory limit."),
+    resources: resources({ cpu: "2", memory: "4Gi" }, { cpu: "4", memory: "8Gi" }),
+    allowUnauthenticated: flag(
+      false,
+      "Whether Triton, which has no authentication, may be reachable from outside the cluster.",
+    ),
+    service: service(undefined).describe(
+      "Service of the Tritons. A second, headless Service is for gRPC.",
+    ),
+    replicas: replicas(1),
+    autoscaling: z
+      .strictObject({
+        ...scaling(false, 1, 4),
+        metric: choice(
+          ["queue-time", "cpu"],
+          "queue-time",
+          "`queue-time`: time of a request in Triton's queue. `cpu`: for Tritons without a GPU.",
+        ),
+        source: choice(
+          ["keda", "prometheus-adapter"],
+          "keda",
+          "Source of the queue time: KEDA, or the Prometheus adapter with the rule in the chart's README.",
+        ),
+        targetQueueMilliseconds: integer(1, 60_000)
+          .default(50)
+          .describe("Target average queue time of a request, in milliseconds."),
+        fallbackReplicas: integer(0, 1_000)
+          .optional()
+          .describe(
+            "Minimum number of pods while KEDA has failed to read the queue time for a minute; by default `minReplicas`. Additional pods stay. Requires KEDA 2.18: 0 disables it.",
+          ),
+        prometheus: z
+          .strictObject({
+            url: matching("https?://\\S+", "Address of Prometheus, with `keda`."),
+            query: text(
+              "",
+              "PromQL query of the queue time in milliseconds, one value; empty selects the mean over the pods.",
+            ),
+          })
+          .prefault({}),
+      })
+      .prefault({})
+      .describe("Autoscaling on queue time or CPU."),
+    budget,
+    startSeconds: integer(10, 14_400)
+      .optional()
+      .describe(
+        `Maximum time in seconds until a pod is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} per GPU to build an engine.`,
+      ),
+    imagePullSeconds: imagePull("triton"),
+    graceSeconds: integer(1, 3_600)
+      .default(graceSeconds)
+      .describe("Maximum time to drain requests in flight, in seconds: `--exit-timeout-secs`."),
+    preStopSeconds: integer(0, 600)
+      .default(preStopSeconds)
+      .describe("Time before a stop in which the endpoints are removed, in seconds."),
+    ...scheduling,
+  })
+  .prefault({})
+  .describe("Triton: the Open Inference Protocol over HTTP and gRPC.");

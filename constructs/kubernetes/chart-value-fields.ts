@@ -1,0 +1,45 @@
+import { z } from "zod";
+
+/** Field types of the chart values, each with its default and description. */
+
+/** Integer in a range. */
+export const integer = (min: number, max: number) => z.int().min(min).max(max);
+/** Boolean. */
+export const flag = (on: boolean, description: string) =>
+  z.boolean().default(on).describe(description);
+/** Any text. */
+export const text = (fallback: string, description: string) =>
+  z.string().default(fallback).describe(description);
+
+/** One of several options. */
+export const choice = <const Options extends readonly [string, ...string[]]>(
+  options: Options,
+  fallback: Options[number],
+  description: string,
+) =>
+  z
+    .enum(options)
+    .default(fallback as never)
+    .describe(description);
+
+/** Text that matches a pattern, or empty text. */
+export const matching = (pattern: string, description: string) =>
+  z
+    .string()
+    .regex(new RegExp(`^(${pattern})?$`))
+    .default("")
+    .describe(description);
+
+/** Kubernetes quantity: `250m`, `1536Mi`, or a number. */
+export const quantity = z.union([
+  z.string().regex(/^\d+(\.\d+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$/),
+  z.number().min(0),
+]);
+/** Quantity of each resource: `cpu`, `memory`, … */
+export const quantities = z.record(z.string(), quantity);
+/** Map of text, such as labels. */
+export const stringMap = (description: string) =>
+  z.record(z.string(), z.string()).default({}).describe(description);
+
+/** Object of the Kubernetes API that the chart does not inspect. */
+export const kubernetesObject = z.record(z.string(), z.unknown());
