@@ -1,10 +1,10 @@
 import type { ModelName } from "../../contract/model-signature.ts";
-import { namedObjects } from "../kubernetes/cluster-needs.ts";
 import type {
   ClusterEmbed,
   ClusterInferenceProps,
   ClusterPlan,
 } from "../kubernetes/cluster-plan.ts";
+import { namedObjects } from "../kubernetes/namespace-requirements.ts";
 import type { Finding } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
 import { variantGpuCounts } from "./gpus.ts";

@@ -7,9 +7,9 @@ import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { clusterFindings, clusterWarnings } from "../checks/cluster.ts";
 import { check, warn } from "../checks/findings.ts";
 import { clusterChartValues } from "./cluster-chart-values.ts";
-import { clusterApis, monitorLabels, namedObjects } from "./cluster-needs.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
 import { InferenceChart } from "./inference-chart.ts";
+import { clusterApis, monitorLabels, namedObjects } from "./namespace-requirements.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
 /** Embed server and Tritons in a cluster, deployed with the chart `clipstack` and checked during synthesis. */
@@ -28,7 +28,7 @@ export class ClusterInference extends Construct {
     check(this, () => clusterFindings(props, plan));
     warn(this, () => clusterWarnings(props, plan));
 
-    cluster.needs({
+    cluster.setRequirements({
       namespace: props.namespace,
       createNamespace: props.createNamespace,
       gpus: totalGpus(plan, ({ maxReplicas, surge }) => maxReplicas + surge),

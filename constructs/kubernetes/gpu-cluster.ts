@@ -52,7 +52,7 @@ export interface GpuClusterProps {
 }
 
 /** Requirements of the services of one namespace. */
-export type ClusterNeeds = Pick<
+export type NamespaceRequirements = Pick<
   ClusterRequirements,
   "namespace" | "createNamespace" | "apis" | "objects" | "serviceMonitor"
 > & {
@@ -83,7 +83,7 @@ export class GpuCluster extends Construct implements ClusterAccess {
   /** Context of the first deployment, kept in the state. */
   readonly resource: DataResource;
 
-  #needs: ClusterNeeds | undefined;
+  #required: NamespaceRequirements | undefined;
 
   constructor(scope: Construct, id: string, props: GpuClusterProps) {
     super(scope, id);
@@ -123,13 +123,13 @@ export class GpuCluster extends Construct implements ClusterAccess {
   }
 
   /** Sets the requirements that the check verifies before objects are created. */
-  needs(needs: ClusterNeeds): void {
-    this.#needs = needs;
+  setRequirements(requirements: NamespaceRequirements): void {
+    this.#required = requirements;
   }
 
   #requirements(): ClusterRequirements {
-    if (this.#needs === undefined) throw new Error("nothing is deployed to the cluster");
-    const { gpus, gpusAtLeast, ...others } = this.#needs;
+    if (this.#required === undefined) throw new Error("nothing is deployed to the cluster");
+    const { gpus, gpusAtLeast, ...others } = this.#required;
     const { nodes, gpusPerNode, runtimeClass, selector, tolerations } = this.pool;
     return {
       schema: 1,
