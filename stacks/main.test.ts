@@ -270,7 +270,7 @@ test.each([
     "two services on one port",
     { "single-gpu": "embed: { port: 8010 }" },
     [
-      "single-gpu/embed: port must be free on the host, got 8010, which triton-onnx (ports.http) has",
+      "single-gpu/embed: port must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ],
   ],
   [

@@ -542,7 +542,7 @@ describe("rules between settings", () => {
     expect(findingsOf(multi(yaml))).toEqual([
       "multi-gpu-4x: modelRepository must be an absolute path when weights is host-path and host.docker is ssh://, got 'model_repository'",
       "multi-gpu-4x: embed.upstream must name a service that is enabled (tritonOnnx.enabled is false), got 'triton-onnx'",
-      "multi-gpu-4x/embed: port must be free on the host, got 8020, which triton-trt (ports.http) has",
+      "multi-gpu-4x/embed: port must be free on the host, got 8020, which triton-trt (ports.http) uses",
     ]);
   });
 });

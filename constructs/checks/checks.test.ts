@@ -54,14 +54,14 @@ describe("host ports", () => {
   test("names the service that uses the port", () => {
     const duplicate = { service: "triton-trt", prop: "ports.grpc", port: 8010 };
     expect(portConflicts([duplicate], [triton])).toEqual([
-      "ports.grpc must be free on the host, got 8010, which triton-onnx (ports.http) has",
+      "ports.grpc must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ]);
   });
 
   test("rejects a port that one service publishes twice", () => {
     const duplicate = { ...triton, prop: "ports.metrics" };
     expect(portConflicts([triton, duplicate], [])).toEqual([
-      "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) has",
+      "ports.metrics must be free on the host, got 8010, which triton-onnx (ports.http) uses",
     ]);
   });
 });

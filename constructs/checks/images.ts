@@ -1,8 +1,8 @@
 import type { GpuSpec } from "../../contract/gpus.ts";
 import type { Finding } from "./findings.ts";
 
-/** Tags that are meant to move, also with a flavour behind: `stable-alpine`. A day or a version behind one is a version. */
-const moving =
+/** Mutable tags, also with the suffix of a variant: `stable-alpine`. With a date or commit, such a tag is a version. */
+const mutableTag =
   /^(latest|main|master|stable|edge|nightly|dev|develop|head|canary|rolling|current|lts)(-[a-z]+)*$/i;
 
 /** Rejects an image that can change under the same name. A tag with a version is accepted; a digest is better. */
@@ -13,7 +13,7 @@ export function imageFindings(image: string, path = "image"): readonly Finding[]
       : [{ path, must: "end in '@sha256:' and 64 hexadecimal digits", got: `'${image}'` }];
   }
   const tag = /:([^:/]+)$/.exec(image)?.[1];
-  if (tag !== undefined && !moving.test(tag)) return [];
+  if (tag !== undefined && !mutableTag.test(tag)) return [];
   return [
     { path, must: "name a version, like 'name:1.2' or better 'name@sha256:…'", got: `'${image}'` },
   ];

@@ -22,7 +22,7 @@ export function portConflicts(
           {
             path: claim.prop,
             must: "be free on the host",
-            got: `${claim.port}, which ${holder.service} (${holder.prop}) has`,
+            got: `${claim.port}, which ${holder.service} (${holder.prop}) uses`,
           },
         ];
   });
@@ -64,7 +64,7 @@ export function exposureFindings(
   return [
     {
       path: "expose",
-      must: "be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same",
+      must: "be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it anyway",
       got: "'all-interfaces'",
     },
   ];

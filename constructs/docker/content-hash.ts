@@ -1,7 +1,7 @@
 import { expression } from "../expression.ts";
 
 export interface ContentHashProps {
-  /** Folder, relative to where Terraform runs. */
+  /** Folder, relative to the Terraform root module. */
   readonly folder: string;
   /** Files in the folder, as patterns of Terraform's `fileset`. */
   readonly files: readonly string[];

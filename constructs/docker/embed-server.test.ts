@@ -219,7 +219,7 @@ test("rejects a port in use on the host", () => {
       host.publish(stack, [{ service: "other", prop: "port", expose: "loopback", port: 8002 }]);
       embedIn(stack, host);
     }),
-  ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) has"]);
+  ).toEqual(["test/embed: port must be free on the host, got 8002, which other (port) uses"]);
 });
 
 test("rejects a GPU that the host does not have", () => {

@@ -50,7 +50,7 @@ const weightsMiB = 512;
  */
 export class ModelWeights extends Construct {
   readonly source: WeightsSource;
-  /** Model in whose folder the weights are. */
+  /** Model whose folder contains the weights. */
   readonly model: ModelName;
   /** Checksum of the file as an expression; absent if the file is not on the deploying machine. */
   readonly sha256?: string;

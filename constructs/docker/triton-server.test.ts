@@ -443,7 +443,7 @@ test("rejects settings outside the range of the model configuration", () => {
 test("rejects an exposed Triton, which has no authentication", () => {
   const expose = "all-interfaces";
   expect(findings((stack) => triton(stack, { expose }, {}))).toEqual([
-    "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it all the same, got 'all-interfaces'",
+    "test/triton: expose must be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it anyway, got 'all-interfaces'",
   ]);
   const allowed = { expose, allowUnauthenticated: true } as const;
   expect(findings((stack) => triton(stack, allowed, {}))).toEqual([]);
@@ -499,6 +499,6 @@ test("reports all findings at once", () => {
   ).toEqual([
     "test/triton: image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'tritonserver:latest'",
     "test/triton: gpus must be 0 to 3 (host.count is 4), got 4",
-    "test/triton: ports.grpc must be free on the host, got 1, which triton (ports.http) has",
+    "test/triton: ports.grpc must be free on the host, got 1, which triton (ports.http) uses",
   ]);
 });

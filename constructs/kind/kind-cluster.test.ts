@@ -137,6 +137,6 @@ test("rejects two NodePorts with the same host port", () => {
         }),
     ),
   ).toEqual([
-    "test/cluster: portMappings.1.hostPort must be free on the host, got 8092, which cluster (portMappings.0.hostPort) has",
+    "test/cluster: portMappings.1.hostPort must be free on the host, got 8092, which cluster (portMappings.0.hostPort) uses",
   ]);
 });

@@ -34,7 +34,7 @@ export interface KindClusterProps {
 /** Time limit of `kind create cluster` for the control plane. */
 const createWaitSeconds = 180;
 
-/** Fails on an existing cluster of the same name, with a fix that kind's own message does not give. */
+/** Shell code that rejects an existing cluster of the same name and, unlike kind's own message, prints a fix. */
 const rejectExisting = [
   'if kind get clusters 2>/dev/null | grep -qxF "$NAME"; then',
   "echo \"a kind cluster named '$NAME' already exists and does not belong to this deployment, or its creation was interrupted:",

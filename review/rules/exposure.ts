@@ -63,7 +63,7 @@ export const exposureRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message:
-        "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) has",
+        "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) uses",
       edits: [
         { at: containerPath(tritonOnnx, "ports", 0, "external"), failing: 8002, passing: 8010 },
       ],
