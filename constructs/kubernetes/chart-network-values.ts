@@ -51,7 +51,7 @@ export const networkPolicy = z
       "Peers that may connect to Triton, besides the embed server; with an embed server, empty allows no others.",
     ),
     metricsFrom: networkPeers(
-      "Peers that may read metrics: of Triton, for which empty allows all pods of the cluster, and of the embed server, see `embedFrom`.",
+      "Peers that may read the metrics of Triton and the embed server. For Triton, empty allows all pods of the cluster; for the embed server, see `embedFrom`.",
     ),
     egress: z
       .array(egressRule)

@@ -138,7 +138,7 @@ export const scaling = (on: boolean, minReplicas: number, maxReplicas: number) =
   behavior: kubernetesObject
     .optional()
     .describe(
-      "`behavior` of the autoscaler, instead of the chart's, which adds and removes pods with GPUs one per minute.",
+      "`behavior` of the autoscaler; by default, pods with GPUs are added and removed one per minute.",
     ),
 });
 
@@ -151,7 +151,9 @@ export const service = (port: number | undefined) =>
         port: integer(1, 65_535).default(port).describe("Port of the Service."),
         nodePort: integer(nodePortRange.min, nodePortRange.max)
           .optional()
-          .describe("Node port, with `NodePort` or `LoadBalancer`; a free one if not set."),
+          .describe(
+            "Node port, with `NodePort` or `LoadBalancer`; Kubernetes selects one if not set.",
+          ),
       }),
       annotations: stringMap("Annotations of the Service."),
     })
@@ -162,7 +164,7 @@ export const imagePull = (component: PodComponent) =>
   integer(0, 14_400)
     .default(imagePullSeconds[component])
     .describe(
-      "Additional seconds before a rollout counts as failed: provisioning a node, pulling images, loading weights.",
+      "Additional time before a rollout counts as failed, in seconds: for provisioning a node, pulling images and loading weights.",
     );
 
 /** Spare GPU for rolling updates. */

@@ -31,7 +31,7 @@ export const triton = z
     image: image(
       "nvcr.io/nvidia/tritonserver",
       "26.07-py3",
-      "Triton's image, with the server `tritonserver`.",
+      "Triton image; ignored with the server `emulator`.",
     ),
     gpus: integer(0, 16)
       .default(1)
@@ -62,7 +62,7 @@ export const triton = z
         accessMode: choice(
           ["ReadWriteOnce", "ReadWriteMany"],
           "ReadWriteOnce",
-          "`ReadWriteOnce`: all pods on one node. `ReadWriteMany`: on several nodes.",
+          "`ReadWriteOnce`: all pods run on one node. `ReadWriteMany`: pods may run on several nodes.",
         ),
         size: quantity.default("2Gi").describe("Size of the claim."),
       })
@@ -99,7 +99,7 @@ export const triton = z
         fallbackReplicas: integer(0, 1_000)
           .optional()
           .describe(
-            "Minimum number of pods while KEDA has failed to read the queue time for a minute; by default `minReplicas`. Additional pods stay. Requires KEDA 2.18: 0 disables it.",
+            "Minimum number of pods once KEDA has failed to read the queue time for one minute; by default `minReplicas`. Additional pods are kept. 0 disables the fallback, which requires KEDA 2.18.",
           ),
         prometheus: z
           .strictObject({

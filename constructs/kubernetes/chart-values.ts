@@ -101,10 +101,10 @@ export const chartValues = z.strictObject({
       enabled: flag(false, "Whether the chart creates a LimitRange."),
       defaultRequest: quantities
         .default({ cpu: "100m", memory: "128Mi" })
-        .describe("Requests of a container without requests."),
+        .describe("Default requests of a container."),
       default: quantities
         .default({ cpu: "500m", memory: "512Mi" })
-        .describe("Limits of a container without limits."),
+        .describe("Default limits of a container."),
       max: quantities.default({}).describe("Maximum limits of a container."),
     })
     .prefault({})
