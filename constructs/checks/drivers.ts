@@ -14,6 +14,6 @@ const cudaOfReleases = [
 export function requiredDriver(image: string): RequiredDriver | undefined {
   const release = /:(\d\d\.\d\d)-[^:/@]*(@sha256:[0-9a-f]{64})?$/.exec(image)?.[1];
   if (release === undefined) return undefined;
-  const found = cudaOfReleases.find(({ from }) => release >= from);
-  return found === undefined ? undefined : { image, cuda: found.cuda, branch: found.branch };
+  const entry = cudaOfReleases.find(({ from }) => release >= from);
+  return entry && { image, cuda: entry.cuda, branch: entry.branch };
 }

@@ -9,13 +9,15 @@ export interface PortClaim {
   readonly port: number;
 }
 
-/** Rejects ports of `mine` that an earlier claim or another claim of `mine` uses. */
+/** Rejects claims of a port that an earlier claim, or another of these claims, already uses. */
 export function portConflicts(
-  mine: readonly PortClaim[],
+  claims: readonly PortClaim[],
   earlier: readonly PortClaim[],
 ): readonly Finding[] {
-  return mine.flatMap((claim, index) => {
-    const holder = [...earlier, ...mine.slice(0, index)].find((other) => other.port === claim.port);
+  return claims.flatMap((claim, index) => {
+    const holder = [...earlier, ...claims.slice(0, index)].find(
+      (other) => other.port === claim.port,
+    );
     return holder === undefined
       ? []
       : [

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /**
- * Requirements of an environment on its host. `HostCheck` writes them into the artefact, and `clipstack doctor` checks the host
+ * Requirements of an environment for its host. `HostCheck` writes them into the artefact, and `clipstack doctor` checks the host
  * against them. They contain no secret and no value that only Terraform can resolve.
  */
 
@@ -53,6 +53,7 @@ const file = z.strictObject({
 });
 export type RequiredFile = z.infer<typeof file>;
 
+/** Schema of the requirements. */
 export const hostRequirements = z.strictObject({
   /** Version of the format, incremented when the meaning of a field changes. */
   schema: z.literal(1),

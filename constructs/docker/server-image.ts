@@ -15,6 +15,7 @@ export type ImageSource =
   /** Build on the host. */
   | BuiltImageSource;
 
+/** Build on the host. */
 export interface BuiltImageSource {
   readonly source: "build";
   readonly build: ImageBuild;

@@ -31,9 +31,10 @@ export type ModelControl =
   | "explicit"
   /** A changed configuration replaces the container. */
   | "none"
-  /** As `explicit`, but without a key: every client may load and unload models. */
+  /** Like `explicit`, but without a key: every client may load and unload models. */
   | "open";
 
+/** Options of a Triton container. */
 export interface TritonContainerOptions {
   readonly server: TritonProgram;
   readonly model: ModelName;

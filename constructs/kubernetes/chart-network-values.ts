@@ -1,8 +1,6 @@
 import { z } from "zod";
 import { flag, integer } from "./chart-value-fields.ts";
 
-/** Chart values of the NetworkPolicies. */
-
 const labelSelector = z.strictObject({
   matchLabels: z.record(z.string(), z.string()).optional(),
   matchExpressions: z
@@ -41,6 +39,7 @@ const egressRule = z.strictObject({
 const networkPeers = (description: string) =>
   z.array(networkPeer).default([]).describe(description);
 
+/** Chart values of the NetworkPolicies. */
 export const networkPolicy = z
   .strictObject({
     enabled: flag(true, "Whether NetworkPolicies allow only the required connections."),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /**
- * Requirements of an environment on an existing cluster. `ClusterCheck` writes them into the artefact, and `clipstack doctor`
+ * Requirements of an environment for an existing cluster. `ClusterCheck` writes them into the artefact, and `clipstack doctor`
  * checks the cluster against them. They contain no secret and no value that only Terraform can resolve.
  */
 
@@ -15,6 +15,7 @@ const toleration = z.strictObject({
   effect: z.string().optional(),
 });
 
+/** Schema of the requirements. */
 export const clusterRequirements = z.strictObject({
   /** Version of the format, incremented when the meaning of a field changes. */
   schema: z.literal(1),

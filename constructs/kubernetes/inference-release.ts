@@ -16,7 +16,7 @@ export interface InferenceReleaseProps extends Omit<InferenceDeploymentProps, "m
   readonly chart: string;
 }
 
-/** The objects of `InferenceDeployment`, deployed as a release of the Helm chart `clipstack`. */
+/** Objects of `InferenceDeployment`, deployed as a release of the Helm chart `clipstack`. */
 export class InferenceRelease extends Construct {
   /** Entry of the environment output. */
   readonly service: Service;
