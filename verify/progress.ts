@@ -1,5 +1,5 @@
 import type { CheckResult } from "../bench/record/record.ts";
-import { type Output, place, startStatusLine } from "../bench/run/status-line.ts";
+import { environmentPrefix, type Output, startStatusLine } from "../bench/run/status-line.ts";
 import type { VerifyEvent } from "./check-run.ts";
 
 /** Progress output of a run. */
@@ -20,15 +20,15 @@ export function startProgress(output: Output): Progress {
     () => `${checks} checks${failed === 0 ? "" : `, ${failed} failed`}`,
   );
   return {
-    say: line.say,
+    say: line.print,
     end: line.end,
     tell(event) {
-      if (event.kind === "phase") line.show(`${place(event.environment)}${event.text}`);
+      if (event.kind === "phase") line.show(`${environmentPrefix(event.environment)}${event.text}`);
       if (event.kind === "check") {
         checks++;
         if (event.result.outcome === "fail") {
           failed++;
-          line.say(failureLine(event.result));
+          line.print(failureLine(event.result));
         }
       }
       line.draw();

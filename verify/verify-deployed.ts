@@ -46,7 +46,7 @@ export async function verifyDeployed(options: VerifyDeployedOptions): Promise<Ve
     const artefact = artefacts[index] as Artefact;
     const moduleFolder = dirname(resolve(environment.file));
     const model = await options.chooseModel(environmentModel(artefact, moduleFolder, existsSync));
-    const reference = await references.of(model);
+    const reference = await references.forModel(model);
     const run = new CheckRun(artefact.environment.name, options);
     const subject = await runDeployed(environment, artefact, run, reference, model);
     environments.push({ subject, model, run });
@@ -68,7 +68,7 @@ async function runDeployed(
   const blocks = declaredBlocks(artefact, environment.state);
   const inspection = await environment.inspect(blocks.map(({ declared }) => declared.name));
   const cluster = objects.length > 0 ? await environment.inspectObjects(objects) : undefined;
-  const reach = await environment.reach();
+  const reach = await environment.openAccess();
   const services = servicesOfDeployed(environment, artefact, reach);
   try {
     await run.run({

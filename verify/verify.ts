@@ -71,7 +71,7 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     const environments: CheckedEnvironment[] = [];
     for (const environment of prepared) {
       options.signal.throwIfAborted();
-      const reference = await references.of(environment.model);
+      const reference = await references.forModel(environment.model);
       const run = new CheckRun(environment.artefact.environment.name, options);
       const subject = await runSimulation(environment, run, reference, options);
       environments.push({ subject, model: environment.model, run });

@@ -6,9 +6,15 @@ import { parseArgs } from "node:util";
 import { startChild } from "../../artefact/child-process.ts";
 import { imageElements } from "../../contract/model-signature.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { type AgreeOptions, agreeTable, compareWithPeers, disagreement, ratioOf } from "./agree.ts";
+import {
+  type AgreeOptions,
+  agreeTable,
+  compareWithBaselines,
+  disagreement,
+  medianRatio,
+} from "./agree.ts";
+import { heyVariable, pinned } from "./baseline-generators.ts";
 import { startNullHttpServer } from "./null-server.ts";
-import { heyVariable, pinned } from "./peers.ts";
 import { numberOption, runMain } from "./run-main.ts";
 
 const tritonVariable = "CLIPSTACK_REAL_TRITON";
@@ -68,7 +74,7 @@ await runMain(async (signal) => {
     concurrency: numberOption("--concurrency", values.concurrency),
     cores: values.null && (await canPin()) ? "0" : undefined,
     signal,
-    say: (line) => console.error(line),
+    log: (line) => console.error(line),
   };
   const hey = process.env[heyVariable];
   const triton = values.null ? undefined : process.env[tritonVariable];
@@ -81,7 +87,7 @@ await runMain(async (signal) => {
   ];
   console.log(agreeTable(rows));
   return values.null
-    ? rows.every((row) => ratioOf(row, "requestsPerSecond") >= leastRate)
+    ? rows.every((row) => medianRatio(row, "requestsPerSecond") >= leastRate)
     : disagreement(rows) <= within;
 });
 
@@ -91,7 +97,7 @@ async function besidePerfAnalyzer(home: string, options: AgreeOptions) {
   const { url: http, grpcTarget: grpc, stop } = await startSleepingTriton(sleepMs);
   try {
     const perfAnalyzer = join(home, "bin", "perf_analyzer");
-    return await compareWithPeers({ triton: { http, grpc, perfAnalyzer } }, options);
+    return await compareWithBaselines({ triton: { http, grpc, perfAnalyzer } }, options);
   } finally {
     await stop();
   }
@@ -100,7 +106,7 @@ async function besidePerfAnalyzer(home: string, options: AgreeOptions) {
 async function besideHey(hey: string, delayMs: number, options: AgreeOptions) {
   const server = await startNullHttpServer({ delayMs });
   try {
-    return await compareWithPeers({ embed: { http: server.url, hey } }, options);
+    return await compareWithBaselines({ embed: { http: server.url, hey } }, options);
   } finally {
     await server.close();
   }

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from "vitest";
 import { realTritonMissing, realTritonProgram } from "../../client/triton/test-real-triton.ts";
-import { type AgreeOptions, agreeTable, compareWithPeers, ratioOf } from "./agree.ts";
+import { type AgreeOptions, agreeTable, compareWithBaselines, medianRatio } from "./agree.ts";
 import { startNullHttpServer } from "./null-server.ts";
 import { hey, heyMissing } from "./test-hey.ts";
 import { startSleepingTriton } from "./test-sleeping-triton.ts";
@@ -18,7 +18,7 @@ const options: AgreeOptions = {
   seconds: 3,
   concurrency: 2,
   signal: new AbortController().signal,
-  say: () => {},
+  log: () => {},
 };
 
 const stops: (() => Promise<void>)[] = [];
@@ -31,7 +31,7 @@ test.skipIf(realTritonMissing !== "")(
   async () => {
     const triton = await startSleepingTriton(delayMs);
     stops.push(() => triton.stop());
-    const rows = await compareWithPeers(
+    const rows = await compareWithBaselines(
       {
         triton: {
           http: triton.url,
@@ -42,7 +42,7 @@ test.skipIf(realTritonMissing !== "")(
       options,
     );
     console.log(agreeTable(rows));
-    expect(rows.map(({ endpoint, peer }) => `${endpoint} ${peer}`)).toEqual([
+    expect(rows.map(({ endpoint, baseline }) => `${endpoint} ${baseline}`)).toEqual([
       "onnx-http perf_analyzer",
       "onnx-grpc perf_analyzer",
     ]);
@@ -55,7 +55,7 @@ test.skipIf(heyMissing !== "")(
   async () => {
     const server = await startNullHttpServer({ delayMs });
     stops.push(() => server.close());
-    const rows = await compareWithPeers({ embed: { http: server.url, hey } }, options);
+    const rows = await compareWithBaselines({ embed: { http: server.url, hey } }, options);
     console.log(agreeTable(rows));
     expect(rows).toHaveLength(1);
     for (const row of rows) expectSimilar(row);
@@ -67,18 +67,18 @@ test.skipIf(heyMissing !== "")(
   async () => {
     const server = await startNullHttpServer();
     stops.push(() => server.close());
-    const [row] = await compareWithPeers(
+    const [row] = await compareWithBaselines(
       { embed: { http: server.url, hey } },
       { ...options, concurrency: 8, rounds: 2, seconds: 1 },
     );
     // half is what it has to be on a quiet machine; a test must hold on any
-    expect(row && ratioOf(row, "requestsPerSecond")).toBeGreaterThan(0.25);
+    expect(row && medianRatio(row, "requestsPerSecond")).toBeGreaterThan(0.25);
   },
 );
 
-function expectSimilar(row: Parameters<typeof ratioOf>[0]): void {
+function expectSimilar(row: Parameters<typeof medianRatio>[0]): void {
   for (const figure of ["requestsPerSecond", "p50Ms"] as const) {
-    expect(ratioOf(row, figure)).toBeGreaterThan(0.6);
-    expect(ratioOf(row, figure)).toBeLessThan(1.6);
+    expect(medianRatio(row, figure)).toBeGreaterThan(0.6);
+    expect(medianRatio(row, figure)).toBeLessThan(1.6);
   }
 }

@@ -1,24 +1,26 @@
 import { expect, test } from "vitest";
-import { type AgreeRow, agreeTable, disagreement, ratioOf } from "./agree.ts";
+import { type AgreementRow, agreeTable, disagreement, medianRatio } from "./agree.ts";
 
 const round = (requestsPerSecond: number) => ({ requestsPerSecond, p50Ms: 10, p95Ms: 20 });
-const row: AgreeRow = {
+const row: AgreementRow = {
   endpoint: "onnx-http",
-  peer: "perf_analyzer",
+  baseline: "perf_analyzer",
   // the machine was slow in the second round, for both
-  ours: [round(100), round(50), round(98)],
-  theirs: [round(100), round(49), round(100)],
+  clipstackRounds: [round(100), round(50), round(98)],
+  baselineRounds: [round(100), round(49), round(100)],
 };
 
 test("rounds are compared one by one, so that a slow one does no harm", () => {
-  expect(ratioOf(row, "requestsPerSecond")).toBe(1);
-  expect(ratioOf({ ...row, theirs: row.theirs.toReversed() }, "requestsPerSecond")).toBe(1);
+  expect(medianRatio(row, "requestsPerSecond")).toBe(1);
+  expect(
+    medianRatio({ ...row, baselineRounds: row.baselineRounds.toReversed() }, "requestsPerSecond"),
+  ).toBe(1);
 });
 
 test("the disagreement is that of the figure that differs most, in either direction", () => {
   expect(disagreement([row])).toBe(0);
-  const slower = row.ours.map((one) => ({ ...one, p95Ms: 19 }));
-  expect(disagreement([row, { ...row, ours: slower }])).toBeCloseTo(0.05);
+  const slower = row.clipstackRounds.map((one) => ({ ...one, p95Ms: 19 }));
+  expect(disagreement([row, { ...row, clipstackRounds: slower }])).toBeCloseTo(0.05);
 });
 
 test("the table has every round of every figure", () => {

@@ -2,10 +2,15 @@ import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { tableOf } from "../report/markdown.ts";
 import { median } from "../stats/statistics.ts";
-import { type PeerFigures as Figures, type PeerLoad, runHey, runPerfAnalyzer } from "./peers.ts";
+import {
+  type BaselineLoad,
+  type BaselineFigures as Figures,
+  runHey,
+  runPerfAnalyzer,
+} from "./baseline-generators.ts";
 import { type LoadImage, prepareRequests } from "./prepare.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
-import { runOurs } from "./run-load.ts";
+import { runClipstackLoad } from "./run-load.ts";
 
 /** Whether our generator sees what others see: the same server, the same load, in alternating rounds. */
 
@@ -26,86 +31,95 @@ export interface AgreeOptions {
   readonly rounds: number;
   readonly seconds: number;
   readonly concurrency: number;
-  /** Cores that each generator is held to; see {@link PeerLoad}. */
+  /** Cores that each generator is held to; see {@link BaselineLoad}. */
   readonly cores?: string;
   readonly signal: AbortSignal;
-  readonly say: (line: string) => void;
+  readonly log: (line: string) => void;
 }
 
 const figures = ["requestsPerSecond", "p50Ms", "p95Ms"] as const;
 export type Figure = (typeof figures)[number];
 
 /** What both programs saw on one path, round by round. */
-export interface AgreeRow {
+export interface AgreementRow {
   readonly endpoint: "onnx-http" | "onnx-grpc" | "embed-http";
-  readonly peer: "perf_analyzer" | "hey";
-  readonly ours: readonly Figures[];
-  readonly theirs: readonly Figures[];
+  readonly baseline: "perf_analyzer" | "hey";
+  readonly clipstackRounds: readonly Figures[];
+  readonly baselineRounds: readonly Figures[];
 }
 
 /** Ours divided by theirs of the same round, which the machine treated alike: median of the rounds. */
-export function ratioOf({ ours, theirs }: AgreeRow, figure: Figure): number {
-  const ratios = ours.map((round, i) => round[figure] / (theirs[i]?.[figure] ?? Number.NaN));
+export function medianRatio(
+  { clipstackRounds, baselineRounds }: AgreementRow,
+  figure: Figure,
+): number {
+  const ratios = clipstackRounds.map(
+    (round, i) => round[figure] / (baselineRounds[i]?.[figure] ?? Number.NaN),
+  );
   return median(ratios) ?? Number.NaN;
 }
 
 /** Largest distance of a ratio from 1. */
-export function disagreement(rows: readonly AgreeRow[]): number {
+export function disagreement(rows: readonly AgreementRow[]): number {
   return Math.max(
-    ...rows.flatMap((row) => figures.map((figure) => Math.abs(ratioOf(row, figure) - 1))),
+    ...rows.flatMap((row) => figures.map((figure) => Math.abs(medianRatio(row, figure) - 1))),
   );
 }
 
-interface Pair {
-  readonly endpoint: AgreeRow["endpoint"];
-  readonly peer: AgreeRow["peer"];
-  readonly ours: (load: PeerLoad) => Promise<Figures>;
-  readonly theirs: (load: PeerLoad) => Promise<Figures>;
+interface Comparison {
+  readonly endpoint: AgreementRow["endpoint"];
+  readonly baseline: AgreementRow["baseline"];
+  readonly runClipstack: (load: BaselineLoad) => Promise<Figures>;
+  readonly runBaseline: (load: BaselineLoad) => Promise<Figures>;
 }
 
-/** Measures each path with ours and with the other program; reverses the order in each round. */
-export async function compareWithPeers(
+/** Measures each endpoint with both load generators, in an order that alternates between rounds. */
+export async function compareWithBaselines(
   targets: AgreeTargets,
   options: AgreeOptions,
-): Promise<readonly AgreeRow[]> {
-  const rows: AgreeRow[] = [];
-  for (const pair of await pairsOf(targets, options)) {
-    const seen = { ours: [] as Figures[], theirs: [] as Figures[] };
+): Promise<readonly AgreementRow[]> {
+  const rows: AgreementRow[] = [];
+  for (const comparison of await comparisonsOf(targets, options)) {
+    const { endpoint, baseline, runClipstack, runBaseline } = comparison;
+    const clipstackRounds: Figures[] = [];
+    const baselineRounds: Figures[] = [];
     for (let round = 0; round < options.rounds; round++) {
-      const order = ["ours", "theirs"] as const;
-      for (const who of round % 2 === 0 ? order : order.toReversed()) {
-        const found = await pair[who](options);
-        seen[who].push(found);
-        options.say(
-          `round ${round + 1}, ${pair.endpoint}, ${who === "ours" ? "clipstack" : pair.peer}: ` +
+      const measure = async (name: string, run: Comparison["runBaseline"], results: Figures[]) => {
+        const found = await run(options);
+        results.push(found);
+        options.log(
+          `round ${round + 1}, ${endpoint}, ${name}: ` +
             `${found.requestsPerSecond.toFixed(1)} requests/s, p50 ${found.p50Ms.toFixed(2)} ms, p95 ${found.p95Ms.toFixed(2)} ms`,
         );
-      }
+      };
+      const clipstack = () => measure("clipstack", runClipstack, clipstackRounds);
+      const other = () => measure(baseline, runBaseline, baselineRounds);
+      for (const run of round % 2 === 0 ? [clipstack, other] : [other, clipstack]) await run();
     }
-    rows.push({ endpoint: pair.endpoint, peer: pair.peer, ...seen });
+    rows.push({ endpoint, baseline, clipstackRounds, baselineRounds });
   }
   return rows;
 }
 
-async function pairsOf(
+async function comparisonsOf(
   { triton, embed }: AgreeTargets,
   { image }: AgreeOptions,
-): Promise<readonly Pair[]> {
+): Promise<readonly Comparison[]> {
   const { name: model } = openclipVitB32;
-  const pairs: Pair[] = [];
+  const comparisons: Comparison[] = [];
   const add = async (
-    target: { readonly endpoint: AgreeRow["endpoint"]; readonly url: string },
-    peer: AgreeRow["peer"],
-    theirs: (requests: PreparedRequests, load: PeerLoad) => Promise<Figures>,
+    target: { readonly endpoint: AgreementRow["endpoint"]; readonly url: string },
+    baseline: AgreementRow["baseline"],
+    runBaseline: (requests: PreparedRequests, load: BaselineLoad) => Promise<Figures>,
   ) => {
     const payload = target.endpoint === "embed-http" ? "jpeg" : "fp32";
-    const body = { payload, serialization: "binary" } as const;
-    const requests = await prepareRequests({ ...target, model }, body, [image], 1);
-    pairs.push({
+    const format = { payload, serialization: "binary" } as const;
+    const requests = await prepareRequests({ ...target, model }, format, [image], 1);
+    comparisons.push({
       endpoint: target.endpoint,
-      peer,
-      ours: async (load) => ours(await runOurs(requests, load)),
-      theirs: (load) => theirs(requests, load),
+      baseline,
+      runClipstack: async (load) => clipstackFigures(await runClipstackLoad(requests, load)),
+      runBaseline: (load) => runBaseline(requests, load),
     });
   };
   if (triton !== undefined) {
@@ -123,14 +137,14 @@ async function pairsOf(
       runHey(embed.hey, requests, load),
     );
   }
-  return pairs;
+  return comparisons;
 }
 
-function ours({
+function clipstackFigures({
   requestsPerSecond,
   latencyMs,
   errorsWithWarmup,
-}: Awaited<ReturnType<typeof runOurs>>): Figures {
+}: Awaited<ReturnType<typeof runClipstackLoad>>): Figures {
   const [error] = Object.entries(errorsWithWarmup);
   if (error !== undefined) throw new UserError(`clipstack: ${error[1]} requests: ${error[0]}`);
   return {
@@ -147,16 +161,16 @@ const titles: Readonly<Record<Figure, string>> = {
 };
 
 /** Markdown table of the medians of the rounds, each round's value, and the ratio. */
-export function agreeTable(rows: readonly AgreeRow[]): string {
+export function agreeTable(rows: readonly AgreementRow[]): string {
   const cells = rows.flatMap((row) =>
     figures.map((figure) => {
       const values = (rounds: readonly Figures[]) => {
         const all = rounds.map((round) => round[figure]);
         return `${(median(all) ?? Number.NaN).toFixed(2)} (${all.map((one) => one.toFixed(2)).join(", ")})`;
       };
-      const theirs = `${row.peer}: ${values(row.theirs)}`;
-      const ratio = ratioOf(row, figure).toFixed(3);
-      return [row.endpoint, titles[figure], values(row.ours), theirs, ratio];
+      const theirs = `${row.baseline}: ${values(row.baselineRounds)}`;
+      const ratio = medianRatio(row, figure).toFixed(3);
+      return [row.endpoint, titles[figure], values(row.clipstackRounds), theirs, ratio];
     }),
   );
   const head = ["path", "figure", "clipstack: median (rounds)", "other", "median ratio of a round"];

@@ -62,7 +62,7 @@ interface MeasuredWindow {
   readonly start: Boundary;
   readonly end: Boundary;
   /** As long, and with as many answers, as it has to be. */
-  readonly whole: boolean;
+  readonly complete: boolean;
 }
 
 /** One load, from its first request to its last answer. */
@@ -129,12 +129,12 @@ export class LoadRun {
       const isLast = clockMs() + windowSeconds * 1_000 > this.#totals.endMs;
       if (isLast && windows.length > 0) break;
       const next = await this.#timedWindow(windowSeconds, this.#totals.endMs);
-      if (!next.whole && windows.length > 0) break;
+      if (!next.complete && windows.length > 0) break;
       windows.push(next);
       onWindow?.(describeWindow(next.window, imagesPerRequest), windows.length - 1);
       const enough = windows.length >= stableWindows;
       if (enough && agrees(agreement(soFar().slice(-stableWindows)), tolerance)) break;
-      if (!next.whole) break;
+      if (!next.complete) break;
     }
     await this.stop();
 
@@ -145,7 +145,7 @@ export class LoadRun {
     const found = agreement(described.slice(-stableWindows));
     const verdict = signal.aborted
       ? "interrupted"
-      : measured.length < stableWindows || measured.some(({ whole }) => !whole)
+      : measured.length < stableWindows || measured.some(({ complete }) => !complete)
         ? "short"
         : agrees(found, tolerance)
           ? "stable"
@@ -246,12 +246,12 @@ export class LoadRun {
     return this.#cut(inside, end, inside.length >= fewest && end.atMs >= endMs - timerErrorMs);
   }
 
-  #cut(inside: readonly TimedSample[], mark: Boundary, whole: boolean): MeasuredWindow {
+  #cut(inside: readonly TimedSample[], mark: Boundary, complete: boolean): MeasuredWindow {
     const start = this.#boundary;
     const window = makeWindow(inside, { sinceMs: start.countedToMs, endMs: mark.atMs });
     const end = { ...mark, countedToMs: window.countedToMs };
     this.#boundary = end;
-    return { window, start, end, whole };
+    return { window, start, end, complete };
   }
 
   /** Now, with the counters of the server, and every answer until now. */

@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 import { serialize } from "node:v8";
 import { endWithParent } from "../../artefact/child-process.ts";
 import { runCommand } from "../baselines/run-process.ts";
+import { type BaselineLoad, pinned } from "./baseline-generators.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
-import { type PeerLoad, pinned } from "./peers.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 /** Input of `load-main.ts`. */
@@ -25,10 +25,10 @@ export function tsxCommand(program: string): readonly string[] {
 }
 
 /** Closed loop with one worker of normal priority, and three windows after a warm-up of two. */
-export function loadBesidePeers({
+export function comparisonLoad({
   concurrency,
   seconds,
-}: Pick<PeerLoad, "concurrency" | "seconds">): LoadFile["options"] {
+}: Pick<BaselineLoad, "concurrency" | "seconds">): LoadFile["options"] {
   return {
     load: { kind: "closed loop", concurrency },
     windowSeconds: seconds / 3,
@@ -43,11 +43,14 @@ export function loadBesidePeers({
 }
 
 /** Runs our generator as a separate program, so that it can be pinned to cores. */
-export async function runOurs(requests: PreparedRequests, load: PeerLoad): Promise<MeasuredLoad> {
+export async function runClipstackLoad(
+  requests: PreparedRequests,
+  load: BaselineLoad,
+): Promise<MeasuredLoad> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-load-"));
   try {
     const file = join(folder, "load");
-    const job: LoadFile = { requests, options: loadBesidePeers(load) };
+    const job: LoadFile = { requests, options: comparisonLoad(load) };
     writeFileSync(file, serialize(job));
     return await runCommand<MeasuredLoad>(
       {

@@ -24,7 +24,7 @@ export interface SenderOptions {
    */
   readonly openLimit?: number;
   /** There are so many samples that they should be taken. */
-  readonly onMany?: () => void;
+  readonly onBufferFull?: () => void;
 }
 
 /** Sends requests, and keeps a sample of each. */
@@ -52,7 +52,7 @@ export function connectionOpener(requests: PreparedRequests): OpenConnection {
 
 export function createSender(options: SenderOptions): Sender {
   const { load, requests, index, workers } = options;
-  const log = new SampleLog(options.onMany);
+  const log = new SampleLog(options.onBufferFull);
   const slots: Slot[] = [];
   let next = index;
   let stopping = false;

@@ -27,7 +27,7 @@ async function receive(message: ToWorker): Promise<void> {
       load,
       index,
       workers,
-      onMany: () => send({ kind: "samples", ...newSamples() }),
+      onBufferFull: () => send({ kind: "samples", ...newSamples() }),
     });
     send({ kind: "prepared" });
   } else if (message.kind === "start") {

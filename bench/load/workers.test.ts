@@ -1,10 +1,10 @@
 import { getPriority } from "node:os";
 import { expect, test } from "vitest";
-import { loadBesidePeers } from "./run-load.ts";
+import { comparisonLoad } from "./run-load.ts";
 import { startWorkers } from "./workers.ts";
 
 test("beside other programs a worker has no higher priority than they have", async () => {
-  const { load, priority } = loadBesidePeers({ concurrency: 2, seconds: 1 });
+  const { load, priority } = comparisonLoad({ concurrency: 2, seconds: 1 });
   expect(priority).toBe("usual");
   const requests = {
     ...{ transport: "http" as const, url: "http://127.0.0.1:9", path: "/", headers: {} },

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { UserError } from "../../contract/user-error.ts";
-import { imageNames, imageTypeOf, type PreparedImage, type Preprocess } from "./reference.ts";
+import { imageContentType, imageNames, type PreparedImage, type Preprocess } from "./reference.ts";
 
 /** More would only cost memory: a preprocessed image is 0.6 MB. */
 const imageLimit = 64;
@@ -23,7 +23,7 @@ export async function readBenchImages(
     const bytes = readImage(file);
     try {
       const tensor = await preprocess(bytes);
-      images.push({ name, bytes, contentType: imageTypeOf(name) ?? "", tensor });
+      images.push({ name, bytes, contentType: imageContentType(name) ?? "", tensor });
     } catch (error) {
       throw new UserError(`--images: ${file} ${(error as Error).message}`);
     }

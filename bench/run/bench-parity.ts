@@ -7,7 +7,7 @@ import type { BenchTarget } from "./bench-target.ts";
 import { rows } from "./embed-requests.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { rowsOf, unit } from "./infer.ts";
-import { type Compared, compareWith, judgeParity } from "./parity.ts";
+import { compareWith, type EmbeddingAgreement, judgeParity } from "./parity.ts";
 import type { ReferenceImage } from "./reference.ts";
 
 type ParityResult = BenchRecord["parity"][number];
@@ -60,7 +60,7 @@ export async function checkBenchParity(
       images,
       Math.min(batch, images.length),
     );
-    const compared: Compared[] = [];
+    const compared: EmbeddingAgreement[] = [];
     const compare = (vectors: readonly Float32Array[], first: number): void => {
       for (const [i, vector] of vectors.entries()) {
         compared.push(compareWith(images[(first + i) % images.length]!, vector));

@@ -2,7 +2,7 @@ import type { LoadPoint } from "../record/bench-record.ts";
 import { formatMs, formatRate } from "../report/number-format.ts";
 import type { BenchEvent } from "./bench-events.ts";
 import { parityFailure } from "./bench-parity.ts";
-import { place, startStatusLine } from "./status-line.ts";
+import { environmentPrefix, startStatusLine } from "./status-line.ts";
 
 /** Progress output of a run. */
 export interface BenchProgress {
@@ -22,25 +22,25 @@ export function startBenchProgress(
   const of = loadPointCount === undefined ? "" : ` of ${loadPointCount}`;
   const line = startStatusLine(output, () => `${cells}${of} cells`);
   return {
-    say: line.say,
+    say: line.print,
     end: line.end,
     tell(event) {
       switch (event.kind) {
         case "phase":
-          line.show(`${place(event.environment)}${event.text}`);
+          line.show(`${environmentPrefix(event.environment)}${event.text}`);
           break;
         case "notice":
-          line.say(event.text);
+          line.print(event.text);
           break;
         case "parity":
-          if (!event.result.passed) line.say(`✘ parity ${parityFailure(event.result)}`);
+          if (!event.result.passed) line.print(`✘ parity ${parityFailure(event.result)}`);
           break;
         case "window":
           if (output.isTTY === true) line.show(windowText(event));
           break;
         case "point":
           cells++;
-          line.say(cellText(event.point));
+          line.print(cellText(event.point));
       }
       line.draw();
     },

@@ -20,14 +20,14 @@ export interface DeployedEnvironment extends EnvironmentFile {
   /** Look at Kubernetes objects where the environment is in a cluster. */
   readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
   /** Somebody has put the objects there with other means than Terraform, and chosen the images that only it knows. */
-  readonly isApplied?: boolean;
+  readonly appliedOutsideTerraform?: boolean;
   /** Open the way to the endpoints: where each URL of the environment is from here. Closed when all is checked. */
-  readonly reach: () => Promise<Reach>;
+  readonly openAccess: () => Promise<NetworkAccess>;
   /** Sent to services that ask for a key. */
   readonly apiKey?: string;
 }
 
-export interface Reach {
+export interface NetworkAccess {
   /** A URL of the environment, as it is reached from this machine. */
   readonly url: (url: string) => string;
   /** How, for the record. */
@@ -39,7 +39,7 @@ export interface Reach {
 export function servicesOfDeployed(
   { deployed, apiKey }: DeployedEnvironment,
   artefact: Artefact,
-  reach: Reach,
+  reach: NetworkAccess,
 ): readonly ServiceUnderTest[] {
   return artefact.workloads.map((workload) =>
     openService(
@@ -52,7 +52,11 @@ export function servicesOfDeployed(
   );
 }
 
-function targetsOf(workload: Workload, deployed: Environment, reach: Reach): readonly Target[] {
+function targetsOf(
+  workload: Workload,
+  deployed: Environment,
+  reach: NetworkAccess,
+): readonly Target[] {
   const { name } = workload.service;
   const service = deployed.services.find((it) => it.name === name);
   return (service?.endpoints ?? []).map((endpoint) => ({

@@ -30,7 +30,7 @@ export async function withDeployed<Result>(
   const artefact = readArtefact(environment.file, environment.displayPath);
   const { deployed } = environment;
   onPhase(`connecting to ${deployed.name}`);
-  const reach = await environment.reach();
+  const reach = await environment.openAccess();
   try {
     const services = servicesOfDeployed(environment, artefact, reach);
     const cluster =

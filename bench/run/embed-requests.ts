@@ -3,8 +3,8 @@ import { embeddingDims } from "../../contract/model-signature.ts";
 import { type HttpClient, jsonOf } from "./http-client.ts";
 
 /** The four ways to ask the embed API for embeddings. */
-export const embedForms = ["multipart", "raw", "base64", "octet-stream"] as const;
-export type EmbedForm = (typeof embedForms)[number];
+export const embedEncodings = ["multipart", "raw", "base64", "octet-stream"] as const;
+export type EmbedEncoding = (typeof embedEncodings)[number];
 
 export interface EncodedImage {
   readonly bytes: Uint8Array;
@@ -15,7 +15,7 @@ export interface EncodedImage {
 export async function embedBy(
   http: HttpClient,
   url: string,
-  form: EmbedForm,
+  form: EmbedEncoding,
   images: readonly EncodedImage[],
 ): Promise<readonly Float32Array[]> {
   const answer = await http.send(...requestOf(url, form, images));
@@ -57,7 +57,7 @@ export function rows(body: Buffer): readonly Float32Array[] {
 /** URL and options of one request. */
 export function requestOf(
   url: string,
-  form: EmbedForm,
+  form: EmbedEncoding,
   images: readonly EncodedImage[],
 ): Parameters<HttpClient["send"]> {
   const first = images[0];

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { ConnectionOptions as TlsOptions } from "node:tls";
 import { Agent, EnvHttpProxyAgent, request } from "undici";
 
-export interface HttpAnswer {
+export interface HttpResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
@@ -19,7 +19,7 @@ export interface HttpRequest {
 
 /** HTTP with connections of its own, so that closing it leaves none open that would hold up a stopping server. */
 export interface HttpClient {
-  send(url: string, options?: HttpRequest): Promise<HttpAnswer>;
+  send(url: string, options?: HttpRequest): Promise<HttpResponse>;
   close(): Promise<void>;
 }
 
@@ -38,7 +38,7 @@ export interface ConnectionOptions {
    *
    * @default false - connections are used again
    */
-  readonly oneRequestEach?: boolean;
+  readonly closeAfterResponse?: boolean;
   /** TLS to the server. With it, `HTTPS_PROXY` and `NO_PROXY` count, as for kubectl. */
   readonly tls?: Pick<TlsOptions, "ca" | "cert" | "key" | "rejectUnauthorized" | "servername">;
   /** URL of the proxy, in place of the environment's. */
@@ -51,10 +51,10 @@ export interface ConnectionOptions {
 export function openHttpClient(
   connections = 64,
   bearer?: BearerKey,
-  { oneRequestEach = false, tls, proxy, headers: always }: ConnectionOptions = {},
+  { closeAfterResponse = false, tls, proxy, headers: always }: ConnectionOptions = {},
 ): HttpClient {
   // 0 is undici's way to say `connection: close`
-  const options = { connections, pipelining: oneRequestEach ? 0 : 1 };
+  const options = { connections, pipelining: closeAfterResponse ? 0 : 1 };
   const dispatcher =
     tls === undefined
       ? new Agent(options)
@@ -102,7 +102,7 @@ export function openHttpClient(
 }
 
 /** The answer's JSON; `undefined` where it is none. */
-export function jsonOf(answer: Pick<HttpAnswer, "body">): unknown {
+export function jsonOf(answer: Pick<HttpResponse, "body">): unknown {
   try {
     return JSON.parse(answer.body.toString("utf8"));
   } catch {

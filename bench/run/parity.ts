@@ -19,7 +19,7 @@ export function roundsToHalf(target: VerifyTarget | "addresses", endpoint: Endpo
 }
 
 /** Agreement of one embedding with the reference. */
-export interface Compared {
+export interface EmbeddingAgreement {
   readonly image: string;
   readonly cosine: number;
   readonly relativeDifference: number;
@@ -29,7 +29,7 @@ export function compareWith(
   { name, embedding }: Pick<ReferenceImage, "name" | "embedding">,
   vector: Float32Array | undefined,
   image = name,
-): Compared {
+): EmbeddingAgreement {
   if (vector === undefined) throw new Error(`${image}: no embedding`);
   return {
     image,
@@ -43,7 +43,7 @@ export function compareWith(
  *
  * @param directionOnly - Ignores the relative difference: {@link roundsToHalf}.
  */
-export function judgeParity(compared: readonly Compared[], directionOnly: boolean) {
+export function judgeParity(compared: readonly EmbeddingAgreement[], directionOnly: boolean) {
   const { cosineAtLeast, relativeDifferenceAtMost } = parityLimits;
   const minCosine = Math.min(...compared.map((it) => it.cosine));
   const maxRelativeDifference = Math.max(...compared.map((it) => it.relativeDifference));

@@ -36,7 +36,7 @@ const contentTypes: Readonly<Record<string, string>> = {
 };
 
 /** Content type of an image file by its name; `undefined` where it is none that the service reads. */
-export function imageTypeOf(name: string): string | undefined {
+export function imageContentType(name: string): string | undefined {
   return contentTypes[extname(name).toLowerCase()];
 }
 
@@ -49,7 +49,7 @@ export function imageTypeOf(name: string): string | undefined {
 export function imageNames(folder: string, what: string): readonly string[] {
   let names: string[];
   try {
-    names = readdirSync(folder).filter((name) => imageTypeOf(name) !== undefined);
+    names = readdirSync(folder).filter((name) => imageContentType(name) !== undefined);
   } catch {
     throw new UserError(`${what}: ${folder} cannot be read`);
   }
@@ -75,7 +75,7 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
   return chosen.map((name) => ({
     name,
     bytes: readFileSync(join(folder, name)),
-    contentType: imageTypeOf(name) ?? "",
+    contentType: imageContentType(name) ?? "",
   }));
 }
 
@@ -124,7 +124,7 @@ export class References {
     private readonly onMake: (text: string) => void,
   ) {}
 
-  async of({ file }: ReferenceModel): Promise<Reference> {
+  async forModel({ file }: ReferenceModel): Promise<Reference> {
     const known = this.#made.get(file);
     if (known !== undefined) return known;
     this.onMake(`reference embeddings of ${this.samples.length} sample images`);

@@ -60,7 +60,7 @@ export function serverTimes(
     role: MetricsSource["role"],
     name: string,
     labels: Readonly<Record<string, string>> = {},
-  ) => difference(before, after, role, name, labels);
+  ) => counterIncrease(before, after, role, name, labels);
   return target.endpoint === "embed-http"
     ? embedTimes(delta, target.model)
     : tritonTimes(delta, modelFor(target.model, payload), payload);
@@ -73,7 +73,7 @@ type Delta = (
   labels?: Readonly<Record<string, string>>,
 ) => number;
 
-function difference(
+function counterIncrease(
   before: ServerCounters,
   after: ServerCounters,
   role: MetricsSource["role"],

@@ -7,7 +7,7 @@ import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import type { EndpointName } from "../../contract/environment.ts";
 import type { CheckResult } from "../record/record.ts";
-import { type EmbedForm, embedBy, embedForms } from "./embed-requests.ts";
+import { type EmbedEncoding, embedBy, embedEncodings } from "./embed-requests.ts";
 import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
 import { inferRows } from "./infer.ts";
 import { type ReferenceImage, stack } from "./reference.ts";
@@ -75,11 +75,11 @@ export function endpointsOf(service: ServiceUnderTest): readonly EndpointTarget[
 }
 
 /** Form of a request for embeddings: of the embed API, or encoding of the tensors for a Triton. */
-export type RequestForm = EmbedForm | "binary" | "json";
+export type RequestEncoding = EmbedEncoding | "binary" | "json";
 
 /** Every form in which a target takes requests. */
-export function formsOf({ endpoint }: EndpointTarget): readonly RequestForm[] {
-  if (endpoint.protocol === "embed-http") return embedForms;
+export function encodingsOf({ endpoint }: EndpointTarget): readonly RequestEncoding[] {
+  if (endpoint.protocol === "embed-http") return embedEncodings;
   return endpoint.protocol === "oip-http" ? ["binary", "json"] : ["binary"];
 }
 
@@ -96,11 +96,11 @@ export async function embeddingsOf(
   service: ServiceUnderTest,
   target: EndpointTarget,
   images: readonly ReferenceImage[],
-  form?: RequestForm,
+  form?: RequestEncoding,
 ): Promise<readonly Float32Array[]> {
   if (target.endpoint.protocol === "embed-http") {
     const usual = images.length === 1 ? "raw" : "multipart";
-    return embedBy(service.http, target.url, (form as EmbedForm | undefined) ?? usual, images);
+    return embedBy(service.http, target.url, (form as EmbedEncoding | undefined) ?? usual, images);
   }
   const transport = service.transport(target, form === "json" ? "json" : "binary");
   const { model } = service.workload.service;

@@ -14,7 +14,7 @@ export interface StatusLine {
   /** Draw it again, with other counts. */
   readonly draw: () => void;
   /** A line that stays. */
-  readonly say: (line: string) => void;
+  readonly print: (line: string) => void;
   /** Take the live line away. */
   readonly end: () => void;
 }
@@ -25,18 +25,18 @@ export function startStatusLine(output: Output, counts: () => string): StatusLin
 }
 
 function plainLines(output: Output): StatusLine {
-  const say = (line: string): void => {
+  const print = (line: string): void => {
     output.write(`${line}\n`);
   };
   let last = "";
   return {
-    say,
+    print,
     draw() {},
     end() {},
     show(text) {
       // a phase that only counts is one line
       const phase = text.replaceAll(/\d+/g, "");
-      if (phase !== last) say(text);
+      if (phase !== last) print(text);
       last = phase;
     },
   };
@@ -57,7 +57,7 @@ function liveLine(output: Output, counts: () => string): StatusLine {
   timer.unref();
   return {
     draw,
-    say(line) {
+    print(line) {
       output.write(`${clear}${line}\n`);
     },
     end() {
@@ -71,6 +71,6 @@ function liveLine(output: Output, counts: () => string): StatusLine {
 }
 
 /** `single-gpu: ` before what is about one environment. */
-export function place(environment: string | undefined): string {
+export function environmentPrefix(environment: string | undefined): string {
   return environment === undefined ? "" : `${environment}: `;
 }

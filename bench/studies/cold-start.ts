@@ -147,7 +147,7 @@ export async function measureStart(
   const { role, url, readyUrl = `${url}${readyPaths[role]}` } = service;
   // new connections, so that every response is of the started process
   const bearer = service.apiKey === undefined ? undefined : { origin: url, key: service.apiKey };
-  const http = openHttpClient(undefined, bearer, { oneRequestEach: true });
+  const http = openHttpClient(undefined, bearer, { closeAfterResponse: true });
   const transport = openHttpTransport({ url });
   try {
     const startedAt = performance.now();

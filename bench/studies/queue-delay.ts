@@ -3,9 +3,9 @@ import { z } from "zod";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
-  type HttpAnswer,
   type HttpClient,
   type HttpRequest,
+  type HttpResponse,
   jsonOf,
   openHttpClient,
   reason,
@@ -193,7 +193,7 @@ class Control implements QueueDelayControl {
 
 const errorBody = z.object({ error: z.string() });
 
-function errorText(answer: Pick<HttpAnswer, "status" | "body">): string {
+function errorText(answer: Pick<HttpResponse, "status" | "body">): string {
   const error = errorBody.safeParse(jsonOf(answer));
   return error.success ? error.data.error : `status ${answer.status}`;
 }

@@ -11,7 +11,7 @@ import {
   isTerminated,
 } from "../../artefact/cluster-objects.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
-import type { Reach } from "../../bench/run/deployed-environment.ts";
+import type { NetworkAccess } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { unsettledAutoscalers } from "../../verify/checks/cluster.ts";
@@ -156,7 +156,10 @@ export async function isDeployedInCluster(
 }
 
 /** Reaches public endpoints directly; endpoints inside the cluster are forwarded to a pod of their Service. */
-export async function reachCluster(environment: Environment, signal: AbortSignal): Promise<Reach> {
+export async function reachCluster(
+  environment: Environment,
+  signal: AbortSignal,
+): Promise<NetworkAccess> {
   const urls = environment.services.flatMap(({ endpoints }) => endpoints.map(({ url }) => url));
   const inside = urls.flatMap((url) => clusterAddress(url) ?? []);
   const ports = new Map<string, Forward>();

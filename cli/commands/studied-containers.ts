@@ -35,7 +35,7 @@ export function studiedContainers(
     .sort((a, b) => rank(a) - rank(b));
   return {
     async measure(options) {
-      const reach = await environment.reach();
+      const reach = await environment.openAccess();
       try {
         for (let round = 1; round <= options.rounds; round++) {
           for (const workload of containers) {

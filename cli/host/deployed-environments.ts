@@ -1,5 +1,5 @@
 import { readEnvironment } from "../../artefact/artefact.ts";
-import type { DeployedEnvironment, Reach } from "../../bench/run/deployed-environment.ts";
+import type { DeployedEnvironment, NetworkAccess } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { requireKeys } from "../../verify/verify-deployed.ts";
@@ -52,10 +52,10 @@ export async function deployedEnvironments(
       deployed,
       state,
       apiKey,
-      isApplied: fromTerraform === undefined,
+      appliedOutsideTerraform: fromTerraform === undefined,
       inspect: (containers) => inspectContainers(deployed.where, containers, options.signal),
       inspectObjects: (objects) => inspectCluster(accessOf(deployed), objects, options.signal),
-      reach: () =>
+      openAccess: () =>
         deployed.namespace === undefined
           ? reachOf(deployed, options)
           : reachCluster(deployed, options.signal),
@@ -92,7 +92,7 @@ async function appliedEnvironment(
 }
 
 /** Reaches the endpoints directly, or through a tunnel if they are on the loopback interface of the host. */
-async function reachOf(deployed: Environment, options: DeployedOptions): Promise<Reach> {
+async function reachOf(deployed: Environment, options: DeployedOptions): Promise<NetworkAccess> {
   const plan = planTunnel(deployed, options.portOffset);
   if (plan === undefined) {
     if (options.portOffset !== 0) {

@@ -222,7 +222,7 @@ function startProgress(what: string) {
         first ??= { at: now, bytes: progress.bytes };
         latest = progressLine(progress, progress.bytes - first.bytes, (now - first.at) / 1000);
       },
-      onRetry: line.say,
+      onRetry: line.print,
       onChanging: () => line.show("all there; making it the model that the servers load …"),
     },
   };

@@ -5,7 +5,7 @@ import type { MeasuredLoad, MeasureOptions } from "../../bench/load/measured-loa
 import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
 import { countCodes } from "../../bench/load/samples.ts";
 import { startLoad } from "../../bench/load/start-load.ts";
-import { type EmbedForm, requestOf } from "../../bench/run/embed-requests.ts";
+import { type EmbedEncoding, requestOf } from "../../bench/run/embed-requests.ts";
 import type { SampleImage } from "../../bench/run/reference.ts";
 import { embedPaths, maxImagesPerRequest } from "../../contract/embed-api.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
@@ -154,7 +154,7 @@ async function mixedRequests(url: string): Promise<readonly PreparedRequests[]> 
   return endpoints;
 }
 
-function formOf(index: number, images: number): EmbedForm {
+function formOf(index: number, images: number): EmbedEncoding {
   if (index % 3 === 0 && images === 1) return "raw";
   return index % 3 === 1 ? "multipart" : "base64";
 }

@@ -26,13 +26,13 @@ export const containerCheck: Check = {
   runEnvironment({ environment, deployment }) {
     if (deployment === undefined) return [];
     const { blocks, inspection, moduleFolder, artefact, cluster } = deployment;
-    const { state, isApplied } = deployment.environment;
+    const { state, appliedOutsideTerraform } = deployment.environment;
     const containers = blocks.flatMap((block) =>
       checkContainer(environment, block, inspection, state, moduleFolder),
     );
     if (cluster === undefined) return containers;
     const objects = artefact.objects.flatMap((object) =>
-      checkObject(environment, object, cluster, isApplied),
+      checkObject(environment, object, cluster, appliedOutsideTerraform),
     );
     return [...containers, ...objects];
   },

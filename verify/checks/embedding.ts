@@ -3,7 +3,7 @@ import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
   checkEachEndpoint,
   embeddingsOf,
-  formsOf,
+  encodingsOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { norm } from "../../bench/stats/statistics.ts";
@@ -32,7 +32,7 @@ export function checkEmbedding(
 ): Promise<readonly CheckResult[]> {
   return checkEachEndpoint(service, "embedding", async (target) => {
     const norms: number[] = [];
-    for (const form of formsOf(target)) {
+    for (const form of encodingsOf(target)) {
       const vectors = await embeddingsOf(service, target, cycle(reference, 1), form);
       norms.push(...vectors.map((vector) => checkVector(vector, form)));
     }

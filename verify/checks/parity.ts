@@ -1,8 +1,8 @@
 import type { CheckResult } from "../../bench/record/record.ts";
 import { unit } from "../../bench/run/infer.ts";
 import {
-  type Compared,
   compareWith,
+  type EmbeddingAgreement,
   judgeParity,
   roundsToHalf,
   type VerifyTarget,
@@ -12,7 +12,7 @@ import {
   checkEachEndpoint,
   type EndpointTarget,
   embeddingsOf,
-  formsOf,
+  encodingsOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { openInferenceClient } from "../../client/inference-client.ts";
@@ -66,8 +66,8 @@ async function compare(
   service: ServiceUnderTest,
   target: EndpointTarget,
   reference: Reference,
-): Promise<Compared[]> {
-  const images: Compared[] = [];
+): Promise<EmbeddingAgreement[]> {
+  const images: EmbeddingAgreement[] = [];
   const client = await openClient(service, target);
   try {
     for (const image of reference.images) {
@@ -79,7 +79,7 @@ async function compare(
   }
   const isEmbed = target.endpoint.protocol === "embed-http";
   for (const image of cycle(reference, 1)) {
-    for (const form of formsOf(target)) {
+    for (const form of encodingsOf(target)) {
       // already sent by the client
       if (form === "binary") continue;
       const [vector] = await embeddingsOf(service, target, [image], form);

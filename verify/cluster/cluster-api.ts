@@ -5,9 +5,9 @@ import type { KubeConfig, V1Status } from "@kubernetes/client-node";
 import type { Wire } from "../../artefact/cluster-objects.ts";
 import type { PreparedRequests } from "../../bench/load/prepared-requests.ts";
 import {
-  type HttpAnswer,
   type HttpClient,
   type HttpRequest,
+  type HttpResponse,
   jsonOf,
   openHttpClient,
   reason,
@@ -92,7 +92,7 @@ export async function openCluster(
   const connection = { tls, proxy: cluster.proxyUrl };
   const http = openHttpClient(16, undefined, connection);
 
-  const send = async (path: string, request: HttpRequest = {}): Promise<HttpAnswer> => {
+  const send = async (path: string, request: HttpRequest = {}): Promise<HttpResponse> => {
     signal?.throwIfAborted();
     // a token may have expired since the last request
     const { headers } = await credentials(config, access);
@@ -155,7 +155,7 @@ export async function openCluster(
         url: `${server}${namespacedPath(namespace, "v1", "services", `http:${service}:${port}`)}/proxy`,
         headers,
         connect: tls,
-        http: openHttpClient(512, undefined, { ...connection, headers, oneRequestEach: true }),
+        http: openHttpClient(512, undefined, { ...connection, headers, closeAfterResponse: true }),
       };
     },
     close: () => http.close(),
@@ -248,7 +248,7 @@ async function credentials(config: KubeConfig, access: ClusterAccess) {
 }
 
 /** Parses a rejection: the message of the API server with its causes. */
-export function rejectionOf(response: HttpAnswer): ApiRejection {
+export function rejectionOf(response: HttpResponse): ApiRejection {
   const status = jsonOf(response) as Wire<V1Status> | undefined;
   if (status?.kind !== "Status") {
     const text = response.body.toString("utf8").trim().split("\n")[0]?.slice(0, 300);

@@ -156,7 +156,7 @@ export class DrillLoad {
     if (url !== undefined) {
       this.#url = url;
       const bearer = apiKey === undefined ? undefined : { origin: url, key: apiKey };
-      return { url, http: openHttpClient(512, bearer, { oneRequestEach: true }) };
+      return { url, http: openHttpClient(512, bearer, { closeAfterResponse: true }) };
     }
     const named = service ?? (await this.#service());
     if (named === undefined) {

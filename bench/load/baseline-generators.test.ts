@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { parseHey } from "./peers.ts";
+import { parseHey } from "./baseline-generators.ts";
 
 const hey = `
 Summary:

@@ -9,7 +9,7 @@ import type { PreparedRequests } from "./prepared-requests.ts";
 /** Other load generators to compare with: hey, and NVIDIA's perf_analyzer. */
 
 /** Results of a closed loop. */
-export interface PeerFigures {
+export interface BaselineFigures {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -18,7 +18,7 @@ export interface PeerFigures {
 /** Environment variable with the path of hey, which `.ci/hey` builds. */
 export const heyVariable = "CLIPSTACK_HEY";
 
-export interface PeerLoad {
+export interface BaselineLoad {
   readonly concurrency: number;
   readonly seconds: number;
   /** CPU list for `taskset`; absent: all cores. */
@@ -35,8 +35,8 @@ export function pinned(cores: string | undefined): readonly string[] {
 export async function runHey(
   program: string,
   requests: PreparedRequests,
-  { concurrency, seconds, cores, signal }: PeerLoad,
-): Promise<PeerFigures> {
+  { concurrency, seconds, cores, signal }: BaselineLoad,
+): Promise<BaselineFigures> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-hey-"));
   try {
     const [request] = requests.requests;
@@ -67,7 +67,7 @@ export async function runHey(
 }
 
 /** @throws {UserError} if a request failed, or the text is not output of hey. */
-export function parseHey(text: string): PeerFigures {
+export function parseHey(text: string): BaselineFigures {
   const failed = [...text.matchAll(/^\s*\[(\d+)\]\s+(.+)$/gm)].find(
     ([, number, rest]) => number !== "200" || !/^\d+ responses/.test(rest ?? ""),
   );
@@ -95,8 +95,8 @@ export interface PerfAnalyzerTarget {
 export async function runPerfAnalyzer(
   program: string,
   { protocol, address, model }: PerfAnalyzerTarget,
-  { concurrency, seconds, cores, signal }: PeerLoad,
-): Promise<PeerFigures> {
+  { concurrency, seconds, cores, signal }: BaselineLoad,
+): Promise<BaselineFigures> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-perf-"));
   try {
     const report = join(folder, "report.csv");
