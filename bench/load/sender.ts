@@ -9,67 +9,168 @@ import { clockMs, ownCodes, sampleWidth } from "./worker-messages.ts";
 
 export interface SenderOptions {
   readonly open: OpenConnection;
-  /** How many requests there are; they are sent in turn, and around again. */
+  /** Number of prepared requests; they are sent in order, repeatedly. */
   readonly requests: number;
   readonly load: LoadShape;
-  /** This sender's number, and how many share the load. */
+  /** Index of this sender among the `workers` that share the load. */
   readonly index: number;
   readonly workers: number;
   /** @default 60 seconds */
   readonly timeoutMs?: number;
   /**
-   * Open loop: requests without an answer, of all workers; those beyond it are not sent.
+   * Open loop: maximum number of outstanding requests of all workers; requests beyond it are counted, not sent.
    *
    * @default 10 000
    */
   readonly openLimit?: number;
-  /** There are so many samples that they should be taken. */
+  /** Called when the sample buffer is full, so that the owner calls {@link Sender.take}. */
   readonly onBufferFull?: () => void;
 }
 
-/** Sends requests, and keeps a sample of each. */
+/** Sends requests and records a sample of each. */
 export interface Sender {
   start(atMs: number): void;
-  /** Samples since the last time, as rows of `sampleColumns`. */
+  /** Returns the samples since the last call, as rows of `sampleColumns`. */
   take(): Float64Array;
-  /** Of the code n is `codes[n - 1]`. */
+  /** Error codes: the number n in a sample is `codes[n - 1]`. */
   readonly codes: readonly string[];
-  /** Sends no more; resolves when every request has its answer. `cut` ends the wait. */
+  /** Sends no more requests; resolves when all outstanding ones are answered. `cut` ends the wait. */
   stop(cut: AbortSignal): Promise<void>;
 }
 
 const defaultTimeoutMs = 60_000;
 const defaultOpenLimit = 10_000;
 const timeoutCheckMs = 500;
-/** A server that rejects at once must not be sent ten thousand requests per second. */
+/** Pause after a fast failure, so that a rejecting server does not receive ten thousand requests per second. */
 const failedPauseMs = 100;
-const manySamples = 1_000;
+const initialSamples = 1_000;
 
-/** Opens the connections that the requests need. */
+/** Returns the function that opens connections for the requests' transport. */
 export function connectionOpener(requests: PreparedRequests): OpenConnection {
   return (requests.transport === "grpc" ? grpcConnections : httpConnections)(requests);
 }
 
 export function createSender(options: SenderOptions): Sender {
-  const { load, requests, index, workers } = options;
   const log = new SampleLog(options.onBufferFull);
-  const slots: Slot[] = [];
-  let next = index;
-  let stopping = false;
-  let allAnswered: (() => void) | undefined;
-  let afterEnd: (slot: Slot, failed: boolean) => void;
-  let busy = 0;
+  const pool = new ConnectionPool(options, log);
+  const { load } = options;
+  const schedule =
+    load.kind === "closed loop"
+      ? closedLoop(load, options, pool)
+      : openLoop(load, options, pool, log);
+  let stopped = false;
+  return {
+    start(atMs) {
+      setTimeout(() => !stopped && schedule.begin(atMs), Math.max(0, atMs - clockMs() - 1));
+    },
+    take: () => log.take(),
+    codes: log.codes,
+    async stop(cut) {
+      stopped = true;
+      schedule.end();
+      await pool.drain(cut);
+    },
+  };
+}
 
-  const newSlot = (): Slot => {
+/** Decides when requests are sent. */
+interface Schedule {
+  begin(atMs: number): void;
+  end(): void;
+}
+
+/** Each client sends its next request as soon as the previous one is answered. */
+function closedLoop(
+  { concurrency }: Extract<LoadShape, { kind: "closed loop" }>,
+  { index, workers }: SenderOptions,
+  pool: ConnectionPool,
+): Schedule {
+  const clients = Math.floor((concurrency + workers - 1 - index) / workers);
+  let ended = false;
+  pool.onEnd = (slot, failed) => {
+    if (ended) return;
+    // the pause is part of no latency; a slow failure needs none
+    if (failed && clockMs() - slot.sentMs < failedPauseMs) {
+      setTimeout(() => {
+        if (!ended) pool.send(slot);
+      }, failedPauseMs);
+    } else pool.send(slot);
+  };
+  return {
+    begin() {
+      for (let i = 0; i < clients && !ended; i++) pool.send(pool.open());
+    },
+    end() {
+      ended = true;
+    },
+  };
+}
+
+/** Requests are sent at predetermined times, independent of responses. */
+function openLoop(
+  load: Extract<LoadShape, { kind: "open loop" }>,
+  { index, workers, openLimit = defaultOpenLimit }: SenderOptions,
+  pool: ConnectionPool,
+  log: SampleLog,
+): Schedule {
+  const limit = Math.ceil(openLimit / workers);
+  const idle: Slot[] = [];
+  let ended = false;
+  let stopMetronome = () => {};
+  pool.onEnd = (slot) => {
+    idle.push(slot);
+  };
+  return {
+    begin(atMs) {
+      const times = shareOf(arrivals(load), index, workers);
+      let dueMs = atMs + times.next().value!;
+      stopMetronome = startMetronome(dueMs, () => {
+        for (const now = clockMs(); dueMs <= now && !ended; ) {
+          if (pool.busy < limit) pool.send(idle.pop() ?? pool.open(), dueMs);
+          else log.add(dueMs, now, now, 0, ownCodes.tooManyOpen);
+          dueMs = atMs + times.next().value!;
+        }
+        return dueMs;
+      });
+    },
+    end() {
+      ended = true;
+      stopMetronome();
+    },
+  };
+}
+
+/** Connections of a sender; each carries one request at a time. */
+class ConnectionPool {
+  /** Called when a request of a slot was answered or has failed. */
+  onEnd: (slot: Slot, failed: boolean) => void = () => {};
+  /** Number of outstanding requests. */
+  busy = 0;
+  readonly #options: SenderOptions;
+  readonly #log: SampleLog;
+  readonly #slots: Slot[] = [];
+  readonly #timeoutTimer: NodeJS.Timeout;
+  #next: number;
+  #onIdle = () => {};
+
+  constructor(options: SenderOptions, log: SampleLog) {
+    this.#options = options;
+    this.#log = log;
+    this.#next = options.index;
+    this.#timeoutTimer = setInterval(() => this.#abandonOverdue(), timeoutCheckMs);
+    this.#timeoutTimer.unref();
+  }
+
+  open(): Slot {
     const end = (code: string, bytes: number, failed: boolean) => {
-      log.add(slot.dueMs, slot.sentMs, clockMs(), bytes, code);
+      this.#log.add(slot.dueMs, slot.sentMs, clockMs(), bytes, code);
       slot.busy = false;
-      busy -= 1;
-      afterEnd(slot, failed);
-      if (busy === 0) allAnswered?.();
+      this.busy -= 1;
+      this.onEnd(slot, failed);
+      if (this.busy === 0) this.#onIdle();
     };
     const slot: Slot = {
-      connection: options.open({
+      connection: this.#options.open({
         answered: (code, bytes) => end(code, bytes, code !== ""),
         failed: (code) => end(code, 0, true),
       }),
@@ -77,87 +178,43 @@ export function createSender(options: SenderOptions): Sender {
       sentMs: 0,
       busy: false,
     };
-    slots.push(slot);
+    this.#slots.push(slot);
     return slot;
-  };
-  const send = (slot: Slot, dueMs: number | undefined) => {
+  }
+
+  /** @param dueMs - Absent: due when sent. */
+  send(slot: Slot, dueMs?: number): void {
     slot.sentMs = clockMs();
     slot.dueMs = dueMs ?? slot.sentMs;
     slot.busy = true;
-    busy += 1;
-    const request = next % requests;
-    next += workers;
+    this.busy += 1;
+    const request = this.#next % this.#options.requests;
+    this.#next += this.#options.workers;
     slot.connection.send(request);
-  };
-
-  const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
-  const timeouts = setInterval(() => {
-    const latest = clockMs() - timeoutMs;
-    for (const slot of slots) {
-      if (slot.busy && slot.sentMs < latest) slot.connection.abandon(ownCodes.timeout);
-    }
-  }, timeoutCheckMs);
-  timeouts.unref();
-
-  let begin: (atMs: number) => void;
-  let endSending: () => void = () => {};
-  if (load.kind === "closed loop") {
-    const own = Math.floor((load.concurrency + workers - 1 - index) / workers);
-    afterEnd = (slot, failed) => {
-      if (stopping) return;
-      // the pause belongs to no request; a failure that took its time needs none
-      if (failed && clockMs() - slot.sentMs < failedPauseMs) {
-        setTimeout(() => {
-          if (!stopping) send(slot, undefined);
-        }, failedPauseMs);
-      } else send(slot, undefined);
-    };
-    begin = () => {
-      for (let i = 0; i < own && !stopping; i++) send(newSlot(), undefined);
-    };
-  } else {
-    const limit = Math.ceil((options.openLimit ?? defaultOpenLimit) / workers);
-    const free: Slot[] = [];
-    afterEnd = (slot) => {
-      free.push(slot);
-    };
-    begin = (atMs) => {
-      const times = shareOf(arrivals(load), index, workers);
-      let dueMs = atMs + times.next().value!;
-      endSending = startMetronome(dueMs, () => {
-        for (const now = clockMs(); dueMs <= now && !stopping; ) {
-          if (busy < limit) send(free.pop() ?? newSlot(), dueMs);
-          else log.add(dueMs, now, now, 0, ownCodes.tooManyOpen);
-          dueMs = atMs + times.next().value!;
-        }
-        return dueMs;
-      });
-    };
   }
 
-  return {
-    start(atMs) {
-      setTimeout(() => !stopping && begin(atMs), Math.max(0, atMs - clockMs() - 1));
-    },
-    take: () => log.take(),
-    codes: log.codes,
-    async stop(cut) {
-      stopping = true;
-      endSending();
-      if (busy > 0 && !cut.aborted) {
-        await new Promise<void>((resolve) => {
-          allAnswered = resolve;
-          cut.addEventListener("abort", () => resolve(), { once: true });
-        });
-      }
-      for (const slot of slots) if (slot.busy) slot.connection.abandon(ownCodes.ended);
-      for (const { connection } of slots) connection.close();
-      clearInterval(timeouts);
-    },
-  };
+  /** Waits for outstanding requests until `cut` is aborted, then closes every connection. */
+  async drain(cut: AbortSignal): Promise<void> {
+    if (this.busy > 0 && !cut.aborted) {
+      await new Promise<void>((resolve) => {
+        this.#onIdle = resolve;
+        cut.addEventListener("abort", () => resolve(), { once: true });
+      });
+    }
+    for (const slot of this.#slots) if (slot.busy) slot.connection.abandon(ownCodes.ended);
+    for (const { connection } of this.#slots) connection.close();
+    clearInterval(this.#timeoutTimer);
+  }
+
+  #abandonOverdue(): void {
+    const latest = clockMs() - (this.#options.timeoutMs ?? defaultTimeoutMs);
+    for (const slot of this.#slots) {
+      if (slot.busy && slot.sentMs < latest) slot.connection.abandon(ownCodes.timeout);
+    }
+  }
 }
 
-/** A connection, and the request that it carries. */
+/** A connection and its current or most recent request. */
 interface Slot {
   readonly connection: Connection;
   dueMs: number;
@@ -165,20 +222,20 @@ interface Slot {
   busy: boolean;
 }
 
-/** Samples, as rows of numbers: an object for each would keep the garbage collector busy. */
+/** Samples as rows of numbers, because one object per sample would burden the garbage collector. */
 class SampleLog {
   readonly codes: string[] = [];
   readonly #numbers = new Map<string, number>([["", 0]]);
-  readonly #onMany: (() => void) | undefined;
-  #rows = new Float64Array(manySamples * sampleWidth);
+  readonly #onFull: (() => void) | undefined;
+  #rows = new Float64Array(initialSamples * sampleWidth);
   #used = 0;
 
-  constructor(onMany: (() => void) | undefined) {
-    this.#onMany = onMany;
+  constructor(onFull: (() => void) | undefined) {
+    this.#onFull = onFull;
   }
 
   add(dueMs: number, sentMs: number, doneMs: number, bytes: number, code: string): void {
-    if (this.#used === this.#rows.length) this.#onMany?.();
+    if (this.#used === this.#rows.length) this.#onFull?.();
     if (this.#used === this.#rows.length) {
       const larger = new Float64Array(this.#rows.length * 2);
       larger.set(this.#rows);
@@ -200,8 +257,8 @@ class SampleLog {
   }
 
   take(): Float64Array {
-    const taken = this.#rows.slice(0, this.#used);
+    const samples = this.#rows.slice(0, this.#used);
     this.#used = 0;
-    return taken;
+    return samples;
   }
 }
