@@ -1,4 +1,4 @@
-/** `npm run bench:agree` and `npm run bench:generator`: our generator beside perf_analyzer and hey. */
+/** `npm run bench:agree` and `npm run bench:generator`: compares the load generator with perf_analyzer and hey. */
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
@@ -22,32 +22,32 @@ const tritonVariable = "CLIPSTACK_REAL_TRITON";
 const help = `Usage: npm run bench:agree -- [options]
        npm run bench:generator -- [options]
 
-Whether our load generator sees what others see: the same server and the same load, beside NVIDIA's perf_analyzer and hey,
-in alternating rounds. bench:agree loads servers that wait 30 ms for each request, so that no generator takes anything from
-them: a real tritonserver, and one without a model. bench:generator (--null) loads a server that responds at once, with each
-generator on one core, so that the generator is the limit.
+Compares clipstack's load generator with NVIDIA's perf_analyzer and hey: same server and load, in alternating rounds.
+bench:agree loads servers that take 30 ms per request, so that the generators do not compete with them for CPU time: a real
+tritonserver and an HTTP server without a model. bench:generator (--null) loads a server that responds immediately, with
+each generator pinned to one core, so that the generator is the bottleneck.
 
 Options:
-  --null             as bench:generator
-  --rounds <n>       the order is reversed in each (default: 3)
+  --null             run bench:generator
+  --rounds <n>       rounds; the order alternates (default: 3)
   --seconds <n>      length of each measurement (default: 6)
   --concurrency <n>  clients (default: 2)
   --help
 
 Environment:
-  ${heyVariable}          program; .ci/hey prints it
+  ${heyVariable}          path of hey; .ci/hey prints it
   ${tritonVariable}  folder with bin/tritonserver and bin/perf_analyzer; .ci/real-triton prints it
 
-Exit code 1 if throughput, p50 or p95 differ by more than 5 %; with --null, if ours sends less than half of the requests per
-second that hey sends.
+Exit code 1 if throughput, p50 or p95 differ by more than 5 %; with --null, if clipstack sends less than half as many requests
+per second as hey.
 `;
 
 const sample = new URL("../../model-tools/samples/mountains.jpg", import.meta.url);
 const sleepMs = 30;
-/** Maximum difference of a median. */
-const within = 0.05;
-/** Minimum part of hey's rate that our generator must reach on a server that responds at once. */
-const leastRate = 0.5;
+/** Maximum deviation of a median ratio from 1. */
+const maxDisagreement = 0.05;
+/** Minimum request rate relative to hey on a server that responds immediately. */
+const minRateRatio = 0.5;
 
 await runMain(async (signal) => {
   const { values } = parseArgs({
@@ -87,12 +87,12 @@ await runMain(async (signal) => {
   ];
   console.log(agreeTable(rows));
   return values.null
-    ? rows.every((row) => medianRatio(row, "requestsPerSecond") >= leastRate)
-    : disagreement(rows) <= within;
+    ? rows.every((row) => medianRatio(row, "requestsPerSecond") >= minRateRatio)
+    : disagreement(rows) <= maxDisagreement;
 });
 
 async function besidePerfAnalyzer(home: string, options: AgreeOptions) {
-  // looks for a tritonserver when it is loaded
+  // the module locates tritonserver on import
   const { startSleepingTriton } = await import("./test-sleeping-triton.ts");
   const { url: http, grpcTarget: grpc, stop } = await startSleepingTriton(sleepMs);
   try {
@@ -112,7 +112,7 @@ async function besideHey(hey: string, delayMs: number, options: AgreeOptions) {
   }
 }
 
-/** Returns whether a generator can be held to one core while the server has another. */
+/** Returns whether a generator can be pinned to one core while the server uses another. */
 async function canPin(): Promise<boolean> {
   if (process.platform !== "linux" || availableParallelism() < 2) return false;
   const command = [...pinned("0"), process.execPath, "--version"];

@@ -12,17 +12,17 @@ import { type LoadImage, prepareRequests } from "./prepare.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { runClipstackLoad } from "./run-load.ts";
 
-/** Whether our generator sees what others see: the same server, the same load, in alternating rounds. */
+/** Compares this load generator with others: same server and load, in alternating rounds. */
 
-/** Servers to load, each with the program that loads it beside ours. */
+/** Servers to load, each with the load generator compared with. */
 export interface AgreeTargets {
-  /** A Triton at `http://host:port` and `host:port`, and the path of perf_analyzer. */
+  /** HTTP (`http://host:port`) and gRPC (`host:port`) addresses of a Triton, and the path of perf_analyzer. */
   readonly triton?: {
     readonly http: string;
     readonly grpc: string;
     readonly perfAnalyzer: string;
   };
-  /** An embed API at `http://host:port`, and the path of hey. */
+  /** Address of an embed API (`http://host:port`) and the path of hey. */
   readonly embed?: { readonly http: string; readonly hey: string };
 }
 
@@ -31,7 +31,7 @@ export interface AgreeOptions {
   readonly rounds: number;
   readonly seconds: number;
   readonly concurrency: number;
-  /** Cores that each generator is held to; see {@link BaselineLoad}. */
+  /** CPU list that each generator is pinned to; see {@link BaselineLoad}. */
   readonly cores?: string;
   readonly signal: AbortSignal;
   readonly log: (line: string) => void;
@@ -40,7 +40,7 @@ export interface AgreeOptions {
 const figures = ["requestsPerSecond", "p50Ms", "p95Ms"] as const;
 export type Figure = (typeof figures)[number];
 
-/** What both programs saw on one path, round by round. */
+/** Figures of both load generators for one endpoint, per round. */
 export interface AgreementRow {
   readonly endpoint: "onnx-http" | "onnx-grpc" | "embed-http";
   readonly baseline: "perf_analyzer" | "hey";
@@ -48,7 +48,7 @@ export interface AgreementRow {
   readonly baselineRounds: readonly Figures[];
 }
 
-/** Ours divided by theirs of the same round, which the machine treated alike: median of the rounds. */
+/** Median over the rounds of clipstack's figure divided by the baseline's. Comparing within a round cancels slow phases of the machine. */
 export function medianRatio(
   { clipstackRounds, baselineRounds }: AgreementRow,
   figure: Figure,
@@ -59,7 +59,7 @@ export function medianRatio(
   return median(ratios) ?? Number.NaN;
 }
 
-/** Largest distance of a ratio from 1. */
+/** Maximum deviation of a median ratio from 1. */
 export function disagreement(rows: readonly AgreementRow[]): number {
   return Math.max(
     ...rows.flatMap((row) => figures.map((figure) => Math.abs(medianRatio(row, figure) - 1))),
@@ -160,19 +160,19 @@ const titles: Readonly<Record<Figure, string>> = {
   p95Ms: "p95 ms",
 };
 
-/** Markdown table of the medians of the rounds, each round's value, and the ratio. */
+/** Markdown table with the median, the value of each round and the median ratio. */
 export function agreeTable(rows: readonly AgreementRow[]): string {
   const cells = rows.flatMap((row) =>
     figures.map((figure) => {
       const values = (rounds: readonly Figures[]) => {
         const all = rounds.map((round) => round[figure]);
-        return `${(median(all) ?? Number.NaN).toFixed(2)} (${all.map((one) => one.toFixed(2)).join(", ")})`;
+        return `${(median(all) ?? Number.NaN).toFixed(2)} (${all.map((value) => value.toFixed(2)).join(", ")})`;
       };
-      const theirs = `${row.baseline}: ${values(row.baselineRounds)}`;
+      const baseline = `${row.baseline}: ${values(row.baselineRounds)}`;
       const ratio = medianRatio(row, figure).toFixed(3);
-      return [row.endpoint, titles[figure], values(row.clipstackRounds), theirs, ratio];
+      return [row.endpoint, titles[figure], values(row.clipstackRounds), baseline, ratio];
     }),
   );
-  const head = ["path", "figure", "clipstack: median (rounds)", "other", "median ratio of a round"];
+  const head = ["endpoint", "figure", "clipstack: median (rounds)", "baseline", "median ratio"];
   return tableOf(head, cells);
 }

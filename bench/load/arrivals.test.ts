@@ -11,11 +11,11 @@ const first = (times: Iterable<number>, count: number): readonly number[] => {
 };
 const load = { kind: "open loop", ratePerSecond: 100, seed: 7 } as const;
 
-test("constant arrivals come at equal distances from the start on", () => {
+test("constant arrivals have equal intervals from the start", () => {
   expect(first(arrivals({ ...load, arrivals: "constant" }), 4)).toEqual([0, 10, 20, 30]);
 });
 
-test("Poisson arrivals have the rate, and gaps that vary as much as they are long", () => {
+test("Poisson arrivals have the configured rate and exponential intervals", () => {
   const times = first(arrivals({ ...load, arrivals: "poisson" }), 20_000);
   const gaps = times.map((time, i) => time - (times[i - 1] ?? 0));
   const mean = gaps.reduce((sum, gap) => sum + gap, 0) / gaps.length;
@@ -25,13 +25,13 @@ test("Poisson arrivals have the rate, and gaps that vary as much as they are lon
   expect(Math.min(...gaps)).toBeGreaterThanOrEqual(0);
 });
 
-test("the same seed gives the same times, another one others", () => {
+test("arrival times depend on the seed only", () => {
   const times = (seed: number) => first(arrivals({ ...load, arrivals: "poisson", seed }), 50);
   expect(times(7)).toEqual(times(7));
   expect(times(7)).not.toEqual(times(8));
 });
 
-test("however many workers share it, together they send the same times", () => {
+test("the combined arrival times are independent of the number of workers", () => {
   const all = () => arrivals({ ...load, arrivals: "poisson" });
   for (const workers of [1, 2, 3]) {
     const shares = Array.from({ length: workers }, (_, i) =>

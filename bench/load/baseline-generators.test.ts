@@ -16,7 +16,7 @@ Status code distribution:
   [200]	243 responses
 `;
 
-test("hey's rate and latencies are read", () => {
+test("the request rate and latencies are parsed from hey's output", () => {
   expect(parseHey(hey)).toEqual({
     requestsPerSecond: 241.9792,
     p50Ms: expect.closeTo(31.2),

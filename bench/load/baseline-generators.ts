@@ -6,9 +6,9 @@ import { runToEnd } from "../baselines/run-process.ts";
 import { parsePerfAnalyzer } from "../report/import-perf-analyzer.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
-/** Other load generators to compare with: hey, and NVIDIA's perf_analyzer. */
+/** Load generators used as baselines: hey and NVIDIA's perf_analyzer. */
 
-/** Results of a closed loop. */
+/** Results of a closed-loop load. */
 export interface BaselineFigures {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
@@ -31,7 +31,7 @@ export function pinned(cores: string | undefined): readonly string[] {
   return cores === undefined ? [] : ["taskset", "-c", cores];
 }
 
-/** Runs hey with the first request, which it repeats; it has no warm-up. */
+/** Runs hey, which repeats the first request without a warm-up. */
 export async function runHey(
   program: string,
   requests: PreparedRequests,

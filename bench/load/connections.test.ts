@@ -12,7 +12,7 @@ interface Result {
   readonly bytes: number;
 }
 
-/** Sends requests on one connection, each after the last one has ended. */
+/** Sends requests sequentially on one connection. */
 async function sendInTurn(
   url: string,
   transport: PreparedRequests["transport"],
@@ -65,9 +65,9 @@ async function grpcServer(onStream: (stream: ServerHttp2Stream) => void): Promis
 }
 
 const emptyAnswer = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-const cut = { code: "connection closed before the answer", bytes: 0 };
+const cut = { code: "connection closed before the response", bytes: 0 };
 
-test("a connection that the server closes after its answer is opened again", async () => {
+test("a connection closed by the server after a response is reopened", async () => {
   const body = "body without a length";
   const url = await httpServer((socket) => {
     socket.once("data", () => socket.end(`HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n${body}`));
@@ -75,25 +75,25 @@ test("a connection that the server closes after its answer is opened again", asy
   expect(await sendInTurn(url, "http", 3)).toEqual(Array(3).fill({ code: "", bytes: body.length }));
 });
 
-test("a request on a connection that the server was about to close is sent again on another", async () => {
+test("a request on a connection that the server is closing is retried on a new one", async () => {
   let received = 0;
   const url = await httpServer((socket) => {
     let isFirst = true;
     socket.on("data", () => {
       received += 1;
-      // closes at the second request, as a server does that had closed before the request came
+      // closes at the second request, like a server whose close crosses the request
       if (isFirst) socket.write(emptyAnswer);
       else socket.destroy();
       isFirst = false;
     });
   });
   const codes = (await sendInTurn(url, "http", 20)).map(({ code }) => code);
-  // a busy machine may see a connection end late; without the second try every other request fails
+  // on a busy machine the close may arrive late; without the retry every other request fails
   expect(codes.filter((code) => code === "").length).toBeGreaterThan(15);
   expect(received).toBeGreaterThan(20);
 });
 
-test("a request that the server had for a while before it closed the connection is not sent again", async () => {
+test("a request that the server held for a while before closing is not retried", async () => {
   let received = 0;
   const url = await httpServer((socket) => {
     socket.on("data", () => {
@@ -107,7 +107,7 @@ test("a request that the server had for a while before it closed the connection 
   expect(received).toBe(4);
 });
 
-test("a connection that ends within an answer is a failure", async () => {
+test("a connection closed within a response is a failure", async () => {
   const url = await httpServer((socket) => {
     socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"));
   });
@@ -117,9 +117,9 @@ test("a connection that ends within an answer is a failure", async () => {
 const chunks =
   "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3;x=1\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
 
-test("a body in chunks is counted without their sizes", async () => {
+test("chunk headers are not counted as response bytes", async () => {
   const url = await httpServer((socket) => {
-    // in two parts, cut within the head
+    // split within the response header
     socket.on("data", () => {
       socket.write(chunks.slice(0, 7));
       setTimeout(() => socket.write(chunks.slice(7)), 10);
@@ -139,7 +139,7 @@ test.each([
   expect(await sendInTurn(url, "http", 2)).toMatchObject(Array(2).fill({ code: "not HTTP" }));
 });
 
-test("an error of gRPC has its name", async () => {
+test("a gRPC error is reported by its status name", async () => {
   const url = await grpcServer((stream) => {
     stream.respond({ ":status": 200, "grpc-status": "14" }, { endStream: true });
   });

@@ -3,13 +3,13 @@ import { describeLatency, percentile, sortedLatencies } from "./latency.ts";
 
 const oneToHundred = Float64Array.from({ length: 100 }, (_, i) => i + 1);
 
-test("a percentile is a latency that was measured", () => {
+test("a percentile is one of the measured latencies", () => {
   expect([0, 1, 50, 99, 99.5, 100].map((p) => percentile(oneToHundred, p))).toEqual([
     1, 1, 50, 99, 100, 100,
   ]);
 });
 
-test("a latency is from when the request was due", () => {
+test("latency starts when the request was due", () => {
   const samples = [
     { dueMs: 10, sentMs: 15, doneMs: 40 },
     { dueMs: 20, sentMs: 20, doneMs: 25 },
@@ -17,7 +17,7 @@ test("a latency is from when the request was due", () => {
   expect([...sortedLatencies(samples)]).toEqual([5, 30]);
 });
 
-test("every answer is in the histogram, which gives the percentiles again to three digits", () => {
+test("the histogram contains every response and yields the percentiles to three significant digits", () => {
   const { histogram, latencyMs } = describeLatency(oneToHundred);
   expect(histogram.reduce((sum, [, count]) => sum + count, 0)).toBe(100);
   expect(histogram[0]).toEqual([1_000, 1]);
@@ -32,6 +32,6 @@ test("every answer is in the histogram, which gives the percentiles again to thr
   });
 });
 
-test("no answer has no latency", () => {
+test("no latency without a response", () => {
   expect(describeLatency(new Float64Array())).toEqual({ histogram: [] });
 });

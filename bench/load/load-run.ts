@@ -10,23 +10,23 @@ import { agreement, agrees, describeWindow, type LoadWindow, makeWindow } from "
 import { clockMs, ownCodes } from "./worker-messages.ts";
 import type { Collected, Workers } from "./workers.ts";
 
-/** The server has warmed up when two windows in a row differ by less. */
+/** Maximum relative difference between two consecutive windows for the server to count as warmed up. */
 const warmDifference = 0.2;
-/** Part of the ceiling that warming up may take. */
-const longestWarmup = 0.3;
-/** Answers of a window, failures included: it is made longer until it has them. */
-const fewestAnswers = 10;
-/** So long the answers to what was sent are waited for when a load ends, or longer where they took long before. */
-const patienceMs = 5_000;
-const patienceLatencies = 2;
-const longestPatienceMs = 60_000;
-/** So long the server's counters are waited for after Ctrl-C. */
+/** Maximum share of the duration limit spent on warm-up. */
+const maxWarmupShare = 0.3;
+/** Minimum number of responses per window, failures included; a window is extended until it has them. */
+const minResponses = 10;
+/** Time to wait for outstanding responses at the end of a load; longer if latencies were high. */
+const drainMs = 5_000;
+const drainLatencies = 2;
+const maxDrainMs = 60_000;
+/** Time to wait for the server's counters after Ctrl-C. */
 const countersGraceMs = 500;
 const pollMs = 20;
-/** A timer may be early. */
+/** Timers may fire early. */
 const timerErrorMs = 2;
 
-/** A server that gives these does not listen. */
+/** Errors of a server that is not listening. */
 const unreachable: readonly string[] = [
   "ECONNREFUSED",
   "EHOSTUNREACH",
@@ -36,9 +36,9 @@ const unreachable: readonly string[] = [
   "ETIMEDOUT",
 ];
 
-/** What goes on over all runs of one load: a run ends early when another worker is needed. */
+/** Totals over all runs of one load, because a run restarts when another worker is needed. */
 export interface Totals {
-  /** When the load has to end, from its first request on, on the clock of `clockMs`. */
+  /** Latest end of the load, on the clock of `clockMs`. */
   endMs: number;
   warmup: { seconds: number; requests: number };
   readonly errors: Map<string, number>;
@@ -48,10 +48,10 @@ export function newTotals(): Totals {
   return { endMs: Number.NaN, warmup: { seconds: 0, requests: 0 }, errors: new Map() };
 }
 
-/** A moment between two windows. */
+/** Boundary between two windows. */
 interface Boundary {
   readonly atMs: number;
-  /** Where the window that ends here was counted to. */
+  /** Time up to which responses of the preceding window are counted. */
   readonly countedToMs: number;
   readonly workers: Collected["workers"];
   readonly counters: unknown;
@@ -61,19 +61,19 @@ interface MeasuredWindow {
   readonly window: LoadWindow;
   readonly start: Boundary;
   readonly end: Boundary;
-  /** As long, and with as many answers, as it has to be. */
+  /** Whether the window reached its full length and the minimum number of responses. */
   readonly complete: boolean;
 }
 
-/** One load, from its first request to its last answer. */
+/** One load, from its first request to its last response. */
 export class LoadRun {
   readonly #workers: Workers;
   readonly #requests: PreparedRequests;
   readonly #options: MeasureOptions;
   readonly #totals: Totals;
-  /** Answers that belong to no window yet. */
+  /** Responses not yet assigned to a window. */
   #pending: TimedSample[] = [];
-  /** All, which are looked at again when the last answer is there. */
+  /** All samples, from which the figures are computed at the end. */
   #kept: TimedSample[] = [];
   #boundary: Boundary = { atMs: 0, countedToMs: 0, workers: [], counters: undefined };
 
@@ -89,14 +89,14 @@ export class LoadRun {
     this.#totals = totals;
   }
 
-  /** @returns Cores that the busiest worker used in the end, 0..1. */
+  /** Runs the warm-up and returns the CPU utilisation of the busiest worker in its last window, 0..1. */
   async warmUp(): Promise<number> {
     const { durationSeconds, windowSeconds, warmupSeconds } = this.#options;
     const startMs = this.#workers.start();
-    const ceilingMs = durationSeconds * 1_000;
+    const maxDurationMs = durationSeconds * 1_000;
     const warmupMs =
-      warmupSeconds === undefined ? ceilingMs * longestWarmup : warmupSeconds * 1_000;
-    if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + ceilingMs;
+      warmupSeconds === undefined ? maxDurationMs * maxWarmupShare : warmupSeconds * 1_000;
+    if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + maxDurationMs;
     const untilMs = Math.min(this.#totals.endMs, startMs + warmupMs);
     const { workers } = await this.#collect(true);
     this.#boundary = { atMs: startMs, countedToMs: startMs, workers, counters: undefined };
@@ -105,7 +105,7 @@ export class LoadRun {
     do {
       last = await this.#timedWindow(windowSeconds, untilMs);
       this.#totals.warmup.requests += last.window.good.length;
-      if (last.window.good.length === 0) this.#refuseUnreachable(last.window.failed);
+      if (last.window.good.length === 0) this.#rejectUnreachable(last.window.failed);
       if (
         warmupSeconds === undefined &&
         before !== undefined &&
@@ -118,7 +118,7 @@ export class LoadRun {
     return clientUse([last], undefined).busiestWorkerCores;
   }
 
-  /** After {@link warmUp}. */
+  /** Measures windows until they are stable. Call {@link warmUp} first. */
   async measure(): Promise<MeasuredLoad> {
     const { signal, stableWindows, tolerance, maxWindows, windowSeconds, onWindow } = this.#options;
     const windows: MeasuredWindow[] = [];
@@ -139,8 +139,12 @@ export class LoadRun {
     await this.stop();
 
     const measured = windows.slice(-stableWindows);
-    const described = windows.map((one) =>
-      describeWindow(one.window, imagesPerRequest, this.#dueIn(one, one).filter(isGood)),
+    const described = windows.map((measuredWindow) =>
+      describeWindow(
+        measuredWindow.window,
+        imagesPerRequest,
+        this.#dueIn(measuredWindow, measuredWindow).filter(isGood),
+      ),
     );
     const found = agreement(described.slice(-stableWindows));
     const verdict = signal.aborted
@@ -159,7 +163,7 @@ export class LoadRun {
     };
   }
 
-  /** Send no more, and wait for answers. */
+  /** Stops sending and waits for outstanding responses. */
   async stop(): Promise<void> {
     const { signal } = this.#options;
     await this.#collect(false);
@@ -167,14 +171,11 @@ export class LoadRun {
       (most, { dueMs, doneMs }) => Math.max(most, doneMs - dueMs),
       0,
     );
-    const patience = Math.min(
-      Math.max(patienceMs, patienceLatencies * slowestMs),
-      longestPatienceMs,
-    );
-    const stopped = this.#workers.stop(signal.aborted ? 0 : patience);
-    // after Ctrl-C in the middle of it nobody waits: the answers that are missing then are left out
+    const waitMs = Math.min(Math.max(drainMs, drainLatencies * slowestMs), maxDrainMs);
+    const stopped = this.#workers.stop(signal.aborted ? 0 : waitMs);
+    // Ctrl-C during the wait ends it; missing responses are left out
     const rest = signal.aborted ? await stopped : await unlessAborted(stopped, signal, 0);
-    if (rest !== undefined) this.#take(rest);
+    if (rest !== undefined) this.#addSamples(rest);
   }
 
   #figures(
@@ -213,40 +214,44 @@ export class LoadRun {
   }
 
   /**
-   * The requests that the figures are of: those that were due in the measured windows, however late their answers came. So
-   * a stall at the very end is seen whole, and as many that were open at the start are left out as at the end are taken in.
+   * Requests due in the measured windows, however late their responses, so that a stall at the end counts in full. Requests
+   * already outstanding at the start are left out.
    */
   #measuredRequests(measured: readonly MeasuredWindow[]): readonly TimedSample[] {
     const [first, last] = [measured[0], measured.at(-1)];
     return first === undefined || last === undefined ? [] : this.#dueIn(first, last);
   }
 
-  /** The requests that were due from the start of one window to the end of another. */
+  /** Requests due between the start of one window and the end of another. */
   #dueIn({ start }: MeasuredWindow, { end }: MeasuredWindow): readonly TimedSample[] {
     return this.#kept.filter(({ dueMs }) => dueMs >= start.atMs && dueMs < end.atMs);
   }
 
-  /** A window of some seconds, or longer where answers are few; it ends at `untilMs` at the latest. */
+  /** Runs one window, extended while it has too few responses, until `untilMs` at the latest. */
   async #timedWindow(seconds: number, untilMs: number): Promise<MeasuredWindow> {
     const { load } = this.#options;
     const start = this.#boundary;
-    const fewest =
-      load.kind === "closed loop" ? Math.max(fewestAnswers, 2 * load.concurrency) : fewestAnswers;
+    const required =
+      load.kind === "closed loop" ? Math.max(minResponses, 2 * load.concurrency) : minResponses;
     const endMs = start.atMs + seconds * 1_000;
     await this.#sleep(Math.min(endMs, untilMs) - clockMs());
     await this.#collect(false);
-    const over = () => this.#options.signal.aborted || clockMs() >= untilMs;
-    while (this.#pending.length < fewest && !over()) {
+    const isOver = () => this.#options.signal.aborted || clockMs() >= untilMs;
+    while (this.#pending.length < required && !isOver()) {
       await this.#sleep(pollMs);
       await this.#collect(false);
     }
     const end = await this.#mark();
     const inside = this.#pending.filter(({ doneMs }) => doneMs <= end.atMs);
     this.#pending = this.#pending.filter(({ doneMs }) => doneMs > end.atMs);
-    return this.#cut(inside, end, inside.length >= fewest && end.atMs >= endMs - timerErrorMs);
+    return this.#endWindow(
+      inside,
+      end,
+      inside.length >= required && end.atMs >= endMs - timerErrorMs,
+    );
   }
 
-  #cut(inside: readonly TimedSample[], mark: Boundary, complete: boolean): MeasuredWindow {
+  #endWindow(inside: readonly TimedSample[], mark: Boundary, complete: boolean): MeasuredWindow {
     const start = this.#boundary;
     const window = makeWindow(inside, { sinceMs: start.countedToMs, endMs: mark.atMs });
     const end = { ...mark, countedToMs: window.countedToMs };
@@ -254,7 +259,7 @@ export class LoadRun {
     return { window, start, end, complete };
   }
 
-  /** Now, with the counters of the server, and every answer until now. */
+  /** Returns the boundary at the current time, with the server's counters, after collecting all responses so far. */
   async #mark(): Promise<Boundary> {
     const beforeMs = clockMs();
     const counters = await this.#readCounters();
@@ -263,7 +268,7 @@ export class LoadRun {
     return { atMs, countedToMs: this.#boundary.countedToMs, workers, counters };
   }
 
-  /** A server that cannot say how it is doing is measured all the same. */
+  /** Server counters; `undefined` on errors, because a server without metrics can still be measured. */
   async #readCounters(): Promise<unknown> {
     const { readCounters, signal } = this.#options;
     if (readCounters === undefined) return undefined;
@@ -272,13 +277,13 @@ export class LoadRun {
 
   async #collect(boundary: boolean): Promise<Collected> {
     const collected = await this.#workers.collect(boundary);
-    this.#take(collected);
+    this.#addSamples(collected);
     return collected;
   }
 
-  #take({ samples }: Collected): void {
+  #addSamples({ samples }: Collected): void {
     for (const sample of samples) {
-      // that the load was ended is nobody's error
+      // requests that were cut off by the end of the load are no errors
       if (sample.code === ownCodes.ended && this.#options.signal.aborted) continue;
       this.#pending.push(sample);
       this.#kept.push(sample);
@@ -288,7 +293,7 @@ export class LoadRun {
     }
   }
 
-  #refuseUnreachable(failed: readonly TimedSample[]): void {
+  #rejectUnreachable(failed: readonly TimedSample[]): void {
     const [first] = failed;
     if (first === undefined || !failed.every(({ code }) => unreachable.includes(code))) return;
     throw new UserError(`${this.#requests.url}: ${shownCode(first.code)}`);
@@ -300,31 +305,31 @@ export class LoadRun {
   }
 }
 
-/** What some work gives, or nothing when it is not done so long after Ctrl-C. */
+/** Result of `work`, or `undefined` if it takes longer than `graceMs` after the signal is aborted. */
 async function unlessAborted<T>(
   work: Promise<T>,
   signal: AbortSignal,
   graceMs: number,
 ): Promise<T | undefined> {
-  let giveUp = () => {};
+  let startGracePeriod = () => {};
   let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<undefined>((resolve) => {
-    giveUp = () => {
+  const timedOut = new Promise<undefined>((resolve) => {
+    startGracePeriod = () => {
       timer = setTimeout(resolve, graceMs, undefined);
     };
-    if (signal.aborted) giveUp();
-    else signal.addEventListener("abort", giveUp, { once: true });
+    if (signal.aborted) startGracePeriod();
+    else signal.addEventListener("abort", startGracePeriod, { once: true });
   });
   try {
-    return await Promise.race([work, tooLate]);
+    return await Promise.race([work, timedOut]);
   } finally {
-    signal.removeEventListener("abort", giveUp);
+    signal.removeEventListener("abort", startGracePeriod);
     clearTimeout(timer);
   }
 }
 
 function isWarm(windows: readonly LoadWindow[]): boolean {
   const found = agreement(windows.map((window) => describeWindow(window, 1)));
-  // each is half of the difference away from the mean
+  // each of two windows deviates from the mean by half of the difference
   return found !== undefined && found.throughputDeviation <= warmDifference / 2;
 }

@@ -86,7 +86,7 @@ test.each(["http", "grpc"] as const)(
   },
 );
 
-test("windows that never agree are unstable, and there are no more of them than was asked for", async () => {
+test("windows that never agree are unstable; their number is limited by maxWindows", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
@@ -100,7 +100,7 @@ test("windows that never agree are unstable, and there are no more of them than 
   expect(Math.abs(measured.samples - lastThree)).toBeLessThanOrEqual(2);
 });
 
-test("a ceiling that leaves no time for enough windows is said", async () => {
+test("a duration limit too short for enough windows is reported", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
@@ -110,7 +110,7 @@ test("a ceiling that leaves no time for enough windows is said", async () => {
   expect(measured.samples).toBeGreaterThan(0);
 });
 
-test("a window goes on until it has answers enough to say something", async () => {
+test("a window is extended until it has the minimum number of responses", async () => {
   const server = await serverOf("http", { delayMs: 100 });
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
@@ -119,7 +119,7 @@ test("a window goes on until it has answers enough to say something", async () =
   for (const { requests } of measured.windows) expect(requests).toBeGreaterThanOrEqual(10);
 });
 
-test("a load can be ended, and what was measured until then is there", async () => {
+test("an interrupted load returns the measurements so far", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const interrupt = new AbortController();
   const measured = await measureLoad(
@@ -138,7 +138,7 @@ test("a load can be ended, and what was measured until then is there", async () 
   expect(measured.errorsWithWarmup).toEqual({});
 });
 
-test("what is read at the ends of the windows is of the measured ones", async () => {
+test("the counters are read at the boundaries of the measured windows", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
@@ -149,7 +149,7 @@ test("what is read at the ends of the windows is of the measured ones", async ()
   expect(Math.abs(Number(after) - Number(before) - measured.samples)).toBeLessThanOrEqual(4);
 });
 
-test("a server that cannot be asked for its counters is measured all the same", async () => {
+test("a server without counters is still measured", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
@@ -159,7 +159,7 @@ test("a server that cannot be asked for its counters is measured all the same", 
   expect(measured.samples).toBeGreaterThan(0);
 });
 
-test("Ctrl-C does not wait for counters that do not come", async () => {
+test("Ctrl-C does not wait for missing counters", async () => {
   const server = await serverOf("http", { delayMs: 5 });
   const interrupt = new AbortController();
   const startedAt = performance.now();
@@ -177,7 +177,7 @@ test("Ctrl-C does not wait for counters that do not come", async () => {
   expect(performance.now() - startedAt).toBeLessThan(10_000);
 });
 
-test("failed requests are counted by their code, and are in no percentile", async () => {
+test("failed requests are counted per code and excluded from percentiles", async () => {
   let count = 0;
   const url = await listen((socket) => {
     socket.on("data", () => {
@@ -234,7 +234,7 @@ test.each([
 
 // they wait for seconds, and use little of the processor
 describe.concurrent("over seconds", () => {
-  test("an open loop that a server cannot follow achieves less than what was due", async () => {
+  test("an open loop that exceeds the server's capacity achieves less than the due rate", async () => {
     // 20 a second, whatever comes
     let free = 0;
     const url = await listen((socket) => {
@@ -254,7 +254,7 @@ describe.concurrent("over seconds", () => {
     expect(measured.achievedShare).toBeLessThan(0.9);
   });
 
-  test("a stall of one second shows whole in the p99 of an open loop, and hides in a closed one", async () => {
+  test("a stall of one second shows in full in the p99 of an open loop and is hidden in a closed loop", async () => {
     const stallMs = 1_000;
     const during = async (load: LoadShape) => {
       const server = await serverOf("http", { delayMs: 5 });
@@ -368,7 +368,7 @@ describe.concurrent("over seconds", () => {
     },
   );
 
-  test("Ctrl-C does not wait for answers that do not come", async () => {
+  test("Ctrl-C does not wait for missing responses", async () => {
     const server = await silenceable();
     const interrupt = new AbortController();
     let lastWindowAt = 0;

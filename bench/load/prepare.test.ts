@@ -6,7 +6,7 @@ import { clipNormalisation, imageElements } from "../../contract/model-signature
 import type { BenchEndpoint } from "../record/bench-record.ts";
 import { type LoadImage, modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
 
-/** Pixels that differ everywhere, and the tensor that preprocessing makes of them. */
+/** Varied pixels and their preprocessed tensor. */
 const pixels = Uint8Array.from({ length: imageElements }, (_, i) => (i * 31) % 256);
 function normalised(): Float32Array {
   const { mean, std } = clipNormalisation;
@@ -35,7 +35,7 @@ const embed = { ...http, endpoint: "embed-http" } as const;
 type Sent = Pick<BenchEndpoint, "payload" | "serialization">;
 const fp32: Sent = { payload: "fp32", serialization: "binary" };
 
-/** What a Triton reads from the first request. */
+/** First request as decoded by a Triton. */
 async function httpInput(sent: Sent, batch: number) {
   const { requests } = await prepareRequests(http, sent, images, batch);
   const request = requests[0]!;
@@ -48,7 +48,7 @@ async function httpInput(sent: Sent, batch: number) {
   return { input: decoded.inputs[0]!, binaryOutputs: decoded.binaryOutputs };
 }
 
-test("the pixels of an image are those that its tensor was made of", () => {
+test("the pixels are recovered exactly from the tensor", () => {
   expect(pixelsOf(normalised())).toEqual(pixels);
 });
 
@@ -65,20 +65,20 @@ test.each([
   },
 );
 
-test("files over HTTP are what a Triton reads", async () => {
+test("JPEG files over HTTP are decoded by a Triton", async () => {
   const { input } = await httpInput({ payload: "jpeg", serialization: "binary" }, 2);
   const size = images.slice(0, 2).reduce((sum, { bytes }) => sum + 4 + bytes.byteLength, 0);
   expect(input).toMatchObject({ name: "image", dataType: "BYTES", shape: [2, 1] });
   expect(input.bytes.byteLength).toBe(size);
 });
 
-test("JSON carries the same numbers, and asks for JSON", async () => {
+test("JSON contains the same numbers and requests JSON", async () => {
   const { input, binaryOutputs } = await httpInput({ payload: "fp32", serialization: "json" }, 1);
   expect(Buffer.from(input.bytes).equals(Buffer.from(images[0]!.tensor.buffer))).toBe(true);
   expect(binaryOutputs).toBe(false);
 });
 
-test("a gRPC request is the message that a Triton reads", async () => {
+test("a gRPC request is decoded by a Triton", async () => {
   const prepared = await prepareRequests(grpc, { ...fp32, payload: "uint8" }, images, 2);
   const message = methodOf("ModelInfer").requestDeserialize(
     Buffer.from(prepared.requests[0]!.body),
@@ -95,7 +95,7 @@ test("a gRPC request is the message that a Triton reads", async () => {
   });
 });
 
-test("one image is sent to the embed API as it is", async () => {
+test("one image is sent to the embed API as the raw body", async () => {
   const { path, requests } = await prepareRequests(embed, { ...fp32, payload: "jpeg" }, images, 1);
   expect(path).toBe("/embed");
   expect(requests.map(({ headers }) => headers["content-type"])).toEqual([
@@ -107,7 +107,7 @@ test("one image is sent to the embed API as it is", async () => {
   expect(requests[0]?.headers.accept).toBe("application/octet-stream");
 });
 
-test("several images are sent to the embed API as a form", async () => {
+test("several images are sent to the embed API as a multipart form", async () => {
   const { requests } = await prepareRequests(embed, { ...fp32, payload: "jpeg" }, images, 2);
   const { body, headers } = requests[2]!;
   const form = await new Response(new Blob([Buffer.from(body)]), { headers }).formData();
@@ -116,24 +116,24 @@ test("several images are sent to the embed API as a form", async () => {
       .getAll("images")
       .map((file) => (typeof file === "string" ? undefined : file.arrayBuffer())),
   );
-  // the third request begins with the third image, and goes around
+  // the third request starts with the third image and wraps around
   expect(
     files.map((file) => file !== undefined && Buffer.from(file).equals(images[2]!.bytes)),
   ).toEqual([true, false]);
 });
 
-test("there is a request for each image, and fewer where they would not fit into memory", async () => {
+test("one request per image, fewer if they exceed the memory limit", async () => {
   expect((await prepareRequests(http, fp32, images, 1)).requests).toHaveLength(3);
   const many = Array.from({ length: 12 }, () => images[0]!);
   expect((await prepareRequests(http, fp32, many, 32)).requests).toHaveLength(6);
 });
 
-test("the key goes to the server that it is for", async () => {
+test("the API key is sent to its server only", async () => {
   const { headers } = await prepareRequests({ ...http, apiKey: "abc" }, fp32, images, 1);
   expect(headers).toEqual({ authorization: "Bearer abc" });
 });
 
-test("the variants of a TensorRT model are those of its Triton", () => {
+test("a TensorRT model has the same payload variants as the model of its Triton", () => {
   expect(modelFor("openclip_vit_b32_trt", "fp32")).toBe("openclip_vit_b32_trt");
   expect(modelFor("openclip_vit_b32_trt", "uint8")).toBe("openclip_vit_b32_u8");
   expect(modelFor("openclip_vit_b32", "jpeg")).toBe("openclip_vit_b32_jpeg");

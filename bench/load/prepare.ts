@@ -17,22 +17,20 @@ import { type EncodedImage, multipart } from "../run/embed-requests.ts";
 import { inputTensor } from "../run/infer.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
 
-/** An image, as the paths send it. */
+/** Image in every format that the endpoints accept. */
 export interface LoadImage extends EncodedImage {
   /** `[3, 224, 224]` float32, CLIP-normalised. */
   readonly tensor: Float32Array;
 }
 
-/** The bodies of one load together, at most: beyond it fewer different requests are made. */
-const bodyBudget = 128 * 1024 * 1024;
+/** Maximum total size of a load's request bodies; larger loads use fewer distinct requests. */
+const maxTotalBytes = 128 * 1024 * 1024;
 
 /**
- * Write the requests of a load, before its clock starts: as many as there are images, each with another image first, as
- * far as memory allows.
+ * Builds the requests of a load: one per image, each starting with a different image, within the memory limit.
  *
- * A batch of one is sent to the embed API as the file itself, a larger one as `multipart/form-data`; both ask for
- * float32 rows, not JSON. A Triton gets the tensors in the binary extension, and answers so, unless JSON is what is
- * measured.
+ * A batch of one is sent to the embed API as the file itself, a larger one as `multipart/form-data`; both request
+ * float32 rows instead of JSON. Requests to Triton use the binary tensor extension unless `serialization` is JSON.
  *
  * @throws {UserError} without an image.
  */
@@ -54,9 +52,9 @@ export async function prepareRequests(
 }
 
 /**
- * Writes the requests of a load on the embed API, which needs no tensors.
+ * Builds the requests of a load on the embed API, without tensors.
  *
- * @param url - May have a path: that of the API server's proxy to a Service.
+ * @param url - May include a path, such as that of the Kubernetes API server's proxy to a Service.
  */
 export async function prepareEmbedRequests(
   { url, apiKey }: Pick<BenchTarget, "url" | "apiKey">,
@@ -89,20 +87,20 @@ async function writeAll<Image>(
     );
     const request = await write(batchImages);
     bytes += request.body.byteLength;
-    if (bytes > bodyBudget && requests.length > 0) break;
+    if (bytes > maxTotalBytes && requests.length > 0) break;
     requests.push(request);
   }
   return requests;
 }
 
-/** Name of the model that takes a payload: that of the target, or the variant beside it on the same Triton. */
+/** Name of the model for a payload format: the target's model, or its variant on the same Triton. */
 export function modelFor(model: string, payload: PayloadFormat): string {
   if (payload === "fp32") return model;
   const variant = payload === "uint8" ? openclipVitB32U8.name : openclipVitB32Jpeg.name;
   return `${model.replace(/_trt$/, "")}${variant.slice(openclipVitB32.name.length)}`;
 }
 
-/** 8-bit RGB pixels of a preprocessed image, rows of interleaved pixels: the normalisation undone, exactly. */
+/** 8-bit RGB pixels of a preprocessed image, interleaved; reverses the normalisation exactly. */
 export function pixelsOf(tensor: Float32Array): Uint8Array {
   const { mean, std } = clipNormalisation;
   const pixels = new Uint8Array(pixelBytes);

@@ -24,7 +24,7 @@ export function tsxCommand(program: string): readonly string[] {
   ];
 }
 
-/** Closed loop with one worker of normal priority, and three windows after a warm-up of two. */
+/** Closed loop with one worker of normal priority and three windows after the warm-up. */
 export function comparisonLoad({
   concurrency,
   seconds,
@@ -42,7 +42,7 @@ export function comparisonLoad({
   };
 }
 
-/** Runs our generator as a separate program, so that it can be pinned to cores. */
+/** Runs clipstack's load generator as a separate program, so that it can be pinned to cores. */
 export async function runClipstackLoad(
   requests: PreparedRequests,
   load: BaselineLoad,

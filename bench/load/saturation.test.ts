@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { type ClientWindow, clientUse, distrust } from "./saturation.ts";
 import { makeWindow } from "./windows.ts";
 
-/** A second in which two workers used so much, and requests left so late. */
+/** One second of two workers with the given CPU use and send delays. */
 function windowOf(cores: readonly number[], lateMs: readonly number[], eventLoopDelayP99Ms = 0) {
   const samples = lateMs.map((late, i) => ({
     dueMs: i,
@@ -26,7 +26,7 @@ function windowOf(cores: readonly number[], lateMs: readonly number[], eventLoop
 const openLoop = { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 0 } as const;
 const calm = { workers: 1, busiestWorkerCores: 0.2, eventLoopDelayP99Ms: 1, delayedSends: 0 };
 
-test("the busiest worker and the worst delay are what is told", () => {
+test("the maximum CPU use and send delay over the workers are reported", () => {
   const use = clientUse([windowOf([0.3, 0.8], [0], 2), windowOf([0.3, 0.8], [0], 7)], undefined);
   expect(use).toEqual({
     workers: 2,
@@ -36,21 +36,21 @@ test("the busiest worker and the worst delay are what is told", () => {
   });
 });
 
-test("a send is late after a tenth of the mean gap, and after a millisecond where gaps are short", () => {
+test("a send is late after a tenth of the mean interval, at least one millisecond", () => {
   const late = windowOf([0.1], [0, 0.9, 1.5, 2.5]);
   expect(clientUse([late], openLoop).delayedSends).toBe(0.25);
   expect(clientUse([late], { ...openLoop, ratePerSecond: 10_000 }).delayedSends).toBe(0.5);
 });
 
-test("a closed loop has no late sends: nothing was due before it was sent", () => {
+test("a closed loop has no late sends", () => {
   expect(clientUse([windowOf([0.1], [0, 5])], undefined).delayedSends).toBe(0);
 });
 
-test("a calm generator is trusted", () => {
+test("the figures of an idle generator are valid", () => {
   expect(distrust(calm, 20, 100)).toEqual([]);
 });
 
-test("each way in which the generator is the limit is a sentence", () => {
+test("each way in which the generator was the bottleneck is explained in a sentence", () => {
   const busy = {
     workers: 1,
     busiestWorkerCores: 0.97,
@@ -65,6 +65,6 @@ test("each way in which the generator is the limit is a sentence", () => {
   ]);
 });
 
-test("a delay that is small beside the latency does no harm", () => {
+test("a delay that is small compared with the latency is accepted", () => {
   expect(distrust({ ...calm, eventLoopDelayP99Ms: 23 }, 500, 100)).toEqual([]);
 });

@@ -9,7 +9,7 @@ interface Sent {
   readonly connection: number;
 }
 
-/** Connections that do with a request what `act` says. */
+/** Test connections; `act` handles each request. */
 function connections(act: (events: ConnectionEvents, sent: Sent) => void) {
   const sent: Sent[] = [];
   let opened = 0;
@@ -33,7 +33,7 @@ const afterMs = (ms: number) => (events: ConnectionEvents) => {
 };
 const constant = { kind: "open loop", arrivals: "constant", ratePerSecond: 100, seed: 0 } as const;
 
-/** Sends for so long from the first request on, and gives the samples. */
+/** Sends for `ms` milliseconds after the first request and returns the samples. */
 async function send(
   ms: number,
   { open, sent }: ReturnType<typeof connections>,
@@ -69,19 +69,19 @@ function samplesOf(sender: Sender) {
   });
 }
 
-test("each client of a closed loop sends its next request when the last one was answered", async () => {
+test("a closed-loop client sends its next request after the previous response", async () => {
   const server = connections(afterMs(20));
   const startedMs = clockMs();
   const samples = await send(110, server);
   const most = 2 * (1 + (clockMs() - startedMs) / 19);
   expect(new Set(server.sent.map(({ connection }) => connection)).size).toBe(2);
   expect(samples).toHaveLength(server.sent.length);
-  // no more than so many answers after each other fit in
+  // upper bound of sequential responses in the elapsed time
   expect(samples.length).toBeLessThanOrEqual(most);
   for (const { dueMs, sentMs } of samples) expect(sentMs).toBe(dueMs);
 });
 
-test("requests are sent in turn, and around again", async () => {
+test("the prepared requests are sent in order, repeatedly", async () => {
   const server = connections(afterMs(5));
   await send(80, server, { load: { kind: "closed loop", concurrency: 1 } });
   expect(server.sent.slice(0, 4).map(({ request }) => request)).toEqual([0, 1, 2, 0]);
@@ -96,24 +96,24 @@ test("workers share the clients of a closed loop", async () => {
   expect(await Promise.all([0, 1, 2].map(clients))).toEqual([2, 2, 1]);
 });
 
-test("an open loop does not wait for answers, and opens connections as it needs them", async () => {
+test("an open loop does not wait for responses and opens connections as needed", async () => {
   const server = connections(afterMs(100));
   const samples = await send(300, server, { load: constant });
   expect(samples.length).toBeGreaterThan(10);
   expect(new Set(server.sent.map(({ connection }) => connection)).size).toBeGreaterThan(5);
 });
 
-test("a request that leaves late is timed from when it was due", async () => {
+test("the latency of a request that is sent late starts when it was due", async () => {
   let blocked = false;
   const server = connections((events) => {
-    // the generator itself has no time
+    // blocks the generator
     const untilMs = clockMs() + (blocked ? 0 : 150);
     blocked = true;
     while (clockMs() < untilMs);
     setTimeout(() => events.answered("", 0), 1);
   });
   const samples = await send(300, server, { load: constant });
-  // those that were due meanwhile, every 10 ms
+  // requests due every 10 ms while the generator was blocked
   const late = samples.filter(({ dueMs, sentMs }) => sentMs - dueMs > 20);
   expect(late.length).toBeGreaterThanOrEqual(10);
   for (const [i, { dueMs }] of samples.slice(1).entries()) {
@@ -121,7 +121,7 @@ test("a request that leaves late is timed from when it was due", async () => {
   }
 });
 
-test("beyond the limit of open requests the others are counted, and not sent", async () => {
+test("requests beyond the limit of outstanding requests are counted, not sent", async () => {
   const server = connections(afterMs(2_000));
   const sender = createSender({
     open: server.open,
@@ -141,7 +141,7 @@ test("beyond the limit of open requests the others are counted, and not sent", a
   expect(codes.filter((code) => code === ownCodes.ended)).toHaveLength(3);
 });
 
-test("a request without an answer in time has failed, and its client goes on", async () => {
+test("a request without a timely response fails and its client continues", async () => {
   const server = connections(() => {});
   const samples = await send(900, server, {
     load: { kind: "closed loop", concurrency: 1 },
@@ -151,7 +151,7 @@ test("a request without an answer in time has failed, and its client goes on", a
   expect(server.sent.length).toBeGreaterThan(1);
 });
 
-test("an address that refuses at once is not asked without a pause", async () => {
+test("a client pauses after a refused connection", async () => {
   const server = connections((events) => {
     setImmediate(() => events.failed("ECONNREFUSED"));
   });

@@ -29,7 +29,7 @@ async function serve(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-test("a fixed rate goes on while answers are missing, with a connection for each request", async () => {
+test("a fixed rate continues while responses are outstanding, with a connection per request", async () => {
   const ports = new Set<number | undefined>();
   let release = () => {};
   const released = new Promise<void>((resolve) => {
@@ -49,7 +49,7 @@ test("a fixed rate goes on while answers are missing, with a connection for each
   expect(ports.size).toBe(load.samples.length);
 });
 
-test("requests that were sent are waited for when the load stops", async () => {
+test("stopping a load waits for outstanding requests", async () => {
   const url = await serve((_request, response) => setTimeout(() => response.end("{}"), 150));
   const load = startLoad(requestsTo(url), twoClients);
   await sleep(50);
@@ -57,7 +57,7 @@ test("requests that were sent are waited for when the load stops", async () => {
   expect(load.samples.map(({ code }) => code)).toEqual(["", ""]);
 });
 
-test("a server that rejects or is gone is a failure with its code, and no storm of requests", async () => {
+test("a rejecting or unreachable server is reported by its code, without a request storm", async () => {
   const rejecting = await serve((_request, response) => {
     response.statusCode = 503;
     response.end();
@@ -74,7 +74,7 @@ test("a server that rejects or is gone is a failure with its code, and no storm 
   }
 });
 
-test("a request that hangs has failed when the wait for answers is cut", async () => {
+test("a hanging request fails when the wait for responses is aborted", async () => {
   const url = await serve(() => {});
   const load = startLoad(requestsTo(url), twoClients);
   await sleep(50);

@@ -19,37 +19,37 @@ const described = (requests: number, imagesPerSecond: number, p99Ms: number) => 
   failed: 0,
 });
 
-test("the rate of a window is that between answers, wherever its ends are", () => {
-  // one client, an answer every 300 ms: at 900, 1200, 1500, 1800
+test("the rate of a window is independent of where its boundaries fall between responses", () => {
+  // one client, a response every 300 ms: at 900, 1200, 1500, 1800
   const window = makeWindow([sample(1_200), sample(1_500), sample(1_800)], bounds);
   expect(window.seconds).toBeCloseTo(0.9);
   expect(requestsPerSecond(window)).toBeCloseTo(1_000 / 300);
 });
 
-test("a window ends with its last answer as long as the silence after it is a usual one", () => {
+test("a window ends with its last response unless the gap after it is unusually long", () => {
   const every = (ms: number, count: number) =>
     Array.from({ length: count }, (_, i) => sample(900 + ms * (i + 1)));
   expect(makeWindow(every(100, 10), bounds)).toMatchObject({ seconds: 1, countedToMs: 1_900 });
-  // answers every 10 ms, and then none for 700 ms
+  // a response every 10 ms, then none for 700 ms
   const stalled = makeWindow(every(10, 40), bounds);
   expect(stalled).toMatchObject({ seconds: 1.1, countedToMs: 2_000 });
   expect(requestsPerSecond(stalled)).toBeCloseTo(40 / 1.1);
 });
 
-test("the silence between batches is a usual one, however many answers come at once", () => {
-  // 32 answers every 300 ms
+test("the gap between batches is usual, however many responses arrive together", () => {
+  // 32 responses every 300 ms
   const batches = [1_200, 1_500, 1_800].flatMap((ms) =>
     Array.from({ length: 32 }, () => sample(ms)),
   );
   expect(requestsPerSecond(makeWindow(batches, bounds))).toBeCloseTo(32 / 0.3);
 });
 
-test("a stall within a window makes another one at its end no usual one", () => {
+test("a stall within a window does not make a stall at its end usual", () => {
   const answers = [...Array.from({ length: 40 }, (_, i) => sample(905 + 5 * i)), sample(1_400)];
   expect(makeWindow(answers, bounds).countedToMs).toBe(2_000);
 });
 
-test("a window without an answer is as long as its ends are apart, and has no rate", () => {
+test("a window without a response has its full length and no rate", () => {
   const window = makeWindow([sample(1_500, 10, "503")], { ...bounds, sinceMs: 1_000 });
   expect(window.seconds).toBe(1);
   expect(describeWindow(window, 4)).toEqual({
@@ -61,12 +61,12 @@ test("a window without an answer is as long as its ends are apart, and has no ra
   });
 });
 
-test("failed requests are counted beside the answers", () => {
+test("failed requests are counted separately from responses", () => {
   const window = makeWindow([sample(1_500), sample(1_600, 10, "503"), sample(1_900)], bounds);
   expect(describeWindow(window, 4)).toMatchObject({ requests: 2, imagesPerSecond: 8, failed: 1 });
 });
 
-test("windows agree when throughput and p99 are near their means", () => {
+test("windows agree if throughput and p99 are close to their means", () => {
   const found = agreement([
     described(200, 95, 10),
     described(200, 105, 11),
@@ -78,11 +78,11 @@ test("windows agree when throughput and p99 are near their means", () => {
   expect(agrees(found, 0.09)).toBe(false);
 });
 
-test("a p99 of few answers is not judged", () => {
+test("a p99 of few responses is not compared", () => {
   const found = agreement([described(200, 100, 10), described(99, 100, 1_000)]);
   expect(found).toEqual({ throughputDeviation: 0 });
 });
 
-test("windows do not agree when one has no answer", () => {
+test("windows do not agree if one has no response", () => {
   expect(agrees(agreement([described(0, 0, 0), described(0, 0, 0)]), 1)).toBe(false);
 });

@@ -66,7 +66,7 @@ export const sampleWidth = Object.keys(sampleColumns).length;
 
 /** Codes of requests that fail without a response. */
 export const ownCodes = {
-  timeout: "no answer in time",
+  timeout: "no response in time",
   tooManyOpen: "not sent: too many open",
   ended: "no answer before the load ended",
 } as const;

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { comparisonLoad } from "./run-load.ts";
 import { startWorkers } from "./workers.ts";
 
-test("beside other programs a worker has no higher priority than they have", async () => {
+test("a comparison runs its worker at normal priority", async () => {
   const { load, priority } = comparisonLoad({ concurrency: 2, seconds: 1 });
   expect(priority).toBe("usual");
   const requests = {

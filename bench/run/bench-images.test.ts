@@ -13,13 +13,13 @@ function folderOf(files: Readonly<Record<string, string>>): string {
   return made;
 }
 
-/** In place of a decoder: refuses what is not called an image. */
+/** Preprocessor for tests; rejects files by their content. */
 const preprocess = async (image: Uint8Array) => {
   if (Buffer.from(image).toString() !== "image") throw new Error("is not an image");
   return new Float32Array(3);
 };
 
-test("the images of a folder are read in the order of their names, whatever else is there", async () => {
+test("the images of a folder are read in name order, ignoring other files", async () => {
   const made = folderOf({
     "b.JPG": "image",
     "a.webp": "image",
@@ -34,21 +34,21 @@ test("the images of a folder are read in the order of their names, whatever else
   ]);
 });
 
-test("of many images the first 64 are taken", async () => {
+test("at most 64 images are read", async () => {
   const names = Array.from({ length: 70 }, (_, i) => `${100 + i}.jpg`);
   const made = folderOf(Object.fromEntries(names.map((name) => [name, "image"])));
   const images = await readBenchImages(made, preprocess);
   expect(images.map(({ name }) => name)).toEqual(names.slice(0, 64));
 });
 
-test("fails on a file that is no image, by its name", async () => {
+test("an invalid image file is rejected by name", async () => {
   const made = folderOf({ "a.jpg": "image", "b.jpg": "text" });
   await expect(readBenchImages(made, preprocess)).rejects.toThrow(
     `--images: ${join(made, "b.jpg")} is not an image`,
   );
 });
 
-test("fails on a folder that cannot be read", async () => {
+test("an unreadable folder is rejected", async () => {
   const missing = join(folder, "missing");
   await expect(readBenchImages(missing, preprocess)).rejects.toThrow(
     `--images: ${missing} cannot be read`,

@@ -3,22 +3,22 @@ import { join } from "node:path";
 import { UserError } from "../../contract/user-error.ts";
 import { imageContentType, imageNames, type PreparedImage, type Preprocess } from "./reference.ts";
 
-/** More would only cost memory: a preprocessed image is 0.6 MB. */
-const imageLimit = 64;
-/** Before the files are prepared; the image's pixels are limited by the one that prepares it. */
-const largestFileBytes = 32 * 1024 * 1024;
+/** Maximum number of images, because each preprocessed image takes 0.6 MB. */
+const maxImages = 64;
+/** Maximum file size; the preprocessing limits the number of pixels. */
+const maxFileBytes = 32 * 1024 * 1024;
 
 /**
- * The images of a folder that a load sends, in the order of their names, and prepared.
+ * Reads and preprocesses the images of a folder in name order.
  *
- * @throws {UserError} where there is none, or one cannot be read.
+ * @throws {UserError} if the folder has no image or one cannot be read.
  */
 export async function readBenchImages(
   folder: string,
   preprocess: Preprocess,
 ): Promise<readonly PreparedImage[]> {
   const images: PreparedImage[] = [];
-  for (const name of imageNames(folder, "--images").slice(0, imageLimit)) {
+  for (const name of imageNames(folder, "--images").slice(0, maxImages)) {
     const file = join(folder, name);
     const bytes = readImage(file);
     try {
@@ -35,7 +35,7 @@ function readImage(file: string): Buffer {
   let size: number;
   try {
     size = statSync(file).size;
-    if (size <= largestFileBytes) return readFileSync(file);
+    if (size <= maxFileBytes) return readFileSync(file);
   } catch {
     throw new UserError(`--images: ${file} cannot be read`);
   }

@@ -13,10 +13,10 @@ import type { ReferenceImage } from "./reference.ts";
 type ParityResult = BenchRecord["parity"][number];
 
 const timeoutMs = 120_000;
-/** Images of the one request that shows that every row is in its place. */
+/** Maximum batch size of the request that checks the order of rows. */
 const batch = 8;
 
-/** A record has numbers, also where there is nothing to measure them on. */
+/** Result without comparable embeddings; the record requires numbers. */
 const nothingCompared = {
   images: 0,
   minCosine: 0,
@@ -26,16 +26,16 @@ const nothingCompared = {
 
 export interface ParityOptions {
   /**
-   * Compare directions only: FP16 rounds each value, and moves an embedding by more than the limit of the relative
-   * difference while its direction stays.
+   * Compares directions only, because FP16 rounding exceeds the limit of the relative difference but preserves the
+   * direction of an embedding.
    */
   readonly halfPrecision: boolean;
   readonly signal: AbortSignal;
 }
 
 /**
- * Send each image, and all of them as one batch, with the requests that a load sends, and compare the answers with the
- * local reference. What is timed afterwards is right.
+ * Sends each image individually and several as one batch, with the requests of the load, and compares the embeddings with
+ * the local reference. Only endpoints that pass are timed.
  */
 export async function checkBenchParity(
   target: BenchTarget,
@@ -54,35 +54,30 @@ export async function checkBenchParity(
   const sender = openSender(target, signal);
   try {
     const singles = await prepareRequests(target, endpoint, images, 1);
-    const together = await prepareRequests(
-      target,
-      endpoint,
-      images,
-      Math.min(batch, images.length),
-    );
+    const batched = await prepareRequests(target, endpoint, images, Math.min(batch, images.length));
     const compared: EmbeddingAgreement[] = [];
     const compare = (vectors: readonly Float32Array[], first: number): void => {
       for (const [i, vector] of vectors.entries()) {
         compared.push(compareWith(images[(first + i) % images.length]!, vector));
       }
     };
-    for (const [i, one] of singles.requests.entries()) {
-      compare(await sender.send(singles, one, 1), i);
+    for (const [i, request] of singles.requests.entries()) {
+      compare(await sender.send(singles, request, 1), i);
     }
-    const [first] = together.requests;
+    const [first] = batched.requests;
     if (first !== undefined) {
-      compare(await sender.send(together, first, together.imagesPerRequest), 0);
+      compare(await sender.send(batched, first, batched.imagesPerRequest), 0);
     }
-    const senseless = compared.filter(
+    const invalid = compared.filter(
       (it) => !(Number.isFinite(it.cosine) && Number.isFinite(it.relativeDifference)),
     );
-    if (senseless.length > 0) {
-      const names = [...new Set(senseless.map(({ image }) => image))].join(", ");
-      const message = `${names}: answered zeros, or values that are no numbers, which have no direction to compare`;
+    if (invalid.length > 0) {
+      const names = [...new Set(invalid.map(({ image }) => image))].join(", ");
+      const message = `${names}: returned zeros or non-finite values, which cannot be compared`;
       return { ...head, ...nothingCompared, message };
     }
     const found = judgeParity(compared, halfPrecision);
-    const hint = found.passed ? "" : "; the reference is the model of --model";
+    const hint = found.passed ? "" : "; the reference uses the model of --model";
     return { ...head, images: compared.length, ...found, message: `${found.message}${hint}` };
   } catch (error) {
     signal.throwIfAborted();
@@ -92,7 +87,7 @@ export async function checkBenchParity(
   }
 }
 
-/** `single-gpu/triton-onnx onnx-http_uint8: …`: one line of a parity result that failed. */
+/** Failed parity result in one line: `single-gpu/triton-onnx onnx-http_uint8: …`. */
 export function parityFailure({
   environment,
   service,
@@ -103,10 +98,10 @@ export function parityFailure({
 }
 
 interface Sender {
-  /** The vectors of an answer to a prepared request. Throws a one-line error where there are none. */
+  /** Sends a prepared request and returns its embeddings. Throws a one-line error if the response has none. */
   send(
     prepared: PreparedRequests,
-    one: PreparedRequest,
+    request: PreparedRequest,
     images: number,
   ): Promise<readonly Float32Array[]>;
   close(): Promise<void>;
@@ -124,10 +119,10 @@ function openSender({ endpoint, url }: BenchTarget, signal: AbortSignal): Sender
   }
   const http = openHttpClient();
   return {
-    async send(prepared, one, images) {
+    async send(prepared, request, images) {
       const { status, headers, body } = await http.send(`${prepared.url}${prepared.path}`, {
-        headers: { ...prepared.headers, ...one.headers },
-        body: one.body,
+        headers: { ...prepared.headers, ...request.headers },
+        body: request.body,
         timeoutMs,
         signal,
       });

@@ -15,11 +15,11 @@ const point = testLoadPoint(
   },
 );
 
-test("a load point is a line with its rate and latency", () => {
+test("a load point is printed with its rate and latency", () => {
   expect(cellText(point)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
 });
 
-test("the limit of a load point is in its line", () => {
+test("the bottleneck of a load point is in its line", () => {
   const limited = {
     ...point,
     latencyMs: { ...latencyMs, p99Reliable: false },
@@ -35,7 +35,7 @@ test("the limit of a load point is in its line", () => {
   );
 });
 
-test("elsewhere than on a terminal, windows are not told, and cells are", () => {
+test("without a terminal, load points are printed and windows are not", () => {
   const written: string[] = [];
   const progress = startBenchProgress({ isTTY: false, write: (text) => written.push(text) }, 4);
   progress.tell({ kind: "phase", environment: "one", text: "parity: onnx-http" });
@@ -46,7 +46,7 @@ test("elsewhere than on a terminal, windows are not told, and cells are", () => 
   expect(written.join("")).toBe(`one: parity: onnx-http\n${cellText(point)}\n`);
 });
 
-test("on a terminal, the line that moves says the window and how many cells are done", () => {
+test("on a terminal, the status line shows the window and the number of finished load points", () => {
   const written: string[] = [];
   const output = { isTTY: true, columns: 100, write: (text: string) => written.push(text) };
   const progress = startBenchProgress(output, 4);

@@ -86,7 +86,7 @@ interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads">>
   readonly referenceModel?: string;
 }
 
-/** A run that is under way; its record is filled as it goes on. */
+/** Run in progress; its record grows with each load point. */
 async function begin(
   sources: readonly TargetsSource[],
   endpoints: readonly RequestedEndpoint[],
@@ -98,7 +98,7 @@ async function begin(
     ...defaultSettings,
     endpoints: [],
     windowSeconds: 0.1,
-    // what is tested is not whether this machine is quiet
+    // the test must not depend on an idle machine
     tolerance: 1,
     durationSeconds: 3,
     images: { source: "samples", count: images.length, meanBytes: 1 },
@@ -154,7 +154,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     );
   });
 
-  test("is a record that can be saved, and nothing failed", () => {
+  test("produces a valid record without failures", () => {
     expect(benchRecord.safeParse(measured.record).error).toBeUndefined();
     expect(measured.record.failures).toEqual([]);
     expect(measured.record.passed).toBe(true);
@@ -172,14 +172,14 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     expect(measured.record.settings.endpoints).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
   });
 
-  test("compares every path with the local reference before the first load", () => {
+  test("compares every endpoint with the local reference before the first load", () => {
     const { parity } = measured.record;
     expect(parity.map(({ endpoint: on, passed }) => [on, passed])).toEqual([
       ["embed-http", true],
       ["onnx-http", true],
       ["onnx-grpc", true],
     ]);
-    // each image alone, and all of them as one batch
+    // each image individually and all as one batch
     expect(parity.map(({ images }) => images)).toEqual([6, 6, 6]);
     const kinds = measured.events.map(({ kind }) => kind);
     expect(kinds.lastIndexOf("parity")).toBeLessThan(kinds.indexOf("point"));
@@ -196,7 +196,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
     for (const { server } of embed) expect(server?.decodeMs).toBeGreaterThan(0);
   });
 
-  test("says what was measured", () => {
+  test("describes the subject of the measurement", () => {
     const { subject, notes } = measured.record;
     expect(subject.environments.map(({ name }) => name)).toEqual(["two-services"]);
     expect(subject.servers.map(({ service }) => service)).toEqual(["embed", "triton-onnx"]);
@@ -207,7 +207,7 @@ describe("a grid over an environment with an embed server and a Triton", () => {
   });
 });
 
-test("starts only the services that the paths need, and stops them", async () => {
+test("starts only the services required by the endpoints and stops them", async () => {
   const { document, ports } = await twoServices();
   const [embed = 0, http = 0] = ports;
   const seen: boolean[] = [];
@@ -225,7 +225,7 @@ test("starts only the services that the paths need, and stops them", async () =>
   expect([await isPortInUse(embed), await isPortInUse(http)]).toEqual([false, false]);
 });
 
-test("the payload variants are measured where the Triton is given their models, also if it loads only its own", async () => {
+test("the payload variants are measured if the Triton loads their models", async () => {
   const { document } = await twoServices();
   const triton = document.resource.docker_container?.triton as { command: string[] };
   triton.command.push("--model-control-mode=explicit", "--load-model=openclip_vit_b32");
@@ -249,7 +249,7 @@ test("the payload variants are measured where the Triton is given their models, 
   expect(record.notes.join(" ")).toContain("openclip_vit_b32_jpeg were added to its models");
 });
 
-test("fails without timing a path whose answers differ from the reference", async () => {
+test("fails without timing an endpoint whose embeddings differ from the reference", async () => {
   const { document } = await twoServices();
   const other = join(folder, "other.onnx");
   await generateModel({ profile: "tiny", seed: 2, file: other });
@@ -262,11 +262,11 @@ test("fails without timing a path whose answers differ from the reference", asyn
   expect(record.passed).toBe(false);
   expect(record.failures).toHaveLength(1);
   expect(record.failures[0]).toMatch(
-    /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference is the model of --model$/,
+    /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference uses the model of --model$/,
   );
 });
 
-test("keeps what was measured until it was interrupted", async () => {
+test("an interrupted run keeps its measurements", async () => {
   const { document, ports } = await twoServices();
   const controller = new AbortController();
   const { record, done } = await begin(
@@ -290,7 +290,7 @@ test("keeps what was measured until it was interrupted", async () => {
 });
 
 describe("addresses given by hand", () => {
-  test("fails in one line where nobody answers", async () => {
+  test("fails with one line if no server responds", async () => {
     const [port = 0] = await freePorts(1);
     const endpoints = [{ endpoint: "onnx-http", url: `http://127.0.0.1:${port}` }] as const;
     await expect(
@@ -298,7 +298,7 @@ describe("addresses given by hand", () => {
     ).rejects.toThrow(`addresses: onnx-http does not respond at http://127.0.0.1:${port}`);
   });
 
-  test("fails on a path that does not give embeddings, and says what it gave", async () => {
+  test("fails on an endpoint without embeddings and reports its response", async () => {
     const server = createServer((_request, response) => response.end("{}"));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
@@ -310,7 +310,7 @@ describe("addresses given by hand", () => {
       );
       expect(record.loadPoints).toEqual([]);
       expect(record.failures).toEqual([
-        "addresses/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 2 bytes",
+        "addresses/embed embed-http: response to octet-stream: expected rows of 2048 bytes, got 2 bytes",
       ]);
     } finally {
       server.closeAllConnections();
@@ -338,7 +338,7 @@ test.each([
     );
     expect(record.failures).toHaveLength(1);
     expect(record.failures[0]).toMatch(
-      /^addresses\/embed embed-http: .+: answered zeros, or values that are no numbers, which have no direction to compare$/,
+      /^addresses\/embed embed-http: .+: returned zeros or non-finite values, which cannot be compared$/,
     );
     expect(parseBenchRecord(JSON.stringify(record), "record")).toEqual(
       JSON.parse(JSON.stringify(record)),
@@ -362,7 +362,7 @@ const target = (more: Partial<BenchTarget>): BenchTarget => ({
   ...more,
 });
 
-test("of several services that offer a path, the first is measured, and the others are named", () => {
+test("of several services with the same endpoint, the first is measured and the others are listed", () => {
   const notices: string[] = [];
   const targets = ["triton-0", "triton-1", "triton-2"].map((service) => target({ service }));
   const chosen = chooseEndpoints([endpoint("onnx-http")], { targets }, (text) =>
@@ -372,7 +372,7 @@ test("of several services that offer a path, the first is measured, and the othe
   expect(notices).toEqual(["onnx-http: measured on triton-0; triton-1, triton-2 offer it too"]);
 });
 
-test("fails on a path that was asked for by its name and is not there", () => {
+test("fails on a requested endpoint that does not exist", () => {
   expect(() =>
     chooseEndpoints(
       [endpoint("onnx-http"), endpoint("trt-http", true)],
@@ -384,7 +384,7 @@ test("fails on a path that was asked for by its name and is not there", () => {
   );
 });
 
-test("fails where none of the paths is there, and says what is", () => {
+test("fails if no requested endpoint exists and lists the existing ones", () => {
   expect(() =>
     chooseEndpoints([endpoint("embed-http")], { targets: [target({})] }, () => {}),
   ).toThrow("single-gpu does not offer embed-http: it has onnx-http, onnx-http_json");
@@ -408,7 +408,7 @@ async function finished(
   return finishBenchRecord(record, devices);
 }
 
-test("cells that would share an id are told apart by what differs", async () => {
+test("load points with equal ids are disambiguated by their differences", async () => {
   const { loadPoints } = await finished([
     cell({}),
     cell({ environment: "two" }),
@@ -429,7 +429,7 @@ test("cells that would share an id are told apart by what differs", async () => 
   ]);
 });
 
-test("a request that failed fails the run, with its code", async () => {
+test("a failed request fails the run with its code", async () => {
   const { passed, failures } = await finished([
     cell({ errorsWithWarmup: { "503": 3, timeout: 1 } }),
   ]);
@@ -437,7 +437,7 @@ test("a request that failed fails the run, with its code", async () => {
   expect(failures).toEqual(["onnx-http b1 c1: requests failed: 3 × 503, 1 × timeout"]);
 });
 
-test("an invalid record fails the run with the field", async () => {
+test("an invalid record fails the run and names the field", async () => {
   const { passed, failures } = await finished([cell({ imagesPerSecond: Number.NaN })]);
   expect(passed).toBe(false);
   expect(failures).toEqual([
@@ -445,7 +445,7 @@ test("an invalid record fails the run with the field", async () => {
   ]);
 });
 
-test("a figure above what the device can compute fails the run", async () => {
+test("a figure above the device's peak performance fails the run", async () => {
   const devices = new Map([["one", { name: "t4", count: 1, fp16DenseTflops: 65 }]]);
   const { passed, failures } = await finished([cell({ imagesPerSecond: 8_000 })], devices);
   expect(passed).toBe(false);

@@ -10,43 +10,43 @@ import type { MetricsSource } from "./instance-metrics.ts";
 import type { EnvironmentFile } from "./local-environment.ts";
 import { openService, type ServiceUnderTest } from "./service-under-test.ts";
 
-/** An environment that is deployed, and the way to it. */
+/** Deployed environment and the network access to it. */
 export interface DeployedEnvironment extends EnvironmentFile {
-  /** The output of the deployment. */
+  /** Output of the deployment. */
   readonly deployed: Environment;
   readonly state: DeployedState;
-  /** Look at containers of the environment's engine, by name. */
+  /** Inspects containers on the environment's Docker engine by name. */
   readonly inspect: (names: readonly string[]) => Promise<Inspection>;
-  /** Look at Kubernetes objects where the environment is in a cluster. */
+  /** Inspects Kubernetes objects, if the environment is in a cluster. */
   readonly inspectObjects: (objects: readonly DeclaredObject[]) => Promise<ClusterInspection>;
-  /** Somebody has put the objects there with other means than Terraform, and chosen the images that only it knows. */
+  /** Whether the objects were applied without Terraform, which alone knows the configured images. */
   readonly appliedOutsideTerraform?: boolean;
-  /** Open the way to the endpoints: where each URL of the environment is from here. Closed when all is checked. */
+  /** Opens network access to the endpoints, such as a tunnel. The caller closes it. */
   readonly openAccess: () => Promise<NetworkAccess>;
-  /** Sent to services that ask for a key. */
+  /** API key, sent to services that require one. */
   readonly apiKey?: string;
 }
 
 export interface NetworkAccess {
-  /** A URL of the environment, as it is reached from this machine. */
+  /** Returns the URL that reaches an environment's URL from this machine. */
   readonly url: (url: string) => string;
-  /** How, for the record. */
+  /** Description of the access for the record. */
   readonly notes: readonly string[];
   close(): Promise<void>;
 }
 
-/** The services of an environment where they are deployed. */
+/** Services of a deployed environment. */
 export function servicesOfDeployed(
   { deployed, apiKey }: DeployedEnvironment,
   artefact: Artefact,
-  reach: NetworkAccess,
+  access: NetworkAccess,
 ): readonly ServiceUnderTest[] {
   return artefact.workloads.map((workload) =>
     openService(
       artefact.environment.name,
       workload,
       [],
-      targetsOf(workload, deployed, reach),
+      targetsOf(workload, deployed, access),
       workload.service.authorization === undefined ? undefined : apiKey,
     ),
   );
@@ -55,14 +55,14 @@ export function servicesOfDeployed(
 function targetsOf(
   workload: Workload,
   deployed: Environment,
-  reach: NetworkAccess,
+  access: NetworkAccess,
 ): readonly Target[] {
   const { name } = workload.service;
   const service = deployed.services.find((it) => it.name === name);
   return (service?.endpoints ?? []).map((endpoint) => ({
     workload,
     endpoint,
-    url: reach.url(endpoint.url),
+    url: access.url(endpoint.url),
   }));
 }
 
@@ -78,8 +78,8 @@ export function servicesBehind(
 }
 
 /**
- * Where a service and the Tritons behind it count what they do. None where several pods answer at one address: their
- * counters cannot be told apart.
+ * Metrics endpoints of a service and the Tritons behind it. Empty if several pods share one address, because their
+ * counters cannot be distinguished.
  */
 export function metricsOfDeployed(
   service: ServiceUnderTest,
@@ -91,7 +91,7 @@ export function metricsOfDeployed(
   return all.map(sourceOf).filter(({ url }) => url !== undefined);
 }
 
-/** Processes of a workload: those that there are, for an autoscaler may have added some. */
+/** Number of processes of a workload, including pods added by an autoscaler. */
 export function podsOf(
   { kind, name, replicas }: Workload,
   cluster: ClusterInspection | undefined,

@@ -2,7 +2,7 @@ import { type EmbedResponse, embedPaths, embedResponse } from "../../contract/em
 import { embeddingDims } from "../../contract/model-signature.ts";
 import { type HttpClient, jsonOf } from "./http-client.ts";
 
-/** The four ways to ask the embed API for embeddings. */
+/** Request encodings of the embed API. */
 export const embedEncodings = ["multipart", "raw", "base64", "octet-stream"] as const;
 export type EmbedEncoding = (typeof embedEncodings)[number];
 
@@ -11,25 +11,25 @@ export interface EncodedImage {
   readonly contentType: string;
 }
 
-/** Ask for the embeddings of some images; `raw` takes one. Throws a one-line error on any other answer than 200. */
+/** Requests the embeddings of images; `raw` accepts one. Throws a one-line error on any status other than 200. */
 export async function embedBy(
   http: HttpClient,
   url: string,
-  form: EmbedEncoding,
+  encoding: EmbedEncoding,
   images: readonly EncodedImage[],
 ): Promise<readonly Float32Array[]> {
-  const answer = await http.send(...requestOf(url, form, images));
-  if (answer.status !== 200) {
+  const response = await http.send(...requestOf(url, encoding, images));
+  if (response.status !== 200) {
     throw new Error(
-      `status ${answer.status} to ${form}: ${answer.body.toString("utf8").slice(0, 200)}`,
+      `status ${response.status} to ${encoding}: ${response.body.toString("utf8").slice(0, 200)}`,
     );
   }
-  if (form === "octet-stream") return rows(answer.body);
-  const parsed = embedResponse.safeParse(jsonOf(answer));
+  if (encoding === "octet-stream") return rows(response.body);
+  const parsed = embedResponse.safeParse(jsonOf(response));
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new Error(
-      `answer to ${form}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is invalid"}`,
+      `response to ${encoding}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is invalid"}`,
     );
   }
   return vectors(parsed.data);
@@ -39,12 +39,12 @@ function vectors(response: EmbedResponse): readonly Float32Array[] {
   return response.embeddings.map((embedding) => Float32Array.from(embedding));
 }
 
-/** The vectors in an answer as `application/octet-stream`. Throws a one-line error where it is none. */
+/** Embeddings in an `application/octet-stream` response. Throws a one-line error if the length is invalid. */
 export function rows(body: Buffer): readonly Float32Array[] {
   const rowBytes = embeddingDims * Float32Array.BYTES_PER_ELEMENT;
   if (body.length === 0 || body.length % rowBytes !== 0) {
     throw new Error(
-      `answer to octet-stream: expected rows of ${rowBytes} bytes, got ${body.length} bytes`,
+      `response to octet-stream: expected rows of ${rowBytes} bytes, got ${body.length} bytes`,
     );
   }
   return Array.from({ length: body.length / rowBytes }, (_, row) =>
@@ -57,12 +57,12 @@ export function rows(body: Buffer): readonly Float32Array[] {
 /** URL and options of one request. */
 export function requestOf(
   url: string,
-  form: EmbedEncoding,
+  encoding: EmbedEncoding,
   images: readonly EncodedImage[],
 ): Parameters<HttpClient["send"]> {
   const first = images[0];
-  if (form === "multipart") return [`${url}${embedPaths.embed}`, { body: multipart(images) }];
-  if (form === "raw") {
+  if (encoding === "multipart") return [`${url}${embedPaths.embed}`, { body: multipart(images) }];
+  if (encoding === "raw") {
     return [
       `${url}${embedPaths.embed}`,
       { headers: { "content-type": first?.contentType ?? "" }, body: first?.bytes },
@@ -71,7 +71,7 @@ export function requestOf(
   const body = JSON.stringify({
     images: images.map(({ bytes }) => Buffer.from(bytes).toString("base64")),
   });
-  const accept = form === "octet-stream" ? "application/octet-stream" : "application/json";
+  const accept = encoding === "octet-stream" ? "application/octet-stream" : "application/json";
   return [
     `${url}${embedPaths.embedBase64}`,
     { headers: { "content-type": "application/json", accept }, body },

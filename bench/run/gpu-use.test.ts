@@ -63,11 +63,11 @@ test("utilisation and power are means over the samples, memory is the maximum, p
   expect(use?.gpus[1]).toMatchObject({ id: "b", utilization: 0.5, memoryUsedMiB: undefined });
 });
 
-test("without a reading there is no use", () => {
+test("without readings the summary is undefined", () => {
   expect(summarizeGpus("triton metrics", [[], []])).toBeUndefined();
 });
 
-/** Run `use` with a metrics page at an address. */
+/** Calls `use` with the URL of a server that returns a metrics page. */
 async function withPage<T>(page: string, use: (url: string) => Promise<T>): Promise<T> {
   const server = createServer((_request, response) => response.end(page));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -93,7 +93,7 @@ async function sampled(page: string, readGpus?: Parameters<typeof startGpuSample
   }
 }
 
-test("GPUs are read from a Triton where it sees any", async () => {
+test("GPUs are read from Triton's metrics if it reports any", async () => {
   const page = 'nv_gpu_utilization{gpu_uuid="GPU-a"} 0.25\n';
   expect(await sampled(page, async () => [{ id: "GPU-b" }])).toMatchObject({
     source: "triton metrics",
@@ -101,12 +101,12 @@ test("GPUs are read from a Triton where it sees any", async () => {
   });
 });
 
-test("GPUs are read with nvidia-smi where the Triton sees none", async () => {
+test("GPUs are read with nvidia-smi if Triton reports none", async () => {
   const use = await sampled("", async () => [{ id: "GPU-b", memoryUsedMiB: 7 }]);
   expect(use).toMatchObject({ source: "nvidia-smi", gpus: [{ id: "GPU-b", memoryUsedMiB: 7 }] });
 });
 
-test("without a GPU nothing is said, and a failing nvidia-smi is no failure", async () => {
+test("without a GPU the result is undefined, also if nvidia-smi fails", async () => {
   expect(await sampled("")).toBeUndefined();
   expect(await sampled("", () => Promise.reject(new Error("no driver")))).toBeUndefined();
 });

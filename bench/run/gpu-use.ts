@@ -90,17 +90,17 @@ export function summarizeGpus(
   return { source, gpus };
 }
 
-/** Reads GPUs while a load goes on. */
+/** Reads GPU metrics during a load. */
 export interface GpuSampler {
-  /** Stop, and sum up the readings between two moments of `performance.now()`. */
+  /** Stops and summarises the readings between two times of `performance.now()`. */
   stop(fromMs: number, toMs: number): Promise<GpuUse | undefined>;
 }
 
 const intervalMs = 1_000;
 
 /**
- * Start reading GPUs, once a second: from the metrics of the Tritons where they have any, else with `readGpus`. Where
- * neither knows a GPU, nothing more is asked.
+ * Starts reading GPUs once per second: from Triton's metrics if they report GPUs, otherwise with `readGpus`. Stops if
+ * neither reports a GPU.
  */
 export function startGpuSampler(
   http: HttpClient,
@@ -110,8 +110,8 @@ export function startGpuSampler(
   const tritons = sources.filter(({ role, url }) => role === "triton" && url !== undefined);
   const samples: { readonly atMs: number; readonly gpus: readonly GpuReading[] }[] = [];
   let source: GpuUse["source"] = "triton metrics";
-  const ofTritons = async (): Promise<readonly GpuReading[]> =>
-    // several Tritons of one host see the same GPUs: the last one counts
+  const readTritons = async (): Promise<readonly GpuReading[]> =>
+    // several Tritons on one host report the same GPUs; the last reading is used
     [
       ...new Map(
         (await Promise.all(tritons.map(async (it) => gpusOfTriton(await readMetrics(http, it)))))
@@ -121,7 +121,7 @@ export function startGpuSampler(
     ];
   const read = async (): Promise<readonly GpuReading[]> => {
     if (source === "triton metrics") {
-      const gpus = await ofTritons().catch(() => []);
+      const gpus = await readTritons().catch(() => []);
       if (gpus.length > 0 || samples.length > 0) return gpus;
       source = "nvidia-smi";
     }

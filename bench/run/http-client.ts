@@ -13,11 +13,11 @@ export interface HttpRequest {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | FormData;
   readonly timeoutMs?: number;
-  /** Ends the request. */
+  /** Aborts the request. */
   readonly signal?: AbortSignal;
 }
 
-/** HTTP with connections of its own, so that closing it leaves none open that would hold up a stopping server. */
+/** HTTP client with its own connection pool, so that closing it leaves no connection that delays a server's shutdown. */
 export interface HttpClient {
   send(url: string, options?: HttpRequest): Promise<HttpResponse>;
   close(): Promise<void>;
@@ -25,7 +25,7 @@ export interface HttpClient {
 
 const defaultTimeoutMs = 60_000;
 
-/** A key for one server; no other gets it. */
+/** API key for one server. */
 export interface BearerKey {
   /** `http://host:port`. */
   readonly origin: string;
@@ -34,26 +34,26 @@ export interface BearerKey {
 
 export interface ConnectionOptions {
   /**
-   * Close each connection after its answer, so that whoever spreads connections spreads requests.
+   * Closes each connection after its response, so that a load balancer for connections distributes requests.
    *
-   * @default false - connections are used again
+   * @default false - connections are reused
    */
   readonly closeAfterResponse?: boolean;
-  /** TLS to the server. With it, `HTTPS_PROXY` and `NO_PROXY` count, as for kubectl. */
+  /** TLS options. If set, `HTTPS_PROXY` and `NO_PROXY` apply, as for kubectl. */
   readonly tls?: Pick<TlsOptions, "ca" | "cert" | "key" | "rejectUnauthorized" | "servername">;
-  /** URL of the proxy, in place of the environment's. */
+  /** Proxy URL; overrides the environment variables. */
   readonly proxy?: string;
   /** Sent with each request. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** @param bearer - Sent along where a request has no `authorization` of its own. */
+/** @param bearer - Used for requests without an `authorization` header. */
 export function openHttpClient(
   connections = 64,
   bearer?: BearerKey,
   { closeAfterResponse = false, tls, proxy, headers: always }: ConnectionOptions = {},
 ): HttpClient {
-  // 0 is undici's way to say `connection: close`
+  // with 0, undici sends `connection: close`
   const options = { connections, pipelining: closeAfterResponse ? 0 : 1 };
   const dispatcher =
     tls === undefined
@@ -72,7 +72,7 @@ export function openHttpClient(
     async send(url, { method, headers, body, timeoutMs = defaultTimeoutMs, signal } = {}) {
       const isForm = body instanceof FormData;
       const encoded = isForm ? new Response(body) : undefined;
-      const answer = await request(url, {
+      const response = await request(url, {
         dispatcher,
         method: method ?? (body === undefined ? "GET" : "POST"),
         headers: {
@@ -92,25 +92,25 @@ export function openHttpClient(
         signal,
       });
       return {
-        status: answer.statusCode,
-        headers: answer.headers,
-        body: Buffer.from(await answer.body.arrayBuffer()),
+        status: response.statusCode,
+        headers: response.headers,
+        body: Buffer.from(await response.body.arrayBuffer()),
       };
     },
     close: () => dispatcher.close(),
   };
 }
 
-/** The answer's JSON; `undefined` where it is none. */
-export function jsonOf(answer: Pick<HttpResponse, "body">): unknown {
+/** Parsed JSON of a response; `undefined` if it is invalid. */
+export function jsonOf(response: Pick<HttpResponse, "body">): unknown {
   try {
-    return JSON.parse(answer.body.toString("utf8"));
+    return JSON.parse(response.body.toString("utf8"));
   } catch {
     return undefined;
   }
 }
 
-/** For messages: what went wrong with a request, in a few words. */
+/** Short description of a request error for messages. */
 export function reason(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const cause = error.cause instanceof Error ? error.cause : error;
@@ -119,9 +119,9 @@ export function reason(error: unknown): string {
     ECONNREFUSED: "connection refused",
     ECONNRESET: "connection reset",
     ERR_HTTP2_STREAM_ERROR: "stream ended by the server",
-    UND_ERR_SOCKET: "connection closed before the answer",
-    UND_ERR_HEADERS_TIMEOUT: "no answer in time",
-    UND_ERR_BODY_TIMEOUT: "no whole answer in time",
+    UND_ERR_SOCKET: "connection closed before the response",
+    UND_ERR_HEADERS_TIMEOUT: "no response in time",
+    UND_ERR_BODY_TIMEOUT: "incomplete response",
   };
   return words[code ?? ""] ?? error.message.split("\n")[0] ?? code ?? "failed";
 }

@@ -5,19 +5,19 @@ import type { HttpClient, HttpRequest } from "./http-client.ts";
 import { type Metrics, parseMetrics } from "./prometheus.ts";
 import type { ServiceUnderTest } from "./service-under-test.ts";
 
-/** One process that counts what it does. */
+/** Process with a metrics endpoint. */
 export interface MetricsSource {
   /** For messages. */
   readonly name: string;
-  /** Whose names its metrics have. */
+  /** Kind of server, which determines the metric names. */
   readonly role: "embed" | "triton";
-  /** `http://host:port`; absent where it offers none. */
+  /** `http://host:port`; absent without a metrics endpoint. */
   readonly url?: string;
 }
 
 const timeoutMs = 30_000;
 
-/** Where a local process offers its metrics: of one replica, where a Service would ask any of them. */
+/** Metrics endpoint of one local replica. */
 export function metricsSource({ instance }: RunningInstance): MetricsSource {
   const { name, role, listeners } = instance;
   const listener = listeners.find(
@@ -31,13 +31,14 @@ export async function readMetrics(
   { name, url }: MetricsSource,
   options: Pick<HttpRequest, "timeoutMs" | "signal"> = {},
 ): Promise<Metrics> {
-  if (url === undefined) throw new Error(`${name} offers no metrics`);
+  if (url === undefined) throw new Error(`${name} has no metrics endpoint`);
   const answer = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs, ...options });
-  if (answer.status !== 200) throw new Error(`${name}: the metrics answer ${answer.status}`);
+  if (answer.status !== 200)
+    throw new Error(`${name}: the metrics endpoint returned status ${answer.status}`);
   return parseMetrics(answer.body.toString("utf8"));
 }
 
-/** The metrics of one local process. */
+/** Metrics of one local process. */
 export function metricsOf(service: ServiceUnderTest, running: RunningInstance): Promise<Metrics> {
   return readMetrics(service.http, metricsSource(running));
 }

@@ -10,7 +10,7 @@ import type { EnvironmentSubject } from "../record/record.ts";
 export interface EnvironmentFile {
   /** Path of `cdk.tf.json`. */
   readonly file: string;
-  /** How it is shown. */
+  /** Path in messages and records. */
   readonly displayPath: string;
   readonly editedByHand: boolean;
 }
@@ -18,16 +18,16 @@ export interface EnvironmentFile {
 export interface LocalEnvironmentOptions {
   /** Added to every published port. */
   readonly portOffset: number;
-  /** The project's model repository, for volumes of other hosts. */
+  /** Model repository of the project, used for volumes of other hosts. */
   readonly modelRepository: string;
-  /** ONNX file in place of every model; absent: what the artefacts mount. */
+  /** ONNX file used for every model; absent: the mounted files. */
   readonly modelFile?: string;
 }
 
-/** Listeners that need a free port are at most these for one replica. */
+/** Maximum number of free ports required per replica. */
 const portsPerReplica = 3;
 
-/** The processes that stand in for an environment, on free ports where it publishes none. */
+/** Plans the local simulation of an environment; unpublished ports are replaced with free ones. */
 export async function planFor(
   artefact: Artefact,
   { file }: EnvironmentFile,
@@ -51,15 +51,15 @@ export async function planFor(
 }
 
 /**
- * Subject of a record: one environment, wherever it ran.
+ * Subject of a record for one environment.
  *
- * @param beganMs - Start of its run, on the clock of `performance.now()`.
+ * @param startedMs - Start of the run, on the clock of `performance.now()`.
  */
 export function subjectOf(
   { environment, workloads, sha256 }: Artefact,
   { displayPath, editedByHand }: EnvironmentFile,
   notes: readonly string[],
-  beganMs: number,
+  startedMs: number,
 ): EnvironmentSubject {
   const { name, where, accelerator, gpu } = environment;
   return {
@@ -77,6 +77,6 @@ export function subjectOf(
       processes: workload.replicas,
     })),
     notes: [...notes],
-    seconds: Math.round((performance.now() - beganMs) / 100) / 10,
+    seconds: Math.round((performance.now() - startedMs) / 100) / 10,
   };
 }

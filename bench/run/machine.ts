@@ -3,7 +3,7 @@ import { cpus, release, totalmem, type } from "node:os";
 import { promisify } from "node:util";
 import type { VerifyRecord } from "../record/record.ts";
 
-/** What the run ran on. Two records of different machines are not compared. */
+/** Description of this machine. Records of different machines are not compared. */
 export function describeMachine(): VerifyRecord["subject"]["machine"] {
   const cores = cpus();
   return {
@@ -15,7 +15,7 @@ export function describeMachine(): VerifyRecord["subject"]["machine"] {
   };
 }
 
-/** Commit of the working tree, and whether files differ from it; nothing where there is no git. */
+/** Commit of the working tree and whether it has changes; empty without a git repository. */
 export async function describeCommit(
   folder: string,
 ): Promise<{ readonly commit?: string; readonly dirty?: boolean }> {

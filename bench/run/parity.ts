@@ -4,15 +4,15 @@ import { formatFraction } from "../report/number-format.ts";
 import { cosine, relativeDifference } from "../stats/statistics.ts";
 import type { ReferenceImage } from "./reference.ts";
 
-/** Two embeddings of one image are the same when both hold. */
+/** Two embeddings of an image agree if both limits hold. */
 export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.001 } as const;
 
-/** Where an embedding is computed. */
+/** Location where embeddings are computed. */
 export type VerifyTarget = VerifyRecord["subject"]["target"];
 
 /**
- * Whether only directions can be compared: TensorRT's engines round to FP16, which moves an embedding by more than the
- * limit of the relative difference while its direction stays. Embedded servers compute FP32 in TensorRT's place.
+ * Returns whether only directions can be compared. TensorRT engines round to FP16, which exceeds the limit of the relative
+ * difference but preserves the direction. Local simulations compute FP32 in place of TensorRT.
  */
 export function roundsToHalf(target: VerifyTarget | "addresses", endpoint: EndpointName): boolean {
   return target !== "simulation" && endpoint.startsWith("trt-");
@@ -41,7 +41,7 @@ export function compareWith(
 /**
  * Judges embeddings by {@link parityLimits}.
  *
- * @param directionOnly - Ignores the relative difference: {@link roundsToHalf}.
+ * @param directionOnly - Ignores the relative difference; see {@link roundsToHalf}.
  */
 export function judgeParity(compared: readonly EmbeddingAgreement[], directionOnly: boolean) {
   const { cosineAtLeast, relativeDifferenceAtMost } = parityLimits;
@@ -61,7 +61,7 @@ export function judgeParity(compared: readonly EmbeddingAgreement[], directionOn
     passed: wrong.length === 0,
     message:
       wrong.length === 0
-        ? `${compared.length} answers: ${numbers}`
+        ? `${compared.length} embeddings: ${numbers}`
         : `${names} differ from the local reference: ${numbers}; ${limits}`,
   };
 }

@@ -13,16 +13,16 @@ test("a metric is summed over its labels", () => {
   expect(metricSum(parseMetrics(page), "nv_inference_count")).toBe(65);
 });
 
-test("a metric is picked by its labels", () => {
+test("a metric is selected by its labels", () => {
   expect(metricSum(parseMetrics(page), "nv_inference_count", { model: "b" })).toBe(25);
 });
 
-test("a metric that is not there is not 0", () => {
+test("a missing metric is undefined, not 0", () => {
   expect(metricSum(parseMetrics(page), "nv_inference_exec_count")).toBeUndefined();
   expect(metricSum(parseMetrics(page), "nv_inference_count", { model: "c" })).toBeUndefined();
 });
 
-test("labels may hold quotes and braces", () => {
+test("labels may contain quotes and braces", () => {
   expect(parseMetrics(page).find(({ name }) => name === "quoted")?.labels.name).toBe(
     'with \\"quotes\\", and {braces}',
   );

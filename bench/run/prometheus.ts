@@ -1,4 +1,4 @@
-/** Values of a Prometheus text page: metric name → sum over all its labels that pass the filter. */
+/** Samples of a Prometheus text page. */
 export type Metrics = readonly MetricLine[];
 
 export interface MetricLine {
@@ -7,7 +7,7 @@ export interface MetricLine {
   readonly value: number;
 }
 
-/** Read the text exposition format, https://prometheus.io/docs/instrumenting/exposition_formats/. */
+/** Parses the text exposition format, https://prometheus.io/docs/instrumenting/exposition_formats/. */
 export function parseMetrics(page: string): Metrics {
   return page.split("\n").flatMap((line) => {
     const match = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)/.exec(line);
@@ -23,7 +23,7 @@ export function parseMetrics(page: string): Metrics {
   });
 }
 
-/** Sum of a metric over the lines that carry these labels; `undefined` when there is none. */
+/** Sum of a metric over the lines with these labels; `undefined` if there is none. */
 export function metricSum(
   metrics: Metrics,
   name: string,

@@ -19,7 +19,7 @@ for (const name of [
   writeFileSync(join(folder, name), name);
 }
 
-test("the awkward images are chosen first, then others by name", () => {
+test("special image kinds are chosen first, then others by name", () => {
   expect(readSamples(folder, 6).map(({ name }) => name)).toEqual([
     "e-exif-6.jpg",
     "f-cmyk.jpg",
@@ -35,7 +35,7 @@ test("an image is sent with its content type", () => {
   expect([types.get("d.png"), types.get("a.jpg")]).toEqual(["image/png", "image/jpeg"]);
 });
 
-test("fails on a folder that is not there", () => {
+test("a missing folder is rejected", () => {
   expect(() => readSamples("/no/such/folder", 6)).toThrow(
     "sample images: /no/such/folder cannot be read",
   );
@@ -51,10 +51,10 @@ const reference: Reference = {
   })),
 };
 
-test("more images than there are go around again", () => {
+test("the images repeat if more are requested than exist", () => {
   expect(cycle(reference, 5).map(({ name }) => name)).toEqual(["1", "2", "1", "2", "1"]);
 });
 
-test("a batch is its images one after the other", () => {
+test("a batch concatenates its images", () => {
   expect([...stack(cycle(reference, 3))]).toEqual([1, 1, 2, 2, 1, 1]);
 });

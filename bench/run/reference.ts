@@ -5,7 +5,7 @@ import { UserError } from "../../contract/user-error.ts";
 import type { ModelSubject } from "../record/record.ts";
 import type { EncodedImage } from "./embed-requests.ts";
 
-/** What every protocol path must reproduce: the sample images, and what the local model makes of them. */
+/** Sample images and their local embeddings, which every endpoint must reproduce. */
 export interface Reference {
   readonly images: readonly ReferenceImage[];
 }
@@ -14,7 +14,7 @@ export interface SampleImage extends EncodedImage {
   readonly name: string;
 }
 
-/** An image and the model's input: what a Triton takes. */
+/** Image with its preprocessed model input. */
 export interface PreparedImage extends SampleImage {
   /** `[3, 224, 224]` float32, CLIP-normalised. */
   readonly tensor: Float32Array;
@@ -25,7 +25,7 @@ export interface ReferenceImage extends PreparedImage {
   readonly embedding: Float32Array;
 }
 
-/** Makes the model's input of an encoded image: `[3, 224, 224]` float32. */
+/** Returns the model input of an encoded image: `[3, 224, 224]` float32. */
 export type Preprocess = (image: Uint8Array) => Promise<Float32Array>;
 
 const contentTypes: Readonly<Record<string, string>> = {
@@ -35,30 +35,30 @@ const contentTypes: Readonly<Record<string, string>> = {
   ".webp": "image/webp",
 };
 
-/** Content type of an image file by its name; `undefined` where it is none that the service reads. */
+/** Content type of an image file by its extension; `undefined` if the service does not support it. */
 export function imageContentType(name: string): string | undefined {
   return contentTypes[extname(name).toLowerCase()];
 }
 
 /**
- * Names of the images in a folder, sorted.
+ * Sorted names of the images in a folder.
  *
- * @param what - Start of an error: the option that names the folder.
- * @throws {UserError} one line, if there is none.
+ * @param source - Option that names the folder; prefix of error messages.
+ * @throws {UserError} if the folder cannot be read or has no image.
  */
-export function imageNames(folder: string, what: string): readonly string[] {
+export function imageNames(folder: string, source: string): readonly string[] {
   let names: string[];
   try {
     names = readdirSync(folder).filter((name) => imageContentType(name) !== undefined);
   } catch {
-    throw new UserError(`${what}: ${folder} cannot be read`);
+    throw new UserError(`${source}: ${folder} cannot be read`);
   }
   if (names.length > 0) return names.sort();
-  throw new UserError(`${what}: ${folder} has no .jpg, .jpeg, .png or .webp file`);
+  throw new UserError(`${source}: ${folder} has no .jpg, .jpeg, .png or .webp file`);
 }
 
-/** The awkward ones come first: they are what differs between two ways of reading an image. */
-const awkward = [
+/** Image kinds that decoders treat differently; these are chosen first. */
+const specialKinds = [
   /exif|rotat|orient/i,
   /cmyk/i,
   /gr[ae]y/i,
@@ -67,10 +67,10 @@ const awkward = [
   /\.webp$/i,
 ];
 
-/** Choose at most `limit` of a folder's images: every awkward kind, then others by name. */
+/** Reads at most `limit` images of a folder: one of each special kind, then others by name. */
 export function readSamples(folder: string, limit: number): readonly SampleImage[] {
   const names = imageNames(folder, "sample images");
-  const special = awkward.flatMap((kind) => names.find((name) => kind.test(name)) ?? []);
+  const special = specialKinds.flatMap((kind) => names.find((name) => kind.test(name)) ?? []);
   const chosen = [...new Set([...special, ...names])].slice(0, limit);
   return chosen.map((name) => ({
     name,
@@ -79,7 +79,7 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
   }));
 }
 
-/** Embed the samples once, in this process; every environment is compared with the same vectors. */
+/** Embeds the samples in this process. */
 export async function makeReference(
   samples: readonly SampleImage[],
   modelPath: string,
@@ -91,7 +91,7 @@ export async function makeReference(
     for (const sample of samples) {
       const [embedding] = await model.embed([sample.bytes]);
       if (embedding === undefined)
-        throw new UserError(`${sample.name}: the local model gave nothing`);
+        throw new UserError(`${sample.name}: the local model returned no embedding`);
       images.push({ ...sample, embedding, tensor: await preprocess(sample.bytes) });
     }
     return { images };
@@ -109,13 +109,13 @@ export interface ReferenceModel {
 /**
  * Chooses the model file that an environment is compared with.
  *
- * @param own - Model file that the environment's services load; absent if it is not on this machine.
+ * @param modelFile - Model file that the environment's services load; absent if it is not on this machine.
  */
-export type ChooseModel = (own: string | undefined) => Promise<ReferenceModel>;
+export type ChooseModel = (modelFile: string | undefined) => Promise<ReferenceModel>;
 
 /** Reference embeddings of a run: environments with the same model file share them. */
 export class References {
-  readonly #made = new Map<string, Reference>();
+  readonly #references = new Map<string, Reference>();
 
   constructor(
     private readonly samples: readonly SampleImage[],
@@ -125,22 +125,22 @@ export class References {
   ) {}
 
   async forModel({ file }: ReferenceModel): Promise<Reference> {
-    const known = this.#made.get(file);
+    const known = this.#references.get(file);
     if (known !== undefined) return known;
     this.onMake(`reference embeddings of ${this.samples.length} sample images`);
     const made = await makeReference(this.samples, file, this.preprocess);
-    this.#made.set(file, made);
+    this.#references.set(file, made);
     return made;
   }
 }
 
-/** `count` images of the reference, from its beginning and around again. */
+/** `count` images of the reference, repeated as needed. */
 export function cycle(reference: Reference, count: number): readonly ReferenceImage[] {
   const { images } = reference;
   return Array.from({ length: count }, (_, i) => images[i % images.length] as ReferenceImage);
 }
 
-/** One tensor of several images: `[B, 3, 224, 224]`. */
+/** Concatenates images to one tensor, `[B, 3, 224, 224]`. */
 export function stack(images: readonly ReferenceImage[]): Float32Array {
   const width = images[0]?.tensor.length ?? 0;
   const data = new Float32Array(width * images.length);

@@ -16,7 +16,7 @@ function counters(
   );
 }
 
-/** A Triton's page: so many requests of `batch` images, `perExecution` of them together, each with these times. */
+/** Metrics page of a Triton after requests of `batch` images, `perExecution` requests per execution. */
 function tritonPage(
   requests: number,
   batch = 1,
@@ -38,7 +38,7 @@ function tritonPage(
 
 const triton = (page: string) => ({ role: "triton", page }) as const;
 
-test("a Triton's counters between two readings give the means of a request", () => {
+test("the means per request are computed from two readings of Triton's counters", () => {
   const before = counters({ a: triton(tritonPage(100, 8, 2)) });
   const after = counters({ a: triton(tritonPage(140, 8, 2)) });
   expect(serverTimes(before, after, onnx, "fp32")).toEqual({
@@ -55,7 +55,7 @@ test("a Triton's counters between two readings give the means of a request", () 
   });
 });
 
-test("the counters of several processes are added up", () => {
+test("the counters of several processes are summed", () => {
   const before = counters({ a: triton(tritonPage(0)), b: triton(tritonPage(10)) });
   const after = counters({ a: triton(tritonPage(30)), b: triton(tritonPage(20)) });
   expect(serverTimes(before, after, onnx, "fp32")).toMatchObject({
@@ -65,14 +65,14 @@ test("the counters of several processes are added up", () => {
   });
 });
 
-test("other models of the same Triton count for nothing", () => {
+test("other models of the same Triton are ignored", () => {
   const page = (requests: number) =>
     `${tritonPage(10)}\n${tritonPage(requests, 1, 1, "openclip_vit_b32_trt")}`;
   const [before, after] = [counters({ a: triton(page(0)) }), counters({ a: triton(page(50)) })];
   expect(serverTimes(before, after, onnx, "fp32")).toBeUndefined();
 });
 
-test("of an ensemble, decoding is what its first model takes, and the rest what its second does", () => {
+test("decoding of an ensemble is the time of its first model, the other times are those of its second", () => {
   const page = (requests: number) =>
     [
       `nv_inference_request_success{model="openclip_vit_b32_jpeg"} ${requests}`,
@@ -91,13 +91,13 @@ test("of an ensemble, decoding is what its first model takes, and the rest what 
   });
 });
 
-test("there are none where a process counts from zero again", () => {
+test("undefined if a process has restarted", () => {
   const before = counters({ a: triton(tritonPage(100)), b: triton(tritonPage(10)) });
   const after = counters({ a: triton(tritonPage(20)), b: triton(tritonPage(300)) });
   expect(serverTimes(before, after, onnx, "fp32")).toBeUndefined();
 });
 
-/** An embed server's page: so many requests of `batch` images, one execution each. */
+/** Metrics page of an embed server after requests of `batch` images, one execution each. */
 function embedPage(requests: number, batch: number): string {
   const histogram = (name: string, count: number, sum: number, labels = "") =>
     `clipstack_embed_${name}_sum${labels} ${sum}\nclipstack_embed_${name}_count${labels} ${count}`;
@@ -112,7 +112,7 @@ function embedPage(requests: number, batch: number): string {
   ].join("\n");
 }
 
-test("an embed server's histograms give the same, with decoding apart", () => {
+test("the means are computed from an embed server's histograms, with decoding separate", () => {
   const page = (requests: number) => ({ role: "embed", page: embedPage(requests, 1) }) as const;
   const times = serverTimes(counters({ a: page(3) }), counters({ a: page(13) }), embed, "jpeg");
   expect(times).toMatchObject({ source: "embed", requests: 10, executions: 10, averageBatch: 1 });
@@ -122,7 +122,7 @@ test("an embed server's histograms give the same, with decoding apart", () => {
   expect(times?.inferMs).toBeCloseTo(30, 6);
 });
 
-test("images that are decoded side by side take no longer than the request leaves for it", () => {
+test("the decode time of parallel decoding is limited by the request time", () => {
   const page = (requests: number) => ({ role: "embed", page: embedPage(requests, 8) }) as const;
   const times = serverTimes(counters({ a: page(0) }), counters({ a: page(10) }), embed, "jpeg");
   // 8 × 6 ms of work, in 50 − 4 − 2 − 30 ms
@@ -130,7 +130,7 @@ test("images that are decoded side by side take no longer than the request leave
   expect(times?.averageBatch).toBe(8);
 });
 
-test("a gateway's batches are those of the Tritons behind it", () => {
+test("the batches of a gateway are those of its Tritons", () => {
   const all = (requests: number) =>
     counters({
       gateway: { role: "embed", page: embedPage(requests, 1) },

@@ -9,7 +9,7 @@ import { type Metrics, metricSum } from "./prometheus.ts";
 
 type ServerTimes = NonNullable<LoadPoint["server"]>;
 
-/** What the processes behind a target have counted so far, by their names. */
+/** Counters of the processes behind a target, by process name. */
 export type ServerCounters = ReadonlyMap<string, SourceCounters>;
 
 export interface SourceCounters {
@@ -18,9 +18,9 @@ export interface SourceCounters {
 }
 
 /**
- * Read the counters of every process behind a target.
+ * Reads the counters of every process behind a target.
  *
- * @throws {Error} one line, where one of them does not answer.
+ * @throws {Error} with a one-line message if a process does not respond.
  */
 export async function readServerCounters(
   http: HttpClient,
@@ -37,7 +37,7 @@ export async function readServerCounters(
   );
 }
 
-/** Triton's counters, by the part of a request that they count. */
+/** Triton's duration counters, by the part of a request that they measure. */
 const tritonCounters = {
   queueMs: "nv_inference_queue_duration_us",
   inputMs: "nv_inference_compute_input_duration_us",
@@ -46,9 +46,9 @@ const tritonCounters = {
 } as const;
 
 /**
- * Means between two readings, in milliseconds a request; the counts of several processes are added up.
+ * Mean times between two readings, in milliseconds per request; counters of several processes are summed.
  *
- * @returns Nothing where no request was counted, or a process counts from zero again.
+ * @returns `undefined` if no request was counted or a process restarted.
  */
 export function serverTimes(
   before: ServerCounters,
@@ -66,7 +66,7 @@ export function serverTimes(
     : tritonTimes(delta, modelFor(target.model, payload), payload);
 }
 
-/** What a counter has grown by, over all processes of a role; NaN where one has restarted; 0 where none has it. */
+/** Increase of a counter over all processes of a role; NaN if one restarted, 0 if none has the counter. */
 type Delta = (
   role: MetricsSource["role"],
   name: string,
@@ -81,8 +81,8 @@ function counterIncrease(
   labels: Readonly<Record<string, string>>,
 ): number {
   let sum = 0;
-  for (const [source, { role: its, metrics }] of after) {
-    if (its !== role) continue;
+  for (const [source, { role: sourceRole, metrics }] of after) {
+    if (sourceRole !== role) continue;
     const grown =
       (metricSum(metrics, name, labels) ?? 0) -
       (metricSum(before.get(source)?.metrics ?? [], name, labels) ?? 0);
@@ -94,10 +94,10 @@ function counterIncrease(
 function tritonTimes(delta: Delta, model: string, payload: PayloadFormat): ServerTimes | undefined {
   const requests = delta("triton", "nv_inference_request_success", { model });
   if (!(requests > 0)) return undefined;
-  // an ensemble counts its requests; what computes counts the rest
+  // an ensemble counts requests; the model that computes counts the rest
   const computing = payload === "jpeg" ? openclipVitB32U8.name : model;
-  const perRequest = (name: string, of: string) =>
-    delta("triton", name, { model: of }) / 1_000 / requests;
+  const perRequest = (name: string, countedModel: string) =>
+    delta("triton", name, { model: countedModel }) / 1_000 / requests;
   const executions = delta("triton", "nv_inference_exec_count", { model: computing });
   const images = delta("triton", "nv_inference_count", { model: computing });
   const times: ServerTimes = {
@@ -127,21 +127,20 @@ function embedTimes(delta: Delta, model: string): ServerTimes | undefined {
   });
   const mean = ({ sumMs, count }: { sumMs: number; count: number }) =>
     count > 0 ? sumMs / count : undefined;
-  // counts only requests that were answered with embeddings
+  // counts successful requests only
   const overhead = histogram(embedMetrics.overheadSeconds);
   const requests = overhead.count;
   if (!(requests > 0)) return undefined;
   const queueMs = mean(histogram(embedMetrics.queueSeconds));
   const inferMs = mean(histogram(embedMetrics.inferSeconds));
-  const ofRoutes = (suffix: string) =>
+  const sumOverRoutes = (suffix: string) =>
     [embedPaths.embed, embedPaths.embedBase64]
       .map((route) => delta("embed", `${embedMetrics.requestSeconds}_${suffix}`, { route }))
       .reduce((sum, value) => sum + value, 0);
-  const requestMs = (ofRoutes("sum") * 1_000) / ofRoutes("count");
+  const requestMs = (sumOverRoutes("sum") * 1_000) / sumOverRoutes("count");
   const decoding = histogram(embedMetrics.decodeSeconds).sumMs / requests;
-  // the images of one request are decoded side by side
   const left = requestMs - overhead.sumMs / requests - (queueMs ?? 0) - (inferMs ?? 0);
-  // a gateway batches in the Tritons behind it
+  // requests to a gateway are batched by the Tritons behind it
   const executions = delta("triton", "nv_inference_exec_count", { model });
   const [images, runs] =
     executions > 0
@@ -162,7 +161,7 @@ function embedTimes(delta: Delta, model: string): ServerTimes | undefined {
   });
 }
 
-/** Nothing where one counter went back: the others are of another process then. */
+/** `undefined` if a counter decreased, because the process has restarted. */
 function finiteTimes(times: ServerTimes): ServerTimes | undefined {
   const numbers = Object.values(times).filter((value) => typeof value === "number");
   return numbers.every((value) => Number.isFinite(value)) ? times : undefined;

@@ -12,16 +12,16 @@ import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
 import { inferRows } from "./infer.ts";
 import { type ReferenceImage, stack } from "./reference.ts";
 
-/** One service of a running environment, with what the checks need to reach it. */
+/** Service of a running environment, with its connections for checks. */
 export interface ServiceUnderTest {
   readonly environment: string;
   readonly workload: Workload;
   readonly instances: readonly RunningInstance[];
   readonly targets: readonly Target[];
   readonly http: HttpClient;
-  /** What the embed API asks for, where strangers can reach it. */
+  /** API key required by the embed API, if published. */
   readonly apiKey?: string;
-  /** An Open Inference Protocol transport to a target; opened once, closed with {@link closeService}. */
+  /** Open Inference Protocol transport to a target; opened once, closed by {@link closeTransports}. */
   transport(target: Target, encoding?: "json" | "binary"): Transport;
   closeTransports(): Promise<void>;
 }
@@ -62,7 +62,7 @@ export function openService(
   };
 }
 
-/** A target where an embedding can be asked for, and that leads somewhere. */
+/** Reachable target that returns embeddings. */
 export type EndpointTarget = Target & { readonly endpointName: EndpointName; readonly url: string };
 
 export function endpointsOf(service: ServiceUnderTest): readonly EndpointTarget[] {
@@ -74,10 +74,10 @@ export function endpointsOf(service: ServiceUnderTest): readonly EndpointTarget[
   });
 }
 
-/** Form of a request for embeddings: of the embed API, or encoding of the tensors for a Triton. */
+/** Encoding of a request for embeddings: of images for the embed API, of tensors for Triton. */
 export type RequestEncoding = EmbedEncoding | "binary" | "json";
 
-/** Every form in which a target takes requests. */
+/** Request encodings that a target accepts. */
 export function encodingsOf({ endpoint }: EndpointTarget): readonly RequestEncoding[] {
   if (endpoint.protocol === "embed-http") return embedEncodings;
   return endpoint.protocol === "oip-http" ? ["binary", "json"] : ["binary"];
@@ -88,35 +88,40 @@ const timeoutMs = 120_000;
 /**
  * Sends one request for the embeddings of some images.
  *
- * @param form - By default, images go to the embed API as the raw body or as a multipart form, and to a Triton in binary.
- * @returns A vector of 512 for each image; a Triton does not normalise it.
- * @throws {Error} one line, on any other response.
+ * @param encoding - Defaults to the raw body (one image) or a multipart form for the embed API, and to binary for Triton.
+ * @returns One vector of 512 values per image; not normalised by Triton.
+ * @throws {Error} with a one-line message on any other response.
  */
 export async function embeddingsOf(
   service: ServiceUnderTest,
   target: EndpointTarget,
   images: readonly ReferenceImage[],
-  form?: RequestEncoding,
+  encoding?: RequestEncoding,
 ): Promise<readonly Float32Array[]> {
   if (target.endpoint.protocol === "embed-http") {
-    const usual = images.length === 1 ? "raw" : "multipart";
-    return embedBy(service.http, target.url, (form as EmbedEncoding | undefined) ?? usual, images);
+    const defaultEncoding = images.length === 1 ? "raw" : "multipart";
+    return embedBy(
+      service.http,
+      target.url,
+      (encoding as EmbedEncoding | undefined) ?? defaultEncoding,
+      images,
+    );
   }
-  const transport = service.transport(target, form === "json" ? "json" : "binary");
+  const transport = service.transport(target, encoding === "json" ? "json" : "binary");
   const { model } = service.workload.service;
   return inferRows(transport, model, stack(images), images.length, timeoutMs);
 }
 
 type ResultDetails = Partial<Pick<CheckResult, "endpoint" | "measured" | "images">>;
 
-/** Finding of a check on one protocol path. */
+/** Finding of a check on one endpoint. */
 export interface EndpointFinding extends Omit<ResultDetails, "endpoint"> {
   /** @default "pass" */
   readonly outcome?: "pass" | "fail";
   readonly message: string;
 }
 
-/** Runs a check on each protocol path of a service. A path whose check throws fails with the reason. */
+/** Runs a check on each endpoint of a service. An endpoint whose check throws fails with the error message. */
 export async function checkEachEndpoint(
   service: ServiceUnderTest,
   id: string,
@@ -133,7 +138,7 @@ export async function checkEachEndpoint(
   return results;
 }
 
-/** A result of this service, with what every result carries. */
+/** Check result with the common fields of the service. */
 export function resultOf(
   service: ServiceUnderTest,
   id: string,

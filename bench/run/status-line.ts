@@ -7,19 +7,19 @@ export interface Output {
 const frameMs = 100;
 const frames = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
-/** A line that says what is under way. */
+/** Progress display: an animated line on a terminal, plain lines elsewhere. */
 export interface StatusLine {
-  /** On a terminal the line that moves; elsewhere a line, unless it differs from the last in numbers alone. */
+  /** Sets the status. Without a terminal, prints it unless it differs from the previous one only in numbers. */
   readonly show: (text: string) => void;
-  /** Draw it again, with other counts. */
+  /** Redraws the status line with the current counts. */
   readonly draw: () => void;
-  /** A line that stays. */
+  /** Prints a permanent line. */
   readonly print: (line: string) => void;
-  /** Take the live line away. */
+  /** Removes the status line. */
   readonly end: () => void;
 }
 
-/** @param counts - What goes into the parentheses after the live line, before the seconds. */
+/** @param counts - Text in the parentheses after the status, before the elapsed seconds. */
 export function startStatusLine(output: Output, counts: () => string): StatusLine {
   return output.isTTY === true ? liveLine(output, counts) : plainLines(output);
 }
@@ -34,7 +34,7 @@ function plainLines(output: Output): StatusLine {
     draw() {},
     end() {},
     show(text) {
-      // a phase that only counts is one line
+      // a phase that only counts up is printed once
       const phase = text.replaceAll(/\d+/g, "");
       if (phase !== last) print(text);
       last = phase;
@@ -70,7 +70,7 @@ function liveLine(output: Output, counts: () => string): StatusLine {
   };
 }
 
-/** `single-gpu: ` before what is about one environment. */
+/** Prefix of a status line: `single-gpu: `. */
 export function environmentPrefix(environment: string | undefined): string {
   return environment === undefined ? "" : `${environment}: `;
 }

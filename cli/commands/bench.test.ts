@@ -99,7 +99,7 @@ test("fails with exit code 1 where an address gives no embeddings, and saves why
   server.close();
   expect({ code, last: stderr.split("\n").at(-1) }).toEqual({
     code: 1,
-    last: "✘ parity addresses/embed embed-http: answer to octet-stream: expected rows of 2048 bytes, got 5 bytes",
+    last: "✘ parity addresses/embed embed-http: response to octet-stream: expected rows of 2048 bytes, got 5 bytes",
   });
   expect(readdirSync(reports)).toHaveLength(3);
 });

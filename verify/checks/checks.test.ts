@@ -188,7 +188,7 @@ test("embeddings equal to the reference pass parity", async () => {
   const [message = ""] = said(
     await checkParity(await embedService((row) => row), reference, "simulation"),
   );
-  expect(message).toMatch(/^pass: 8 answers: cosine 1\.000000, /);
+  expect(message).toMatch(/^pass: 8 embeddings: cosine 1\.000000, /);
 });
 
 test("embeddings with the right direction that differ by more than 0.1 % fail parity", async () => {
@@ -205,7 +205,7 @@ test("embeddings with the right direction that differ by more than 0.1 % fail pa
 test("embeddings of a TensorRT engine, rounded to FP16, pass by direction on a deployment", async () => {
   const tensorrt = await embedService(near, "trt-http");
   expect(said(await checkParity(tensorrt, reference, "deployed"))).toEqual([
-    expect.stringMatching(/^pass: 8 answers: cosine 0\.999/),
+    expect.stringMatching(/^pass: 8 embeddings: cosine 0\.999/),
   ]);
   expect(said(await checkParity(tensorrt, reference, "simulation"))).toEqual([
     expect.stringMatching(/^fail: /),

@@ -44,7 +44,7 @@ test("fails with the name of a cluster that does not respond", async () => {
   const it = await cluster(() => "closed");
   const api = await openCluster({ kubeconfig: it.kubeconfig, context: "mine" });
   await expect(api.get("/version")).rejects.toThrow(
-    `the cluster of context 'mine' of ${it.kubeconfig} does not respond: connection closed before the answer`,
+    `the cluster of context 'mine' of ${it.kubeconfig} does not respond: connection closed before the response`,
   );
   await api.close();
 });
