@@ -1,19 +1,19 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-/** Processor time so far, in milliseconds: of the machine and of groups of processes. Linux only. */
+/** Cumulative CPU time of the machine and of process groups, in milliseconds. Linux only. */
 export interface CpuReading {
-  /** What all cores did for anybody. */
+  /** Busy time of all cores. */
   readonly busyMs: number;
-  /** What all cores did or could have done. */
+  /** Busy and idle time of all cores. */
   readonly totalMs: number;
-  /** By process group, children that have ended included. */
+  /** CPU time by process group, including ended children. */
   readonly groups: ReadonlyMap<number, number>;
 }
 
-/** Clock ticks a second, `sysconf(_SC_CLK_TCK)`: 100 on every Linux that Node runs on. */
+/** Length of a clock tick in milliseconds; `sysconf(_SC_CLK_TCK)` is 100 on every Linux supported by Node. */
 const tickMs = 10;
 
-/** Read `/proc`; `undefined` where there is none. */
+/** Reads `/proc`; `undefined` on systems without it. */
 export function readCpu(): CpuReading | undefined {
   try {
     const { busyMs, totalMs } = machineTime(readFileSync("/proc/stat", "utf8"));
@@ -34,12 +34,12 @@ function processTime(pid: string): { group: number; cpuMs: number } | undefined 
   try {
     return parseProcessStat(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
-    // it ended meanwhile
+    // the process has ended
     return undefined;
   }
 }
 
-/** The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. */
+/** Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. */
 export function machineTime(text: string): { busyMs: number; totalMs: number } {
   const ticks = text.split("\n", 1)[0]!.trim().split(/\s+/).slice(1, 9).map(Number);
   const total = ticks.reduce((sum, value) => sum + value, 0);
@@ -47,7 +47,7 @@ export function machineTime(text: string): { busyMs: number; totalMs: number } {
   return { busyMs: (total - idle) * tickMs, totalMs: total * tickMs };
 }
 
-/** `/proc/<pid>/stat`: the name is in parentheses and may hold anything. */
+/** Parses `/proc/<pid>/stat`. The process name is in parentheses and may contain any character. */
 export function parseProcessStat(text: string): { group: number; cpuMs: number } {
   const fields = text
     .slice(text.lastIndexOf(")") + 2)
@@ -58,13 +58,13 @@ export function parseProcessStat(text: string): { group: number; cpuMs: number }
   return { group: fields[2] ?? 0, cpuMs: ticks * tickMs };
 }
 
-/** Processor time of a process group between two readings, in milliseconds. */
+/** CPU time of a process group between two readings, in milliseconds. */
 export function groupCpuMs(before: CpuReading, after: CpuReading, group: number): number {
   return (after.groups.get(group) ?? 0) - (before.groups.get(group) ?? 0);
 }
 
 /**
- * Part of the machine, 0..1, that was busy between two readings with anything but some process groups: what disturbed a
+ * CPU utilisation of the machine by processes outside the given groups between two readings, 0..1; these disturb a
  * measurement.
  */
 export function othersShare(
@@ -72,18 +72,18 @@ export function othersShare(
   after: CpuReading,
   groups: readonly number[],
 ): number {
-  const ours = groups.reduce((sum, group) => sum + groupCpuMs(before, after, group), 0);
+  const groupsMs = groups.reduce((sum, group) => sum + groupCpuMs(before, after, group), 0);
   const totalMs = after.totalMs - before.totalMs;
-  const othersMs = after.busyMs - before.busyMs - ours;
+  const othersMs = after.busyMs - before.busyMs - groupsMs;
   return totalMs > 0 ? Math.min(1, Math.max(0, othersMs / totalMs)) : 0;
 }
 
-/** Process group of this process. The time of its children is in it once they have ended. */
+/** Process group of this process. Includes the time of its children once they have ended. */
 export function ownGroup(): number {
   return processTime("self")?.group ?? 0;
 }
 
-/** Resident memory of a process and its children, in 10⁶ bytes; `undefined` where there is no `/proc`. */
+/** Resident memory of a process group, in 10⁶ bytes; `undefined` on systems without `/proc`. */
 export function residentMB(group: number): number | undefined {
   try {
     let bytes = 0;

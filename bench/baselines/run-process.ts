@@ -3,9 +3,9 @@ import { describeExit, waitUntilReady } from "../../artefact/simulation.ts";
 import { UserError } from "../../contract/user-error.ts";
 
 const stopPatienceSeconds = 5;
-const shownLines = 6;
+const errorLines = 6;
 
-/** Run a command to its end; its last line is its result. */
+/** Runs a command to its end and parses its last output line as JSON. */
 export async function runCommand<Result>(
   options: ChildOptions,
   name: string,
@@ -18,7 +18,7 @@ export async function runCommand<Result>(
 /**
  * Runs a program to its end.
  *
- * @throws {UserError} unless it ended with code 0
+ * @throws {UserError} unless it exits with code 0
  */
 export async function runToEnd(
   options: ChildOptions,
@@ -32,26 +32,26 @@ export async function runToEnd(
   signal.removeEventListener("abort", stop);
   signal.throwIfAborted();
   if (exit.code === 0) return child;
-  const lines = child.lastLines(shownLines).join("\n");
+  const lines = child.lastLines(errorLines).join("\n");
   throw new UserError(`${name} ended ${describeExit(exit)}:\n${lines}`);
 }
 
-/** A service of the bench's own: started for one measurement, stopped after it. */
+/** Service started for one measurement. */
 export interface Service {
   readonly child: Child;
   readonly url: string;
-  /** From its start to the first good answer. */
+  /** Time from start to the first successful response. */
   readonly readyMs: number;
 }
 
-const longestStartSeconds = 120;
-/** The time to ready is a figure. */
+const startTimeoutSeconds = 120;
+/** Short, because the time to ready is a figure. */
 const pollMs = 10;
 
 /**
- * Start a service, let `work` use it, and stop it.
+ * Starts a service, calls `work` and stops the service.
  *
- * @param readyPath - Answers 200 when the service can take requests.
+ * @param readyPath - Route that returns 200 once the service accepts requests.
  */
 export async function withService<T>(
   options: ChildOptions,
@@ -66,7 +66,7 @@ export async function withService<T>(
   const child = startChild(options);
   try {
     const ready = `${url}${readyPath}`;
-    const start = await waitUntilReady(child, ready, longestStartSeconds, signal, pollMs);
+    const start = await waitUntilReady(child, ready, startTimeoutSeconds, signal, pollMs);
     if (!start.ok) throw new UserError(`${name} ${start.message}`);
     return await work({ child, url, readyMs: start.readyMs });
   } finally {

@@ -3,7 +3,7 @@ import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
 import { calibrateRecord, recordBackends, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import type { ServiceTimes } from "./question.ts";
+import type { ServiceTimes } from "./scenario.ts";
 
 const truth: System = {
   link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },
@@ -168,9 +168,9 @@ test("each API keeps its own compute, and an backend that was not measured has n
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
   expect(times.compute("rtx-4090", "onnxruntime").firstMs).toBeCloseTo(4, 6);
   expect(times.embed?.compute?.("rtx-4090", "onnxruntime").firstMs).toBeCloseTo(90, 6);
-  expect(times.knows?.("rtx-4090", "tensorrt")).toBe(false);
-  expect(times.embed?.knows?.("rtx-4090", "tensorrt")).toBe(false);
-  expect(times.knows?.("t4", "tensorrt")).toBe(true);
+  expect(times.supports?.("rtx-4090", "tensorrt")).toBe(false);
+  expect(times.embed?.supports?.("rtx-4090", "tensorrt")).toBe(false);
+  expect(times.supports?.("t4", "tensorrt")).toBe(true);
   expect(recordBackends(calibration, "fp32")).toEqual(["onnxruntime"]);
   expect(recordBackends(calibration, "jpeg")).toEqual(["onnxruntime"]);
 });
@@ -180,8 +180,8 @@ test("the embed API's compute is not taken for a Triton's", () => {
   const calibration = calibrateRecord(made);
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
   expect(recordBackends(calibration, "fp32")).toEqual([]);
-  expect(times.knows?.("rtx-4090", "onnxruntime")).toBe(false);
-  expect(times.embed?.knows?.("rtx-4090", "onnxruntime")).toBe(true);
+  expect(times.supports?.("rtx-4090", "onnxruntime")).toBe(false);
+  expect(times.embed?.supports?.("rtx-4090", "onnxruntime")).toBe(true);
 });
 
 test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is assumed", (images) => {

@@ -3,7 +3,7 @@ import { mean } from "../stats/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
 import { type Backend, solve } from "./published-parameters.ts";
-import { largestBatch, type Payload, type ServiceTimes } from "./question.ts";
+import { largestBatch, type Payload, type ServiceTimes } from "./scenario.ts";
 
 /** The model, calibrated by a record of `clipstack bench` or `sweep` in place of published figures. */
 export interface RecordCalibration {
@@ -330,7 +330,7 @@ export function timesOfRecord(
     },
     measured: (device: string, backend: Backend) =>
       device === recordDevice ? own(backend) !== undefined : published.measured(device, backend),
-    knows: (device: string, backend: Backend) =>
+    supports: (device: string, backend: Backend) =>
       device !== recordDevice || own(backend) !== undefined,
   });
   const serverTimes = (path: EndpointCalibration | undefined) =>

@@ -13,13 +13,13 @@ import type { Job, Option, Plan } from "./plan.ts";
 import type { Parameter } from "./published-parameters.ts";
 import {
   type Alternative,
-  type Answer,
   largestBatch,
   payloads,
-  type Question,
+  type Scenario,
+  type ScenarioPrediction,
   type ServiceTimes,
   timesFor,
-} from "./question.ts";
+} from "./scenario.ts";
 
 /** What `clipstack capacity` says, as text: pure functions. */
 
@@ -59,7 +59,7 @@ const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toF
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
 /** What was asked, in one line. */
-export function questionLine(question: Question): string {
+export function questionLine(question: Scenario): string {
   const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = question;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
@@ -75,7 +75,7 @@ export interface Trust {
 }
 
 /** Station that bounds an answer: the bottleneck if it is full, else the part with the longest time. */
-function boundOf({ parts, bottleneck }: Answer): {
+function boundOf({ parts, bottleneck }: ScenarioPrediction): {
   readonly isFull: boolean;
   readonly station: StationName;
 } {
@@ -88,8 +88,8 @@ function boundOf({ parts, bottleneck }: Answer): {
 
 /** Answer to one question. */
 export function answerText(
-  question: Question,
-  answer: Answer,
+  question: Scenario,
+  answer: ScenarioPrediction,
   others: readonly Alternative[],
   trust: Trust,
 ): string {
@@ -154,7 +154,7 @@ const mostIngest = 1e5;
 
 /** What must be said with an answer that is not measured. */
 export function notesOf(
-  question: Question,
+  question: Scenario,
   all: ServiceTimes,
   bottleneck: StationName,
 ): readonly string[] {

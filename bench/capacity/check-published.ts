@@ -20,13 +20,13 @@ import {
   tutorialSystem,
 } from "./published-parameters.ts";
 
-/** What the model has to do with a published figure. */
+/** Role of a published figure in the capacity model. */
 export const roles = {
-  predicted: "the model says it from other figures; it was made with this one in view",
-  calibrates: "it sets a parameter: the model gives it back",
-  derived: "it follows from other figures by a formula",
-  read: "the model takes it as it is",
-  carried: "the model says nothing of it",
+  predicted: "predicted from other figures; known when the model was written",
+  calibrates: "sets a parameter, so the model reproduces it",
+  derived: "follows from other figures by a formula",
+  read: "input of the model",
+  carried: "not covered by the model",
 } as const;
 export type Role = keyof typeof roles;
 
@@ -34,28 +34,28 @@ export interface CheckRow {
   /** `file/id` */
   readonly figure: string;
   readonly title: string;
-  /** Where the client was. */
+  /** Location of the client. */
   readonly place: PublishedFile["setting"]["place"];
   readonly shown: string;
   readonly unit: string;
   readonly role: Role;
   readonly published: { readonly low: number; readonly high: number };
   readonly predicted?: number;
-  /** Of the published value; of a range, of its nearer end, and 0 within it. */
+  /** Relative error; for a range, relative to the nearer end, and 0 within it. */
   readonly error?: number;
-  /** Fields of the load that the source does not state. */
+  /** Fields of the load not stated by the source. */
   readonly assumed: readonly string[];
-  /** What the error comes from, or why there is no prediction. */
+  /** Cause of the error, or the reason for a missing prediction. */
   readonly note: string;
 }
 
-/** Largest error at which the model is said to explain a figure. */
+/** Maximum error for a figure to count as explained by the model. */
 export const explainedWithin = 0.25;
 
 type Published = ReadonlyMap<string, PublishedFile>;
 type Formula = (figure: (name: string) => number) => number;
 
-/** Figures that follow from others, in the digits of the source. */
+/** Figures computed from others, with the source's precision. */
 const formulas: Readonly<Record<string, Formula>> = {
   "serialization/binary-b32-bytes": () => (32 * float32Bytes) / 2 ** 20,
   "serialization/float32-image": () => float32Bytes,
@@ -85,20 +85,20 @@ const formulas: Readonly<Record<string, Formula>> = {
   "model-only/gflop": (of) => 2 * of("model-only/gmac"),
 };
 
-/** Dollars for 1,000 images. */
+/** US dollars per 1,000 images. */
 export function costPerThousand(usdPerHour: number, imagesPerSecond: number): number {
   return (usdPerHour / 3600 / imagesPerSecond) * 1000;
 }
 
-const why: Partial<Record<Figure["quantity"], string>> = {
-  vram: "memory is no part of this model; synth estimates it before a deployment",
-  start: "start times are no part of this model",
-  count: "a count, of which the model says nothing",
-  share: "operators that do no arithmetic to speak of: no part of this model",
+const unmodelledReasons: Partial<Record<Figure["quantity"], string>> = {
+  vram: "memory is not modelled; synth estimates it before a deployment",
+  start: "start times are not modelled",
+  count: "counts are not modelled",
+  share: "operators with negligible arithmetic are not modelled",
   price: "a price",
 };
 
-/** Every published figure, and what the model makes of it. */
+/** Compares every published figure with the model. */
 export function checkPublished(
   published: Published,
   parameters: PublishedParameters,
@@ -121,7 +121,7 @@ export function checkPublished(
       const formula = formulas[name];
       if (formula !== undefined) {
         const exact = formula((of) => publishedValue(published, of));
-        // what was printed has fewer digits
+        // the source rounds its figures
         const predicted = figure.value === undefined ? exact : rounded(exact, figure.value);
         return {
           ...row,
@@ -138,7 +138,11 @@ export function checkPublished(
       }
       const predicted = predictionOf(file, figure, published, parameters, peaks);
       if (predicted === undefined) {
-        return { ...row, role: "carried", note: figure.note ?? why[figure.quantity] ?? "" };
+        return {
+          ...row,
+          role: "carried",
+          note: figure.note ?? unmodelledReasons[figure.quantity] ?? "",
+        };
       }
       return {
         ...row,
@@ -150,7 +154,7 @@ export function checkPublished(
   );
 }
 
-/** How far a prediction is off, as a part of what was published; 0 within a range. */
+/** Error of a prediction relative to the published value; 0 within a range. */
 export function errorOf(predicted: number, low: number, high: number): number {
   if (predicted < low) return predicted / low - 1;
   return predicted > high ? predicted / high - 1 : 0;
@@ -253,8 +257,8 @@ const specials: Readonly<Record<string, Special>> = {
     const rates = levels.map((level) =>
       predictFigure(published, "rtx-4080-x4-remote", `c${level}-throughput`, parameters, peaks),
     );
-    const most = Math.max(...rates);
-    return levels.find((_, index) => (rates[index] ?? 0) >= 0.95 * most) ?? Number.NaN;
+    const maximum = Math.max(...rates);
+    return levels.find((_, index) => (rates[index] ?? 0) >= 0.95 * maximum) ?? Number.NaN;
   },
   "operators/matmul": () => arithmeticShare("MatMul"),
   "operators/gemm": () => arithmeticShare("Gemm"),
@@ -271,19 +275,19 @@ function tutorial({ id, quantity }: Figure, published: Published): number {
 export interface CheckSummary {
   readonly figures: number;
   readonly byRole: Readonly<Record<Role, number>>;
-  /** Of the predicted figures. */
+  /** Errors of the predicted figures. */
   readonly predicted: {
     readonly medianError: number;
     readonly within10: number;
     readonly within25: number;
-    /** Those beyond, the largest first. */
+    /** Figures with larger errors, in descending order. */
     readonly notExplained: readonly CheckRow[];
   };
-  /** Derived and calibrating figures that are not given back: none, or the model is broken. */
+  /** Derived and calibrating figures that the model does not reproduce; must be empty. */
   readonly broken: readonly CheckRow[];
 }
 
-/** How well the figures are explained. */
+/** Summarises the errors. */
 export function summarize(rows: readonly CheckRow[]): CheckSummary {
   const count = (role: Role) => rows.filter((row) => row.role === role).length;
   const predicted = rows.filter(({ role }) => role === "predicted");

@@ -2,49 +2,49 @@ import { type ComputeTime, executionMs } from "./compute-time.ts";
 import { delay, type Station, solveNetwork, stationLimit } from "./queueing-network.ts";
 import { type Link, transfer } from "./transfer.ts";
 
-/** How the GPUs of a host are used: one Triton over all of them, or one Triton for each. */
+/** Assignment of a host's GPUs: one Triton for all of them or one per GPU. */
 export const topologies = ["instance-group", "per-gpu"] as const;
 export type Topology = (typeof topologies)[number];
 
-/** What is asked of the service: a closed loop, in which each client sends its next request when the last was answered. */
+/** Closed-loop load on the service. */
 export interface Demand {
   readonly concurrency: number;
   readonly imagesPerRequest: number;
   /** Body of a request for one image, in bytes. */
   readonly bytesPerImage: number;
-  /** Body of the answer for one image, in bytes. */
+  /** Body of the response for one image, in bytes. */
   readonly answerBytesPerImage: number;
 }
 
-/** What answers, in times. Every field is a parameter with a meaning; where its value comes from: `parameters.ts`. */
+/** Parameters of the modelled system. */
 export interface System {
   readonly link: Link;
-  /** All requests share one connection, which carries them one after the other: a gRPC client with one channel. */
+  /** Whether all requests share one connection sequentially, as with a single gRPC channel. */
   readonly oneConnection: boolean;
-  /** Client's own work, in one process: nothing else of the client runs meanwhile. */
+  /** Work of the client process, which is single-threaded. */
   readonly client: {
-    /** Between an answer and the next request; in no latency. */
+    /** Time between a response and the next request; not part of the latency. */
     readonly betweenMs: number;
-    /** To write the tensors of one image; part of the latency. */
+    /** Time to encode the tensor of one image; part of the latency. */
     readonly writeMsPerImage: number;
   };
-  /** Server that decodes images: absent where the client sends tensors. */
+  /** Image decoding on the server; absent if the client sends tensors. */
   readonly decode?: { readonly msPerImage: number; readonly workers: number };
-  /** Time in the server beside the compute: mostly the batcher's wait. Nobody waits longer for it because of others. */
+  /** Time in the server besides computing, mostly in the batcher; independent of the load. */
   readonly overheadMs: number;
-  /** And for each image of a request: what requests do beside each other. */
+  /** Concurrent overhead per image of a request. */
   readonly overheadMsPerImage: number;
-  /** Taking in the tensors of one image; one server does one after the other. */
+  /** Ingest time of the tensor of one image; sequential per server. */
   readonly ingestMsPerImage: number;
   readonly compute: ComputeTime;
   readonly maxBatch: number;
-  /** Executions at a time on one GPU. */
+  /** Concurrent executions per GPU. */
   readonly instances: number;
   readonly gpus: number;
   readonly topology: Topology;
 }
 
-/** Parts of a network, by the name of the station, in words for people. */
+/** Descriptions of the stations. */
 export const stationNames = {
   client: "the client's own work",
   link: "the link's bandwidth",
@@ -52,20 +52,20 @@ export const stationNames = {
   waiting: "round trips",
   decode: "decoding on the server",
   overhead: "the server's batcher and overhead",
-  ingest: "taking in tensors",
+  ingest: "ingesting tensors",
   gpu: "the GPU",
 } as const;
 export type StationName = keyof typeof stationNames;
 
 export interface Prediction {
   readonly imagesPerSecond: number;
-  /** Mean, as a client sees it. */
+  /** Mean latency measured by the client. */
   readonly latencyMs: number;
-  /** The station with the highest use: more of it, and nothing else, gives more images per second at high concurrency. */
+  /** Station with the highest utilisation, which bounds the throughput at high concurrency. */
   readonly bottleneck: StationName;
-  /** Most images per second with as many clients as you like. */
+  /** Maximum images per second with any number of clients. */
   readonly limitImagesPerSecond: number;
-  /** Mean time at each station, in milliseconds of the latency, and its use, 0..1. */
+  /** Mean time at each station, as part of the latency, and its utilisation, 0..1. */
   readonly parts: readonly {
     readonly station: StationName;
     readonly ms: number;
@@ -73,7 +73,7 @@ export interface Prediction {
   }[];
 }
 
-/** The stations that a request passes. */
+/** Stations that a request passes. */
 export function stationsOf(demand: Demand, system: System): readonly Station[] {
   const { imagesPerRequest: images } = demand;
   const { link, client, decode } = system;
@@ -99,7 +99,7 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
       ? []
       : [
           named("decode", {
-            // the images of one request are spread over the workers
+            // the images of a request are distributed over the workers
             demandMs: (decode.msPerImage * images) / Math.min(images, decode.workers),
             speedUp: (requests) =>
               Math.min(requests * images, decode.workers) / Math.min(images, decode.workers),
@@ -119,8 +119,8 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
 }
 
 /**
- * How much more a server with GPUs does when more requests are there: first its other GPUs work too, then batches grow, up
- * to the largest batch of all instances.
+ * Relative throughput of a server with `gpus` GPUs by queued requests: first more GPUs are busy, then batches grow up to the
+ * maximum batch size.
  */
 function batchedSpeedUp(images: number, system: System, gpus: number) {
   const perBatch = Math.max(1, Math.floor(system.maxBatch / images)) * system.instances;
@@ -132,16 +132,16 @@ function batchedSpeedUp(images: number, system: System, gpus: number) {
   };
 }
 
-/** What a load on a system gives. */
+/** Predicts throughput and latency of a load on a system. */
 export function predict(demand: Demand, system: System): Prediction {
   const stations = stationsOf(demand, system);
   const { concurrency, imagesPerRequest: images } = demand;
   const solution = solveNetwork(stations, concurrency);
   const { betweenMs, writeMsPerImage } = system.client;
-  const ownMs = betweenMs + writeMsPerImage * images;
-  // of the time at the client, the part before the request is no latency
+  const clientMs = betweenMs + writeMsPerImage * images;
+  // the client's time between requests is not part of the latency
   const inLatency = (name: string, ms: number) =>
-    name === "client" ? (ms * (ownMs - betweenMs)) / ownMs : ms;
+    name === "client" ? (ms * (clientMs - betweenMs)) / clientMs : ms;
   const parts = solution.stations.map(({ name, residenceMs, utilization }) => ({
     station: name as StationName,
     ms: inLatency(name, residenceMs),

@@ -2,11 +2,11 @@ import { expect, test } from "vitest";
 import { type Choices, planJob } from "./plan.ts";
 import {
   alternatives,
-  answer,
-  type Question,
+  predictScenario,
   ratesByClients,
+  type Scenario,
   type ServiceTimes,
-} from "./question.ts";
+} from "./scenario.ts";
 
 const times: ServiceTimes = {
   compute: (device) => ({
@@ -44,7 +44,7 @@ const choices: Choices = {
   concurrencies: [1, 8, 64],
 };
 
-const question: Question = {
+const question: Scenario = {
   ...base,
   device: fast,
   gpus: 1,
@@ -124,7 +124,7 @@ test("takes as many clients as the job needs, also where they give little more",
 
 test("offers no more of a CPU", () => {
   const busy = { ...question, bandwidthMbps: 1e6, concurrency: 200, gpus: 1 } as const;
-  const changes = (device: Question["device"]) =>
+  const changes = (device: Scenario["device"]) =>
     alternatives({ ...busy, device }, { ...times, ingestMsPerImage: 0 }).map(
       ({ change }) => change,
     );
@@ -135,7 +135,7 @@ test("offers no more of a CPU", () => {
 test("the rates by clients are those of each answer", () => {
   const rates = ratesByClients(question, times, 64);
   for (const concurrency of [1, 5, 64]) {
-    const { imagesPerSecond } = answer({ ...question, concurrency }, times);
+    const { imagesPerSecond } = predictScenario({ ...question, concurrency }, times);
     expect(imagesPerSecond / (rates[concurrency - 1] ?? 0)).toBeCloseTo(1, 9);
   }
 });
@@ -143,7 +143,7 @@ test("the rates by clients are those of each answer", () => {
 test("offers only changes that help, the best first", () => {
   const bound = { ...question, bandwidthMbps: 100, roundTripMs: 20 };
   const found = alternatives(bound, times);
-  const now = answer(bound, times).imagesPerSecond;
+  const now = predictScenario(bound, times).imagesPerSecond;
   const rates = found.map(({ answer: { imagesPerSecond } }) => imagesPerSecond);
   expect(found.map(({ change }) => change)).toContain("send JPEG");
   expect(found.map(({ change }) => change)).not.toContain("2 GPUs");
@@ -152,7 +152,7 @@ test("offers only changes that help, the best first", () => {
 });
 
 test("a GPU without a price has no cost", () => {
-  const { usdPerThousand } = answer({ ...question, device: { name: "fast" } }, times);
+  const { usdPerThousand } = predictScenario({ ...question, device: { name: "fast" } }, times);
   expect(usdPerThousand).toBeUndefined();
 });
 
@@ -163,7 +163,7 @@ test.each([
   ["json", 3_000_000],
 ] as const)("%s puts %d bytes per image on the link", (payload, bytes) => {
   // so narrow a link is what bounds every payload
-  const { bottleneck, limitImagesPerSecond } = answer(
+  const { bottleneck, limitImagesPerSecond } = predictScenario(
     { ...question, payload, bandwidthMbps: 1 },
     times,
   );
@@ -173,8 +173,8 @@ test.each([
 
 test("8-bit pixels are ingested four times as fast as floats", () => {
   const wide = { ...question, bandwidthMbps: 1e6, concurrency: 500 };
-  const floats = answer(wide, times);
-  const pixels = answer({ ...wide, payload: "uint8" }, times);
+  const floats = predictScenario(wide, times);
+  const pixels = predictScenario({ ...wide, payload: "uint8" }, times);
   expect(floats.bottleneck).toBe("ingest");
   expect(floats.limitImagesPerSecond).toBeCloseTo(1000, 6);
   expect(pixels.limitImagesPerSecond).toBeGreaterThan(1500);

@@ -1,22 +1,22 @@
 import type { StationName, Topology } from "./model.ts";
 import {
-  answerable,
   bottleneckOf,
   bytesPerImage,
   type Device,
+  hasTimesFor,
   type Payload,
-  type Question,
   ratesByClients,
+  type Scenario,
   type ServiceTimes,
-} from "./question.ts";
+} from "./scenario.ts";
 
-/** Images to embed, and the time there is for them. */
+/** Number of images and the deadline. */
 export interface Job {
   readonly images: number;
   readonly withinHours: number;
 }
 
-/** What may be chosen; one entry in a list leaves no choice. */
+/** Alternatives to choose from. */
 export interface Choices {
   readonly devices: readonly Device[];
   readonly gpus: readonly number[];
@@ -26,35 +26,35 @@ export interface Choices {
 }
 
 export interface Option {
-  readonly question: Question;
+  readonly question: Scenario;
   readonly imagesPerSecond: number;
   readonly bottleneck: StationName;
   readonly hours: number;
-  /** For the hours that it runs; absent without a price. */
+  /** Cost of the job; absent without a price. */
   readonly usd?: number;
   readonly meets: boolean;
 }
 
 export interface Plan {
-  /** Images per second that the job needs. */
+  /** Required images per second. */
   readonly needed: number;
-  /** Each way to do it, with as many clients as help: those that meet it first, the cheapest of them first, without a price the fewest GPUs. */
+  /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost, or by GPUs without a price. */
   readonly options: readonly Option[];
-  /** Bandwidth that the payload alone needs, in Mbit/s. */
+  /** Bandwidth required for the payload, in Mbit/s. */
   readonly bandwidthNeeded: readonly { readonly payload: Payload; readonly mbps: number }[];
 }
 
-/** Which devices, topology and payload do a job for the least money. */
+/** Finds the devices, topology and payload format with the lowest cost for a job. */
 export function planJob(
   job: Job,
-  base: Omit<Question, "device" | "gpus" | "topology" | "payload" | "concurrency">,
+  base: Omit<Scenario, "device" | "gpus" | "topology" | "payload" | "concurrency">,
   choices: Choices,
   times: ServiceTimes,
 ): Plan {
   const needed = job.images / (job.withinHours * 3600);
   const options = choices.payloads.flatMap((payload) =>
     choices.devices
-      .filter((device) => answerable({ ...base, device, payload }, times))
+      .filter((device) => hasTimesFor({ ...base, device, payload }, times))
       .flatMap((device) =>
         choices.gpus.flatMap((gpus) =>
           (gpus === 1 ? choices.topologies.slice(0, 1) : choices.topologies).map((topology) =>
@@ -83,42 +83,42 @@ export function planJob(
   };
 }
 
-/** By dollars; of no price behind those with one, by GPUs. */
+/** Orders by cost; options without a price come last, ordered by GPUs. */
 function cheaper(a: Option, b: Option): number {
   if (a.usd === undefined && b.usd === undefined) return a.question.gpus - b.question.gpus;
   return a.usd === undefined ? 1 : b.usd === undefined ? -1 : a.usd - b.usd;
 }
 
-/** By hours, where they differ by more than 1 %. */
+/** Orders by hours if they differ by more than 1 %. */
 function faster(a: Option, b: Option): number {
   return Math.abs(a.hours / b.hours - 1) > 0.01 ? a.hours - b.hours : 0;
 }
 
 /**
- * The fewest clients that give nearly the most, as more of them only wait; where these are too slow for the job, the fewest
- * that are not.
+ * Option with the fewest clients that reach 98 % of the maximum throughput, or the required rate if that is higher, because
+ * additional clients only queue.
  */
 function withBestClients(
-  question: Omit<Question, "concurrency">,
+  question: Omit<Scenario, "concurrency">,
   concurrencies: readonly number[],
   needed: number,
   job: Job,
   times: ServiceTimes,
 ): Option {
   const rates = ratesByClients(question, times, Math.max(...concurrencies));
-  const most = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
-  const enough = most >= needed ? Math.max(needed, 0.98 * most) : 0.98 * most;
+  const maximum = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
+  const sufficient = maximum >= needed ? Math.max(needed, 0.98 * maximum) : 0.98 * maximum;
   const concurrency =
     [...concurrencies]
       .sort((a, b) => a - b)
-      .find((clients) => (rates[clients - 1] ?? 0) >= enough) ?? Math.max(...concurrencies);
-  const asked = { ...question, concurrency };
+      .find((clients) => (rates[clients - 1] ?? 0) >= sufficient) ?? Math.max(...concurrencies);
+  const scenario = { ...question, concurrency };
   const { usdPerHour } = question.device;
   const hours = job.images / (rates[concurrency - 1] ?? 0) / 3600;
   return {
-    question: asked,
+    question: scenario,
     imagesPerSecond: rates[concurrency - 1] ?? 0,
-    bottleneck: bottleneckOf(asked, times),
+    bottleneck: bottleneckOf(scenario, times),
     hours,
     ...(usdPerHour === undefined ? {} : { usd: usdPerHour * question.gpus * hours }),
     meets: (rates[concurrency - 1] ?? 0) >= needed,

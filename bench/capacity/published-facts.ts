@@ -6,7 +6,7 @@ import {
   type PublishedParameters,
   publishedParameters,
 } from "./published-parameters.ts";
-import type { ServiceTimes } from "./question.ts";
+import type { ServiceTimes } from "./scenario.ts";
 
 /** The published figures, and what was taken from them. */
 export interface PublishedFacts {

@@ -63,7 +63,7 @@ export type Peaks = Readonly<Record<string, number>>;
 export const float32Bytes = 3 * 224 * 224 * 4;
 export const uint8Bytes = 3 * 224 * 224;
 /** An embedding as 512 floats, and as JSON text. */
-export const answerBytes = { binary: 512 * 4, json: 10_700 } as const;
+export const responseBytes = { binary: 512 * 4, json: 10_700 } as const;
 
 type Published = ReadonlyMap<string, PublishedFile>;
 
@@ -290,7 +290,7 @@ export function publishedCase(
       concurrency: load.concurrency,
       imagesPerRequest: load.imagesPerRequest,
       bytesPerImage,
-      answerBytesPerImage: pytorch || json ? answerBytes.json : answerBytes.binary,
+      answerBytesPerImage: pytorch || json ? responseBytes.json : responseBytes.binary,
     },
     system: {
       link: {

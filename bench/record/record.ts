@@ -4,8 +4,8 @@ import { parseRecordAs } from "./parse-record.ts";
 import { upgradeVerifyRecord } from "./upgrade.ts";
 
 /**
- * One saved run. Every report is computed from this and from nothing else, so an old run can be read, compared and
- * rendered again. `bench/record/record.schema.json` is the same as JSON Schema (`npm run render`).
+ * Record of a run. Reports are computed from the record alone, so that saved runs can be compared and rendered again.
+ * `bench/record/record.schema.json` is the corresponding JSON Schema (`npm run render`).
  */
 
 /** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
@@ -19,14 +19,14 @@ export const checkResult = z.strictObject({
   environment: z.string(),
   service: z.string(),
   endpoint: z.enum(endpointNames).optional(),
-  /** The container or Deployment behind it: Terraform address and name. */
+  /** Container or Deployment: Terraform address and name. */
   resource: z.string(),
   outcome,
-  /** What was found: for a failure, what is wrong; for a skip, why. */
+  /** Finding; for a failure, the cause; for a skip, the reason. */
   message: z.string(),
-  /** Numbers that were measured, units in their names. */
+  /** Measured values, with units in their names. */
   measured: z.record(z.string(), z.number()),
-  /** For parity: each image. */
+  /** Results per image of the parity check. */
   images: z
     .array(
       z.strictObject({
@@ -43,14 +43,14 @@ export const measurement = z.strictObject({
   environment: z.string(),
   service: z.string(),
   endpoint: z.enum(endpointNames),
-  /** The load: each client sends its next request when the last one was answered. */
+  /** Closed-loop load: each client sends its next request after the previous response. */
   load: z.strictObject({
     kind: z.literal("closed loop"),
     concurrency: z.int().min(1),
     imagesPerRequest: z.int().min(1),
     seconds: z.number().min(0),
   }),
-  /** Requests answered well; only they are in the percentiles. */
+  /** Successful requests; only these are part of the percentiles. */
   samples: z.int().min(0),
   imagesPerSecond: z.number().min(0),
   latencyMs: z
@@ -59,11 +59,11 @@ export const measurement = z.strictObject({
       p95: z.number(),
       p99: z.number(),
       max: z.number(),
-      /** False below the minimum number of samples: such a p99 is one or two requests. */
+      /** False below the minimum number of samples, because the p99 then depends on one or two requests. */
       p99Reliable: z.boolean(),
     })
     .optional(),
-  /** [latency in microseconds, requests], ascending. */
+  /** Pairs of latency in microseconds and number of requests, ascending. */
   histogram: z.array(z.tuple([z.int().min(0), z.int().min(1)])),
   /** Failed requests by code. */
   errors: z.record(z.string(), z.int().min(1)),
@@ -71,11 +71,11 @@ export const measurement = z.strictObject({
 export type Measurement = z.infer<typeof measurement>;
 
 export const modelSubject = z.strictObject({
-  /** What the model is, for people: `tiny`, `generated`, or a file's name. */
+  /** Display name: `tiny`, `generated`, or a file name. */
   name: z.string(),
   sha256: z.string().optional(),
   source: z.string().optional(),
-  /** `random`: the numbers are right, the embeddings mean nothing. */
+  /** `random`: the embeddings are correct numerically but carry no meaning. */
   weights: z.string().optional(),
   architecture: z.string().optional(),
   seed: z.number().optional(),
@@ -84,14 +84,14 @@ export type ModelSubject = z.infer<typeof modelSubject>;
 
 export const environmentSubject = z.strictObject({
   name: z.string(),
-  /** Docker endpoint or kubeconfig context of the real thing. */
+  /** Docker endpoint or kubeconfig context of the environment. */
   where: z.string(),
   accelerator: z.enum(["gpu", "cpu"]),
   gpu: z.string().optional(),
   artefact: z.strictObject({
     file: z.string(),
     sha256: z.string(),
-    /** The file was changed after it was synthesized, and verified as it lies. */
+    /** Whether the file was changed after synthesis; it is verified as changed. */
     editedByHand: z.boolean(),
   }),
   services: z.array(
@@ -99,7 +99,7 @@ export const environmentSubject = z.strictObject({
       name: z.string(),
       kind: z.enum(["embed", "triton"]),
       backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
-      /** Of a Triton that is deployed: NVIDIA's server, or the Triton emulator. */
+      /** Server of a deployed Triton: NVIDIA's server or the Triton emulator. */
       server: z.enum(tritonServers).optional(),
       resource: z.string(),
       processes: z.int().min(0),
@@ -107,13 +107,13 @@ export const environmentSubject = z.strictObject({
   ),
   /** Model that the environment was compared with, if it is not the subject's. */
   model: modelSubject.optional(),
-  /** Where the run differed from the real thing on purpose. */
+  /** Intended differences between the run and the deployed environment. */
   notes: z.array(z.string()),
   seconds: z.number().min(0),
 });
 export type EnvironmentSubject = z.infer<typeof environmentSubject>;
 
-/** What a run ran on. Two records of different machines are not compared. */
+/** Machine of a run. Records of different machines are not compared. */
 export const machineSubject = z.strictObject({
   cpu: z.string(),
   cores: z.int().min(1),
@@ -128,10 +128,10 @@ export const verifyRecord = z.strictObject({
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
-  /** What was measured: without it the numbers mean nothing. */
+  /** Subject of the measurement. */
   subject: z.strictObject({
     commit: z.string().optional(),
-    /** Files differed from the commit. */
+    /** Whether files differed from the commit. */
     dirty: z.boolean().optional(),
     target: z.enum(["simulation", "deployed"]),
     server: z.string(),
@@ -150,24 +150,24 @@ export const verifyRecord = z.strictObject({
   environments: z.array(environmentSubject),
   checks: z.array(checkResult),
   measurements: z.array(measurement),
-  /** Nothing failed. */
+  /** Whether no check failed. */
   passed: z.boolean(),
 });
 export type VerifyRecord = z.infer<typeof verifyRecord>;
 
-/** `bench/record/record.schema.json`, whole. */
+/** Contents of `bench/record/record.schema.json`. */
 export function renderRecordSchema(): string {
   const schema = z.toJSONSchema(verifyRecord, { target: "draft-2020-12" });
   return `${JSON.stringify({ title: "clipstack verify record", ...schema }, null, 2)}\n`;
 }
 
 /** Parses a saved record; see {@link parseRecordAs}. */
-export function parseRecord(text: string, shown: string): VerifyRecord {
+export function parseRecord(text: string, source: string): VerifyRecord {
   const kind = {
     kind: "verify",
     version: recordSchemaVersion,
     schema: verifyRecord,
     upgrade: upgradeVerifyRecord,
   };
-  return parseRecordAs(kind, text, shown);
+  return parseRecordAs(kind, text, source);
 }

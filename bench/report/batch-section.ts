@@ -13,9 +13,9 @@ import { batchPoints } from "./load-point-grid.ts";
 import { latencyFields, metricField, nameField, trustField } from "./load-point-table.ts";
 import {
   clientsOf,
-  doubtsOf,
-  isPlain,
+  isUnmodified,
   preferTrusted,
+  reliabilityIssues,
   type Series,
   seriesOf,
   trustOf,
@@ -24,7 +24,7 @@ import { counted, formatCount, formatMs, formatRate, formatRatio } from "./numbe
 import { notesOf } from "./study-section.ts";
 
 export function batchSection(record: BenchRecord): Section | undefined {
-  const lines = seriesOf(record.loadPoints.filter(isPlain)).flatMap((series) => {
+  const lines = seriesOf(record.loadPoints.filter(isUnmodified)).flatMap((series) => {
     const loadPoints = batchPoints(series.loadPoints).filter(
       ({ latencyMs }) => latencyMs !== undefined,
     );
@@ -133,7 +133,7 @@ function pivot(
             ...shown,
             text: `${shown.text} ${invalid ? "✗" : "~"}`,
             tone: invalid ? "bad" : "care",
-            title: doubtsOf(point).join(" "),
+            title: reliabilityIssues(point).join(" "),
           };
         },
       }),

@@ -39,7 +39,7 @@ const tones: Readonly<Partial<Record<Judgement, Tone>>> = { worse: "bad", better
 /** Report of two compared benchmarks. */
 export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Comparison): Report {
   const { regressions, suspects, broken, loadPoints, onlyFrom, onlyTo, warnings } = comparison;
-  const doubts = loadPoints.filter(({ notJudged }) => notJudged.length > 0);
+  const doubts = loadPoints.filter(({ exclusionReasons }) => exclusionReasons.length > 0);
   const isBad = regressions.length + broken.length > 0;
   return {
     title: "Bench compared",
@@ -68,7 +68,7 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
       listSection(
         "doubts",
         "Not judged",
-        doubts.map(({ name, notJudged }) => `${name}: ${notJudged.join(" ")}`),
+        doubts.map(({ name, exclusionReasons }) => `${name}: ${exclusionReasons.join(" ")}`),
       ),
       listSection("missing", "Only in one record", [
         ...missingLine("first", onlyFrom),
@@ -105,7 +105,7 @@ export function verdictText(comparison: Comparison): string {
   }
   if (loadPoints.length === 0) return "no load is in both records";
   if (judged === 0) {
-    return loadPoints.every(({ notJudged }) => notJudged.length > 0)
+    return loadPoints.every(({ exclusionReasons }) => exclusionReasons.length > 0)
       ? "no load could be judged"
       : "no load has windows enough to be sure of";
   }
@@ -187,9 +187,9 @@ const order: readonly Judgement[] = [
 ];
 
 /** The gravest of what became of a load. */
-function outcomeCell({ changes, notJudged }: LoadPointChange): TableCell {
-  if (notJudged.length > 0) {
-    return { text: "not judged", tone: "care", title: notJudged.join(" ") };
+function outcomeCell({ changes, exclusionReasons }: LoadPointChange): TableCell {
+  if (exclusionReasons.length > 0) {
+    return { text: "not judged", tone: "care", title: exclusionReasons.join(" ") };
   }
   const [gravest] = [...changes].sort(
     (a, b) => order.indexOf(a.judgement) - order.indexOf(b.judgement),

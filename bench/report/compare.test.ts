@@ -113,7 +113,9 @@ test("an invalid or unstable load is shown and not judged", () => {
   const bad = cells(2, { invalid: ["The client was the limit."] });
   const found = compareRecords(record(cells(1)), record(bad), limit);
   expect(found.regressions).toEqual([]);
-  expect(found.loadPoints[0]?.notJudged).toEqual(["second record: The client was the limit."]);
+  expect(found.loadPoints[0]?.exclusionReasons).toEqual([
+    "second record: The client was the limit.",
+  ]);
   expect(verdictText(found)).toBe("no load could be judged");
 });
 

@@ -4,11 +4,11 @@ import { figureOf, type Interval, meanRatio, ratioInterval } from "../stats/inte
 import {
   conditionsText,
   distinct,
-  doubtsOf,
   endpointOf,
   failedShare,
-  isPlain,
+  isUnmodified,
   loadPointKey,
+  reliabilityIssues,
   seriesOf,
   settingText,
   trustOf,
@@ -52,7 +52,7 @@ export interface LoadPointChange {
   /** Part of the requests that failed. */
   readonly failed: readonly [from: number, to: number];
   /** Why it is shown and not judged; none: it is judged. */
-  readonly notJudged: readonly string[];
+  readonly exclusionReasons: readonly string[];
 }
 
 /** All loads of one path together: the geometric mean of their ratios. */
@@ -123,8 +123,8 @@ export function compareRecords(
   };
 }
 
-function isJudged({ notJudged, changes }: LoadPointChange): boolean {
-  return notJudged.length === 0 && changes.some(({ judgement }) => judgement !== "unsure");
+function isJudged({ exclusionReasons, changes }: LoadPointChange): boolean {
+  return exclusionReasons.length === 0 && changes.some(({ judgement }) => judgement !== "unsure");
 }
 
 const namedFailures = 3;
@@ -179,14 +179,14 @@ function loadPointChange(
     return [{ metric, from: a, to: b, interval, judgement: judge(metric, interval, limit) }];
   });
   const doubts = ([point, which]: readonly [LoadPoint, string]) =>
-    trustOf(point) === "good" ? [] : doubtsOf(point).map((doubt) => `${which}: ${doubt}`);
+    trustOf(point) === "good" ? [] : reliabilityIssues(point).map((doubt) => `${which}: ${doubt}`);
   return {
     name: nameOf(from, withEnvironment),
     from,
     to,
     changes,
     failed: [failedShare(from), failedShare(to)],
-    notJudged: [...doubts([from, "first record"]), ...doubts([to, "second record"])],
+    exclusionReasons: [...doubts([from, "first record"]), ...doubts([to, "second record"])],
   };
 }
 
@@ -204,8 +204,8 @@ function judge(metric: ComparedMetric, interval: Interval | undefined, limit: nu
 }
 
 /** Whether it counts for its endpoint as a whole. */
-function countsForEndpoint({ notJudged, from }: LoadPointChange): boolean {
-  return notJudged.length === 0 && isPlain(from);
+function countsForEndpoint({ exclusionReasons, from }: LoadPointChange): boolean {
+  return exclusionReasons.length === 0 && isUnmodified(from);
 }
 
 function endpointChanges(
@@ -256,8 +256,8 @@ function worseOf(
       ({ name, loadPoints: own }) => ((loadsOf.get(name) ?? 0) > 1 ? own : []),
     ),
   );
-  const ofCells = cells.flatMap(({ name, from, changes, notJudged }) =>
-    (notJudged.length > 0 ? [] : changes)
+  const ofCells = cells.flatMap(({ name, from, changes, exclusionReasons }) =>
+    (exclusionReasons.length > 0 ? [] : changes)
       .filter(({ judgement }) => judgement === "worse")
       .map(({ metric, interval }) => ({
         text: `${name}: ${metric} ${ratioText(interval)}`,

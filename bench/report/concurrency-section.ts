@@ -10,7 +10,7 @@ import {
   nameField,
   trustField,
 } from "./load-point-table.ts";
-import { clientsOf, isPlain, type Series, seriesOf, trustOf } from "./load-points.ts";
+import { clientsOf, isUnmodified, type Series, seriesOf, trustOf } from "./load-points.ts";
 import { counted, formatCount, formatPercent, formatRate } from "./number-format.ts";
 import { notesOf } from "./study-section.ts";
 
@@ -21,7 +21,7 @@ export interface ConcurrencyLine extends Series {
 }
 
 export function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
-  return seriesOf(loadPoints.filter(isPlain)).flatMap((series): readonly ConcurrencyLine[] => {
+  return seriesOf(loadPoints.filter(isUnmodified)).flatMap((series): readonly ConcurrencyLine[] => {
     const measured = concurrencyPoints(series.loadPoints).filter(
       (point) => trustOf(point) !== "empty",
     );
@@ -41,15 +41,15 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
   const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
   const answer = saturated.map(({ line: { name, loadPoints, points }, saturation }) => {
     if (saturation === undefined) return `\`${name}\`: too few load points for a fit.`;
-    const { most, enough, reached } = saturation;
+    const { maximum, sufficient, reached } = saturation;
     const tried = Math.max(...loadPoints.map((point) => clientsOf(point) ?? 0));
     const trusted = Math.max(...points.map(({ clients }) => clients));
     if (trusted < tried && !reached) {
-      return `\`${name}\` is reliable only up to ${counted(trusted, "client")}, ${formatRate(most.throughput)} images/s: its load points with more clients are invalid.`;
+      return `\`${name}\` is reliable only up to ${counted(trusted, "client")}, ${formatRate(maximum.throughput)} images/s: its load points with more clients are invalid.`;
     }
     return reached
-      ? `\`${name}\` reaches 95 % of its ${formatRate(most.throughput)} images/s with ${counted(enough.clients, "client")}; more clients only add latency.`
-      : `\`${name}\` is not saturated at ${counted(most.clients, "client")}, ${formatRate(most.throughput)} images/s.`;
+      ? `\`${name}\` reaches 95 % of its ${formatRate(maximum.throughput)} images/s with ${counted(sufficient.clients, "client")}; more clients only add latency.`
+      : `\`${name}\` is not saturated at ${counted(maximum.clients, "client")}, ${formatRate(maximum.throughput)} images/s.`;
   });
   return {
     id: "concurrency",
@@ -93,11 +93,12 @@ function saturationTable(
   });
   return tableOf("Saturation: measured, and by the fitted law", rows, [
     nameField,
-    numberField("maximum images/s", ({ saturation }) => saturation?.most.throughput, formatRate),
-    numberField("at clients", ({ saturation }) => saturation?.most.clients, formatCount),
+    numberField("maximum images/s", ({ saturation }) => saturation?.maximum.throughput, formatRate),
+    numberField("at clients", ({ saturation }) => saturation?.maximum.clients, formatCount),
     numberField(
       "95 % of it at clients",
-      ({ saturation }) => (saturation?.reached === true ? saturation.enough.clients : undefined),
+      ({ saturation }) =>
+        saturation?.reached === true ? saturation.sufficient.clients : undefined,
       formatCount,
     ),
     numberField(

@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { closedLoop, loadText, type Series, weaknessOf } from "./load-points.ts";
+import { closedLoop, loadText, type Series, unreliabilityRank } from "./load-points.ts";
 export interface Contender {
   readonly name: string;
   readonly point: LoadPoint;
@@ -31,7 +31,7 @@ export function smallestOf(
     (a, b) => b.length - a.length || size(a[0]!) - size(b[0]!),
   );
   for (const all of sorted) {
-    const usable = all.filter(({ point }) => weaknessOf(point) !== undefined);
+    const usable = all.filter(({ point }) => unreliabilityRank(point) !== undefined);
     if (usable.length > 0) return usable;
   }
   return [];

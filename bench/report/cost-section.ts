@@ -4,7 +4,7 @@ import { metricField, nameField, trustField } from "./load-point-table.ts";
 import {
   costBasis,
   fastest,
-  isPlain,
+  isUnmodified,
   seriesOf,
   settingText,
   usdPerThousand,
@@ -18,7 +18,7 @@ export function costRows(
 ): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
   const basis = costBasis(record);
   if (typeof basis === "string") return [];
-  return seriesOf(record.loadPoints.filter(isPlain))
+  return seriesOf(record.loadPoints.filter(isUnmodified))
     .flatMap(({ name, loadPoints }) => {
       const point = fastest(loadPoints);
       return point === undefined

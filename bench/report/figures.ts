@@ -140,7 +140,7 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
           y: point.imagesPerSecond,
           title: titleOf(line.endpoint, point),
           ...doubtOf(point),
-          ring: enough?.reached === true && enough.enough.clients === clientsOf(point),
+          ring: enough?.reached === true && enough.sufficient.clients === clientsOf(point),
         })),
         ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
       };

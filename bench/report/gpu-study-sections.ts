@@ -2,7 +2,7 @@ import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { numberField, tableOf } from "./document.ts";
 import { barFigure, plainFigure } from "./figure-parts.ts";
 import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
-import { clientsOf, ofStudy, type Series, seriesOf } from "./load-points.ts";
+import { clientsOf, loadPointsOfStudy, type Series, seriesOf } from "./load-points.ts";
 import {
   counted,
   formatCount,
@@ -24,7 +24,7 @@ export interface ScalingLine extends Pick<Series, "name"> {
 }
 
 export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
-  return seriesOf(ofStudy(record, "scaling")).flatMap(({ name, loadPoints }) => {
+  return seriesOf(loadPointsOfStudy(record, "scaling")).flatMap(({ name, loadPoints }) => {
     const perGpu = new Map<string, Map<number, LoadPoint>>();
     for (const point of usable(loadPoints)) {
       const gpus = point.conditions.gpus ?? 1;
@@ -52,7 +52,7 @@ export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
 }
 
 export function scaling(record: BenchRecord): Body | undefined {
-  const loadPoints = ofStudy(record, "scaling");
+  const loadPoints = loadPointsOfStudy(record, "scaling");
   if (loadPoints.length === 0) return undefined;
   const lines = scalingLines(record);
   return {
@@ -119,7 +119,7 @@ export interface TopologyPair {
 }
 
 export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
-  return seriesOf(usable(ofStudy(record, "topology"))).flatMap(({ name, loadPoints }) =>
+  return seriesOf(usable(loadPointsOfStudy(record, "topology"))).flatMap(({ name, loadPoints }) =>
     loadPoints.flatMap((group) => {
       if (group.conditions.topology !== "instance-group") return [];
       const perGpu = loadPoints.find(
@@ -131,7 +131,7 @@ export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
 }
 
 export function topology(record: BenchRecord): Body | undefined {
-  const loadPoints = ofStudy(record, "topology");
+  const loadPoints = loadPointsOfStudy(record, "topology");
   if (loadPoints.length === 0) return undefined;
   const [most] = [...topologyPairs(record)].sort(
     (a, b) =>

@@ -4,9 +4,9 @@ import { type Field, numberCell, textField } from "./document.ts";
 import {
   clientsOf,
   conditionsText,
-  doubtsOf,
-  isPlain,
+  isUnmodified,
   loadText,
+  reliabilityIssues,
   trustOf,
   trustText,
 } from "./load-points.ts";
@@ -62,7 +62,7 @@ export const loadField: Field<Pick<LoadPointRow, "point">> = textField("load", (
 export function conditionsFields(
   loadPoints: readonly LoadPoint[],
 ): readonly Field<Pick<LoadPointRow, "point">>[] {
-  return loadPoints.every(isPlain)
+  return loadPoints.every(isUnmodified)
     ? []
     : [textField("under", ({ point }) => conditionsText(point.conditions))];
 }
@@ -84,6 +84,6 @@ export const trustField: Field<Pick<LoadPointRow, "point">> = textField("reliabl
     : {
         text: `! ${text}`,
         tone: trustOf(point) === "invalid" ? "bad" : "care",
-        title: doubtsOf(point).join(" "),
+        title: reliabilityIssues(point).join(" "),
       };
 });

@@ -50,7 +50,7 @@ const stabilityWords: Readonly<Record<LoadPoint["stability"]["verdict"], string>
 };
 
 /** Why a figure is not to be relied on, in whole sentences. */
-export function doubtsOf(point: LoadPoint): readonly string[] {
+export function reliabilityIssues(point: LoadPoint): readonly string[] {
   const { verdict, throughputDeviation, p99Deviation, tolerance } = point.stability;
   const deviations = [
     throughputDeviation === undefined ? "" : `throughput by ${formatPercent(throughputDeviation)}`,
@@ -132,7 +132,7 @@ export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
 }
 
 /** Measured as it is deployed: no study changed a link, a delay or the GPUs. */
-export function isPlain({ conditions }: LoadPoint): boolean {
+export function isUnmodified({ conditions }: LoadPoint): boolean {
   return Object.values(conditions).every((value) => value === undefined);
 }
 
@@ -204,15 +204,17 @@ export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[]
 /** Plain load points of a closed loop, once each. */
 export function closedLoop(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   return distinct(
-    loadPoints.filter((point) => isPlain(point) && point.load.kind === "closed loop"),
+    loadPoints.filter((point) => isUnmodified(point) && point.load.kind === "closed loop"),
   );
 }
 
 export function openLoop(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
-  return distinct(loadPoints.filter((point) => isPlain(point) && point.load.kind === "open loop"));
+  return distinct(
+    loadPoints.filter((point) => isUnmodified(point) && point.load.kind === "open loop"),
+  );
 }
 
-export function ofStudy(record: BenchRecord, study: StudyId): readonly LoadPoint[] {
+export function loadPointsOfStudy(record: BenchRecord, study: StudyId): readonly LoadPoint[] {
   return record.loadPoints.filter((point) => point.study === study);
 }
 
@@ -291,7 +293,7 @@ export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined
  * How far behind a figure is ranked, whatever it is: 0 to be trusted, 1 unstable, 2 many of its requests failed; `undefined`
  * where it is none, as an invalid figure wins nothing.
  */
-export function weaknessOf(point: LoadPoint): 0 | 1 | 2 | undefined {
+export function unreliabilityRank(point: LoadPoint): 0 | 1 | 2 | undefined {
   const trust = trustOf(point);
   if (trust === "invalid" || trust === "empty") return undefined;
   if (isFailing(point)) return 2;
@@ -301,16 +303,16 @@ export function weaknessOf(point: LoadPoint): 0 | 1 | 2 | undefined {
 /** The load points to be trusted; without one, the unstable; without one of these, those of which many requests failed. */
 export function preferTrusted(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   for (const weakness of [0, 1, 2] as const) {
-    const found = loadPoints.filter((point) => weaknessOf(point) === weakness);
+    const found = loadPoints.filter((point) => unreliabilityRank(point) === weakness);
     if (found.length > 0) return found;
   }
   return [];
 }
 
 /** Offered rates that were answered as asked: at least so much of it. */
-export const heldShare = 0.99;
+export const minAchievedShare = 0.99;
 
 /** An open loop whose rate was held: its throughput is what was offered, and no limit of the server. */
 export function isOffered({ load, achievedShare }: LoadPoint): boolean {
-  return load.kind === "open loop" && (achievedShare ?? 1) >= heldShare;
+  return load.kind === "open loop" && (achievedShare ?? 1) >= minAchievedShare;
 }

@@ -9,8 +9,8 @@ import {
   endpointOf,
   environmentsOf,
   fastest,
-  isPlain,
-  ofStudy,
+  isUnmodified,
+  loadPointsOfStudy,
   seriesOf,
 } from "./load-points.ts";
 import {
@@ -26,7 +26,7 @@ import { endpointStyle } from "./plot-styles.ts";
 import { type Body, isSameLoad, loadTable, results, usable } from "./study-section.ts";
 
 export function queueDelay(record: BenchRecord): Body | undefined {
-  const loadPoints = ofStudy(record, "queue-delay");
+  const loadPoints = loadPointsOfStudy(record, "queue-delay");
   if (loadPoints.length === 0) return undefined;
   const answer = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) => {
     const clients = own.map((point) => clientsOf(point) ?? 1);
@@ -128,7 +128,7 @@ export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly Protoc
 
 export function protocol(record: BenchRecord, study: StudyId): Body | undefined {
   const loadPoints = record.loadPoints.filter(
-    (point) => point.study === study || (isPlain(point) && point.study === undefined),
+    (point) => point.study === study || (isUnmodified(point) && point.study === undefined),
   );
   const pairs = protocolPairs(loadPoints);
   if (pairs.length === 0) return undefined;
@@ -236,7 +236,7 @@ export interface LinkGroup {
 
 export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
   const groups = new Map<string, { name: string; point: LoadPoint }[]>();
-  for (const { name, loadPoints } of seriesOf(ofStudy(record, "link"))) {
+  for (const { name, loadPoints } of seriesOf(loadPointsOfStudy(record, "link"))) {
     for (const point of loadPoints) {
       const batch = point.imagesPerRequest === 1 ? "" : ` b${point.imagesPerRequest}`;
       const label = conditionsText(point.conditions) || "no link between";
@@ -277,7 +277,7 @@ export function link(record: BenchRecord): Body | undefined {
       ),
       "p50, ms",
     ),
-    tables: [loadTable("Latency by link and payload", ofStudy(record, "link"))],
+    tables: [loadTable("Latency by link and payload", loadPointsOfStudy(record, "link"))],
     notes: [
       "The link is a proxy on this machine that lets through so many bits per second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
     ],

@@ -19,8 +19,8 @@ import {
 } from "./load-point-table.ts";
 import {
   endpointOf,
-  heldShare,
-  isPlain,
+  isUnmodified,
+  minAchievedShare,
   openLoop,
   seriesOf,
   settingText,
@@ -56,7 +56,7 @@ export function sectionsOf(record: BenchRecord): readonly Section[] {
 }
 
 function pathsSection(record: BenchRecord): Section | undefined {
-  const series = seriesOf(record.loadPoints.filter(isPlain));
+  const series = seriesOf(record.loadPoints.filter(isUnmodified));
   const contenders = smallestLoad(series);
   const [first] = contenders;
   if (first === undefined) return undefined;
@@ -94,7 +94,7 @@ function openLoopSection(record: BenchRecord): Section | undefined {
   if (lines.length === 0) return undefined;
   const rateOf = ({ load }: LoadPoint) => (load.kind === "open loop" ? load.ratePerSecond : 0);
   const isHeld = (point: LoadPoint) =>
-    (point.achievedShare ?? 0) >= heldShare && trustOf(point) === "good";
+    (point.achievedShare ?? 0) >= minAchievedShare && trustOf(point) === "good";
   const sorted = lines.map((line) => ({
     ...line,
     loadPoints: [...line.loadPoints].sort((a, b) => rateOf(a) - rateOf(b)),
@@ -121,7 +121,7 @@ function openLoopSection(record: BenchRecord): Section | undefined {
           ({ point }) => point.achievedShare,
           formatPercent,
           "Fraction of the requests due in the measured windows",
-          ({ point }) => ((point.achievedShare ?? 1) < heldShare ? { tone: "bad" } : {}),
+          ({ point }) => ((point.achievedShare ?? 1) < minAchievedShare ? { tone: "bad" } : {}),
         ),
         ...latencyFields,
         numberField("requests measured", ({ point }) => point.samples, formatCount),

@@ -2,7 +2,14 @@ import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { smallestLoad } from "./contenders.ts";
 import { numberField, type Section, tableOf, textField } from "./document.ts";
 import { type LoadPointRow, metricField, nameField } from "./load-point-table.ts";
-import { closedLoop, fastest, isPlain, seriesOf, settingText, timeParts } from "./load-points.ts";
+import {
+  closedLoop,
+  fastest,
+  isUnmodified,
+  seriesOf,
+  settingText,
+  timeParts,
+} from "./load-points.ts";
 import { formatMs, formatPercent, listed } from "./number-format.ts";
 import { timeFigures } from "./time-figures.ts";
 
@@ -12,7 +19,7 @@ export function timeRows(loadPoints: readonly LoadPoint[]): readonly {
   readonly what: "alone" | "at its most";
   readonly point: LoadPoint;
 }[] {
-  const plain = loadPoints.filter(isPlain);
+  const plain = loadPoints.filter(isUnmodified);
   const series = seriesOf(plain);
   const alone = smallestLoad(series);
   return series.flatMap(({ name, loadPoints: own }) => {

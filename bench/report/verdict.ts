@@ -14,16 +14,16 @@ import { type Contender, smallestLoad, smallestOf } from "./contenders.ts";
 import {
   closedLoop,
   costBasis,
-  doubtsOf,
   fastest,
   isOffered,
-  isPlain,
+  isUnmodified,
   openLoop,
+  reliabilityIssues,
   type Series,
   seriesOf,
   settingText,
+  unreliabilityRank,
   usdPerThousand,
-  weaknessOf,
 } from "./load-points.ts";
 import { counted, formatMs, formatRate, formatUsd } from "./number-format.ts";
 
@@ -65,7 +65,7 @@ export interface LimitChoice {
 }
 
 export function verdictOf(record: BenchRecord): Verdict {
-  const series = seriesOf(record.loadPoints.filter((point) => isPlain(point)));
+  const series = seriesOf(record.loadPoints.filter((point) => isUnmodified(point)));
   const choices = [latencyChoice(series), throughputChoice(series), costChoice(record, series)];
   return { headline: headlineOf(record, choices), choices, limits: limitsOf(series) };
 }
@@ -106,7 +106,7 @@ function latencyChoice(series: readonly Series[]): Choice {
             `\`${best95.name}\` has the lower p95: ${formatMs(best95.point.latencyMs?.p95 ?? 0)} ms.`,
           ]),
     ],
-    doubts: doubtsOf(winner.point),
+    doubts: reliabilityIssues(winner.point),
   };
 }
 
@@ -130,7 +130,7 @@ function throughputChoice(series: readonly Series[]): Choice {
       ...gpuWords(point, metrics.gpuUtilization.read(point)),
       ...filesWords(ranked),
     ],
-    doubts: doubtsOf(point),
+    doubts: reliabilityIssues(point),
   };
 }
 
@@ -162,7 +162,7 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
               : `The others cost from ${costOf(second)} (\`${second.name}\`) to ${costOf(worst)} (\`${worst.name}\`).`,
           ]),
     ],
-    doubts: doubtsOf(winner.point),
+    doubts: reliabilityIssues(winner.point),
   };
 }
 
@@ -193,7 +193,7 @@ function rankedByRate(series: readonly Series[]): readonly Contender[] {
 }
 
 /** What is not stable comes after what is, however good its figure looks, and what fails after both. */
-const weak = ({ point }: Contender) => weaknessOf(point) ?? 3;
+const weak = ({ point }: Contender) => unreliabilityRank(point) ?? 3;
 
 /** Those that noise may have put behind the first. */
 function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
@@ -210,7 +210,7 @@ const limits = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
 function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
   const all = series.flatMap(({ name, loadPoints }) =>
-    loadPoints.flatMap((point) => (weaknessOf(point) === 0 ? [{ name, point }] : [])),
+    loadPoints.flatMap((point) => (unreliabilityRank(point) === 0 ? [{ name, point }] : [])),
   );
   const chosen: LimitChoice[] = [];
   for (const limitMs of limits) {

@@ -5,18 +5,17 @@ import { type ComparedMetric, metricOf } from "../record/metrics.ts";
 import { mean } from "./statistics.ts";
 
 /**
- * How sure a ratio of two measured load points is. Pure and seeded: the same records give the same intervals.
+ * Bootstrap confidence intervals of the ratio of two load points. Pure and seeded: the same records give the same intervals.
  *
- * Throughput: the measured windows are drawn again with replacement. Percentiles: the histogram is drawn again (its k-th
- * smallest value, through the distribution of the k-th smallest of n uniform numbers, which is the same and needs no n
- * draws), and the windows' drift is put on top: the requests of one second are not independent, so that a histogram of 50 000
- * alone would claim to know its median to a thousandth while the windows differ by hundredths.
+ * Throughput: the measured windows are resampled. Percentiles: the histogram is resampled (by the distribution of the k-th
+ * order statistic of n uniform numbers, which avoids n draws) and the variation between windows is added, because requests
+ * of one second are not independent: the histogram alone would give far too narrow intervals.
  *
- * With few windows a plain percentile interval is too narrow; it is expanded for their number (Hesterberg 2015, "What
- * Teachers Should Know About the Bootstrap", section 5.3), which with three windows means from the slowest to the fastest.
+ * With few windows a percentile interval is too narrow and is expanded (Hesterberg 2015, "What Teachers Should Know About
+ * the Bootstrap", section 5.3); with three windows it ranges from the slowest to the fastest.
  */
 
-/** A ratio, and where it lies with 95 % confidence. */
+/** Ratio with its 95 % confidence interval. */
 export interface Interval {
   readonly ratio: number;
   readonly low: number;
@@ -35,9 +34,9 @@ export function figureOf(point: LoadPoint, metric: ComparedMetric): number | und
 }
 
 /**
- * `b` divided by `a`; `undefined` where either has no such figure, or fewer than two windows.
+ * Ratio `b` / `a`; `undefined` if one lacks the metric or has fewer than two windows.
  *
- * @param seed - Of the draws.
+ * @param seed - Seed of the random numbers.
  */
 export function ratioInterval(
   a: LoadPoint,
@@ -59,7 +58,7 @@ export function ratioInterval(
 }
 
 /**
- * Geometric mean of the ratios of several pairs: what became of an endpoint as a whole.
+ * Geometric mean of the ratios of several pairs: the change of an endpoint.
  */
 export function meanRatio(
   pairs: readonly (readonly [a: LoadPoint, b: LoadPoint])[],
@@ -85,7 +84,7 @@ export function meanRatio(
   return intervalOf(Math.exp(mean(ratios)), together, windows);
 }
 
-/** Whether a difference is more than noise. */
+/** Returns whether a difference is significant. */
 export function differs({ low, high }: Interval): boolean {
   return low > 1 || high < 1;
 }
@@ -94,13 +93,13 @@ function measured(point: LoadPoint): LoadPoint["windows"] {
   return point.measuredWindows === 0 ? [] : point.windows.slice(-point.measuredWindows);
 }
 
-/** Drawn once for each load point: a load is part of its own ratio and of its endpoint's. */
+/** Draws per load point, shared by the ratios of the load point and of its endpoint. */
 const drawn = new WeakMap<LoadPoint, Map<string, number[] | undefined>>();
 
 /**
- * Draws of ln(figure), less its estimate.
+ * Draws of ln(figure) minus its estimate.
  *
- * @param side - Of the ratio: the same load point on both sides must be drawn independently.
+ * @param side - Side of the ratio, because the same load point on both sides must be drawn independently.
  */
 function logDraws(
   point: LoadPoint,
@@ -131,7 +130,7 @@ function freshDraws(point: LoadPoint, metric: ComparedMetric, seed: number): num
   const { compared } = metricOf(metric);
   if (compared === undefined || compared === "windows") return drift;
   const p99s = measured(point).flatMap(({ p99Ms }) => (p99Ms === undefined ? [] : [p99Ms]));
-  // a faster window answers sooner: the drift of the rate is that of the latency, the other way round
+  // a faster window has lower latencies: their variation is the inverse of the rate's
   const wander =
     metric === "p99" && p99s.length === rates.length
       ? windowDraws(p99s, uniform)
@@ -140,7 +139,7 @@ function freshDraws(point: LoadPoint, metric: ComparedMetric, seed: number): num
   return latency?.map((value, i) => value + (wander[i] ?? 0));
 }
 
-/** ln of the mean of windows drawn again, less ln of their mean. */
+/** ln of the mean of resampled windows, minus ln of their mean. */
 function windowDraws(values: readonly number[], uniform: () => number): number[] {
   const average = mean(values);
   return Array.from({ length: draws }, () => {
@@ -152,7 +151,7 @@ function windowDraws(values: readonly number[], uniform: () => number): number[]
   });
 }
 
-/** ln of a quantile of the histogram drawn again, less ln of the quantile. */
+/** ln of a quantile of the resampled histogram, minus ln of the quantile. */
 function quantileDraws(
   histogram: LoadPoint["histogram"],
   quantile: number,
@@ -177,7 +176,7 @@ function quantileDraws(
   };
   const estimate = at(quantile);
   const rank = Math.min(count, Math.max(1, Math.ceil(quantile * count)));
-  // the library's draws are seeded as ours are
+  // the library uses the same seeded generator
   jStat.setRandom(uniform);
   return Array.from({ length: draws }, () =>
     Math.log(at(jStat.beta.sample(rank, count - rank + 1)) / estimate),
@@ -192,7 +191,7 @@ function intervalOf(ratio: number, logs: readonly number[], windows: number): In
   return { ratio, low: ratio * Math.exp(at(tail)), high: ratio * Math.exp(at(1 - tail)) };
 }
 
-/** Part of the draws to leave out at each end so that the interval covers 95 % with so few windows. */
+/** Share of the draws to exclude at each end for a coverage of 95 % with few windows. */
 function expandedTail(windows: number): number {
   const t = jStat.studentt.inv((1 + confidence) / 2, windows - 1);
   return jStat.normal.cdf(-t * Math.sqrt(windows / (windows - 1)), 0, 1);

@@ -16,7 +16,7 @@ test("a figure above it is named, and one below it is not", () => {
     { ...cell, id: "trt-http b32 c8" },
   ];
   expect(aboveCeiling(cells, new Map([["single-gpu", rtx4080]]))).toEqual([
-    "trt-http b32 c8: 23000 images/s are more than 1 × rtx-4080 can compute, at most 22098 (194.9 TFLOPS each, 8.8 GFLOP an image): the measurement is wrong",
+    "trt-http b32 c8: 23000 images/s are more than 1 × rtx-4080 can compute, at most 22098 (194.9 TFLOPS each, 8.8 GFLOP per image): the measurement is wrong",
   ]);
 });
 

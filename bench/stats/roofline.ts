@@ -1,12 +1,12 @@
 import { gigaMacsPerImage } from "../../contract/model-signature.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 
-/** What computes, as its maker describes it. */
+/** GPUs with their data sheet figures. */
 export interface Device {
   /** Key of the GPU catalogue. */
   readonly name: string;
   readonly count: number;
-  /** Peak of one, in 10¹² floating-point operations a second: FP16, dense. */
+  /** Peak of one, in 10¹² floating-point operations per second: FP16, dense. */
   readonly fp16DenseTflops: number;
 }
 
@@ -17,11 +17,11 @@ export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): numb
 }
 
 /**
- * A measured rate above what the device can compute is a mistake of the measurement: something else answered, or less was
- * computed than was asked for.
+ * Load points above the device's peak performance. Such a rate is a measurement error: another server responded or the
+ * model was not executed for every image.
  *
- * @param devices - By environment; one that is not there is not judged.
- * @returns One sentence for each such load point.
+ * @param devices - By environment; environments without an entry are not checked.
+ * @returns One sentence per load point.
  */
 export function aboveCeiling(
   cells: readonly Pick<LoadPoint, "id" | "environment" | "conditions" | "imagesPerSecond">[],
@@ -35,7 +35,7 @@ export function aboveCeiling(
     const ceiling = ceilingImagesPerSecond({ ...device, count });
     if (imagesPerSecond <= ceiling) return [];
     return [
-      `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${count} × ${name} can compute, at most ${Math.round(ceiling)} (${fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP an image): the measurement is wrong`,
+      `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${count} × ${name} can compute, at most ${Math.round(ceiling)} (${fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP per image): the measurement is wrong`,
     ];
   });
 }

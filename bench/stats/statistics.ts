@@ -1,7 +1,7 @@
-/** Below this many samples a p99 is one or two requests, and is flagged. */
+/** Minimum number of samples for a reliable p99; below it, a p99 depends on one or two requests. */
 export const p99MinimumSamples = 500;
 
-/** [latency in microseconds, of three significant digits, how often it was seen], ascending. */
+/** Histogram of latencies in microseconds, rounded to three significant digits; ascending. */
 export function latencyHistogram(
   latenciesMs: ArrayLike<number>,
 ): readonly (readonly [us: number, count: number])[] {
@@ -13,12 +13,12 @@ export function latencyHistogram(
   return [...counts].sort(([a], [b]) => a - b);
 }
 
-/** Arithmetic mean; 0 of no values. */
+/** Arithmetic mean; 0 without values. */
 export function mean(values: readonly number[]): number {
   return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** The middle value; the mean of the two in the middle. */
+/** Median; the mean of the two middle values for an even number. */
 export function median(values: readonly number[]): number | undefined {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = Math.floor(sorted.length / 2);
@@ -32,7 +32,7 @@ export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
   return dot(a, b) / (norm(a) * norm(b));
 }
 
-/** ‖a − b‖ / ‖b‖: what a cosine near 1 hides. */
+/** ‖a − b‖ / ‖b‖, which also covers the length that a cosine ignores. */
 export function relativeDifference(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let sum = 0;
   for (let i = 0; i < b.length; i++) sum += ((a[i] ?? Number.NaN) - (b[i] ?? 0)) ** 2;

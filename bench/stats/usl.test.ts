@@ -48,7 +48,7 @@ test("a bad fit says so by its residual", () => {
   expect(fitUsl(jagged)!.residual).toBeGreaterThan(0.3);
 });
 
-test("fits the published runs of four GPUs, whose most was 43.2 images per second at 32 clients", () => {
+test("fits the published runs of four GPUs with a maximum of 43.2 images per second at 32 clients", () => {
   const published = [3.4, 11, 20.2, 31.9, 43.2, 37.4, 37.1].map((throughput, i) => ({
     clients: clients[i]!,
     throughput,
@@ -59,8 +59,8 @@ test("fits the published runs of four GPUs, whose most was 43.2 images per secon
   expect(fit.peak!.clients).toBeLessThan(96);
   expect(fit.peak!.throughput).toBeCloseTo(41, -1);
   expect(saturationOf(published)).toMatchObject({
-    most: { clients: 32, throughput: 43.2 },
-    enough: { clients: 32 },
+    maximum: { clients: 32, throughput: 43.2 },
+    sufficient: { clients: 32 },
     reached: true,
   });
 });
@@ -73,8 +73,8 @@ test("saturation is not reached where the last point is the first with nearly al
   expect(saturationOf(at({ lambda: 10, sigma: 0, kappa: 0 }))).toMatchObject({ reached: false });
 });
 
-test("enough clients are the fewest with 95 % of the most", () => {
+test("the sufficient point has the fewest clients with 95 % of the maximum", () => {
   const rates = [50, 90, 96, 100];
   const points = rates.map((throughput, i) => ({ clients: clients[i]!, throughput }));
-  expect(saturationOf(points)?.enough).toEqual({ clients: 8, throughput: 96 });
+  expect(saturationOf(points)?.sufficient).toEqual({ clients: 8, throughput: 96 });
 });

@@ -5,8 +5,8 @@ import { mean } from "./statistics.ts";
 /**
  * The Universal Scalability Law (Gunther 1993): X(N) = λN / (1 + σ(N − 1) + κN(N − 1)).
  *
- * λ is what one client gets, σ the part that is done one at a time (contention), κ what the clients cost each other
- * (coherency): with κ > 0 more clients than the peak get less.
+ * λ is the throughput of one client, σ the serial share (contention), κ the cost of coordination between clients
+ * (coherency): with κ > 0, throughput falls beyond the peak.
  */
 export interface UslFit {
   /** Throughput of one client. */
@@ -15,9 +15,9 @@ export interface UslFit {
   readonly kappa: number;
   /** Root of the mean squared relative difference from the measured points, 0..1. */
   readonly residual: number;
-  /** Where the law has its maximum; `undefined` where it only ever grows. */
+  /** Maximum of the law; `undefined` if it grows monotonically. */
   readonly peak?: { readonly clients: number; readonly throughput: number };
-  /** What it tends to without a maximum: λ/σ; `undefined` where nothing bounds it. */
+  /** Asymptote λ/σ of a law without a maximum; `undefined` if unbounded. */
   readonly ceiling?: number;
 }
 
@@ -26,7 +26,7 @@ export interface Point {
   readonly throughput: number;
 }
 
-/** Fewer points than these fit any law: it has three parameters. */
+/** Minimum number of points, because the law has three parameters. */
 export const uslMinimumPoints = 4;
 
 export function uslThroughput(
@@ -36,11 +36,11 @@ export function uslThroughput(
   return (lambda * clients) / (1 + sigma * (clients - 1) + kappa * clients * (clients - 1));
 }
 
-/** The law that fits best, all parameters at least 0; `undefined` with fewer than four different numbers of clients. */
+/** Best fit with non-negative parameters; `undefined` with fewer than four different numbers of clients. */
 export function fitUsl(points: readonly Point[]): UslFit | undefined {
   const good = points.filter(({ clients, throughput }) => clients >= 1 && throughput > 0);
   if (new Set(good.map(({ clients }) => clients)).size < uslMinimumPoints) return undefined;
-  // in units of the largest rate, and with relative errors: a point at one client counts as much as one at 128
+  // rates relative to the maximum and relative errors, so that points at 1 and at 128 clients have equal weight
   const scale = Math.max(...good.map(({ throughput }) => throughput));
   const x = good.map(({ clients }) => clients);
   const y = good.map(({ throughput }) => throughput / scale);
@@ -62,7 +62,7 @@ export function fitUsl(points: readonly Point[]): UslFit | undefined {
   return described({ lambda: lambda * scale, sigma, kappa }, good);
 }
 
-/** The law's rate at the i-th point, as a part of what was measured there: 1 where it fits. */
+/** Rate of the law at the i-th point relative to the measured rate. */
 const relativeLaw =
   (x: readonly number[], y: readonly number[]) =>
   ([lambda = 0, sigma = 0, kappa = 0]: number[]) =>
@@ -79,7 +79,7 @@ const relativeJacobian =
     return [n / below / rate, slope * (n - 1), slope * n * (n - 1)];
   };
 
-/** Where to begin: N/X is linear in the law's parameters; and two that do not depend on the points' noise. */
+/** Initial values: the linear fit of N/X, and two that are independent of noise. */
 function startsOf(x: readonly number[], y: readonly number[]): readonly (readonly number[])[] {
   const alone = Math.max(...x.map((n, i) => (y[i] ?? 0) / n));
   return [linearStart(x, y), [alone, 0.1, 1e-3], [alone, 0.5, 0]].filter(
@@ -87,7 +87,7 @@ function startsOf(x: readonly number[], y: readonly number[]): readonly (readonl
   );
 }
 
-/** Least squares of N/X = a + b(N − 1) + cN(N − 1), relative, with what is negative left out. */
+/** Relative least squares of N/X = a + b(N − 1) + cN(N − 1), with non-negative coefficients. */
 function linearStart(x: readonly number[], y: readonly number[]): readonly number[] | undefined {
   for (const columns of [[0, 1, 2], [0, 1], [0, 2], [0]]) {
     const basis = x.map((n, i) => {
@@ -95,7 +95,7 @@ function linearStart(x: readonly number[], y: readonly number[]): readonly numbe
       return columns.map((column) => [1, n - 1, n * (n - 1)][column]! / target);
     });
     const ones = Matrix.ones(x.length, 1);
-    // by singular values: two numbers of clients do not determine three columns
+    // singular value decomposition, because two numbers of clients do not determine three columns
     const solved = solve(new Matrix(basis), ones, true).to1DArray();
     if (solved.some((value) => value < 0) || !(solved[0]! > 0)) continue;
     const [a, b, c] = [0, 1, 2].map((column) => solved[columns.indexOf(column)] ?? 0) as [
@@ -108,7 +108,7 @@ function linearStart(x: readonly number[], y: readonly number[]): readonly numbe
   return undefined;
 }
 
-/** Below this a parameter is nothing but the fit's rounding. */
+/** Smaller parameters are rounding errors of the fit. */
 const negligible = 1e-7;
 
 function described(
@@ -118,11 +118,12 @@ function described(
   const sigma = fitted.sigma < negligible ? 0 : fitted.sigma;
   const kappa = fitted.kappa < negligible ? 0 : fitted.kappa;
   const parameters = { lambda: fitted.lambda, sigma, kappa };
-  const off = ({ clients: n, throughput }: Point) => uslThroughput(parameters, n) / throughput - 1;
+  const relativeError = ({ clients: n, throughput }: Point) =>
+    uslThroughput(parameters, n) / throughput - 1;
   const clients = kappa > 0 ? Math.sqrt(Math.max(0, 1 - sigma) / kappa) : undefined;
   return {
     ...parameters,
-    residual: Math.sqrt(mean(points.map((point) => off(point) ** 2))),
+    residual: Math.sqrt(mean(points.map((point) => relativeError(point) ** 2))),
     ...(clients === undefined
       ? {}
       : {
@@ -135,24 +136,28 @@ function described(
   };
 }
 
-/** Where throughput stops growing, as it was measured. */
+/** Measured saturation of throughput. */
 export interface Saturation {
-  /** The most that was measured, and with how many clients. */
-  readonly most: Point;
-  /** The fewest clients that gave nearly all of it. */
-  readonly enough: Point;
-  /** Whether more clients were tried without getting more. */
+  /** Point with the maximum measured throughput. */
+  readonly maximum: Point;
+  /** Point with the fewest clients that is close to the maximum. */
+  readonly sufficient: Point;
+  /** Whether points with more clients than `sufficient` were measured. */
   readonly reached: boolean;
 }
 
-/** Part of the most that counts as nearly all of it. */
-export const nearlyAll = 0.95;
+/** Share of the maximum that is considered close to it. */
+export const nearMaximumShare = 0.95;
 
 export function saturationOf(points: readonly Point[]): Saturation | undefined {
   const sorted = [...points].sort((a, b) => a.clients - b.clients);
   const [first, ...rest] = sorted;
   if (first === undefined) return undefined;
-  const most = rest.reduce((best, it) => (it.throughput > best.throughput ? it : best), first);
-  const enough = sorted.find(({ throughput }) => throughput >= nearlyAll * most.throughput) ?? most;
-  return { most, enough, reached: (sorted.at(-1)?.clients ?? 0) > enough.clients };
+  const maximum = rest.reduce(
+    (best, point) => (point.throughput > best.throughput ? point : best),
+    first,
+  );
+  const sufficient =
+    sorted.find(({ throughput }) => throughput >= nearMaximumShare * maximum.throughput) ?? maximum;
+  return { maximum, sufficient, reached: (sorted.at(-1)?.clients ?? 0) > sufficient.clients };
 }

@@ -4,35 +4,35 @@ import { type Alarm, startAlarm } from "../load/alarm.ts";
 import { clockMs } from "../load/worker-messages.ts";
 import { median } from "../stats/statistics.ts";
 
-/** A link between a client and a server: the same in each direction, and shared by all connections. */
+/** Symmetric network link, shared by all connections. */
 export interface Link {
-  /** Bits that pass in each direction, in 10^6 a second; absent: no limit. */
+  /** Bandwidth in each direction, in 10^6 bits per second; absent: unlimited. */
   readonly bandwidthMbps?: number;
-  /** There and back together, in milliseconds; half of it is added in each direction. */
+  /** Round-trip time in milliseconds; half of it is added in each direction. */
   readonly roundTripMs: number;
 }
 
 export interface LinkProxy {
-  /** On 127.0.0.1. */
+  /** Port on 127.0.0.1. */
   readonly port: number;
-  /** Bytes that came in so far: from clients to the server, and back. */
+  /** Bytes received so far from clients (`up`) and from the server (`down`). */
   readonly bytes: () => { readonly up: number; readonly down: number };
-  /** How much later than the link would have bytes were passed on so far, by the median piece, in milliseconds. */
+  /** Median delay of forwarded chunks beyond that of the emulated link, in milliseconds. */
   readonly medianLatenessMs: () => number;
   close(): Promise<void>;
 }
 
-/** Connections take turns on the link at this size, as packets do; small enough for 1 Mbit/s. */
-const pieceBytes = 16 * 1024;
-/** So many deliveries tell how late they are. */
-const latenessLimit = 100_000;
-/** What waits before the link, at least, before a sender is held up. */
-const minimumQueueBytes = 256 * 1024;
+/** Chunk size at which connections share the link, as with packets; small enough for 1 Mbit/s. */
+const chunkBytes = 16 * 1024;
+/** Maximum number of recorded delays. */
+const maxLatenessSamples = 100_000;
+/** Minimum queue length before a sender is paused. */
+const minQueueBytes = 256 * 1024;
 
 /**
- * A TCP proxy that is as slow as a link: bytes leave one after the other at its rate, and arrive half a round trip later. A new
- * connection waits for one round trip, as its handshake would. Lost packets and TCP's slow start are not emulated: the figures
- * are those of connections that have been open for a while.
+ * Starts a TCP proxy that emulates a link: bytes leave sequentially at its rate and arrive half a round trip later. A new
+ * connection waits for one round trip, like a handshake. Packet loss and TCP slow start are not emulated, so figures apply
+ * to warm connections.
  */
 export async function startLinkProxy(
   target: { readonly host: string; readonly port: number },
@@ -55,7 +55,7 @@ export async function startLinkProxy(
       // "close" follows
       socket.on("error", () => {});
     }
-    // the handshake is over then; until then nothing is on the link
+    // nothing is forwarded before the end of the emulated handshake
     timeline.add(clockMs() + link.roundTripMs, () => {
       up.carry(client, backend);
       down.carry(backend, client);
@@ -80,15 +80,15 @@ export async function startLinkProxy(
   };
 }
 
-/** Does what is due, in the order of its times. */
+/** Runs actions at their due times, in order. */
 class Timeline {
-  /** Of the last things that were done, in milliseconds. */
+  /** Delays of the actions in milliseconds. */
   readonly lateness: number[] = [];
   readonly #events: { readonly atMs: number; readonly run: () => void }[] = [];
   readonly #alarm: Alarm = startAlarm(() => this.#ring());
 
   add(atMs: number, run: () => void): void {
-    // nearly always at the end: what comes later is added later
+    // usually appended, because due times mostly increase
     let at = this.#events.length;
     while (at > 0 && (this.#events[at - 1]?.atMs ?? 0) > atMs) at--;
     this.#events.splice(at, 0, { atMs, run });
@@ -105,24 +105,25 @@ class Timeline {
     let due = 0;
     while ((this.#events[due]?.atMs ?? Number.POSITIVE_INFINITY) <= now) due++;
     for (const { atMs, run } of this.#events.splice(0, due)) {
-      if (this.lateness.length < latenessLimit) this.lateness.push(now - atMs);
+      if (this.lateness.length < maxLatenessSamples) this.lateness.push(now - atMs);
       run();
     }
     this.#alarm.set(this.#events[0]?.atMs ?? Number.POSITIVE_INFINITY);
   }
 }
 
-/** One direction of a link: a queue that is emptied at a rate, and a delay. */
+/** One direction of a link: a queue drained at the link's rate, followed by a delay. */
 class Direction {
   bytes = 0;
   readonly #bytesPerMs: number;
   readonly #delayMs: number;
   readonly #queueLimit: number;
-  /** Senders that wait, and why: the queue is full, or the receiver does not take more. */
-  readonly #held = new Set<Socket>();
-  readonly #blocked = new Set<Socket>();
+  /** Senders paused because the queue is full. */
+  readonly #queueBlocked = new Set<Socket>();
+  /** Senders paused because the receiver accepts no more. */
+  readonly #receiverBlocked = new Set<Socket>();
   #queued = 0;
-  /** When the last byte in the queue has left. */
+  /** Time at which the last queued byte leaves. */
   #freeAtMs = 0;
 
   constructor(
@@ -131,28 +132,28 @@ class Direction {
   ) {
     this.#bytesPerMs = (bandwidthMbps * 1e6) / 8 / 1_000;
     this.#delayMs = roundTripMs / 2;
-    // what is under way on a link that is full, and as much before it
-    const underWay = Number.isFinite(this.#bytesPerMs) ? this.#bytesPerMs * roundTripMs : 0;
-    this.#queueLimit = Math.max(minimumQueueBytes, 2 * underWay);
+    // twice the bandwidth-delay product
+    const inFlight = Number.isFinite(this.#bytesPerMs) ? this.#bytesPerMs * roundTripMs : 0;
+    this.#queueLimit = Math.max(minQueueBytes, 2 * inFlight);
   }
 
   carry(from: Socket, to: Socket): void {
     from.on("data", (chunk: Buffer) => {
       this.bytes += chunk.length;
-      for (let at = 0; at < chunk.length; at += pieceBytes) {
-        const piece = chunk.subarray(at, at + pieceBytes);
-        this.#add(piece.length, () => {
-          if (!to.destroyed && !to.write(piece)) this.#block(from, to);
+      for (let at = 0; at < chunk.length; at += chunkBytes) {
+        const part = chunk.subarray(at, at + chunkBytes);
+        this.#add(part.length, () => {
+          if (!to.destroyed && !to.write(part)) this.#block(from, to);
         });
       }
       if (this.#queued <= this.#queueLimit) return;
-      this.#held.add(from);
+      this.#queueBlocked.add(from);
       from.pause();
     });
     from.once("end", () => this.#add(0, () => to.end()));
     from.once("close", () => {
-      this.#held.delete(from);
-      this.#blocked.delete(from);
+      this.#queueBlocked.delete(from);
+      this.#receiverBlocked.delete(from);
     });
   }
 
@@ -164,24 +165,24 @@ class Direction {
       this.#queued -= bytes;
       deliver();
       if (this.#queued > this.#queueLimit / 2) return;
-      const held = [...this.#held];
-      this.#held.clear();
-      for (const socket of held) this.#resume(socket);
+      const waiting = [...this.#queueBlocked];
+      this.#queueBlocked.clear();
+      for (const socket of waiting) this.#resume(socket);
     });
   }
 
   #block(from: Socket, to: Socket): void {
-    if (this.#blocked.has(from)) return;
-    this.#blocked.add(from);
+    if (this.#receiverBlocked.has(from)) return;
+    this.#receiverBlocked.add(from);
     from.pause();
     to.once("drain", () => {
-      this.#blocked.delete(from);
+      this.#receiverBlocked.delete(from);
       this.#resume(from);
     });
   }
 
-  /** Only what neither the queue nor the receiver holds up. */
+  /** Resumes a sender unless the queue or the receiver blocks it. */
   #resume(socket: Socket): void {
-    if (!(this.#held.has(socket) || this.#blocked.has(socket))) socket.resume();
+    if (!(this.#queueBlocked.has(socket) || this.#receiverBlocked.has(socket))) socket.resume();
   }
 }

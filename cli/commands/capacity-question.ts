@@ -9,7 +9,7 @@ import { checkPublished, summarize } from "../../bench/capacity/check-published.
 import type { Topology } from "../../bench/capacity/model.ts";
 import { type PublishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
 import type { Backend } from "../../bench/capacity/published-parameters.ts";
-import type { Device, Payload, ServiceTimes } from "../../bench/capacity/question.ts";
+import type { Device, Payload, ServiceTimes } from "../../bench/capacity/scenario.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";

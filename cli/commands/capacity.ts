@@ -15,11 +15,11 @@ import { planJob } from "../../bench/capacity/plan.ts";
 import { type PublishedFacts, publishedFacts } from "../../bench/capacity/published-facts.ts";
 import {
   alternatives,
-  answer,
   payloadNames,
-  type Question,
+  predictScenario,
+  type Scenario,
   type ServiceTimes,
-} from "../../bench/capacity/question.ts";
+} from "../../bench/capacity/scenario.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -129,7 +129,7 @@ export function registerCapacity(program: Command): void {
     .addHelpText(
       "after",
       `
-A closed network of queues: the client's work, its link, round trips, decoding, the batcher, taking in tensors, the GPU.
+A closed network of queues: the client's work, its link, round trips, decoding, the batcher, ingesting tensors, the GPU.
 Its parameters are from published figures (bench/published) or from a record; docs/capacity.md says what each means and
 how far the model is off. It needs no GPU and measures nothing.
 
@@ -188,7 +188,7 @@ function sayAnswer(
   from: readonly string[],
   record: BenchRecord | undefined,
 ): Said {
-  const question: Question = {
+  const question: Scenario = {
     ...base(asked, args),
     device: deviceOf(asked, record),
     gpus: asked.gpus ?? 1,
@@ -196,7 +196,7 @@ function sayAnswer(
     payload: args.payload ?? "jpeg",
     concurrency: args.concurrency ?? 16,
   };
-  const found = answer(question, times);
+  const found = predictScenario(question, times);
   const others = alternatives(question, times);
   const trust: Trust = { from, notes: notesOf(question, times, found.bottleneck) };
   return {

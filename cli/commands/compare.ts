@@ -77,11 +77,11 @@ export function comparisonJson({
   exitCode,
 }: Pick<CompareResult, "comparison" | "exitCode">): string {
   const { loadPoints, ...rest } = comparison;
-  const loads = loadPoints.map(({ name, changes, failed, notJudged }) => ({
+  const loads = loadPoints.map(({ name, changes, failed, exclusionReasons }) => ({
     name,
     changes,
     failed,
-    notJudged,
+    notJudged: exclusionReasons,
   }));
   return `${JSON.stringify({ ...rest, loads, passed: exitCode === 0 }, null, 2)}\n`;
 }

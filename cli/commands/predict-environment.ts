@@ -1,6 +1,6 @@
 import { stationNames } from "../../bench/capacity/model.ts";
 import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
-import { answer, type ServiceTimes } from "../../bench/capacity/question.ts";
+import { predictScenario, type ServiceTimes } from "../../bench/capacity/scenario.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
@@ -42,7 +42,7 @@ export function environmentPredictor(): Predict {
     // more GPUs than the services use are paid for, and compute nothing
     const gpus = gpusOf(asked.map((service) => service.name)) ?? gpu.count;
     if (gpus === 0) return undefined;
-    const { imagesPerSecond, bottleneck } = answer(
+    const { imagesPerSecond, bottleneck } = predictScenario(
       {
         ...load,
         device: { name },

@@ -9,10 +9,10 @@ import {
   stationsOf,
   type Topology,
 } from "./model.ts";
-import { answerBytes, type Backend, float32Bytes, uint8Bytes } from "./published-parameters.ts";
+import { type Backend, float32Bytes, responseBytes, uint8Bytes } from "./published-parameters.ts";
 import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
 
-/** What a client sends of an image, and to which API. */
+/** Payload formats with the API that accepts them. */
 export const payloads = {
   jpeg: "a JPEG to the embed API, which decodes it",
   uint8: "8-bit pixels to Triton",
@@ -22,64 +22,64 @@ export const payloads = {
 export type Payload = keyof typeof payloads;
 export const payloadNames = Object.keys(payloads) as [Payload, ...Payload[]];
 
-/** A GPU to compute on, or whatever a record was measured on. */
+/** GPU, or the device of a record. */
 export interface Device {
   /** Key of the GPU catalogue. */
   readonly name: string;
   readonly usdPerHour?: number;
   readonly priceDate?: string;
-  /** A CPU, of a record without a GPU: there is one, and no more of them. */
+  /** CPU of a record without a GPU; exactly one. */
   readonly cpu?: true;
 }
 
-/** Times of the service, of published figures or of a record. */
+/** Times of the service, from published figures or a record. */
 export interface ServiceTimes {
   readonly compute: (device: string, backend: Backend) => ComputeTime;
-  /** Whether the device's compute was measured, and not only worked out from its peak. */
+  /** Returns whether the device's compute time was measured instead of derived from its peak performance. */
   readonly measured: (device: string, backend: Backend) => boolean;
   /**
-   * Whether there are times at all.
+   * Returns whether times exist for a device and backend.
    *
    * @default true for every device and backend
    */
-  readonly knows?: (device: string, backend: Backend) => boolean;
+  readonly supports?: (device: string, backend: Backend) => boolean;
   readonly decodeMsPerImage: number;
   readonly decodeWorkers: number;
   readonly overheadMs: number;
   readonly overheadMsPerImage: number;
-  /** Of a float32 tensor; of fewer bytes less. */
+  /** Ingest time of a float32 tensor; proportional to the bytes. */
   readonly ingestMsPerImage: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
-  /** What one Triton ingests is from a record, and not assumed. */
+  /** Set if the ingest time of one Triton was measured. */
   readonly ingestMeasured?: true;
   /**
-   * Where the embed API was measured on its own.
+   * Times of the embed API, if measured separately.
    *
-   * @default the times of tensors that go to a Triton
+   * @default the times of tensors sent to Triton
    */
   readonly embed?: Partial<
     Pick<
       ServiceTimes,
-      "compute" | "measured" | "knows" | "overheadMs" | "overheadMsPerImage" | "ingestMsPerImage"
+      "compute" | "measured" | "supports" | "overheadMs" | "overheadMsPerImage" | "ingestMsPerImage"
     >
   >;
 }
 
-/** The times that hold for a payload. */
+/** Times that apply to a payload format. */
 export function timesFor(payload: Payload, times: ServiceTimes): ServiceTimes {
   return payload === "jpeg" ? { ...times, ...times.embed } : times;
 }
 
-/** Whether there are times for a question's device, backend and payload. */
-export function answerable(
-  { device, backend, payload }: Pick<Question, "device" | "backend" | "payload">,
+/** Returns whether times exist for a scenario's device, backend and payload format. */
+export function hasTimesFor(
+  { device, backend, payload }: Pick<Scenario, "device" | "backend" | "payload">,
   times: ServiceTimes,
 ): boolean {
-  return timesFor(payload, times).knows?.(device.name, backend) ?? true;
+  return timesFor(payload, times).supports?.(device.name, backend) ?? true;
 }
 
-export interface Question {
+export interface Scenario {
   readonly device: Device;
   readonly gpus: number;
   readonly topology: Topology;
@@ -90,14 +90,14 @@ export interface Question {
   readonly connections: "new" | "kept";
   readonly concurrency: number;
   readonly imagesPerRequest: number;
-  /** Client's own work between two requests. */
+  /** Client time between two requests. */
   readonly clientMs: number;
-  /** Bytes of a JPEG. */
+  /** Size of a JPEG. */
   readonly jpegBytes: number;
 }
 
-export interface Answer extends Prediction {
-  /** What the GPUs would give if nothing else took time. */
+export interface ScenarioPrediction extends Prediction {
+  /** Throughput of the GPUs without any other bottleneck. */
   readonly gpusAloneImagesPerSecond: number;
   /** Absent without a price. */
   readonly usdPerThousand?: number;
@@ -105,8 +105,8 @@ export interface Answer extends Prediction {
 
 export const largestBatch = 32;
 
-/** What a question comes to. */
-export function answer(question: Question, times: ServiceTimes): Answer {
+/** Predicts throughput, latency and cost of a scenario. */
+export function predictScenario(question: Scenario, times: ServiceTimes): ScenarioPrediction {
   const system = systemOf(question, times);
   const prediction = {
     ...predict(demandOf(question, times), system),
@@ -119,27 +119,27 @@ export function answer(question: Question, times: ServiceTimes): Answer {
   return { ...prediction, usdPerThousand: costPerThousand(all, prediction.imagesPerSecond) };
 }
 
-/** Images per second for 1, 2, … up to `clients` clients. */
+/** Images per second for 1 to `clients` clients. */
 export function ratesByClients(
-  question: Omit<Question, "concurrency">,
+  question: Omit<Scenario, "concurrency">,
   times: ServiceTimes,
   clients: number,
 ): readonly number[] {
-  const asked = { ...question, concurrency: clients };
-  const stations = stationsOf(demandOf(asked, times), systemOf(asked, times));
+  const scenario = { ...question, concurrency: clients };
+  const stations = stationsOf(demandOf(scenario, times), systemOf(scenario, times));
   return throughputs(stations, clients).map((rate) => rate * question.imagesPerRequest);
 }
 
 /** The station that bounds the throughput of many clients. */
-export function bottleneckOf(question: Question, times: ServiceTimes): StationName {
+export function bottleneckOf(question: Scenario, times: ServiceTimes): StationName {
   const stations = stationsOf(demandOf(question, times), systemOf(question, times));
   const limit = (station: Station) => stationLimit(station, question.concurrency);
   return stations.reduce((a, b) => (limit(b) < limit(a) ? b : a)).name as StationName;
 }
 
-/** Body of a request for one image. */
+/** Request body size per image. */
 export function bytesPerImage(
-  { payload, jpegBytes }: Pick<Question, "payload" | "jpegBytes">,
+  { payload, jpegBytes }: Pick<Scenario, "payload" | "jpegBytes">,
   times: Pick<ServiceTimes, "jsonBytesPerImage">,
 ): number {
   switch (payload) {
@@ -154,20 +154,20 @@ export function bytesPerImage(
   }
 }
 
-function demandOf(question: Question, times: ServiceTimes): Demand {
+function demandOf(question: Scenario, times: ServiceTimes): Demand {
   const text = question.payload === "jpeg" || question.payload === "json";
   return {
     concurrency: question.concurrency,
     imagesPerRequest: question.imagesPerRequest,
     bytesPerImage: bytesPerImage(question, times),
-    answerBytesPerImage: text ? answerBytes.json : answerBytes.binary,
+    answerBytesPerImage: text ? responseBytes.json : responseBytes.binary,
   };
 }
 
-function systemOf(question: Question, all: ServiceTimes): System {
+function systemOf(question: Scenario, all: ServiceTimes): System {
   const { payload } = question;
   const times = timesFor(payload, all);
-  // the gateway sends 8-bit pixels or floats to its Tritons: the tensor is ingested there
+  // a gateway forwards tensors to its Tritons, which ingest them
   const tensorBytes = payload === "uint8" ? uint8Bytes : float32Bytes;
   return {
     link: question,
@@ -190,20 +190,20 @@ function systemOf(question: Question, all: ServiceTimes): System {
   };
 }
 
-const rateOf = (question: Question, times: ServiceTimes): number =>
+const rateOf = (question: Scenario, times: ServiceTimes): number =>
   ratesByClients(question, times, question.concurrency).at(-1) ?? 0;
 
-/** One change to a question, and what it would give. */
+/** Change to a scenario and the resulting prediction. */
 export interface Alternative {
   readonly change: string;
-  readonly answer: Answer;
+  readonly answer: ScenarioPrediction;
 }
 
-/** What else could be done, the most images per second first: changes that help by 5 % or more. */
-export function alternatives(question: Question, times: ServiceTimes): readonly Alternative[] {
+/** Changes that increase throughput by 5 % or more, in descending order of throughput. */
+export function alternatives(question: Scenario, times: ServiceTimes): readonly Alternative[] {
   const now = rateOf(question, times);
   const { gpus, payload, concurrency } = question;
-  const variants: readonly (readonly [string, Partial<Question>, Partial<ServiceTimes>?])[] = [
+  const variants: readonly (readonly [string, Partial<Scenario>, Partial<ServiceTimes>?])[] = [
     ["keep connections open", { connections: "kept" }],
     ["send 8-bit pixels", { payload: "uint8" }],
     ["send JPEG", { payload: "jpeg" }],
@@ -225,15 +225,15 @@ export function alternatives(question: Question, times: ServiceTimes): readonly 
     variants
       .filter(([, change]) => change.payload !== payload)
       .filter(([, { gpus: more, topology: other }]) => !question.device.cpu || !(more || other))
-      .filter(([, change]) => answerable({ ...question, ...change }, times))
+      .filter(([, change]) => hasTimesFor({ ...question, ...change }, times))
       .map(([change, other, faster]) => ({
         change,
-        asked: { ...question, ...other },
+        scenario: { ...question, ...other },
         times: { ...times, ...faster },
       }))
-      // the rate alone is quickly found
-      .filter(({ asked, times }) => rateOf(asked, times) >= 1.05 * now)
-      .map(({ change, asked, times }) => ({ change, answer: answer(asked, times) }))
+      // computing only the rate is cheap
+      .filter(({ scenario, times }) => rateOf(scenario, times) >= 1.05 * now)
+      .map(({ change, scenario, times }) => ({ change, answer: predictScenario(scenario, times) }))
       .sort((a, b) => b.answer.imagesPerSecond - a.answer.imagesPerSecond)
   );
 }
