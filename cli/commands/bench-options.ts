@@ -20,7 +20,7 @@ import {
   wholeNumber,
 } from "../option-values.ts";
 
-/** What `bench` and `sweep` both take. */
+/** Options of both `bench` and `sweep`. */
 export interface BenchArguments {
   readonly target?: "simulation" | "deployed";
   readonly url?: AddressesSource["endpoints"];
@@ -41,23 +41,23 @@ export interface BenchArguments {
   readonly report?: string;
 }
 
-/** The options of {@link BenchArguments}. */
+/** Adds the options of {@link BenchArguments}. */
 export function addBenchOptions(command: Command): Command {
   return command
     .addOption(
       new Option(
         "--target <target>",
-        "simulation: local processes started from the synthesized file (default); deployed: the containers or pods that a deploy made",
+        "simulation: local processes started from the synthesized file (default); deployed: deployed containers or pods",
       ).choices(["simulation", "deployed"]),
     )
     .option(
       "--url <path=address>",
-      "measure this address, not an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
+      "measure this address instead of an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
       repeated(endpoint),
     )
     .option(
       "--metrics-url <server=address>",
-      "with --url: metrics of embed, onnx or trt, like onnx=http://host:port; repeatable, once for each process",
+      "with --url: metrics of embed, onnx or trt, such as onnx=http://host:port; repeatable, once per process",
       repeated(metricsPage),
     )
     .option(
@@ -69,26 +69,26 @@ export function addBenchOptions(command: Command): Command {
     .addOption(
       new Option(
         "--stability <percent>",
-        "how near throughput and p99 of the last three windows must be to their mean",
+        "maximum deviation of throughput and p99 of the last three windows from their mean",
       )
         .argParser(percentage(0.01, 100))
         .default(defaultSettings.tolerance, `${100 * defaultSettings.tolerance}%`),
     )
     .option(
       "--max-trials <number>",
-      "windows after which a load that never agreed is unstable",
+      "maximum number of windows; a load that never agreed is unstable",
       wholeNumber(3, 1_000),
       defaultSettings.maxWindows,
     )
     .option(
       "--duration <seconds>",
-      "ceiling of one load, its warm-up included",
+      "maximum duration of one load, including warm-up",
       numberUpTo(86_400),
       defaultSettings.durationSeconds,
     )
     .option(
       "--seed <number>",
-      "of random arrivals: the same seed gives the same times",
+      "seed of random arrivals",
       wholeNumber(0, 2 ** 31 - 1),
       defaultSettings.seed,
     )
@@ -98,32 +98,32 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--model <model>",
-      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: what is served with --target simulation, and the reference for the embeddings",
+      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: served with --target simulation, and the reference for embeddings",
       "generated",
     )
     .option(
       "--workers <number>",
-      "processes that send (default: as many as the rate needs, up to the cores)",
+      "load generator processes (default: as required by the rate, up to the number of cores)",
       wholeNumber(1, 256),
     )
     .option(
       "--price <dollars>",
-      "US dollars per hour of what is measured (default: what a deployed environment says)",
+      "price in US dollars per hour (default: from the deployed environment)",
       numberFrom(0, 1_000_000),
     )
     .option(
       "--port-offset <number>",
-      "added to every local port, where ports are taken",
+      "offset added to every local port, if ports are in use",
       portOffset,
       0,
     )
     .option("--no-synth", "use the existing output in cdktf.out, as --target deployed always does")
-    .option("--report <folder>", "where the record and the reports go (default: bench/reports)")
-    .option("--json", "print the record, and nothing else, on stdout")
-    .option("--output <file>", "write the record to a file as well");
+    .option("--report <folder>", "folder for the record and reports (default: bench/reports)")
+    .option("--json", "print only the record on stdout")
+    .option("--output <file>", "also write the record to this file");
 }
 
-/** What only `bench` takes. */
+/** Options of `bench` only. */
 export interface GridArguments {
   readonly backend: readonly RequestedEndpoint[];
   readonly concurrency?: readonly number[];
@@ -137,28 +137,28 @@ export function addGridOptions(command: Command): Command {
     .addOption(
       new Option(
         "--backend <names>",
-        `what to measure: ${Object.keys(backendWords).join(", ")}, or endpoints by name: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
+        `endpoints to measure: ${Object.keys(backendWords).join(", ")}, or names: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
       )
         .argParser(backends)
-        .default(backends("all"), "all that there are of the five endpoints"),
+        .default(backends("all"), "all existing endpoints"),
     )
     .option(
       "--concurrency <numbers>",
-      `clients, each sending its next request when the last one was answered (default: ${defaultConcurrency.join(",")})`,
+      `clients, each sending its next request after the previous response (default: ${defaultConcurrency.join(",")})`,
       listOf(wholeNumber(1, 4_096)),
     )
     .addOption(
-      new Option("--batch-sizes <numbers>", "images in a request")
+      new Option("--batch-sizes <numbers>", "images per request")
         .argParser(listOf(wholeNumber(1, maxImagesPerRequest)))
         .default(defaultBatchSizes, defaultBatchSizes.join(",")),
     )
     .option(
       "--rate <numbers>",
-      "requests per second, sent whether or not earlier ones were answered, in place of --concurrency",
+      "requests per second, independent of responses (open loop), instead of --concurrency",
       listOf(numberUpTo(1_000_000)),
     )
     .addOption(
-      new Option("--arrivals <how>", "with --rate: how the requests are spread over time")
+      new Option("--arrivals <how>", "with --rate: distribution of arrival times")
         .choices(["poisson", "constant"])
         .default("poisson"),
     );
@@ -167,7 +167,7 @@ export function addGridOptions(command: Command): Command {
 const defaultConcurrency = [1, 4];
 const defaultBatchSizes = [1, 8];
 
-/** The loads of a grid. */
+/** Loads of a grid. */
 export function loadsOf(
   { concurrency, rate, arrivals }: GridArguments,
   seed: number,
@@ -190,7 +190,7 @@ const usual = (endpoint: EndpointName): BenchEndpoint => ({
   serialization: "binary",
 });
 
-/** Names for groups of endpoints; those that the environment offers are measured. */
+/** Groups of endpoints, of which the existing ones are measured. */
 const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
   all: endpointNames,
   embed: ["embed-http"],
@@ -200,7 +200,7 @@ const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
   tensorrt: ["trt-http", "trt-grpc"],
 };
 
-/** Every endpoint that has a name. */
+/** Endpoints that can be selected by name. */
 const namedEndpoints: readonly BenchEndpoint[] = [
   ...endpointNames.map(usual),
   ...(["onnx-http", "onnx-grpc"] as const).flatMap((endpoint) =>
@@ -213,22 +213,22 @@ const namedEndpoints: readonly BenchEndpoint[] = [
   ),
 ];
 
-/** A list of words and names, each endpoint once. */
+/** Parses a list of groups and names to distinct endpoints. */
 export function backends(text: string): readonly RequestedEndpoint[] {
   const found = new Map<string, RequestedEndpoint>();
   for (const word of text.split(",").map((it) => it.trim())) {
     const endpoint = namedEndpoints.find((it) => benchEndpointName(it) === word);
-    const asked =
+    const requested =
       endpoint === undefined
         ? (backendWords[word] ?? []).map((it) => ({ ...usual(it), byName: false }))
         : [{ ...endpoint, byName: true }];
-    if (asked.length === 0) {
+    if (requested.length === 0) {
       const known = [...Object.keys(backendWords), ...namedEndpoints.map(benchEndpointName)];
       throw new InvalidArgumentError(`It must be of ${known.join(", ")}, got '${word}'.`);
     }
-    for (const one of asked) {
-      const name = benchEndpointName(one);
-      found.set(name, { ...one, byName: one.byName || found.get(name)?.byName === true });
+    for (const choice of requested) {
+      const name = benchEndpointName(choice);
+      found.set(name, { ...choice, byName: choice.byName || found.get(name)?.byName === true });
     }
   }
   return [...found.values()];

@@ -9,30 +9,26 @@ import {
 } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 
-/** `clipstack bench`: how fast is each endpoint, where does the time go, what does it cost? */
+/** `clipstack bench`: measures throughput, latency and cost of each endpoint. */
 export function registerBench(program: Command): void {
   const command = program
     .command("bench")
-    .argument(
-      "[environment...]",
-      "environments to measure, one after the other (default: single-gpu)",
-    );
+    .argument("[environment...]", "environments to measure sequentially (default: single-gpu)");
   addBenchOptions(addGridOptions(command))
     .addHelpText(
       "after",
       `
-Each endpoint is measured with each batch size and each concurrency (or rate). Before anything is timed, its answers are
-compared with the embeddings of the model here (--model); an endpoint that differs is not timed, and the run fails. A load
-warms up until its throughput is steady, then is measured in windows of --window seconds until the last three agree within
---stability, or --max-trials were tried, or --duration is over, whichever comes first. Latency is counted
-from when a request was due.
+Each endpoint is measured at each batch size and each concurrency (or rate). First, its embeddings are compared with those
+of the local model (--model); an endpoint that differs is not timed and the run fails. Each load point warms up until its
+throughput is steady and is then measured in windows of --window seconds until the last three agree within --stability, or
+--max-trials or --duration is reached. Latency is measured from when a request was due.
 
---backend accepts names of groups of endpoints (embed: the embed API; triton and triton_grpc: the Tritons over HTTP and gRPC; onnx
-and tensorrt: both protocols of one Triton), of which it measures what there is, and names, which must be there. _u8, _jpeg
-and _json say what a request carries in place of float32 tensors: pixels, image files, or the tensors as JSON text.
+--backend accepts groups of endpoints (embed: the embed API; triton and triton_grpc: all Tritons over HTTP or gRPC; onnx and
+tensorrt: both protocols of one Triton), which select the existing endpoints, and endpoint names, which must exist. The
+suffixes _u8, _jpeg and _json select the payload instead of float32 tensors: pixels, image files, or tensors as JSON text.
 
---target deployed measures what a deploy made, and changes nothing there; where an embed server asks for a key,
-INFERENCE_API_KEY must have it. Ctrl-C ends the run, and what was measured until then is saved.
+--target deployed measures a deployment without changing it; if the embed server requires an API key, set
+INFERENCE_API_KEY. Ctrl-C ends the run and saves the measurements so far.
 
 Examples:
   $ npx clipstack bench single-gpu
@@ -43,7 +39,7 @@ Examples:
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
 
-Exit codes: 0 all good, 1 an endpoint differs, requests failed, or a figure is above what the GPU can compute, 2 wrong usage or
+Exit codes: 0 success, 1 an endpoint differs, requests failed, or a figure exceeds the peak of the GPU, 2 wrong usage or
 settings, 130 interrupted.`,
     )
     .action(bench);

@@ -16,11 +16,11 @@ import { writeOutput } from "../write-output.ts";
 export const compareFormats = ["text", "md", "json"] as const;
 
 export interface CompareArguments {
-  /** Worse by more than this part fails, 0..1. */
+  /** Relative deterioration above which the comparison fails, 0..1. */
   readonly failOver: number;
-  /** Compare what differs in more than what is to be found out. */
+  /** Compares records of different subjects. */
   readonly force?: true;
-  /** A path or load that only the first record has is no failure. */
+  /** Accepts endpoints and loads that only the first record has. */
   readonly allowMissing?: true;
 }
 
@@ -28,14 +28,14 @@ export interface CompareResult {
   readonly from: BenchRecord;
   readonly to: BenchRecord;
   readonly comparison: Comparison;
-  /** 0 no regression, 1 one or more or something failed or is missing, 2 nothing could be judged. */
+  /** 0 no regression, 1 a regression, failure or missing load, 2 no comparable load. */
   readonly exitCode: number;
 }
 
 /**
- * Compare two saved records.
+ * Compares two saved records.
  *
- * @throws {UserError} | {UserError} one line: a file that is no record, or records that must not be compared.
+ * @throws {UserError} with one line if a file is not a record or the records are not comparable.
  */
 export function compareFiles(
   fromFile: string,
@@ -46,11 +46,11 @@ export function compareFiles(
   const wrong = mismatches(from, to);
   if (wrong.length > 0 && args.force !== true) {
     throw new UserError(
-      `${fromFile} and ${toFile} cannot be compared: ${wrong.join("; ")} (--force compares them all the same)`,
+      `${fromFile} and ${toFile} cannot be compared: ${wrong.join("; ")} (--force compares them anyway)`,
     );
   }
   const found = compareRecords(from, to, args);
-  // a run that failed before it timed anything has no load either
+  // a run that failed before timing has no load points
   if (found.loadPoints.length === 0 && (to.passed || !from.passed)) {
     throw new UserError(
       `${fromFile} and ${toFile} have no load point in common: environments, endpoints, batches, clients or rates differ`,
@@ -59,7 +59,9 @@ export function compareFiles(
   const comparison = {
     ...found,
     warnings: [
-      ...wrong.map((line) => `Not the same: ${line}. Ratios say nothing of one change alone.`),
+      ...wrong.map(
+        (line) => `Not the same: ${line}. Ratios do not show the effect of a single change.`,
+      ),
       ...differences(from, to),
     ],
   };
@@ -71,7 +73,7 @@ function exitCodeOf({ regressions, broken, judged }: Comparison): number {
   return judged === 0 ? 2 : 0;
 }
 
-/** For programs: names and ratios, without the load points. */
+/** Comparison as JSON: names and ratios without the load points. */
 export function comparisonJson({
   comparison,
   exitCode,
@@ -92,45 +94,44 @@ interface CommandArguments extends CompareArguments {
   readonly output?: string;
 }
 
-/** `clipstack compare`: did it become slower, and is that more than noise? */
+/** `clipstack compare`: reports significant changes between two records. */
 export function registerCompare(program: Command): void {
   program
     .command("compare")
-    .argument("<from>", "a record: what was before")
-    .argument("<to>", "a record: what is now")
+    .argument("<from>", "earlier record")
+    .argument("<to>", "later record")
     .addOption(
       new Option(
         "--fail-over <percent>",
-        "fail where an endpoint or a load is worse by more than this, noise left out",
+        "maximum significant deterioration of an endpoint or load",
       )
         .argParser(percentage(0, 1_000))
         .default(0.1, "10%"),
     )
     .option("--force", "compare records of different machines, models or runtimes")
-    .option("--allow-missing", "an endpoint or load that only the first record has is no failure")
+    .option("--allow-missing", "accept endpoints and loads that only the first record has")
     .addOption(
       new Option("--format <format>", "text, md (for a pull request) or json")
         .choices(compareFormats)
         .default("text"),
     )
-    .option("--json", "the same as --format json")
-    .option("--output <file>", "write it to a file in place of standard output")
+    .option("--json", "same as --format json")
+    .option("--output <file>", "write to a file instead of standard output")
     .addHelpText(
       "after",
       `
-Each ratio is the second record's figure divided by the first's, with the interval that holds it with 95 % confidence: the
-measured windows are drawn again for throughput, the histograms for percentiles (seeded: the same records, the same answer).
-A path fails only where the whole interval over its loads is worse by more than --fail-over; of an endpoint with several loads, one
-alone by twice that (at least 10 % more), for no interval holds what drifts between two runs: below, it is named to look at. It fails too where the second run failed
-and the first did not, or where the second has no such path or load (--allow-missing). Invalid and unstable loads are shown, not
-judged; where none can be judged, the exit code is 2.
+Each ratio is the second record's figure divided by the first's, with a 95 % confidence interval from a seeded bootstrap of the
+measured windows (throughput) and histograms (percentiles). An endpoint fails if the entire interval over its loads is worse by
+more than --fail-over. A single load of an endpoint with several loads fails at twice that (at least 10 % more), because runs
+drift; below, it is listed as needing attention. The comparison also fails if only the second run failed, or if the second
+record lacks an endpoint or load (--allow-missing). Invalid and unstable loads are listed but not compared.
 
 Examples:
   $ npx clipstack compare before.json after.json
   $ npx clipstack compare before.json after.json --fail-over 5% --format md > comparison.md
   $ npx clipstack compare laptop.json server.json --force
 
-Exit codes: 0 no regression, 1 a regression, or something failed or missing, 2 wrong usage, or nothing that can be compared.`,
+Exit codes: 0 no regression, 1 regression, failure or missing load, 2 wrong usage or no comparable load.`,
     )
     .action((from: string, to: string, args: CommandArguments) => {
       const result = compareFiles(from, to, args);

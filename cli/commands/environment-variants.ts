@@ -11,23 +11,23 @@ import {
 } from "../artefact.ts";
 import { environmentsFolder } from "../project.ts";
 
-/** A setting and another value of it: `["tritonOnnx", "gpus"]`. */
+/** New value of a setting, such as `["tritonOnnx", "gpus"]`. */
 export interface SettingChange {
   readonly path: readonly string[];
   readonly value: unknown;
 }
 
-/** Environments as they would be with other settings. Nothing of this checkout changes. */
+/** Synthesizes environments with changed settings in a temporary folder. */
 export interface EnvironmentVariants {
-  /** What an environment's settings say, defaults not filled in. */
+  /** Value of a setting in the environment's file, without defaults. */
   settingOf(environment: string, path: readonly string[]): unknown;
   /**
-   * Synthesize an environment with some settings changed.
+   * Synthesizes an environment with changed settings.
    *
-   * @throws {UserError} what is wrong with the settings
+   * @throws {UserError} if the settings are invalid
    */
   synthesize(environment: string, changes: readonly SettingChange[]): Promise<SynthesizedFile>;
-  /** Take everything away that was synthesized. */
+  /** Removes the synthesized files. */
   remove(): void;
 }
 

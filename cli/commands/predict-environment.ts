@@ -5,7 +5,7 @@ import type { Environment } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
 
-/** One load for every environment, so that two can be compared: enough clients, beside the server. */
+/** Common load for all environments: many clients close to the server. */
 const load = {
   payload: "fp32",
   bandwidthMbps: 10_000,
@@ -19,12 +19,12 @@ const load = {
 
 const loadText = `${load.concurrency} clients that send float32 tensors to Triton over ${load.bandwidthMbps / 1_000} Gbit/s`;
 
-/** Predict an environment with the model of `clipstack capacity`, by published figures. On CPU there is none. */
+/** Predicts an environment with the model of `clipstack capacity` and published figures; `undefined` without a GPU. */
 export function environmentPredictor(): Predict {
   const peaks = Object.fromEntries(
     Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
   );
-  // the model is calibrated when the first GPU is asked for
+  // the model is calibrated on first use
   let known: ServiceTimes | undefined;
   return ({ gpu, services }, gpusOf) => {
     const name = gpuNames.find((known) => known === gpu?.name);
@@ -36,18 +36,18 @@ export function environmentPredictor(): Predict {
     const backend = tritons.some(({ backend }) => backend === "tensorrt")
       ? "tensorrt"
       : "onnxruntime";
-    const asked = tritons.filter(
+    const computing = tritons.filter(
       ({ backend }) => backend === "onnxruntime" || backend === "tensorrt",
     );
-    // more GPUs than the services use are paid for, and compute nothing
-    const gpus = gpusOf(asked.map((service) => service.name)) ?? gpu.count;
+    // GPUs not used by any service add no throughput
+    const gpus = gpusOf(computing.map((service) => service.name)) ?? gpu.count;
     if (gpus === 0) return undefined;
     const { imagesPerSecond, bottleneck } = predictScenario(
       {
         ...load,
         device: { name },
         gpus,
-        topology: isPerGpu(gpus, asked) ? "per-gpu" : "instance-group",
+        topology: isPerGpu(gpus, computing) ? "per-gpu" : "instance-group",
         backend,
       },
       times,
@@ -67,7 +67,7 @@ export function environmentPredictor(): Predict {
 }
 
 function isPerGpu(count: number, tritons: Environment["services"]): boolean {
-  // each pod has a Triton of its own
+  // each pod runs one Triton
   const inPods = tritons.some(({ workload }) => workload !== undefined);
   return count > 1 && (inPods || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
 }

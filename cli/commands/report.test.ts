@@ -181,7 +181,7 @@ test("an endpoint that is gone is no failure with --allow-missing", () => {
 test("fails to compare records of different machines, and compares them with --force and a warning", () => {
   const args = { failOver: 0.1 };
   expect(() => compareFiles(file("fast.json"), file("other.json"), args)).toThrow(
-    /cannot be compared: the machine differs: Test CPU, 8 cores, then Test CPU, 2 cores \(--force compares them all the same\)$/,
+    /cannot be compared: the machine differs: Test CPU, 8 cores, then Test CPU, 2 cores \(--force compares them anyway\)$/,
   );
   const { comparison } = compareFiles(file("fast.json"), file("other.json"), {
     ...args,

@@ -22,7 +22,7 @@ import { writeOutput } from "../write-output.ts";
 export const reportFormats = ["html", "md", "text", "json"] as const;
 export type ReportFormat = (typeof reportFormats)[number];
 
-/** An output of perf_analyzer, and which load it was. */
+/** CSV of perf_analyzer with the label of its load. */
 export interface ImportedFile {
   readonly file: string;
   readonly label?: string;
@@ -31,7 +31,7 @@ export interface ImportedFile {
 /**
  * Renders a saved record of any command.
  *
- * @throws {UserError} | {UserError} one line: the file, the rule and the value.
+ * @throws {UserError} with one line: the file, the rule and the value.
  */
 export function renderRecord(
   file: string,
@@ -128,7 +128,7 @@ interface ReportArguments {
   readonly import?: readonly ImportedFile[];
 }
 
-/** Where a report goes: HTML beside its record, all else to standard output. */
+/** Output file of a report: HTML next to its record; `undefined` for standard output. */
 export function outputOf(record: string, { format, output }: Omit<ReportArguments, "import">) {
   if (output !== undefined) return output === "-" ? undefined : output;
   return format === "html" ? `${record.replace(/\.json$/i, "")}.html` : undefined;
@@ -138,7 +138,7 @@ export function outputOf(record: string, { format, output }: Omit<ReportArgument
 export function registerReport(program: Command): void {
   program
     .command("report")
-    .argument("<record>", "a record: the JSON that bench, sweep, verify, k8s or bench-server wrote")
+    .argument("<record>", "JSON record of bench, sweep, verify, k8s or bench-server")
     .addOption(
       new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")
         .choices(reportFormats)
@@ -148,13 +148,13 @@ export function registerReport(program: Command): void {
     .addOption(
       new Option(
         "--import <[load=]file>",
-        "a CSV that perf_analyzer wrote with -f, shown beside ours: its load as 'onnx-http b8' (repeatable)",
+        "CSV of perf_analyzer (-f) to compare with; labelled with a load such as 'onnx-http b8' (repeatable)",
       ).argParser(repeated(parseImport)),
     )
     .addHelpText(
       "after",
       `
-The report is computed from the record and from nothing else, so an old record can be rendered again.
+The report is computed from the record alone, so old records can be rendered again.
 
 Examples:
   $ npx clipstack report bench/reports/2026-11-21T10-30-00Z-bench-single-gpu.json
@@ -162,7 +162,7 @@ Examples:
   $ npx clipstack report record.json --import "onnx-http b8=perf_analyzer.csv"
   $ npx clipstack report record.json --import onnx-grpc=c1-32.csv --format json --output both.json
 
-Exit codes: 0 all good, 2 wrong usage, or a record that cannot be read.`,
+Exit codes: 0 success, 2 wrong usage or unreadable record.`,
     )
     .action((record: string, args: ReportArguments) => {
       const text = renderRecord(record, args.format, args.import);

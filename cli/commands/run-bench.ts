@@ -56,12 +56,12 @@ import { project } from "../project.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { chooseModel, simulationServer } from "./verify.ts";
 
-/** What a run of `bench` or `sweep` has at hand before anything was started for it. */
+/** Prepared run of `bench` or `sweep`, before any process is started. */
 export interface PreparedBench {
   readonly context: BenchContext;
-  /** To be filled while the run goes on. */
+  /** Filled during the run. */
   readonly record: BenchRecord;
-  /** One for each environment, or the addresses. */
+  /** One per environment, or the addresses. */
   readonly sources: readonly TargetsSource[];
   /** Images of the parity gate, with their embeddings by the local model. */
   readonly reference: readonly ReferenceImage[];
@@ -72,7 +72,7 @@ export interface PreparedBench {
 export interface PrepareOptions {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
-  /** Paths that are measured; absent: all that there are. */
+  /** Endpoints to measure; absent: all existing ones. */
   readonly endpoints?: readonly RequestedEndpoint[];
   readonly signal: AbortSignal;
   readonly hold: BenchContext["hold"];
@@ -80,9 +80,9 @@ export interface PrepareOptions {
 }
 
 /**
- * Read everything that a run needs: model, images, reference, and where its targets are. Then `use` it.
+ * Reads the model, images, reference and targets of a run and calls `use`.
  *
- * @throws {UserError} wrong settings, options or files; nothing was started.
+ * @throws {UserError} if settings, options or files are invalid; no process has been started.
  */
 export async function withPreparedBench<Result>(
   { environments, args, endpoints, signal, hold, onEvent }: PrepareOptions,
@@ -250,7 +250,7 @@ async function sourcesOf(
     const { workloads } = readArtefact(environment.file, environment.displayPath);
     const containers = workloads
       .filter(({ kind }) => kind === "container")
-      // a Triton's image has the program; any container that sees a GPU gets it from the runtime
+      // Triton's image contains nvidia-smi; other containers with a GPU get it from the runtime
       .sort((a, b) => rank(a.service.kind) - rank(b.service.kind))
       .map(({ name }) => name);
     return {
@@ -264,7 +264,7 @@ async function sourcesOf(
 
 const rank = (kind: "embed" | "triton") => (kind === "triton" ? 0 : 1);
 
-/** What computed, by environment, where its peak is known and the model is the one that the peak is reckoned with. */
+/** GPUs by environment, if their peak is known and the model is the full one. */
 export function devicesOf(
   { model }: Pick<BenchRecord["subject"], "model">,
   deployed: readonly Environment[],
@@ -280,7 +280,7 @@ export function devicesOf(
   );
 }
 
-/** End a record that was filled, with the price of `--price`. */
+/** Completes a record with the price of `--price`. */
 function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments): BenchRecord {
   if (price !== undefined) {
     const date = record.startedAt.slice(0, "2026-11-21".length);
@@ -295,15 +295,15 @@ function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments
 export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
-  /** How many cells there will be at most, for people. */
+  /** Maximum number of load points, for the progress display. */
   readonly loadPointCount?: number;
 }
 
 /**
- * Do a run's work with progress, and save, print and judge its record, also when Ctrl-C ended it. Sets the exit code: 0 all
- * good, 1 something failed, 130 interrupted.
+ * Runs `work` with a progress display and saves and prints its record, also after Ctrl-C. Sets the exit code: 0 success, 1
+ * failure, 130 interrupted.
  *
- * @throws {UserError} wrong settings, options or files.
+ * @throws {UserError} if settings, options or files are invalid.
  */
 export async function runAndReport(
   { environments, args, loadPointCount, ...options }: RunOptions,
@@ -322,7 +322,7 @@ export async function runAndReport(
           await work(prepared);
           signal.throwIfAborted();
         } catch (error) {
-          // what was measured cannot be had again
+          // keep the measurements of a failed run
           if (record.loadPoints.length + record.studies.length === 0) throw error;
           if (signal.aborted) record.interrupted = true;
           else record.failures.push(messageOf(error));
@@ -345,7 +345,7 @@ function reportFolder({ report: folder }: BenchArguments): string {
   return resolve(folder ?? join(project, "bench/reports"));
 }
 
-/** Fails before minutes of measuring, not after them. */
+/** Checks that outputs can be written before measuring. */
 function requireWritable(args: BenchArguments): void {
   const folder = reportFolder(args);
   const code = (error: unknown) => (error as NodeJS.ErrnoException).code;
@@ -357,10 +357,10 @@ function requireWritable(args: BenchArguments): void {
   }
   if (args.output === undefined) return;
   try {
-    // neither emptied nor left behind
-    const isThere = existsSync(args.output);
+    // existing files keep their contents; a new file is removed
+    const existed = existsSync(args.output);
     closeSync(openSync(args.output, "a"));
-    if (!isThere) rmSync(args.output);
+    if (!existed) rmSync(args.output);
   } catch (error) {
     throw new UserError(`--output ${args.output} cannot be written: ${code(error)}`);
   }

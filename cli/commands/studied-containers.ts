@@ -11,15 +11,15 @@ import { UserError } from "../../contract/user-error.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
 import { isUnknown, type RunOnHost, runnerFor } from "../host/host-facts.ts";
 
-/** What is done to deployed containers besides asking them: over the Docker endpoint that they were deployed through. */
+/** Operations on deployed containers through their Docker endpoint. */
 export interface StudiedContainers {
-  /** Stop and start each container, the others running meanwhile, and measure its start. @returns Notes. */
+  /** Restarts each container while the others keep running and measures its start. @returns Notes. */
   measure(options: ColdStartOptions): Promise<readonly string[]>;
-  /** Resident memory of a service, as Docker counts it, and what its processes have of the GPUs, as `nvidia-smi` does. */
+  /** Resident memory of a service, as reported by Docker, and its GPU memory, as reported by `nvidia-smi`. */
   readMemory(service: string): Promise<MemoryReading>;
 }
 
-/** Of an environment of containers; nothing for one in a cluster. */
+/** Containers of an environment; `undefined` for an environment in a cluster. */
 export function studiedContainers(
   environment: DeployedEnvironment,
   artefact: Artefact,
@@ -31,11 +31,11 @@ export function studiedContainers(
   const onHost = runnerFor(deployed.where);
   const containers = artefact.workloads
     .filter(({ kind }) => kind === "container")
-    // a Triton before the gateway that asks it
+    // Tritons before the gateway that depends on them
     .sort((a, b) => rank(a) - rank(b));
   return {
     async measure(options) {
-      const reach = await environment.openAccess();
+      const access = await environment.openAccess();
       try {
         for (let round = 1; round <= options.rounds; round++) {
           for (const workload of containers) {
@@ -45,18 +45,18 @@ export function studiedContainers(
             if (http === undefined) continue;
             options.onPhase(`stop and start ${name}, round ${round} of ${options.rounds}`);
             await run(docker, "stop", name);
-            const started = startable(workload, reach.url(http.url), environment.apiKey, docker);
+            const started = startable(workload, access.url(http.url), environment.apiKey, docker);
             options.onStart(await measureStart(started, round, options));
           }
         }
       } finally {
-        // whatever was interrupted between its stop and its start
+        // after an interruption, a container may be stopped
         const last = new Docker(deployed.where);
         for (const { name } of containers) await run(last, "start", name).catch(() => {});
-        await reach.close();
+        await access.close();
       }
       return [
-        "Each container was stopped and started again, the others running; times count from the order to start.",
+        "Each container was restarted while the others kept running; times start at the start command.",
       ];
     },
     async readMemory(service) {
@@ -83,7 +83,7 @@ async function readResident(docker: Docker, name: string): Promise<number | unde
   return exitCode === 0 ? mebibytes(stdout) : undefined;
 }
 
-/** Of the processes of a container, by their ids on the host; nothing where `nvidia-smi` does not name processes. */
+/** GPU memory of a container's processes, by process id on the host; `undefined` if `nvidia-smi` does not list processes. */
 async function readGpuMemory(
   docker: Docker,
   onHost: RunOnHost,
@@ -126,7 +126,7 @@ function startable(
     model: service.model,
     apiKey: service.authorization === undefined ? undefined : apiKey,
     budgetSeconds: Math.max(60, ...probes.map(({ budgetSeconds }) => budgetSeconds)),
-    // not waited for: the clock runs from the order
+    // not awaited, because the time starts at the command
     async start() {
       run(docker, "start", name).catch((error: Error) => {
         failure = error.message;
@@ -144,7 +144,7 @@ const unitsInMiB: Readonly<Record<string, number>> = {
   TiB: 1024 * 1024,
 };
 
-/** Of `docker stats`: `1.943GiB / 15.6GiB`; `0B / 0B` is a container that does not run. */
+/** Parses memory in `docker stats`: `1.943GiB / 15.6GiB`; `undefined` for a stopped container (`0B / 0B`). */
 export function mebibytes(text: string): number | undefined {
   const [, value, unit = ""] = /^([\d.]+)([A-Za-z]+)/.exec(text.trim()) ?? [];
   const factor = unitsInMiB[unit];

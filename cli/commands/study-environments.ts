@@ -30,13 +30,13 @@ import type { PreparedBench } from "./run-bench.ts";
 import { studiedContainers } from "./studied-containers.ts";
 
 export interface StudyEnvironmentsOptions {
-  /** How often a cold start is measured. */
+  /** Number of measured cold starts. */
   readonly rounds: number;
-  /** Images in a run whose operators are profiled. */
+  /** Batch sizes at which operators are profiled. */
   readonly profileBatches: readonly number[];
-  /** What they are profiled with. */
+  /** Execution provider for profiling. */
   readonly executionProvider: "cpu" | "cuda";
-  /** File of a record of another deployment. */
+  /** Record file of another deployment. */
   readonly against?: string;
   /** Whether deployed containers may be stopped and started. */
   readonly mayRestart: boolean;
@@ -44,7 +44,7 @@ export interface StudyEnvironmentsOptions {
 
 type Topology = EnvironmentVariant["conditions"]["topology"];
 
-/** Give `use` what the studies need of each environment of a run, and take away what was made for it. */
+/** Calls `use` with the environments to study and removes their temporary files. */
 export async function withStudyEnvironments<Result>(
   prepared: PreparedBench,
   options: StudyEnvironmentsOptions,
@@ -121,7 +121,7 @@ function simulated(
         onStart,
       });
       return [
-        "Local processes of clipstack's server, one after the other; what they read was in the operating system's cache. An image is not pulled, and no TensorRT engine is built.",
+        "Local processes of clipstack's server, started sequentially with a warm file cache. Pulling images and building TensorRT engines are not included.",
       ];
     },
     profiles: profiles(name, servicesOf(artefact.environment), prepared, options),
@@ -134,10 +134,10 @@ function simulated(
   };
 }
 
-/** What the record says of an environment, and for how long it has been studied. */
+/** Returns the environment's subject in the record, with the elapsed time. */
 function subjects(file: EnvironmentFile, artefact: Artefact): () => EnvironmentSubject {
-  const began = performance.now();
-  return () => subjectOf(artefact, file, [], began);
+  const startedMs = performance.now();
+  return () => subjectOf(artefact, file, [], startedMs);
 }
 
 function changed(
@@ -168,9 +168,7 @@ function deployed(
         throw new StudyUnavailable("pods are not restarted from here");
       }
       if (!options.mayRestart) {
-        throw new StudyUnavailable(
-          "its containers would be stopped and started: --restart allows that",
-        );
+        throw new StudyUnavailable("restarting its containers requires --restart");
       }
       return containers.measure({
         rounds: options.rounds,
@@ -184,9 +182,7 @@ function deployed(
     profiles: profiles(name, servicesOf(environment), prepared, options),
     async variants(study, { endpoints }) {
       if (options.against === undefined) {
-        throw new StudyUnavailable(
-          `measure it on the other deployment too, and give its record with --against`,
-        );
+        throw new StudyUnavailable("requires a record of another deployment: --against");
       }
       const shown = relative("", options.against);
       const other = readBenchRecord(options.against);
@@ -197,7 +193,9 @@ function deployed(
       };
       return {
         variants: [{ conditions, source: { ...source, endpoints } }],
-        notes: [`Cells named (${shown}) are of that record, measured ${other.startedAt}.`],
+        notes: [
+          `Load points labelled (${shown}) are from that record, measured ${other.startedAt}.`,
+        ],
       };
     },
   };
@@ -208,7 +206,7 @@ function topologyOf({ services, namespace }: Environment): Topology {
   return perGpu ? "per-gpu" : "instance-group";
 }
 
-/** Services that run the model file as it is. */
+/** Services that run the original model file. */
 function servicesOf({ services }: Environment): readonly string[] {
   const tritons = services.filter(({ kind }) => kind === "triton");
   return (tritons.length > 0 ? tritons : services).map(({ name }) => name);
@@ -219,10 +217,10 @@ function pathsIn({ services }: Environment): readonly EndpointName[] {
 }
 
 const profileCommand = [process.execPath, join(project, "inference/session/profile-session.mjs")];
-/** Images in all runs of a profile together. */
+/** Total number of images of a profile. */
 const profiledImages = 160;
 
-/** Profiles of the model file, and of the form of it that the embed server opens. */
+/** Profiles of the original model and of the embed server's optimised model. */
 function profiles(
   environment: string,
   services: readonly string[],
@@ -252,7 +250,7 @@ function profiles(
 }
 
 const cpuNote =
-  "Local processes stood in for the GPUs and shared this machine's cores: this shows that the load reaches each of them, not how GPUs scale.";
+  "Local processes simulated the GPUs and shared this machine's cores: the result shows that each receives load, not how GPUs scale.";
 
 function requireMultiGpu(name: string, variants: EnvironmentVariants): void {
   if (variants.settingOf(name, ["stack"]) === "multi-gpu") return;
@@ -261,7 +259,7 @@ function requireMultiGpu(name: string, variants: EnvironmentVariants): void {
   );
 }
 
-/** Each topology with its GPUs as the settings have them, and the Triton that the gateway asks. */
+/** Topologies with the configured GPUs and the gateway's upstream Triton. */
 function topologySettings(name: string, variants: EnvironmentVariants) {
   const setting = (...path: string[]) => variants.settingOf(name, path);
   const backend = setting("embed", "upstream") === "triton-trt" ? "tensorrt" : "onnxruntime";
@@ -298,7 +296,7 @@ async function scalingVariants(
   requireMultiGpu(name, variants);
   const { chosen, gpus, changes } = topologySettings(name, variants);
   const all = gpus[chosen];
-  // the configurations of an instance group are for one GPU and for all of them
+  // an instance group is configured for one GPU or for all
   const between = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
   const counts = [...new Set([1, ...between, all.length])];
   const made: EnvironmentVariant[] = [];

@@ -32,8 +32,8 @@ interface SweepArguments extends BenchArguments {
 
 const all = "all";
 
-/** How far a study goes where nothing else is asked for. */
-const usual = {
+/** Default values of the studies. */
+const defaults = {
   batchSizes: [1, 4, 8, 16, 32],
   concurrency: {
     concurrency: [1, 2, 4, 8, 16, 32],
@@ -47,15 +47,12 @@ const usual = {
   rounds: 3,
 } as const;
 
-/** `clipstack sweep`: studies that explain, each with a question of its own. */
+/** `clipstack sweep`: runs studies, each of which answers one question about performance. */
 export function registerSweep(program: Command): void {
   const command = program
     .command("sweep")
     .argument("<study...>", `${studyIds.join(", ")}; or ${all}`)
-    .option(
-      "--environment <names...>",
-      "environments to study, one after the other (default: single-gpu)",
-    )
+    .option("--environment <names...>", "environments to study sequentially (default: single-gpu)")
     .option(
       "--backend <names>",
       "endpoints to measure, as for 'clipstack bench' (default: the most informative ones of each study)",
@@ -64,14 +61,14 @@ export function registerSweep(program: Command): void {
     .addOption(
       listOption(
         "--batch-sizes <numbers>",
-        "images in a request",
+        "images per request",
         listOf(wholeNumber(1, maxImagesPerRequest)),
-        usual.batchSizes,
+        defaults.batchSizes,
       ),
     )
     .option(
       "--concurrency <numbers>",
-      `clients; of scaling, for each GPU (default: ${usual.concurrency.concurrency.join(",")}; of queue-delay ${usual.concurrency["queue-delay"].join(",")}; of scaling ${usual.concurrency.scaling.join(",")}; of topology ${usual.concurrency.topology.join(",")})`,
+      `clients; for scaling, per GPU (default: ${defaults.concurrency.concurrency.join(",")}; of queue-delay ${defaults.concurrency["queue-delay"].join(",")}; of scaling ${defaults.concurrency.scaling.join(",")}; of topology ${defaults.concurrency.topology.join(",")})`,
       listOf(wholeNumber(1, 4_096)),
     )
     .addOption(
@@ -79,46 +76,46 @@ export function registerSweep(program: Command): void {
         "--queue-delay <microseconds>",
         "queue delays of the dynamic batcher",
         listOf(wholeNumber(0, 10_000_000)),
-        usual.queueDelaysUs,
+        defaults.queueDelaysUs,
       ),
     )
     .addOption(
       listOption(
         "--bandwidth <Mbit/s>",
-        "of the emulated link, in each direction",
+        "bandwidth of the emulated link in each direction",
         listOf(numberUpTo(1_000_000)),
-        usual.bandwidthsMbps,
+        defaults.bandwidthsMbps,
       ),
     )
     .addOption(
       listOption(
         "--round-trip <milliseconds>",
-        "of the emulated link, there and back",
+        "round-trip time of the emulated link",
         listOf(wholeNumber(0, 60_000)),
-        usual.roundTripsMs,
+        defaults.roundTripsMs,
       ),
     )
     .option(
       "--rounds <number>",
-      "how often a cold start is measured",
+      "number of measured cold starts",
       wholeNumber(1, 100),
-      usual.rounds,
+      defaults.rounds,
     )
     .addOption(
       new Option(
         "--execution-provider <name>",
-        "what operators are profiled with on this machine; cuda shows nodes that fall back to the CPU",
+        "execution provider for profiling operators on this machine; cuda shows nodes that fall back to the CPU",
       )
         .choices(["cpu", "cuda"])
         .default("cpu"),
     )
     .option(
       "--against <record>",
-      "with --target deployed: a record of the study 'scaling' or 'topology' of another deployment, to stand beside this one",
+      "with --target deployed: record of the study 'scaling' or 'topology' of another deployment to compare with",
     )
     .option(
       "--restart",
-      "with --target deployed: cold-start may stop and start the containers; requests to them fail meanwhile",
+      "with --target deployed: allow cold-start to restart the containers; requests fail during restarts",
     );
   addBenchOptions(command)
     .addHelpText(
@@ -127,12 +124,12 @@ export function registerSweep(program: Command): void {
 Studies:
 ${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
 
-Each is a section of the report. ${all} makes every study that the environment allows: with the default sizes and the full
-model half an hour on a small machine; --model tiny --window 0.5 --duration 4 shows it in minutes.
-queue-delay loads the model anew with another configuration and puts the old one back, also after Ctrl-C: the Triton's
---model-control-mode must be explicit, as local processes get it. A key of its model control API is read from the
-deployed container; a cluster's pods, and addresses given with --url, must have none. scaling and topology run
-environments of the stack multi-gpu with fewer GPUs and in both topologies where processes are local; of what is deployed they measure what there is, beside the record of --against.
+Each study is a section of the report. ${all} runs every study that the environment supports, which takes half an hour with the
+default sizes and the full model on a small machine, and minutes with --model tiny --window 0.5 --duration 4.
+queue-delay reloads the model with another configuration and restores the original one, also after Ctrl-C. It requires
+--model-control-mode explicit, as in local simulations. A key of the model control API is read from the deployed container;
+pods and addresses given with --url must have none. In local simulations, scaling and topology run environments of the stack
+multi-gpu with fewer GPUs and in both topologies; deployed environments are measured as they are and compared with --against.
 
 Examples:
   $ npx clipstack sweep all --model tiny --window 0.5 --duration 4
@@ -141,12 +138,12 @@ Examples:
   $ npx clipstack sweep scaling topology --environment multi-gpu-4x
   $ npx clipstack sweep scaling --environment multi-gpu-4x --target deployed --against one-gpu.json
 
-Exit codes: 0 all good, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`,
+Exit codes: 0 success, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`,
     )
     .action(sweep);
 }
 
-/** An option that takes numbers with commas between them, its default shown the same way. */
+/** Option with a comma-separated list of numbers. */
 function listOption(
   flags: string,
   description: string,
@@ -190,7 +187,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
   );
 }
 
-/** @throws {UserError} where an option is given that only what is deployed has, or the record cannot be read */
+/** @throws {UserError} if an option requires --target deployed, or the record cannot be read */
 function requireDeployed({ target, against, restart }: SweepArguments): void {
   const given = [
     ...(against === undefined ? [] : ["--against"]),
@@ -208,7 +205,7 @@ function requireDeployed({ target, against, restart }: SweepArguments): void {
   }
 }
 
-/** @throws {UserError} for a name that is none */
+/** @throws {UserError} for an unknown study */
 export function studiesOf(names: readonly string[]): {
   readonly studies: readonly StudyId[];
   readonly named: boolean;
@@ -230,7 +227,7 @@ function gridOf(args: SweepArguments): StudyGrid {
     batchSizes: args.batchSizes,
     concurrency:
       given === undefined
-        ? usual.concurrency
+        ? defaults.concurrency
         : { concurrency: given, "queue-delay": given, scaling: given, topology: given },
     queueDelaysUs: args.queueDelay,
     bandwidthsMbps: args.bandwidth,
