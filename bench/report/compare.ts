@@ -16,29 +16,28 @@ import {
 import { counted } from "./number-format.ts";
 
 /**
- * Two records, load point by load point: what became of throughput and latency, and whether it is more than noise. Pure; the intervals are
- * seeded, so that the same records give the same answer.
+ * Compares two records by load point: changes of throughput and latency and their significance. Pure and deterministic.
  */
 
-/** What a ratio means. */
+/** Significance and direction of a ratio. */
 export type Judgement =
-  /** The whole interval is beyond the limit, for the worse. */
+  /** The entire interval is worse than the limit. */
   | "worse"
-  /** The whole interval is beyond the limit, for the better. */
+  /** The entire interval is better than the limit. */
   | "better"
-  /** More than noise, and within the limit. */
+  /** Significant, but within the limit. */
   | "slightly worse"
   | "slightly better"
-  /** 1 is in the interval. */
+  /** The interval contains 1. */
   | "same"
-  /** There is no interval: fewer than two windows. */
+  /** No interval, because there are fewer than two windows. */
   | "unsure";
 
 export interface MetricChange {
   readonly metric: ComparedMetric;
   readonly from: number;
   readonly to: number;
-  /** `to` divided by `from`, of which 95 % sure. */
+  /** Ratio of `to` to `from` with its 95 % confidence interval. */
   readonly interval?: Interval;
   readonly judgement: Judgement;
 }
@@ -49,13 +48,13 @@ export interface LoadPointChange {
   readonly from: LoadPoint;
   readonly to: LoadPoint;
   readonly changes: readonly MetricChange[];
-  /** Part of the requests that failed. */
+  /** Share of failed requests. */
   readonly failed: readonly [from: number, to: number];
-  /** Why it is shown and not judged; none: it is judged. */
+  /** Reasons for excluding the load point from the verdict; empty if it is included. */
   readonly exclusionReasons: readonly string[];
 }
 
-/** All loads of one path together: the geometric mean of their ratios. */
+/** Geometric mean of the ratios of all loads of an endpoint. */
 export interface EndpointChange {
   readonly name: string;
   readonly loads: number;
@@ -69,27 +68,27 @@ export interface Comparison {
   /** Loads that only one of the records has. */
   readonly onlyFrom: readonly string[];
   readonly onlyTo: readonly string[];
-  /** Loads that were judged: both figures can be trusted, and there are windows enough. */
+  /** Number of loads with reliable figures and enough windows in both records. */
   readonly judged: number;
-  /** What is worse beyond the limit, in whole sentences. */
+  /** Changes for the worse beyond the limit, as sentences. */
   readonly regressions: readonly string[];
-  /** One load of several that is worse, by no more than two runs may drift apart: to look at, no failure. */
+  /** Single loads that are worse by no more than the drift between runs; they need attention but do not fail. */
   readonly suspects: readonly string[];
-  /** What no longer works or is no longer measured, in whole sentences. */
+  /** New failures and missing loads, as sentences. */
   readonly broken: readonly string[];
-  /** What else differs between the records, in whole sentences. */
+  /** Other differences between the records, as sentences. */
   readonly warnings: readonly string[];
 }
 
 export interface CompareOptions {
-  /** Worse by more than this part is a regression, 0..1. */
+  /** Relative deterioration that counts as a regression, 0..1. */
   readonly failOver: number;
-  /** What only the first record has is no failure. */
+  /** Whether endpoints and loads may be missing from the second record. */
   readonly allowMissing?: boolean;
 }
 
-/** Part of the requests that may fail more before that is a regression. */
-const moreFailures = 0.01;
+/** Maximum increase of the share of failed requests. */
+const maxFailureIncrease = 0.01;
 
 export function compareRecords(
   from: BenchRecord,
@@ -127,19 +126,19 @@ function isJudged({ exclusionReasons, changes }: LoadPointChange): boolean {
   return exclusionReasons.length === 0 && changes.some(({ judgement }) => judgement !== "unsure");
 }
 
-const namedFailures = 3;
+const maxListedFailures = 3;
 
-/** A run that failed is no better for being fast. */
+/** Reports a second run that failed although the first passed. */
 function newFailures(from: BenchRecord, to: BenchRecord): readonly string[] {
   if (to.passed || !from.passed) return [];
   const { failures } = to;
-  const rest = failures.length - namedFailures;
+  const rest = failures.length - maxListedFailures;
   return [
-    `The second run failed, the first had passed${failures.length === 0 ? "" : `: ${failures.slice(0, namedFailures).join("; ")}`}${rest > 0 ? ` and ${counted(rest, "other")}` : ""}`,
+    `The second run failed, the first had passed${failures.length === 0 ? "" : `: ${failures.slice(0, maxListedFailures).join("; ")}`}${rest > 0 ? ` and ${counted(rest, "other")}` : ""}`,
   ];
 }
 
-/** What the first record measured well and the second has not: of an endpoint that is gone the endpoint alone. */
+/** Reliable loads of the first record that the second lacks; a missing endpoint is listed once. */
 function lostLoads(
   before: readonly LoadPoint[],
   known: ReadonlyMap<string, LoadPoint>,
@@ -203,7 +202,7 @@ function judge(metric: ComparedMetric, interval: Interval | undefined, limit: nu
   return low > 1 ? "slightly better" : "same";
 }
 
-/** Whether it counts for its endpoint as a whole. */
+/** Returns whether the load point contributes to its endpoint's mean. */
 function countsForEndpoint({ exclusionReasons, from }: LoadPointChange): boolean {
   return exclusionReasons.length === 0 && isUnmodified(from);
 }
@@ -231,8 +230,8 @@ function endpointChanges(
 }
 
 /**
- * What a load alone must be worse by beyond the limit, where its endpoint has several. No interval holds what drifts between two
- * runs, and of many loads one always drifts far; the mean of an endpoint's loads does not.
+ * Additional tolerance of a single load if its endpoint has several, because the intervals do not include the drift between
+ * runs and one of many loads often drifts far.
  */
 const loneMargin = 0.1;
 
@@ -264,9 +263,9 @@ function worseOf(
         fails: !ofSeveral.has(from) || judge(metric, interval, loneLimit) === "worse",
       })),
   );
-  // a failure is no matter of noise
+  // failures are not subject to noise
   const failing = cells.flatMap(({ name, failed }) =>
-    failed[1] > failed[0] + moreFailures
+    failed[1] > failed[0] + maxFailureIncrease
       ? [
           `${name}: ${(failed[1] * 100).toFixed(1)} % of the requests failed, ${(failed[0] * 100).toFixed(1)} % before`,
         ]
@@ -285,8 +284,7 @@ export function ratioText(interval: Interval | undefined): string {
 }
 
 /**
- * Why two records must not be compared, in whole sentences: they differ in more than what is to be found out. None: they
- * may be.
+ * Differences in the subject that make two records incomparable, as sentences; empty if they are comparable.
  */
 export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[] {
   const [a, b] = [from.subject, to.subject];
@@ -302,7 +300,7 @@ export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[
   );
 }
 
-/** What differs besides and may matter, in whole sentences. */
+/** Other differences that may affect the figures, as sentences. */
 export function differences(from: BenchRecord, to: BenchRecord): readonly string[] {
   const [a, b] = [from.settings, to.settings];
   const facts: readonly (readonly [string, string, string])[] = [

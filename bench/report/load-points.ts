@@ -9,17 +9,17 @@ import {
 } from "../record/bench-record.ts";
 import { counted, formatPercent } from "./number-format.ts";
 
-/** Questions about load points that every report asks. Pure. */
+/** Properties of load points used by all reports. Pure. */
 
-/** Whether a figure can be relied on. */
+/** Reliability of a figure. */
 export type Trust =
-  /** Measured, and its windows agree. */
+  /** The windows agree. */
   | "good"
-  /** Its windows never agreed, or there were too few to say. */
+  /** The windows never agreed, or there were too few. */
   | "unstable"
-  /** The generator says that it is not the server's. */
+  /** The load generator was the bottleneck. */
   | "invalid"
-  /** Nothing was answered. */
+  /** No response. */
   | "empty";
 
 export function trustOf(point: LoadPoint): Trust {
@@ -28,7 +28,7 @@ export function trustOf(point: LoadPoint): Trust {
   return point.stability.verdict === "stable" ? "good" : "unstable";
 }
 
-/** In words for a table; nothing where all is well. */
+/** Table text; empty for a reliable figure. */
 export function trustText(point: LoadPoint): string {
   switch (trustOf(point)) {
     case "good":
@@ -49,7 +49,7 @@ const stabilityWords: Readonly<Record<LoadPoint["stability"]["verdict"], string>
   interrupted: "interrupted",
 };
 
-/** Why a figure is not to be relied on, in whole sentences. */
+/** Reasons why a figure is unreliable, as sentences. */
 export function reliabilityIssues(point: LoadPoint): readonly string[] {
   const { verdict, throughputDeviation, p99Deviation, tolerance } = point.stability;
   const deviations = [
@@ -70,28 +70,28 @@ export function reliabilityIssues(point: LoadPoint): readonly string[] {
   ];
 }
 
-/** Part of the measured requests that failed, 0..1. */
+/** Share of failed requests, 0..1. */
 export function failedShare({ errors, samples }: LoadPoint): number {
   const failed = Object.values(errors).reduce((sum, count) => sum + count, 0);
   return failed === 0 ? 0 : failed / (failed + samples);
 }
 
-const mostFailed = 0.01;
+const maxFailedShare = 0.01;
 
-/** So many requests failed that the figures of the others are no choice. */
+/** Returns whether too many requests failed for the load point to be recommended. */
 export function isFailing(point: LoadPoint): boolean {
-  return failedShare(point) > mostFailed;
+  return failedShare(point) > maxFailedShare;
 }
 
-/** Name of the endpoint that was measured, as `--backend` takes it. */
+/** Name of the measured endpoint, as in `--backend`. */
 export const endpointOf = benchEndpointName;
 
-/** Names of the environments that were measured. */
+/** Names of the measured environments. */
 export function environmentsOf(loadPoints: readonly LoadPoint[]): readonly string[] {
   return [...new Set(loadPoints.map(({ environment }) => environment))];
 }
 
-/** A line of a plot: one endpoint of one environment. */
+/** Line of a plot: one endpoint of one environment. */
 export interface Series {
   readonly name: string;
   readonly environment: string;
@@ -101,7 +101,7 @@ export interface Series {
 
 const endpointOrder = ["embed-http", "onnx-http", "onnx-grpc", "trt-http", "trt-grpc"];
 
-/** Load points by environment and path; paths in the order in which people know them. */
+/** Load points by environment and endpoint, in a fixed order of endpoints. */
 export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
   const many = environmentsOf(loadPoints).length > 1;
   const groups = new Map<string, LoadPoint[]>();
@@ -131,7 +131,7 @@ export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
     );
 }
 
-/** Measured as it is deployed: no study changed a link, a delay or the GPUs. */
+/** Returns whether no study changed the conditions, such as the link, queue delay or GPUs. */
 export function isUnmodified({ conditions }: LoadPoint): boolean {
   return Object.values(conditions).every((value) => value === undefined);
 }
@@ -152,7 +152,7 @@ export function settingText({ imagesPerRequest, load }: LoadPoint): string {
   return `${counted(imagesPerRequest, "image")} per request, ${loadText(load)}`;
 }
 
-/** What a study changed, in words; nothing where it changed nothing. */
+/** Conditions changed by a study as text; empty without changes. */
 export function conditionsText(conditions: Conditions): string {
   const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
   return [
@@ -168,7 +168,7 @@ export function conditionsText(conditions: Conditions): string {
 
 const trim = (value: number) => String(Number(value.toPrecision(4)));
 
-/** Load points under the same name of load, path and conditions: two records, or a study and the grid, may both have one. */
+/** Key of a load point by environment, endpoint, load and conditions; equal in two records, or in a study and the grid. */
 export function loadPointKey(point: LoadPoint): string {
   const { environment, load, conditions, imagesPerRequest } = point;
   return JSON.stringify([
@@ -186,7 +186,7 @@ export function loadPointKey(point: LoadPoint): string {
 
 const trustOrder: readonly Trust[] = ["good", "unstable", "invalid", "empty"];
 
-/** One load point for each load: of several that are the same, the most to be trusted, and of those the first. */
+/** Removes duplicate load points; keeps the most reliable one, and of equally reliable ones the first. */
 export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   const best = new Map<string, LoadPoint>();
   for (const point of loadPoints) {
@@ -201,7 +201,7 @@ export function distinct(loadPoints: readonly LoadPoint[]): readonly LoadPoint[]
   return [...best.values()];
 }
 
-/** Plain load points of a closed loop, once each. */
+/** Distinct closed-loop load points under unmodified conditions. */
 export function closedLoop(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   return distinct(
     loadPoints.filter((point) => isUnmodified(point) && point.load.kind === "closed loop"),
@@ -218,7 +218,7 @@ export function loadPointsOfStudy(record: BenchRecord, study: StudyId): readonly
   return record.loadPoints.filter((point) => point.study === study);
 }
 
-/** Where a request's time went: means in milliseconds, in the order in which it passes them. */
+/** Part of a request's mean latency, in milliseconds. */
 export interface TimePart {
   readonly id:
     | "network"
@@ -228,14 +228,14 @@ export interface TimePart {
     | "infer"
     | "output"
     | "server"
-    /** Without times of the server. */
+    /** Total latency without server times. */
     | "unknown";
   readonly ms: number;
 }
 
 /**
- * The mean latency in parts. `network`: what the client waited and the server did not work: transfer, and both systems'
- * network stacks. `server`: what the server's own total has beyond its parts.
+ * Parts of the mean latency, in processing order. `network`: latency outside the server: transfer and both network stacks.
+ * `server`: the server's total time minus its parts.
  */
 export function timeParts({ latencyMs, server }: LoadPoint): readonly TimePart[] {
   if (latencyMs === undefined) return [];
@@ -258,28 +258,28 @@ export function timeParts({ latencyMs, server }: LoadPoint): readonly TimePart[]
   ].filter(({ ms }) => ms > 0);
 }
 
-/** The price to reckon with, or in words why there is none. */
+/** Price used for costs, or the reason for its absence. */
 export function costBasis({ subject }: BenchRecord): Price | string {
   const { price, target, gpu } = subject;
-  if (price !== undefined && (byHand(price) || (target !== "simulation" && gpu !== undefined))) {
+  if (price !== undefined && (isManual(price) || (target !== "simulation" && gpu !== undefined))) {
     return price;
   }
   if (target === "simulation") {
-    return "No GPU computed here, local processes did: what an hour of the environment's GPU costs says nothing about these figures. Measure it where it is deployed, or give this machine's price with `--price`.";
+    return "No GPU computed here: local processes were measured, so the price of the environment's GPU does not apply. Measure the deployed environment, or set this machine's price with `--price`.";
   }
   return price === undefined
-    ? "No price is known: give one with `--price`."
-    : "The environment's price is that of a GPU, and none was measured: give this one's with `--price`.";
+    ? "No price is known: set one with `--price`."
+    : "The environment's price is that of a GPU, and no GPU was measured: set a price with `--price`.";
 }
 
-const byHand = ({ source }: Price) => source.includes("--price");
+const isManual = ({ source }: Price) => source.includes("--price");
 
-/** Dollars for 1,000 images at a steady rate: $/h ÷ 3600 ÷ images/s × 1000. */
+/** US dollars per 1,000 images at a steady rate: $/h ÷ 3600 ÷ images/s × 1000. */
 export function usdPerThousand({ usdPerHour }: Price, imagesPerSecond: number): number {
   return (usdPerHour / 3_600 / imagesPerSecond) * 1_000;
 }
 
-/** The load point with the most images per second among those to be trusted; without one, among those that were answered. */
+/** Load point with the highest throughput among the most reliable ones. */
 export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined {
   const [first, ...rest] = preferTrusted(loadPoints);
   return rest.reduce(
@@ -290,8 +290,8 @@ export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined
 }
 
 /**
- * How far behind a figure is ranked, whatever it is: 0 to be trusted, 1 unstable, 2 many of its requests failed; `undefined`
- * where it is none, as an invalid figure wins nothing.
+ * Rank of a load point by reliability: 0 reliable, 1 unstable, 2 with many failed requests; `undefined` for an invalid or
+ * empty one, which is never recommended.
  */
 export function unreliabilityRank(point: LoadPoint): 0 | 1 | 2 | undefined {
   const trust = trustOf(point);
@@ -300,7 +300,7 @@ export function unreliabilityRank(point: LoadPoint): 0 | 1 | 2 | undefined {
   return trust === "good" ? 0 : 1;
 }
 
-/** The load points to be trusted; without one, the unstable; without one of these, those of which many requests failed. */
+/** Load points of the best available reliability rank. */
 export function preferTrusted(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   for (const weakness of [0, 1, 2] as const) {
     const found = loadPoints.filter((point) => unreliabilityRank(point) === weakness);
@@ -309,10 +309,10 @@ export function preferTrusted(loadPoints: readonly LoadPoint[]): readonly LoadPo
   return [];
 }
 
-/** Offered rates that were answered as asked: at least so much of it. */
+/** Minimum share of the offered rate to count as achieved. */
 export const minAchievedShare = 0.99;
 
-/** An open loop whose rate was held: its throughput is what was offered, and no limit of the server. */
+/** Returns whether an open loop achieved its offered rate, so that its throughput is no limit of the server. */
 export function isOffered({ load, achievedShare }: LoadPoint): boolean {
   return load.kind === "open loop" && (achievedShare ?? 1) >= minAchievedShare;
 }

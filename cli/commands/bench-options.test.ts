@@ -19,7 +19,7 @@ function parse(...args: readonly string[]): BenchArguments & GridArguments {
 
 const names = (text: string) => backends(text).map(benchEndpointName);
 
-test("without options, the five endpoints are measured with small loads", () => {
+test("the default is small loads on the five endpoints", () => {
   const args = parse();
   expect(args.backend.map(benchEndpointName)).toEqual([
     "embed-http",
@@ -36,7 +36,7 @@ test("without options, the five endpoints are measured with small loads", () => 
   expect(args.stability).toBe(0.1);
 });
 
-test("--backend accepts names of groups and of endpoints", () => {
+test("--backend accepts groups and endpoint names", () => {
   expect(names("triton_grpc,embed")).toEqual(["onnx-grpc", "trt-grpc", "embed-http"]);
   expect(names("onnx")).toEqual(["onnx-http", "onnx-grpc"]);
   expect(names("onnx-http_jpeg,onnx-grpc_uint8,onnx-http_json")).toEqual([
@@ -46,7 +46,7 @@ test("--backend accepts names of groups and of endpoints", () => {
   ]);
 });
 
-test("an endpoint that is named must be there, one of a word need not", () => {
+test("a named endpoint must exist, one of a group need not", () => {
   expect(backends("triton,trt-http")).toEqual([
     { endpoint: "onnx-http", payload: "fp32", serialization: "binary", byName: false },
     { endpoint: "trt-http", payload: "fp32", serialization: "binary", byName: true },
@@ -56,7 +56,7 @@ test("an endpoint that is named must be there, one of a word need not", () => {
   );
 });
 
-test("--rate makes open loops, with the seed of the run", () => {
+test("--rate selects open loops with the seed of the run", () => {
   const args = parse("--rate", "50,12.5", "--arrivals", "constant", "--seed", "7");
   expect(loadsOf(args, args.seed)).toEqual([
     { kind: "open loop", arrivals: "constant", ratePerSecond: 50, seed: 7 },
@@ -71,7 +71,7 @@ test("fails when both a rate and a concurrency are given", () => {
   );
 });
 
-test("--url and --metrics-url are repeated, and lose what follows the port", () => {
+test("--url and --metrics-url are repeatable, and the path of a metrics URL is removed", () => {
   const args = parse(
     ...["--url", "onnx-http=http://gpu.example:40010/", "--url", "onnx-grpc=gpu.example:40011"],
     ...["--metrics-url", "onnx=http://gpu.example:40012/metrics"],

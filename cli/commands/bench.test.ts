@@ -25,7 +25,7 @@ async function oneService() {
 }
 
 describe("an environment with one service", () => {
-  test("prints the record and nothing else with --json, and saves three files", async () => {
+  test("prints only the record with --json and saves three files", async () => {
     const { args, env, reports } = await oneService();
     const output = join(reports, "results.json");
     const { code, stdout, stderr } = await clipstack(
@@ -55,7 +55,7 @@ describe("an environment with one service", () => {
     ]);
   });
 
-  test("is saved as far as it was measured when it is interrupted, and leaves nothing running", async () => {
+  test("an interruption saves the measurements so far and leaves no process running", async () => {
     const { args, env, reports, port } = await oneService();
     const { child, done } = startClipstack(
       ["bench", ...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
@@ -85,7 +85,7 @@ describe("an environment with one service", () => {
   });
 });
 
-test("fails with exit code 1 where an address gives no embeddings, and saves why", async () => {
+test("fails with exit code 1 if an address returns no embeddings and records the reason", async () => {
   const reports = mkdtempSync(join(folder, "reports-"));
   const server = createServer((_request, response) => response.end("hello"));
   server.listen(0, "127.0.0.1");

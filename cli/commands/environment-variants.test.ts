@@ -13,7 +13,7 @@ function servicesIn(file: string): readonly string[] {
   return output.environment.value.services.map(({ name }: { readonly name: string }) => name);
 }
 
-test("an environment is synthesized with another setting, and its settings stay as they are", async () => {
+test("an environment is synthesized with a changed setting without changing its file", async () => {
   const before = variants.settingOf(environment, ["topology"]);
   expect(before).toBe("instance-group");
   const changed = await variants.synthesize(environment, [
@@ -25,11 +25,11 @@ test("an environment is synthesized with another setting, and its settings stay 
   expect(variants.settingOf(environment, ["topology"])).toBe(before);
 });
 
-test("a list in the settings is read as one", () => {
+test("a list setting is returned as an array", () => {
   expect(variants.settingOf(environment, ["perGpu", "gpus"])).toEqual([0, 1, 2, 3]);
 });
 
-test("fails with what is wrong with the settings", async () => {
+test("invalid settings are rejected with their error", async () => {
   const wrong = [{ path: ["topology"], value: "ring" }];
   await expect(variants.synthesize(environment, wrong)).rejects.toThrow(
     /topology must be one of instance-group, per-gpu, got 'ring'/,

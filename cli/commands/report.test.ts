@@ -73,7 +73,7 @@ test("renders records of bench, verify, drills and bench-server", () => {
   expect(renderRecord(server, "html")).toContain("Images per second");
 });
 
-test("a record as JSON is the same record, with what was imported", () => {
+test("--format json prints the record with the imported figures", () => {
   expect(JSON.parse(renderRecord(file("bench.json"), "json"))).toEqual(
     JSON.parse(readFileSync(file("bench.json"), "utf8")),
   );
@@ -86,7 +86,7 @@ test("a record as JSON is the same record, with what was imported", () => {
   });
 });
 
-test("what perf_analyzer measured is in the report beside ours", () => {
+test("imported figures of perf_analyzer are compared in the report", () => {
   const text = renderRecord(file("bench.json"), "md", [
     { label: "onnx-http b1", file: file("pa.csv") },
   ]);
@@ -100,14 +100,14 @@ test.each([
   expect(parseImport(given)).toEqual(expected);
 });
 
-test("an import that a record cannot hold is refused where it is read", () => {
+test("an import that violates the record schema is rejected", () => {
   writeFileSync(file("half.csv"), "Concurrency,Inferences/Second\n1.5,100\n");
   expect(() => renderRecord(file("bench.json"), "json", [{ file: file("half.csv") }])).toThrow(
     /half\.csv: row 1: Concurrency must be a whole number, at least 1, got "1\.5"$/,
   );
 });
 
-test("the help of report shows no internal default, and --import may be given twice", () => {
+test("the help of report shows no internal default, and --import is repeatable", () => {
   const command = new Command();
   registerReport(command);
   const [report] = command.commands;
@@ -119,14 +119,14 @@ test("the help of report shows no internal default, and --import may be given tw
   ]);
 });
 
-test("HTML goes beside its record, everything else to standard output", () => {
+test("HTML is written next to its record, other formats to standard output", () => {
   expect(outputOf("x/a.json", { format: "html" })).toBe("x/a.html");
   expect(outputOf("x/a.json", { format: "md" })).toBeUndefined();
   expect(outputOf("x/a.json", { format: "md", output: "b.md" })).toBe("b.md");
   expect(outputOf("x/a.json", { format: "html", output: "-" })).toBeUndefined();
 });
 
-test("fails on a record that is none, in one line with the file and the rule", () => {
+test("an invalid record is rejected with one line naming the file and the rule", () => {
   expect(() => renderRecord(file("no.json"), "md")).toThrow(
     'no.json: kind must be "bench", got nothing',
   );
@@ -138,7 +138,7 @@ test("fails on a record that is none, in one line with the file and the rule", (
   );
 });
 
-test("reads records with a byte order mark before them", () => {
+test("reads records with a byte order mark", () => {
   for (const name of ["bench.json", "verify.json"]) {
     writeFileSync(file("mark.json"), `\uFEFF${readFileSync(file(name), "utf8")}`);
     expect(renderRecord(file("mark.json"), "md")).toBe(renderRecord(file(name), "md"));
@@ -147,14 +147,14 @@ test("reads records with a byte order mark before them", () => {
   expect(compareFiles(file("mark.json"), file("fast.json"), { failOver: 0.1 }).exitCode).toBe(0);
 });
 
-test("a key that no record has is named, with nothing before it", () => {
+test("an unknown key is named without a prefix", () => {
   writeFileSync(file("extra.json"), JSON.stringify({ ...testBenchRecord(), extra: 1 }));
   expect(() => renderRecord(file("extra.json"), "md")).toThrow(
     /extra\.json: unrecognized key: "extra"$/,
   );
 });
 
-test("a comparison fails where it is slower, and only there", () => {
+test("a comparison fails only on a regression", () => {
   const args = { failOver: 0.1 };
   expect(compareFiles(file("fast.json"), file("slow.json"), args).exitCode).toBe(1);
   expect(compareFiles(file("slow.json"), file("fast.json"), args).exitCode).toBe(0);
@@ -173,12 +173,12 @@ test.each([
   expect(JSON.parse(comparisonJson(result)).passed).toBe(false);
 });
 
-test("an endpoint that is gone is no failure with --allow-missing", () => {
+test("--allow-missing accepts a missing endpoint", () => {
   const args = { failOver: 0.1, allowMissing: true } as const;
   expect(compareFiles(file("fast.json"), file("lost.json"), args).exitCode).toBe(0);
 });
 
-test("fails to compare records of different machines, and compares them with --force and a warning", () => {
+test("rejects records of different machines; --force compares them with a warning", () => {
   const args = { failOver: 0.1 };
   expect(() => compareFiles(file("fast.json"), file("other.json"), args)).toThrow(
     /cannot be compared: the machine differs: Test CPU, 8 cores, then Test CPU, 2 cores \(--force compares them anyway\)$/,
@@ -190,14 +190,14 @@ test("fails to compare records of different machines, and compares them with --f
   expect(comparison.warnings[0]).toContain("Not the same: the machine differs");
 });
 
-test("a comparison as JSON has the ratios and whether it passed", () => {
+test("a comparison as JSON contains the ratios and the verdict", () => {
   const result = compareFiles(file("fast.json"), file("slow.json"), { failOver: 0.1 });
   const json = JSON.parse(comparisonJson(result));
   expect(json.passed).toBe(false);
   expect(json.loads[0].changes[0]).toMatchObject({ metric: "throughput", judgement: "worse" });
 });
 
-test("the commands end with their exit codes, and a user sees one line", async () => {
+test("the commands exit with their codes and print one line", async () => {
   const compare = ["compare", file("fast.json"), file("slow.json")];
   const compared = await clipstack(compare);
   expect(compared.code).toBe(1);

@@ -16,13 +16,13 @@ const deployed = {
 } as const;
 const { subject } = testBenchRecord();
 
-test("the peak of an environment is that of the GPUs that its deployment names", () => {
+test("the peak of an environment is that of its deployed GPUs", () => {
   expect([...devicesOf(subject, [deployed])]).toEqual([
     ["two-services", { name: "t4", count: 2, fp16DenseTflops: 65 }],
   ]);
 });
 
-test("the tiny model has no peak to be measured against", () => {
+test("the tiny model has no peak", () => {
   const model = { ...subject.model, architecture: "tiny" };
   expect(devicesOf({ model }, [deployed]).size).toBe(0);
 });

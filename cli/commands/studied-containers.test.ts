@@ -56,7 +56,7 @@ async function deployed(accelerator: "gpu" | "cpu" = "cpu") {
       where: "unix:///var/run/docker.sock",
       namespace: undefined,
     },
-    reach: async () => ({ url: (url: string) => url, notes: [], close: async () => {} }),
+    openAccess: async () => ({ url: (url: string) => url, notes: [], close: async () => {} }),
   } as unknown as DeployedEnvironment;
   const { signal } = new AbortController();
   return studiedContainers(environment, readArtefact(file, "cdk.tf.json"), signal);
@@ -77,7 +77,7 @@ const options = (starts: ColdStart[]) => ({
   onStart: (start: ColdStart) => starts.push(start),
 });
 
-test("a container is stopped and started in each round, and runs afterwards", async () => {
+test("a container is restarted in each round and runs afterwards", async () => {
   programs.put(
     "docker",
     `case "$3" in
@@ -98,7 +98,7 @@ test("a container is stopped and started in each round, and runs afterwards", as
   expect(existsSync(running)).toBe(true);
 });
 
-test("fails with Docker's words when a container cannot be stopped, and starts it again", async () => {
+test("fails with Docker's error if a container cannot be stopped and starts it again", async () => {
   programs.put(
     "docker",
     `[ "$3" = start ] && touch ${running} || { rm ${running}; echo "no such" >&2; exit 1; }`,
@@ -123,7 +123,7 @@ const answers = (accelerator: "gpu" | "cpu") => {
   return deployed(accelerator);
 };
 
-test("memory is what Docker says of the container, and nvidia-smi of its processes", async () => {
+test("memory is read from Docker and nvidia-smi", async () => {
   const containers = await answers("gpu");
   expect(await containers?.readMemory("embed")).toEqual({
     residentMiB: 1_536,
@@ -131,12 +131,12 @@ test("memory is what Docker says of the container, and nvidia-smi of its process
   });
 });
 
-test("where no GPU is used, nobody asks for its memory", async () => {
+test("GPU memory is not queried without a GPU", async () => {
   const containers = await answers("cpu");
   expect(await containers?.readMemory("embed")).toEqual({ residentMiB: 1_536 });
 });
 
-test("memory is read in Docker's units", () => {
+test("memory is parsed in Docker's units", () => {
   expect(mebibytes("512MiB / 2GiB")).toBe(512);
   expect(mebibytes("2.5GiB / 16GiB")).toBe(2_560);
   expect(mebibytes("1024KiB / 16GiB")).toBe(1);

@@ -29,7 +29,7 @@ async function one() {
   };
 }
 
-test("studies are made in their own order, however they are named", () => {
+test("studies run in a fixed order", () => {
   expect(studiesOf(["memory,batch", "cold-start"])).toEqual({
     studies: ["cold-start", "batch", "memory"],
     named: true,
@@ -37,7 +37,7 @@ test("studies are made in their own order, however they are named", () => {
   expect(studiesOf(["all"])).toEqual({ studies: studyIds, named: false });
 });
 
-test("fails with the names of all studies when one is none", async () => {
+test("an unknown study is rejected with the names of all studies", async () => {
   const { code, stderr } = await clipstack(["sweep", "single-gpu"]);
   expect(code).toBe(2);
   expect(stderr.trim().split("\n").at(-1)).toBe(
@@ -45,26 +45,26 @@ test("fails with the names of all studies when one is none", async () => {
   );
 });
 
-test("fails when an option is given that only what is deployed has", async () => {
+test("options for deployed environments require --target deployed", async () => {
   const { code, stderr } = await clipstack(["sweep", "cold-start", "--restart"]);
   expect(code).toBe(2);
   expect(stderr).toContain("clipstack: --restart: needs --target deployed");
 });
 
-test("fails when the record to compare with cannot be read", async () => {
+test("an unreadable record of --against is rejected", async () => {
   const args = ["sweep", "scaling", "--target", "deployed", "--against", "no-such.json"];
   const { code, stderr } = await clipstack(args);
   expect(code).toBe(2);
   expect(stderr).toContain("clipstack: --against no-such.json: cannot be read");
 });
 
-test("help says what each study asks", async () => {
+test("the help lists the question of each study", async () => {
   const { code, stdout } = await clipstack(["sweep", "--help"]);
   expect(code).toBe(0);
   for (const question of Object.values(studyQuestions)) expect(stdout).toContain(question);
 });
 
-test("a sweep leaves a record and its reports, and ends with 0", async () => {
+test("a sweep saves a record and its reports and exits with 0", async () => {
   const { args, env, reports } = await one();
   const studies = ["operators", "cold-start", "batch", "concurrency", "link", "memory"];
   const { code, stdout, stderr } = await clipstack(
@@ -80,7 +80,7 @@ test("a sweep leaves a record and its reports, and ends with 0", async () => {
   expect(readdirSync(reports).filter((name) => name.endsWith(".html"))).toHaveLength(1);
 });
 
-test("a study that its environment cannot have is a failure, and what else was asked for is made", async () => {
+test("an unavailable study is a failure, and the other studies run", async () => {
   const { args, env } = await one();
   const { code, stdout, stderr } = await clipstack(
     ["sweep", "scaling", "queue-delay", "cold-start", "--json", ...args],
@@ -96,7 +96,7 @@ test("a study that its environment cannot have is a failure, and what else was a
   expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
 });
 
-test("Ctrl-C saves what was measured, and leaves nothing running", async () => {
+test("Ctrl-C saves the measurements and leaves no process running", async () => {
   const { args, env, reports, port } = await one();
   const { child, done } = startClipstack(
     ["sweep", "concurrency", ...args, "--window", "2", "--duration", "60"],
