@@ -81,7 +81,7 @@ const loads = [
   measured(4, 1, { bandwidthMbps: 100, roundTripMs: 40 }),
 ];
 
-test("finds the times of a service from loads on it, and predicts the others", () => {
+test("derives the times of a service from its loads and predicts the others", () => {
   const { endpoints, rows, leftOut } = calibrateRecord(record(loads));
   expect(leftOut).toEqual([]);
   expect(endpoints).toHaveLength(1);
@@ -98,7 +98,7 @@ test("finds the times of a service from loads on it, and predicts the others", (
   }
 });
 
-test("leaves out what does not measure the service, and says why", () => {
+test("excludes loads that do not measure the service, with the reason", () => {
   const open: LoadPoint = {
     ...measured(1, 1),
     id: "open",
@@ -130,7 +130,7 @@ test("an endpoint without a load of one client calibrates nothing", () => {
   );
 });
 
-test("a whole run of bench and its studies can be calibrated", () => {
+test("calibrates from a full record of bench and its studies", () => {
   const { endpoints, rows } = calibrateRecord(testBenchRecord());
   expect(endpoints.length).toBeGreaterThanOrEqual(6);
   expect(rows.some(({ role }) => role === "predicted")).toBe(true);
@@ -162,7 +162,7 @@ function embedded(concurrency: number, imagesPerRequest: number): LoadPoint {
   };
 }
 
-test("each API keeps its own compute, and an backend that was not measured has none", () => {
+test("each API keeps its own compute time, and a backend without measurements has none", () => {
   const made = record([...loads, embedded(1, 1), embedded(1, 8)]);
   const calibration = calibrateRecord(made);
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
@@ -175,7 +175,7 @@ test("each API keeps its own compute, and an backend that was not measured has n
   expect(recordBackends(calibration, "jpeg")).toEqual(["onnxruntime"]);
 });
 
-test("the embed API's compute is not taken for a Triton's", () => {
+test("the compute time of the embed API is not used for Triton", () => {
   const made = record([embedded(1, 1), embedded(1, 8)]);
   const calibration = calibrateRecord(made);
   const times = timesOfRecord(made, calibration, "rtx-4090", published);
@@ -194,7 +194,7 @@ test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is ass
   ]);
 });
 
-test("a larger batch that took no longer is noise, and does not make images free", () => {
+test("a larger batch with the same duration does not yield a compute time of zero per image", () => {
   const quick = {
     ...measured(1, 8),
     server: { ...measured(1, 8).server, inferMs: 3.2 },
@@ -207,7 +207,7 @@ test("a larger batch that took no longer is noise, and does not make images free
   expect(notes[0]).toContain("larger batches took no longer, which is noise");
 });
 
-test("calibrates by the stable loads where there are some", () => {
+test("calibrates with stable loads if there are any", () => {
   const stability = { ...measured(1, 1).stability, verdict: "unstable" } as const;
   const unstable = { ...measured(1, 1), id: "unstable", stability };
   const odd = { ...unstable, server: { ...unstable.server, inferMs: 40 } } as LoadPoint;
@@ -216,14 +216,14 @@ test("calibrates by the stable loads where there are some", () => {
   expect(rows.find(({ cell }) => cell === "unstable")?.role).toBe("predicted");
 });
 
-test("what computes behind an embed API at an address given by hand must be said", () => {
+test("the backend of an embed API given by address must be specified", () => {
   const made = record([embedded(1, 1)]);
   const calibration = calibrateRecord({ ...made, subject: { ...made.subject, environments: [] } });
   expect(recordBackends(calibration, "jpeg")).toEqual([]);
   expect(recordBackends(calibration, "jpeg", "onnxruntime")).toEqual(["onnxruntime"]);
 });
 
-test("questions take the times of the record, and those of published figures for the rest", () => {
+test("predictions use the times of the record and published figures for the rest", () => {
   const made = record(loads);
   const times = timesOfRecord(made, calibrateRecord(made), "rtx-4090", published);
   expect(times.compute("rtx-4090", "onnxruntime").firstMs).toBeCloseTo(4, 6);

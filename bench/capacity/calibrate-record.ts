@@ -5,13 +5,13 @@ import { type Demand, predict, type System } from "./model.ts";
 import { type Backend, solve } from "./published-parameters.ts";
 import { largestBatch, type Payload, type ServiceTimes } from "./scenario.ts";
 
-/** The model, calibrated by a record of `clipstack bench` or `sweep` in place of published figures. */
+/** Calibrates the model with a record of `clipstack bench` or `sweep` instead of published figures. */
 export interface RecordCalibration {
   readonly endpoints: readonly EndpointCalibration[];
   readonly rows: readonly RecordRow[];
-  /** Parameters that the load points do not determine, and the assumptions used instead; whole sentences. */
+  /** Parameters not determined by the load points, with the assumptions used instead; sentences. */
   readonly notes: readonly string[];
-  /** Loads that neither calibrate nor are predicted, and why. */
+  /** Loads that neither calibrate nor are predicted, with the reason. */
   readonly leftOut: readonly { readonly load: string; readonly reason: string }[];
 }
 
@@ -21,7 +21,7 @@ export interface EndpointCalibration {
   readonly service: string;
   /** As {@link benchEndpointName} writes it. */
   readonly endpoint: string;
-  /** What computes; absent where the record does not say it of the embed API. */
+  /** Backend; absent if the record does not state it for the embed API. */
   readonly backend?: Backend;
   readonly compute: ComputeTime;
   readonly decodeMsPerImage: number;
@@ -41,8 +41,8 @@ export interface RecordRow {
 }
 
 /**
- * Take the times of each endpoint from its loads with one client, and the most that it ingests from the highest throughput of
- * several. All other loads are predictions, those on emulated links too.
+ * Derives the times of each endpoint from its loads with one client, and its ingest time from the highest throughput of
+ * several clients. All other loads are predicted, including those on emulated links.
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
   const leftOut: { load: string; reason: string }[] = [];
@@ -110,7 +110,7 @@ const emulated = ({ conditions }: LoadPoint) =>
 
 const meanMs = ({ latencyMs }: LoadPoint) => latencyMs?.mean ?? Number.NaN;
 
-/** Of the loads of one kind only the stable ones, where there are any. */
+/** Stable loads if there are any, otherwise all. */
 function preferStable(
   loadPoints: readonly LoadPoint[],
   kindOf: (point: LoadPoint) => unknown,
@@ -127,7 +127,7 @@ const computePoints = (loadPoints: readonly LoadPoint[]): readonly Point[] =>
     server?.inferMs === undefined ? [] : [[imagesPerRequest, server.inferMs] as const],
   );
 
-/** Why the loads of one client do not tell what a larger batch gains. */
+/** Reason why loads with one client do not determine the effect of larger batches. */
 function batchingUnshown(single: readonly LoadPoint[]): string | undefined {
   const points = computePoints(single);
   if (points.length === 0) return undefined;
@@ -141,8 +141,8 @@ function batchingUnshown(single: readonly LoadPoint[]): string | undefined {
 }
 
 /**
- * Compute by batch, with no gain that was not measured: where the batch sizes do not give a line that rises, the first image
- * costs what one of the smallest batch did, each other one what one of the largest did.
+ * Compute time by batch size. If the batch sizes yield no rising line, the first image takes the time per image of the
+ * smallest batch, each additional one that of the largest.
  */
 function computeOf(points: readonly Point[]): ComputeTime {
   if (points.length === 0) return { firstMs: 0, perImageMs: 0 };
@@ -156,7 +156,7 @@ function computeOf(points: readonly Point[]): ComputeTime {
   return { firstMs: each(Math.min(...sizes)), perImageMs: each(Math.max(...sizes)) };
 }
 
-/** Of least squares; 0 of points above each other. */
+/** Slope of a least-squares line; 0 if all points have the same x. */
 function slopeOf(points: readonly Point[]): number {
   const x = mean(points.map(([value]) => value));
   const y = mean(points.map(([, value]) => value));
@@ -194,7 +194,7 @@ function calibrateEndpoint(
     compute,
     decodeMsPerImage,
   };
-  // what is ingested one after the other shows in the highest throughput of several clients; one client shows nothing of it
+  // sequential ingest limits the maximum throughput of several clients; one client does not reveal it
   const split = (ms: number): EndpointCalibration => ({
     ...path,
     ingestMsPerImage: ms,
@@ -248,7 +248,7 @@ function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: En
     answerBytesPerImage: point.responseBytes / images,
   };
   const system: System = {
-    // beside the server: no link to speak of, unless the load had one emulated
+    // client on the same host: negligible link unless the load emulated one
     link: {
       bandwidthMbps: conditions.bandwidthMbps ?? 1e6,
       roundTripMs: conditions.roundTripMs ?? 0,
@@ -276,7 +276,7 @@ function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: En
   return predict(demand, system);
 }
 
-/** Paths of a record that answer questions: of each backend one with binary float32 tensors, and the embed API. */
+/** Endpoints used for predictions: one with binary float32 tensors per backend, and the embed API. */
 export function recordEndpoints({ endpoints }: Pick<RecordCalibration, "endpoints">) {
   const tensors = (backend: Backend) => {
     const name = backend === "tensorrt" ? "trt" : "onnx";
@@ -288,18 +288,18 @@ export function recordEndpoints({ endpoints }: Pick<RecordCalibration, "endpoint
 }
 
 /**
- * Backend that a record has times of for a payload: the one to take, where nobody says, first.
+ * Backends with times in the record for a payload format; the default first.
  *
- * @param asked - What computes behind an embed API of which the record does not say it.
+ * @param upstreamBackend - Backend of an embed API if the record does not state it.
  */
 export function recordBackends(
   calibration: Pick<RecordCalibration, "endpoints">,
   payload: Payload | undefined,
-  asked?: Backend,
+  upstreamBackend?: Backend,
 ): readonly Backend[] {
   const { tensors, embed } = recordEndpoints(calibration);
   const ofTensors = backends.filter((backend) => tensors(backend) !== undefined);
-  const behind = embed === undefined ? undefined : (embed.backend ?? asked);
+  const behind = embed === undefined ? undefined : (embed.backend ?? upstreamBackend);
   const ofEmbed = behind === undefined ? [] : [behind];
   if (payload === "jpeg" && embed !== undefined && behind === undefined) return [];
   if (payload === "jpeg") return [...new Set([...ofEmbed, ...ofTensors])];
@@ -309,9 +309,8 @@ export function recordBackends(
 const backends = ["tensorrt", "onnxruntime"] as const satisfies readonly Backend[];
 
 /**
- * Times for questions: those of the record where it has them, and of the published figures for other devices and for what
- * no record measures. The times of one API are never taken for the other, but the compute of the same backend on its way
- * through the embed API.
+ * Times from the record, and from published figures for other devices and unmeasured parameters. Times of one API are not
+ * used for the other, except the compute time of the same backend behind the embed API.
  */
 export function timesOfRecord(
   record: BenchRecord,
@@ -361,7 +360,7 @@ export function timesOfRecord(
   };
 }
 
-/** Least squares through points, with neither part below zero. */
+/** Least-squares line with non-negative coefficients. */
 function line(points: readonly Point[]): { readonly at0: number; readonly slope: number } {
   const x = mean(points.map(([value]) => value));
   const y = mean(points.map(([, value]) => value));

@@ -14,19 +14,19 @@ function row(role: RecordRow["role"], throughputError: number, latencyError = 0)
   };
 }
 
-test("says how far a record's predictions are off, without the loads that calibrate", () => {
+test("reports the error of a record's predictions, without calibrating loads", () => {
   const rows = [row("calibrates", 0), row("predicted", -0.2, 0.1), row("predicted", 0.4, 0.3)];
   expect(recordErrorLines({ rows })).toEqual([
     "Of 2 predicted loads the median error is 30 % of images/s, 20 % of latency (--check).",
   ]);
 });
 
-test("warns where the model does not fit a record", () => {
+test("warns if the model does not fit a record", () => {
   const [, warning] = recordErrorLines({ rows: [row("predicted", 1.81)] });
   expect(warning).toContain("the model does not fit this record");
 });
 
-test("a limit that no load came near is not given as a number", () => {
+test("an unreached limit is not printed as a number", () => {
   const times = {
     compute: () => ({ firstMs: 4, perImageMs: 1 }),
     measured: () => true,
@@ -57,7 +57,7 @@ test("a limit that no load came near is not given as a number", () => {
   expect(notesOf(question, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
 });
 
-test("says that nothing could be checked where all loads calibrate", () => {
+test("reports that no load could be checked if all loads calibrate", () => {
   expect(recordErrorLines({ rows: [row("calibrates", 0)] })).toEqual([
     "Nothing could be checked: every load of the record calibrates the model.",
   ]);

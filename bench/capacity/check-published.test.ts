@@ -24,7 +24,7 @@ beforeAll(() => {
   rows = checkPublished(facts.published, facts.parameters, facts.peaks);
 });
 
-test("every published figure is in the check, once", () => {
+test("every published figure is checked once", () => {
   const figures = [...facts.published.values()].flatMap(({ id, figures }) =>
     figures.map((figure) => `${id}/${figure.id}`),
   );
@@ -36,7 +36,7 @@ test("every file names its source", () => {
   for (const { source } of facts.published.values()) expect(source.name).not.toBe("");
 });
 
-test("gives back every figure that sets a parameter, and every derived one in its digits", () => {
+test("reproduces every figure that sets a parameter and every derived figure", () => {
   expect(summarize(rows).broken).toEqual([]);
 });
 
@@ -101,7 +101,7 @@ test("predicts other GPUs from one by their peak arithmetic", () => {
   }
 });
 
-test("names what it does not explain, with the error and a reason", () => {
+test("lists unexplained figures with their error and a reason", () => {
   const { notExplained } = summarize(rows).predicted;
   expect(notExplained.map(({ figure }) => figure)).toContain("rtx-a4000-remote/binary-b32-latency");
   for (const { figure, note } of notExplained) expect(note, figure).not.toBe("");
@@ -110,7 +110,7 @@ test("names what it does not explain, with the error and a reason", () => {
   }
 });
 
-test("marks the figures whose load the source does not state", () => {
+test("marks figures with an assumed load", () => {
   expect(rows.filter(({ assumed }) => assumed.length > 0).map(({ figure }) => figure)).toEqual([
     "rtx-4080-remote/throughput",
     "rtx-a4000-remote/json-throughput",
@@ -118,7 +118,7 @@ test("marks the figures whose load the source does not state", () => {
   ]);
 });
 
-test("the guide has the figures of the check", () => {
+test("the guide contains the figures of the check", () => {
   const guide = readFileSync(new URL("../../docs/capacity.md", import.meta.url), "utf8");
   const { figures, byRole, predicted } = summarize(rows);
   expect(guide).toContain(
@@ -129,7 +129,7 @@ test("the guide has the figures of the check", () => {
   );
 });
 
-test("an error counts from the nearer end of a range, and not within it", () => {
+test("an error is relative to the nearer end of a range and 0 within it", () => {
   expect(errorOf(90, 100, 120)).toBeCloseTo(-0.1, 9);
   expect(errorOf(132, 100, 120)).toBeCloseTo(0.1, 9);
   expect(errorOf(110, 100, 120)).toBe(0);
@@ -164,7 +164,7 @@ test.each([
   expect(() => parsePublished(text, "a.json")).toThrow(message);
 });
 
-test("fails when a figure is asked for that is missing", () => {
+test("throws for a missing figure", () => {
   expect(() => publishedValue(facts.published, "cost/nothing")).toThrow(
     "published figure 'cost/nothing' is missing",
   );

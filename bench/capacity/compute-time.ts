@@ -1,6 +1,6 @@
 import { gigaMacsPerImage } from "../../contract/model-signature.ts";
 
-/** Time of one execution of the model by its batch: `firstMs` for one image, and `perImageMs` for each one more. */
+/** Execution time by batch size: `firstMs` for one image plus `perImageMs` per additional image. */
 export interface ComputeTime {
   readonly firstMs: number;
   readonly perImageMs: number;
@@ -10,14 +10,14 @@ export function executionMs({ firstMs, perImageMs }: ComputeTime, images: number
   return firstMs + perImageMs * Math.max(0, images - 1);
 }
 
-/** Images per second of the model alone in large batches, of which a part `sustainedShare` of the peak is reached. */
+/** Images per second of the model alone in large batches, at `sustainedShare` of the peak. */
 export function modelOnlyRate(fp16DenseTflops: number, sustainedShare: number): number {
   return (fp16DenseTflops * 1000 * sustainedShare) / (2 * gigaMacsPerImage);
 }
 
 /**
- * Time that one more image adds to a batch. TensorRT runs in FP16; ONNX Runtime's CUDA provider in TF32, which the tensor
- * cores do half as fast.
+ * Time per additional image of a batch. TensorRT runs in FP16; ONNX Runtime's CUDA provider in TF32, which has half the
+ * throughput on tensor cores.
  */
 export function perImageMs(
   backend: "onnxruntime" | "tensorrt",
@@ -27,7 +27,7 @@ export function perImageMs(
   return (backend === "onnxruntime" ? 2000 : 1000) / modelOnlyRate(fp16DenseTflops, sustainedShare);
 }
 
-/** Multiply-accumulates of one image by the operator of the ONNX graph that does them, from the layers of ViT-B/32. */
+/** Multiply-accumulate operations per image by ONNX operator, from the layers of ViT-B/32. */
 export function arithmeticByOperator(): { readonly [operator: string]: number } {
   const tokens = 50; // 7 × 7 patches and the class token
   const width = 768;

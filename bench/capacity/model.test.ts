@@ -21,7 +21,7 @@ const demand: Demand = {
   answerBytesPerImage: 0,
 };
 
-test("one client waits for what it asked for, and for nobody", () => {
+test("a single client does not queue", () => {
   const { latencyMs, imagesPerSecond } = predict(
     { ...demand, imagesPerRequest: 4 },
     { ...system, overheadMs: 10, ingestMsPerImage: 1 },
@@ -30,12 +30,12 @@ test("one client waits for what it asked for, and for nobody", () => {
   expect(imagesPerSecond).toBeCloseTo(4000 / 22, 1);
 });
 
-test("many clients are put together into batches, up to the largest", () => {
+test("requests of many clients are batched up to the maximum batch size", () => {
   const { imagesPerSecond } = predict({ ...demand, concurrency: 200 }, system);
   expect(imagesPerSecond).toBeCloseTo(32_000 / (5 + 31), 3);
 });
 
-test("batches of a request count towards the largest batch", () => {
+test("the images of a request count towards the maximum batch size", () => {
   const { imagesPerSecond } = predict(
     { ...demand, concurrency: 100, imagesPerRequest: 16 },
     system,
@@ -52,7 +52,7 @@ test.each(["instance-group", "per-gpu"] as const)("%s uses all GPUs", (topology)
   expect(imagesPerSecond).toBeLessThanOrEqual(4 * (32_000 / 36) * 1.000001);
 });
 
-test("only one Triton for each GPU gets past what one ingests", () => {
+test("only one Triton per GPU exceeds the ingest limit of one Triton", () => {
   const bound = { ...system, gpus: 4, ingestMsPerImage: 2 };
   const load = { ...demand, concurrency: 500 };
   const group = predict(load, { ...bound, topology: "instance-group" });
@@ -62,7 +62,7 @@ test("only one Triton for each GPU gets past what one ingests", () => {
   expect(each.imagesPerSecond).toBeGreaterThan(1900);
 });
 
-test("the link is shared by all clients, and named when it is full", () => {
+test("the link is shared by all clients and is the bottleneck when saturated", () => {
   const { imagesPerSecond, bottleneck, limitImagesPerSecond } = predict(
     { ...demand, concurrency: 100, bytesPerImage: 100_000 },
     { ...system, link: { bandwidthMbps: 80, roundTripMs: 5, connections: "kept" } },
@@ -72,7 +72,7 @@ test("the link is shared by all clients, and named when it is full", () => {
   expect(imagesPerSecond).toBeCloseTo(100, 3);
 });
 
-test("the client's work between requests bounds the throughput and is in no latency", () => {
+test("the client's work between requests bounds the throughput and is not part of the latency", () => {
   const { imagesPerSecond, latencyMs, bottleneck } = predict(
     { ...demand, concurrency: 50 },
     { ...system, client: { betweenMs: 20, writeMsPerImage: 0 } },
@@ -82,7 +82,7 @@ test("the client's work between requests bounds the throughput and is in no late
   expect(latencyMs).toBeLessThan(8);
 });
 
-test("text that the client writes is in the latency", () => {
+test("encoding JSON is part of the latency", () => {
   const { latencyMs } = predict(demand, {
     ...system,
     client: { betweenMs: 20, writeMsPerImage: 50 },
@@ -106,7 +106,7 @@ test("decoding workers bound the throughput together", () => {
   expect(imagesPerSecond).toBeCloseTo(300, 3);
 });
 
-test("requests on one connection go one after the other", () => {
+test("requests on one connection are sequential", () => {
   const link = { bandwidthMbps: 200, roundTripMs: 25, connections: "new" } as const;
   const load = { ...demand, concurrency: 16, bytesPerImage: 602_112 };
   const many = predict(load, { ...system, link });
@@ -115,7 +115,7 @@ test("requests on one connection go one after the other", () => {
   expect(one.imagesPerSecond).toBeLessThan(many.imagesPerSecond / 4);
 });
 
-test("the parts of a latency add up to it", () => {
+test("the parts add up to the latency", () => {
   const { latencyMs, parts } = predict(
     { ...demand, concurrency: 20, bytesPerImage: 600_000 },
     {

@@ -53,14 +53,14 @@ const question: Scenario = {
   concurrency: 32,
 };
 
-test("takes the cheapest that is fast enough, and not the fastest", () => {
+test("selects the cheapest option that is fast enough, not the fastest", () => {
   // 40 images/s: one slow GPU does about 50
   const { options, needed } = planJob({ images: 144_000, withinHours: 1 }, base, choices, times);
   expect(needed).toBe(40);
   expect(options[0]).toMatchObject({ meets: true, question: { device: slow, gpus: 1 } });
 });
 
-test("takes more or faster GPUs where the cheap one does not do it in time", () => {
+test("selects more or faster GPUs if the cheapest misses the deadline", () => {
   const { options } = planJob(
     { images: 540_000, withinHours: 1 },
     base,
@@ -75,7 +75,7 @@ test("takes more or faster GPUs where the cheap one does not do it in time", () 
   }
 });
 
-test("says what bounds a job that nothing meets, and the fewest GPUs first", () => {
+test("reports the bottleneck of an infeasible job, fewest GPUs first", () => {
   const { options, bandwidthNeeded } = planJob(
     { images: 3_600_000, withinHours: 1 },
     { ...base, bandwidthMbps: 100 },
@@ -95,7 +95,7 @@ test("hours and dollars follow from the rate", () => {
   }
 });
 
-test("without a price the fewest GPUs go first, and nothing has a cost", () => {
+test("without a price, options are ordered by GPUs and have no cost", () => {
   const { options } = planJob(
     { images: 144_000, withinHours: 1 },
     base,
@@ -108,7 +108,7 @@ test("without a price the fewest GPUs go first, and nothing has a cost", () => {
   expect(meeting).toEqual([...meeting].sort((a, b) => a - b));
 });
 
-test("takes as many clients as the job needs, also where they give little more", () => {
+test("uses as many clients as the job requires, even with diminishing returns", () => {
   const many = { ...choices, devices: [fast], gpus: [1], concurrencies: [16, 32, 64, 128] };
   const only = { ...many, payloads: ["fp32"] } as const;
   const rates = ratesByClients(question, times, 128);
@@ -122,7 +122,7 @@ test("takes as many clients as the job needs, also where they give little more",
   expect(found?.question.concurrency).toBeGreaterThan(clients);
 });
 
-test("offers no more of a CPU", () => {
+test("does not suggest more CPUs", () => {
   const busy = { ...question, bandwidthMbps: 1e6, concurrency: 200, gpus: 1 } as const;
   const changes = (device: Scenario["device"]) =>
     alternatives({ ...busy, device }, { ...times, ingestMsPerImage: 0 }).map(
@@ -132,7 +132,7 @@ test("offers no more of a CPU", () => {
   expect(changes({ name: "slow", cpu: true })).not.toContain("2 GPUs");
 });
 
-test("the rates by clients are those of each answer", () => {
+test("the rates by clients match the individual predictions", () => {
   const rates = ratesByClients(question, times, 64);
   for (const concurrency of [1, 5, 64]) {
     const { imagesPerSecond } = predictScenario({ ...question, concurrency }, times);
@@ -140,7 +140,7 @@ test("the rates by clients are those of each answer", () => {
   }
 });
 
-test("offers only changes that help, the best first", () => {
+test("suggests only beneficial changes, the best first", () => {
   const bound = { ...question, bandwidthMbps: 100, roundTripMs: 20 };
   const found = alternatives(bound, times);
   const now = predictScenario(bound, times).imagesPerSecond;

@@ -7,7 +7,7 @@ import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { payloadFormats, serializations } from "../record/bench-record.ts";
 
-/** Figures that others measured and published, as data: what the model is calibrated with, and judged by. */
+/** Published third-party figures, used to calibrate and evaluate the model. */
 
 export const quantities = [
   "latency",
@@ -56,9 +56,9 @@ const publishedLoad = z.strictObject({
   payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
   imagesPerRequest: z.int().min(1),
-  /** Clients; each sends its next request when the last one was answered. */
+  /** Number of closed-loop clients. */
   concurrency: z.int().min(1),
-  /** Fields that the source does not state. */
+  /** Fields not stated by the source. */
   assumed: z.array(z.enum(["endpoint", "imagesPerRequest", "concurrency"])).optional(),
 });
 export type PublishedLoad = z.infer<typeof publishedLoad>;
@@ -67,25 +67,25 @@ const figure = z
   .strictObject({
     /** Unique in its file. */
     id: z.string().regex(/^[a-z0-9-]+$/),
-    /** For people. */
+    /** Display name. */
     shown: z.string(),
     quantity: z.enum(quantities),
     /** @default - predicted, or not used */
     role: z.enum(figureRoles).optional(),
     unit: z.string(),
-    /** As it was published, in its digits. */
+    /** Published value with its precision. */
     value: z.number().optional(),
-    /** Lowest and highest, where a range was published. */
+    /** Published range. */
     range: z.tuple([z.number(), z.number()]).optional(),
     statistic: z.enum(["p50", "p95"]).optional(),
     load: publishedLoad.optional(),
     /** Size of the image file. */
     bytes: z.int().min(1).optional(),
-    /** Key of a GPU, where it is another than the setting's. */
+    /** Key of a GPU, if different from the setting's. */
     gpu: z.string().optional(),
-    /** How it follows from other figures. */
+    /** Formula from other figures. */
     derived: z.string().optional(),
-    /** About the figure, or about the difference from what the model predicts. */
+    /** Comment on the figure or its difference from the prediction. */
     note: z.string().optional(),
   })
   .refine(({ value, range }) => (value === undefined) !== (range === undefined), {
@@ -101,11 +101,11 @@ export const publishedFile = z.strictObject({
   source: z.strictObject({
     name: z.string(),
     url: z.url().optional(),
-    /** Month in which it was read. */
+    /** Month of access. */
     seen: z.string().regex(/^\d{4}-\d{2}$/),
   }),
   setting: z.strictObject({
-    /** Where the client was: `remote` is over the internet, `local` beside the server. */
+    /** Location of the client: `remote` over the internet, `local` on the server's host. */
     place: z.enum(["remote", "local", "server", "client", "derived", "data sheet"]),
     gpu: z.string().optional(),
     gpus: z.int().min(1).optional(),
@@ -115,7 +115,7 @@ export const publishedFile = z.strictObject({
     /** Of the load, where it is another than the other files have. */
     request: z.string().optional(),
   }),
-  /** What the source does not say and a model would need, and what is assumed in its place. */
+  /** Information missing from the source, and the assumption used instead. */
   missing: z.array(z.string()),
   figures: z.array(figure).min(1),
 });
@@ -124,9 +124,9 @@ export type PublishedFile = z.infer<typeof publishedFile>;
 export const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
 
 /**
- * All files of published figures, by their id.
+ * Reads all files of published figures, by id.
  *
- * @throws {UserError} one line that names the file and what is wrong in it.
+ * @throws {UserError} with one line naming the file and the error.
  */
 export function readPublished(folder = publishedFolder): ReadonlyMap<string, PublishedFile> {
   const files = readdirSync(folder)
@@ -136,7 +136,7 @@ export function readPublished(folder = publishedFolder): ReadonlyMap<string, Pub
   return new Map(files.map((file) => [file.id, file]));
 }
 
-/** What {@link readPublished} does, on one text. */
+/** Parses one file; see {@link readPublished}. */
 export function parsePublished(text: string, shown: string): PublishedFile {
   return checked(parseAs(publishedFile, parseJson(text, shown), shown), shown);
 }
@@ -174,7 +174,7 @@ export function publishedFigure(
   return found;
 }
 
-/** The same as a number: of a range, the middle. */
+/** Value of a figure; the middle of a range. */
 export function publishedValue(
   published: ReadonlyMap<string, PublishedFile>,
   name: string,

@@ -38,7 +38,7 @@ test("follows Little's law", () => {
   expect(stations.reduce((sum, { residenceMs }) => sum + residenceMs, 0)).toBeCloseTo(cycleMs, 6);
 });
 
-test("gives the throughput of every number of clients at once", () => {
+test("computes the throughput of every number of clients at once", () => {
   const all = throughputs(closed, 64);
   expect(all).toHaveLength(64);
   for (const clients of [1, 7, 64]) {
@@ -46,7 +46,7 @@ test("gives the throughput of every number of clients at once", () => {
   }
 });
 
-test("two servers of one station are the birth-death chain of M/M/2 with three customers", () => {
+test("a station with two servers matches the birth-death chain of M/M/2 with three customers", () => {
   const stations: readonly Station[] = [
     { name: "servers", demandMs: 10, speedUp: (n) => Math.min(n, 2) },
     { name: "thinking", demandMs: 20, speedUp: delay },
@@ -58,7 +58,7 @@ test("two servers of one station are the birth-death chain of M/M/2 with three c
   expect(solveNetwork(stations, 3).requestsPerSecond).toBeCloseTo(rate * 1000, 9);
 });
 
-test("copies of a station are as many stations with their part of the demand", () => {
+test("copies of a station equal separate stations with a share of the demand", () => {
   const copies = solveNetwork(
     [
       { name: "gpu", demandMs: 8, copies: 4 },

@@ -1,22 +1,22 @@
 /**
- * A closed network of queues, solved exactly: N clients, each of which has one request on its way. The stations are of
- * the kinds for which the product form holds (first come first served with random times, shared equally, or no queue),
- * so the solution follows from the normalising constants (Buzen's convolution): sums of positive terms, which stay
- * exact where recursions on probabilities (mean value analysis with load-dependent rates) lose their digits.
+ * Exact solution of a closed queueing network with N clients, each with one outstanding request. The stations have product
+ * form (FCFS with exponential times, processor sharing, or a delay), so the solution follows from the normalising constants
+ * (Buzen's convolution). Their sums of positive terms are numerically stable, unlike mean value analysis with load-dependent
+ * rates.
  */
 export interface Station {
   readonly name: string;
-  /** Time that one request needs there when it is alone, all its visits together, in milliseconds. */
+  /** Service demand of one request without queueing, over all visits, in milliseconds. */
   readonly demandMs: number;
   /**
-   * How many times as much work a second the station does when `requests` are there as when one is: 1 is a single
-   * server, `requests` is a delay without a queue.
+   * Work per second with `requests` queued requests relative to one: constant 1 for a single server, `requests` for a delay
+   * without a queue.
    *
-   * @default 1, whatever is there: one server
+   * @default 1 - a single server
    */
   readonly speedUp?: (requests: number) => number;
   /**
-   * Equal stations among which requests are spread evenly.
+   * Number of equal stations among which requests are distributed evenly.
    *
    * @default 1
    */
@@ -25,11 +25,11 @@ export interface Station {
 
 export interface StationUse {
   readonly name: string;
-  /** Mean requests there, in all copies together. */
+  /** Mean number of requests in all copies. */
   readonly requests: number;
-  /** Mean time that a request is there, waiting and served, in milliseconds. */
+  /** Mean waiting and service time of a request, in milliseconds. */
   readonly residenceMs: number;
-  /** Part of its highest throughput that is used, 0..1; 0 for a delay. */
+  /** Utilisation, 0..1; 0 for a delay. */
   readonly utilization: number;
 }
 
@@ -38,10 +38,10 @@ export interface NetworkSolution {
   readonly stations: readonly StationUse[];
 }
 
-/** A delay: requests do not wait for each other there. */
+/** Speed-up of a delay, at which requests do not queue. */
 export const delay = (requests: number): number => requests;
 
-/** Most requests per second that a station lets through, when never idle. */
+/** Maximum requests per second of a station. */
 export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients: number): number {
   if (demandMs <= 0 || speedUp === delay) return Number.POSITIVE_INFINITY;
   return (1000 / demandMs) * copies * (speedUp?.(Math.max(1, clients)) ?? 1);
@@ -54,7 +54,7 @@ export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients
  */
 export function solveNetwork(stations: readonly Station[], clients: number): NetworkSolution {
   const { used, scaleMs, series, copies } = termsOfAll(stations, clients);
-  // products of the stations before and after each one: so that no pair is multiplied twice
+  // prefix and suffix products of the stations, to avoid repeated multiplication
   const powers = series.map((one, index) => power(one, copies[index] ?? 1, clients));
   const before = [none(clients)];
   for (const one of powers) before.push(convolve(before.at(-1) as Series, one, clients));
@@ -72,7 +72,7 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
       power(own, (copies[index] ?? 1) - 1, clients),
       after[index + 1] as Series,
     ].reduce((a, b) => convolve(a, b, clients));
-    // chance of `here` requests in one copy, all but a common factor
+    // probability of `here` requests in one copy, up to a common factor
     let weighted = 0;
     let total = 0;
     for (let here = 0; here <= clients; here++) {
@@ -92,7 +92,7 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
   return { requestsPerSecond: perMs * 1000, stations: uses };
 }
 
-/** Requests per second with 1, 2, … up to `clients` clients: all of them in one go. */
+/** Requests per second with 1 to `clients` clients. */
 export function throughputs(stations: readonly Station[], clients: number): readonly number[] {
   const { scaleMs, series, copies } = termsOfAll(stations, clients);
   const all = product(series, copies, clients);
@@ -101,14 +101,14 @@ export function throughputs(stations: readonly Station[], clients: number): read
 
 function termsOfAll(stations: readonly Station[], clients: number) {
   const used = stations.filter(({ demandMs }) => demandMs > 0);
-  // demands relative to the slowest station: its terms are then near 1, and nothing overflows
+  // demands relative to the slowest station prevent overflow
   const slowestMs = Math.max(...used.map((station) => 1000 / stationLimit(station, clients)));
   const scaleMs = slowestMs > 0 ? slowestMs : Math.max(...used.map(({ demandMs }) => demandMs));
   const series = used.map((station) => termsOf(station, clients, scaleMs));
   return { used, scaleMs, series, copies: used.map(({ copies = 1 }) => copies) };
 }
 
-/** Terms 0..N of a generating function, divided so that the largest is 1: only ratios of them count. */
+/** Terms 0..N of a generating function, scaled to a maximum of 1, because only their ratios matter. */
 type Series = Float64Array;
 
 const at = (terms: Series, index: number) => terms[index] ?? 0;
@@ -137,7 +137,7 @@ function none(clients: number): Series {
   return terms;
 }
 
-/** Equal stations, by squaring. */
+/** Power of a generating function for equal stations, by squaring. */
 function power(one: Series, count: number, clients: number): Series {
   if (count === 0) return none(clients);
   if (count === 1) return one;

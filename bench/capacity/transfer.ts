@@ -1,29 +1,29 @@
-/** Way between client and server, as TCP sees it. */
+/** Network path between client and server at the TCP level. */
 export interface Link {
-  /** Shared by all requests of the client, in megabits (10^6) per second. */
+  /** Bandwidth shared by all requests of the client, in 10^6 bits per second. */
   readonly bandwidthMbps: number;
-  /** There and back, in milliseconds. */
+  /** Round-trip time in milliseconds. */
   readonly roundTripMs: number;
   /**
-   * `new`: a connection for each request, which is opened first and then carries a small window of bytes that doubles
-   * with each round trip (slow start); so do connections that a server or proxy between resets when idle. `kept`:
-   * connections stay open, and so do their windows.
+   * `new`: a new connection for each request, with a handshake and slow start; also applies to connections that a server or
+   * proxy resets when idle. `kept`: persistent connections with fully open windows.
    */
   readonly connections: "new" | "kept";
 }
 
-/** What a connection may send before the first answer: ten segments (RFC 6928) of 1460 bytes (IPv4 on Ethernet). */
+/** Initial congestion window: ten segments (RFC 6928) of 1460 bytes (IPv4 on Ethernet). */
 export const initialWindowBytes = 10 * 1460;
 
 export interface Transfer {
-  /** Bytes on the wire, which is shared: what others send meanwhile comes on top. */
+  /** Transmission time on the shared link, without queueing. */
   readonly wireMs: number;
-  /** Waiting that is not shared: to open the connection, and for the window to open. */
+  /** Time to open the connection; not shared. */
   readonly setUpMs: number;
+  /** Time for the congestion window to open; not shared. */
   readonly rampMs: number;
 }
 
-/** Time that a request body takes on a link that is otherwise idle. */
+/** Transfer time of a request body on an idle link. */
 export function transfer(bytes: number, link: Link): Transfer {
   const wireMs = wireTimeMs(bytes, link);
   if (link.connections === "kept") return { wireMs, setUpMs: 0, rampMs: 0 };
@@ -38,7 +38,7 @@ export function wireTimeMs(bytes: number, { bandwidthMbps }: Pick<Link, "bandwid
   return (bytes * 8) / (bandwidthMbps * 1000);
 }
 
-/** From the first byte sent to the last, with a window that starts small and doubles until it fills the link. */
+/** Time from the first to the last byte sent, with a window that doubles until it fills the link. */
 function slowStartMs(bytes: number, link: Link): number {
   let window = initialWindowBytes;
   let left = bytes;
