@@ -21,11 +21,11 @@ import {
   timesFor,
 } from "./scenario.ts";
 
-/** What `clipstack capacity` says, as text: pure functions. */
+/** Text output of `clipstack capacity`. Pure. */
 
 const right = (text: string, width: number) => text.padStart(width);
 
-/** A table whose columns of numbers are aligned to the right. */
+/** Table with right-aligned numeric columns. */
 export function textTable(rows: readonly (readonly string[])[]): string {
   const number = /^([-+]?[$]?\d.*)?$/;
   return aligned(rows, (column) =>
@@ -33,7 +33,7 @@ export function textTable(rows: readonly (readonly string[])[]): string {
   );
 }
 
-/** Three digits that mean something. */
+/** Number with three significant digits. */
 export function shortNumber(value: number): string {
   const size = Math.abs(value);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
@@ -49,7 +49,7 @@ export const shownError = (error: number | undefined): string => {
   return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
 };
 
-/** Use from which a part of the system, and not the number of clients, is said to bound the throughput. */
+/** Utilisation from which a station, not the number of clients, counts as the bottleneck. */
 const fullFrom = 0.8;
 
 const percent = (part: number) => `${Math.round(100 * part)} %`;
@@ -58,7 +58,7 @@ const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toF
 
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
-/** What was asked, in one line. */
+/** Scenario in one line. */
 export function questionLine(question: Scenario): string {
   const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = question;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
@@ -68,13 +68,13 @@ export function questionLine(question: Scenario): string {
 }
 
 export interface Trust {
-  /** Where the times are from, and how far the model was off: whole sentences. */
+  /** Source of the times and error of the model, as sentences. */
   readonly from: readonly string[];
-  /** Whole sentences: what in this answer is assumed, or worth less. */
+  /** Assumptions and limitations, as sentences. */
   readonly notes: readonly string[];
 }
 
-/** Station that bounds an answer: the bottleneck if it is full, else the part with the longest time. */
+/** Station that bounds the throughput: the bottleneck if it is saturated, otherwise the one with the longest time. */
 function boundOf({ parts, bottleneck }: ScenarioPrediction): {
   readonly isFull: boolean;
   readonly station: StationName;
@@ -86,7 +86,7 @@ function boundOf({ parts, bottleneck }: ScenarioPrediction): {
     : { isFull: false, station: slowest.station };
 }
 
-/** Answer to one question. */
+/** Prediction of one scenario as text. */
 export function answerText(
   question: Scenario,
   answer: ScenarioPrediction,
@@ -149,10 +149,10 @@ function otherRows(others: readonly Alternative[]): string {
   ]);
 }
 
-/** Images per second of float32 tensors from which a Triton's ingest is no limit: 60 GB a second. */
-const mostIngest = 1e5;
+/** Float32 images per second (60 GB/s) above which a Triton's ingest is considered unlimited. */
+const maxIngestRate = 1e5;
 
-/** What must be said with an answer that is not measured. */
+/** Assumptions of a prediction. */
 export function notesOf(
   question: Scenario,
   all: ServiceTimes,
@@ -178,7 +178,7 @@ export function notesOf(
     const rate = 1000 / times.ingestMsPerImage;
     const each = topology === "per-gpu" ? "; with per-gpu, for each" : "";
     notes.push(
-      rate > mostIngest
+      rate > maxIngestRate
         ? "No load was limited by what one Triton ingests, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
           ? `One Triton ingests ${shortNumber(rate)} float32 images/s, by the highest throughput of the record${each}.`
@@ -189,7 +189,7 @@ export function notesOf(
   return notes;
 }
 
-/** Which way does a job for the least money. */
+/** Plan of a job as text. */
 export function planText(job: Job, plan: Plan, shown: number, trust: Trust): string {
   const { options } = plan;
   const meeting = options.filter(({ meets }) => meets);
@@ -248,7 +248,7 @@ const sameKind = (a: Option, b: Option) =>
 const shownPublished = ({ published: { low, high } }: CheckRow) =>
   low === high ? String(low) : `${low}-${high}`;
 
-/** Every published figure with the model's, and its error. */
+/** Published figures with their predictions and errors as text. */
 export function checkText(rows: readonly CheckRow[], summary: CheckSummary): string {
   const titles = [...new Set(rows.map(({ title }) => title))];
   const tables = titles.map((title) =>
@@ -306,10 +306,10 @@ export function parametersText(parameters: readonly Parameter[]): string {
   ]);
 }
 
-/** Median error of a record's predictions from which they are no basis for a decision. */
-const trustedWithin = 0.5;
+/** Maximum median error for predictions to be usable. */
+const maxMedianError = 0.5;
 
-/** How far the model is off on the loads that did not calibrate it. */
+/** Error of the model on loads that did not calibrate it. */
 export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
   const predicted = rows.filter(({ role }) => role === "predicted");
   if (predicted.length === 0) {
@@ -320,13 +320,13 @@ export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): rea
   const loads = predicted.length === 1 ? "1 predicted load" : `${predicted.length} predicted loads`;
   return [
     `Of ${loads} the median error is ${percent(throughput)} of images/s, ${percent(latency)} of latency (--check).`,
-    ...(Math.max(throughput, latency) > trustedWithin
+    ...(Math.max(throughput, latency) > maxMedianError
       ? ["WARNING: the model does not fit this record; measure in place of asking it."]
       : []),
   ];
 }
 
-/** Every load of a record with the model's figures. */
+/** Loads of a record with their predictions as text. */
 export function recordCheckText({ rows, leftOut, notes }: RecordCalibration): string {
   return [
     textTable([

@@ -8,18 +8,18 @@ import {
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
 
-/** The published figures, and what was taken from them. */
+/** Published figures and the derived parameters. */
 export interface PublishedFacts {
   readonly published: ReadonlyMap<string, PublishedFile>;
-  /** Of the GPU catalogue and of the published data sheets. */
+  /** Peaks of the GPU catalogue and of published data sheets. */
   readonly peaks: Peaks;
   readonly parameters: PublishedParameters;
 }
 
 /**
- * Read the published figures and calibrate the model by them.
+ * Reads the published figures and calibrates the model.
  *
- * @param catalogue - Peak arithmetic by GPU, in TFLOPS, of the GPU catalogue.
+ * @param catalogue - Peak performance by GPU of the GPU catalogue, in TFLOPS.
  */
 export function publishedFacts(catalogue: Peaks): PublishedFacts {
   const published = readPublished();
@@ -31,10 +31,10 @@ export function publishedFacts(catalogue: Peaks): PublishedFacts {
   return { published, peaks, parameters: publishedParameters(published, peaks) };
 }
 
-/** Images that are decoded at a time, where nobody says. */
+/** Default number of images decoded concurrently. */
 const usualDecodeWorkers = 4;
 
-/** Times of an environment of clipstack's, as the published figures have them. */
+/** Times of a clipstack environment from the published figures. */
 export function publishedTimes(
   { parameters, peaks }: PublishedFacts,
   jpegBytes: number,

@@ -14,32 +14,32 @@ import {
 } from "./published.ts";
 
 /**
- * The parameters of the model with their values from the published figures. Each is set by one figure, or read in it; all
- * other figures are predictions. No figure of more than one client sets a parameter.
+ * Parameters of the model, derived from the published figures. Each is set by one figure; all other figures are predicted. No
+ * figure of several clients sets a parameter.
  */
 export interface Parameter {
   readonly name: string;
   readonly value: number;
   readonly unit: string;
   readonly meaning: string;
-  /** Figures, as `file/id`, or a text that says where the value is from. */
+  /** Source figures (`file/id`) or a description of the source. */
   readonly from: readonly string[];
 }
 
 export type Backend = "onnxruntime" | "tensorrt";
 
 export interface PublishedParameters {
-  /** Uplink of the client in all remote settings: it was the same client. */
+  /** Uplink of the client in all remote settings, which share one client. */
   readonly bandwidthMbps: number;
-  /** By file of published figures. */
+  /** Round trip by file of published figures. */
   readonly roundTripMs: Readonly<Record<string, number>>;
   readonly clientBetweenMs: number;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
   readonly jpegBytes: number;
-  /** Of the published PyTorch service, which decodes images one at a time. */
+  /** Decode time of the published PyTorch service, which decodes sequentially. */
   readonly decodeMsPerImage: number;
-  /** Of clipstack's embed server: a JPEG of 10 kB, and the power of the size with which the time grows. */
+  /** Decode time of clipstack's embed server for a 10 kB JPEG, and the exponent of its growth with size. */
   readonly ownDecode: {
     readonly smallMs: number;
     readonly smallBytes: number;
@@ -47,27 +47,27 @@ export interface PublishedParameters {
   };
   readonly overheadMs: number;
   readonly ingestMsPerImage: number;
-  /** Part of the peak arithmetic that the model alone reaches in large batches. */
+  /** Share of the peak performance that the model alone reaches in large batches. */
   readonly sustainedShare: number;
-  /** One image, by `gpu/backend`. */
+  /** Compute time of one image by `gpu/backend`. */
   readonly firstImageMs: Readonly<Record<string, number>>;
-  /** One image in a setting whose compute differs from the GPU's best, by `file/backend`. */
+  /** Compute time of one image by `file/backend`, for settings that differ from the GPU's best. */
   readonly settingFirstImageMs: Readonly<Record<string, number>>;
-  /** All of them, with their origin, for people. */
+  /** All parameters with their sources, for display. */
   readonly list: readonly Parameter[];
 }
 
-/** Peak arithmetic (FP16, dense) by GPU, in TFLOPS. */
+/** Peak performance (FP16, dense) by GPU, in TFLOPS. */
 export type Peaks = Readonly<Record<string, number>>;
 
 export const float32Bytes = 3 * 224 * 224 * 4;
 export const uint8Bytes = 3 * 224 * 224;
-/** An embedding as 512 floats, and as JSON text. */
+/** Size of an embedding as 512 floats and as JSON text. */
 export const responseBytes = { binary: 512 * 4, json: 10_700 } as const;
 
 type Published = ReadonlyMap<string, PublishedFile>;
 
-/** Take the parameters from the published figures. */
+/** Derives the parameters from the published figures. */
 export function publishedParameters(published: Published, peaks: Peaks): PublishedParameters {
   const figure = (name: string) => publishedValue(published, name);
   const sustainedShare =
@@ -97,7 +97,7 @@ export function publishedParameters(published: Published, peaks: Peaks): Publish
     settingFirstImageMs: firstMsOf("setting"),
   };
 
-  // What is left depends on each other: repeat until nothing changes. Each step sets one value by its one figure.
+  // The remaining parameters are interdependent: iterate to a fixed point. Each step sets one value from its figure.
   let values = {
     ...fixed,
     bandwidthMbps: 200,
@@ -132,7 +132,7 @@ export function publishedParameters(published: Published, peaks: Peaks): Publish
 
 type Values = Omit<PublishedParameters, "list">;
 
-/** A figure of the compute of one image, and the key under which the model looks it up. */
+/** Compute time figure and its key in the model. */
 interface Compute {
   readonly of: "gpu" | "setting";
   /** `gpu/backend` or `file/backend`. */
@@ -250,12 +250,12 @@ function describe(published: Published, values: Values): readonly Parameter[] {
   ];
 }
 
-/** Time in which clipstack's embed server decodes a JPEG. */
+/** Decode time of a JPEG in clipstack's embed server. */
 export function ownDecodeMs({ ownDecode }: Pick<Values, "ownDecode">, bytes: number): number {
   return ownDecode.smallMs * (bytes / ownDecode.smallBytes) ** ownDecode.power;
 }
 
-/** What the model says of one figure that has a load: latency in ms, or images or requests per second. */
+/** Prediction of a figure with a load: latency in ms, or images or requests per second. */
 export function predictFigure(
   published: Published,
   fileId: string,
@@ -273,7 +273,7 @@ export function predictFigure(
   return figure.quantity === "requests" ? imagesPerSecond / load.imagesPerRequest : imagesPerSecond;
 }
 
-/** Load and system behind a figure of a remote setting. */
+/** Load and system of a figure of a remote setting. */
 export function publishedCase(
   file: PublishedFile,
   load: PublishedLoad,
@@ -303,7 +303,7 @@ export function publishedCase(
         betweenMs: values.clientBetweenMs,
         writeMsPerImage: json ? values.jsonMsPerImage : 0,
       },
-      // it decodes and computes in one process, without a Triton
+      // decodes and computes in one process, without Triton
       ...(pytorch ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
       overheadMs: pytorch ? 0 : values.overheadMs,
       overheadMsPerImage: 0,
@@ -317,7 +317,7 @@ export function publishedCase(
   };
 }
 
-/** Time of an execution on a GPU: what was published for it, or what is usual, and for larger batches its peak. */
+/** Execution time on a GPU: the published time of one image or a typical one, and for larger batches from the peak. */
 export function computeTime(
   gpu: string,
   backend: Backend,
@@ -343,7 +343,7 @@ export function computeTime(
   return { firstMs, perImageMs: perImage };
 }
 
-/** The least that was published for a GPU with no higher peak: what a faster one surely does. */
+/** Minimum published time of GPUs with no higher peak, an upper bound for a faster GPU. */
 function slowerGpusMs(
   peak: number,
   backend: Backend,
@@ -357,7 +357,7 @@ function slowerGpusMs(
   return Math.min(...known.map(([, ms]) => ms));
 }
 
-/** Of a GPU without figures: the middle of those with. */
+/** Typical time for a GPU without figures: the median of the others. */
 export function usualFirstMs(backend: Backend, firstImageMs: Values["firstImageMs"]): number {
   const known = Object.entries(firstImageMs)
     .filter(([key]) => key.endsWith(`/${backend}`))
@@ -366,14 +366,14 @@ export function usualFirstMs(backend: Backend, firstImageMs: Values["firstImageM
   return known[Math.floor(known.length / 2)] ?? Number.NaN;
 }
 
-/** Share of the arithmetic that an operator does, in per cent. */
+/** Share of an operator in the arithmetic, in per cent. */
 export function arithmeticShare(operator: string): number {
   const all = arithmeticByOperator();
   const sum = Object.values(all).reduce((a, b) => a + b, 0);
   return (100 * (all[operator] ?? 0)) / sum;
 }
 
-/** Model of Triton's tutorial: compute from the first two rates, 2 inferences a request, largest batch 8. */
+/** Model of Triton's tutorial: compute times from the first two rates, 2 inferences per request, maximum batch 8. */
 export function tutorialSystem(published: Published, instances: number, maxBatch: number): System {
   const two = 2000 / publishedValue(published, "triton-tutorial/none-throughput");
   const eight = 8000 / publishedValue(published, "triton-tutorial/dynamic-throughput");
@@ -400,7 +400,7 @@ export const tutorialDemand: Demand = {
   answerBytesPerImage: 0,
 };
 
-/** Where a rising or falling function has a value, by halving; the nearer end where it has it nowhere. */
+/** Argument at which a monotonic function has a value, by bisection; the nearer end if there is none. */
 export function solve(
   target: number,
   [low, high]: readonly [number, number],
