@@ -7,7 +7,7 @@ import type { FuzzInput, FuzzTarget, GrpcInput, HttpInput, SocketInput } from ".
 
 /** Sends inputs to servers on 127.0.0.1. */
 export interface FuzzSender {
-  /** What is wrong with the answer, in one line; `undefined` when nothing is. Never rejects. */
+  /** Error in the response, in one line; `undefined` without an error. Never rejects. */
   send(input: FuzzInput): Promise<string | undefined>;
   close(): void;
 }
@@ -17,7 +17,7 @@ const longestMs = 20_000;
 /** How long a connection that is neither ended nor cut is left open. */
 const waitMs = 30;
 
-/** What is no failure of the server: 501 is what Triton says to what it does not offer. */
+/** Accepted statuses: Triton returns 501 for unsupported operations. */
 const fineServerErrors: Readonly<Record<FuzzTarget, readonly number[]>> = {
   embed: [503],
   "triton-http": [501, 503],
@@ -74,7 +74,7 @@ async function sendHttp(
   onAnswer: (what: string) => void,
 ): Promise<string | undefined> {
   const first = await askHttp(input, port, agent);
-  // a connection that the server closed while it was idle says nothing of the server
+  // a close of an idle connection is not a server error
   const answer = first === "ECONNRESET" ? await askHttp(input, port, undefined) : first;
   if (typeof answer === "string") return answer;
   const { status: code, text } = answer;
@@ -109,7 +109,7 @@ function askHttp(
         response.once("end", () =>
           resolve({ status: response.statusCode ?? 0, text: Buffer.concat(pieces).toString() }),
         );
-        response.once("error", (error) => resolve(`no whole answer: ${error.message}`));
+        response.once("error", (error) => resolve(`incomplete response: ${error.message}`));
       },
     );
     sent.setTimeout(longestMs, () => {
@@ -166,7 +166,7 @@ function sendGrpc(
       const code = error?.code ?? status.OK;
       onAnswer(`triton-grpc ${status[code]}`);
       const asked = code === status.DEADLINE_EXCEEDED && deadlineMs !== undefined;
-      // what gRPC itself says to bytes that are no message
+      // gRPC's own error for an invalid message
       const unread = code === status.INTERNAL && /deserializ|decod/i.test(error?.details ?? "");
       const refused = code === status.INTERNAL && loadRefusal.test(error?.details ?? "");
       if (asked || unread || refused || fineGrpcCodes.includes(code)) resolve(undefined);

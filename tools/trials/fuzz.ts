@@ -42,15 +42,15 @@ export interface FuzzResult {
 
 /** How many inputs are made and sent before the servers are looked at. */
 const roundSize = 500;
-/** Larger sample images take most of the time and say nothing more. */
+/** Maximum size of sample images; larger ones add time but no coverage. */
 const maxImageBytes = 20_000;
 /** Failures that are told; then it ends. */
 const maxFailures = 20;
 const timeoutMs = 30_000;
-/** What a server may grow by, from a fifth of the inputs on: its caches are full then. */
+/** Maximum memory growth after the first fifth of the inputs, when caches are full. */
 const memoryGrowth = { factor: 1.3, megabytes: 100 } as const;
 
-/** Send inputs to all endpoints of both roles of the server, and see that it goes on as before. */
+/** Sends inputs to all endpoints of both server roles and checks that the servers keep working. */
 export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
   const images = trialImages(maxImageBytes);
   const startedAt = performance.now();
@@ -90,7 +90,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
   });
 }
 
-/** Send what was saved, one after another. */
+/** Sends saved inputs sequentially. */
 export async function replay(file: string): Promise<readonly string[]> {
   const inputs = (JSON.parse(await readFile(file, "utf8"), revive) as FuzzInput[]).flat();
   return withServers(trialImages(maxImageBytes), async (servers) => {
@@ -103,11 +103,11 @@ interface Servers {
   readonly answers: Readonly<Record<string, number>>;
   readonly all: readonly ServerProcess[];
   send(input: FuzzInput): Promise<string | undefined>;
-  /** Whether they are alive and embed as they did. */
+  /** Returns whether the servers are alive and return the same embeddings as before. */
   check(): Promise<readonly string[]>;
   /** In 10⁶ bytes. */
   memory(): readonly number[];
-  /** What was wrong with how they stopped. */
+  /** Errors during the stop. */
   stop(): Promise<readonly string[]>;
 }
 

@@ -29,7 +29,7 @@ export interface ServerProcess {
   readonly ports: readonly number[];
   /** How it ended, with its last lines; `undefined` while it runs. */
   readonly ended: string | undefined;
-  /** Resident memory in 10⁶ bytes; 0 where there is no `/proc`. */
+  /** Resident memory in 10⁶ bytes; 0 on systems without `/proc`. */
   memory(): number;
   /** Sends SIGTERM; returns `with code 0` if the server stopped in order. */
   stop(): Promise<string>;

@@ -122,7 +122,7 @@ const fullEvery = 97;
 /** Different requests; they are sent again and again. */
 const different = 3 * fullEvery;
 
-/** Requests of the two endpoints that embed. The form, the number and the size of the images follow from an index. */
+/** Requests to the two embedding routes. An index determines the encoding, number and size of the images. */
 async function mixedRequests(url: string): Promise<readonly PreparedRequests[]> {
   const images = trialImages();
   const endpoints = [embedPaths.embed, embedPaths.embedBase64].map((path) => ({

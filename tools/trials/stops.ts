@@ -66,7 +66,7 @@ async function stopOne(
 ): Promise<void> {
   const server = role === "embed" ? await startEmbed({}, program) : await startTriton(program);
   const client = await openClient(role, server);
-  // what a starved client sends later may reach a connection that the server has closed
+  // late requests of a starved client may reach a connection that the server has closed
   let until = Number.POSITIVE_INFINITY;
   /** Returns whether the request was answered. */
   const sendOne = async (): Promise<boolean> => {
