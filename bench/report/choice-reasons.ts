@@ -54,7 +54,7 @@ function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string 
     : `${formatRate(point.imagesPerSecond)} images/s`;
 }
 
-/** What a part of the time is, within a sentence. */
+/** Phrases for the parts of a request's time. */
 export const partWords: Readonly<Record<TimePart["id"], string>> = {
   network: "transfer and network",
   decode: "decoding the images",

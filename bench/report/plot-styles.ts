@@ -17,7 +17,7 @@ export interface LineStyle {
   readonly mark: SymbolType;
 }
 
-/** How a path looks in every figure: its backend is a colour, its protocol dashes, its payload a mark. */
+/** Style of an endpoint in all figures: colour by backend, dashes by protocol, mark by payload. */
 export function endpointStyle(path: string): LineStyle {
   const [protocol = "", variant] = path.split("_");
   return {

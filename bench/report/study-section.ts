@@ -16,10 +16,10 @@ import { formatCount } from "./number-format.ts";
 
 type Found<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
 
-/** What a study adds to its frame: its title, question and notes come from the record. */
+/** Contents of a study's section; its title, question and notes come from the record. */
 export type Body = Pick<Section, "answer" | "tables"> & Partial<Pick<Section, "figures" | "notes">>;
 
-/** What a study says besides its figures. */
+/** Text of a study besides its figures. */
 export function notesOf(record: BenchRecord, study: StudyId): readonly string[] {
   return [...new Set(record.studies.flatMap((it) => (it.study === study ? it.notes : [])))];
 }

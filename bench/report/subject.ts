@@ -67,7 +67,7 @@ export function placeText({ subject, loadPoints }: BenchRecord): string {
   return `${listed(names.length > 0 ? names : measured) || "none"}, ${subject.target === "addresses" ? "addresses given by hand" : `${subject.target} runtime`}`;
 }
 
-/** What computed: with local processes it is this machine, whatever the environment has. */
+/** Computing hardware; in a local simulation, this machine. */
 export function deviceText({ subject }: BenchRecord): string {
   const { gpu, target, machine } = subject;
   if (target === "simulation") return `this machine's ${machine.cores} CPU cores`;

@@ -6,7 +6,7 @@ import { formatMs, formatUsd } from "./number-format.ts";
 import { boxSwatch, endpointStyle } from "./plot-styles.ts";
 import { type BarRow, barPlot } from "./row-plots.ts";
 
-/** What each part of a request's time is called in a legend. */
+/** Legend labels of the parts of a request's time. */
 const partNames: Readonly<Record<TimePart["id"], string>> = {
   network: "network and transfer",
   decode: "decode",
@@ -20,7 +20,7 @@ const partNames: Readonly<Record<TimePart["id"], string>> = {
 
 const partIds = Object.keys(partNames) as TimePart["id"][];
 
-/** Where a request's time goes, in bars. */
+/** Bar plot of the parts of a request's time. */
 export function timeFigures(
   rows: readonly {
     readonly name: string;

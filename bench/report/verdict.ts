@@ -27,7 +27,7 @@ import {
 } from "./load-points.ts";
 import { counted, formatMs, formatRate, formatUsd } from "./number-format.ts";
 
-/** What to choose for each goal, and why: computed from the record, in words. */
+/** Recommendation for each goal with its reasons. */
 
 export const goals = ["latency", "throughput", "cost"] as const;
 export type Goal = (typeof goals)[number];
@@ -192,7 +192,7 @@ function rankedByRate(series: readonly Series[]): readonly Contender[] {
   );
 }
 
-/** What is not stable comes after what is, however good its figure looks, and what fails after both. */
+/** Ranks unstable load points after stable ones, and those with many failures last. */
 const weak = ({ point }: Contender) => unreliabilityRank(point) ?? 3;
 
 /** Those that noise may have put behind the first. */

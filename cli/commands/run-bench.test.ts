@@ -8,7 +8,7 @@ import { tinyModel } from "../../model-tools/test-model.ts";
 import { synthesized } from "../test-synthesized.ts";
 import { devicesOf, sharedModel, withPreparedBench } from "./run-bench.ts";
 
-/** What an environment with two T4 says of itself. */
+/** Environment with two T4 GPUs. */
 const deployed = {
   ...dockerDocument().output.environment.value,
   accelerator: "gpu",

@@ -40,7 +40,7 @@ export interface FuzzResult {
   }[];
 }
 
-/** How many inputs are made and sent before the servers are looked at. */
+/** Number of inputs between two checks of the servers. */
 const roundSize = 500;
 /** Maximum size of sample images; larger ones add time but no coverage. */
 const maxImageBytes = 20_000;

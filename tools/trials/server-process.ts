@@ -27,7 +27,7 @@ export interface ServerProcess {
   readonly name: "embed" | "triton";
   /** Ports of 127.0.0.1: one for `embed`; HTTP, gRPC and metrics for `triton`. */
   readonly ports: readonly number[];
-  /** How it ended, with its last lines; `undefined` while it runs. */
+  /** Exit description with the last output lines; `undefined` while running. */
   readonly ended: string | undefined;
   /** Resident memory in 10⁶ bytes; 0 on systems without `/proc`. */
   memory(): number;
