@@ -112,7 +112,7 @@ export const publishedFile = z.strictObject({
     topology: z.enum(["instance-group", "per-gpu"]).optional(),
     iterations: z.int().optional(),
     model: z.string().optional(),
-    /** Model of the load, if different from the other files. */
+    /** Request of the load, if different from the other files. */
     request: z.string().optional(),
   }),
   /** Information missing from the source, and the assumption used instead. */
