@@ -1,18 +1,18 @@
-// docker buildx bake                         the embed server's image, for this machine
+// docker buildx bake                         the embed server's image for this machine
 // docker buildx bake all                     every image
 // docker buildx bake embed-release --push    the embed server's image for amd64 and arm64, to REGISTRY
-// WEIGHTS=image docker buildx bake triton    with the weights of model_repository inside
-// What they are: docs/images.md.
+// WEIGHTS=image docker buildx bake triton    with the weights of model_repository
+// Images and settings: docs/images.md.
 
-variable "REGISTRY" { default = "" } // with its slash: `ghcr.io/somebody/`
+variable "REGISTRY" { default = "" } // including the slash: `ghcr.io/owner/`
 variable "VERSION" { default = "0.1.0" }
 variable "REVISION" { default = "unknown" } // `git rev-parse HEAD`
 variable "NODE_IMAGE" { default = "node:22-bookworm-slim" }
 variable "CUDA_IMAGE" { default = "nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04" }
 variable "TRITON_IMAGE" { default = "nvcr.io/nvidia/tritonserver:26.07-py3" }
 variable "WEIGHTS" { default = "none" }
-variable "MODEL_PRECISION" { default = "fp32" } // of embed-weights
-// of this machine; containers run Linux everywhere
+variable "MODEL_PRECISION" { default = "fp32" } // for embed-weights
+// architecture of this machine; the containers are always Linux
 variable "PLATFORM" { default = regex_replace(BAKE_LOCAL_PLATFORM, "^[a-z]+/", "linux/") }
 
 group "default" { targets = ["embed"] }
@@ -30,7 +30,7 @@ target "embed" {
   platforms  = [PLATFORM]
 }
 
-// several platforms need a builder of the driver docker-container
+// several platforms require a builder with the docker-container driver
 target "embed-release" {
   inherits  = ["embed"]
   platforms = ["linux/amd64", "linux/arm64"]
@@ -49,7 +49,7 @@ target "embed-weights" {
   dockerfile = "image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
   args       = { IMAGE = "clipstack/embed:cpu", MODEL_PRECISION = MODEL_PRECISION }
-  // the last two are those of the chart and of its values files
+  // the last two tags are used by the chart and its values files
   tags       = ["${REGISTRY}clipstack/embed:cpu-weights", "${REGISTRY}clipstack/embed:k8s-cpu", "${REGISTRY}clipstack/embed:${VERSION}-k8s-cpu"]
   platforms  = [PLATFORM]
 }

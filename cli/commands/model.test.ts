@@ -17,7 +17,7 @@ afterAll(async () => {
 const model = (...args: readonly string[]) => clipstack(["model", ...args], {}, folder);
 const generate = (...args: readonly string[]) => model("generate", ...args);
 
-test("writes a tiny model and prints what it is as JSON", async () => {
+test("writes a tiny model and prints its description as JSON", async () => {
   const { code, stdout } = await generate("--profile", "tiny", "--output", "a.onnx", "--json");
   expect(code).toBe(0);
   const { file, ...info } = JSON.parse(stdout) as { file: string };
@@ -26,7 +26,7 @@ test("writes a tiny model and prints what it is as JSON", async () => {
   expect(JSON.parse(await readFile(join(folder, "a.onnx.json"), "utf8"))).toEqual(info);
 });
 
-test("a second run says that the file is there, and another seed needs --force", async () => {
+test("a second run reports the existing file, and another seed requires --force", async () => {
   const tiny = ["--profile", "tiny", "--output", "b.onnx"];
   expect((await generate(...tiny)).stdout).toMatch(
     /^b\.onnx written: 0\.9 MB, sha256 [0-9a-f]{64}\n/,
@@ -44,7 +44,7 @@ test.each([
   [
     "a tiny model without a file to write",
     ["--profile", "tiny"],
-    "clipstack: --output must be given with --profile tiny: the model repository is for the full-size model",
+    "clipstack: --profile tiny requires --output: the model repository is for the full-size model",
   ],
   [
     "a profile that does not exist",
@@ -71,7 +71,7 @@ test("fails with one line when the file cannot be written", async () => {
   expect(code).toBe(2);
 });
 
-test("writes the optimised file beside the model, with its agreement on photos", async () => {
+test("writes the optimised file next to the model, with its agreement on photos", async () => {
   await generate("--profile", "tiny", "--output", "standard.onnx");
   const { stdout } = await model("optimise", "--model", "standard.onnx", "--json");
   expect(JSON.parse(stdout)).toMatchObject({
@@ -81,7 +81,7 @@ test("writes the optimised file beside the model, with its agreement on photos",
   });
 });
 
-test("model optimise fails on a file that is no model with exit code 2 and one line", async () => {
+test("model optimise fails with exit code 2 and one line if the file is not a model", async () => {
   await writeFile(join(folder, "text.onnx"), "real weights\n");
   const { code, stderr } = await model("optimise", "--model", "text.onnx");
   expect(stderr.trim().split("\n").at(-1)).toMatch(/^clipstack: [^\n]*text\.onnx: [^\n]+$/);

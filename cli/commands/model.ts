@@ -24,7 +24,7 @@ interface GenerateArguments {
   readonly json?: true;
 }
 
-/** `clipstack model …`: the file that the servers load. */
+/** `clipstack model …`: subcommands for the model file that the servers load. */
 export function registerModel(program: Command): void {
   const model = program.command("model");
   registerModelPull(model);
@@ -35,18 +35,23 @@ export function registerModel(program: Command): void {
   model
     .command("generate")
     .description(
-      "write the ViT-B/32 image tower as an ONNX file with seeded random weights: its size, speed and signature are " +
-        "those of OpenCLIP's, its embeddings mean nothing",
+      "write the ViT-B/32 image tower as an ONNX file with seeded random weights: same size, speed and signature as " +
+        "OpenCLIP's, but meaningless embeddings",
     )
     .addOption(
       new Option("--profile <name>", "vit-b-32 is full size, 351 MB; tiny is under 1 MB, for tests")
         .choices(Object.keys(profiles))
         .default("vit-b-32"),
     )
-    .option("--seed <integer>", "the same seed gives the same bytes", seedOf, defaultSeed)
+    .option(
+      "--seed <integer>",
+      "seed of the weights; the same seed produces the same file",
+      seedOf,
+      defaultSeed,
+    )
     .option("--output <file>", "default: the model repository of this checkout")
     .option("--force", "replace an existing file")
-    .option("--json", "print what was written as JSON")
+    .option("--json", "print the result as JSON")
     .addHelpText(
       "after",
       `
@@ -61,7 +66,7 @@ Examples:
 async function generate(args: GenerateArguments): Promise<void> {
   if (args.output === undefined && args.profile === "tiny") {
     throw new UserError(
-      "--output must be given with --profile tiny: the model repository is for the full-size model",
+      "--profile tiny requires --output: the model repository is for the full-size model",
     );
   }
   const file = args.output === undefined ? repositoryModel : resolve(args.output);
@@ -98,11 +103,13 @@ async function generate(args: GenerateArguments): Promise<void> {
   }
 }
 
-function report(args: GenerateArguments, file: string, info: ModelInfo, what: string): void {
+function report(args: GenerateArguments, file: string, info: ModelInfo, action: string): void {
   if (args.json) {
     console.log(JSON.stringify({ file, ...info }, null, 2));
     return;
   }
-  console.log(`${file} ${what}: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
-  console.log(`Random weights, seed ${info.seed}: for speed and plumbing, not for finding photos.`);
+  console.log(`${file} ${action}: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
+  console.log(
+    `Random weights, seed ${info.seed}: for performance and integration tests, not for image search.`,
+  );
 }

@@ -21,7 +21,7 @@ const file = (name: string, text: string) => {
   return join(folder, name);
 };
 
-/** The command in this process, which takes a part of the time of one of its own. */
+/** Runs the command in this process, which is faster than starting one. */
 async function review(...args: readonly string[]) {
   let [code, stdout] = [-1, ""];
   const program = new Command("clipstack");
@@ -51,7 +51,7 @@ beforeAll(() => {
   head = tree("head", "tritonOnnx: { maxQueueDelayMicroseconds: 2000 }\n");
 });
 
-test("prints a comment of a plan, and writes it in every format that is asked for", async () => {
+test("prints a comment for a plan and writes it in every requested format", async () => {
   const files = ["a.md", "a.html", "a.json"].map((name) => join(folder, name));
   const { code, stdout, stderr } = await clipstack([
     ...["review", "--plan", plan("port-exposed"), ...files.flatMap((it) => ["--output", it])],
@@ -72,7 +72,7 @@ test("compares two synthesized trees", async () => {
   expect(stdout).toContain("What only a plan can show");
 });
 
-test("ends with exit code 1 where --fail-on says so", async () => {
+test("exits with code 1 from the severity of --fail-on", async () => {
   const codes = await Promise.all(
     ["error", "warning", "never"].map(async (severity) => {
       const { code } = await review("--plan", plan("gpu-swapped"), "--fail-on", severity);
@@ -82,26 +82,26 @@ test("ends with exit code 1 where --fail-on says so", async () => {
   expect(codes).toEqual([0, 1, 0]);
 });
 
-test("has Terraform's exit codes where they are asked for", async () => {
+test("returns Terraform's exit codes with --detailed-exitcode", async () => {
   const codeOf = async (...args: readonly string[]) =>
     (await review("--detailed-exitcode", ...args)).code;
   expect(await codeOf("--plan", plan("nothing-changed"))).toBe(0);
   expect(await codeOf("--plan", plan("create"))).toBe(2);
 });
 
-test("prints nothing of a plan without changes where only changes are asked for", async () => {
+test("prints nothing for a plan without changes with --only-changes", async () => {
   const args = ["--plan", plan("nothing-changed"), "--only-changes"];
   expect(await review(...args)).toEqual({ code: 0, stdout: "" });
 });
 
-test("is never silent about what it fails for", async () => {
+test("prints the reason of every failure", async () => {
   const path = file("errored.json", plannedText([], { errored: true }));
   const { code, stdout } = await review("--plan", `x=${path}`, "--only-changes");
   expect(code).toBe(1);
   expect(stdout).toContain("Planning failed");
 });
 
-test("makes one comment of several stacks", async () => {
+test("renders several stacks as one comment", async () => {
   const { stdout } = await review(
     "--plan",
     `a=${plan("create")}`,
@@ -128,7 +128,7 @@ test("--verify-plan accepts the reviewed plan, its comment and its JSON", async 
   }
 });
 
-test("--verify-plan knows a plan by its name, whatever is in it and wherever it lies", async () => {
+test("--verify-plan identifies a plan by its name, independent of content and folder", async () => {
   const [own, same] = [file("my -- plan.json", plannedText([])), join(folder, "sub")];
   mkdirSync(same);
   writeFileSync(join(same, "my -- plan.json"), plannedText([]));
@@ -143,7 +143,7 @@ test("--verify-plan knows a plan by its name, whatever is in it and wherever it 
   });
 });
 
-test("--verify-plan believes no fingerprint that stands in the plan", async () => {
+test("--verify-plan ignores fingerprints inside the plan", async () => {
   const resource = (after: object) =>
     plannedText([{ address: "docker_container.a", before: { name: "a" }, after }]);
   const evil = file("evil.json", resource({ name: "a", privileged: true }));
@@ -166,7 +166,7 @@ test("--verify-plan believes no fingerprint that stands in the plan", async () =
     ).rejects.toThrow(/forged\.md: must /);
 });
 
-test("reads a plan that PowerShell wrote", async () => {
+test("reads a plan written by PowerShell", async () => {
   const path = join(folder, "utf16.json");
   writeFileSync(path, Buffer.from(`\uFEFF${plannedText([])}`, "utf16le"));
   expect((await review("--plan", `x=${path}`)).code).toBe(0);
@@ -192,22 +192,22 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
   [
     "the same stack twice",
     () => ["--plan", plan("create"), "--plan", plan("gpu-swapped")],
-    /--plan: two are of stack 'single-gpu': name them, as in --plan NAME=FILE$/,
+    /--plan: two plans have the stack 'single-gpu': name them with --plan NAME=FILE$/,
   ],
   [
     "a head without stacks",
     () => ["--base", base, "--head", folder],
-    /--head must hold a synthesized stack/,
+    /--head must contain a synthesized stack/,
   ],
   [
     "a base that is no folder",
     () => ["--base", "none", "--head", head],
-    /--base must be a folder that was synthesized, got 'none'$/,
+    /--base must be the output folder of a synthesis, got 'none'$/,
   ],
   [
     "both inputs",
     () => ["--base", base, "--plan", plan("create")],
-    /--base goes with --head, and not with --plan$/,
+    /--base requires --head and cannot be combined with --plan$/,
   ],
   [
     "an output that cannot be written",

@@ -42,7 +42,7 @@ interface ReviewArguments {
   readonly today?: string;
 }
 
-/** Where a result goes. */
+/** Receives the text and the exit code of a review. */
 export interface ReviewOutlet {
   readonly print: (text: string) => void;
   readonly exit: (code: number) => void;
@@ -55,57 +55,61 @@ const processOutlet: ReviewOutlet = {
   },
 };
 
-/** `clipstack review`: what a change does, as a comment for those who have to agree to it. */
+/** `clipstack review`: renders a plan as a comment for the reviewers of a change. */
 export function registerReview(program: Command, outlet = processOutlet): void {
   program
     .command("review")
     .option(
       "--plan <file>",
-      "a plan, as 'terraform show -json' prints it; NAME=FILE names its stack; '-' is the standard input; for several stacks more than once",
+      "plan, as printed by 'terraform show -json'; NAME=FILE names its stack; '-' is the standard input; repeat for several stacks",
       repeated(String),
       [],
     )
-    .option("--base <folder>", "cdktf.out before the change, where there is no plan")
+    .option("--base <folder>", "cdktf.out before the change, if there is no plan")
     .option(
       "--head <folder>",
-      "cdktf.out after it; beside --plan: paths of constructs, and the backend",
+      "cdktf.out after the change; with --plan it adds construct paths and the backend",
     )
     .option(
       "--environments <folder>",
-      "folder of the environments, whose files contain the waivers",
+      "folder with the environment files, which contain the waivers",
       relative("", environmentsFolder()),
     )
-    .option("--json", "print JSON in place of Markdown")
-    .option("--html", "print a whole page in place of Markdown")
+    .option("--json", "print JSON instead of Markdown")
+    .option("--html", "print an HTML page instead of Markdown")
     .option(
       "--output <file>",
-      "write it to a file as well: .md, .html or .json; more than once",
+      "also write to a file: .md, .html or .json; repeatable",
       repeated(outputFile),
       [],
     )
     .addOption(
-      new Option("--fail-on <severity>", "what ends with exit code 1")
+      new Option("--fail-on <severity>", "lowest severity that exits with code 1")
         .choices(failLevels)
         .default("error"),
     )
-    .option("--only-changes", "print nothing where nothing changes")
+    .option("--only-changes", "print nothing if nothing changes")
     .option(
       "--detailed-exitcode",
-      "as Terraform has it: 0 nothing changes, 1 an error or a blocked change, 2 something changes",
+      "exit codes as in Terraform: 0 no changes, 1 error or blocked change, 2 changes",
     )
     .option(
       "--verify-plan <file>",
-      "compare with what was reviewed (a plan, or the JSON or Markdown of its review) and print what differs; for several stacks more than once",
+      "compare with the reviewed plan (a plan, or the JSON or Markdown of its review) and print the differences; repeat for several stacks",
       repeated(String),
       [],
     )
-    .option("--rules-url <url>", "folder with the pages of the rules, for links", folderUrl)
-    .option("--report-url <url>", "where the whole report is, for a comment that is cut", httpUrl)
-    .option("--today <date>", "day that waivers are judged by, YYYY-MM-DD (default: today)", day)
+    .option("--rules-url <url>", "URL of the folder with the rule pages, for links", folderUrl)
+    .option(
+      "--report-url <url>",
+      "URL of the complete report, linked from a truncated comment",
+      httpUrl,
+    )
+    .option("--today <date>", "date for the expiry of waivers, YYYY-MM-DD (default: today)", day)
     .addHelpText(
       "after",
       `
-Secrets are never printed: what Terraform marks as sensitive, what has the name or the form of a secret, values of charts.
+Secrets are never printed: sensitive values of Terraform, values with a name or format typical of secrets, and chart values.
 
 Examples:
   $ terraform show -json plan > plan.json && npx clipstack review --plan plan.json
@@ -113,7 +117,7 @@ Examples:
   $ npx clipstack review --base ../main/cdktf.out --head cdktf.out
   $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply fresh
 
-Exit codes: 0 all good, 1 the change is blocked, or is not what was reviewed, 2 wrong usage or files.`,
+Exit codes: 0 success, 1 the change is blocked or differs from the reviewed change, 2 wrong usage or files.`,
     )
     .action((args: ReviewArguments) => {
       const { text, code } = review(args);
@@ -148,7 +152,7 @@ function review(args: ReviewArguments): Said {
   };
 }
 
-/** Which verdicts are not good. */
+/** Returns 1 if the verdict reaches the severity of `--fail-on`. */
 function exitCode({ verdict }: Review, failOn: ReviewArguments["failOn"]): 0 | 1 {
   if (failOn === "never") return 0;
   const least = failOn === "error" ? "blocked" : "attention";
@@ -186,10 +190,11 @@ function formatOf(file: string): Format {
   return extname(file).slice(1) as Format;
 }
 
-/** What the options name, read. */
+/** Reads the changes that the options select. */
 function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[] {
   if (plan.length > 0) {
-    if (base !== undefined) throw new UserError("--base goes with --head, and not with --plan");
+    if (base !== undefined)
+      throw new UserError("--base requires --head and cannot be combined with --plan");
     const documents = head === undefined ? new Map() : documentsIn(head, "--head");
     const changes = plan.map((given) => {
       const change = changeOfPlan(planInput(given));
@@ -201,7 +206,7 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
     );
     if (repeated !== undefined) {
       throw new UserError(
-        `--plan: two are of stack '${repeated.stack}': name them, as in --plan NAME=FILE`,
+        `--plan: two plans have the stack '${repeated.stack}': name them with --plan NAME=FILE`,
       );
     }
     return changes;
@@ -211,8 +216,9 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
   }
   const before = documentsIn(base, "--base");
   const after = documentsIn(head, "--head");
-  // a synthesis that failed leaves nothing, which would read as if all were to be destroyed
-  if (after.size === 0) throw new UserError(`--head must hold a synthesized stack, got '${head}'`);
+  // a failed synthesis leaves an empty folder, which would be reviewed as the destruction of all stacks
+  if (after.size === 0)
+    throw new UserError(`--head must contain a synthesized stack, got '${head}'`);
   const names = [...new Set([...before.keys(), ...after.keys()])].sort();
   return names.map((name) => changeOfTrees(name, before.get(name), after.get(name)));
 }
@@ -223,7 +229,7 @@ function planInput(given: string) {
   return stack === undefined || existsSync(given) ? input : { ...input, stack };
 }
 
-/** Text of a file, or of the standard input, and how messages name it. */
+/** Reads a file or the standard input; `shown` is its name in messages. */
 export function readInput(file: string): { readonly shown: string; readonly text: string } {
   let bytes: Buffer;
   try {
@@ -239,11 +245,11 @@ export function readInput(file: string): { readonly shown: string; readonly text
   };
 }
 
-/** Every synthesized stack of a folder, by name: `cdktf.out`, or its `stacks`. */
+/** Reads the synthesized stacks of `cdktf.out` or of its folder `stacks`, by name. */
 function documentsIn(folder: string, option: string): ReadonlyMap<string, SynthesizedDocument> {
   const path = resolve(folder);
   if (!existsSync(path) || !statSync(path).isDirectory()) {
-    throw new UserError(`${option} must be a folder that was synthesized, got '${folder}'`);
+    throw new UserError(`${option} must be the output folder of a synthesis, got '${folder}'`);
   }
   const stacks = basename(path) !== "stacks" && existsSync(join(path, "stacks")) ? "stacks" : "";
   const found = new Map<string, SynthesizedDocument>();

@@ -7,7 +7,7 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
 
-/** Where the program puts temporary files. */
+/** Folder for temporary files of the program. */
 let folder: string;
 let child: Pick<ChildProcess, "kill"> | undefined;
 
@@ -32,7 +32,7 @@ async function answers(url: string): Promise<boolean> {
   );
 }
 
-test("starts the embed server on this machine only, and stops it on Ctrl-C", async () => {
+test("starts the embed server on the loopback interface and stops it on Ctrl-C", async () => {
   const [port] = await freePorts(1);
   const { child: server, done } = serve("--model", "tiny", "--http-port", String(port));
   await expect.poll(() => answers(`http://127.0.0.1:${port}/readyz`)).toBe(true);
@@ -53,7 +53,7 @@ test.each(["SIGTERM", "SIGKILL"] as const)("ends when npx is killed with %s", as
   await expect.poll(() => answers(url)).toBe(false);
 });
 
-test("starts what stands where a Triton will stand, and leaves no folder behind", async () => {
+test("starts the Triton emulator and leaves no folder behind", async () => {
   const [http, grpc, metrics] = await freePorts(3);
   const { child: server, done } = serve(
     ...["--role", "triton", "--model", "tiny", "--model-config-name", "cpu"],
@@ -106,7 +106,7 @@ test.each([
   expect(code).toBe(2);
 });
 
-test("a port that is none exits with 2", async () => {
+test("an invalid port exits with 2", async () => {
   const { code, stderr } = await clipstack(["serve", "--http-port", "0"]);
   expect(stderr).toContain(
     "error: option '--http-port <port>' argument '0' is invalid. It must be a whole number from 1 to 65535.",
@@ -114,7 +114,7 @@ test("a port that is none exits with 2", async () => {
   expect(code).toBe(2);
 });
 
-test("fails beyond this machine without a key", async () => {
+test("fails without a key unless HOST is a loopback address", async () => {
   const { code, stderr } = await serve("--model", "tiny", "--host", "0.0.0.0").done;
   expect(code).toBe(2);
   expect(stderr).toContain("API_KEY is required unless HOST is a loopback address");

@@ -25,17 +25,17 @@ interface ServeArguments {
 
 const port = wholeNumber(1, 65_535);
 
-/** `clipstack serve`: the server alone, in this process, until Ctrl-C. */
+/** `clipstack serve`: runs one server in this process until Ctrl-C. */
 export function registerServe(program: Command): void {
   const { http, grpc, metrics } = standaloneTritonPorts;
   program
     .command("serve")
     .addOption(
-      new Option("--role <role>", "what to be").choices(["embed", "triton"]).default("embed"),
+      new Option("--role <role>", "server to start").choices(["embed", "triton"]).default("embed"),
     )
     .option(
       "--model <model>",
-      "tiny (random weights, for tests), generated (full size, random weights; made when it is missing), " +
+      "tiny (random weights, for tests), generated (full size, random weights; written if missing), " +
         "an ONNX file, or with --role triton a model repository",
       "generated",
     )
@@ -45,20 +45,20 @@ export function registerServe(program: Command): void {
     .option("--metrics-port <port>", `--role triton only; default: ${metrics}`, port)
     .option(
       "--model-config-name <variant>",
-      "--role triton only: take <model>/configs/<variant>.pbtxt",
+      "--role triton only: use <model>/configs/<variant>.pbtxt",
     )
     .addHelpText(
       "after",
       `
-The other settings of the embed server come from the environment, as in its container:
-BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (all of them: contract/server-env.ts).
-With --role triton MAX_QUEUE_SIZE and MAX_QUEUE_BYTES bound what waits over all models.
+The other settings of the embed server are environment variables, as in its container:
+BACKEND, TRITON_GRPC_URLS, MAX_QUEUE_SIZE, LOG_LEVEL, … (complete list: contract/server-env.ts).
+With --role triton, MAX_QUEUE_SIZE and MAX_QUEUE_BYTES limit the queues of all models together.
 
 Examples:
   $ npx clipstack serve --model tiny
   $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
   $ npx clipstack serve --role triton --model-config-name cpu
-  $ BACKEND=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # a gateway to it`,
+  $ BACKEND=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # gateway to that Triton`,
     )
     .action(serve);
 }
@@ -101,7 +101,7 @@ async function serveTriton(args: ServeArguments): Promise<void> {
   await runTritonEmulator(flags);
 }
 
-/** Settings for the file that `--model` names. The checkout's own models are optimised first, unless MODEL_PRECISION is set. */
+/** Returns the model settings for `--model`. Optimises the checkout's own models first, unless MODEL_PRECISION is set. */
 async function servedModel(model: string): Promise<Partial<Record<ServerEnvName, string>>> {
   const MODEL_PATH = await servedFile(model);
   if (process.env.MODEL_PRECISION || !["tiny", "generated"].includes(model)) return { MODEL_PATH };
@@ -115,14 +115,14 @@ async function servedModel(model: string): Promise<Partial<Record<ServerEnvName,
 }
 
 function servedFile(model: string): Promise<string> {
-  let told = false;
+  let isAnnounced = false;
   return modelFile(model, () => {
-    if (!told) console.error("generating the full-size model with random weights …");
-    told = true;
+    if (!isAnnounced) console.error("generating the full-size model with random weights …");
+    isAnnounced = true;
   });
 }
 
-/** Folder of the model repository that `--model` names; for another file, a copy of the checkout's with that file. */
+/** Returns the model repository for `--model`; for a model file, a copy of the checkout's repository with that file. */
 async function modelRepository(model: string): Promise<string> {
   const folder = await stat(model).catch(() => undefined);
   if (folder?.isDirectory()) return resolve(model);

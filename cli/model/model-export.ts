@@ -167,7 +167,7 @@ function checkArguments({
   if (!randomWeights) throw new UserError("--profile tiny must be given with --random-weights");
   if (output === undefined) {
     throw new UserError(
-      "--output must be given with --profile tiny: the model repository is for the full-size model",
+      "--profile tiny requires --output: the model repository is for the full-size model",
     );
   }
 }
@@ -288,7 +288,7 @@ function report(args: ExportArguments, file: string, info: ModelInfo, exported: 
   console.log(`${shownPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
   console.log(
     info.weights === "random"
-      ? `Random weights, seed ${info.seed}: for speed and plumbing, not for finding photos.`
+      ? `Random weights, seed ${info.seed}: for performance and integration tests, not for image search.`
       : `Weights ${info.weights}.`,
   );
   const shown = checks.map(

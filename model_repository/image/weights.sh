@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build stage of the images with the model repository in /models. WEIGHTS=image keeps the weights, which must be what
-# MODEL_SHA256 says, where it says anything; WEIGHTS=none leaves them out.
+# Build stage of the images with the model repository in /models. WEIGHTS=image keeps the weights and verifies MODEL_SHA256, if
+# set; WEIGHTS=none removes them.
 set -eu
 file=openclip_vit_b32/1/model.onnx
 case $WEIGHTS in
