@@ -51,20 +51,20 @@ function cosine(a: Float32Array, b: Float32Array): number {
   return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 }
 
-test("the same seed gives the same bytes, on every machine", async () => {
+test("the same seed produces the same bytes on every machine", async () => {
   const info = await tiny("pinned.onnx");
   const bytes = await readFile(join(folder, "pinned.onnx"));
   expect(createHash("sha256").update(bytes).digest("hex")).toBe(info.sha256);
   expect(info.sha256).toBe("3deaf0776bebf2f12fb3cc8fbf9dc66d7c56146b79e20c8371be6f62dc144e25");
 });
 
-test("leaves nothing beside a folder that has the name", async () => {
+test("leaves no files if the output is a folder", async () => {
   await mkdir(join(folder, "models"));
   await expect(tiny("models")).rejects.toMatchObject({ code: "EISDIR" });
   expect((await readdir(folder)).filter((name) => name.startsWith("models"))).toEqual(["models"]);
 });
 
-test("another seed gives other weights", async () => {
+test("another seed produces other weights", async () => {
   expect((await tiny("seed-1.onnx", 1)).sha256).not.toBe((await tiny("seed-2.onnx", 2)).sha256);
 });
 
@@ -78,7 +78,7 @@ test("the tiny model is under 1 MB and the full one has 88 million parameters", 
   expect(parameters).toBeLessThan(88_300_000);
 });
 
-test("announces the size that it then writes", () => {
+test("computes the size of the file in advance", () => {
   const model = visionTransformer(profiles.tiny, 3);
   let bytes = 0;
   for (const chunk of onnxChunks(model)) bytes += chunk.byteLength;
@@ -98,7 +98,7 @@ test("ONNX Runtime runs it with the signature of the contract, for any batch", a
   expect(cosine(first!, second!)).toBeLessThan(0.95);
 });
 
-test("writes a sidecar that says what the file is, and leaves nothing else", async () => {
+test("writes a sidecar and no other files", async () => {
   const info = await tiny("sub/model.onnx", 5);
   expect((await readdir(join(folder, "sub"))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
   expect(await readSidecar(join(folder, "sub/model.onnx"))).toEqual(info);
@@ -112,7 +112,7 @@ test("writes a sidecar that says what the file is, and leaves nothing else", asy
   });
 });
 
-test("tells progress up to the last byte", async () => {
+test("reports progress up to the last byte", async () => {
   const seen: number[] = [];
   const file = join(folder, "progress.onnx");
   const info = await generateModel({
@@ -125,14 +125,14 @@ test("tells progress up to the last byte", async () => {
   expect(seen.at(-1)).toBe(1);
 });
 
-test("concurrent generations of one file leave one whole file", async () => {
+test("concurrent generations of one file leave one complete file", async () => {
   const infos = await Promise.all([1, 2, 3].map(() => tiny("many/model.onnx", 7)));
   expect(new Set(infos.map((info) => info.sha256)).size).toBe(1);
   expect((await readdir(join(folder, "many"))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
   expect(await modelInfo(join(folder, "many/model.onnx"))).toEqual(infos[0]);
 });
 
-test("removes a part file that was left behind, and no other", async () => {
+test("removes only abandoned partial files", async () => {
   const names = ["model.41.1.onnx.part", "model.42.1.onnx.part"];
   await tiny("killed/model.onnx");
   for (const name of names) await writeFile(join(folder, "killed", name), "half");
@@ -158,7 +158,7 @@ test("a file without a sidecar is of unknown source, and its checksum is compute
   });
 });
 
-test("a sidecar of a file of another size is not believed", async () => {
+test("ignores a sidecar with another file size", async () => {
   const info = await tiny("cut.onnx");
   await truncate(join(folder, "cut.onnx"), 1_000);
   const found = await modelInfo(join(folder, "cut.onnx"));
@@ -166,14 +166,14 @@ test("a sidecar of a file of another size is not believed", async () => {
   expect(found.sha256).not.toBe(info.sha256);
 });
 
-test("the tiny model is made once and reused", async () => {
+test("the tiny model is generated once and reused", async () => {
   const [first, second] = await Promise.all([ensureTinyModel(), ensureTinyModel()]);
   expect(second).toBe(first);
   expect(await ensureTinyModel()).toBe(first);
   expect((await modelInfo(first)).architecture).toBe("tiny");
 });
 
-test("a generated file that was cut short is made again", async () => {
+test("a truncated generated file is generated again", async () => {
   const file = join(folder, "again.onnx");
   const info = await tiny("again.onnx");
   await truncate(file, 1_000);
@@ -181,18 +181,18 @@ test("a generated file that was cut short is made again", async () => {
   expect(await modelInfo(file)).toEqual(info);
 });
 
-test("a file that somebody put there is left alone", async () => {
+test("a file from another source is kept", async () => {
   const file = join(folder, "mine.onnx");
   await writeFile(file, "real weights");
   await ensureModel(file, "tiny");
   expect(await readFile(file, "utf8")).toBe("real weights");
 });
 
-test("fails when the seed is not a 32-bit integer", async () => {
+test("fails if the seed is not a 32-bit integer", async () => {
   await expect(tiny("never.onnx", 1.5)).rejects.toThrow("seed must be a 32-bit integer, got 1.5");
 });
 
-test("fails when there is no model file", async () => {
+test("fails if there is no model file", async () => {
   const file = join(folder, "nothing.onnx");
   await expect(modelInfo(file)).rejects.toThrow(`model file '${file}' does not exist`);
 });

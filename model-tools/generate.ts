@@ -23,7 +23,7 @@ export const defaultSeed = 1;
 
 const checkout = fileURLToPath(new URL("../", import.meta.url));
 
-/** The model file of this checkout's model repository. */
+/** Model file of this checkout's model repository. */
 export const repositoryModel = join(
   checkout,
   "model_repository",
@@ -33,11 +33,10 @@ export const repositoryModel = join(
 );
 
 /**
- * Write the image tower with seeded random weights as an ONNX file, and the sidecar `<file>.json`.
+ * Writes the image tower with seeded random weights as an ONNX file, and the sidecar `<file>.json`. The file appears atomically:
+ * it is written as `….onnx.part` and renamed.
  *
- * The file appears whole or not at all: it is written under another name, `….onnx.part`, and renamed.
- *
- * @throws {Error} one line, when the seed is not a 32-bit integer or the file cannot be written.
+ * @throws {Error} with one line if the seed is not a 32-bit integer or the file cannot be written.
  */
 export async function generateModel(options: GenerateOptions): Promise<ModelInfo> {
   const { profile, seed, file, onProgress } = options;
@@ -66,8 +65,8 @@ export async function generateModel(options: GenerateOptions): Promise<ModelInfo
 }
 
 /**
- * Path of the full-size model of this checkout, generated when it is missing or cut short. A file that was put there by
- * other means is left alone. Safe to call from several places and processes at once.
+ * Returns the path of this checkout's full-size model, generated if it is missing or truncated. A file from another source is kept.
+ * Safe to call concurrently, also from several processes.
  */
 export async function ensureGeneratedModel(
   onProgress?: GenerateOptions["onProgress"],
@@ -78,7 +77,7 @@ export async function ensureGeneratedModel(
   return running.full;
 }
 
-/** Path of the tiny model in `node_modules/.cache/clipstack/`, generated when it is missing. Its name has its checksum. */
+/** Returns the path of the tiny model in `node_modules/.cache/clipstack/`, generated if it is missing. Its name contains its checksum. */
 export async function ensureTinyModel(): Promise<string> {
   const hash = createHash("sha256");
   for (const chunk of onnxChunks(visionTransformer(profiles.tiny, defaultSeed))) hash.update(chunk);
@@ -95,12 +94,12 @@ export async function ensureTinyModel(): Promise<string> {
   return running.tiny;
 }
 
-/** One generation at a time in this process; other processes are kept apart by their own `.part` file. */
+/** Generations in progress: one per model in this process. Other processes write their own `.part` files. */
 const running: { full?: Promise<string>; tiny?: Promise<string> } = {};
 
 /**
- * Generate `file` when it is missing, empty, or a generated one whose size is not that of its sidecar. Any other file was
- * put there by somebody and is left alone.
+ * Generates `file` if it is missing, empty, or a generated file with another size than in its sidecar. A file from another source is
+ * kept.
  */
 export async function ensureModel(
   file: string,

@@ -4,16 +4,16 @@ import { readFile, realpath, stat } from "node:fs/promises";
 import { z } from "zod";
 import { modelPrecisions } from "../contract/server-env.ts";
 
-/** The manifest `<file>.json`: what a model file is and where it came from. Part of every record. */
+/** Manifest `<file>.json`: identity and origin of a model file. Part of every record. */
 export const modelSidecar = z.object({
-  /** Bumped when a field changes meaning. */
+  /** Incremented when a field changes its meaning. */
   schema: z.literal(1),
   /** SHA-256 of the model file, lower-case hexadecimal. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: z.int().min(1),
   /** Origin of the file. */
   source: z.enum(["generated", "pulled", "exported", "derived", "unknown"]),
-  /** `random`, or the name that open_clip gives the weights, for example `laion2b_s34b_b79k`. */
+  /** `random`, or open_clip's name of the weights, for example `laion2b_s34b_b79k`. */
   weights: z.string().min(1),
   /** Seed of random weights. */
   seed: z.int().optional(),
@@ -21,15 +21,15 @@ export const modelSidecar = z.object({
   architecture: z.string().optional(),
   /** ONNX operator set. */
   opset: z.int().optional(),
-  /** Place where a pulled file was published: `owner/name@commit path`. */
+  /** Published source of a pulled file: `owner/name@commit path`. */
   origin: z.string().optional(),
-  /** SHA-256 of the source of a prepared file, or of a pulled file that was changed. */
+  /** SHA-256 of the source of a prepared file, or of the download of a converted pulled file. */
   derivedFrom: z.string().optional(),
   /** Changes made to a pulled file. */
   parts: z.array(z.string()).optional(),
   /** Precision of a prepared file. */
   precision: z.enum(modelPrecisions).optional(),
-  /** Version of each tool that made a prepared file. */
+  /** Version of each tool that wrote a prepared file. */
   versions: z.record(z.string(), z.string()).optional(),
   /** Agreement of a prepared file's embeddings with those of its source, on photos. */
   agreement: z
@@ -50,11 +50,11 @@ export function sidecarPath(file: string): string {
 }
 
 /**
- * What is known of a model file; a link is followed. Without a sidecar, or with one that is of another file (the size or
- * the checksum differs), the checksum is computed and `source` and `weights` are `unknown`. The checksum of a file that was
- * put there after its sidecar is computed too: files of one architecture have one size, and other weights.
+ * Returns the manifest of a model file; links are followed. If there is no sidecar, or its size or checksum differs from the file's,
+ * the checksum is computed and `source` and `weights` are `unknown`. The checksum is also computed if the file is newer than its
+ * sidecar, because files of one architecture have the same size with any weights.
  *
- * @throws {Error} one line, when the file is missing or not a file.
+ * @throws {Error} with one line if the file is missing or is not a regular file.
  */
 export async function modelInfo(file: string): Promise<ModelInfo> {
   const target = await realpath(file).catch((cause: unknown) => {
@@ -94,7 +94,7 @@ async function isOlder(file: Stats, sidecar: string): Promise<boolean> {
   return file.mtimeMs <= mtimeMs && file.ctimeMs <= ctimeMs + togetherMs;
 }
 
-/** The sidecar of a model file; `undefined` when there is none that can be read. */
+/** Reads the sidecar of a model file; `undefined` if it is missing or invalid. */
 export async function readSidecar(file: string): Promise<ModelInfo | undefined> {
   const text = await readFile(sidecarPath(file), "utf8").catch(() => undefined);
   if (text === undefined) return undefined;

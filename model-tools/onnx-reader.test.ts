@@ -47,7 +47,7 @@ test("reads the values of tensors", async () => {
   expect(readIntegers(file.initializers.get("patches.pads")!)).toEqual([0, 1, 0, 0, 0, 0]);
 });
 
-test("reads weights that lie in a file of their own", async () => {
+test("reads weights in an external data file", async () => {
   await writeWithExternalData(model, join(folder, "split.onnx"));
   const tensor = readOnnx(join(folder, "split.onnx")).initializers.get("conv1.weight")!;
   expect(tensor.externalFile).toBe(join(folder, "weights.bin"));

@@ -42,14 +42,14 @@ test("writes a graph of ONNX's own operators that takes pixels, and a manifest",
   expect(await readSidecar(file)).toEqual(info);
 });
 
-test("recognises the tower that an exporter writes", async () => {
+test("recognises the tower of an exporter", async () => {
   const source = join(folder, "exported.onnx");
   await writeModel(source, exportedTower());
   const { agreement } = await optimiseModel(source, join(folder, "fast.onnx"), photos);
   expect(agreement!.minCosine).toBeGreaterThan(0.999999);
 });
 
-test("is written again for another model, and only then", async () => {
+test("is rewritten only for another model", async () => {
   const source = join(folder, "model.onnx");
   const inodeOf = async () => (await stat(join(folder, "model.fp32-optimised.onnx"))).ino;
   await generateModel({ profile: "tiny", seed: 3, file: source });
@@ -62,14 +62,14 @@ test("is written again for another model, and only then", async () => {
   expect((await readSidecar(file))?.derivedFrom).toBe(await sha256Of(source));
 });
 
-test("leaves a file alone that something else wrote", async () => {
+test("keeps a file from another source", async () => {
   const file = join(folder, "mine.onnx");
   await writeFile(file, "mine");
   await ensureOptimised(await tinyModel(), file);
   expect((await stat(file)).size).toBe(4);
 });
 
-test("fails on a graph that is no image tower, and leaves nothing", async () => {
+test("fails on a graph that is not an image tower and leaves no files", async () => {
   const source = join(folder, "identity.onnx");
   await writeFile(source, identityModel("FP32", ["N", 4]));
   const file = join(folder, "none.onnx");

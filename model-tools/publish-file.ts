@@ -6,26 +6,26 @@ import { type ModelInfo, readSidecar, sidecarPath } from "./model-info.ts";
 /** Bytes per write and per progress event. */
 const blockBytes = 4 * 1024 * 1024;
 
-/** A model file that is being written, under another name: `….onnx.part`. */
+/** Model file that is being written as `….onnx.part`. */
 export interface ModelFileDraft {
   readonly path: string;
   /**
-   * Write the whole file, instead of what was written before.
+   * Writes the complete file and replaces what an earlier call wrote.
    *
-   * @param chunks - Each chunk is used before the next one is read.
+   * @param chunks - Each chunk is written before the next one is read.
    */
   write(chunks: Iterable<Uint8Array>, onBlock?: (bytes: number) => void): Promise<void>;
-  /** Give the file its name, and write its sidecar `<file>.json`. */
+  /** Renames the file to its final name and writes its sidecar `<file>.json`. */
   publish(info: (sha256: string, bytes: number) => ModelInfo): Promise<ModelInfo>;
-  /** Remove what was not published. */
+  /** Removes the file unless it was published. */
   discard(): Promise<void>;
 }
 
 /**
- * Begin a model file, so that it appears whole or not at all. Its folder is made; several processes may write the same file
- * at once.
+ * Starts a model file, which appears atomically when it is published. Creates its folder. Several processes may write the same file
+ * concurrently.
  *
- * @throws {Error} when the folder cannot be written, or the file is one
+ * @throws {Error} if the folder cannot be written or `file` is a folder
  */
 export async function draftModelFile(file: string): Promise<ModelFileDraft> {
   await rejectFolder(file);
@@ -49,15 +49,15 @@ export async function draftModelFile(file: string): Promise<ModelFileDraft> {
 }
 
 /**
- * Put a finished file in its place, unless another process has put the same one there meanwhile.
+ * Renames a complete file to its final name, unless another process has published the same content meanwhile.
  *
- * @param part - In the folder of the file; its name ends in `.part`.
+ * @param part - Path in the same folder; its name ends in `.part`.
  */
 export async function publishFile(part: string, file: string, info: ModelInfo): Promise<void> {
   await rejectFolder(file);
   const [size, before] = await Promise.all([sizeOf(file), readSidecar(file)]);
   if (size === info.bytes && before?.bytes === size && before.sha256 === info.sha256) return;
-  // The sidecar first: were this stopped in between, the next `ensure` would see that the two do not belong together.
+  // the sidecar first: after an interruption in between, the next `ensureModel` detects that the two do not match
   const sidecar = part.replace(/\.part$/, ".json");
   try {
     await writeFile(sidecar, `${JSON.stringify(info, null, 2)}\n`);
@@ -68,13 +68,13 @@ export async function publishFile(part: string, file: string, info: ModelInfo): 
   await rename(part, file);
 }
 
-/** A folder cannot be replaced by a file: known before anything is written. */
+/** Throws before anything is written if the output is a folder, which a file cannot replace. */
 async function rejectFolder(file: string): Promise<void> {
   if (!(await isFolder(file))) return;
   throw Object.assign(new Error(`${file}: is a folder`), { code: "EISDIR" });
 }
 
-/** Write a new file; its SHA-256 is computed on the way. */
+/** Writes a new file and computes its SHA-256. */
 async function writeBlocks(
   path: string,
   chunks: Iterable<Uint8Array>,
@@ -96,10 +96,10 @@ async function writeBlocks(
     };
     for (const chunk of chunks) {
       for (let from = 0; from < chunk.byteLength; ) {
-        const taken = Math.min(chunk.byteLength - from, blockBytes - filled);
-        block.set(chunk.subarray(from, from + taken), filled);
-        from += taken;
-        filled += taken;
+        const size = Math.min(chunk.byteLength - from, blockBytes - filled);
+        block.set(chunk.subarray(from, from + size), filled);
+        from += size;
+        filled += size;
         if (filled === blockBytes) await flush();
       }
     }
@@ -110,28 +110,28 @@ async function writeBlocks(
   return { sha256: hash.digest("hex"), bytes: written };
 }
 
-/** `model.<pid>.<n>.onnx.part`: git ignores it. */
+/** Returns `model.<pid>.<n>.onnx.part`, which git ignores. */
 function partPath(file: string): string {
   return join(dirname(file), `${basename(file, ".onnx")}.${ownSuffix()}.onnx.part`);
 }
 
-/** Unique suffix `<pid>.<n>`. Process ids alone are not unique: containers that share a folder have the same ones. */
+/** Unique suffix `<pid>.<n>`. Process ids alone are not unique: containers that share a folder can have the same ones. */
 export function ownSuffix(): string {
   return `${process.pid}.${randomInt(2 ** 32)}`;
 }
 
 /**
- * Make a folder and those above it. Node's own `recursive` never ends where a file system says that a folder which is there
- * is missing, as /proc does.
+ * Creates a folder and its parents. Node's own `recursive` option loops forever on file systems that report an existing folder as
+ * missing, such as /proc.
  */
 export async function makeFolder(path: string): Promise<void> {
-  const made = await mkdir(path).catch(unlessCode("EEXIST", "ENOENT"));
-  if (made !== "ENOENT") return;
+  const failure = await mkdir(path).catch(unlessCode("EEXIST", "ENOENT"));
+  if (failure !== "ENOENT") return;
   if (dirname(path) !== path) await makeFolder(dirname(path));
   await mkdir(path).catch(unlessCode("EEXIST"));
 }
 
-/** Goes on with the code of an error that is one of these. */
+/** Returns an error handler that returns the error's code if it is one of `codes` and rethrows other errors. */
 export function unlessCode(...codes: readonly string[]): (error: NodeJS.ErrnoException) => string {
   return (error) => {
     if (error.code !== undefined && codes.includes(error.code)) return error.code;
@@ -142,7 +142,7 @@ export function unlessCode(...codes: readonly string[]): (error: NodeJS.ErrnoExc
 /** Age at which a partial file counts as abandoned: writing takes seconds. */
 export const abandonedAfterMs = 10 * 60_000;
 
-/** Remove what a process that was killed left behind: 351 MB each. */
+/** Removes partial files of killed processes, 351 MB each. */
 async function removeAbandonedParts(file: string): Promise<void> {
   const stem = `${basename(file, ".onnx")}.`;
   for (const name of await readdir(dirname(file))) {
@@ -163,12 +163,12 @@ export async function sizeOf(file: string): Promise<number | undefined> {
   return (await stat(file).catch(() => undefined))?.size;
 }
 
-/** An error of the file system in words; any other as it is. */
-export function aboutFolder(error: unknown, folder: string, kept: number): unknown {
+/** Converts a file system error to a {@link FolderError} with a readable message; returns other errors unchanged. */
+export function aboutFolder(error: unknown, folder: string, keptBytes: number): unknown {
   const { code } = error as NodeJS.ErrnoException;
   if (code === "ENOSPC" || code === "EDQUOT") {
-    const rest = kept > 0 ? `; ${Math.round(kept / 1e6)} MB are kept` : "";
-    return new FolderError(`${folder}: no room is left${rest}`, { cause: error });
+    const rest = keptBytes > 0 ? `; ${Math.round(keptBytes / 1e6)} MB are kept` : "";
+    return new FolderError(`${folder}: the disk is full${rest}`, { cause: error });
   }
   if (["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST", "EISDIR", "EFBIG"].includes(code ?? "")) {
     return new FolderError(`${folder}: cannot be written: ${code}`, { cause: error });

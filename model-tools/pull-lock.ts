@@ -7,20 +7,20 @@ import { abandonedAfterMs } from "./publish-file.ts";
 const refreshMs = 30_000;
 
 /**
- * Does `work` under the lock that a file is: it must not be there. One that a process of this machine left behind is taken over.
+ * Runs `work` while holding a lock file, which is created. Takes over a lock that a terminated process of this machine left behind.
  *
- * @param what - File that is fetched, for messages.
- * @throws {Error} one line, when another process holds it.
+ * @param target - File to be downloaded, for messages.
+ * @throws {Error} with one line if another process holds the lock.
  */
 export async function withFileLock<T>(
   path: string,
-  what: string,
+  target: string,
   work: () => Promise<T>,
 ): Promise<T> {
   const own = `${hostname()} ${process.pid} ${randomInt(2 ** 32)}\n`;
   ours.add(own);
   try {
-    await take(path, what, own);
+    await acquire(path, target, own);
     const refresh = setInterval(
       () => void utimes(path, new Date(), new Date()).catch(() => {}),
       refreshMs,
@@ -36,24 +36,24 @@ export async function withFileLock<T>(
   }
 }
 
-/** Content of the locks of this process. A container that starts again has the name and the number of the one before. */
+/** Content of the locks held by this process: a restarted container can have the host name and process id of its predecessor. */
 const ours = new Set<string>();
 
-async function take(path: string, what: string, own: string): Promise<void> {
+async function acquire(path: string, target: string, own: string): Promise<void> {
   for (let tries = 0; tries < 3; tries++) {
     if (await create(path, own)) return;
     const held = await contentOf(path);
     if (held === undefined) continue;
     if (!(await isAbandoned(path, held))) {
-      // made a moment ago: who it is comes next
+      // created a moment ago, its owner is not written yet
       if (held === "") continue;
       const [host, pid] = held.split(" ");
       const by = host === hostname() ? `process ${pid}` : `process ${pid} of ${host}`;
-      throw new Error(`${what} is being fetched already, by ${by}: wait for it, or end it`);
+      throw new Error(`${target} is already being downloaded by ${by}: wait for it or stop it`);
     }
     await removeAbandoned(path, held);
   }
-  throw new Error(`${what} is being fetched already, by another process: wait for it`);
+  throw new Error(`${target} is already being downloaded by another process: wait for it`);
 }
 
 async function create(path: string, content: string): Promise<boolean> {
@@ -84,7 +84,7 @@ function isRunning(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // one of another user's is running too
+    // EPERM: the process exists and belongs to another user
     return (error as NodeJS.ErrnoException).code === "EPERM";
   }
 }
@@ -93,7 +93,7 @@ function isRunning(pid: number): boolean {
 async function removeAbandoned(path: string, held: string): Promise<void> {
   const aside = `${path}.${process.pid}.${randomInt(2 ** 32)}`;
   await rename(path, aside).catch(() => {});
-  const taken = await contentOf(aside);
-  if (taken !== undefined && taken !== held) await link(aside, path).catch(() => {});
+  const moved = await contentOf(aside);
+  if (moved !== undefined && moved !== held) await link(aside, path).catch(() => {});
   await rm(aside, { force: true });
 }

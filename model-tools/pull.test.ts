@@ -16,11 +16,11 @@ import { type Answer, file, startFileServer, status, type TestServer } from "./t
 const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 const dispatcher = openProxyDispatcher({});
 
-/** As a hub publishes it: for one image, and with an embedding of length 1. */
+/** Model as published by a hub: batch size 1 and normalised embeddings. */
 const published = Buffer.concat(
   [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
 );
-/** As this project's own models are. */
+/** Model in the standard form of this project. */
 let standard: Buffer;
 
 const wanted: WantedModel = {
@@ -67,13 +67,13 @@ function pull(server: TestServer, options: Partial<PullOptions> = {}) {
   });
 }
 
-/** What an older model was. */
+/** Content of an older model file. */
 async function putOldModel(): Promise<void> {
   await mkdir(dirname(model), { recursive: true });
   await writeFile(model, "old weights");
 }
 
-test("makes the standard form of what came, and says what it is", async () => {
+test("converts the download to the standard form and writes its manifest", async () => {
   const { info, agreement, ...came } = await pull(await serve(file(published)), {
     form: "standard",
   });
@@ -90,11 +90,11 @@ test("makes the standard form of what came, and says what it is", async () => {
   expect(await sha256Of(model)).toBe(info.sha256);
   expect(await isPulled(model, wanted, "standard")).toBe(true);
   expect(await isPulled(model, wanted, "published")).toBe(false);
-  // nothing is left of the pull
+  // no files of the pull remain
   expect((await readdir(dirname(model))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
 });
 
-test("keeps a file that is in the standard form already as it came", async () => {
+test("keeps a download that is already in the standard form unchanged", async () => {
   const own = { ...wanted, bytes: standard.length, sha256: sha256(standard) };
   const { info, agreement } = await pull(await serve(file(standard)), {
     model: own,
@@ -106,7 +106,7 @@ test("keeps a file that is in the standard form already as it came", async () =>
   expect(await modelInfo(model)).toEqual(info);
 });
 
-test("keeps the bytes that were published where they are asked for", async () => {
+test("keeps the published bytes on request", async () => {
   const { info } = await pull(await serve(file(published)));
   expect(info.sha256).toBe(wanted.sha256);
   expect((await readFile(model)).equals(published)).toBe(true);
@@ -124,7 +124,7 @@ test("rejects another checksum, and keeps the old file", async () => {
   expect(await readdir(dirname(model))).toEqual(["model.onnx"]);
 });
 
-test("begins again when what an earlier pull left was of another file", async () => {
+test("restarts the download if an earlier pull was of another file", async () => {
   await mkdir(dirname(model));
   await writeFile(pullPartPath(model), Buffer.alloc(1000, "x"));
   const server = await serve(file(published));
@@ -134,7 +134,7 @@ test("begins again when what an earlier pull left was of another file", async ()
   expect(server.requests.map(({ headers }) => headers.range)).toEqual(["bytes=1000-", undefined]);
 });
 
-test("goes on where an earlier pull was stopped, and keeps the old file until then", async () => {
+test("resumes an interrupted pull and keeps the old file until it completes", async () => {
   await putOldModel();
   const arrived = async () => ((await sizeOf(pullPartPath(model))) ?? 0) >= 5000;
   const cut = await serve(file(published, { cut: { bytes: 5000, arrived } }), status(404));
@@ -145,13 +145,13 @@ test("goes on where an earlier pull was stopped, and keeps the old file until th
   expect((await modelInfo(model)).source).toBe("pulled");
 });
 
-test("takes what comes where no checksum is known", async () => {
+test("trusts the download if no checksum is known", async () => {
   const unknown = { ...wanted, sha256: undefined, bytes: undefined };
   const { sha256: came, bytes } = await pull(await serve(file(published)), { model: unknown });
   expect([came, bytes]).toEqual([wanted.sha256, published.length]);
 });
 
-test("fails when what came is no image tower, and keeps what came", async () => {
+test("fails if the download is not an image tower, and keeps the download", async () => {
   const text = Buffer.from("no model at all, and as long as it likes to be");
   const own = { ...wanted, bytes: text.length, sha256: sha256(text) };
   await expect(pull(await serve(file(text)), { model: own })).rejects.toThrow(
@@ -161,7 +161,7 @@ test("fails when what came is no image tower, and keeps what came", async () => 
   expect(existsSync(model)).toBe(false);
 });
 
-test("lets one process at a time write a file", async () => {
+test("only one process at a time can pull a file", async () => {
   let release = () => {};
   const held: Answer = (request, response) => {
     release = () => file(published)(request, response);
@@ -170,16 +170,16 @@ test("lets one process at a time write a file", async () => {
   const first = pull(server);
   while (server.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
   await expect(pull(server)).rejects.toThrow(
-    `${model} is being fetched already, by process ${process.pid}: wait for it, or end it`,
+    `${model} is already being downloaded by process ${process.pid}: wait for it or stop it`,
   );
   release();
   await first;
-  // and the next one may
+  // the lock is released afterwards
   await rm(model);
   await pull(server);
 });
 
-test("does what is left where all of it had come", async () => {
+test("completes a pull that was interrupted after the download", async () => {
   await mkdir(dirname(model));
   await writeFile(pullPartPath(model), published);
   const server = await serve(status(500));
@@ -187,14 +187,14 @@ test("does what is left where all of it had come", async () => {
   expect(server.requests).toHaveLength(0);
 });
 
-test("takes over from a process that was killed", async () => {
+test("takes over the lock of a killed process", async () => {
   await mkdir(dirname(model));
   const lock = join(dirname(model), "model.pull-lock.onnx.part");
-  // a number that no process can have
+  // process id that cannot exist
   await writeFile(lock, `${hostname()} 4194999 1\n`);
   await pull(await serve(file(published)));
   expect(existsSync(lock)).toBe(false);
-  // of a container that had the name and the number of this one
+  // lock of an earlier container with the same host name and process id
   await writeFile(lock, `${hostname()} ${process.pid} 1\n`);
   await pull(await serve(file(published)));
   expect(existsSync(lock)).toBe(false);
@@ -203,7 +203,7 @@ test("takes over from a process that was killed", async () => {
   await expect(pull(await serve(file(published)))).rejects.toThrow("by process 1 of elsewhere");
 });
 
-test("fails on a folder that cannot be made, before anything is fetched", async () => {
+test("fails before the download if the folder cannot be created", async () => {
   await writeFile(join(folder, "plain"), "");
   const server = await serve(file(published));
   const error = await pull(server, { file: join(folder, "plain", "model.onnx") }).catch(
@@ -214,11 +214,11 @@ test("fails on a folder that cannot be made, before anything is fetched", async 
   expect(server.requests).toHaveLength(0);
 });
 
-test("fails where there is no room, before anything is fetched", async () => {
+test("fails before the download if the disk space is insufficient", async () => {
   const server = await serve(file(published));
   const huge = { ...wanted, bytes: 2 ** 52 };
   await expect(pull(server, { model: huge })).rejects.toThrow(
-    /1: must have room for 4503599628 MB, has \d+ MB$/,
+    /1: must have 4503599628 MB of free space, has \d+ MB$/,
   );
   expect(server.requests).toHaveLength(0);
 });

@@ -17,7 +17,7 @@ import {
 import { withFileLock } from "./pull-lock.ts";
 import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
 
-/** Pinned file; without checksum and size when the first download is trusted. */
+/** Pinned file; without checksum and size, the first download is trusted. */
 export type WantedModel = Omit<LockedModel, "sha256" | "bytes" | "licence"> &
   Partial<Pick<LockedModel, "sha256" | "bytes">>;
 
@@ -26,10 +26,10 @@ export interface PullOptions
   readonly model: WantedModel;
   /** Output path. Its folder is created; an existing file is replaced atomically. */
   readonly file: string;
-  /** `standard`: as `openclip_vit_b32` takes it. `published`: the bytes that came. */
+  /** `standard`: converted to the signature of `openclip_vit_b32`. `published`: the downloaded bytes. */
   readonly form: "standard" | "published";
   readonly dispatcher: Dispatcher;
-  /** Called when the download is complete and is converted to the standard file, which takes seconds. */
+  /** Called before the complete download is converted to the standard file, which takes seconds. */
   readonly onChanging?: () => void;
 }
 
@@ -44,10 +44,10 @@ export interface PulledModel {
   readonly agreement?: StandardModel["agreement"];
 }
 
-/** Ten times the file that is meant: no server fills the disk. */
+/** Maximum download size in bytes, ten times the expected file, so that a server cannot fill the disk. */
 const maxBytes = 4e9;
 
-/** Path of the download beside the file; git ignores it. */
+/** Returns the path of the download next to the file; git ignores it. */
 export function pullPartPath(file: string): string {
   return join(dirname(file), `${basename(file, ".onnx")}.pull.onnx.part`);
 }
@@ -67,10 +67,10 @@ export async function isPulled(
 }
 
 /**
- * Bring a published model: fetch it, going on where an earlier pull stopped; check it; make it one that
- * `openclip_vit_b32` takes; put it in its place. Until then the file that is there stays as it is. One process at a time.
+ * Downloads a published model, resuming an interrupted pull, verifies it, converts it to the signature of `openclip_vit_b32` and
+ * replaces the file. The existing file is kept until then. Only one process can pull a file at a time.
  *
- * @throws {Error} one line: the address without its query or the file, the rule, and what came.
+ * @throws {Error} with one line: the URL without its query or the file, the rule, and the value.
  */
 export async function pullModel(options: PullOptions): Promise<PulledModel> {
   const { file } = options;
@@ -102,11 +102,11 @@ async function checkRoom({ model, file, form }: PullOptions, part: string): Prom
   if (model.bytes === undefined) return;
   const folder = dirname(file);
   const { bavail, bsize } = await statfs(folder);
-  const [room, have] = [bavail * bsize, (await sizeOf(part)) ?? 0];
-  const needed = model.bytes * (form === "standard" ? 2 : 1) - have;
-  if (room < needed) {
-    const [needs, has] = [needed, room].map((bytes) => Math.ceil(bytes / 1e6));
-    throw new FolderError(`${folder}: must have room for ${needs} MB, has ${has} MB`);
+  const [free, partBytes] = [bavail * bsize, (await sizeOf(part)) ?? 0];
+  const needed = model.bytes * (form === "standard" ? 2 : 1) - partBytes;
+  if (free < needed) {
+    const [needs, has] = [needed, free].map((bytes) => Math.ceil(bytes / 1e6));
+    throw new FolderError(`${folder}: must have ${needs} MB of free space, has ${has} MB`);
   }
 }
 
@@ -141,9 +141,12 @@ async function putInPlace(
   } catch (error) {
     const { message, code } = error as NodeJS.ErrnoException;
     if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
-    throw new Error(`${part}: came whole, and cannot be made into the standard form: ${message}`, {
-      cause: error,
-    });
+    throw new Error(
+      `${part}: is complete but cannot be converted to the standard form: ${message}`,
+      {
+        cause: error,
+      },
+    );
   } finally {
     await draft.discard();
   }

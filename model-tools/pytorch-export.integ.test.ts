@@ -10,14 +10,14 @@ import { draftModelFile } from "./publish-file.ts";
 import { writeStandardModel } from "./standard-model.ts";
 
 const run = promisify(execFile);
-/** A Python with PyTorch, onnxscript and open_clip_torch, for example of a virtual environment. */
+/** Python with PyTorch, onnxscript and open_clip_torch, for example in a virtual environment. */
 const python = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const program = fileURLToPath(new URL("./pytorch-export.py", import.meta.url));
 
 const missing = await run(python, ["-c", "import torch, onnxscript, open_clip"]).then(
   () => "",
   () =>
-    ` (skipped: '${python}' has no torch, onnxscript and open_clip; name one that has with CLIPSTACK_PYTHON_TORCH)`,
+    ` (skipped: '${python}' lacks torch, onnxscript or open_clip; set CLIPSTACK_PYTHON_TORCH to a Python that has them)`,
 );
 
 describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower${missing}`, () => {
@@ -41,7 +41,7 @@ describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower
   );
 
   test.each(["torchscript", "dynamo"])(
-    "gets the standard form where it takes one image and divides by the length, exported with %s",
+    "is converted to the standard form if it has batch size 1 and normalises, exported with %s",
     async (exporter) => {
       const path = join(folder, `${exporter}-published.onnx`);
       await run(python, [program, path, exporter, "published"]);

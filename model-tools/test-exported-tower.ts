@@ -17,7 +17,7 @@ import { normalPieces } from "./random-weights.ts";
 export interface ExportedTowerOptions {
   /** @default "erf" */
   readonly activation?: "erf" | "sigmoid" | "tanh";
-  /** Rows and columns of zeros around the image, which make the convolution one that does not only cut out patches. */
+  /** Zero padding around the image in rows and columns; the convolution is then not a pure patch embedding. */
   readonly padding?: number;
   /**
    * Images that the file says it takes.
@@ -25,7 +25,7 @@ export interface ExportedTowerOptions {
    * @default "batch" - any number
    */
   readonly batch?: 1 | "batch";
-  /** Divides the embedding by its length, as `encode_image(normalize=True)` does. */
+  /** Normalises the embedding, as `encode_image(normalize=True)` does. */
   readonly unitLength?: boolean;
 }
 
@@ -168,7 +168,7 @@ export function exportedTower(options: ExportedTowerOptions = {}): OnnxModel {
   };
 }
 
-/** A scalar index, which leaves the axis out. */
+/** Scalar index, which removes the axis. */
 const zero: OnnxInitializer = {
   name: "zero",
   dataType: "INT64",

@@ -3,12 +3,12 @@ import { createServer, type IncomingMessage, request, type ServerResponse } from
 import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, connect, type Socket } from "node:net";
 
-/** For tests: one answer to one request. */
+/** Handles one request in a test. */
 export type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 export interface TestServer {
   readonly url: URL;
-  /** What was asked for, in order. */
+  /** Received requests, in order. */
   readonly requests: readonly {
     readonly method: string;
     readonly path: string;
@@ -17,13 +17,13 @@ export interface TestServer {
   close(): Promise<void>;
 }
 
-/** A server that gives one answer after the other; the last one to every later request. */
+/** Starts a server that uses the answers in order, the last one for all later requests. */
 export async function startFileServer(...answers: readonly Answer[]): Promise<TestServer> {
   const { requests, listener } = inOrder(answers);
   return { ...(await listening(createServer(listener))), requests };
 }
 
-/** The same over TLS, as `localhost`. */
+/** Starts the same server with TLS, as `localhost`. */
 export async function startTlsFileServer(
   certificate: { readonly cert: string; readonly key: string },
   ...answers: readonly Answer[]
@@ -46,14 +46,14 @@ function inOrder(answers: readonly Answer[]) {
 interface FileAnswer {
   /** @default '"1"' */
   readonly etag?: string | false;
-  /** Says nothing of parts, and sends the whole file. */
+  /** Ignores the range and sends the complete file. */
   readonly ignoresRange?: boolean;
-  /** Sends so many bytes, and cuts the connection when they have arrived. */
+  /** Sends this number of bytes and closes the connection when they have arrived. */
   readonly cut?: { readonly bytes: number; readonly arrived: () => Promise<boolean> };
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** The file as a store has it: whole, or the part that is asked for, or `416`. */
+/** Serves a file like an object store: complete, the requested range, or `416`. */
 export function file(body: Buffer, options: FileAnswer = {}): Answer {
   const { etag = '"1"', ignoresRange = false, cut, headers = {} } = options;
   return ({ headers: asked }, response) => {
@@ -76,7 +76,7 @@ export function file(body: Buffer, options: FileAnswer = {}): Answer {
   };
 }
 
-/** What a client has not read when the connection ends is lost: so it ends when all of it was. */
+/** Sends bytes and closes the connection after the client has read them, because unread bytes would be lost. */
 export async function cutOff(
   response: ServerResponse,
   piece: Buffer,
@@ -100,7 +100,7 @@ export interface TestProxy extends TestServer {
   readonly tunnels: readonly string[];
 }
 
-/** A proxy: it forwards what is asked with a whole address, and opens tunnels. */
+/** Starts a proxy that forwards requests with an absolute URL and opens tunnels. */
 export async function startProxy(credentials?: string): Promise<TestProxy> {
   const requests: TestServer["requests"][number][] = [];
   const tunnels: string[] = [];
@@ -127,7 +127,7 @@ export async function startProxy(credentials?: string): Promise<TestProxy> {
       return;
     }
     tunnels.push(incoming.url ?? "");
-    // every name is this machine: nothing leaves it
+    // every name resolves to this machine, so that no traffic leaves it
     const port = Number(incoming.url?.split(":").at(-1));
     const onward = connect(port, "127.0.0.1", () => {
       socket.write("HTTP/1.1 200 OK\r\n\r\n");

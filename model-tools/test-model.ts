@@ -4,7 +4,7 @@ import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 
 let path: Promise<string> | undefined;
 
-/** Path of the tiny model, for tests: made once, shared by all. Same signature as the full-size model. */
+/** Path of the tiny model for tests, generated once. Same signature as the full-size model. */
 export function tinyModel(): Promise<string> {
   path ??= ensureTinyModel();
   return path;

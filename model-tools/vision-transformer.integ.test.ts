@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type LocalEmbedder, openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import { ensureGeneratedModel } from "./generate.ts";
 
-/** The full-size model on the sample images: some seconds and 351 MB, so it is not among the unit tests. */
+/** Full-size model on the sample images: not a unit test, because it takes seconds and 351 MB. */
 
 const samples = new URL("./samples/", import.meta.url);
 const { images } = JSON.parse(readFileSync(new URL("samples.json", samples), "utf8")) as {
@@ -24,7 +24,7 @@ const cosine = (i: number, j: number) =>
   vectors[i]!.reduce((sum, value, k) => sum + value * vectors[j]![k]!, 0);
 const indexOf = (name: string) => images.findIndex(({ file }) => file === name);
 
-test("unlike images have a cosine under 0.95", () => {
+test("different images have a cosine below 0.95", () => {
   const alike: string[] = [];
   for (const [i, a] of images.entries()) {
     for (const [j, b] of images.slice(0, i).entries()) {

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { ensureTinyModel } from "./generate.ts";
 import { profiles, visionTransformer } from "./vision-transformer.ts";
 
-/** The tower written out once more, token by token in float64: slow, and nothing like a graph. */
+/** Reference implementation of the tower, token by token in float64. */
 
 const { width, heads, layers, mlpWidth, outputs, patchSide, imageSide } = profiles.tiny;
 const headWidth = width / heads;
@@ -19,7 +19,7 @@ const weights = new Map(
 );
 
 function weight(name: string): Float32Array {
-  // a piece is only valid until the next
+  // a piece is valid only until the next one is read
   const bytes = Buffer.concat(Array.from(weights.get(name)!.data(), (piece) => Buffer.from(piece)));
   return new Float32Array(new Uint8Array(bytes).buffer);
 }
@@ -134,7 +134,7 @@ function reference(image: Float32Array): Vector {
   );
 }
 
-test("the graph computes what open_clip's image tower computes", async () => {
+test("the graph computes the same embeddings as open_clip's image tower", async () => {
   const image = Float32Array.from(
     { length: 3 * imageSide * imageSide },
     (_, i) => ((i * 7_919) % 401) / 100 - 2,

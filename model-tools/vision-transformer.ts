@@ -15,7 +15,7 @@ export interface VisionTransformer {
   readonly imageSide: number;
   /** Side of a patch, in pixels. */
   readonly patchSide: number;
-  /** Floats of a token. A multiple of `heads`. */
+  /** Floats per token. A multiple of `heads`. */
   readonly width: number;
   readonly layers: number;
   readonly heads: number;
@@ -56,14 +56,14 @@ export type ModelProfile = keyof typeof profiles;
 export const opset = 17;
 
 /**
- * How much larger the random weights are than open_clip's initialisation. With 1 the embeddings of unlike images are
- * nearly the same, and an error in the preprocessing would not be seen; with much more they are chaotic, and a JPEG saved
- * again is another image. These keep unlike samples under a cosine of 0.95 and a recompressed one above 0.99.
+ * Factors by which the random weights are larger than open_clip's initialisation. With 1, embeddings of different images are nearly
+ * equal and would hide preprocessing errors; with much larger factors, a recompressed JPEG gets an unrelated embedding. These values
+ * keep the cosine of different samples below 0.95 and that of a recompressed sample above 0.99.
  */
 const gains = { convolution: 4, queryKeyValue: 1.7, attentionOutput: 2, mlp: 2 } as const;
 
 /**
- * The image tower as open_clip's `encode_image` computes it, without normalisation: patches, class token and position,
+ * Returns the image tower of open_clip's `encode_image`, without normalisation: patches, class token and position,
  * `ln_pre`, residual blocks of attention and MLP (exact GELU), `ln_post` on the class token, projection.
  */
 export function visionTransformer(sizes: VisionTransformer, seed: number): OnnxModel {
@@ -78,7 +78,7 @@ export function visionTransformer(sizes: VisionTransformer, seed: number): OnnxM
 /**
  * Source of the weights of a tower.
  *
- * @param initial - What they are in a model that was not trained: normally distributed, or all the same.
+ * @param initial - Values in an untrained model: normally distributed, or constant.
  * @returns The values as bytes, row-major; a matrix is `[from, to]`.
  */
 export type TowerWeights = (
@@ -87,7 +87,7 @@ export type TowerWeights = (
   initial: { readonly deviation: number } | { readonly value: number },
 ) => Iterable<Uint8Array>;
 
-/** The same graph with any weights: `conv1.weight`, `resblocks.0.attn.in_proj.bias`, … */
+/** Returns the same graph with the given weights: `conv1.weight`, `resblocks.0.attn.in_proj.bias`, … */
 export function imageTower(sizes: VisionTransformer, weights: TowerWeights): OnnxModel {
   const { width, layers, heads, mlpWidth, patchSide, outputs } = sizes;
   const patches = (sizes.imageSide / patchSide) ** 2;
@@ -142,7 +142,7 @@ export function imageTower(sizes: VisionTransformer, weights: TowerWeights): Onn
       random(`${name}.bias`, [to], biasDeviation),
     ]);
 
-  // square roots only: they are exact to the last bit everywhere, powers are not
+  // only square roots, which are bit-exact on every platform, unlike powers
   const biasDeviation = 0.02;
   const embeddingDeviation = 1 / Math.sqrt(width);
   const attentionDeviation = gains.queryKeyValue / Math.sqrt(width);
@@ -241,8 +241,8 @@ export function imageTower(sizes: VisionTransformer, weights: TowerWeights): Onn
     [node("Reshape", "patches.flat", [patchGrid, integers("patches.shape", [0, width, patches])])],
     { perm: [0, 2, 1] },
   );
-  // Row 0 of `embedding` is class token + its position. Padding with a zero row makes room for it without asking for the
-  // batch size, so that every shape of the graph follows from the input's.
+  // Row 0 is the class token plus its position. It is added to a zero row from `Pad`, which needs no batch size, so that every shape
+  // of the graph follows from the input's.
   const sequence = node("Add", "embedded", [
     node("Pad", "patches.padded", [patchTokens, integers("patches.pads", [0, 1, 0, 0, 0, 0])]),
     random("class_and_positional_embedding", [tokens, width], embeddingDeviation),

@@ -26,7 +26,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** `clipstack model check …` @returns what it prints, and the exit code that it asks for */
+/** Runs `clipstack model check …` and returns its output and exit code. */
 async function check(...args: readonly string[]) {
   const lines: unknown[] = [];
   vi.spyOn(console, "log").mockImplementation((line) => lines.push(line));
@@ -44,7 +44,7 @@ async function check(...args: readonly string[]) {
   }
 }
 
-test("prints what a model is, and a line for each thing that was looked at", async () => {
+test("prints a description of the model and a line per check", async () => {
   const against = join(folder, "fast.onnx");
   await ensureOptimised(tiny, against);
   const { text, code } = await check("--model", tiny, "--against", against);
@@ -77,7 +77,7 @@ test("prints what a model is, and a line for each thing that was looked at", asy
   expect(code).toBe(0);
 });
 
-test("asks for exit code 1 where another file gives other embeddings", async () => {
+test("exits with code 1 if the embeddings of the compared file differ", async () => {
   const other = join(folder, "other.onnx");
   await writeFile(
     other,
@@ -94,7 +94,7 @@ test("asks for exit code 1 where another file gives other embeddings", async () 
   });
 });
 
-test("compares with what a server answers, with planes and with pixels", async () => {
+test("compares with the embeddings of a server, with float and pixel inputs", async () => {
   const repository = await wholeRepository();
   const server = await startTritonEmulator(repository.flags(), { log: () => {} });
   try {
@@ -112,25 +112,21 @@ test("compares with what a server answers, with planes and with pixels", async (
 
 test.each([
   [
-    "a model that takes files",
+    "a model with image files as input",
     ["--url", "http://127.0.0.1:9", "--triton-model", "openclip_vit_b32_jpeg"],
     /^--triton-model must be one of openclip_vit_b32, openclip_vit_b32_trt, openclip_vit_b32_u8, got 'openclip_vit_b32_jpeg'$/,
   ],
   [
-    "a limit that is no percentage",
+    "a limit that is not a percentage",
     ["--limit", "much"],
     /It must be a percentage from 0 to 100, like 10%\.$/,
   ],
-  [
-    "a file that is not there",
-    ["--model", "none.onnx"],
-    /none\.onnx' does not exist or cannot be read$/,
-  ],
+  ["a missing file", ["--model", "none.onnx"], /none\.onnx' does not exist or cannot be read$/],
 ])("fails on %s", async (_name, args, message) => {
   await expect(check(...args)).rejects.toThrow(message);
 });
 
-test("fails on a server that does not answer, and on a file that is none", async () => {
+test("fails on an unreachable server and on an invalid file", async () => {
   const unreachable = await check("--model", tiny, "--url", "http://127.0.0.1:9").catch(
     (error: unknown) => error,
   );

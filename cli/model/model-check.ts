@@ -28,17 +28,17 @@ interface CheckArguments {
   readonly json?: true;
 }
 
-/** `clipstack model check`: whether a model file is what the servers need. */
+/** `clipstack model check`: checks whether the servers can use a model file. */
 export function registerModelCheck(model: Command): void {
   model
     .command("check")
     .description(
-      "say what a model file is, which config.pbtxt it fits, and whether its embeddings are sound and those of another " +
-        "file or runtime",
+      "describe a model file, list the config.pbtxt files that it matches, and check that its embeddings are valid and equal " +
+        "those of other files or runtimes",
     )
     .option("--model <file>", "default: the standard file of the model repository of this checkout")
-    .option("--against <file>", "another ONNX file; can be given again", repeated(String), [])
-    .option("--url <url>", "against a Triton that serves it: http://host:port")
+    .option("--against <file>", "ONNX file to compare with; repeatable", repeated(String), [])
+    .option("--url <url>", "Triton to compare with: http://host:port")
     .option("--triton-model <name>", "name of the model on Triton", openclipVitB32.name)
     .addOption(
       new Option(
@@ -48,11 +48,11 @@ export function registerModelCheck(model: Command): void {
         .argParser(percentage(0, 100))
         .default(0.001, "0.1%"),
     )
-    .option("--json", "print what was found as JSON")
+    .option("--json", "print the findings as JSON")
     .addHelpText(
       "after",
       `
-Exit code 1 where something is not as it must be, 2 where the file cannot be read or is no image model.
+Exit codes: 1 if a check failed, 2 if the file cannot be read or is not an image model.
 
 Examples:
   $ npx clipstack model check
@@ -78,7 +78,7 @@ async function check(args: CheckArguments): Promise<void> {
   if (!report.ok) process.exitCode = 1;
 }
 
-/** Images of a full batch: the samples, and made ones where they are too few. */
+/** Number of images, a full batch: the samples, then synthetic images. */
 const imageCount = openclipVitB32.maxBatchSize;
 
 async function images(): Promise<readonly Uint8Array[]> {

@@ -8,7 +8,7 @@ import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { recogniseTower } from "../../model-tools/recognise-tower.ts";
 import { isStandard } from "../../model-tools/standard-model.ts";
 
-/** A small tower with random weights: no internet. */
+/** A small tower with random weights, which needs no internet. */
 
 const python = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const has = spawnSync(python, ["-c", "import torch, onnx, onnxruntime, onnxscript, open_clip"]);
@@ -65,7 +65,7 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
       /weights\.safetensors has no 'visual\.positional_embedding': it is not OpenCLIP's ViT-B-32$/,
     ],
   ])(
-    "fails with one line on a checkpoint %s, and leaves nothing",
+    "fails with one line on a checkpoint %s and leaves no files",
     async (_name, bytes, message) => {
       await writeFile(join(folder, "weights.safetensors"), bytes);
       const weights = ["--weights", "weights.safetensors", "--output", "mine.onnx"];
@@ -77,7 +77,7 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
     },
   );
 
-  test("fails with one line where the published weights cannot be had", () => {
+  test("fails with one line if the published weights are unavailable", () => {
     const { status, last } = exportModel("--output", "published.onnx");
     expect(last).toMatch(
       /^clipstack: the export failed: the weights laion2b_s34b_b79k cannot be had: .* \(HF_ENDPOINT names a mirror; --weights takes a file\)$/,
@@ -85,7 +85,7 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
     expect(status).toBe(2);
   });
 
-  test("fails with one line on a name that open_clip does not have", () => {
+  test("fails with one line on an unknown open_clip tag", () => {
     const { status, last } = exportModel("--pretrained", "laion9b", "--output", "published.onnx");
     expect(last).toMatch(
       /--pretrained must be one of openai, .*laion2b_s34b_b79k.*, got 'laion9b'$/,

@@ -45,7 +45,7 @@ const result = {
   versions: { python: "3.12", torch: "2.9.1", open_clip: "3", onnx: "1", onnxruntime: "1" },
 };
 
-/** A program that is taken for a Python with PyTorch: it puts a file where the export should and prints a result. */
+/** Program used as a Python with PyTorch: writes the output file and prints a result. */
 async function python({
   model,
   prints = result,
@@ -53,7 +53,7 @@ async function python({
 }: {
   readonly model?: string;
   readonly prints?: unknown;
-  /** Commands of a shell, before the result is printed. */
+  /** Shell commands to run before the result is printed. */
   readonly before?: string;
 }): Promise<string> {
   const file = join(folder, "python");
@@ -81,7 +81,7 @@ async function exportModel(...args: readonly string[]): Promise<void> {
 
 const left = async () => (await readdir(folder)).filter((name) => name.startsWith("a."));
 
-test("writes the file, what it is, and how near it is to PyTorch", async () => {
+test("writes the file and its manifest, and prints its agreement with PyTorch", async () => {
   await exportModel("--python", await python({}), "--seed", "3", "--images", "photos");
   expect(await sha256Of(join(folder, "a.onnx"))).toBe(await sha256Of(await tinyModel()));
   const sidecar = JSON.parse(await readFile(join(folder, "a.onnx.json"), "utf8")) as unknown;
@@ -109,7 +109,7 @@ test("prints the agreement as JSON", async () => {
   });
 });
 
-test("fails where the file of somebody else would be replaced, and does not begin", async () => {
+test("fails before the export if a file from another source would be replaced", async () => {
   await writeFile(join(folder, "a.onnx"), "mine");
   await expect(exportModel("--python", join(folder, "none"))).rejects.toThrow(
     /a\.onnx exists \(not of this project, weights unknown\); --force replaces it$/,
@@ -118,33 +118,33 @@ test("fails where the file of somebody else would be replaced, and does not begi
 
 const check = (batch: number, maxDifference: number) => ({ batch, maxDifference, minCosine: 1 });
 
-describe("keeps the file that is there, and fails with one line", () => {
+describe("keeps the existing file and fails with one line", () => {
   const cases: readonly [string, Parameters<typeof python>[0], RegExp][] = [
     [
-      "where the new one differs from PyTorch by more than 0.1 %",
+      "if the new file differs from PyTorch by more than 0.1 %",
       { prints: { ...result, checks: [check(1, 0), check(32, 0.0011)] } },
-      /^the file differs from PyTorch by 0\.11 % at batch 32, more than 0\.1 %: it was not kept$/,
+      /^the file differs from PyTorch by 0\.11 % at batch 32, more than 0\.1 %: the file was discarded$/,
     ],
     [
-      "where it was checked at one batch size only",
+      "if only one batch size was checked",
       { prints: { ...result, checks: [check(1, 0)] } },
       /^the export was not checked at batch 32$/,
     ],
     [
-      "where the difference is no number",
+      "if the difference is not a number",
       { prints: { ...result, checks: [check(1, 0), { ...check(32, 0), maxDifference: null }] } },
-      /^the export printed another result: checks\.1\.maxDifference /,
+      /^the export printed an invalid result: checks\.1\.maxDifference /,
     ],
-    ["where there is no result", { before: "exit 0" }, /^the export printed no result$/],
+    ["if there is no result", { before: "exit 0" }, /^the export printed no result$/],
     [
-      "where the export says what is wrong",
-      { before: 'echo "loading PyTorch" >&2; echo "export: no weights to be had" >&2; exit 2' },
-      /^the export failed: no weights to be had$/,
+      "if the export reports an error",
+      { before: 'echo "loading PyTorch" >&2; echo "export: no weights available" >&2; exit 2' },
+      /^the export failed: no weights available$/,
     ],
     [
-      "where the export dies",
+      "if the export is killed",
       { before: "kill -9 $$" },
-      /^the export failed: it was ended by SIGKILL$/,
+      /^the export failed: terminated by SIGKILL$/,
     ],
   ];
   test.each(cases)("%s", async (_name, how, message) => {
@@ -154,7 +154,7 @@ describe("keeps the file that is there, and fails with one line", () => {
     expect(await readFile(join(folder, "a.onnx"), "utf8")).toBe("before");
   });
 
-  test("where the new one is no image tower", async () => {
+  test("if the new file is not an image tower", async () => {
     await writeFile(join(folder, "text"), "weights");
     await copyFile(await tinyModel(), join(folder, "a.onnx"));
     const how = { model: join(folder, "text") };
@@ -165,7 +165,7 @@ describe("keeps the file that is there, and fails with one line", () => {
   });
 });
 
-test("asks no Python where the result cannot be put", async () => {
+test("starts no Python if the output cannot be written", async () => {
   await mkdir(join(folder, "a.onnx"));
   await expect(exportModel("--force", "--python", await python({}))).rejects.toThrow(
     /^--output must be a file, got the folder '/,

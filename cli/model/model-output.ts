@@ -4,8 +4,6 @@ import { modelInfo, readSidecar, sidecarPath } from "../../model-tools/model-inf
 import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
 import { wholeNumber } from "../option-values.ts";
 
-/** Shared by the `model` commands. */
-
 /** Converts file errors to user errors. */
 export async function ofFiles<T>(work: Promise<T>): Promise<T> {
   try {
@@ -32,8 +30,8 @@ export async function requireReplaceable(file: string): Promise<void> {
   await requireOwnSidecar(file);
   const info = await modelInfo(file).catch(() => undefined);
   if (info === undefined || info.source === "generated") return;
-  const what = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
-  throw new UserError(`${shownPath(file)} exists (${what}); --force replaces it`);
+  const description = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
+  throw new UserError(`${shownPath(file)} exists (${description}); --force replaces it`);
 }
 
 /** Rejects overwriting a sidecar that does not describe a model: `--output package` would replace package.json. @throws {UserError} */

@@ -73,7 +73,7 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
     expect(report).toContain("ok    fits model_repository/openclip_vit_b32/config.pbtxt");
   }, 300_000);
 
-  test("rejects a file that is too far away, and keeps the one that is there", async () => {
+  test("rejects a file below the minimum cosine and keeps the existing one", async () => {
     const output = join(folder, "kept.onnx");
     await convert("--precision", "int8", "--output", output);
     const before = await sha256Of(output);
@@ -88,7 +88,7 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
     expect((await readdir(folder)).filter((name) => name.includes(".part"))).toEqual([]);
   }, 300_000);
 
-  test("does not replace a file that something else wrote", async () => {
+  test("does not replace a file from another source", async () => {
     const output = join(folder, "mine.onnx");
     await writeFile(output, "mine");
     const { code, stderr } = await convert("--precision", "int8", "--output", output);

@@ -29,11 +29,11 @@ import {
 } from "./model-output.ts";
 import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
 
-/** Precisions that ONNX Runtime's Python tools make. */
+/** Precisions that ONNX Runtime's Python tools convert to. */
 const convertPrecisions = ["fp16", "int8"] as const;
 type ConvertPrecision = (typeof convertPrecisions)[number];
 
-/** A file with an embedding further from the source's is rejected. */
+/** Minimum cosine between embeddings of the file and of its source; otherwise the file is rejected. */
 const defaultMinCosine: Readonly<Record<ConvertPrecision, number>> = { fp16: 0.9999, int8: 0.98 };
 
 const batchSizes = [1, openclipVitB32.maxBatchSize] as const;
@@ -54,21 +54,21 @@ interface ConvertArguments extends PrepareArguments {
   readonly python?: string;
 }
 
-/** `clipstack model optimise` and `convert`: the files that `MODEL_PRECISION` selects. */
+/** `clipstack model optimise` and `convert`: write the files that `MODEL_PRECISION` selects. */
 export function registerModelPrepare(model: Command): void {
   fileOptions(
     model
       .command("optimise")
       .description(
-        "write a model file with the same weights in a faster graph, whose input is 8-bit pixels: what the embed server loads " +
-          "with MODEL_PRECISION=fp32-optimised, and the file of openclip_vit_b32_u8",
+        "write a model file with the same weights in a faster graph that takes 8-bit pixels, for " +
+          "MODEL_PRECISION=fp32-optimised of the embed server and for openclip_vit_b32_u8",
       ),
-    "model.fp32-optimised.onnx beside the model",
+    "model.fp32-optimised.onnx next to the model",
   )
     .addHelpText(
       "after",
       `
-The manifest beside it, <file>.json, has the checksum of the source and the agreement of both on photos.
+The manifest <file>.json contains the checksum of the source and the agreement of both files on photos.
 
 Examples:
   $ npx clipstack model optimise
@@ -80,8 +80,8 @@ Examples:
     model
       .command("convert")
       .description(
-        "write an fp16 or int8 model file, what the embed server loads with MODEL_PRECISION, and measure how near it is to the " +
-          "original and how much faster",
+        "write an fp16 or int8 model file for MODEL_PRECISION of the embed server, and measure its agreement with the " +
+          "original and its speed",
       )
       .addOption(
         new Option("--precision <precision>", "fp16: for a GPU; int8: for a CPU")
@@ -89,30 +89,30 @@ Examples:
           .makeOptionMandatory(),
       )
       .option("--keep-graph", "convert the graph of the model instead of the optimised one"),
-    "model.<precision>.onnx beside the model",
+    "model.<precision>.onnx next to the model",
   )
     .option(
       "--min-cosine <cosine>",
-      "reject a file with an embedding further from the original's (default: fp16 0.9999, int8 0.98)",
+      "lowest accepted cosine to an embedding of the original (default: fp16 0.9999, int8 0.98)",
       numberFrom(0, 1),
     )
     .option(
       "--rounds <number>",
-      "rounds in which both are measured, in turn",
+      "number of rounds that measure both files alternately",
       wholeNumber(1, 100),
       5,
     )
     .option(
       "--python <program>",
-      "one that has onnx and onnxruntime; else they are installed, once",
+      "Python that has onnx and onnxruntime; by default they are installed once",
     )
     .addHelpText(
       "after",
       `
-ONNX Runtime's own tools convert: they need Python 3.11 or newer, and are installed as model-tools/python/convert locks them,
-into $XDG_CACHE_HOME/clipstack or ~/.cache/clipstack. The optimised graph takes 8-bit pixels, as openclip_vit_b32_u8. With
---keep-graph, input and output stay those of the model, and the file fits its config.pbtxt. Speed is that of this CPU, which
-converts around every fp16 operator: measure fp16 on the GPU that will run it.
+The conversion uses ONNX Runtime's Python tools. They require Python 3.11 or newer; the versions that are locked in
+model-tools/python/convert are installed into $XDG_CACHE_HOME/clipstack or ~/.cache/clipstack. The optimised graph takes
+8-bit pixels, like openclip_vit_b32_u8. With --keep-graph, input and output stay those of the model, and the file matches
+its config.pbtxt. The speed is measured on this CPU, which converts around every fp16 operator: measure fp16 on a GPU.
 
 Exit code 1: the file was rejected.
 
@@ -134,8 +134,8 @@ function fileOptions(command: Command, output: string): Command {
   return command
     .option("--model <file>", "default: the model file of the model repository of this checkout")
     .option("--output <file>", `default: ${output}`)
-    .option("--images <folder>", "photos to compare on, default: the samples of this checkout")
-    .option("--force", "replace a file that something else than this project wrote")
+    .option("--images <folder>", "photos for the comparison, default: the samples of this checkout")
+    .option("--force", "replace a file that was not generated by this project")
     .option("--json", "print the manifest as JSON");
 }
 
@@ -214,7 +214,7 @@ async function convertModel(
   }
 }
 
-/** Path of the file of a precision beside a model, written if it is missing or was made from another model. */
+/** Returns the path of the file of a precision next to a model, written if it is missing or derived from another model. */
 export async function ensureConverted(
   source: string,
   precision: ConvertPrecision,
@@ -252,7 +252,9 @@ export function reportPrepared(file: string, info: ModelInfo): void {
   const cosines = `cosine to the original ${shownCosine(minCosine)} lowest, ${shownCosine(meanCosine)} mean`;
   console.log(`${cosines}, largest difference ${maxDifference.toPrecision(2)}; ${images} photos.`);
   if (info.weights === "random") {
-    console.log("Random weights: the speed is that of trained ones, the cosine is not.");
+    console.log(
+      "Random weights: the speed is the same as with trained weights, the cosine is not.",
+    );
   }
 }
 
@@ -260,7 +262,7 @@ export function reportPrepared(file: string, info: ModelInfo): void {
 interface Measured {
   readonly batch: number;
   readonly agreement: Agreement;
-  /** Times the speed of the original: the median of the rounds, and each. */
+  /** Speed relative to the original: median of {@link rounds}. */
   readonly speed: number;
   readonly rounds: readonly number[];
 }
@@ -306,7 +308,7 @@ function fullBatches(photos: readonly Uint8Array[], batch: number): readonly Uin
   return Array.from({ length: count }, (_, index) => photos[index % photos.length]!);
 }
 
-/** Ratio of the times of each round, in alternating order, so that other load on the machine falls on both. */
+/** Returns the time ratio of each round. The order alternates, so that other load on the machine affects both models. */
 async function race(
   original: RunnableModel,
   variant: RunnableModel,

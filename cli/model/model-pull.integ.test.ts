@@ -21,7 +21,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** `clipstack model pull --published …`, as its own process: a certificate authority is read when Node starts. */
+/** `clipstack model pull --published …`, in its own process, because Node reads certificate authorities at start. */
 async function pull(env: Readonly<Record<string, string>>) {
   const child = spawn(
     process.execPath,
@@ -38,7 +38,7 @@ async function pull(env: Readonly<Record<string, string>>) {
   return { code, text };
 }
 
-test("fetches over TLS through a proxy's tunnel, and trusts an authority of one's own", async () => {
+test("downloads over TLS through a proxy tunnel with a private certificate authority", async () => {
   const body = Buffer.concat([...onnxChunks(exportedTower())].map((piece) => Buffer.from(piece)));
   const sha256 = createHash("sha256").update(body).digest("hex");
   const model = {

@@ -56,7 +56,7 @@ async function serve(...answers: readonly Answer[]): Promise<TestServer> {
   return server;
 }
 
-/** `clipstack model pull …` @returns what it prints */
+/** Runs `clipstack model pull …` and returns its output. */
 async function pull(...args: readonly string[]): Promise<string> {
   const lines: unknown[] = [];
   vi.spyOn(console, "log").mockImplementation((line) => lines.push(line));
@@ -70,7 +70,7 @@ async function pull(...args: readonly string[]): Promise<string> {
   return lines.join("\n");
 }
 
-test("fetches the file of the lock from a mirror, once", async () => {
+test("downloads the locked file from a mirror once", async () => {
   const mirror = await serve(file(published));
   vi.stubEnv("HF_ENDPOINT", `${mirror.url.href}mirror/`);
   const lines = (await pull()).split("\n");
@@ -81,13 +81,13 @@ test("fetches the file of the lock from a mirror, once", async () => {
     expect.stringMatching(/^.*model\.onnx written: 0\.6 MB, sha256 [0-9a-f]{64}$/),
     `Weights laion2b_s34b_b79k (MIT) of owner/name@${"a".repeat(40)} visual/model.onnx.`,
     `Verified: 0.6 MB with sha256 ${sha256}.`,
-    "Made into the standard form (dynamic batch, not normalised): cosine to what came at least 1.0000000, on 4 synthetic images.",
+    "Converted to the standard form (dynamic batch, not normalised): cosine to the download at least 1.0000000, on 4 synthetic images.",
   ]);
   expect(await pull()).toMatch(/ exists: 0\.6 MB, sha256 \w+, weights laion2b_s34b_b79k$/);
   expect(mirror.requests).toHaveLength(1);
 });
 
-test("prints as JSON what came and what was made of it", async () => {
+test("prints the download and the converted file as JSON", async () => {
   vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
   expect(JSON.parse(await pull("--json", "--published"))).toMatchObject({
     source: "pulled",
@@ -97,11 +97,11 @@ test("prints as JSON what came and what was made of it", async () => {
   });
 });
 
-test("another revision is trusted on first use where that is said, and known from then on", async () => {
+test("trusts another revision on first use with --update-lock and locks it", async () => {
   vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
   const revision = "b".repeat(40);
   await expect(pull("--revision", revision)).rejects.toThrow(
-    "--revision must be given with --sha256, or with --update-lock, which trusts what comes",
+    "--revision requires --sha256, or --update-lock, which trusts the download",
   );
   const printed = await pull("--revision", revision, "--update-lock", "--published");
   expect(printed).toContain(
@@ -110,7 +110,7 @@ test("another revision is trusted on first use where that is said, and known fro
   expect(await readModelLock(lock)).toEqual({ ...locked, revision });
 });
 
-test("takes another address for the same file, which does not get the token of the hub", async () => {
+test("downloads from CLIPSTACK_MODEL_URL without sending the token of the hub", async () => {
   const store = await serve(file(published));
   vi.stubEnv("CLIPSTACK_MODEL_URL", `${store.url.href}vit.onnx?signature=s`);
   vi.stubEnv("HF_TOKEN", "hf_secret");
@@ -119,7 +119,7 @@ test("takes another address for the same file, which does not get the token of t
   expect(store.requests[0]?.headers.authorization).toBeUndefined();
 });
 
-test("replaces what 'model generate' wrote, and nothing else without --force", async () => {
+test("without --force, replaces only files that 'model generate' wrote", async () => {
   vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
   await generateModel({ profile: "tiny", seed: 1, file: model });
   await pull("--published");
@@ -131,7 +131,7 @@ test("replaces what 'model generate' wrote, and nothing else without --force", a
   expect((await readFile(model)).equals(published)).toBe(true);
 });
 
-test("asks for nothing where the result cannot be put", async () => {
+test("sends no request if the output cannot be written", async () => {
   const hub = await serve(file(published));
   vi.stubEnv("HF_ENDPOINT", hub.url.href);
   await mkdir(model);
@@ -146,7 +146,7 @@ test("asks for nothing where the result cannot be put", async () => {
 
 test.each([
   [
-    "a hub that is no address",
+    "a hub that is not a URL",
     { HF_ENDPOINT: "hub" },
     [],
     "HF_ENDPOINT must be http://… or https://…",
@@ -157,34 +157,29 @@ test.each([
     [],
     "HF_ENDPOINT must have no user and no password",
   ],
+  ["offline mode", { HF_HUB_OFFLINE: "1" }, [], "HF_HUB_OFFLINE is set: downloads are disabled"],
   [
-    "a machine without a network",
-    { HF_HUB_OFFLINE: "1" },
-    [],
-    "HF_HUB_OFFLINE is set: nothing is fetched",
-  ],
-  [
-    "a proxy that is no address",
+    "a proxy that is not a URL",
     { HTTPS_PROXY: "proxy:3128" },
     [],
     "HTTPS_PROXY must be like http://host:port or http://user:password@host:port",
   ],
-  ["a checksum alone", {}, ["--sha256", sha256], "--sha256 must be given with --revision"],
-  ["an update of nothing", {}, ["--update-lock"], "--update-lock must be given with --revision"],
+  ["--sha256 without --revision", {}, ["--sha256", sha256], "--sha256 requires --revision"],
+  ["--update-lock without --revision", {}, ["--update-lock"], "--update-lock requires --revision"],
   ["a branch", {}, ["--revision", "main"], "It must be a commit, 40 hexadecimal digits."],
 ])("fails on %s", async (_name, env, args, message) => {
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
   await expect(pull(...args)).rejects.toThrow(message);
 });
 
-test("fails on a lock file that names a branch", async () => {
+test("rejects a lock file with a branch instead of a commit", async () => {
   await writeFile(lock, JSON.stringify({ schema: 1, model: { ...locked, revision: "main" } }));
   await expect(pull()).rejects.toThrow(
     `${lock}: model.revision: must be a commit, 40 hexadecimal digits`,
   );
 });
 
-test("the lock of this project names one commit of the hub", async () => {
+test("the lock file of this project pins a commit of the hub", async () => {
   const own = await readModelLock(repositoryLock);
   expect(own).toMatchObject({ weights: "laion2b_s34b_b79k", licence: "MIT" });
   expect(lockedUrl(own, "https://huggingface.co").pathname).toBe(

@@ -24,7 +24,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** A stand-in for Python, whose pip does what is given: an installation takes minutes and the internet. */
+/** Shell script in place of Python with the given pip behaviour, because an installation takes minutes and needs the internet. */
 function ensure(packages: PythonPackages, { version = "3.12.4", pip = "" } = {}): Promise<string> {
   programs.put(
     "python",
@@ -40,7 +40,7 @@ esac`,
 
 const calls = async () => (await readFile(join(folder, "calls"), "utf8")).trim().split("\n");
 
-test("installs the locked packages once, checked by their checksums", async () => {
+test("installs the locked packages once and verifies their checksums", async () => {
   const first = await ensure(onnxruntimePackages);
   expect(await ensure(onnxruntimePackages)).toBe(first);
   expect(await calls()).toEqual([
@@ -59,18 +59,18 @@ test("installs PyTorch without CUDA from its own index, into another folder", as
   expect(own).not.toBe(await ensure(pytorchPackages("pypi")));
 });
 
-test("another Python has an environment of its own", async () => {
+test("each Python has its own environment", async () => {
   const first = await ensure(onnxruntimePackages);
   expect(await ensure(onnxruntimePackages, { version: "3.13.1" })).not.toBe(first);
 });
 
-test("fails with one line where Python is too old", async () => {
+test("fails with one line if Python is too old", async () => {
   await expect(ensure(onnxruntimePackages, { version: "3.9.2" })).rejects.toThrow(
-    /python must be Python 3\.11 or newer, got 3\.9\.2; --python names another$/,
+    /python must be Python 3\.11 or newer, got 3\.9\.2; select another with --python$/,
   );
 });
 
-test("fails with pip's last line, and leaves nothing", async () => {
+test("fails with pip's last line and leaves no files", async () => {
   const pip = 'echo "ERROR: No matching distribution found for onnx" >&2; exit 1';
   await expect(ensure(onnxruntimePackages, { pip })).rejects.toThrow(
     "onnxruntime cannot be installed: pip: ERROR: No matching distribution found for onnx",

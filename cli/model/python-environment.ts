@@ -10,9 +10,9 @@ import { runProgram } from "../run-program.ts";
 
 /** Locked packages of PyPI for a Python program. */
 export interface PythonPackages {
-  /** For messages, and the name of the folder. */
+  /** Name in messages and of the folder. */
   readonly name: string;
-  /** Arguments of each `pip install`, in their order; a path is that of a lock file, relative to `model-tools/python/`. */
+  /** Arguments of each `pip install`, in order; paths of lock files are relative to `model-tools/python/`. */
   readonly installs: readonly (readonly string[])[];
 }
 
@@ -25,7 +25,7 @@ export interface PythonOptions {
   readonly program?: string;
 }
 
-/** PyTorch with CUDA from PyPI: 3 GB to fetch, 7 GB on disk; or without CUDA from its own index: 0.3 GB. */
+/** PyTorch with CUDA from PyPI (3 GB download, 7 GB on disk), or without CUDA from its own index (0.3 GB). */
 export const pytorchSources = ["pypi", "cpu"] as const;
 export type PytorchSource = (typeof pytorchSources)[number];
 
@@ -34,7 +34,7 @@ const pytorchIndex = "https://download.pytorch.org/whl/cpu";
 export function pytorchPackages(source: PytorchSource): PythonPackages {
   const others = ["--require-hashes", "-r", "export/requirements.txt"];
   const installs =
-    // PyTorch has no CUDA on a Mac, wherever it is from
+    // PyTorch for macOS never includes CUDA
     source === "pypi" || process.platform === "darwin"
       ? [[...others, "-r", "export/torch-pypi.txt"]]
       : [["--index-url", pytorchIndex, "-r", "export/torch-cpu.txt"], others];
@@ -46,7 +46,7 @@ export const onnxruntimePackages: PythonPackages = {
   installs: [["--require-hashes", "-r", "convert/requirements.txt"]],
 };
 
-/** Packages of the baseline of `bench-server`. */
+/** Packages for the baseline of `bench-server`. */
 export const fastapiPackages: PythonPackages = {
   name: "peer-fastapi",
   installs: [["-r", "../../bench/baselines/fastapi/requirements.txt"]],
@@ -76,12 +76,12 @@ export async function runPython(
 const programTimeoutMs = 30 * 60_000;
 
 const repository = fileURLToPath(new URL("../../model-tools/python/", import.meta.url));
-/** PyTorch with CUDA is 3 GB. */
+/** Long, because PyTorch with CUDA is 3 GB. */
 const installTimeoutMs = 2 * 3600_000;
 
 /**
- * Returns the Python of a virtual environment with locked packages, which is installed if it is missing. Other packages or
- * another Python are another environment. Safe to call from several processes at once.
+ * Returns the Python of a virtual environment with locked packages, installed if it is missing. Each set of packages and each Python
+ * has its own environment. Safe to call from several processes concurrently.
  *
  * @throws {UserError} if there is no Python 3.11 or newer, or a package cannot be installed
  */
@@ -99,7 +99,7 @@ export async function ensurePython(
   if (!(Number(minor) >= 11)) {
     const got = version.exitCode === 0 ? version.stdout.split(" ")[0] : "none";
     throw new UserError(
-      `${program} must be Python 3.11 or newer, got ${got}; --python names another`,
+      `${program} must be Python 3.11 or newer, got ${got}; select another with --python`,
     );
   }
   const cache =
@@ -113,7 +113,7 @@ export async function ensurePython(
   if (existsSync(join(folder, "complete"))) return join(folder, "bin", "python");
 
   onProgress(`installing ${name} into ${folder}, once …`);
-  // `python -m` works wherever its environment is: it is renamed when it is complete
+  // the environment is renamed when it is complete: `python -m` works in any folder
   const part = `${folder}.${ownSuffix()}.part`;
   const fail = (what: string, { stdout, stderr }: { stdout: string; stderr: string }) => {
     const last = `${stdout}\n${stderr}`.trim().split("\n").at(-1) ?? "";

@@ -43,7 +43,7 @@ def main():
     worst = max(check["maxDifference"] for check in result["checks"])
     # a difference that is no number is none that is small
     if not worst <= limit:
-        fail(1, f"the file differs from PyTorch by {worst:.3%}, more than {limit:.1%}: it was not kept")
+        fail(1, f"the file differs from PyTorch by {worst:.3%}, more than {limit:.1%}: the file was discarded")
 
 
 def fail(code, message):
@@ -164,7 +164,7 @@ def tower_of(options):
         raise ExportError(f"--pretrained must be one of {tags}, got '{tag}'")
     if tuple(published["mean"]) != open_clip.OPENAI_DATASET_MEAN:
         raise ExportError(f"--pretrained {tag}: its images are normalised in another way than CLIP's")
-    tell(f"fetching the weights {tag}, or taking those that were fetched before")
+    tell(f"fetching the weights {tag}, or reusing the cached file")
     try:
         file = open_clip.download_pretrained(published)
     except Exception as error:
