@@ -33,12 +33,12 @@ interface SmallModel {
   readonly output?: string;
   readonly batch?: number | "batch";
   readonly width?: number;
-  /** From `mixed` to `embedding`. */
+  /** Nodes from `mixed` to `embedding`. */
   readonly end?: readonly Omit<OnnxNode, "name">[];
   readonly more?: readonly OnnxInitializer[];
 }
 
-/** An image model that is a product of the mean colour: it runs in no time. */
+/** Writes a fast image model that multiplies the mean colour. */
 async function smallModel(name: string, options: SmallModel = {}): Promise<string> {
   const { input = "image", output = "embedding", batch = "batch", width = 512 } = options;
   const end = options.end ?? [{ op: "Identity", inputs: ["mixed"], outputs: [output] }];
@@ -81,7 +81,7 @@ function fileOf(path: string): Counterpart {
 const failed = ({ findings }: ModelReport) =>
   findings.filter(({ ok }) => !ok).map(({ message }) => message);
 
-test("finds nothing against a model of this project", async () => {
+test("a model of this project passes all checks", async () => {
   const path = await tinyModel();
   const report = await checkModel(path, { images, limit, against: [fileOf(path)] });
   expect(failed(report)).toEqual([]);
@@ -107,7 +107,7 @@ test("finds nothing against a model of this project", async () => {
   expect(report.info).toMatchObject({ source: "generated", weights: "random" });
 });
 
-test("says of a file as a hub publishes it what hinders it", async () => {
+test("reports why a file of a hub matches no config.pbtxt", async () => {
   const path = join(folder, "published.onnx");
   const model = exportedTower({ batch: 1, unitLength: true });
   await writeFile(
@@ -119,7 +119,7 @@ test("says of a file as a hub publishes it what hinders it", async () => {
     "fits no config.pbtxt: input must take a batch of any size as first dimension, takes 1; " +
       "output must take a batch of any size as first dimension, takes 1",
   ]);
-  // a batch of 32 cannot be had
+  // the file cannot run a batch of 32
   expect(report.findings.map(({ check }) => check)).toEqual(["fit", "finite", "unequal"]);
   expect(report.structure.tower).toContain("divides by the length at the end");
 });
@@ -137,12 +137,12 @@ test.each<[string, SmallModel, string | RegExp]>([
     "fits no config.pbtxt: output must be [512] after the batch, is [768]",
   ],
   [
-    "values that are no numbers",
+    "values that are not finite",
     { end: [{ op: "Sqrt", inputs: ["mixed"], outputs: ["embedding"] }] },
     /^\d+ of 32 embeddings have values that are no finite numbers$/,
   ],
   [
-    "nothing but zeros",
+    "only zeros",
     {
       end: [{ op: "Mul", inputs: ["mixed", "zero"], outputs: ["embedding"] }],
       more: [scalarInitializer("zero", 0)],
@@ -171,7 +171,7 @@ test.each<[string, SmallModel, string | RegExp]>([
     /^batch 1 and batch 32: largest difference [\d.]+ %, cosine at least .*; the limit is 0\.1 %$/,
   ],
   [
-    "an embedding that depends on the place in the batch",
+    "an embedding that depends on the position in the batch",
     {
       end: [{ op: "CumSum", inputs: ["mixed", "axis"], outputs: ["embedding"] }],
       more: [{ name: "axis", dataType: "INT64", dims: [], data: () => [new Uint8Array(8)] }],
@@ -189,7 +189,7 @@ test.each<[string, SmallModel, string | RegExp]>([
   );
 });
 
-test("finds that another file gives other embeddings, and how far they are", async () => {
+test("reports the difference from the embeddings of another file", async () => {
   const path = await smallModel("one");
   const nearly = await smallModel("nearly", {
     end: [{ op: "Mul", inputs: ["mixed", "factor"], outputs: ["embedding"] }],
@@ -203,7 +203,7 @@ test("finds that another file gives other embeddings, and how far they are", asy
   expect((await checkModel(path, { images, limit: 0.003, against })).ok).toBe(true);
 });
 
-test("compares directions where one of the two divides by the length", async () => {
+test("compares directions if only one of the files normalises", async () => {
   const unit = await smallModel("unit", {
     end: [
       { op: "ReduceL2", inputs: ["mixed"], outputs: ["length"], attributes: { axes: [1] } },
@@ -221,7 +221,7 @@ test("compares directions where one of the two divides by the length", async () 
   });
 });
 
-test("says of another width that it cannot be compared", async () => {
+test("reports an embedding of another width as not comparable", async () => {
   const wide = await smallModel("wide", { width: 768 });
   const report = await checkModel(await smallModel("narrow"), {
     images,
@@ -231,7 +231,7 @@ test("says of another width that it cannot be compared", async () => {
   expect(failed(report)).toEqual(["the other: must give 512 values, gives 768"]);
 });
 
-test("names the files beside the model that have its weights", async () => {
+test("lists the external data files of the model", async () => {
   const bytes = await writeWithExternalData(exportedTower(), join(folder, "split.onnx"));
   const { structure, ok } = await checkModel(join(folder, "split.onnx"), {
     images,
@@ -268,7 +268,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
     /empty\.onnx: is not a whole ONNX file$/,
   ],
   [
-    "is cut short",
+    "is truncated",
     async () => {
       const path = await smallModel("cut");
       await truncate(path, 5000);
@@ -277,7 +277,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
     /cut\.onnx: is not a whole ONNX file$/,
   ],
   [
-    "has an operator that nobody knows",
+    "has an unknown operator",
     () => smallModel("odd", { end: [{ op: "Odd", inputs: ["mixed"], outputs: ["embedding"] }] }),
     /odd\.onnx: cannot be loaded: [^\n]*Odd[^\n]*$/,
   ],

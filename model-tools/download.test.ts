@@ -41,7 +41,7 @@ async function serve(...answers: readonly Answer[]): Promise<TestServer> {
   return server;
 }
 
-/** Download from a server; what would be waited is written down. */
+/** Downloads from a server and records the waiting times instead of waiting. */
 async function get(server: TestServer, options: Partial<DownloadOptions> = {}) {
   const waits: number[] = [];
   const lines: string[] = [];
@@ -60,7 +60,7 @@ async function get(server: TestServer, options: Partial<DownloadOptions> = {}) {
   return { resumed, waits, lines, content: await readFile(part) };
 }
 
-/** A connection that ends when so many bytes are in the part. */
+/** Closes the connection when the part has this number of bytes. */
 const cutAt = (bytes: number) => ({
   bytes,
   arrived: async () => ((await sizeOf(part)) ?? 0) >= bytes,
@@ -68,7 +68,7 @@ const cutAt = (bytes: number) => ({
 
 const rangesOf = ({ requests }: TestServer) => requests.map(({ headers }) => headers.range);
 
-test("fetches a file with one request, and tells how far it is", async () => {
+test("downloads a file with one request and reports progress", async () => {
   const server = await serve(file(body));
   const told: { bytes: number; total?: number }[] = [];
   const { content, resumed } = await get(server, { onProgress: (at) => told.push(at) });
@@ -80,7 +80,7 @@ test("fetches a file with one request, and tells how far it is", async () => {
   expect(server.requests[0]?.headers["accept-encoding"]).toBe("identity");
 });
 
-test("goes on where the connection was cut, if the file is still the same", async () => {
+test("resumes after a lost connection if the file is unchanged", async () => {
   const server = await serve(file(body, { cut: cutAt(100_000) }), file(body));
   const { content, waits, lines } = await get(server);
   expect(content.equals(body)).toBe(true);
@@ -90,24 +90,24 @@ test("goes on where the connection was cut, if the file is still the same", asyn
   expect(lines).toEqual([expect.stringMatching(/^the connection .*; retrying in 1 s$/)]);
 });
 
-test("goes on with what an earlier process left, and says how much that was", async () => {
+test("resumes the download of an earlier process and returns its size", async () => {
   await writeFile(part, body.subarray(0, 200_000));
   const server = await serve(file(body));
   const { content, resumed } = await get(server);
   expect(content.equals(body)).toBe(true);
   expect(resumed).toBe(200_000);
-  // of another address, or an older one: nothing tells them apart but the checksum
+  // a part of another URL or an older file, distinguishable only by its checksum
   expect(server.requests[0]?.headers["if-range"]).toBeUndefined();
 });
 
-test("asks for nothing when an earlier process left all of it", async () => {
+test("sends no request if an earlier process downloaded the complete file", async () => {
   await writeFile(part, body);
   const server = await serve(file(body));
   expect((await get(server)).resumed).toBe(body.length);
   expect(server.requests).toHaveLength(0);
 });
 
-test("begins again when the server ignores the range", async () => {
+test("restarts if the server ignores the range", async () => {
   const server = await serve(
     file(body, { cut: cutAt(100_000) }),
     file(body, { ignoresRange: true }),
@@ -116,7 +116,7 @@ test("begins again when the server ignores the range", async () => {
   expect(server.requests).toHaveLength(2);
 });
 
-test("begins again when the entity tag has changed", async () => {
+test("restarts if the entity tag has changed", async () => {
   const server = await serve(
     file(randomBytes(body.length), { etag: '"old"', cut: cutAt(100_000) }),
     file(body, { etag: '"new"' }),
@@ -125,7 +125,7 @@ test("begins again when the entity tag has changed", async () => {
   expect(rangesOf(server)).toEqual([undefined, "bytes=100000-"]);
 });
 
-test("begins again without a checksum when nothing tells the file from another", async () => {
+test("restarts if neither checksum nor entity tag identifies the file", async () => {
   const server = await serve(
     file(body, { etag: 'W/"1"', cut: cutAt(100_000) }),
     file(body, { etag: 'W/"1"' }),
@@ -136,7 +136,7 @@ test("begins again without a checksum when nothing tells the file from another",
   expect(rangesOf(server)).toEqual([undefined, undefined]);
 });
 
-test("takes 416 for the end where all is there, and begins again where it is not", async () => {
+test("treats 416 as completion if the part is complete and restarts otherwise", async () => {
   await writeFile(part, body);
   const url = (server: TestServer) => new URL("model.onnx", server.url);
   const state = (server: TestServer) =>
@@ -155,7 +155,7 @@ test("takes 416 for the end where all is there, and begins again where it is not
   expect(rangesOf(changed)).toEqual([`bytes=${body.length}-`, undefined]);
 });
 
-test("restarts when the response has a different range than requested", async () => {
+test("restarts if the response has a different range than requested", async () => {
   const wrong: Answer = (_request, response) => {
     const range = `bytes 0-${body.length - 1}/${body.length}`;
     response.writeHead(206, { "content-range": range }).end(body);
@@ -164,7 +164,7 @@ test("restarts when the response has a different range than requested", async ()
   expect((await get(server)).content.equals(body)).toBe(true);
 });
 
-test("takes a part that nobody asked for to be no more than it says", async () => {
+test("resumes after an unrequested partial response", async () => {
   const some: Answer = (_request, response) => {
     const range = `bytes 0-999/${body.length}`;
     response.writeHead(206, { "content-range": range, etag: '"1"' }).end(body.subarray(0, 1000));
@@ -175,7 +175,7 @@ test("takes a part that nobody asked for to be no more than it says", async () =
   expect(rangesOf(server)).toEqual([undefined, "bytes=1000-"]);
 });
 
-test("keeps what came when a page is sent in its place", async () => {
+test("keeps the part if the response is a web page", async () => {
   await writeFile(part, body.subarray(0, 200_000));
   const page: Answer = (_request, response) => {
     response.writeHead(200, { "content-type": "text/html; charset=utf-8" }).end("<h1>Log in</h1>");
@@ -186,7 +186,7 @@ test("keeps what came when a page is sent in its place", async () => {
   expect((await get(await serve(file(body)))).resumed).toBe(200_000);
 });
 
-test("does not wait for what comes with a redirect or an error", async () => {
+test("does not read the body of a redirect or an error", async () => {
   const endless =
     (code: number, headers: Record<string, string>): Answer =>
     (_request, response) => {
@@ -199,7 +199,7 @@ test("does not wait for what comes with a redirect or an error", async () => {
   await expect(get(await serve(endless(404, {})))).rejects.toThrow("answered 404");
 });
 
-test("waits as long as the server asks for, and longer each time where it does not say", async () => {
+test("waits for Retry-After, or with exponential backoff without it", async () => {
   const server = await serve(
     status(503),
     status(429, { "retry-after": "7" }),
@@ -211,14 +211,14 @@ test("waits as long as the server asks for, and longer each time where it does n
   expect(lines[1]).toBe(`${server.url.host} answered 429; retrying in 7 s`);
 });
 
-test("gives up when the server asks for an hour", async () => {
+test("fails if Retry-After is an hour", async () => {
   const server = await serve(status(503, { "retry-after": "3600" }));
   await expect(get(server)).rejects.toThrow(
     `${server.url}model.onnx: ${server.url.host} answered 503, and requires a wait of 3600 s`,
   );
 });
 
-test("gives up after five answers that bring nothing, and keeps what came", async () => {
+test("fails after five attempts without progress and keeps the part", async () => {
   const server = await serve(file(body, { cut: cutAt(100_000) }), status(502));
   await expect(get(server)).rejects.toThrow(
     `${server.url}model.onnx: ${server.url.host} answered 502, 5 attempts; 0.1 MB are kept`,
@@ -227,7 +227,7 @@ test("gives up after five answers that bring nothing, and keeps what came", asyn
   expect((await readFile(part)).equals(body.subarray(0, 100_000))).toBe(true);
 });
 
-test("says after several tries that nobody answers", async () => {
+test("fails with one line after several refused connections", async () => {
   const server = await startFileServer(file(body));
   await server.close();
   await expect(get(server)).rejects.toThrow(
@@ -238,34 +238,34 @@ test("says after several tries that nobody answers", async () => {
 test.each([
   ["a file of another size", file(body.subarray(1)), `must have 300000 bytes, got 299999`],
   [
-    "the page of a login",
+    "a login page",
     status(200, { "content-type": "text/html", "content-length": "2" }),
     "must have 300000 bytes, got 2 of text/html",
   ],
   [
-    "a file that the hub says is another one",
+    "a file with another checksum in the headers of the hub",
     redirect("/elsewhere", { "x-linked-etag": `"${"0".repeat(64)}"` }),
     `sha256 must be ${sha256}, has ${"0".repeat(64)}`,
   ],
   [
-    "a redirect to something that is no http",
+    "a redirect to another protocol than HTTP",
     redirect("file:///etc/passwd"),
     "must lead to http://… or https://… without a user or a password",
   ],
   ["redirects without end", redirect("/again"), "must end after 10 redirects"],
-  ["a file that is not there", status(404), "answered 404"],
+  ["a missing file", status(404), "answered 404"],
   [
-    "what is no answer",
+    "a response that is not HTTP",
     (_request, response) => void response.socket?.end("SSH-2.0-OpenSSH_9.6\r\n\r\n"),
     "the response is not HTTP",
   ],
   [
-    "a hub that wants a token",
+    "a hub that requires a token",
     status(401),
     "answered 401: HF_TOKEN may be needed, or a proxy or a mirror is in the way",
   ],
   [
-    "a file that is compressed on the way",
+    "a compressed response",
     file(body, { headers: { "content-encoding": "gzip" } }),
     "must be sent without compression, got gzip",
   ],
@@ -278,7 +278,7 @@ test.each([
   expect((error as Error).message).not.toContain("signature");
 });
 
-test("fails when more is sent than the file has", async () => {
+test("fails if the response is longer than the file", async () => {
   const endless: Answer = (_request, response) => {
     response.writeHead(200);
     response.write(body);
@@ -287,7 +287,7 @@ test("fails when more is sent than the file has", async () => {
   await expect(get(await serve(endless))).rejects.toThrow("must have 300000 bytes, sends more");
 });
 
-test("goes on when the server lies about the length", async () => {
+test("resumes if the response is shorter than its Content-Length", async () => {
   const lies: Answer = (_request, response) => {
     response.writeHead(200, { "content-length": String(body.length) });
     void cutOff(response, body.subarray(0, 1000), cutAt(1000).arrived);
@@ -297,7 +297,7 @@ test("goes on when the server lies about the length", async () => {
   expect(rangesOf(server)).toEqual([undefined, "bytes=1000-"]);
 });
 
-test("sends the token to the hub, and not to where it leads", async () => {
+test("sends the token to the hub and not to redirect targets", async () => {
   const store = await serve(file(body));
   const hub = await serve(redirect(new URL("cdn?signature=s", store.url).href));
   const { content } = await get(hub, { token: "hf_secret" });
@@ -313,14 +313,14 @@ test("follows a redirect with the range", async () => {
   expect(rangesOf(store)).toEqual([undefined, "bytes=50000-"]);
 });
 
-test("keeps nothing that is secret beside the part", async () => {
+test("stores no secrets next to the part", async () => {
   const server = await serve(file(body, { cut: cutAt(1000) }), status(404));
   await expect(get(server)).rejects.toThrow("answered 404");
   expect(await readdir(folder)).toEqual(["model.pull.onnx.json", "model.pull.onnx.part"]);
   expect(await readFile(partStatePath(part), "utf8")).not.toContain("secret");
 });
 
-test("asks a proxy for an address that begins with http", async () => {
+test("uses a proxy for http URLs", async () => {
   const proxy = await startProxy("user:pass word");
   servers.push(proxy);
   const server = await serve(file(body));
@@ -334,7 +334,7 @@ test("asks a proxy for an address that begins with http", async () => {
   ]);
 });
 
-test("fails at once when the proxy does not know the user", async () => {
+test("fails at once if the proxy rejects the user", async () => {
   const proxy = await startProxy("user:right");
   servers.push(proxy);
   const server = await serve(file(body));
@@ -344,7 +344,7 @@ test("fails at once when the proxy does not know the user", async () => {
   expect(server.requests).toHaveLength(0);
 });
 
-test("leaves the proxy out for the hosts of NO_PROXY", async () => {
+test("bypasses the proxy for the hosts of NO_PROXY", async () => {
   const server = await serve(file(body));
   const dispatchers = { HTTP_PROXY: "http://127.0.0.1:9", NO_PROXY: "example.org,127.0.0.1" };
   const direct = openProxyDispatcher(dispatchers);
@@ -353,7 +353,7 @@ test("leaves the proxy out for the hosts of NO_PROXY", async () => {
 });
 
 test.each(["proxy:3128", "socks5://proxy:1080", "//user:secret@proxy"])(
-  "fails on the proxy '%s' without showing it",
+  "rejects the proxy '%s' without printing it",
   (value) => {
     expect(() => openProxyDispatcher({ https_proxy: value })).toThrow(
       /^https_proxy must be like http:\/\/host:port or http:\/\/user:password@host:port$/,

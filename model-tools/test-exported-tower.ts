@@ -10,8 +10,8 @@ import {
 import { normalPieces } from "./random-weights.ts";
 
 /**
- * For tests: a small image tower written as PyTorch's exporter writes open_clip's below opset 17. Nothing of it is like the
- * generated model: tokens before images, a class token that is expanded and concatenated, spelled-out normalisation,
+ * Small image tower for tests, in the style of PyTorch's exporter for open_clip below opset 17. It differs from the
+ * generated model everywhere: tokens before images, an expanded and concatenated class token, decomposed normalisation,
  * transposed matrices in `Gemm`, query, key and value by `Split`, the scale on the query, bias first.
  */
 export interface ExportedTowerOptions {
@@ -20,7 +20,7 @@ export interface ExportedTowerOptions {
   /** Zero padding around the image in rows and columns; the convolution is then not a pure patch embedding. */
   readonly padding?: number;
   /**
-   * Images that the file says it takes.
+   * Batch size declared in the file.
    *
    * @default "batch" - any number
    */

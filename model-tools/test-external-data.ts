@@ -10,10 +10,10 @@ interface Tensor {
 }
 
 /**
- * For tests: writes a model whose tensors above 1 KiB are in `weights.bin` beside it.
+ * Writes a model for tests with its tensors above 1 KiB in `weights.bin` next to it.
  *
- * @param location - Where the model says that file is.
- * @returns Its size in bytes.
+ * @param location - Path of the data file as recorded in the model.
+ * @returns Size of the data file in bytes.
  */
 export async function writeWithExternalData(
   model: OnnxModel,
