@@ -67,7 +67,7 @@ const rejection = (work: Promise<unknown>) =>
   );
 
 describe("openclip_vit_b32_jpeg", () => {
-  test("gives each image of a batch what its models give it one after the other", async () => {
+  test("returns the same embeddings as its models called in sequence", async () => {
     const { registry } = await open();
     const answer = await registry.model(jpeg).infer(requestOf([image, other]));
     const embeddings = answer.outputs[0]!.tensor;
@@ -91,7 +91,7 @@ describe("openclip_vit_b32_jpeg", () => {
     }
   });
 
-  test("counts its models as their own, and itself with the sum of their compute times", async () => {
+  test("counts its models separately and itself with the sum of their compute times", async () => {
     const { registry } = await open();
     await registry.model(jpeg).infer(requestOf([image, image, other]));
     const counters = (name: string) => registry.model(name).counters;
@@ -107,7 +107,7 @@ describe("openclip_vit_b32_jpeg", () => {
     expect(counters(jpeg).success.ns).toBeGreaterThan(counters(u8).success.ns);
   });
 
-  test("names the image that cannot be read, by its place in the batch", async () => {
+  test("reports an unreadable image by its index in the batch", async () => {
     const { registry } = await open();
     const error = await rejection(registry.model(jpeg).infer(requestOf([image, noImage, other])));
     expect(error).toEqual(
@@ -122,7 +122,7 @@ describe("openclip_vit_b32_jpeg", () => {
     expect(registry.model(u8).counters.executionCount).toBe(0);
   });
 
-  test("a request that waits longer than its timeout is dropped before it is computed", async () => {
+  test("a request queued longer than its timeout is dropped before inference", async () => {
     const { registry } = await open({}, (path) =>
       edit(path, u8, (config) =>
         config.replace(/preferred_batch_size.*\n|5000/g, (text) =>
@@ -134,13 +134,13 @@ describe("openclip_vit_b32_jpeg", () => {
       registry.model(jpeg).infer(requestOf([image], { parameters: { timeout: 1_500_000 } })),
     );
     expect(error).toMatchObject({ code: "unavailable" });
-    // in which step its time ran out is the machine's to say
+    // the step in which the timeout passes depends on the machine
     expect(error?.message).toMatch(/Request timeout expired$/);
     expect(registry.model(u8).counters.executionCount).toBe(0);
     expect(registry.model(jpeg).counters.failures.REJECTED).toBe(1);
   });
 
-  test("a client that disconnected is not computed", async () => {
+  test("a request of a disconnected client is dropped before inference", async () => {
     const { registry } = await open();
     const gone = AbortSignal.abort();
     const error = await rejection(registry.model(jpeg).infer(requestOf([image]), gone));
@@ -148,7 +148,7 @@ describe("openclip_vit_b32_jpeg", () => {
     for (const name of [python, u8]) expect(registry.model(name).counters.executionCount).toBe(0);
   });
 
-  test("what was accepted is answered at a stop, to the last step", async () => {
+  test("a stop answers the accepted requests", async () => {
     const { registry } = await open();
     const answers = [image, other].map((file) => registry.model(jpeg).infer(requestOf([file])));
     await registry.close();
@@ -157,7 +157,7 @@ describe("openclip_vit_b32_jpeg", () => {
 });
 
 describe("openclip_preprocess", () => {
-  test("is answered with this server's own preprocessing, bit for bit", async () => {
+  test("uses the preprocessing of the embed server, bit for bit", async () => {
     const { registry } = await open();
     const answer = await registry
       .model(python)
@@ -168,7 +168,7 @@ describe("openclip_preprocess", () => {
     expect(Buffer.compare(first, await preprocess(other, { maxPixels: 40_000_000 }))).toBe(0);
   });
 
-  test("decodes no more pixels than its configuration allows", async () => {
+  test("decodes at most the pixels that its configuration allows", async () => {
     const { registry } = await open({}, (path) =>
       edit(path, python, (config) => config.replace("40000000", "1000")),
     );
@@ -180,7 +180,7 @@ describe("openclip_preprocess", () => {
 });
 
 describe("fails to load", () => {
-  test("Python code of any other model", async () => {
+  test("a Python model other than openclip_preprocess", async () => {
     const starting = open({}, async (path) => {
       await cp(join(path, python), join(path, "custom"), { recursive: true });
       await edit(path, "custom", (config) => config.replace(python, "custom"));
@@ -190,7 +190,7 @@ describe("fails to load", () => {
     );
   });
 
-  test("a limit of pixels that is none", async () => {
+  test("an invalid pixel limit", async () => {
     const starting = open({}, (path) =>
       edit(path, python, (config) => config.replace("40000000", "many")),
     );
@@ -199,7 +199,7 @@ describe("fails to load", () => {
     );
   });
 
-  test("an ensemble whose model did not load, and says why", async () => {
+  test("an ensemble if one of its models did not load, with the reason", async () => {
     const { registry, log } = await open({ "exit-on-error": false }, (path) =>
       rm(join(path, u8, "1", "model.onnx")),
     );
@@ -238,7 +238,7 @@ describe("fails to load", () => {
   });
 });
 
-describe("with orders", () => {
+describe("with explicit model control", () => {
   const explicit = { "model-control-mode": "explicit" } as const;
 
   test("loading an ensemble loads its models", async () => {
@@ -246,7 +246,7 @@ describe("with orders", () => {
     expect(registry.models.map(({ name }) => name)).toEqual([python, jpeg, u8]);
   });
 
-  test("an ensemble is missing while one of its models is not", async () => {
+  test("an ensemble is unavailable while one of its models is not loaded", async () => {
     const { registry } = await open({ ...explicit, "load-model": ["*"] });
     await registry.unload(u8);
     expect(registry.modelReady(jpeg)).toBe(false);
@@ -265,7 +265,7 @@ describe("with orders", () => {
     expect((await registry.model(jpeg).infer(requestOf([image]))).outputs).toHaveLength(1);
   });
 
-  test("a model loaded with another delay serves the ensemble from then on", async () => {
+  test("the ensemble uses a model reloaded with another queue delay", async () => {
     const { registry } = await open({ ...explicit, "load-model": ["*"] });
     const { config } = registry.model(u8);
     const batching = { ...config.dynamic_batching, max_queue_delay_microseconds: 100 };

@@ -11,7 +11,7 @@ export interface RestrictedServer {
   stop(): Promise<void>;
 }
 
-/** Tests of a server that was started with `restrictModelControl(key)` and `--model-control-mode=explicit`. */
+/** Tests of a server started with `restrictModelControl(key)` and `--model-control-mode=explicit`. */
 export function testModelControl(
   key: string,
   model: string,
@@ -85,7 +85,7 @@ export function testModelControl(
     expect((await index({ [header]: key })).map(({ name }) => name)).toContain(model);
   });
 
-  test("loads a model for a request with the key", async () => {
+  test("loads a model if the request has the key", async () => {
     expect((await post(`models/${model}/load`, { [modelControlHeader]: key })).status).toBe(200);
   });
 }

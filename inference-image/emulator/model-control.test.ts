@@ -32,7 +32,7 @@ describe("the Triton emulator", () => {
   });
 });
 
-test("the options are read as they are written", () => {
+test("parses the options that the constructs render", () => {
   const [, ...args] = renderTritonCommand({
     "model-repository": "/models",
     ...restrictModelControl(key),

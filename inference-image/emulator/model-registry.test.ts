@@ -21,7 +21,7 @@ interface Opened {
   readonly log: readonly string[];
 }
 
-/** A registry on a repository that holds these files, and the tiny model. */
+/** Opens a registry on a repository with these files and the tiny model. */
 async function open(
   files: Readonly<Record<string, string>>,
   overrides: Partial<ResolvedTritonFlags> = {},
@@ -36,7 +36,7 @@ async function open(
   return { registry, repository, log };
 }
 
-/** A registry with one model, whose configuration has `extra` instead of dynamic batching. */
+/** Opens a registry with one model; its configuration has `extra` instead of dynamic batching. */
 const openWith = (extra: string) => open({ [`${model}/config.pbtxt`]: tinyConfig({ extra }) });
 
 async function infer({ registry }: Opened, items = 1) {
@@ -53,25 +53,25 @@ describe("variants", () => {
     [`${model}/configs/small.pbtxt`]: tinyConfig({ extra: "" }).replace("size: 32", "size: 4"),
   };
 
-  test("takes configs/<variant>.pbtxt", async () => {
+  test("uses configs/<variant>.pbtxt", async () => {
     const { registry } = await open(files, { "model-config-name": "small" });
     expect(registry.model(model).config.max_batch_size).toBe(4);
   });
 
-  test("needs no config.pbtxt beside it", async () => {
+  test("does not require a config.pbtxt", async () => {
     const { [`${model}/config.pbtxt`]: _, ...only } = files;
     const { registry } = await open(only, { "model-config-name": "small" });
     expect(registry.model(model).config.max_batch_size).toBe(4);
   });
 
-  test("falls back to config.pbtxt where the model has no such variant, and says so", async () => {
+  test("falls back to config.pbtxt if the model has no such variant, and logs it", async () => {
     const { registry, log } = await open(files, { "model-config-name": "huge" });
     expect(registry.model(model).config.max_batch_size).toBe(32);
     expect(log[0]).toMatch(/configs\/huge\.pbtxt: no such file, using .*config\.pbtxt$/);
   });
 });
 
-describe("the log says in one line what runs differently here", () => {
+describe("one log line lists the differences from Triton", () => {
   test("GPUs, accelerators and instances", async () => {
     const { log } = await openWith(`
       instance_group [ { kind: KIND_GPU count: 2 gpus: [ 0, 1 ] } ]
@@ -82,7 +82,7 @@ describe("the log says in one line what runs differently here", () => {
     ]);
   });
 
-  test("nothing where nothing differs", async () => {
+  test("no line without differences", async () => {
     const { log } = await openWith("instance_group [ { kind: KIND_CPU count: 1 } ]");
     expect(log).toEqual([`successfully loaded '${model}' version 1`]);
   });
@@ -91,7 +91,7 @@ describe("the log says in one line what runs differently here", () => {
 describe("scheduling", () => {
   const batching = `dynamic_batching { preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 2000000 }`;
 
-  test("puts requests together that come at the same time", async () => {
+  test("batches concurrent requests", async () => {
     const opened = await openWith(batching);
     await Promise.all(Array.from({ length: 8 }, () => infer(opened)));
     const { counters } = opened.registry.model(model);
@@ -107,7 +107,7 @@ describe("scheduling", () => {
     expect(counters.queue.ns).toBeGreaterThan(0);
   });
 
-  test("counts the requests that wait", async () => {
+  test("counts queued requests", async () => {
     const opened = await openWith(batching);
     const calls = Array.from({ length: 3 }, () => infer(opened, 2));
     expect(opened.registry.model(model).pendingRequests).toBe(3);
@@ -129,7 +129,7 @@ describe("scheduling", () => {
     expect(served.pendingRequests).toBe(0);
   });
 
-  test("drops a request whose client disconnected, and counts it as CANCELED", async () => {
+  test("drops a request after its client disconnected and counts it as CANCELED", async () => {
     const { registry } = await openWith(batching);
     const served = registry.model(model);
     const controller = new AbortController();
@@ -147,7 +147,7 @@ describe("scheduling", () => {
 });
 
 describe("loading", () => {
-  test("serves the versions that the version policy asks for, the latest by default", async () => {
+  test("serves the versions of the version policy, by default the latest", async () => {
     const addVersion = async (path: string) => {
       await mkdir(join(path, model, "10"));
       await symlink(
@@ -278,7 +278,7 @@ describe("loading", () => {
     );
   });
 
-  test("serves the other models, but is not ready, when it is reported not to exit on an error", async () => {
+  test("with exit-on-error=false serves the other models but is not ready", async () => {
     const files = {
       "bad/config.pbtxt": tinyConfig({ name: "bad" }).replace("512", "256"),
       "good/config.pbtxt": tinyConfig({ name: "good" }),
@@ -303,7 +303,7 @@ describe("loading", () => {
   });
 });
 
-test("a model whose runtime has died is not ready, and the log says so", async () => {
+test("a model with a terminated runtime is not ready, and the log reports it", async () => {
   const workers: Worker[] = [];
   const onWorker = (worker: Worker) => workers.push(worker);
   process.on("worker", onWorker);
@@ -319,14 +319,14 @@ test("a model whose runtime has died is not ready, and the log says so", async (
   expect(opened.registry.model(model).counters.failures.BACKEND).toBe(1);
 });
 
-test("answers the requests that were taken on before it closes", async () => {
+test("answers the accepted requests before it closes", async () => {
   const opened = await openWith("dynamic_batching { max_queue_delay_microseconds: 2000000 }");
   const calls = [infer(opened), infer(opened)];
   await opened.registry.close();
   expect(await Promise.all(calls)).toHaveLength(2);
 });
 
-describe("with explicit control, a variant that has changed", () => {
+describe("with explicit control, a changed variant", () => {
   const extra = (delay: number, count: number) => `
     dynamic_batching { max_queue_delay_microseconds: ${delay} }
     instance_group [ { kind: KIND_CPU count: ${count} } ]`;
@@ -345,7 +345,7 @@ describe("with explicit control, a variant that has changed", () => {
   const instances = ({ registry }: Opened) =>
     registry.model(model).config.instance_group.map(({ count }) => count);
 
-  test("is another model, whose counters go on", async () => {
+  test("is a new model that keeps the counters", async () => {
     const opened = await openExplicit();
     const before = opened.registry.model(model);
     await infer(opened, 3);
@@ -356,7 +356,7 @@ describe("with explicit control, a variant that has changed", () => {
     expect(after.counters.inferenceCount).toBe(5);
   });
 
-  test("counts from the beginning after it was unloaded", async () => {
+  test("resets its counters after an unload", async () => {
     const opened = await openExplicit();
     await infer(opened, 3);
     await opened.registry.unload(model);
@@ -364,7 +364,7 @@ describe("with explicit control, a variant that has changed", () => {
     expect(opened.registry.model(model).counters.inferenceCount).toBe(0);
   });
 
-  test("and is rejected leaves what runs, with its configuration and statistics", async () => {
+  test("leaves the loaded model with its configuration and statistics if it is rejected", async () => {
     const opened = await openExplicit();
     const before = opened.registry.model(model);
     await infer(opened, 3);
@@ -380,7 +380,7 @@ describe("with explicit control, a variant that has changed", () => {
   });
 });
 
-describe("with explicit control, a model that is loaded again", () => {
+describe("with explicit control, a reloaded model", () => {
   const config = tinyConfig({ extra: "" });
   const override = JSON.stringify({
     name: model,
@@ -396,14 +396,14 @@ describe("with explicit control, a model that is loaded again", () => {
     );
   const most = ({ registry }: Opened) => registry.model(model).config.max_batch_size;
 
-  test("keeps its override while its files are the same", async () => {
+  test("keeps its override while its files are unchanged", async () => {
     const opened = await openExplicit();
     await opened.registry.load(model, override);
     await opened.registry.load(model);
     expect(most(opened)).toBe(4);
   });
 
-  test("reads its files again when they are changed", async () => {
+  test("rereads its files after they changed", async () => {
     const opened = await openExplicit();
     await opened.registry.load(model, override);
     const file = join(opened.repository.path, model, "config.pbtxt");
@@ -412,7 +412,7 @@ describe("with explicit control, a model that is loaded again", () => {
     expect(most(opened)).toBe(16);
   });
 
-  test("reads its files again after it was unloaded", async () => {
+  test("rereads its files after an unload", async () => {
     const opened = await openExplicit();
     await opened.registry.load(model, override);
     await opened.registry.unload(model);

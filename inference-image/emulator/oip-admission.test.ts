@@ -37,7 +37,7 @@ const inputOf = (items: number): Fp32Tensor => ({
   data: new Float32Array(items * imageElements),
 });
 
-/** A server whose requests wait for so long before they are computed, so that the queue stays full. */
+/** Starts a server with this queue delay, so that the queue stays full. */
 async function start(
   limits: Partial<AdmissionLimits>,
   { holdMs = 2000 } = {},
@@ -102,8 +102,8 @@ const rejected = (server: RunningTritonEmulator) =>
 const executed = (server: RunningTritonEmulator) =>
   metric(server, `nv_inference_exec_count{${labels}}`);
 
-describe("images that wait", () => {
-  test("beyond the bound HTTP answers 429 and says when to come back", async () => {
+describe("queued images", () => {
+  test("beyond the limit HTTP responds with 429 and Retry-After", async () => {
     const server = await start({ maxQueueSize: 4 });
     const waiting = [post(server, 3), post(server, 1)];
     await expect.poll(() => pending(server)).toBe(2);
@@ -118,7 +118,7 @@ describe("images that wait", () => {
     expect((await post(server, 1)).statusCode).toBe(200);
   });
 
-  test("beyond the bound gRPC answers RESOURCE_EXHAUSTED, for requests over HTTP too", async () => {
+  test("beyond the limit gRPC responds with RESOURCE_EXHAUSTED, also for requests queued over HTTP", async () => {
     const server = await start({ maxQueueSize: 4 });
     const waiting = post(server, 4);
     await expect.poll(() => pending(server)).toBe(1);
@@ -130,12 +130,12 @@ describe("images that wait", () => {
     expect((await waiting).statusCode).toBe(200);
   });
 
-  test("a request that finds nobody waiting is taken, however large", async () => {
+  test("a request of any size is accepted if the queue is empty", async () => {
     const server = await start({ maxQueueSize: 1 }, { holdMs: 0 });
     expect((await post(server, 8)).statusCode).toBe(200);
   });
 
-  test("a request that is too much for those that wait already is rejected", async () => {
+  test("a request that would exceed the limit is rejected", async () => {
     const server = await start({ maxQueueSize: 4 });
     const waiting = post(server, 3);
     await expect.poll(() => pending(server)).toBe(1);
@@ -143,7 +143,7 @@ describe("images that wait", () => {
     expect((await waiting).statusCode).toBe(200);
   });
 
-  test("a refusal waits for nothing: neither for the queue, nor for the body", async () => {
+  test("a rejection waits neither for the queue nor for the body", async () => {
     const server = await start({ maxQueueSize: 20 }, { holdMs: 4000 });
     let computed = false;
     const waiting = post(server, 20).then(() => {
@@ -158,7 +158,7 @@ describe("images that wait", () => {
   });
 });
 
-/** What the server answers to a request of which it has seen the headers only. */
+/** Returns the response to a request after only its headers were sent. */
 async function answerToHead(server: RunningTritonEmulator, contentLength: number): Promise<string> {
   const socket = connect(server.ports.http, "127.0.0.1");
   cleanUps.push(() => socket.destroy());
@@ -168,8 +168,8 @@ async function answerToHead(server: RunningTritonEmulator, contentLength: number
   return await new Promise((resolve) => socket.once("data", (data) => resolve(String(data))));
 }
 
-describe("bytes that wait", () => {
-  test("a body that finds no room is rejected by its announced length, before it arrives", async () => {
+describe("queued bytes", () => {
+  test("a body beyond the limit is rejected by its Content-Length before it arrives", async () => {
     const server = await start({ maxQueueBytes: 2.5 * imageBytes });
     const waiting = post(server, 2);
     await expect.poll(() => pending(server)).toBe(1);
@@ -179,7 +179,7 @@ describe("bytes that wait", () => {
     expect((await waiting).statusCode).toBe(200);
   });
 
-  test("what a body decompresses to is counted", async () => {
+  test("the decompressed size of a body is counted", async () => {
     const server = await start({ maxQueueBytes: 2.5 * imageBytes });
     const waiting = post(server, 2);
     await expect.poll(() => pending(server)).toBe(1);
@@ -192,7 +192,7 @@ describe("bytes that wait", () => {
     expect((await waiting).statusCode).toBe(200);
   });
 
-  test("a client that hangs up gives its place back", async () => {
+  test("the bytes of a disconnected client are released", async () => {
     const server = await start({ maxQueueBytes: 1.5 * imageBytes }, { holdMs: 200 });
     for (let round = 0; round < 3; round += 1) {
       const socket = connect(server.ports.http, "127.0.0.1");
@@ -207,13 +207,13 @@ describe("bytes that wait", () => {
   });
 });
 
-describe("what nobody waits for", () => {
+describe("requests after their deadline", () => {
   const timeout = (us: number) =>
     encodeInferRequest([inputOf(1)], { encoding: "json" }).chunks.map((chunk) =>
       String(Buffer.from(chunk)).replace("{", `{"parameters":{"timeout":${us}},`),
     )[0]!;
 
-  test("a request that waited for its 'timeout' is dropped before it is computed", async () => {
+  test("a request is dropped before inference after its 'timeout'", async () => {
     const server = await start({}, { holdMs: 3000 });
     const answer = await infer(server, timeout(200_000));
     expect(answer.statusCode).toBe(503);
@@ -224,7 +224,7 @@ describe("what nobody waits for", () => {
     expect(await rejected(server)).toBe(1);
   });
 
-  test("a call whose grpc-timeout is over is dropped before it is computed", async () => {
+  test("a call is dropped before inference after its grpc-timeout", async () => {
     const server = await start({}, { holdMs: 1500 });
     const error = (await call(grpcClient(server), messageOf(1), Date.now() + 300).catch(
       (reason) => reason,
@@ -261,15 +261,15 @@ test("the transports call a full server unavailable", async () => {
   await waiting;
 });
 
-describe("the environment", () => {
-  test("bounds what waits; an empty variable is not set", () => {
+describe("environment variables", () => {
+  test("limit the queue; an empty variable counts as unset", () => {
     expect(limitsFromEnv({ MAX_QUEUE_SIZE: "7", MAX_QUEUE_BYTES: "" })).toEqual({
       maxQueueSize: 7,
       maxQueueBytes: 256 * 1024 * 1024,
     });
   });
 
-  test("fails on a bound that is none", () => {
+  test("reject an invalid limit", () => {
     expect(() => limitsFromEnv({ MAX_QUEUE_SIZE: "0" })).toThrow(/^MAX_QUEUE_SIZE: .*, got '0'$/);
   });
 });

@@ -57,7 +57,7 @@ function clientOf(target: Server): Promise<Client> {
   });
 }
 
-/** Call a method by its name. */
+/** Calls a method by its name. */
 function call<Name extends keyof InferenceMethods>(
   name: Name,
   request: InferenceMethods[Name]["request"],
@@ -147,7 +147,7 @@ describe("infer", () => {
     });
   });
 
-  test("fails on a model or a version that is missing, with another status", async () => {
+  test("fails on a missing model or version with different status codes", async () => {
     expect(await failure(call("ModelInfer", inferRequest({ model_name: "nope" })))).toEqual({
       code: status.NOT_FOUND,
       details: "Request for unknown model: 'nope' is not found",
@@ -158,7 +158,7 @@ describe("infer", () => {
     });
   });
 
-  test("rejects what Triton offers and this server does not", async () => {
+  test("rejects unsupported features of Triton", async () => {
     const typed = inferRequest({ inputs: [{ ...input, contents: { fp32_contents: [1] } }] });
     expect(await failure(call("ModelInfer", typed))).toEqual({
       code: status.UNIMPLEMENTED,
@@ -184,7 +184,7 @@ describe("a stream of inferences", () => {
     readonly infer_response: ModelInferResponse;
   }
 
-  test("answers each request, in order, and goes on after a failure", async () => {
+  test("answers the requests in order and continues after a failure", async () => {
     const method = inferenceService.ModelStreamInfer!;
     const stream = client.makeBidiStreamRequest<ModelInferRequest, StreamResponse>(
       method.path,
@@ -208,7 +208,7 @@ describe("a stream of inferences", () => {
   });
 });
 
-test("many streams, and many requests of one, are nothing to warn of", async () => {
+test("many streams and many requests per stream cause no warnings", async () => {
   const warnings: unknown[] = [];
   const warn = (warning: Error) => warnings.push(warning.message);
   process.on("warning", warn);
@@ -231,14 +231,14 @@ test("many streams, and many requests of one, are nothing to warn of", async () 
   expect(warnings).toEqual([]);
 });
 
-describe("a stream that is not as it should be", () => {
+describe("an invalid stream", () => {
   const streamOf = () => {
     const { path, responseDeserialize } = inferenceService.ModelStreamInfer!;
     const asItIs = (message: Buffer) => message;
     return client.makeBidiStreamRequest(path, asItIs, responseDeserialize, new Metadata());
   };
 
-  test("answers what is no message, and goes on", async () => {
+  test("answers an invalid message and continues", async () => {
     const { requestSerialize } = inferenceService.ModelStreamInfer!;
     const stream = streamOf();
     stream.write(Buffer.from([0x0f]));
@@ -252,7 +252,7 @@ describe("a stream that is not as it should be", () => {
     ]);
   });
 
-  test("answers a client that reads only when it has asked everything", async () => {
+  test("answers a client that reads only after sending all requests", async () => {
     const { requestSerialize } = inferenceService.ModelStreamInfer!;
     const stream = streamOf();
     const count = 5_000;
@@ -278,7 +278,7 @@ describe("health", () => {
     }
   });
 
-  test("another service is not known", async () => {
+  test("another service is unknown", async () => {
     expect(await failure(check("nope"))).toEqual({
       code: status.NOT_FOUND,
       details: "unknown service 'nope'",

@@ -50,7 +50,7 @@ async function post(body: Buffer | string, headers = {}, path = `models/${jpeg}/
   return { status: answer.statusCode, error } satisfies Answer;
 }
 
-/** A request of one input whose elements follow as bytes. */
+/** Returns a request with one input in binary form. */
 function binary(head: Readonly<Record<string, unknown>>, bytes: Uint8Array, lie = 0) {
   const input = {
     name: "image",
@@ -69,7 +69,7 @@ const element = (bytes: Uint8Array, length = bytes.byteLength) => {
   return Buffer.concat([prefix, bytes]);
 };
 
-describe("over HTTP, each of these is the client's mistake, and says which", () => {
+describe("over HTTP, each invalid request gets a specific client error", () => {
   test.each<[string, () => Promise<Answer>, string | RegExp]>([
     [
       "an element that claims more bytes than there are",
@@ -147,13 +147,21 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
       () => binary({ datatype: "UINT8" }, Buffer.from([1])),
       `inference input 'image' data-type is 'UINT8', but model '${jpeg}' expects 'BYTES'`,
     ],
-    ["a head that ends too soon", () => binary({}, element(image), -1), /^failed to parse JSON: /],
+    [
+      "a header length that is too short",
+      () => binary({}, element(image), -1),
+      /^failed to parse JSON: /,
+    ],
     [
       "a head of 0 bytes",
       () => post(element(image), { [headerLengthField]: "0" }),
       /^failed to parse JSON: /,
     ],
-    ["a head that ends too late", () => binary({}, element(image), 1), /^failed to parse JSON: /],
+    [
+      "a header length that is too long",
+      () => binary({}, element(image), 1),
+      /^failed to parse JSON: /,
+    ],
     [
       "no head length for what is not JSON",
       () => post(element(image)),
@@ -232,7 +240,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     socket.destroy();
   });
 
-  test("what is not HTTP is answered in this protocol's form", async () => {
+  test("data that is not HTTP gets an error of this protocol", async () => {
     const socket = connect(server.ports.http, "127.0.0.1");
     socket.write("HELLO\r\n\r\n");
     const answer = await new Promise<string>((resolve) =>
@@ -243,7 +251,7 @@ describe("over HTTP, each of these is the client's mistake, and says which", () 
     socket.destroy();
   });
 
-  test("numbers that are none in pixels come back as a refusal of JSON, and as they are in bytes", async () => {
+  test("NaN results are rejected in JSON and returned unchanged as bytes", async () => {
     await request(
       `http://127.0.0.1:${server.ports.http}/v2/repository/models/openclip_vit_b32/load`,
       {
@@ -358,7 +366,7 @@ describe("over gRPC, too", () => {
   });
 });
 
-test("after all of that the server answers, and has logged no mistake of its own", async () => {
+test("after all of that the server still answers and has logged no internal error", async () => {
   const json = Buffer.from(
     JSON.stringify({
       id: "7",

@@ -36,7 +36,7 @@ const binaryInput = {
   parameters: { binary_data_size: pixelBytes.byteLength },
 };
 
-/** An inference request: a JSON head, and the bytes after it. */
+/** Inference request: JSON header followed by binary data. */
 function post(json: unknown, binary: Uint8Array = new Uint8Array(), extra: InjectOptions = {}) {
   const head = Buffer.from(JSON.stringify(json));
   return app.inject({
@@ -82,7 +82,7 @@ describe("routes", () => {
     expect((await app.inject("/v3")).headers["content-type"]).toBe("application/json");
   });
 
-  test("metadata and statistics of what is missing fail in Triton's words", async () => {
+  test("metadata and statistics of missing models fail with Triton's messages", async () => {
     const ask = async (url: string) => {
       const response = await app.inject(url);
       return [response.statusCode, response.json().error];
@@ -139,7 +139,7 @@ describe("routes", () => {
 });
 
 describe("infer", () => {
-  test("answers JSON with JSON, and needs no header for it", async () => {
+  test("answers JSON with JSON without a header", async () => {
     const response = await app.inject({
       method: "POST",
       url: `/v2/models/${model}/infer`,
@@ -160,7 +160,7 @@ describe("infer", () => {
     expect(answer.outputs[0].data).toHaveLength(512);
   });
 
-  test("answers bytes where bytes are asked for", async () => {
+  test("answers with binary data on request", async () => {
     const response = await post(
       { inputs: [binaryInput], parameters: { binary_data_output: true } },
       pixelBytes,
@@ -181,7 +181,7 @@ describe("infer", () => {
     expect(response.rawPayload.byteLength - length).toBe(2048);
   });
 
-  test("gives the same values in JSON and as bytes", async () => {
+  test("returns the same values as JSON and as binary data", async () => {
     const json = await post(
       { inputs: [binaryInput], outputs: [{ name: "embedding" }] },
       pixelBytes,
@@ -194,7 +194,7 @@ describe("infer", () => {
     expect(Array.from(Float32Array.from(json.json().outputs[0].data))).toEqual(Array.from(values));
   });
 
-  test("takes and gives gzip and deflate", async () => {
+  test("accepts and sends gzip and deflate", async () => {
     const head = Buffer.from(JSON.stringify({ inputs: [binaryInput] }));
     const plain = await post({ inputs: [binaryInput] }, pixelBytes);
     const open = { gzip: gunzipSync, deflate: inflateSync };
@@ -310,7 +310,7 @@ describe("infer fails", () => {
     });
   });
 
-  test("when the shape is another", async () => {
+  test("if the shape differs", async () => {
     const response = await post({ inputs: [{ ...binaryInput, shape: [3, 224, 224] }] }, pixelBytes);
     expect(response.statusCode).toBe(400);
     expect(response.json().error).toBe(
@@ -318,7 +318,7 @@ describe("infer fails", () => {
     );
   });
 
-  test("when the model or the version is unknown", async () => {
+  test("if the model or the version is unknown", async () => {
     const ask = (url: string) => post({ inputs: [binaryInput] }, pixelBytes, { url });
     const unknown = await ask("/v2/models/nope/infer");
     expect(unknown.statusCode).toBe(404);
@@ -327,7 +327,7 @@ describe("infer fails", () => {
     expect(version.statusCode).toBe(404);
   });
 
-  test("when the body is larger than the server takes", async () => {
+  test("if the body exceeds the limit", async () => {
     const response = await post({ inputs: [binaryInput] }, Buffer.alloc(maxInputBytes));
     expect(response.statusCode).toBe(400);
     expect(response.json()).toEqual({
@@ -335,7 +335,7 @@ describe("infer fails", () => {
     });
   });
 
-  test("when the body unpacks to more than the server takes", async () => {
+  test("if the decompressed body exceeds the limit", async () => {
     const response = await app.inject({
       method: "POST",
       url: `/v2/models/${model}/infer`,
@@ -348,7 +348,7 @@ describe("infer fails", () => {
     });
   });
 
-  test("when the body is not packed as its header says, or in a way that is not offered", async () => {
+  test("if the body does not match its Content-Encoding, or the encoding is unsupported", async () => {
     const ask = (encoding: string) =>
       post({ inputs: [] }, new Uint8Array(), { headers: { "content-encoding": encoding } });
     const broken = await ask("gzip");
@@ -360,7 +360,7 @@ describe("infer fails", () => {
     expect(brotli.json()).toEqual({ error: "Unsupported compression type" });
   });
 
-  test("when the outputs are not numbers and JSON is asked for", async () => {
+  test("if the outputs are not finite and JSON is requested", async () => {
     const nan = Buffer.from(new Float32Array(imageElements).fill(Number.NaN).buffer);
     const response = await post({ inputs: [binaryInput] }, nan);
     expect(response.statusCode).toBe(400);
@@ -370,11 +370,11 @@ describe("infer fails", () => {
   });
 });
 
-test("gives a client two minutes to send a request", () => {
+test("allows a client two minutes to send a request", () => {
   expect(app.server.requestTimeout).toBe(120_000);
 });
 
-test("a server on its way out is not ready, and still answers requests", async () => {
+test("a stopping server is not ready but still answers requests", async () => {
   const leaving = await openModelRegistry(repository.flags(), () => {});
   const leavingApp = buildOipApp(leaving, { maxInputBytes });
   leaving.beginExit();
@@ -392,7 +392,7 @@ test("a server on its way out is not ready, and still answers requests", async (
   await leaving.close();
 });
 
-describe("a server that takes orders", () => {
+describe("explicit model control", () => {
   let explicit: ModelRegistry;
   let explicitApp: FastifyInstance;
   let two: TestRepository;
@@ -455,7 +455,7 @@ describe("a server that takes orders", () => {
     });
   });
 
-  test("keeps the loaded model when its new configuration is wrong", async () => {
+  test("keeps the loaded model if its new configuration is invalid", async () => {
     const override = (config: string) =>
       order("second/load", JSON.stringify({ parameters: { config } }));
     await order("second/load");
@@ -469,7 +469,7 @@ describe("a server that takes orders", () => {
     expect((await explicitApp.inject("/v2/models/second/ready")).statusCode).toBe(200);
   });
 
-  test("fails to load what is not in the repository, and to unload what was never loaded", async () => {
+  test("fails to load a missing model and to unload a model that is not loaded", async () => {
     const load = await order("third/load");
     expect(load.statusCode).toBe(400);
     expect(load.json()).toEqual({
@@ -480,7 +480,7 @@ describe("a server that takes orders", () => {
     expect(unload.json()).toEqual({ error: "Model to be unloaded has not been served" });
   });
 
-  test("fails to load a model whose name leads out of the repository", async () => {
+  test("fails to load a model with a name outside the repository", async () => {
     const response = await order(`${encodeURIComponent("../first")}/load`);
     expect(response.statusCode).toBe(400);
   });

@@ -10,7 +10,7 @@ import { pixelBytes } from "../../contract/model-signature.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 
 const run = promisify(execFile);
-/** A Python with Pillow and NumPy, for example of a virtual environment. */
+/** Python with Pillow and NumPy, for example in a virtual environment. */
 const python = process.env.CLIPSTACK_PYTHON ?? "python3";
 const program = fileURLToPath(new URL("./preprocess-model-run.py", import.meta.url));
 const model = fileURLToPath(
@@ -44,7 +44,7 @@ describe.skipIf(missing !== "")(`openclip_preprocess in Python${missing}`, () =>
     return join(folder, name);
   };
 
-  test("makes of a batch what this server's own preprocessing makes of it", async () => {
+  test("produces the same pixels as the embed server's preprocessing", async () => {
     const files = [
       "sunset.jpg",
       "flower-exif-6.jpg",
@@ -64,7 +64,7 @@ describe.skipIf(missing !== "")(`openclip_preprocess in Python${missing}`, () =>
     }
   });
 
-  test("names the first image that it cannot read, and why, as this server does", async () => {
+  test("reports the first unreadable image with the same message as the embed server", async () => {
     const truncated = (await readFile(sample("sunset.jpg"))).subarray(0, 2000);
     const noImage = await file("text", Buffer.from("GIF89a is not one of ours"));
     expect(await answerOf([sample("sunset.jpg"), noImage])).toEqual({
@@ -78,7 +78,7 @@ describe.skipIf(missing !== "")(`openclip_preprocess in Python${missing}`, () =>
     );
   });
 
-  test("decodes nothing beyond the limit of pixels", async () => {
+  test("decodes no image beyond the pixel limit", async () => {
     const image = await file("large.png", pngOf(300, 200, new Uint8Array(300 * 200 * 3)));
     expect((await answerOf([image], 59_999)).error).toBe(
       "image 0 has 300 × 200 pixels, more than the limit of 59999",
@@ -86,7 +86,7 @@ describe.skipIf(missing !== "")(`openclip_preprocess in Python${missing}`, () =>
     expect((await answerOf([image], 60_000)).shape).toEqual([1, 224, 224, 3]);
   });
 
-  test("computes only what the crop keeps of a line that would become a huge image", async () => {
+  test("resizes only the cropped part of a very narrow image", async () => {
     const line = await file("line.png", pngOf(20_000, 1, new Uint8Array(20_000 * 3).fill(77)));
     const { pixels } = await answerOf([line]);
     expect(new Set(pixels)).toEqual(new Set([77]));

@@ -70,13 +70,13 @@ describe.skipIf(realTritonMissing !== "")(
     });
     const [encoded, image] = [openclipPreprocess.inputs[0].name, openclipVitB32Jpeg.inputs[0].name];
 
-    /** What both answer to the same question, theirs first. */
+    /** Returns the responses of Triton and of the emulator to the same request. */
     const both = (model: string, input: Tensor) =>
       Promise.all(
         transports.map((transport) => transport.infer(model, [input], call).then(([one]) => one!)),
       ) as Promise<[Tensor, Tensor]>;
 
-    test("openclip_preprocess gives the same pixels, bit for bit", async () => {
+    test("openclip_preprocess returns the same pixels, bit for bit", async () => {
       expect(images.size).toBeGreaterThanOrEqual(20);
       const different: string[] = [];
       for (const [name, file] of images) {
@@ -88,7 +88,7 @@ describe.skipIf(realTritonMissing !== "")(
       expect(different).toEqual([]);
     });
 
-    test("openclip_vit_b32_jpeg gives the same embeddings", async () => {
+    test("openclip_vit_b32_jpeg returns the same embeddings", async () => {
       const some = [...images.values()].slice(0, 8);
       const [their, our] = await both(openclipVitB32Jpeg.name, files(image, some));
       expect(their.shape).toEqual([some.length, 512]);
@@ -134,7 +134,7 @@ describe.skipIf(realTritonMissing !== "")(
         });
         afterAll(() => gateway?.stop());
 
-        test("gives the embeddings of the model behind it", async () => {
+        test("returns the embeddings of its model", async () => {
           const some = [...images.values()].slice(0, 4);
           const [output] = await transports[0]!.infer(
             openclipVitB32Jpeg.name,
@@ -156,7 +156,7 @@ describe.skipIf(realTritonMissing !== "")(
           }
         });
 
-        test("names the image that cannot be read", async () => {
+        test("reports an unreadable image", async () => {
           const [good] = images.values();
           const cut = good!.subarray(0, 200);
           const answer = await fetch(`${url}/embed/base64`, {
@@ -181,7 +181,7 @@ describe.skipIf(realTritonMissing !== "")(
       },
     );
 
-    test("the gateway loses no request when one of two stops in order, and when the other is killed", async () => {
+    test("the gateway loses no request when one of two Tritons stops and the other is killed", async () => {
       const other = await startRealTriton(repositories[0]!.path, { flags: variant });
       const gateway = await testGateway([theirs.grpcTarget, other.grpcTarget]);
       const running = keepAsking(gateway);

@@ -11,7 +11,7 @@ import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
-/** A deployment mounts the configurations of the variant, the version of the model, and nothing else. */
+/** Mounts as in a deployment: the configurations of the variant and the model version. */
 const model = openclipVitB32.name;
 const file = `${model}/configs/single-gpu.pbtxt`;
 const textOf = (maxQueueDelayMicroseconds: number) =>
@@ -64,7 +64,7 @@ const delayOf = async (transport: Transport | undefined) => {
   return batching.max_queue_delay_microseconds;
 };
 
-test("with explicit control, configurations are changed under load and no request fails", async () => {
+test("with explicit control, configuration changes under load fail no request", async () => {
   const { server, transports, load } = await start({
     "model-control-mode": "explicit",
     "load-model": [model],
@@ -100,7 +100,7 @@ test("with explicit control, configurations are changed under load and no reques
 
   expect(failures).toEqual([]);
   expect(notReady).toBe(0);
-  // while the new one warms up, the one before answers
+  // the old model answers while the new one warms up
   expect(Math.min(...duringLoads)).toBeGreaterThan(0);
   const metrics = await fetch(`http://127.0.0.1:${server.ports.metrics}/metrics`);
   expect(await metrics.text()).toContain(
@@ -108,7 +108,7 @@ test("with explicit control, configurations are changed under load and no reques
   );
 });
 
-test("without control, a load is rejected as Triton rejects it, and what was read at the start is served", async () => {
+test("without model control, a load is rejected as by Triton and the initial configuration stays", async () => {
   const { transports, load } = await start({ "model-control-mode": "none" });
   await writeFile(join(repository.path, file), textOf(2_000));
   expect(await load()).toEqual({

@@ -6,7 +6,7 @@ import { parseTritonArgs, type ResolvedTritonFlags } from "../../contract/triton
 import { copyModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 
-/** For tests: a `config.pbtxt` of the tiny model. `extra` is appended. */
+/** Returns a `config.pbtxt` for the tiny model in tests. `extra` is appended. */
 export function tinyConfig(
   options: { readonly name?: string; readonly extra?: string } = {},
 ): string {
@@ -28,13 +28,13 @@ const dynamicBatching = `dynamic_batching {
 
 export interface TestRepository {
   readonly path: string;
-  /** Flags of a server on it, on 127.0.0.1 and free ports. */
+  /** Flags of a server with this repository, on 127.0.0.1 and free ports. */
   flags(overrides?: Partial<ResolvedTritonFlags>): ResolvedTritonFlags;
   remove(): Promise<void>;
 }
 
 /**
- * For tests: a model repository in a temporary folder, each model with the tiny model as version 1.
+ * Writes a test repository to a temporary folder, with the tiny model as version 1 of each model.
  *
  * @param files - Text files by path, for example `openclip_vit_b32/config.pbtxt`.
  */
@@ -55,11 +55,11 @@ export async function testRepository(
   return repositoryAt(path);
 }
 
-/** For tests: the models of `model_repository/` with their own configurations, and the tiny model. */
+/** Writes a test repository with the configurations of `model_repository/` and the tiny model. */
 export async function wholeRepository(): Promise<TestRepository> {
   const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
   const model = await tinyModel();
-  // made once, beside the tiny model
+  // written once, next to the tiny model
   await copyModelRepository(model, path, model.replace(/\.onnx$/, "-u8.onnx"));
   return repositoryAt(path);
 }

@@ -6,16 +6,16 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 
 const main = fileURLToPath(new URL("../main.ts", import.meta.url));
 
-/** For tests: a Triton emulator in a process of its own, at ports that stay the same over restarts. */
+/** Triton emulator for tests in a separate process; the ports stay the same across restarts. */
 export interface TritonProcess {
-  /** `127.0.0.1:port` of its gRPC. */
+  /** gRPC address, `127.0.0.1:port`. */
   readonly target: string;
-  /** Resolves when it takes requests. */
+  /** Resolves when it is ready. */
   start(): Promise<void>;
-  /** SIGKILL; resolves when it is gone. */
+  /** Sends SIGKILL; resolves when the process has exited. */
   kill(): Promise<void>;
   signal(name: NodeJS.Signals): void;
-  /** What it wrote to stderr and stdout, of all its runs. */
+  /** Output of all runs on stderr and stdout. */
   readonly output: string;
 }
 
@@ -74,7 +74,7 @@ export async function tritonProcess(
   };
 }
 
-/** A port of 127.0.0.1 where nobody listened a moment ago. */
+/** Returns a port of 127.0.0.1 that is currently free. */
 async function freePort(): Promise<number> {
   const server = createServer();
   server.listen(0, "127.0.0.1");

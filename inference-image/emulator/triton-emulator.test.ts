@@ -15,7 +15,7 @@ import { type ResolvedTritonFlags, renderTritonCommand } from "../../contract/tr
 import { testRepository, tinyConfig } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
-// a port that is taken is what one test is about
+// one test uses a port that is in use
 setLogVerbosity(logVerbosity.NONE);
 
 const model = "openclip_vit_b32";
@@ -32,7 +32,7 @@ const image: Fp32Tensor = {
   data: new Float32Array(imageElements).fill(0.5),
 };
 
-/** Waits this long for a batch to fill: a request is in flight for as long. */
+/** Queue delay in milliseconds: a request is in flight for at least this time. */
 const holdMs = 1500;
 const holding = tinyConfig({
   extra: `dynamic_batching { max_queue_delay_microseconds: ${holdMs * 1000} }`,
@@ -61,7 +61,7 @@ function clients({ ports }: RunningTritonEmulator) {
   return opened;
 }
 
-/** Resolves when that many requests were taken on and wait. */
+/** Resolves when this number of requests is queued. */
 async function waiting(server: RunningTritonEmulator, requests: number): Promise<void> {
   const series = `nv_inference_pending_request_count{model="${model}",version="1"} ${requests}`;
   for (;;) {
@@ -70,7 +70,7 @@ async function waiting(server: RunningTritonEmulator, requests: number): Promise
   }
 }
 
-test("says where each service listens, as Triton does", async () => {
+test("logs the address of each service, as Triton does", async () => {
   const { server, log } = await start();
   const { http, grpc, metrics } = server.ports;
   expect(log).toEqual([
@@ -81,19 +81,19 @@ test("says where each service listens, as Triton does", async () => {
   ]);
 });
 
-test("has no metrics port when metrics are off", async () => {
+test("has no metrics port if metrics are disabled", async () => {
   const { server } = await start({ "allow-metrics": false });
   expect(server.ports.metrics).toBeUndefined();
 });
 
-test("gives Prometheus' text format at /metrics", async () => {
+test("serves Prometheus' text format at /metrics", async () => {
   const { server } = await start();
   const { headers, body } = await request(`http://127.0.0.1:${server.ports.metrics}/metrics`);
   expect(headers["content-type"]).toBe("text/plain; version=0.0.4; charset=utf-8");
   expect(await body.text()).toContain("# TYPE nv_inference_count counter\n");
 });
 
-test("drops a waiting request when its client goes away, over HTTP and gRPC", async () => {
+test("drops a queued request when its client disconnects, over HTTP and gRPC", async () => {
   const { server } = await start();
   for (const client of clients(server)) {
     const controller = new AbortController();
@@ -125,7 +125,7 @@ describe("a stop", () => {
     ]);
   });
 
-  test("breaks no connection of clients that keep asking: each ends with an answer", async () => {
+  test("resets no connection of busy clients: each ends with a response", async () => {
     const { server } = await start({}, tinyConfig());
     const [http] = clients(server);
     let answers = 0;
@@ -147,13 +147,13 @@ describe("a stop", () => {
     const clientsEnd = Promise.all(Array.from({ length: 5 }, ask));
     await warm;
     await server.stop();
-    // one that was being opened while the listener closed is reset, before anything was sent on it
+    // a connection that was being opened while the listener closed is reset before any request is sent
     for (const { message } of await clientsEnd) {
       expect(message).toMatch(/: connect ECONN(REFUSED|RESET) /);
     }
   });
 
-  test("takes no new connections", async () => {
+  test("accepts no new connections", async () => {
     const { server } = await start();
     await server.stop();
     for (const client of clients(server)) {
@@ -163,7 +163,7 @@ describe("a stop", () => {
     }
   });
 
-  test("does not wait for connections that are open and idle", async () => {
+  test("does not wait for idle connections", async () => {
     const { server } = await start({ "exit-timeout-secs": 5 });
     const agent = new Agent({ keepAliveTimeout: 60_000 });
     cleanUps.push(() => agent.close());
@@ -172,7 +172,7 @@ describe("a stop", () => {
     });
     await body.dump();
     for (const client of clients(server)) expect(await client.live(options)).toBe(true);
-    // rejects when it takes longer than the exit timeout
+    // rejects if it takes longer than the exit timeout
     await expect(server.stop()).resolves.toBeUndefined();
   });
 
@@ -191,7 +191,7 @@ describe("a stop", () => {
     await expect(server.stop()).resolves.toBeUndefined();
   });
 
-  test("does not wait for a gRPC call that was sent by half", async () => {
+  test("does not wait for an incomplete gRPC call", async () => {
     const { server } = await start({ "exit-timeout-secs": 5 });
     const session = connectHttp2(`http://127.0.0.1:${server.ports.grpc}`).on("error", () => {});
     cleanUps.push(() => session.destroy());
@@ -234,7 +234,7 @@ describe("a stop", () => {
     await stopped;
   });
 
-  test("fails when requests take longer than the exit timeout, and has closed all the same", async () => {
+  test("fails if requests take longer than the exit timeout, and still closes", async () => {
     const { server } = await start({ "exit-timeout-secs": 0 });
     const [http] = clients(server);
     const call = http!.infer(model, [image], options).catch((error) => error);
@@ -243,7 +243,7 @@ describe("a stop", () => {
     expect(await call).toMatchObject({ code: "unavailable" });
   });
 
-  test("may be asked for twice", async () => {
+  test("can be called twice", async () => {
     const { server } = await start();
     await Promise.all([server.stop(), server.stop()]);
   });
@@ -255,7 +255,7 @@ describe("a start", () => {
     ["GRPC", "grpc-port"],
     ["Metrics", "metrics-port"],
   ] as const)(
-    "fails when the %s port is taken, and leaves nothing behind",
+    "fails if the %s port is in use and leaves nothing running",
     async (service, flag) => {
       const blocker = createServer().listen(0, "127.0.0.1");
       await once(blocker, "listening");
@@ -268,7 +268,7 @@ describe("a start", () => {
     },
   );
 
-  test("fails when a model is bad, naming it and why", async () => {
+  test("fails on an invalid model with its name and the reason", async () => {
     const repository = await testRepository({
       [`${model}/config.pbtxt`]: tinyConfig().replace("512", "256"),
     });
@@ -278,7 +278,7 @@ describe("a start", () => {
     );
   });
 
-  test("fails on a control mode that this server does not have", async () => {
+  test("rejects an unsupported model control mode", async () => {
     await expect(start({ "model-control-mode": "poll" })).rejects.toThrow(
       "--model-control-mode must be none or explicit with this server, got 'poll'",
     );
@@ -288,7 +288,7 @@ describe("a start", () => {
 describe("the program", () => {
   const program = `import { runTritonEmulator } from ${JSON.stringify(new URL("./triton-emulator.ts", import.meta.url).href)}; await runTritonEmulator(process.argv.slice(1));`;
 
-  /** The program in a process of its own. */
+  /** Runs the program in its own process. */
   function run(args: readonly string[]) {
     const child = spawn(
       process.execPath,
@@ -315,7 +315,7 @@ describe("the program", () => {
     return ports;
   }
 
-  test("serves with a command line that the stacks render, and ends with 0 on SIGTERM", async () => {
+  test("serves with a command line of the stacks and exits with 0 on SIGTERM", async () => {
     const repository = await testRepository();
     cleanUps.push(() => repository.remove());
     const [http, grpc, metrics] = await freePorts(3);
@@ -338,13 +338,13 @@ describe("the program", () => {
     );
   });
 
-  test("ends with 2 and one line on a wrong command line", async () => {
+  test("exits with 2 and one line on an invalid command line", async () => {
     const { exited, stderr } = run(["--model-repository=/models", "--http-prot=1"]);
     expect(await exited).toBe(2);
     expect(stderr()).toBe("tritonserver: unrecognized option '--http-prot=1'\n");
   });
 
-  test("ends with 1 and one line of error on a bad model", async () => {
+  test("exits with 1 and one error line on an invalid model", async () => {
     const repository = await testRepository({
       [`${model}/config.pbtxt`]: tinyConfig().replace("8, 16, 32", "64"),
     });

@@ -19,7 +19,7 @@ afterAll(async () => {
   await repository.remove();
 });
 
-/** Value of a metric of one model, by its whole name. */
+/** Value of a metric of one model, by its full name. */
 async function metric(series: string): Promise<number> {
   const line = (await renderTritonMetrics(registry))
     .split("\n")
@@ -36,7 +36,7 @@ async function infer(model: string, items: number): Promise<void> {
     .infer({ id: "", parameters: {}, inputs: [input], outputs: [], binaryOutputs: true });
 }
 
-test("has every metric that Triton has for a model, for each model, each with help and type", async () => {
+test("has Triton's metrics for each model, with help and type", async () => {
   const text = await renderTritonMetrics(registry);
   for (const name of [
     "nv_inference_request_success",
@@ -60,7 +60,7 @@ test("has every metric that Triton has for a model, for each model, each with he
   }
 });
 
-test("counts requests, items and executions of the model that ran", async () => {
+test("counts requests, items and executions per model", async () => {
   await infer("a", 3);
   await infer("a", 1);
   expect(await metric('nv_inference_request_success{model="a",version="1"}')).toBe(2);
@@ -69,7 +69,7 @@ test("counts requests, items and executions of the model that ran", async () => 
   expect(await metric('nv_inference_request_success{model="b",version="1"}')).toBe(0);
 });
 
-test("the parts of a request's time add up to no more than the whole", async () => {
+test("the durations of the steps add up to at most the request duration", async () => {
   await infer("b", 2);
   const us = (part: string) => metric(`nv_inference_${part}_duration_us{model="b",version="1"}`);
   const names = ["queue", "compute_input", "compute_infer", "compute_output"];
