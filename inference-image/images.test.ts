@@ -27,13 +27,13 @@ const allInOne = "model_repository/image/Dockerfile.all-in-one";
 const weights = "model_repository/image/Dockerfile.weights";
 const dockerfiles = [server, gpu, triton, allInOne];
 
-/** The default of a build argument. */
+/** Default of a build argument. */
 function defaultOf(dockerfile: string, name: string): string | undefined {
   return new RegExp(`^ARG ${name}=(.*)$`, "m").exec(read(dockerfile))?.[1];
 }
 
 describe("the Dockerfiles", () => {
-  test.each(dockerfiles)("%s has the version of the package", (dockerfile) => {
+  test.each(dockerfiles)("%s uses the version of the package", (dockerfile) => {
     expect(defaultOf(dockerfile, "VERSION")).toBe(version);
   });
 
@@ -49,7 +49,7 @@ describe("the Dockerfiles", () => {
     },
   );
 
-  test("the bake file has their default base images and the version", () => {
+  test("the bake file has the same default base images and version", () => {
     for (const [name, dockerfile] of [
       ["NODE_IMAGE", server],
       ["NODE_IMAGE", gpu],
@@ -62,7 +62,7 @@ describe("the Dockerfiles", () => {
     }
   });
 
-  test("every target of the bake file sets platforms, or inherits them", () => {
+  test("every target of the bake file sets or inherits platforms", () => {
     const targets = new Map(
       [...bake.matchAll(/^target "([\w-]+)" \{\n([\s\S]*?)^\}/gm)].map(
         ([, name = "", body = ""]) => [name, body],
@@ -78,14 +78,14 @@ describe("the Dockerfiles", () => {
     expect(images.filter((name) => !hasPlatforms(name))).toEqual([]);
   });
 
-  test("an engine cache can be written at the place that the model configurations name", () => {
+  test("the engine cache folder of the model configurations is writable", () => {
     for (const dockerfile of [triton, allInOne]) {
       expect(read(dockerfile)).toContain(`install -d -o 1000 -g 1000 ${engineCacheMount}\n`);
       expect(read(dockerfile)).toContain(`VOLUME ${engineCacheMount}\n`);
     }
   });
 
-  test("Triton's command line is one that Triton takes", async () => {
+  test("the command line is valid for Triton", async () => {
     const [, command] = /^CMD (\["sh"[^\]]*\])/m.exec(read(triton).replaceAll("\\\n", ""))!;
     const [program, ...args] = JSON.parse(command!) as [string, ...string[]];
     const flags = await tritonFlagsOf(program, args, { MODEL_CONTROL_KEY: "a-key" });
@@ -106,7 +106,7 @@ describe("the CUDA provider of the GPU image", () => {
   const require = createRequire(import.meta.url);
   const script = join(dirname(require.resolve("onnxruntime-node")), "..", "script");
 
-  test("is asked for as the install script of onnxruntime-node understands it", () => {
+  test("is selected with the flag of onnxruntime-node's install script", () => {
     const [, name, value] = /RUN (ONNXRUNTIME\w+)=(\w+) node /.exec(read(gpu))!;
     const { stdout } = spawnSync(
       process.execPath,
@@ -116,7 +116,7 @@ describe("the CUDA provider of the GPU image", () => {
     expect(stdout).toBe("cuda12\n");
   });
 
-  test("comes in the version of onnxruntime-node, with the files that the Dockerfile names", () => {
+  test("has the version of onnxruntime-node and the files named in the Dockerfile", () => {
     const { manifests, packages } = require(join(script, "install-metadata.js"));
     const ort = JSON.parse(read("inference-image/package.json")).dependencies["onnxruntime-node"];
     expect(packages["nuget:linux/x64:cuda12"]).toEqual({
@@ -157,7 +157,7 @@ describe("the all-in-one image", () => {
     );
   });
 
-  test("starts a Triton with options that Triton takes", async () => {
+  test("starts Triton with valid options", async () => {
     const script = join(folder, "model_repository/image/all-in-one/triton");
     const env = {
       TRITON_SERVER: "tritonserver",
@@ -175,13 +175,13 @@ describe("the all-in-one image", () => {
     });
   });
 
-  test("asks whether the embed server is ready where it listens", () => {
+  test("checks the readiness of the embed server on its port", () => {
     const health = read("model_repository/image/all-in-one/health");
     expect(health).toContain(`\${PORT:-${embed}}${embedPaths.readyz}" ;;`);
   });
 });
 
-/** Options that a program starts `tritonserver` with. */
+/** Returns the options with which a program starts `tritonserver`. */
 async function tritonFlagsOf(program: string, args: readonly string[], env: NodeJS.ProcessEnv) {
   const bin = await mkdtemp(join(tmpdir(), "clipstack-image-"));
   try {

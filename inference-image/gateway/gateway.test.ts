@@ -9,7 +9,7 @@ import { type TritonProcess, tritonProcess } from "../emulator/test-triton-proce
 import { readSettings } from "../http/settings.ts";
 import { keepAsking, type TestGateway, testGateway, timeoutMs, until } from "./test-gateway.ts";
 
-/** The gateway in front of real processes that die, hang and come back while they are asked all the time. */
+/** Gateway with real Triton processes that die, hang and restart under constant load. */
 
 let repository: TestRepository;
 let tritons: readonly TritonProcess[];
@@ -36,7 +36,7 @@ async function gateway(): Promise<TestGateway> {
 }
 
 describe("under load, with two Tritons", () => {
-  test("both get a part of the calls", async () => {
+  test("both receive calls", async () => {
     const made = await gateway();
     const running = keepAsking(made);
     await running.more(40);
@@ -45,7 +45,7 @@ describe("under load, with two Tritons", () => {
     expect(Math.min(first!, second!)).toBeGreaterThan(0.4 * Math.max(first!, second!));
   });
 
-  test("no request is lost when one is killed, and it is used again when it is back", async () => {
+  test("no request is lost if one is killed, and it returns to rotation after its restart", async () => {
     const made = await gateway();
     const running = keepAsking(made);
     await running.more(20);
@@ -62,7 +62,7 @@ describe("under load, with two Tritons", () => {
     expect(running.counts.refused).toBe(0);
   });
 
-  test("the requests of one that hangs are answered by the other, long before the deadline", async () => {
+  test("the requests of a hanging Triton are rerouted long before the deadline", async () => {
     const made = await gateway();
     const running = keepAsking(made);
     await running.more(20);
@@ -82,7 +82,7 @@ describe("under load, with two Tritons", () => {
     expect(running.counts.refused).toBe(0);
   });
 
-  test("requests that were accepted wait when all die, and are answered when one is back", async () => {
+  test("accepted requests stay queued while no Triton is available and are answered after a restart", async () => {
     const made = await gateway();
     const running = keepAsking(made);
     await running.more(20);
@@ -97,7 +97,7 @@ describe("under load, with two Tritons", () => {
     await tritons[0]!.start();
   });
 
-  test("no request is lost while one stops in order", async () => {
+  test("no request is lost while one stops gracefully", async () => {
     const made = await gateway();
     const running = keepAsking(made);
     await running.more(20);
@@ -111,7 +111,7 @@ describe("under load, with two Tritons", () => {
   });
 });
 
-describe("as an embed server", () => {
+describe("in the embed server", () => {
   let server: RunningEmbedServer;
   let url: string;
   const start = async (targets: readonly string[], model: string = openclipVitB32.name) => {
@@ -141,7 +141,7 @@ describe("as an embed server", () => {
     return reason;
   };
 
-  test("is ready while one of its Tritons is, and counts the calls of each", async () => {
+  test("is ready while one of its Tritons is healthy, and counts the calls of each", async () => {
     await start([tritons[0]!.target, "127.0.0.1:9"]);
     while ((await readiness()).status !== 200) await sleep(20);
     const answer = await fetch(`${url}/embed`, {
@@ -160,7 +160,7 @@ describe("as an embed server", () => {
     expect(value(tritonFailures, tritons[0]!.target)).toMatch(/ 0$/);
   });
 
-  test("says why it is not ready, and rejects with 503", async () => {
+  test("reports why it is not ready and rejects with 503", async () => {
     await start(["127.0.0.1:9"]);
     expect(await reasonWith("ECONNREFUSED")).toBe(
       "no Triton can be used: 127.0.0.1:9: connect ECONNREFUSED 127.0.0.1:9",
@@ -175,7 +175,7 @@ describe("as an embed server", () => {
     expect(await answer.json()).toMatchObject({ error: { code: "unavailable" } });
   });
 
-  test("says that its Triton has no such model", async () => {
+  test("reports that its Triton has no such model", async () => {
     await start([tritons[0]!.target], "resnet50");
     expect(await reasonWith("resnet50")).toBe(
       `no Triton can be used: ${tritons[0]!.target}: resnet50 is not ready`,

@@ -5,22 +5,22 @@ import { openclipVitB32, pixelBytes } from "../../contract/model-signature.ts";
 import type { Embedder } from "../embed/embedder.ts";
 import { createTritonEmbedder } from "./triton-embedder.ts";
 
-/** For tests: a gateway that is asked all the time, while the Tritons behind it die, hang and come back. */
+/** Gateway under constant load for tests, while its Tritons die, hang and restart. */
 
-/** Far above what any step takes, far below what only a hang would take. */
+/** Far longer than any step and far shorter than a hang. */
 const longMs = 20_000;
-/** Deadline of a call; one that waited for it would be found by {@link longMs}. */
+/** Deadline of a call; a call that waits for it exceeds {@link longMs}. */
 export const timeoutMs = 60_000;
 
 export interface TestGateway {
   readonly embedder: Embedder;
-  /** Of each target, in their order. */
+  /** State of each target, in order. */
   healthy(): readonly boolean[];
   answeredBy(): readonly number[];
   close(): Promise<void>;
 }
 
-/** Resolves when all of its Tritons are used. */
+/** Resolves when all of its Tritons are in rotation. */
 export async function testGateway(targets: readonly string[]): Promise<TestGateway> {
   const healthy = new Map<string, boolean>();
   const answered = new Map<string, number>();
@@ -46,7 +46,7 @@ export async function testGateway(targets: readonly string[]): Promise<TestGatew
   return gateway;
 }
 
-/** Waits, bounded. */
+/** Waits for a condition with a timeout. */
 export async function until(condition: () => boolean): Promise<void> {
   const startedAt = performance.now();
   while (!condition()) {
@@ -57,7 +57,7 @@ export async function until(condition: () => boolean): Promise<void> {
 
 const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
 
-/** Requests without a pause, until it is stopped. */
+/** Sends requests continuously until it is stopped. */
 export function keepAsking({ embedder }: TestGateway) {
   const counts = { answered: 0, refused: 0, wrong: 0, slowestMs: 0 };
   const lost: unknown[] = [];
@@ -73,7 +73,7 @@ export function keepAsking({ embedder }: TestGateway) {
         expected[value] ??= vector!;
         if (cosine(vector!, expected[value]!) < 0.9999) counts.wrong += 1;
       } catch (error) {
-        // refused before it was accepted: the caller hears 503, and comes back
+        // rejected with 503 before it was accepted: the client retries
         const refused = error instanceof TritonError && error.code === "unavailable";
         if (refused) counts.refused += 1;
         else lost.push(error);
@@ -85,7 +85,7 @@ export function keepAsking({ embedder }: TestGateway) {
   return {
     counts,
     lost,
-    /** Until so many more are answered. */
+    /** Waits until this number of further requests is answered. */
     more: (count: number) => {
       const goal = counts.answered + count;
       return until(() => counts.answered >= goal);

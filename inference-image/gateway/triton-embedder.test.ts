@@ -34,20 +34,20 @@ interface Failure {
   readonly details: string;
 }
 
-/** A gRPC server whose model does as the test says. The embedding of an image of `v`s points along axis `v`. */
+/** gRPC server with a scripted model. The embedding of an image with all values `v` points along axis `v`. */
 class FakeTriton {
-  /** Batch size of each inference that was answered. */
+  /** Batch size of each answered inference. */
   readonly calls: number[] = [];
-  /** Inferences that arrived. */
+  /** Number of received inferences. */
   arrived = 0;
   cancelled = 0;
   ready = true;
   failure: Failure | undefined;
   instances: readonly InstanceGroup[] = [];
-  /** Norm of an image's embedding. */
+  /** Norm of the embeddings. */
   normOf: (level: number) => number = () => 3;
   refuse: (level: number) => string | undefined = () => undefined;
-  /** Inferences wait for it. */
+  /** Promise that inferences wait for. */
   gate: Promise<void> = Promise.resolve();
   target = "";
   deadline: Date | number | undefined;
@@ -132,7 +132,7 @@ class FakeTriton {
   }
 }
 
-/** Of each image, the level of its first pixel, or its first byte. */
+/** Returns the level of the first pixel, or the first byte, of each image. */
 function levelsOf(request: ModelInferRequest): number[] {
   const { shape, dataType, data } = fromWire(decodeGrpcRequest(request).inputs[0]!);
   const rows = Array.from({ length: shape[0]! }, (_, row) => row);
@@ -180,16 +180,16 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
   }
 }
 
-/** As long as the embedder's model takes it: pixels of one level. */
+/** Returns an image of one level in the input format of the embedder's model. */
 const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
 
-/** The axis that each embedding points along. */
+/** Returns the axis of each embedding. */
 async function axes(embedder: Embedder, ...values: number[]): Promise<number[]> {
   const vectors = await embedder.embed(values.map(image));
   return vectors.map((vector) => vector.indexOf(1));
 }
 
-/** A promise that stands still until it is opened. */
+/** Promise that is pending until it is opened. */
 function gate(): { readonly closed: Promise<void>; open(): void } {
   let open = () => {};
   const closed = new Promise<void>((resolve) => {
@@ -209,7 +209,7 @@ test.each([
   expect(embedder.input).toBe("pixels");
 });
 
-test("passes the files on to a model that reads them itself, each in a call of its own", async () => {
+test("forwards files to a model that decodes them, each in its own call", async () => {
   const triton = await new FakeTriton(openclipVitB32Jpeg).start();
   const embedder = await embedderOf([triton]);
   expect(embedder.input).toBe("encoded");
@@ -217,7 +217,7 @@ test("passes the files on to a model that reads them itself, each in a call of i
   expect(triton.calls).toEqual([1, 1, 1]);
 });
 
-test("says which image of the request its model cannot read", async () => {
+test("reports the image of the request that the model cannot decode", async () => {
   const triton = await new FakeTriton(openclipVitB32Jpeg).start();
   const embedder = await embedderOf([triton]);
   triton.refuse = (level) => (level === 7 ? "image 0 cannot be decoded: no end" : undefined);
@@ -228,7 +228,7 @@ test("says which image of the request its model cannot read", async () => {
   });
 });
 
-test("fails only the request whose embedding is not finite, and names its image", async () => {
+test("fails only the request with an invalid embedding and reports its image", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton], { callsPerTriton: 1 });
   const { closed, open } = gate();
@@ -242,21 +242,21 @@ test("fails only the request whose embedding is not finite, and names its image"
   expect(triton.calls).toEqual([1, 3]);
 });
 
-test("splits what is more than one call may carry", async () => {
+test("splits requests beyond the message size limit", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton], { maxBatchSize: 2 });
   expect(await axes(embedder, 1, 2, 3, 4, 5)).toEqual([1, 2, 3, 4, 5]);
   expect(triton.calls.sort()).toEqual([1, 2, 2]);
 });
 
-test("splits what is more than the model takes", async () => {
+test("splits requests beyond the model's batch size", async () => {
   const triton = await new FakeTriton(openclipVitB32, 4).start();
   const embedder = await embedderOf([triton]);
   await axes(embedder, 1, 2, 3, 4, 5);
   expect(triton.calls.sort()).toEqual([1, 4]);
 });
 
-test("puts the images of requests that come while its Tritons are busy into one call", async () => {
+test("batches the requests that arrive while its Tritons are busy", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton], { callsPerTriton: 1 });
   const { closed, open } = gate();
@@ -269,7 +269,7 @@ test("puts the images of requests that come while its Tritons are busy into one 
   expect(triton.calls).toEqual([1, 3]);
 });
 
-test("keeps every instance of the model busy, and one call on its way", async () => {
+test("sends one call more than the model has instances", async () => {
   const triton = new FakeTriton();
   triton.instances = [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }];
   await triton.start();
@@ -284,7 +284,7 @@ test("keeps every instance of the model busy, and one call on its way", async ()
   expect(triton.calls).toEqual([1, 1, 1, 1, 1, 4]);
 });
 
-test("gives all Tritons calls, by turns", async () => {
+test("distributes calls over all Tritons", async () => {
   const tritons = await Promise.all([0, 1, 2].map(() => new FakeTriton().start()));
   const embedder = await embedderOf(tritons);
   await until(async () => {
@@ -296,7 +296,7 @@ test("gives all Tritons calls, by turns", async () => {
   expect(tritons.map(({ calls }) => calls.length)).toEqual([2, 2, 2]);
 });
 
-test("uses a Triton that is missing at first once it is", async () => {
+test("uses an initially missing Triton once it is available", async () => {
   const [up, late] = [await new FakeTriton().start(), await new FakeTriton().start()];
   const port = Number(late.target.split(":")[1]);
   late.stop();
@@ -324,7 +324,7 @@ test.each([
   },
 );
 
-test("leaves out a Triton whose model is not ready, and takes it back", async () => {
+test("takes a Triton out of rotation while its model is not ready", async () => {
   const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];
   const healthy = new Map<string, number>();
   const observer = {
@@ -346,7 +346,7 @@ test("leaves out a Triton whose model is not ready, and takes it back", async ()
   expect(first.arrived).toBeGreaterThan(arrived);
 });
 
-test("is ready while one Triton is, and says why not when none is", async () => {
+test("is ready while one Triton is healthy and otherwise reports why not", async () => {
   const triton = await new FakeTriton().start();
   const down = await closedPort();
   const embedder = await embedderOf([triton, `127.0.0.1:${down}`]);
@@ -359,7 +359,7 @@ test("is ready while one Triton is, and says why not when none is", async () => 
   await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.unavailableReason}`);
 });
 
-test("names a target that cannot be resolved", async () => {
+test("reports a target that cannot be resolved", async () => {
   const embedder = createTritonEmbedder({
     targets: ["no-such-host.invalid:8001"],
     model: openclipVitB32.name,
@@ -373,7 +373,7 @@ test("names a target that cannot be resolved", async () => {
   );
 });
 
-test("finds Tritons by their host name", async () => {
+test("resolves Tritons by host name", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton.target.replace("127.0.0.1", "localhost")]);
   expect(await axes(embedder, 3)).toEqual([3]);
@@ -391,7 +391,7 @@ test("rejects another model in one line", async () => {
   );
 });
 
-test("leaves out a Triton whose model takes something else than the others'", async () => {
+test("excludes a Triton with another model input than the others", async () => {
   const pixels = await new FakeTriton(openclipVitB32U8).start();
   const floats = await new FakeTriton(openclipVitB32).start();
   const reasons: string[] = [];
@@ -406,7 +406,7 @@ test("leaves out a Triton whose model takes something else than the others'", as
   expect(await axes(embedder, 1, 2)).toEqual([1, 2]);
 });
 
-test("looks at the model again when its Triton was restarted", async () => {
+test("reads the model metadata again after a restart of its Triton", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);
   await axes(embedder, 1);
@@ -417,7 +417,7 @@ test("looks at the model again when its Triton was restarted", async () => {
   expect(await axes(embedder, 4, 2)).toEqual([4, 2]);
 });
 
-test("does not repeat a request that Triton rejected", async () => {
+test("does not retry a request that Triton rejected", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);
   triton.failure = { code: status.INVALID_ARGUMENT, details: "no" };
@@ -425,7 +425,7 @@ test("does not repeat a request that Triton rejected", async () => {
   expect(triton.arrived).toBe(1);
 });
 
-test("tells Triton the deadline, and ends with it", async () => {
+test("sends the deadline to Triton and fails when it passes", async () => {
   const triton = await new FakeTriton().start();
   const timeoutMs = 1_000;
   const embedder = await embedderOf([triton], { timeoutMs });
@@ -434,11 +434,11 @@ test("tells Triton the deadline, and ends with it", async () => {
   await expect(axes(embedder, 1)).rejects.toMatchObject({ code: "timeout" });
   const deadlineMs = Number(triton.deadline) - sentAt;
   expect(deadlineMs).toBeGreaterThan(0);
-  // it counts from where the call arrives, which is later on a slow machine
+  // the deadline counts from the arrival of the call, which is later on a slow machine
   expect(deadlineMs).toBeLessThan(timeoutMs + 10_000);
 });
 
-test("ends a call whose caller goes away, and tells Triton", async () => {
+test("cancels the call to Triton if its client disconnects", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton]);
   triton.gate = gate().closed;
@@ -450,7 +450,7 @@ test("ends a call whose caller goes away, and tells Triton", async () => {
   await until(() => triton.cancelled === 1);
 });
 
-test("goes on with a call while one of its callers waits", async () => {
+test("continues a call while at least one of its clients is connected", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton], { callsPerTriton: 1 });
   const { closed, open } = gate();
@@ -467,7 +467,7 @@ test("goes on with a call while one of its callers waits", async () => {
   expect(triton.calls).toEqual([1, 1]);
 });
 
-test("closes when the calls in flight are answered", async () => {
+test("closes after the calls in flight are answered", async () => {
   const triton = await new FakeTriton().start();
   const embedder = await embedderOf([triton], { callsPerTriton: 1 });
   const { closed, open } = gate();
@@ -480,7 +480,7 @@ test("closes when the calls in flight are answered", async () => {
   await ended;
 });
 
-/** A port of 127.0.0.1 where nobody listens. */
+/** Returns a port of 127.0.0.1 without a listener. */
 async function closedPort(): Promise<number> {
   const server: TcpServer = createServer();
   server.listen(0, "127.0.0.1");
@@ -490,9 +490,9 @@ async function closedPort(): Promise<number> {
   return port;
 }
 
-test("is still connected after an hour in which nobody asked for anything", async () => {
+test("is still connected after an idle hour", async () => {
   const start = Date.now();
-  // what waits longer than a test is remembered, and run by hand
+  // timers longer than a test are recorded and fired manually
   const distant: (() => void)[] = [];
   const setTimer = globalThis.setTimeout;
   const later = (run: () => void, ms = 0) => {
@@ -517,7 +517,7 @@ test("is still connected after an hour in which nobody asked for anything", asyn
   expect(await axes(embedder, 7)).toEqual([7]);
 });
 
-test("an image whose time is over takes none from those that wait with it", async () => {
+test("an image after its deadline does not affect the others in the queue", async () => {
   const triton = await new FakeTriton().start();
   const { closed, open } = gate();
   triton.gate = closed;

@@ -10,7 +10,7 @@ import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server
 import { readSettings } from "../http/settings.ts";
 import { testCertificate } from "../http/test-certificate.ts";
 
-/** The gateway in front of a Triton that requires TLS, a client certificate and a key in the metadata. */
+/** Gateway with a Triton that requires TLS, a client certificate and a key in the metadata. */
 
 const certificates = {
   triton: testCertificate("triton.internal"),
@@ -102,7 +102,7 @@ async function startGateway(overrides: Overrides): Promise<void> {
   gateway = await startEmbedServer({ ...settings, PORT: 0 });
 }
 
-/** `ready`, or the reason why not. */
+/** Returns `ready` or the reason. */
 async function readiness(): Promise<string> {
   for (;;) {
     const response = await fetch(`http://127.0.0.1:${gateway!.port}/readyz`);
@@ -113,7 +113,7 @@ async function readiness(): Promise<string> {
   }
 }
 
-test("checks the certificate's name, shows its own certificate and sends the metadata", async () => {
+test("verifies the server certificate's name and sends the client certificate and the metadata", async () => {
   received = undefined;
   await startGateway({});
   expect(await readiness()).toBe("ready");
@@ -127,7 +127,7 @@ const noTls = {
   TRITON_TLS_SERVER_NAME: "",
 };
 
-describe("uses no Triton", () => {
+describe("does not use a Triton", () => {
   test.each<[string, Overrides, RegExp]>([
     [
       "whose certificate another authority signed",

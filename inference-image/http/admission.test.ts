@@ -5,7 +5,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** One place, and somebody in it whose 1000 bytes were announced three seconds ago. */
+/** Admission with one slot, held by a request that announced 1000 bytes three seconds ago. */
 function taken() {
   vi.useFakeTimers({ toFake: ["performance"] });
   const admission = new Admission({ maxQueueSize: 1, maxQueueBytes: 10_000 }, () => 0);
@@ -15,7 +15,7 @@ function taken() {
   return { admission, place, drop };
 }
 
-test("a body that is slow gives its place to another", () => {
+test("a slow body loses its slot to another request", () => {
   const { admission, place, drop } = taken();
   place.receive(500);
   admission.reserve(100, () => {});
@@ -24,7 +24,7 @@ test("a body that is slow gives its place to another", () => {
   expect(place.released).toBe(true);
 });
 
-test("a body that is complete keeps its place, however long it takes to be read", () => {
+test("a complete body keeps its slot until it is read", () => {
   const { admission, place, drop } = taken();
   place.receive(1_000);
   place.complete();

@@ -67,7 +67,7 @@ function shared(): Embedder {
   };
 }
 
-/** Answers when the test says so. */
+/** Embedder that answers on command of the test. */
 class HeldEmbedder implements Embedder {
   waitingImages = 0;
   readonly signals: (AbortSignal | undefined)[] = [];
@@ -91,7 +91,7 @@ class HeldEmbedder implements Embedder {
   }
 }
 
-/** A connection of its own, and what came back on it. */
+/** Connection and the data received on it. */
 async function connection() {
   const socket = connect(port, "127.0.0.1");
   let received = "";
@@ -103,7 +103,7 @@ async function connection() {
   await once(socket, "connect");
   return {
     socket,
-    /** Until as many answers are there. */
+    /** Waits for this number of responses. */
     async answers(count = 1): Promise<string> {
       await expect
         .poll(() => received.match(/HTTP\/1\.1 (?!100)\d/g)?.length ?? 0, {
@@ -221,7 +221,7 @@ describe("an image", () => {
 });
 
 describe("on a connection", () => {
-  test("requests may follow each other before they are answered", async () => {
+  test("supports pipelined requests", async () => {
     await listen();
     const { socket, answers } = await connection();
     for (let count = 0; count < 3; count++) send(socket, jpeg);
@@ -231,17 +231,17 @@ describe("on a connection", () => {
     expect(received).toMatch(/{"status":"ok"}$/);
   });
 
-  test("HTTP/1.0 is answered, and the connection ends", async () => {
+  test("answers HTTP/1.0 and closes the connection", async () => {
     await listen();
     const { socket, whole } = await connection();
     send(socket, jpeg, "POST /embed HTTP/1.0");
     expect(await whole()).toMatch(/^HTTP\/1\.1 200 .*connection: close.*"embeddings"/is);
   });
 
-  test.each(["small", "large"])("a %s body in chunks is embedded", async (size) => {
+  test.each(["small", "large"])("embeds a %s chunked body", async (size) => {
     await listen();
     const { socket, answers } = await connection();
-    // a small one lies in memory that other things are in
+    // a small body is in a shared memory pool
     const side = size === "small" ? 20 : 300;
     const file = await picture("jpeg", { width: side, height: side });
     socket.write(head({ "transfer-encoding": "chunked" }));
@@ -259,7 +259,7 @@ describe("on a connection", () => {
     expect(await answers()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("a body in chunks ends at the limit", async () => {
+  test("stops reading a chunked body at the limit", async () => {
     await listen();
     const { socket, answers } = await connection();
     socket.write(head({ "transfer-encoding": "chunked" }));
@@ -276,21 +276,21 @@ describe("on a connection", () => {
     expect(await answers()).toMatch(/^HTTP\/1\.1 413 .*the body is larger than 1000000 bytes/s);
   });
 
-  test("a length beyond the limit is rejected before the body comes", async () => {
+  test("rejects a Content-Length beyond the limit before the body arrives", async () => {
     await listen();
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": 1_000_001 }));
     expect(await answers()).toMatch(/^HTTP\/1\.1 413 .*the body is larger than 1000000 bytes/s);
   });
 
-  test("a length that is too short is an image that is cut short, and what follows is no request", async () => {
+  test("a Content-Length that is too short truncates the image, and the remainder is not a request", async () => {
     await listen();
     const { socket, whole } = await connection();
     send(socket, jpeg, undefined, { "content-length": 900 });
     expect(await whole()).toMatch(/^HTTP\/1\.1 (422|400) .*(cannot be decoded|invalid HTTP)/s);
   });
 
-  test("a length that is too long ends with the connection", async () => {
+  test("a Content-Length that is too long ends with the connection", async () => {
     await listen();
     const { socket, whole } = await connection();
     send(socket, jpeg, undefined, { "content-length": jpeg.length + 1 });
@@ -301,7 +301,7 @@ describe("on a connection", () => {
 
   test.each([
     ["two lengths", "content-length: 3\r\ncontent-length: 4\r\n"],
-    ["a length that is none", "content-length: -1\r\n"],
+    ["an invalid length", "content-length: -1\r\n"],
     ["a length and chunks", "content-length: 3\r\ntransfer-encoding: chunked\r\n"],
     ["no host", ""],
   ])("%s are refused with a reason", async (what, fields) => {
@@ -313,7 +313,7 @@ describe("on a connection", () => {
     expect(await whole()).toMatch(/^HTTP\/1\.1 400 /);
   });
 
-  test("what is not HTTP is rejected with a reason", async () => {
+  test("rejects data that is not HTTP with a reason", async () => {
     await listen();
     const { socket, whole } = await connection();
     socket.write("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
@@ -322,14 +322,14 @@ describe("on a connection", () => {
     );
   });
 
-  test("headers beyond 16 KiB are rejected with a reason", async () => {
+  test("rejects headers beyond 16 KiB with a reason", async () => {
     await listen();
     const { socket, whole } = await connection();
     socket.write(`GET / HTTP/1.1\r\nhost: x\r\nx: ${"y".repeat(20_000)}\r\n\r\n`);
     expect(await whole()).toMatch(/^HTTP\/1\.1 431 .*the headers are larger than 16 KiB/s);
   });
 
-  test("headers that take too long are rejected with a reason", async () => {
+  test("rejects slow headers with a reason", async () => {
     await listen();
     app.server.headersTimeout = 100;
     const { socket, whole } = await connection();
@@ -337,7 +337,7 @@ describe("on a connection", () => {
     expect(await whole()).toMatch(/^HTTP\/1\.1 408 .*the request must arrive within/s);
   });
 
-  test("more of them than may be are closed at once", async () => {
+  test("closes connections beyond the limit at once", async () => {
     await listen({ maxConnections: 2 });
     const kept = [await connection(), await connection()];
     const { whole } = await connection();
@@ -346,7 +346,7 @@ describe("on a connection", () => {
     expect(await kept[1]!.answers()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test("a client that asks first is reported to go on", async () => {
+  test("answers Expect: 100-continue", async () => {
     await listen();
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": jpeg.length, expect: "100-continue" }));
@@ -365,7 +365,7 @@ describe("while the model is busy", () => {
   }
   afterEach(() => held.release());
 
-  /** A request that waits for the model. */
+  /** Sends a request that is queued for the model. */
   async function waiting() {
     const before = held.signals.length;
     const client = await connection();
@@ -374,7 +374,7 @@ describe("while the model is busy", () => {
     return client;
   }
 
-  test("a request too many is rejected before its body, and its connection goes on", async () => {
+  test("rejects a request beyond the limit before its body and keeps its connection", async () => {
     await busy({ maxQueueSize: 1 });
     await waiting();
     const { socket, answers } = await connection();
@@ -389,7 +389,7 @@ describe("while the model is busy", () => {
     expect(await answers(2)).toMatch(/HTTP\/1\.1 200 /);
   });
 
-  test("a client that asks first is rejected without a byte of its body", async () => {
+  test("rejects a request with Expect: 100-continue without reading its body", async () => {
     await busy({ maxQueueSize: 1 });
     await waiting();
     const { socket, answers } = await connection();
@@ -397,7 +397,7 @@ describe("while the model is busy", () => {
     expect(await answers()).toMatch(/^HTTP\/1\.1 429 /);
   });
 
-  test("bodies are counted by what they announce", async () => {
+  test("counts bodies by their Content-Length", async () => {
     await busy({ maxQueueBytes: jpeg.length + 100 });
     await waiting();
     expect(await metrics.text()).toContain(`${embedMetrics.pendingBytes} ${jpeg.length}`);
@@ -408,7 +408,7 @@ describe("while the model is busy", () => {
     );
   });
 
-  test("bodies in chunks are counted as they arrive", async () => {
+  test("counts chunked bodies as they arrive", async () => {
     await busy({ maxQueueBytes: jpeg.length + 100 });
     await waiting();
     const { socket, answers } = await connection();
@@ -416,7 +416,7 @@ describe("while the model is busy", () => {
     expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*bytes of request bodies/s);
   });
 
-  test("bytes are given back when the answer is out, or the client gone", async () => {
+  test("releases bytes after the response or when the client disconnects", async () => {
     await busy();
     const [first, second] = [await waiting(), await waiting()];
     first.socket.destroy();
@@ -428,7 +428,7 @@ describe("while the model is busy", () => {
     await expect.poll(() => metrics.text()).toContain(`${embedMetrics.pendingBytes} 0`);
   });
 
-  test("a slow sender gives its place to others", async () => {
+  test("a slow sender loses its slot to others", async () => {
     await busy({ maxQueueSize: 1 });
     const slow = await connection();
     slow.socket.write(head({ "content-length": 1000 }));
@@ -443,7 +443,7 @@ describe("while the model is busy", () => {
     );
   });
 
-  test("a caller's timeout is kept, and its images are dropped", async () => {
+  test("drops the images of a request at its timeout", async () => {
     await busy();
     const answer = post(jpeg, "/embed?timeout=1500000");
     await expect.poll(() => held.signals.length).toBe(1);
@@ -455,7 +455,7 @@ describe("while the model is busy", () => {
     expect(held.signals[0]?.aborted).toBe(true);
   });
 
-  test("a caller's timeout counts while its body arrives", async () => {
+  test("the timeout of a request includes receiving its body", async () => {
     await busy();
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": 1000 }, "POST /embed?timeout=50000 HTTP/1.1"));
@@ -464,7 +464,7 @@ describe("while the model is busy", () => {
   });
 
   test.each(["0", "-1", "1.5", "x", "", "3600000001"])(
-    "fails on a timeout of '%s'",
+    "rejects a timeout of '%s'",
     async (timeout) => {
       await busy();
       const { status, body } = await post(jpeg, `/embed?timeout=${timeout}`);
@@ -475,7 +475,7 @@ describe("while the model is busy", () => {
     },
   );
 
-  test("nothing is decoded for a client that hung up while it sent", async () => {
+  test("decodes nothing for a client that disconnected while sending", async () => {
     await busy();
     const { socket } = await connection();
     socket.write(
@@ -490,7 +490,7 @@ describe("while the model is busy", () => {
   });
 });
 
-describe("with a key", () => {
+describe("with an API key", () => {
   const apiKey = "0123456789abcdef";
 
   test.each<[string, Record<string, string>, string]>([
@@ -515,21 +515,24 @@ describe("with a key", () => {
     expect(status).toBe(401);
   });
 
-  test.each(["Bearer", "bearer", "BEARER"])("takes it after %s", async (scheme) => {
-    await listen({}, { apiKey });
-    const headers = { authorization: `${scheme} ${apiKey}` };
-    expect((await post(jpeg, "/embed", headers)).status).toBe(200);
-    expect((await fetch(`http://127.0.0.1:${port}/metrics`, { headers })).status).toBe(200);
-  });
+  test.each(["Bearer", "bearer", "BEARER"])(
+    "accepts the key with the scheme %s",
+    async (scheme) => {
+      await listen({}, { apiKey });
+      const headers = { authorization: `${scheme} ${apiKey}` };
+      expect((await post(jpeg, "/embed", headers)).status).toBe(200);
+      expect((await fetch(`http://127.0.0.1:${port}/metrics`, { headers })).status).toBe(200);
+    },
+  );
 
-  test("asks for none where there is nothing to protect", async () => {
+  test("requires no key for health checks and the page", async () => {
     await listen({}, { apiKey });
     for (const path of ["/healthz", "/health", "/readyz", "/", "/openapi.json"]) {
       expect((await fetch(`http://127.0.0.1:${port}${path}`)).status, path).toBe(200);
     }
   });
 
-  test("has a field for it on the page, and says so in OpenAPI", async () => {
+  test("has a key field on the page and a security scheme in OpenAPI", async () => {
     await listen({}, { apiKey });
     const [page, openApi] = await Promise.all(
       ["/", "/openapi.json"].map(async (path) =>

@@ -15,27 +15,27 @@ const tensor = (data: unknown) =>
   );
 
 describe("a large body", () => {
-  test("gives its images, each in memory of its own", async () => {
+  test("returns its images, each with its own memory", async () => {
     const images = await json.images(base64(image.toString("base64"), "QUJD"));
     expect(images.map((bytes) => bytes.byteLength)).toEqual([300_000, 3]);
     expect(image.equals(images[0]!)).toBe(true);
     expect(images.map(({ buffer }) => buffer.byteLength)).toEqual([300_000, 3]);
   });
 
-  test("may escape its slashes", async () => {
+  test("supports escaped slashes", async () => {
     const bytes = Buffer.alloc(300_000, 0xff);
     const body = base64(bytes.toString("base64")).toString().replaceAll("/", "\\/");
     const [decoded] = await json.images(Buffer.from(body));
     expect(bytes.equals(decoded!)).toBe(true);
   });
 
-  test("gives its tensors", async () => {
+  test("returns its tensors", async () => {
     const request = await json.inferRequest(tensor([pixels]), undefined, "m");
     const [{ bytes }] = request.inputs as [(typeof request.inputs)[0]];
     expect(Buffer.from(Float32Array.from(pixels).buffer).equals(bytes)).toBe(true);
   });
 
-  test("gives the tensors that follow it, which share its memory", async () => {
+  test("returns the binary tensors after it, which share its memory", async () => {
     const input = { name: "x", datatype: "UINT8", shape: [2], parameters: { binary_data_size: 2 } };
     const inputs = [input, { ...input, name: "y" }];
     const head = JSON.stringify({ id: "i".repeat(70_000), inputs });
@@ -44,7 +44,7 @@ describe("a large body", () => {
     expect(request.inputs.map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(["ab", "cd"]);
   });
 
-  test("moves to the thread and leaves the event loop alone", async () => {
+  test("is parsed in the thread without blocking the event loop", async () => {
     const body = base64(Buffer.alloc(11_000_000, 7).toString("base64"));
     const images = json.images(body);
     expect(body.byteLength).toBe(0);
@@ -52,8 +52,8 @@ describe("a large body", () => {
   });
 
   test.each([
-    ["no base64", base64("QUJD".repeat(20_000), `${"QUJD".repeat(20_000)}QU?D`), 1, 80_002],
-    ["no base64 at its start", base64("?UJD".repeat(20_000)), 0, 0],
+    ["invalid base64", base64("QUJD".repeat(20_000), `${"QUJD".repeat(20_000)}QU?D`), 1, 80_002],
+    ["invalid base64 at its start", base64("?UJD".repeat(20_000)), 0, 0],
   ])("fails on %s, naming image and position", async (_, body, image, position) => {
     const message = `image ${image} is not base64: unexpected "?" at position ${position}`;
     await expect(json.images(body)).rejects.toMatchObject({
@@ -64,7 +64,7 @@ describe("a large body", () => {
     });
   });
 
-  test("fails on tensors as on the event loop", async () => {
+  test("rejects invalid tensors with the same messages as the event loop", async () => {
     await expect(json.inferRequest(tensor([...pixels, "7"]), undefined, "m")).rejects.toEqual(
       new WireError(
         "Unable to parse 'data' of 'x': its number of elements does not match shape [1,150000]",
@@ -78,8 +78,8 @@ const tooMany = "JSON must have at most 100000 arrays, objects and members, got 
 
 test.each([
   ["more than 16 MiB", Buffer.alloc(maxJsonBytes + 1, " "), tooLarge],
-  ["arrays in arrays without end", Buffer.from("[".repeat(1_000_000)), tooMany],
-  ["objects in objects without end", Buffer.from('{"a":'.repeat(100_000)), tooMany],
+  ["deeply nested arrays", Buffer.from("[".repeat(1_000_000)), tooMany],
+  ["deeply nested objects", Buffer.from('{"a":'.repeat(100_000)), tooMany],
   ["a million inputs", Buffer.from(`{"inputs":[${"{},".repeat(1_000_000)}{}]}`), tooMany],
 ])("fails on %s", async (_, body, message) => {
   const code = "too_large";
@@ -88,8 +88,8 @@ test.each([
   await expect(infer).rejects.toMatchObject({ name: "WireError", code, message });
 });
 
-test("fails when the thread ends meanwhile, and starts another for what follows", async () => {
-  // it starts, which takes longer than to end it
+test("fails if the thread exits and starts another for later requests", async () => {
+  // starting the thread takes longer than terminating it
   const json = new JsonThread();
   const waiting = json.images(base64(image.toString("base64")));
   await Promise.all([expect(waiting).rejects.toThrow("the JSON thread exited"), json.close()]);

@@ -3,7 +3,7 @@ import { Socket } from "node:net";
 import { expect, test } from "vitest";
 import { readBody } from "./request-body.ts";
 
-test("large bodies that arrive at once are read in several iterations of the event loop", async () => {
+test("reads large concurrent bodies in several iterations of the event loop", async () => {
   const pieces = Array.from({ length: 64 }, (_, index) => Buffer.alloc(64 * 1024, index));
   const whole = Buffer.concat(pieces);
   const bodies = Array.from({ length: 4 }, () => {

@@ -3,10 +3,10 @@ import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { embedPort } from "../../contract/ports.ts";
 import { readSettings } from "./settings.ts";
 
-/** The default HOST is every interface. */
+/** The default HOST is all interfaces. */
 const anonymous = { ALLOW_ANONYMOUS: "true" };
 
-test("without variables, gives the defaults", () => {
+test("returns the defaults without variables", () => {
   expect(readSettings(anonymous)).toMatchObject({
     HOST: "0.0.0.0",
     PORT: embedPort,
@@ -16,7 +16,7 @@ test("without variables, gives the defaults", () => {
   });
 });
 
-test("reads numbers and lists, and leaves other variables alone", () => {
+test("parses numbers and lists and ignores other variables", () => {
   const settings = readSettings({
     ...anonymous,
     PORT: "9000",
@@ -82,7 +82,7 @@ test.each([
   expect(() => readSettings(env)).toThrow(message);
 });
 
-test("fails with all mistakes at once, a line each", () => {
+test("reports all invalid settings at once, one line each", () => {
   const env = { PORT: "x", LOG_LEVEL: "y", MAX_QUEUE_SIZE: "0", BACKEND: "triton" };
   expect(() => readSettings(env)).toThrow(
     [
@@ -94,19 +94,19 @@ test("fails with all mistakes at once, a line each", () => {
   );
 });
 
-test("never shows a key", () => {
+test("never prints a key", () => {
   expect(() => readSettings({ API_KEY: "hunter2" })).not.toThrow("hunter2");
 });
 
-test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1"])("needs no key on %s", (HOST) => {
+test.each(["127.0.0.1", "127.1.2.3", "localhost", "::1"])("requires no key on %s", (HOST) => {
   expect(readSettings({ HOST }).API_KEY).toBeUndefined();
 });
 
-test("needs no permission with a key", () => {
+test("does not require ALLOW_ANONYMOUS with a key", () => {
   expect(readSettings({ API_KEY: "0123456789abcdef" }).HOST).toBe("0.0.0.0");
 });
 
-test("fails when ENGINE, the old name of BACKEND, is set alone", () => {
+test("rejects ENGINE, the old name of BACKEND, without BACKEND", () => {
   const gateway = { ...anonymous, ENGINE: "triton", TRITON_GRPC_URLS: "a:8001" };
   expect(() => readSettings(gateway)).toThrow(
     /^ENGINE was renamed: set BACKEND to onnxruntime or triton, got ENGINE 'triton'$/,

@@ -1,7 +1,7 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 
 /**
- * For tests: a self-signed certificate and its key, in PEM.
+ * Creates a self-signed certificate and its key for tests, in PEM.
  *
  * @param host - The only name of the certificate. Without it: `localhost` and 127.0.0.1.
  */

@@ -1,7 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { timeSlice } from "./time-slice.ts";
 
-/** Rounds of the event loop while something is done. */
+/** Counts the iterations of the event loop while `work` runs. */
 async function roundsDuring(work: () => Promise<unknown>): Promise<number> {
   let rounds = 0;
   let ended = false;
@@ -20,7 +20,7 @@ function busy(milliseconds: number): void {
   while (performance.now() < until);
 }
 
-/** Work of three pieces, each longer than a turn. */
+/** Work in three parts, each longer than a time slice. */
 async function longWork(name: string, done: string[]): Promise<void> {
   for (let piece = 0; piece < 3; piece++) {
     if (timeSlice.exhausted) await timeSlice.next();
@@ -29,7 +29,7 @@ async function longWork(name: string, done: string[]): Promise<void> {
   done.push(name);
 }
 
-test("much work that begins at once takes its turns one after the other, each in a round of its own", async () => {
+test("concurrent long work runs one time slice per iteration of the event loop", async () => {
   const names = Array.from({ length: 20 }, (_, index) => `work ${index}`);
   const done: string[] = [];
   const rounds = await roundsDuring(() => Promise.all(names.map((name) => longWork(name, done))));
@@ -37,7 +37,7 @@ test("much work that begins at once takes its turns one after the other, each in
   expect(done).toEqual(names);
 });
 
-test("work that is short waits for nobody's turn", async () => {
+test("short work runs immediately", async () => {
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
     await timeSlice.next();

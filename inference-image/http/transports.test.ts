@@ -27,7 +27,7 @@ describe("against this project's server", () => {
   for (const encoding of ["binary", "json"] as const) {
     const at = (port: number) => openHttpTransport({ url: `http://127.0.0.1:${port}`, encoding });
     for (const model of forms) {
-      // image files are no text, and JSON carries nothing else as BYTES
+      // image files are binary, and BYTES in JSON must be text
       if (encoding === "json" && model === openclipVitB32Jpeg) continue;
       describeTransport({
         name: `HTTP, ${encoding}, ${model.inputs[0]!.dataType}`,

@@ -41,7 +41,7 @@ describe.skipIf(realTritonMissing !== "")(
           `--load-model=${model}`,
         ],
       });
-      // a deployment mounts the variants alone
+      // as in a deployment, only the variants are mounted
       await rm(join(repository.path, model, "config.pbtxt"));
       transport = openGrpcTransport({ target: triton.grpcTarget });
     });
@@ -77,7 +77,7 @@ describe.skipIf(realTritonMissing !== "")(
       return Number(batching.max_queue_delay_microseconds);
     };
 
-    test("it serves another queue delay and more instances without a restart, and no request fails", async () => {
+    test("serves another queue delay and more instances without a restart or a failed request", async () => {
       let changing = true;
       const failures: unknown[] = [];
       const clients = Array.from({ length: 3 }, async () => {
@@ -93,7 +93,7 @@ describe.skipIf(realTritonMissing !== "")(
       expect(failures).toEqual([]);
     });
 
-    test("what it rejects is put back", async () => {
+    test("restores the previous configuration if the new one is rejected", async () => {
       await apply(textOf(3_000));
       await expect(apply(textOf(4_000).replace("[8, 16, 32]", "[64]"))).rejects.toThrow(
         `${triton.url} rejected it: failed to load '${model}', failed to poll from model repository (see its log); the previous configuration is restored and served`,

@@ -39,7 +39,7 @@ afterEach(async () => {
   await rm(uploads, { recursive: true, force: true });
 });
 
-/** A server on the repository; its URL. */
+/** Starts a server with the repository and returns its URL. */
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
   const server = await startTritonEmulator(
     repository.flags({
@@ -55,7 +55,7 @@ async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> 
   return `http://127.0.0.1:${server.ports.http}`;
 }
 
-/** A server that answers as it is told; its URL. */
+/** Starts a server with scripted responses and returns its URL. */
 async function fake(listener: RequestListener): Promise<string> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -90,7 +90,7 @@ const servedDelay = async (server: string) => {
   return dynamic_batching.max_queue_delay_microseconds;
 };
 
-test("a server with model control serves the new configuration, without a restart", async () => {
+test("a server with model control serves the new configuration without a restart", async () => {
   const server = await start();
   const text = textOf({ maxQueueDelayMicroseconds: 1_234, instancesPerGpu: 2 });
   expect(await apply(text, { server })).toMatch(
@@ -100,23 +100,23 @@ test("a server with model control serves the new configuration, without a restar
   );
   expect(await published()).toBe(text);
   expect(await servedDelay(server)).toBe(1_234);
-  // nothing is left beside it
+  // no temporary files remain
   expect(await readdir(join(repository.path, model, "configs"))).toEqual(["single-gpu.pbtxt"]);
 });
 
-test("the same configuration again is no mistake", async () => {
+test("the same configuration can be applied again", async () => {
   const server = await start();
   expect(await apply(textOf(), { server })).toContain("serves it");
   expect(await apply(textOf(), { server })).toContain("serves it");
 });
 
-test("a server reads it by the time of the file, whenever the upload was written", async () => {
+test("the file time is current, so that a server reads the file regardless of the upload's time", async () => {
   await apply(textOf({ maxQueueDelayMicroseconds: 7 }));
   const { mtimeMs } = await stat(join(repository.path, model, "configs", "single-gpu.pbtxt"));
   expect(Math.abs(Date.now() - mtimeMs)).toBeLessThan(60_000);
 });
 
-test("what a server rejects is put back, and what was served is served", async () => {
+test("restores a configuration that the server rejects and keeps serving the previous one", async () => {
   const server = await start();
   const refused = textOf().replace(
     "preferred_batch_size: [8, 16, 32]",
@@ -129,7 +129,7 @@ test("what a server rejects is put back, and what was served is served", async (
   expect(await servedDelay(server)).toBe(5_000);
 });
 
-test("without one before, what a server rejects is removed", async () => {
+test("removes a rejected configuration if there was none before", async () => {
   const server = await start();
   await rm(join(repository.path, model, "configs", "single-gpu.pbtxt"));
   const refused = textOf().replace(
@@ -142,7 +142,7 @@ test("without one before, what a server rejects is removed", async () => {
   expect(await readdir(join(repository.path, model, "configs"))).toEqual([]);
 });
 
-test("a server that is missing yet reads it when it starts", async () => {
+test("a server that starts later reads the configuration", async () => {
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   const server = "http://no-such-container.invalid:8000";
   expect(await apply(text, { server })).toMatch(
@@ -151,11 +151,11 @@ test("a server that is missing yet reads it when it starts", async () => {
   expect(await servedDelay(await start())).toBe(42);
 });
 
-test("without a server nobody is asked", async () => {
+test("without --server no request is sent", async () => {
   expect(await apply(textOf())).toMatch(/ written$/);
 });
 
-test("a server without model control keeps what it has until it starts again", async () => {
+test("a server without model control keeps its configuration until a restart", async () => {
   const server = await start({ "model-control-mode": "none" });
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   expect(await apply(text, { server })).toContain(
@@ -165,7 +165,7 @@ test("a server without model control keeps what it has until it starts again", a
   expect(await servedDelay(server)).toBe(5_000);
 });
 
-test("a server with restricted model control loads it for the key, and keeps what it has for another", async () => {
+test("a server with restricted model control loads it only with the right key", async () => {
   const server = await start(restrictModelControl("right"));
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   expect(await apply(text, { server, key: "other" })).toContain(
@@ -176,7 +176,7 @@ test("a server with restricted model control loads it for the key, and keeps wha
   expect(await servedDelay(server)).toBe(42);
 });
 
-test("a server that listens later is waited for", async () => {
+test("waits for a server that listens later", async () => {
   const closed = await fake(() => {});
   await cleanUps.pop()?.();
   const { port } = new URL(closed);
@@ -186,7 +186,7 @@ test("a server that listens later is waited for", async () => {
   expect(await applied).toContain("serves it after");
 });
 
-test("fails in bounded time where nobody starts a server, and leaves it the new configuration", async () => {
+test("fails after the timeout if no server starts, and leaves the new configuration", async () => {
   const server = await fake(() => {});
   await cleanUps.pop()?.();
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
@@ -196,8 +196,8 @@ test("fails in bounded time where nobody starts a server, and leaves it the new 
   expect(await published()).toBe(text);
 });
 
-describe("a server that is about to be replaced", () => {
-  test("is not asked, since it has another image, other weights or other GPUs", async () => {
+describe("a server that will be replaced", () => {
+  test("receives no request if its image, weights or GPUs change", async () => {
     const server = await start();
     const first = await apply(textOf({ maxQueueDelayMicroseconds: 1_000 }), {
       server,
@@ -208,7 +208,7 @@ describe("a server that is about to be replaced", () => {
     expect(await published()).toContain("max_queue_delay_microseconds: 1000");
   });
 
-  test("is asked when only its configuration changes", async () => {
+  test("receives a request if only its configuration changes", async () => {
     const server = await start();
     await apply(textOf(), { server, generation: "a" });
     const second = await apply(textOf({ maxQueueDelayMicroseconds: 2_000 }), {
@@ -223,10 +223,10 @@ describe("a server that is about to be replaced", () => {
   });
 });
 
-describe("fails in bounded time, and restores the previous configuration, with a server that", () => {
+describe("fails after the timeout and restores the previous configuration if the server", () => {
   const longer = textOf({ maxQueueDelayMicroseconds: 42 });
 
-  test("takes the call and never answers", async () => {
+  test("accepts the call and never responds", async () => {
     const server = await fake(() => {});
     await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
       `${server} did not finish in 1 s; the previous configuration is restored, but may not be served: `,
@@ -234,7 +234,7 @@ describe("fails in bounded time, and restores the previous configuration, with a
     expect(await published()).toBe(textOf());
   });
 
-  test("says that it has loaded the model, and is never ready", async () => {
+  test("reports the model as loaded but is never ready", async () => {
     const server = await fake(({ url = "" }, response) => {
       response.statusCode = url.endsWith("/load") ? 200 : 400;
       response.end();
@@ -244,7 +244,7 @@ describe("fails in bounded time, and restores the previous configuration, with a
     );
   });
 
-  test("says that it has loaded the model, and has another configuration", async () => {
+  test("reports the model as loaded but with another configuration", async () => {
     const kept = readModelConfig(textOf(), "kept");
     const server = await fake(({ url = "" }, response) => {
       response.end(url.endsWith("/config") ? JSON.stringify(kept) : "");
@@ -254,14 +254,14 @@ describe("fails in bounded time, and restores the previous configuration, with a
     );
   });
 
-  test("ends in the middle of it", async () => {
+  test("exits during the load", async () => {
     const server = await fake((_request, response) => response.destroy());
     await expect(apply(longer, { server, timeoutSeconds: 1 })).rejects.toThrow(
       /is not served: http:\/\/127\.0\.0\.1:\d+: .*; the previous configuration is restored, but may not be served: /,
     );
   });
 
-  test("is no Triton", async () => {
+  test("is not a Triton", async () => {
     const server = await fake((_request, response) => {
       response.statusCode = 404;
       response.end("<html>");
@@ -272,44 +272,44 @@ describe("fails in bounded time, and restores the previous configuration, with a
   });
 });
 
-describe("publishes nothing", () => {
-  test("of a text that is no model configuration", async () => {
+describe("does not publish", () => {
+  test("a text that is not a model configuration", async () => {
     await expect(apply("name: \n")).rejects.toThrow(/^config\.pbtxt:/);
     expect(await published()).toBe(textOf());
   });
 
-  test("of another model", async () => {
+  test("a configuration of another model", async () => {
     await expect(apply(textOf(), { model: "openclip_vit_b32_trt" })).rejects.toThrow(
       "openclip_vit_b32_trt: config.pbtxt: name must be 'openclip_vit_b32_trt', got 'openclip_vit_b32'",
     );
   });
 
-  test("where it was not uploaded", async () => {
+  test("a missing upload", async () => {
     await expect(apply(textOf(), { file: join(uploads, "none") })).rejects.toThrow(
       `${model}: the configuration cannot be read: ENOENT`,
     );
   });
 
-  test("into a folder that is missing", async () => {
+  test("to a missing folder", async () => {
     await expect(apply(textOf(), { folder: join(uploads, "none") })).rejects.toThrow(
       "single-gpu.pbtxt cannot be written: ENOENT",
     );
   });
 });
 
-describe("tells configurations apart", () => {
+describe("distinguishes configurations", () => {
   const config = readModelConfig(textOf(), "config");
   const served = (changes: object) => ({ ...config, ...changes });
 
-  test("by what a deployment changes, whatever a server adds", () => {
+  test("by deployed settings, ignoring fields added by the server", () => {
     const instance_group = [{ ...config.instance_group[0], name: "g_0", passive: false }];
     expect(configDifference(config, served({ instance_group, extra: 1 }))).toBeUndefined();
   });
-  test("where numbers are text", () => {
+  test("with numbers as text", () => {
     const batching = { ...config.dynamic_batching, max_queue_delay_microseconds: "5000" };
     expect(configDifference(config, served({ dynamic_batching: batching }))).toBeUndefined();
   });
-  test("by instances, and by what is missing", () => {
+  test("by instances and by missing fields", () => {
     const instance_group = [{ ...config.instance_group[0], count: 2 }];
     expect(configDifference(config, served({ instance_group }))).toBe(
       "instance_group.0.count 2, not 1",
@@ -335,12 +335,12 @@ describe("tells configurations apart", () => {
 
 test.each<[string, readonly string[], string]>([
   [
-    "no model",
+    "a missing model",
     ["--folder=/configs", "--file=/c", "--name=cpu"],
     "apply-config: --model must be given; usage: apply-config --folder … --file … --name … --model … [--server …] [--generation …] [--timeout-seconds …]",
   ],
   [
-    "a name that leads elsewhere",
+    "a name with a path",
     ["--folder=/configs", "--file=/c", "--name=../cpu", "--model=m"],
     "apply-config: --name must be a name, got '../cpu'",
   ],
@@ -350,7 +350,7 @@ test.each<[string, readonly string[], string]>([
     "apply-config: --server must be http://host:port, got 'triton:8000'",
   ],
   [
-    "no time",
+    "a timeout of zero",
     ["--folder=/configs", "--file=/c", "--name=cpu", "--model=m", "--timeout-seconds=0"],
     "apply-config: --timeout-seconds must be 1 to 99999, got '0'",
   ],
@@ -379,7 +379,7 @@ describe("the program", () => {
     `--model=${model}`,
   ];
 
-  test("says what was done in one line, and ends with 0", async () => {
+  test("prints the result in one line and exits with 0", async () => {
     await writeFile(join(uploads, "config.pbtxt"), textOf());
     const { code, stdout, stderr } = await run(...args());
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -388,19 +388,19 @@ describe("the program", () => {
     );
   });
 
-  test("says what is wrong in one line, and ends with 1", async () => {
+  test("prints the error in one line and exits with 1", async () => {
     const { code, stdout, stderr } = await run(...args());
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(/^openclip_vit_b32: the configuration cannot be read: .*\n$/);
   });
 
-  test("ends with 2 where it was asked wrongly", async () => {
+  test("exits with 2 on invalid arguments", async () => {
     const { code, stdout, stderr } = await run("apply-config", "--server=x");
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(/^apply-config: --folder must be given; usage: .*\n$/);
   });
 
-  test("checks weights with one line too", async () => {
+  test("also checks weights with one line", async () => {
     const { code, stderr } = await run(
       "check-weights",
       `--folder=${uploads}`,

@@ -16,13 +16,13 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const options = (sha256: string) => ({ folder, sha256 });
 
-/** Put the tiny model there as an upload does: without its sidecar. */
+/** Writes the tiny model like an upload, without its sidecar. */
 async function upload(): Promise<string> {
   await copyFile(await tinyModel(), file);
   return await sha256Of(file);
 }
 
-test("checks the file, and writes nothing", async () => {
+test("checks the file and writes nothing", async () => {
   expect(await checkWeights(options(await upload()))).toMatch(
     /^\/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
   );
@@ -43,13 +43,13 @@ test("fails on another file", async () => {
   );
 });
 
-test("fails where there is no file", async () => {
+test("fails if the file is missing", async () => {
   await expect(checkWeights(options("0".repeat(64)))).rejects.toThrow(`${file} does not exist`);
 });
 
 test.each<[string, readonly string[], string]>([
   [
-    "no folder",
+    "a missing folder option",
     ["--sha256", "0".repeat(64)],
     "check-weights: --folder must be given; usage: check-weights --folder … --sha256 …",
   ],
@@ -59,12 +59,12 @@ test.each<[string, readonly string[], string]>([
     "check-weights: --sha256 must be 64 digits, lower-case hexadecimal, got 'abc'",
   ],
   [
-    "an option that there is not",
+    "an unknown option",
     ["--folder=/weights", "--force=yes"],
     "check-weights: Unknown option '--force'; usage: check-weights --folder … --sha256 …",
   ],
   [
-    "an option twice",
+    "a repeated option",
     ["--folder=/a", "--folder=/b", `--sha256=${"0".repeat(64)}`],
     "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 …",
   ],

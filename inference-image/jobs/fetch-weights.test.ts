@@ -18,7 +18,7 @@ import {
 let folder: string;
 let server: Server;
 let origin: string;
-/** Paths that were asked for. */
+/** Requested paths. */
 let asked: string[];
 
 const answers: Record<string, RequestListener> = {
@@ -75,7 +75,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Without waiting before a retry. */
+/** Runs the job without delays before retries. */
 const fetchWeights = (options: FetchWeightsOptions) =>
   fetchWith(
     options,
@@ -93,14 +93,14 @@ const options = async (path: string) =>
     timeoutSeconds: 60,
   }) as const;
 
-/** What goes wrong, in the words that are printed. */
+/** Returns the printed error. */
 const failureOf = async (work: Promise<unknown>): Promise<string> =>
   await work.then(
     () => "nothing",
     (error: Error) => error.message,
   );
 
-/** Until the test ends, a server with a certificate that everybody takes. */
+/** Starts a server with a trusted certificate until the test ends. */
 async function tlsOrigin(listener: RequestListener): Promise<string> {
   vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
   const tls = createTlsServer(testCertificate(), listener);
@@ -113,7 +113,7 @@ async function tlsOrigin(listener: RequestListener): Promise<string> {
   return `https://127.0.0.1:${(tls.address() as AddressInfo).port}`;
 }
 
-test("fetches the file and checks it", async () => {
+test("downloads the file and verifies it", async () => {
   expect(await fetchWeights(await options("/model.onnx"))).toMatch(
     /^downloaded in \d+\.\d s; \/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
   );
@@ -121,7 +121,7 @@ test("fetches the file and checks it", async () => {
   expect(await sha256Of(join(folder, "model.onnx"))).toBe(await sha256());
 });
 
-test("makes the folder where there is none", async () => {
+test("creates a missing folder", async () => {
   await fetchWeights({ ...(await options("/model.onnx")), folder: join(folder, "a", "b") });
   expect(await readdir(join(folder, "a", "b"))).toEqual(["model.onnx"]);
 });
@@ -131,7 +131,7 @@ test("follows a redirect", async () => {
   expect(asked).toEqual(["/moved", "/model.onnx"]);
 });
 
-test("fetches nothing that is there already", async () => {
+test("downloads nothing if the file exists", async () => {
   const file = join(folder, "model.onnx");
   await copyFile(await tinyModel(), file);
   const before = await stat(file);
@@ -140,13 +140,13 @@ test("fetches nothing that is there already", async () => {
   expect((await stat(file)).ino).toBe(before.ino);
 });
 
-test("replaces other weights that are there", async () => {
+test("replaces other existing weights", async () => {
   await writeFile(join(folder, "model.onnx"), "older weights");
   await fetchWeights(await options("/model.onnx"));
   expect(await sha256Of(join(folder, "model.onnx"))).toBe(await sha256());
 });
 
-test("fails on another file than was meant, and leaves nothing", async () => {
+test("fails on a file with another checksum and leaves no files", async () => {
   const other = "0".repeat(64);
   const { size } = await stat(await tinyModel());
   await expect(
@@ -157,7 +157,7 @@ test("fails on another file than was meant, and leaves nothing", async () => {
   expect(await readdir(folder)).toEqual([]);
 });
 
-test("resumes a download that was cut", async () => {
+test("resumes an interrupted download", async () => {
   const bytes = await readFile(await tinyModel());
   const ranges: (string | undefined)[] = [];
   answers["/cut-once"] = ({ headers }, response) => {
@@ -176,7 +176,7 @@ test("resumes a download that was cut", async () => {
   expect(await readdir(folder)).toEqual(["model.onnx"]);
 });
 
-test("asks the proxy that the environment names", async () => {
+test("uses the proxy of the environment", async () => {
   vi.stubEnv("http_proxy", origin);
   vi.stubEnv("no_proxy", "");
   onTestFinished(() => void vi.unstubAllEnvs());
@@ -184,7 +184,7 @@ test("asks the proxy that the environment names", async () => {
   expect(asked).toEqual(["/model.onnx"]);
 });
 
-test("keeps the weights that are there when the new ones do not come", async () => {
+test("keeps the existing weights if the download fails", async () => {
   await writeFile(join(folder, "model.onnx"), "older weights");
   await expect(fetchWeights(await options("/cut"))).rejects.toThrow(
     /^http:\/\/127\.0\.0\.1:\d+\/cut: the connection .*, \d+ attempts/,
@@ -192,27 +192,27 @@ test("keeps the weights that are there when the new ones do not come", async () 
   expect(await readFile(join(folder, "model.onnx"), "utf8")).toBe("older weights");
 });
 
-test("fails where there is no such file, without what the address has as a secret", async () => {
+test("fails on a missing file without printing the secret of the URL", async () => {
   await expect(fetchWeights(await options("/absent?signature=secret"))).rejects.toThrow(
     new RegExp(`^${origin}/absent: 127.0.0.1:\\d+ answered 404$`),
   );
 });
 
-test("fails where nobody listens", async () => {
+test("fails on a refused connection", async () => {
   await new Promise((resolve) => server.close(resolve));
   await expect(fetchWeights(await options("/model.onnx"))).rejects.toThrow(
     /^http:\/\/127\.0\.0\.1:\d+\/model\.onnx: the connection failed: connect ECONNREFUSED 127\.0\.0\.1:\d+, 5 attempts$/,
   );
 });
 
-test("fails where the folder cannot be made", async () => {
+test("fails if the folder cannot be created", async () => {
   await writeFile(join(folder, "file"), "");
   await expect(
     fetchWeights({ ...(await options("/model.onnx")), folder: join(folder, "file", "weights") }),
   ).rejects.toThrow(/ENOTDIR/);
 });
 
-test("fails on a file that says it is too long, before any of it is written", async () => {
+test("fails on a Content-Length beyond the limit before anything is written", async () => {
   await writeFile(join(folder, "model.onnx"), "older weights");
   expect(
     await failureOf(
@@ -222,27 +222,27 @@ test("fails on a file that says it is too long, before any of it is written", as
   expect(await readdir(folder)).toEqual(["model.onnx"]);
 });
 
-test("fails on a file that turns out too long", async () => {
+test("fails on a body beyond the limit", async () => {
   expect(await failureOf(fetchWeights({ ...(await options("/is-long")), maxBytes: 4999 }))).toBe(
     `${origin}/is-long: must have 4999 bytes, sends more`,
   );
   expect(await readdir(folder)).not.toContain("model.onnx");
 });
 
-test("takes a file that is as long as it may be", async () => {
+test("accepts a file of exactly the limit", async () => {
   const { size } = await stat(await tinyModel());
   await fetchWeights({ ...(await options("/model.onnx")), maxBytes: size });
   expect(await readdir(folder)).toEqual(["model.onnx"]);
 });
 
-test("fails on a server that sends for ever", async () => {
+test("fails on an endless response", async () => {
   expect(await failureOf(fetchWeights({ ...(await options("/drips")), timeoutSeconds: 0.3 }))).toBe(
     `${origin}/drips: must be downloaded within 0.3 s`,
   );
   expect(await readdir(folder)).not.toContain("model.onnx");
 });
 
-test("fails on a redirect from https to http, without the secret of either address", async () => {
+test("fails on a redirect from https to http without printing secrets", async () => {
   const tls = await tlsOrigin((_request, response) => {
     response.writeHead(302, { location: `${origin}/model.onnx?signature=secret` }).end();
   });
@@ -268,14 +268,14 @@ test.each(["/to-a-user", "/to-a-file"])("fails on the redirect %s", async (path)
   );
 });
 
-test("fails on redirects that do not end", async () => {
+test("fails on endless redirects", async () => {
   expect(await failureOf(fetchWeights(await options("/round")))).toBe(
     `${origin}/round: must end after 10 redirects`,
   );
   expect(asked).toHaveLength(11);
 });
 
-test("does not repeat the password of an address", async () => {
+test("does not print the password of a URL", async () => {
   const url = "http://user:pa55word@127.0.0.1:1/m?signature=secret";
   expect(await failureOf(fetchWeights({ ...(await options("")), url }))).toBe(
     "http://127.0.0.1:1/m: the connection failed: connect ECONNREFUSED 127.0.0.1:1, 5 attempts",
@@ -291,7 +291,7 @@ const given = {
 const read = (args: Readonly<Record<string, string>>) =>
   readFetchWeightsArguments(Object.entries(args).map(([name, value]) => `--${name}=${value}`));
 
-test("reads its options", () => {
+test("parses its options", () => {
   const read900 = {
     url: given.url,
     folder: "/weights",
@@ -307,9 +307,9 @@ const httpOnly = "fetch-weights: --url must be http://… or https://…";
 const noUser = "fetch-weights: --url must have no user and no password";
 
 test.each<[string, Readonly<Record<string, string>>, string]>([
-  ["an address that is not HTTP", { url: "ftp://example.org/m?signature=secret" }, httpOnly],
-  ["an address without its beginning", { url: "user:pa55word@example.org/m" }, httpOnly],
-  ["an address that is none", { url: "https://user:pa55word@example.org:port/m" }, httpOnly],
+  ["a URL that is not HTTP", { url: "ftp://example.org/m?signature=secret" }, httpOnly],
+  ["a URL without a scheme", { url: "user:pa55word@example.org/m" }, httpOnly],
+  ["an invalid URL", { url: "https://user:pa55word@example.org:port/m" }, httpOnly],
   ["a password", { url: "https://user:pa55word@example.org/m?signature=secret" }, noUser],
   ["a user", { url: "https://token@example.org/m" }, noUser],
   [
@@ -323,12 +323,12 @@ test.each<[string, Readonly<Record<string, string>>, string]>([
     "fetch-weights: --max-bytes must be a whole number, 1 or more, got '1Gi'",
   ],
   [
-    "no bytes at all",
+    "a size of zero",
     { "max-bytes": "0" },
     "fetch-weights: --max-bytes must be a whole number, 1 or more, got '0'",
   ],
   [
-    "a time that no pod may take",
+    "a timeout beyond the limit",
     { "timeout-seconds": "14401" },
     "fetch-weights: --timeout-seconds must be a whole number, 1 to 14400, got '14401'",
   ],
@@ -340,10 +340,10 @@ const usage =
   "usage: fetch-weights --url … --folder … --sha256 … --max-bytes … [--timeout-seconds …]";
 
 test.each<[string, readonly string[], string]>([
-  ["no address", ["--folder=/weights"], "--url must be given"],
-  ["no limit", ["--url=http://a", "--folder=/w", "--sha256=0"], "--max-bytes must be given"],
+  ["a missing URL", ["--folder=/weights"], "--url must be given"],
+  ["a missing limit", ["--url=http://a", "--folder=/w", "--sha256=0"], "--max-bytes must be given"],
   [
-    "an address without its option, which it does not repeat",
+    "a URL without its option, which is not printed",
     ["https://user:pa55word@example/m?signature=secret"],
     "every value requires its option",
   ],
