@@ -38,7 +38,7 @@ beforeAll(async () => {
   ]);
 });
 
-/** Body and content type of a form. */
+/** Returns the body and content type of a form. */
 async function form(parts: Readonly<Record<string, Blob | string>>): Promise<InjectOptions> {
   const data = new FormData();
   for (const [name, part] of Object.entries(parts)) data.append(name.split(" ")[0]!, part);
@@ -93,14 +93,14 @@ describe("with the tiny model", () => {
     return embeddings;
   }
 
-  /** The same embedding, apart from rounding to 8 decimals and the order of sums in another batch. */
+  /** Compares embeddings, allowing for rounding to 8 decimals and another order of sums in another batch. */
   function expectSame(got: readonly number[] | undefined, expected: Float32Array | undefined) {
     expect(got).toHaveLength(embeddingDims);
     const differences = got!.map((value, index) => Math.abs(value - expected![index]!));
     expect(Math.max(...differences)).toBeLessThan(1e-5);
   }
 
-  test("embeds the files of a form, in their order", async () => {
+  test("embeds the files of a form in order", async () => {
     const got = await embeddings(
       post(
         "/embed",
@@ -124,7 +124,7 @@ describe("with the tiny model", () => {
     expectSame(got[0], (await local.embed([file]))[0]);
   });
 
-  test("embeds images given in base64", async () => {
+  test("embeds base64 images", async () => {
     const got = await embeddings(
       base64({ images: [webp.toString("base64"), jpeg.toString("base64")] }),
     );
@@ -133,12 +133,12 @@ describe("with the tiny model", () => {
     for (const [index, vector] of expected.entries()) expectSame(got[index], vector);
   });
 
-  test("gives vectors of unit norm", async () => {
+  test("returns vectors of unit norm", async () => {
     const [vector] = await embeddings(raw(jpeg));
     expect(Math.hypot(...vector!)).toBeCloseTo(1, 6);
   });
 
-  test.each(["/embed", "/embed/base64"])("answers %s with raw float32 when asked", async (url) => {
+  test.each(["/embed", "/embed/base64"])("%s responds with raw float32 on request", async (url) => {
     const request = url === "/embed" ? raw(jpeg) : base64({ images: [jpeg.toString("base64")] });
     const response = await app.inject({
       ...request,
@@ -151,7 +151,7 @@ describe("with the tiny model", () => {
     expectSame(vector, (await local.embed([jpeg]))[0]);
   });
 
-  test("reports the duration of the stages", async () => {
+  test("reports the duration of each step", async () => {
     const { headers } = await app.inject(raw(jpeg));
     const parts = [...String(headers["server-timing"]).matchAll(/(\w+);dur=(\d+\.\d{3})/g)];
     const times = Object.fromEntries(parts.map(([, name, ms]) => [name, Number(ms)]));
@@ -181,17 +181,17 @@ describe("with the tiny model", () => {
       expect((await app.inject(work)).statusCode).toBe(200);
       unanswered -= 1;
     });
-    // now all are decoded and seven batches are left
+    // now all images are decoded and seven batches are left
     await Promise.race(embedded);
     let answers = 0;
     while (unanswered > 0) {
       expect((await app.inject("/healthz")).statusCode).toBe(200);
       answers += 1;
-      // injecting alone does not come back to the event loop
+      // injected requests alone do not yield to the event loop
       await new Promise((resolve) => setImmediate(resolve));
     }
     await Promise.all(embedded);
-    // were the event loop blocked, a few would come through between two batches
+    // a blocked event loop would process only a few between two batches
     expect(answers).toBeGreaterThan(2 * 7);
   });
 
@@ -221,7 +221,7 @@ describe("with the tiny model", () => {
         message: "the body is empty: send an image file",
       },
       {
-        what: "another type of body",
+        what: "an unsupported body type",
         request: () => raw(jpeg, "image/gif"),
         code: "unsupported_media_type",
         status: 415,
@@ -261,7 +261,7 @@ describe("with the tiny model", () => {
         image: 0,
       },
       {
-        what: "bytes that are no image",
+        what: "bytes that are not an image",
         request: () => raw(Buffer.from("hello")),
         code: "unsupported_media_type",
         status: 415,
@@ -269,7 +269,7 @@ describe("with the tiny model", () => {
         image: 0,
       },
       {
-        what: "an image that is cut short",
+        what: "a truncated image",
         request: () => base64({ images: [good(), jpeg.subarray(0, 900).toString("base64")] }),
         code: "undecodable_image",
         status: 422,
@@ -336,7 +336,7 @@ describe("with the tiny model", () => {
         message: "the form has no file: send each image as a file",
       },
       {
-        what: "a form that is cut short",
+        what: "a truncated form",
         request: async () => {
           const { payload, headers } = await form({ a: new File([jpeg], "a.jpg") });
           return post("/embed", { payload: (payload as Buffer).subarray(0, 300), headers });
@@ -353,7 +353,7 @@ describe("with the tiny model", () => {
         message: /^the form is invalid: .*boundary/i,
       },
       {
-        what: "a form with one file that is no image",
+        what: "a form with a file that is not an image",
         request: async () =>
           post(
             "/embed",
@@ -365,7 +365,7 @@ describe("with the tiny model", () => {
         image: 1,
       },
       {
-        what: "no JSON",
+        what: "invalid JSON",
         request: () => base64("{"),
         code: "bad_request",
         status: 400,
@@ -407,7 +407,7 @@ describe("with the tiny model", () => {
         message: "images must be 1 to 32, got 33",
       },
       {
-        what: "an image that is no text",
+        what: "an image that is not a string",
         request: () => base64({ images: [good(), 7] }),
         code: "bad_request",
         status: 400,
@@ -447,7 +447,7 @@ describe("with the tiny model", () => {
         image: 0,
       },
       {
-        what: "base64 with bits that belong to no byte",
+        what: "base64 with excess bits",
         request: () => base64({ images: ["QR=="] }),
         code: "bad_request",
         status: 400,
@@ -470,14 +470,14 @@ describe("with the tiny model", () => {
         message: "no route has the path /embeddings",
       },
       {
-        what: "a path that is not one",
+        what: "an invalid path",
         request: () => ({ url: "/%zz" }),
         code: "bad_request",
         status: 400,
         message: /%zz/,
       },
       {
-        what: "another method",
+        what: "an unsupported method",
         request: () => ({ method: "GET", url: "/embed" }),
         code: "method_not_allowed",
         status: 405,
@@ -496,12 +496,12 @@ describe("with the tiny model", () => {
       expect(response.statusCode).toBe(status);
     });
 
-    test("and says which methods a path takes", async () => {
+    test("and lists the methods of a path", async () => {
       const response = await app.inject({ method: "DELETE", url: "/healthz" });
       expect(response.headers.allow).toBe("GET");
     });
 
-    test("and goes on", async () => {
+    test("and continues to serve requests", async () => {
       expect(await embeddings(raw(jpeg))).toHaveLength(1);
     });
   });
@@ -530,7 +530,7 @@ describe("with the tiny model", () => {
     }
   });
 
-  test("shows a page that loads nothing from elsewhere", async () => {
+  test("serves a page without external resources", async () => {
     const response = await app.inject("/");
     expect(response.headers["content-type"]).toMatch(/^text\/html/);
     expect(response.headers["content-security-policy"]).toMatch(/^default-src 'none'/);
@@ -557,7 +557,7 @@ describe("with the tiny model", () => {
   });
 });
 
-/** An embedder that computes when the test says so. */
+/** Embedder that computes on command of the test. */
 class HeldEmbedder implements Embedder {
   waitingImages = 0;
   closed = false;
@@ -588,7 +588,7 @@ class HeldEmbedder implements Embedder {
     this.closed = true;
   }
 
-  /** Wait for so many requests to be here. */
+  /** Waits until this number of requests has arrived. */
   async holds(count: number): Promise<void> {
     await expect.poll(() => this.#held.length, { interval: 1 }).toBe(count);
   }
@@ -598,7 +598,7 @@ class HeldEmbedder implements Embedder {
   }
 }
 
-describe("with an embedder that is held", () => {
+describe("with a blocked embedder", () => {
   let embedder: HeldEmbedder;
   let app: FastifyInstance;
   let metrics: EmbedMetrics;
@@ -638,7 +638,7 @@ describe("with an embedder that is held", () => {
     for (const response of await Promise.all(waiting)) expect(response.statusCode).toBe(200);
   });
 
-  test("rejects a request of several images that would go over the limit", async () => {
+  test("rejects a request of several images that would exceed the limit", async () => {
     build({ maxQueueSize: 3 });
     const waiting = app.inject(raw(jpeg));
     await embedder.holds(1);
@@ -648,7 +648,7 @@ describe("with an embedder that is held", () => {
     await waiting;
   });
 
-  test("accepts a request that is larger than the limit when the queue is empty", async () => {
+  test("accepts a request larger than the limit if the queue is empty", async () => {
     build({ maxQueueSize: 1 });
     const taken = app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
     await embedder.holds(1);
@@ -675,7 +675,7 @@ describe("with an embedder that is held", () => {
     }
   });
 
-  test("is ready when the embedder is", async () => {
+  test("is ready if the embedder is", async () => {
     build();
     expect((await app.inject("/readyz")).json()).toEqual({ ready: true });
     embedder.isReady = false;
@@ -683,7 +683,7 @@ describe("with an embedder that is held", () => {
     expect([response.statusCode, response.json()]).toEqual([503, { ready: false }]);
   });
 
-  test("while the model loads, is live, not ready, and rejects images", async () => {
+  test("is live, is not ready and rejects images while the model loads", async () => {
     build({}, () => undefined);
     expect((await app.inject("/healthz")).statusCode).toBe(200);
     expect((await app.inject("/readyz")).statusCode).toBe(503);
@@ -693,12 +693,12 @@ describe("with an embedder that is held", () => {
     expect(refused.json().error).toEqual({ code: "unavailable", message: "the model is loading" });
   });
 
-  test("answers what was accepted before it closes the embedder", async () => {
+  test("answers accepted requests before it closes the embedder", async () => {
     build();
     const accepted = [app.inject(raw(jpeg)), app.inject(raw(png, "image/png"))];
     await embedder.holds(2);
     const closed = app.close();
-    // time enough to close it too early
+    // enough time to close it too early
     await new Promise((resolve) => setTimeout(resolve, quietMs + 50));
     expect(embedder.closed).toBe(false);
     embedder.release();
@@ -707,10 +707,10 @@ describe("with an embedder that is held", () => {
     expect(embedder.closed).toBe(true);
   });
 
-  describe("and a port", () => {
+  describe("listening on a port", () => {
     let port: number;
 
-    // few: a busy machine opens so many connections before the first counts as slow
+    // few enough that a busy machine opens all connections before the first counts as slow
     const maxQueueSize = 8;
 
     beforeEach(async () => {
@@ -719,7 +719,7 @@ describe("with an embedder that is held", () => {
       port = (app.server.address() as AddressInfo).port;
     });
 
-    /** A connection of its own, and all that comes back on it until it is closed. */
+    /** Opens a connection and collects the data received until it is closed. */
     async function connection() {
       const socket = connect(port, "127.0.0.1");
       await once(socket, "connect");
@@ -736,7 +736,7 @@ describe("with an embedder that is held", () => {
       return Buffer.concat([Buffer.from(head), jpeg]);
     }
 
-    test("while it stops, answers what was accepted, rejects what comes, and closes connections", async () => {
+    test("a stop answers accepted requests, rejects new ones and closes connections", async () => {
       const [busy, late, silent, half] = await Promise.all([
         connection(),
         connection(),
@@ -760,7 +760,7 @@ describe("with an embedder that is held", () => {
       expect(embedder.closed).toBe(true);
     });
 
-    test("does not wait for the rest of a body that is only half sent", async () => {
+    test("does not wait for the rest of an incomplete body", async () => {
       const { socket, closed: received } = await connection();
       const request = rawRequest();
       const arrived = once(app.server, "request");
@@ -770,7 +770,7 @@ describe("with an embedder that is held", () => {
       expect(await received).toBe("");
     });
 
-    test("counts bodies that are being received as images that wait", async () => {
+    test("counts bodies being received as queued images", async () => {
       const uploads = [];
       for (let upload = 0; upload < maxQueueSize; upload++) {
         const { socket } = await connection();
@@ -788,7 +788,7 @@ describe("with an embedder that is held", () => {
       expect((await taken).statusCode).toBe(200);
     });
 
-    test("rejects new images while it drains", async () => {
+    test("rejects new images while draining", async () => {
       const [busy, late] = await Promise.all([connection(), connection()]);
       busy.socket.write(rawRequest());
       await embedder.holds(1);
@@ -801,7 +801,7 @@ describe("with an embedder that is held", () => {
       await Promise.all([busy.closed, closed]);
     });
 
-    test("answers a request that reaches an open connection just after a stop began", async () => {
+    test("answers a request on an open connection just after the start of a stop", async () => {
       const { socket, closed } = await connection();
       const stopped = app.close();
       await new Promise((resolve) => setTimeout(resolve, quietMs / 6));
@@ -810,11 +810,11 @@ describe("with an embedder that is held", () => {
       await stopped;
     });
 
-    test("answers a request that arrives while the process does not run", async () => {
+    test("answers a request that arrives while the process is suspended", async () => {
       const { socket, closed } = await connection();
       const stopped = app.close();
       await new Promise((resolve) => setTimeout(resolve, quietMs / 2));
-      // timers that are late fire before sockets are read
+      // late timers fire before sockets are read
       await new Promise(setImmediate);
       socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
       const until = performance.now() + 3 * quietMs;
@@ -823,7 +823,7 @@ describe("with an embedder that is held", () => {
       await stopped;
     });
 
-    test("leaves idle connections open until no request has arrived for a quiet period", async () => {
+    test("keeps idle connections open until no request has arrived for a quiet period", async () => {
       const connections = await Promise.all(Array.from({ length: 6 }, connection));
       const stopped = app.close();
       for (const { socket, closed } of connections) {
@@ -848,7 +848,7 @@ describe("with an embedder that is held", () => {
           const received = once(socket, "data").then(([data]) => String(data).slice(0, 12));
           ends.push(received.catch(({ code }: NodeJS.ErrnoException) => code ?? "no code"));
         }
-        // the kernel has connected them; meanwhile this process does not run
+        // the kernel has connected them while this process is suspended
         await new Promise(process.nextTick);
         const until = performance.now() + 40;
         while (performance.now() < until);
@@ -860,7 +860,7 @@ describe("with an embedder that is held", () => {
       expect(answers).toEqual(new Set(["HTTP/1.1 200"]));
     });
 
-    test("reads what it rejects while it stops, so that no reset overtakes the answer", async () => {
+    test("reads rejected bodies during a stop, so that no reset precedes the response", async () => {
       const { socket, closed } = await connection();
       const stopped = app.close();
       const whole = rawRequest();
@@ -873,7 +873,7 @@ describe("with an embedder that is held", () => {
       await stopped;
     });
 
-    test("drops a request whose client hangs up", async () => {
+    test("drops a request after its client disconnected", async () => {
       const { socket } = await connection();
       socket.write(rawRequest());
       await embedder.holds(1);
@@ -884,7 +884,7 @@ describe("with an embedder that is held", () => {
     });
   });
 
-  test("hides the text of an unexpected error", async () => {
+  test("hides the message of an unexpected error", async () => {
     build();
     const answer = app.inject(raw(jpeg));
     await embedder.holds(1);
@@ -897,7 +897,7 @@ describe("with an embedder that is held", () => {
     });
   });
 
-  test("says what the engine said", async () => {
+  test("returns the error of the backend", async () => {
     build();
     const answer = app.inject(raw(jpeg));
     await embedder.holds(1);

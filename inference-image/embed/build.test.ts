@@ -14,7 +14,7 @@ import packageJson from "../package.json" with { type: "json" };
 
 const packageFolder = fileURLToPath(new URL("../", import.meta.url));
 
-/** What the compiled server finds in node_modules; nothing else is there. */
+/** Only packages in node_modules of the compiled server. */
 const packages = ["onnxruntime-node", "sharp"];
 
 let folder: string;
@@ -37,7 +37,7 @@ afterEach(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-test("compiles an embed server that answers, and stops in order", async () => {
+test("compiles an embed server that answers requests and stops gracefully", async () => {
   server = await startEmbed({}, [main]);
 
   const [port] = server.ports;
@@ -50,7 +50,7 @@ test("compiles an embed server that answers, and stops in order", async () => {
   expect(await server.stop()).toBe("with code 0");
 });
 
-test("compiles a server that stands where a Triton will, gRPC and preprocessing included", async () => {
+test("compiles the Triton emulator with gRPC and preprocessing", async () => {
   server = await startTriton([main]);
   const [, grpcPort] = server.ports;
   const triton = openGrpcTransport({ target: `127.0.0.1:${grpcPort}` });
@@ -72,7 +72,7 @@ test("compiles a server that stands where a Triton will, gRPC and preprocessing 
   expect(await server.stop()).toBe("with code 0");
 });
 
-test("puts no tests and no trials into what it compiles, and names no folder of this machine", async () => {
+test("the output contains no tests and no paths of this machine", async () => {
   const files = await readdir(dirname(main), { recursive: true });
   expect(files.filter((file) => /test|trial|fuzz|soak|\.ts$/.test(file))).toEqual([]);
   const code = files.filter((file) => /\.m?js$/.test(file));

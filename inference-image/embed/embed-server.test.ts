@@ -17,7 +17,7 @@ import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 
 let modelPath: string;
 let jpeg: Buffer;
-/** A folder with a certificate and its key, and another pair. */
+/** Folder with two certificates and their keys. */
 let tlsFolder: string;
 const tlsFile = (name: string) => join(tlsFolder, name);
 const tlsEnv = () => ({ TLS_CERT_FILE: tlsFile("cert.pem"), TLS_KEY_FILE: tlsFile("key.pem") });
@@ -36,7 +36,7 @@ beforeAll(async () => {
   [modelPath, jpeg] = await Promise.all([tinyModel(), picture()]);
 });
 
-/** A port that is taken until the server is closed. */
+/** Port that is in use until the server is closed. */
 async function listener(): Promise<{ server: Server; port: number }> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -80,7 +80,7 @@ describe("in this process", () => {
     server = undefined;
   });
 
-  test("is live before the model is loaded, and ready after", async () => {
+  test("is live before the model is loaded and ready afterwards", async () => {
     const { port, loaded } = await start();
     const live = await fetch(`http://127.0.0.1:${port}/healthz`);
     expect(await live.json()).toEqual({ status: "ok" });
@@ -88,7 +88,7 @@ describe("in this process", () => {
     expect(await isReady(port)).toBe(true);
   });
 
-  test("embeds, and says which weights it has", async () => {
+  test("embeds images and reports its weights", async () => {
     const { port, loaded } = await start();
     await loaded;
     const { embeddings, model } = embedResponse.parse(await (await embed(port)).json());
@@ -96,7 +96,7 @@ describe("in this process", () => {
     expect(model).toBe("ViT-B-32/random");
   });
 
-  test("fails when the port is taken, and names it", async () => {
+  test("fails with the port number if the port is in use", async () => {
     const { server: other, port } = await listener();
     await expect(start({ PORT: port })).rejects.toThrow(
       `port ${port} on 127.0.0.1 is in use: stop the program that uses it, or set PORT`,
@@ -121,7 +121,7 @@ describe("in this process", () => {
       });
     }
 
-    test("speaks HTTPS, and HTTPS only", async () => {
+    test("serves only HTTPS", async () => {
       const { port, loaded } = await start(tlsEnv());
       await loaded;
       const { statusCode, body } = await embedSafely(port);
@@ -130,7 +130,7 @@ describe("in this process", () => {
       await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
     });
 
-    test("answers what was accepted when it stops", async () => {
+    test("answers accepted requests when it stops", async () => {
       const { port, loaded } = await start(tlsEnv());
       await loaded;
       const answers = Array.from({ length: 8 }, () => embedSafely(port));
@@ -154,7 +154,7 @@ describe("in this process", () => {
       server = undefined;
     });
 
-    test("takes another one without a stop", async () => {
+    test("reloads the certificate without a restart", async () => {
       const { port, reloadTls } = await start(tlsEnv());
       const served = async () => {
         const socket = connectTls({ port, host: "127.0.0.1", rejectUnauthorized: false });
@@ -169,7 +169,7 @@ describe("in this process", () => {
       await writeFile(tlsFile("key.pem"), key);
       await reloadTls();
       expect(await served()).not.toBe(before);
-      // one that does not fit changes nothing
+      // a mismatched certificate changes nothing
       await writeFile(tlsFile("key.pem"), testCertificate().key);
       await expect(reloadTls()).rejects.toThrow(/^TLS_KEY_FILE must be the key of the certificate/);
       expect(await served()).not.toBe(before);
@@ -206,7 +206,7 @@ describe("in this process", () => {
     });
   });
 
-  test("fails when the model is missing", async () => {
+  test("fails if the model is missing", async () => {
     const { loaded } = await start({ MODEL_PATH: "none/model.onnx" });
     await expect(loaded).rejects.toThrow("[model] none/model.onnx: no such file");
   });
@@ -236,7 +236,7 @@ describe("as a process", () => {
     child?.kill("SIGKILL");
   });
 
-  test("answers what was accepted when it gets SIGTERM, and exits with 0", async () => {
+  test("answers accepted requests after SIGTERM and exits with 0", async () => {
     const port = await freePort();
     const { child: server, ended } = run({ PORT: String(port) });
     await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
@@ -272,7 +272,7 @@ describe("as a process", () => {
     expect(stdout).toMatch(/"sha256":"[0-9a-f]{64}".*"weights":"random"/);
   });
 
-  test("lets ONNX Runtime leave no trace of its telemetry", async () => {
+  test("ONNX Runtime writes no telemetry files", async () => {
     const folder = await mkdtemp(join(tmpdir(), "clipstack-home-"));
     const port = await freePort();
     const { child: server, ended } = run({
@@ -287,12 +287,12 @@ describe("as a process", () => {
     await ended;
     const files = await readdir(folder);
     await rm(folder, { recursive: true });
-    // what it writes otherwise: a device identifier and a database of events
+    // by default it writes a device identifier and an event database
     const ours = /^(tsx-.*|node-compile-cache|clipstack)$/;
     expect(files.filter((file) => !ours.test(file))).toEqual([]);
   });
 
-  test("exits with 2 on wrong settings, a line for each", async () => {
+  test("exits with 2 on invalid settings, one line each", async () => {
     const { code, stdout, stderr } = await run({ PORT: "x", LOG_LEVEL: "loud" }).ended;
     expect(code).toBe(2);
     expect(stdout).toBe("");
@@ -312,7 +312,7 @@ describe("as a process", () => {
     );
   });
 
-  test("exits with 2 and one line when its key is missing", async () => {
+  test("exits with 2 and one line if its key is missing", async () => {
     const env = { ...tlsEnv(), TLS_KEY_FILE: tlsFile("none.pem") };
     const { code, stderr } = await run(env).ended;
     expect(code).toBe(2);
@@ -321,7 +321,7 @@ describe("as a process", () => {
     );
   });
 
-  test("exits with 1 and one line when the port is taken", async () => {
+  test("exits with 1 and one line if the port is in use", async () => {
     const { server, port } = await listener();
     const { code, stderr } = await run({ PORT: String(port) }).ended;
     server.close();
@@ -331,14 +331,14 @@ describe("as a process", () => {
     );
   });
 
-  test("exits with 1 and one line when the model is missing", async () => {
+  test("exits with 1 and one line if the model is missing", async () => {
     const env = { PORT: String(await freePort()), MODEL_PATH: "none.onnx" };
     const { code, stderr } = await run(env).ended;
     expect(code).toBe(1);
     expect(stderr).toBe("clipstack embed server: [model] none.onnx: no such file\n");
   });
 
-  test("exits with 1 and one line when there is no CUDA to compute on", async () => {
+  test("exits with 1 and one line if CUDA is unavailable", async () => {
     const env = { PORT: String(await freePort()), EXECUTION_PROVIDER: "cuda" };
     const { code, stderr } = await run(env).ended;
     expect(code).toBe(1);

@@ -10,7 +10,7 @@ import { buildApp } from "./app.ts";
 import { createMetrics } from "./metrics.ts";
 import { openOnnxEmbedder } from "./onnx-embedder.ts";
 
-/** The square root of the first 512 values: finite for a white image, NaN for a black one. */
+/** Model that returns the square root of the first 512 values: finite for a white image, NaN for a black one. */
 async function writeRootModel(file: string): Promise<void> {
   const [{ name, dims }] = openclipVitB32.inputs;
   const [output] = openclipVitB32.outputs;

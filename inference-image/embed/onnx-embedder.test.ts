@@ -43,7 +43,7 @@ test.each([
   expect(minCosine).toBeGreaterThan(0.999999);
 });
 
-test("runs several instances of the model, which agree", async () => {
+test("several instances of the model return the same embeddings", async () => {
   const { session, toInput } = await open({ intraOpThreads: 2, instances: 2 });
   const run = () => session.run([toInput([Uint8Array.from(image!)]).tensor]);
   const [one, two] = await Promise.all([run(), run()]);
@@ -52,14 +52,14 @@ test("runs several instances of the model, which agree", async () => {
   expect(two.outputs[0]?.data).toEqual(one.outputs[0]?.data);
 });
 
-test("fails where the file of the precision is missing, and names the command", async () => {
+test("fails with the command to run if the file of the precision is missing", async () => {
   const file = join(folder, "model.int8.onnx");
   await expect(open({ precision: "int8" })).rejects.toThrow(
     `[model] ${file}: must exist for MODEL_PRECISION int8; write it with 'npx clipstack model convert --precision int8 --model ${modelPath}'`,
   );
 });
 
-test("fails where the prepared file was made from another model", async () => {
+test("fails if the prepared file was derived from another model", async () => {
   const other = join(folder, "other.onnx");
   await generateModel({ profile: "tiny", seed: 7, file: other });
   const optimised = join(folder, "model.fp32-optimised.onnx");
@@ -71,7 +71,7 @@ test("fails where the prepared file was made from another model", async () => {
   );
 });
 
-test("fails where the prepared file has no manifest", async () => {
+test("fails if the prepared file has no manifest", async () => {
   const optimised = join(folder, "bare.fp32-optimised.onnx");
   await copyFile(modelPath, join(folder, "bare.onnx"));
   await copyFile(join(folder, "model.fp32-optimised.onnx"), optimised);
@@ -88,7 +88,7 @@ test("fails on a model with other inputs and outputs", async () => {
   );
 });
 
-test("fails on a file that is no model in one line about the file itself", async () => {
+test("fails with one line on a file that is not a model", async () => {
   const text = join(folder, "text.onnx");
   await writeFile(text, "real weights\n");
   await expect(open({ modelPath: text })).rejects.toThrow(

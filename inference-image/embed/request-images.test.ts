@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { filesOfForm } from "./request-images.ts";
 
-/** A form as fetch writes it. */
+/** Form in the encoding of fetch. */
 async function written(data: FormData): Promise<{ body: Buffer; type: string }> {
   const request = new Request("http://localhost", { method: "POST", body: data });
   const type = request.headers.get("content-type") ?? "";
@@ -19,7 +19,7 @@ async function messageOf(body: string, type = "multipart/form-data; boundary=b")
 const head = 'content-disposition: form-data; name="a"; filename="a.jpg"';
 
 describe("the files of a form", () => {
-  test("are those that were put in, whatever bytes they have", async () => {
+  test("are parsed with any bytes", async () => {
     const content = fc.oneof(
       fc.uint8Array({ maxLength: 200 }),
       fc.constantFrom("\r\n", "\r\n--", "--", "\r\n\r\n", "").map((text) => Buffer.from(text)),
@@ -41,7 +41,7 @@ describe("the files of a form", () => {
     );
   });
 
-  test("may hold what begins as their boundary", async () => {
+  test("may contain the beginning of their boundary", async () => {
     const body = `--b\r\n${head}\r\n\r\nx\r\n--bb\r\n--b--`;
     const [file] = await filesOfForm(Buffer.from(body), "multipart/form-data; boundary=b");
     expect(Buffer.from(file!).toString()).toBe("x\r\n--bb");
@@ -54,7 +54,7 @@ describe("the files of a form", () => {
     expect((await filesOfForm(body, type))[0]?.buffer).toBe(body.buffer);
   });
 
-  test("are found after lines that mean nothing, with a boundary in quotes", async () => {
+  test("are parsed after a preamble, with a quoted boundary", async () => {
     const body = `hello\r\n--b c \r\n${head}\r\n\r\nx\r\n--b c--\r\nbye`;
     const files = await filesOfForm(Buffer.from(body), 'multipart/form-data; boundary="b c"');
     expect(files.map(String)).toEqual(["x"]);
@@ -62,16 +62,21 @@ describe("the files of a form", () => {
 
   test.each([
     ["without a boundary", "x", "multipart/form-data", "its content type has no boundary"],
-    ["that is something else", "hello", undefined, "it ends before its last boundary"],
-    ["that ends in a head", `--b\r\n${head}`, undefined, "the headers of a part have no end"],
+    ["of another format", "hello", undefined, "it ends before its last boundary"],
     [
-      "that ends in a file",
+      "truncated in the headers of a part",
+      `--b\r\n${head}`,
+      undefined,
+      "the headers of a part have no end",
+    ],
+    [
+      "truncated in a file",
       `--b\r\n${head}\r\n\r\nx`,
       undefined,
       "it ends before its last boundary",
     ],
     [
-      "that ends early",
+      "truncated in the last boundary",
       `--b\r\n${head}\r\n\r\nx\r\n--b\r`,
       undefined,
       "it ends before its last boundary",
@@ -80,7 +85,7 @@ describe("the files of a form", () => {
     expect(await messageOf(body, type)).toBe(`the form is invalid: ${why}`);
   });
 
-  test("never fails in another way, whatever the bytes", async () => {
+  test("fails only with these errors for any bytes", async () => {
     const pieces = fc.constantFrom(
       "--b",
       "\r\n",

@@ -16,7 +16,7 @@ const vectors = fc.array(
   { maxLength: 3 },
 );
 
-test("an answer in JSON says what JSON.stringify says of rounded values", () => {
+test("a JSON response equals JSON.stringify of the rounded values", () => {
   fc.assert(
     fc.property(vectors, fc.string(), (rows, model) => {
       const rounded = rows.map((row) => Array.from(row, (one) => Math.round(one * 1e8) / 1e8));
@@ -26,7 +26,7 @@ test("an answer in JSON says what JSON.stringify says of rounded values", () => 
   );
 });
 
-test("an answer in bytes is float32, little endian, row after row", () => {
+test("a binary response is little-endian float32, row by row", () => {
   const rows = [0, 1].map((row) => Float32Array.from({ length: 3 }, (_, at) => row + at / 4));
   const bytes = binaryBody(rows);
   expect(Array.from({ length: 6 }, (_, at) => bytes.readFloatLE(4 * at))).toEqual([
