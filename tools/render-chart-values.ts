@@ -28,7 +28,7 @@ function kindFile(): ValuesFile {
   const { embed, autoscaler, budget, quota, limitRange } = parseSettings("kind", "defaults", "");
   return {
     name: "values-kind.yaml",
-    about: ["Defaults of the stack kind as values: the embed server on a kind cluster, on CPU."],
+    about: ["Defaults of the stack kind as values: embed server on a kind cluster, on CPU."],
     values: chartValuesForKind({
       ...embed,
       image: embed.image.source === "local" ? embed.image.name : clusterImage,
@@ -47,8 +47,8 @@ const registry = "registry.example/clipstack";
 const cpuFile: ValuesFile = {
   name: "values-cpu.yaml",
   about: [
-    "The embed server on CPU nodes of any cluster, with 2 to 8 pods by CPU. The image has the weights (docs/images.md).",
-    "Replace registry.example by the registry that has your images, and the tag by a digest.",
+    "Embed server on CPU nodes of any cluster, scaled from 2 to 8 pods by CPU. The image contains the weights (docs/images.md).",
+    "Replace registry.example with your registry and the tag with a digest.",
   ],
   values: {
     embed: {
@@ -95,9 +95,9 @@ const tensorrtOnGpu = {
 const gpuFile: ValuesFile = {
   name: "values-gpu.yaml",
   about: [
-    "One GPU: Triton with ONNX Runtime on it, and the embed server as gateway in front of it.",
-    "Triton's image has the weights ('WEIGHTS=image docker buildx bake triton'). A rolling update and a drain leave a gap: there",
-    "is no second GPU to start the next pod on. Replace registry.example by the registry that has your images.",
+    "One GPU: Triton with ONNX Runtime, and the embed server as gateway.",
+    "Triton's image contains the weights ('WEIGHTS=image docker buildx bake triton'). A rolling update and a node drain interrupt the",
+    "service, because the new pod has no second GPU to start on. Replace registry.example with your registry.",
   ],
   values: {
     model: { weights: "image" },
@@ -115,9 +115,9 @@ const gpuFile: ValuesFile = {
 const fourGpusFile: ValuesFile = {
   name: "values-gpu-4x.yaml",
   about: [
-    "Four GPUs: 2 to 4 Tritons with TensorRT, a GPU each, by the queue time that KEDA reads from Prometheus, and 2 to 6",
-    "gateways in front of them. Each pod fetches the weights; TensorRT's engines lie on a volume that all nodes can mount.",
-    "Replace registry.example, models.example and the checksum, and the address of Prometheus.",
+    "Four GPUs: 2 to 4 Tritons with TensorRT, one GPU each, scaled by the queue time that KEDA reads from Prometheus, and 2 to 6",
+    "gateways. Each pod downloads the weights; the TensorRT engines are on a volume that all nodes can mount.",
+    "Replace registry.example, models.example, the checksum and the address of Prometheus.",
   ],
   values: {
     model: {

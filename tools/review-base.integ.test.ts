@@ -8,7 +8,7 @@ import { project } from "../cli/project.ts";
 const why = existsSync(join(project, ".git")) ? "" : " (skipped: this is not a clone of git)";
 const settings = "environments/single-gpu.yaml";
 
-/** A clone of this repository with what is edited here, and the packages that are installed here. */
+/** Clone of this repository with uncommitted changes and the installed packages. */
 let clone: string;
 
 function git(...args: readonly string[]): string {
@@ -71,7 +71,7 @@ test.skipIf(why !== "")(`fails on a revision that git does not know${why}`, () =
   expect(review("--base", "no-such-branch")).toEqual({
     code: 2,
     out: "",
-    err: "review: --base must be a revision that git knows here, got 'no-such-branch'\n",
+    err: "review: --base must be a revision of this repository, got 'no-such-branch'\n",
   });
 });
 

@@ -21,25 +21,25 @@ import { withChangedFiles } from "./changed-files.ts";
 
 const help = `usage: npm run review -- [--base REVISION] [options of clipstack review]
 
-Reviews what you have here against a revision of git, without a plan and without credentials: both are synthesized, the
-revision in a worktree of its own that is removed afterwards.
+Reviews this checkout against a git revision, without a plan and without credentials: both are synthesized, the revision
+in a temporary worktree.
 
-  --base REVISION   what to compare with; default: origin/main
-  --help            this text; 'npx clipstack review --help' has the other options
+  --base REVISION   revision to compare with; default: origin/main
+  --help            this text; for the other options see 'npx clipstack review --help'
 
 Examples:
   $ npm run review
   $ npm run review -- --base HEAD~1 --html --output review.html
 
-Exit codes: those of 'clipstack review', and 2 for a revision that git does not know.`;
+Exit codes: those of 'clipstack review', and 2 for an unknown revision.`;
 
-/** Folders that have packages of their own. */
+/** Folders with their own node_modules. */
 const packageFolders = ["", "inference-image", "bench", "cli"];
 
 /**
- * `npm run review`: the review of this checkout against a revision.
+ * `npm run review`: reviews this checkout against a revision.
  *
- * @returns The exit code of `clipstack review`.
+ * @returns Exit code of `clipstack review`.
  */
 export async function reviewAgainst(args: readonly string[]): Promise<number> {
   const { base, rest } = readArguments(args);
@@ -51,7 +51,7 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
   const run = { cwd: project, cancelSignal: interrupt.signal, reject: false } as const;
   const found = await execa("git", ["rev-parse", "--verify", "--quiet", `${base}^{commit}`], run);
   if (found.exitCode !== 0) {
-    throw new UserError(`--base must be a revision that git knows here, got '${base}'`);
+    throw new UserError(`--base must be a revision of this repository, got '${base}'`);
   }
   const folder = mkdtempSync(join(tmpdir(), "clipstack-review-"));
   const worktree = join(folder, "base");
@@ -91,7 +91,7 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
   }
 }
 
-/** Ours, and what the review gets as it is. */
+/** Separates `--base` and `--help` from the options that are passed to `clipstack review`. */
 function readArguments(args: readonly string[]): {
   readonly base: string | undefined;
   readonly rest: readonly string[];
@@ -105,37 +105,37 @@ function readArguments(args: readonly string[]): {
   const own = tokens.filter((token) => token.kind === "option");
   if (own.some(({ name }) => name === "help" || name === "h")) return { base: undefined, rest: [] };
   const bases = own.filter(({ name }) => name === "base");
-  const [given] = bases.slice(-1);
-  if (given !== undefined && (given.value === undefined || given.value === "")) {
+  const [last] = bases.slice(-1);
+  if (last !== undefined && (last.value === undefined || last.value === "")) {
     throw new UserError("--base must name a revision, got nothing");
   }
-  const taken = new Set(
+  const consumed = new Set(
     bases.flatMap(({ index, inlineValue }) => (inlineValue ? [index] : [index, index + 1])),
   );
   return {
-    base: given?.value ?? "origin/main",
-    rest: args.filter((_, index) => !taken.has(index)),
+    base: last?.value ?? "origin/main",
+    rest: args.filter((_, index) => !consumed.has(index)),
   };
 }
 
-/** The packages of this checkout serve both: another lock file is told. */
+/** Links the packages of this checkout into the worktree; prints a note if the lock files differ. */
 function linkPackages(worktree: string): void {
   const lock = (folder: string) => readFileSync(join(folder, "package-lock.json"), "utf8");
   if (lock(project) !== lock(worktree)) {
     console.error(
-      "package-lock.json differs: both sides are synthesized with the packages that are installed here",
+      "package-lock.json differs: both revisions are synthesized with the packages installed here",
     );
   }
   for (const folder of packageFolders) {
     const packages = join(project, folder, "node_modules");
-    const place = join(worktree, folder, "node_modules");
-    if (!existsSync(packages) || existsSync(place)) continue;
+    const link = join(worktree, folder, "node_modules");
+    if (!existsSync(packages) || existsSync(link)) continue;
     mkdirSync(join(worktree, folder), { recursive: true });
-    symlinkSync(packages, place, "dir");
+    symlinkSync(packages, link, "dir");
   }
 }
 
-/** Files of this checkout that are not as in a revision, as git sees them. */
+/** Returns the files that differ from a revision, according to git. */
 async function changedFiles(revision: string, signal: AbortSignal): Promise<readonly string[]> {
   const run = { cwd: project, cancelSignal: signal };
   const [edited, added] = await Promise.all([
@@ -145,7 +145,7 @@ async function changedFiles(revision: string, signal: AbortSignal): Promise<read
   return [edited, added].flatMap(({ stdout }) => stdout.split("\0")).filter((it) => it !== "");
 }
 
-/** Images, charts and weights are made of files: those that changed are another image. */
+/** Records the changed files in the synthesized stacks, because images, charts and weights are built from files. */
 function noteChangedFiles(outdir: string, files: readonly string[]): void {
   const stacks = join(outdir, "stacks");
   for (const name of readdirSync(stacks)) {
@@ -154,7 +154,7 @@ function noteChangedFiles(outdir: string, files: readonly string[]): void {
   }
 }
 
-/** What a synth of no environments would leave. */
+/** Writes the output of a synthesis without environments. */
 function emptyTree(outdir: string): void {
   mkdirSync(join(outdir, "stacks"), { recursive: true });
   writeFileSync(join(outdir, "clipstack.json"), JSON.stringify({ schema: 1, stacks: {} }));
@@ -166,7 +166,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   } catch (error) {
     const detail = process.env.CLIPSTACK_DEBUG === undefined ? "message" : "stack";
     console.error(`review: ${error instanceof Error ? error[detail] : String(error)}`);
-    // as Terraform has it 2 says that something changes
+    // with --detailed-exitcode, 2 means changes, as in Terraform
     const usage = process.argv.includes("--detailed-exitcode") ? 1 : 2;
     process.exitCode = error instanceof UserError ? usage : 1;
   }

@@ -1,6 +1,6 @@
-// `node gitlab-note.mjs review.md changes.md`: write the review as a note of the merge request, or update the one that is there. Where
-// changes.md is empty nothing changes, and no note is written. Ends well where it may not: the result of the pipeline is that of the
-// review.
+// `node gitlab-note.mjs review.md changes.md`: writes the review as a note of the merge request or updates the existing note. If
+// changes.md is empty, nothing changes and no new note is written. Always exits with 0, because the review decides the pipeline's
+// result.
 import { existsSync, readFileSync } from "node:fs";
 
 const marker = "<!-- clipstack-review -->";
@@ -21,7 +21,7 @@ async function call(path, options = {}) {
 
 const notes = `projects/${CI_PROJECT_ID}/merge_requests/${CI_MERGE_REQUEST_IID}/notes`;
 
-/** The note that the owner of the token wrote: anybody can write the marker. */
+/** Finds the note by the owner of the token, because any user can write the marker. */
 async function find(author, page = 1) {
   const response = await call(`${notes}?per_page=100&page=${page}&sort=asc`);
   const mine = (await response.json()).find(
@@ -32,13 +32,13 @@ async function find(author, page = 1) {
 }
 
 async function note() {
-  if (!existsSync(file)) return `${file} is not there: nothing was reviewed`;
+  if (!existsSync(file)) return `${file} does not exist: nothing was reviewed`;
   if (!CLIPSTACK_REVIEW_TOKEN) {
     return "no note: CLIPSTACK_REVIEW_TOKEN is not set, as in merge requests of forks";
   }
   const review = readFileSync(file, "utf8");
   if (!review.startsWith(`${marker}\n`) || review.length > 65_536) {
-    return `no note: ${file} is not what 'clipstack review' writes`;
+    return `no note: ${file} is not a report of 'clipstack review'`;
   }
   const { id: author } = await (await call("user")).json();
   const mine = await find(author);

@@ -257,7 +257,7 @@ describe("the note of GitLab", () => {
     [
       "a text that is no review",
       { review: "buy here" },
-      "no note: review.md is not what 'clipstack review' writes\n",
+      "no note: review.md is not a report of 'clipstack review'\n",
     ],
   ])("is left out with %s, and the job goes on", async (_, given, out) => {
     expect(await noted([], given)).toEqual({ code: 0, out, written: [] });
@@ -276,7 +276,7 @@ test("GitLab's job that runs the code of a merge request has no token, and its n
   expect(note?.script[1]).toMatch(/^git show FETCH_HEAD:/);
 });
 
-describe("a commit that cannot be reviewed takes the place of what was said of an earlier one", () => {
+describe("a commit that cannot be reviewed replaces the review of an earlier one", () => {
   /** What the script leaves where there is no review. */
   async function left(script: string, env: Readonly<Record<string, string>>) {
     const folder = mkdtempSync(join(tmpdir(), "clipstack-not-reviewed-"));
@@ -295,13 +295,13 @@ describe("a commit that cannot be reviewed takes the place of what was said of a
     lines: [
       commentMarker,
       "## ⛔ Not reviewed",
-      `c0ffee12 cannot be synthesized, or not be reviewed: [what went wrong](${link}).`,
+      `c0ffee12 cannot be synthesized or reviewed: [log](${link}).`,
     ],
   });
 
   test("on GitHub, before the artifact is kept, and whatever Terraform says of the stacks", async () => {
     const steps = stepsOf(plan);
-    const place = steps.findIndex(({ name }) => name === "Say that nothing was reviewed");
+    const place = steps.findIndex(({ name }) => name === "Report a failed review");
     expect(steps[place]?.if).toMatch(/^failure\(\)/);
     const kept = steps.findIndex(({ uses }) => uses?.startsWith("actions/upload-artifact@"));
     const validated = steps.findIndex(({ name }) => name === "Validate");
