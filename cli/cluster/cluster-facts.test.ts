@@ -27,7 +27,7 @@ const requirements: Omit<ClusterRequirements, "kubeconfig"> = {
 const forbidden = { rejected: 403, message: "you may not" };
 const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/** Facts of a cluster that answers these paths; it forbids the rest. */
+/** Reads the facts of a cluster that responds to these paths and forbids all others. */
 async function facts(
   answers: Readonly<Record<string, (request: ApiRequest) => ApiAnswer | undefined>>,
   needs: Partial<ClusterRequirements> = {},
@@ -63,7 +63,7 @@ test("omits facts that the user may not read, instead of reporting them as missi
   expect(seen.unanswered).toContain("deployments.apps");
 });
 
-test("tells a permission that is refused from one that nobody answers for", async () => {
+test("distinguishes a denied permission from a failed access review", async () => {
   const seen = await facts({
     [reviews]: ({ body }) => {
       const { resource, group, namespace, verb } = body.spec.resourceAttributes;
@@ -81,12 +81,12 @@ test("tells a permission that is refused from one that nobody answers for", asyn
   ).toBe("networking.k8s.io");
 });
 
-test("sees that there is no namespace, and none of its objects", async () => {
+test("detects a missing namespace and its missing objects", async () => {
   const seen = await facts({ [namespace]: nothing, [secret]: nothing, [claim]: nothing });
   expect(seen).toMatchObject({ namespace: false, objects: [false, false], claims: {} });
 });
 
-test("reads the access of a claim, the labels of the namespace and what Prometheus looks for", async () => {
+test("reads the access modes of a claim, the labels of the namespace and the selectors of Prometheus", async () => {
   const prometheus = (name: string, of: string, spec: object) => ({
     metadata: { name, namespace: of },
     spec,
@@ -122,7 +122,7 @@ test("reads the access of a claim, the labels of the namespace and what Promethe
   });
 });
 
-test("reads nodes with their GPUs, and quotas on GPUs that are others'", async () => {
+test("reads nodes with their GPUs, and other GPU quotas", async () => {
   const quota = (name: string, labels = {}) => ({
     metadata: { name, labels },
     spec: { hard: { "requests.nvidia.com/gpu": "4" } },

@@ -64,7 +64,7 @@ function problems(
 const notes = (changes: Partial<ClusterFacts>, others: Partial<ClusterRequirements> = {}) =>
   judgeCluster({ ...needs, ...others }, { ...facts, ...changes }).notes;
 
-test("finds nothing wrong with a cluster that has it all", () => {
+test("reports no problems on a complete cluster", () => {
   expect(judgeCluster(needs, facts)).toEqual({ problems: [], notes: [] });
 });
 
@@ -122,7 +122,7 @@ test("leaves out a node without the labels of the pool", () => {
   ]);
 });
 
-test("accepts a taint that keeps nobody away, and a toleration of every effect", () => {
+test("accepts a taint without effect on scheduling, and a toleration of all effects", () => {
   const preferred = node("b", { taints: [{ key: "spot", effect: "PreferNoSchedule" }] });
   expect(problems({ nodes: [node("a"), preferred] })).toEqual([]);
   const every = { key: "spot", operator: "Equal", value: "yes" } as const;
@@ -178,7 +178,7 @@ test("fails on missing objects of a namespace", () => {
   ]);
 });
 
-test("notes a namespace that is there already and is to be made", () => {
+test("notes an existing namespace with createNamespace", () => {
   expect(problems({ namespace: true })).toEqual([]);
   expect(notes({ namespace: true })).toHaveLength(1);
 });
@@ -305,7 +305,7 @@ describe("ServiceMonitors", () => {
     expect(messages(team, labels)).toEqual(elsewhere);
     const there = { namespace: true, namespaceLabels: { team: "ml" } };
     expect(messages(team, labels, there)).toEqual([]);
-    // nobody may look
+    // not readable
     expect(messages(team, labels, { namespace: undefined })).toEqual([]);
   });
 
@@ -323,6 +323,6 @@ describe("ServiceMonitors", () => {
   });
 });
 
-test("asks nothing of GPUs where none are needed", () => {
+test("checks no GPUs if none are needed", () => {
   expect(problems({ nodes: undefined, runtimeClass: undefined }, { gpu: undefined })).toEqual([]);
 });

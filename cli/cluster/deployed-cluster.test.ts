@@ -34,14 +34,14 @@ const withoutMetric = {
   status: { ...kubectlAutoscaler.status, desiredReplicas: 0, currentMetrics: null, conditions: [] },
 };
 
-/** What is there at each reading of an object; the last stays. */
+/** Object at each read; the last one stays. */
 interface Course {
   readonly deployment?: readonly object[];
   readonly autoscaler?: readonly object[];
   readonly budget?: readonly object[];
 }
 
-/** What is said of the controllers of a cluster that changes while it is looked at, and how often each was read. */
+/** Checks the controllers of a cluster that changes during the check; returns the findings and the number of reads. */
 async function judged(course: Course, limits: Partial<WaitLimits> = {}) {
   const courses = new Map<string, readonly object[]>([
     [objectPath(deployment.manifest), course.deployment ?? [kubectlDeployment]],
@@ -68,11 +68,11 @@ async function judged(course: Course, limits: Partial<WaitLimits> = {}) {
   };
 }
 
-test("a cluster where all agrees is read once", async () => {
+test("a consistent cluster is read once", async () => {
   expect(await judged({})).toMatchObject({ failures: [], autoscalerReads: 1 });
 });
 
-test("a scale between two readings is no foreign hand", async () => {
+test("a scaling between two reads is not a manual change", async () => {
   const course = { deployment: [scaled(2), scaled(3)], autoscaler: [asking(3)] };
   const { failures, inspection } = await judged(course);
   expect(failures).toEqual([]);
@@ -86,7 +86,7 @@ test("fails if the replicas stay different", async () => {
   });
 });
 
-test("waits for the first metric of an autoscaler, and reads the rest again too", async () => {
+test("waits for the first metric of an autoscaler and reads the other objects again", async () => {
   const none = { ...kubectlBudget, status: { ...kubectlBudget.status, disruptionsAllowed: 0 } };
   const course = {
     autoscaler: [withoutMetric, withoutMetric, kubectlAutoscaler],
@@ -100,7 +100,7 @@ test("fails without a metric after the limit", async () => {
   expect(failures).toEqual(["must have a metric, got none"]);
 });
 
-test("a wait for a metric ends when somebody ends it", async () => {
+test("a wait for a metric can be aborted", async () => {
   const api = {
     get: async <T>(): Promise<T | undefined> => withoutMetric as T,
     list: async <T>(): Promise<readonly T[]> => [],

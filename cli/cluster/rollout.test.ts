@@ -69,14 +69,14 @@ const state = (changes: Partial<RolloutState> = {}): RolloutState => ({
   pulling: new Set(),
   ...changes,
 });
-/** What the first look says. */
+/** State at the first read. */
 const judge = (
   deployment: ClusterDeployment,
   pods: readonly ClusterPod[] = [],
   { replicas = 1, pulling = [] as readonly string[] } = {},
 ) => rolloutJudge(replicas)(state({ deployment, pods, pulling: new Set(pulling) }), 0);
 
-/** What each look says, as one word. */
+/** State at each read, as one word. */
 function verdicts(...looks: readonly (readonly [seconds: number, state: RolloutState])[]) {
   const look = rolloutJudge(1);
   return looks.map(([seconds, it]) => {
@@ -134,7 +134,7 @@ test("fails on an image pull only after retries", () => {
 });
 
 test("measures the age of a failure independently of the cluster's clock", () => {
-  // the pod is months old by the clock of this machine, or from the future
+  // by the clock of this machine the pod is months old, or from the future
   for (const creationTimestamp of ["2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z"]) {
     const it = unpulled("ErrImagePull");
     const pods = [{ ...it, metadata: { ...it.metadata, creationTimestamp } }];
@@ -197,7 +197,7 @@ test("fails with the API server's message if pods are rejected persistently", ()
 });
 
 test("waits until an old pod has released its quota and the ReplicaSet has retried", () => {
-  // 40 s until the old pod is gone; the ReplicaSet, which doubles its pauses, tries again at the latest 40 s later
+  // the old pod is gone after 40 s; the ReplicaSet, with exponential backoff, retries at most 40 s later
   const going = state({ rejection: overQuota, graceSeconds: 40 });
   const gone = state({ rejection: overQuota });
   expect(verdicts([0, going], [39, going], [41, gone], [81, gone], [82, state()])).toEqual(
@@ -261,7 +261,7 @@ test("renders the progress of a rollout", () => {
   ).toBe("1 of 2 pods are new, 2 ready, 2 old, CrashLoopBackOff");
 });
 
-/** A cluster that has these objects, by the last part of their path. */
+/** Cluster with these objects, by the last part of their path. */
 function cluster(objects: Readonly<Record<string, unknown>>): RolloutReader {
   const of = (path: string) => objects[/([^/?]+)(?:\?.*)?$/.exec(path)?.[1] ?? ""];
   return {
@@ -308,7 +308,7 @@ test("reads the pods of the newest template, without terminating ones", async ()
     "embed",
   );
   expect(state?.pods.map(({ metadata }) => metadata.name)).toEqual(["b"]);
-  // that pods of the old template were refused is over
+  // rejected pods of the old template are irrelevant
   expect(state?.rejection).toBeUndefined();
 });
 
@@ -375,7 +375,7 @@ test("detects a retried image pull from the events of a pod", async () => {
   expect(await pullingWith([again, event("Pulling", madeAt), failed])).toEqual(["embed-1"]);
   expect(await pullingWith([event("Pulling", madeAt), failed])).toEqual([]);
   expect(await pullingWith([])).toEqual([]);
-  // somebody who may not see events
+  // a user without permission to read events
   expect(await pullingWith(undefined)).toEqual([]);
 });
 

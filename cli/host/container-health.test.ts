@@ -79,7 +79,7 @@ describe("a container", () => {
     expect(judge({ status: "restarting", restarts: 2, exitCode: 1 })).toBe("waiting");
   });
 
-  test("that stops has not failed, although the engine reports it as unhealthy", () => {
+  test("that is stopping has not failed, although the engine reports it as unhealthy", () => {
     const unprobed = health("unhealthy", 0);
     expect(judge({ status: "restarting", restarts: 1, exitCode: 3, ...unprobed })).toBe("waiting");
     expect(judge({ status: "restarting", restarts: 1, ...health("unhealthy") })).toBe("waiting");

@@ -8,7 +8,7 @@ import { checkContainerState } from "../../verify/checks/start.ts";
 import { inspectContainers } from "./deployment.ts";
 
 const { docker, missing } = await testDocker();
-/** The stand-in for NVIDIA's runtime, or the real one. */
+/** NVIDIA's runtime, or its replacement for tests. */
 const gpu =
   missing === "" &&
   (await docker.run("info", "--format", "{{json .Runtimes}}")).includes('"nvidia"');
@@ -40,7 +40,7 @@ const declared = declaredContainer.parse({
   stop_timeout: 35,
 });
 
-/** The same, as `docker run` takes it. */
+/** The same as arguments of `docker run`. */
 const options = [
   "--user=1000:1000",
   ...["--env=NVIDIA_VISIBLE_DEVICES=0", "--env=HOST=127.0.0.1"],
@@ -75,7 +75,7 @@ describe.skipIf(missing !== "")(
       await docker.run("volume", "rm", name).catch(() => undefined);
     });
 
-    /** What is said of it now. */
+    /** Returns the current findings. */
     async function said(changes: Partial<typeof declared> = {}): Promise<readonly string[]> {
       const ports = declared.ports.map((it) => ({ ...it, external: port }));
       const block = {
@@ -93,7 +93,7 @@ describe.skipIf(missing !== "")(
       expect(await said()).toEqual([expect.stringMatching(/^pass: \d+ aspects match/)]);
     });
 
-    test("fails on what it was not declared with", async () => {
+    test("fails on undeclared options", async () => {
       expect(await said({ user: "0:0", shm_size: 64 })).toEqual([
         "fail: user must be 0:0, got 1000:1000",
         "fail: shared memory must be 64 MiB, got 128 MiB",
@@ -106,13 +106,13 @@ describe.skipIf(missing !== "")(
       ]);
     });
 
-    test("fails on what somebody changed by hand", async () => {
+    test("fails on manual changes", async () => {
       await docker.run("update", "--restart=no", name);
       expect(await said()).toEqual(["fail: restart policy must be unless-stopped, got no"]);
       await docker.run("update", "--restart=unless-stopped", name);
     });
 
-    test("says that a container is gone, and that an engine does not answer", async () => {
+    test("reports a missing container and an unreachable engine", async () => {
       const gone = { address: "docker_container.two", declared };
       const none = await inspectContainers(docker.endpoint, [`${name}-none`]);
       expect(checkContainerState("one", gone, none).message).toBe(`container '${name}' must exist`);

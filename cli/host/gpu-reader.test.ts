@@ -29,7 +29,7 @@ const read = (more: Partial<Environment> = {}) =>
     new AbortController().signal,
   );
 
-test("asks the first container that has nvidia-smi, over the environment's Docker endpoint", async () => {
+test("runs nvidia-smi in the first container that has it, over the environment's Docker endpoint", async () => {
   programs.put(
     "docker",
     'if [ "$2 $3 $4 $5" = "unix:///var/run/docker.sock exec single-gpu-embed nvidia-smi" ]; then echo "GPU-1, 50, 100, 200"; else exit 127; fi',
@@ -40,7 +40,7 @@ test("asks the first container that has nvidia-smi, over the environment's Docke
   ]);
 });
 
-test("asks the host where no container has it", async () => {
+test("runs nvidia-smi on the host if no container has it", async () => {
   programs.put("docker", "exit 127");
   programs.put("nvidia-smi", 'echo "GPU-2, 1, 10, 20"');
   expect(await read()?.()).toEqual([
@@ -48,12 +48,12 @@ test("asks the host where no container has it", async () => {
   ]);
 });
 
-test("gives nothing where Docker does not answer", async () => {
+test("returns nothing if Docker is unreachable", async () => {
   programs.put("docker", 'echo "Cannot connect to the Docker daemon" >&2; exit 1');
   expect(await read()?.()).toEqual([]);
 });
 
-test("there is nothing to ask on a CPU, or in a cluster", () => {
+test("reads nothing on a CPU or in a cluster", () => {
   expect(read({ accelerator: "cpu" })).toBeUndefined();
   expect(read({ namespace: "clipstack" })).toBeUndefined();
 });

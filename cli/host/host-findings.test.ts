@@ -51,7 +51,7 @@ const facts: HostFacts = {
 
 const judge = (need: Partial<HostRequirements> = {}, fact: Partial<HostFacts> = {}) =>
   judgeHost({ ...needs, ...need }, { ...facts, ...fact });
-/** Messages, when nothing but problems is found. */
+/** Returns the messages and requires that all findings are problems. */
 function messages(need: Partial<HostRequirements> = {}, fact: Partial<HostFacts> = {}) {
   const { problems, notes } = judge(need, fact);
   expect(notes).toEqual([]);
@@ -63,7 +63,7 @@ const withGpus = (gpus: NonNullable<HostFacts["nvidia"]>["gpus"]) => ({
   nvidia: { gpus, hook: false },
 });
 
-test("finds nothing on a host that has everything", () => {
+test("reports no problems on a complete host", () => {
   expect(judge()).toEqual({ problems: [], notes: [] });
 });
 
@@ -118,12 +118,12 @@ describe("NVIDIA", () => {
     ]);
   });
 
-  test("is not asked for on CPU", () => {
+  test("is not required on a CPU", () => {
     const cpu = { gpu: undefined };
     expect(messages(cpu, { ...withoutRuntime, nvidia: undefined })).toEqual([]);
   });
 
-  test("fails without a driver, and with a broken one", () => {
+  test("fails with a missing or broken driver", () => {
     expect(messages({}, withGpus("no-driver"))).toEqual([
       "nvidia-driver: the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
     ]);
@@ -186,11 +186,11 @@ describe("GPUs", () => {
     ]);
   });
 
-  test("that no service uses may be anything", () => {
+  test("that no service uses are not checked", () => {
     expect(messages({}, withGpus([gpu, { ...gpu, index: 1, memoryMiB: 2_000 }]))).toEqual([]);
   });
 
-  test("fail when the driver is older than the image's CUDA needs", () => {
+  test("fail if the driver is older than the image's CUDA requires", () => {
     const old = withGpus([{ ...gpu, driver: "570.86.15" }]);
     expect(messages({}, old)).toEqual([
       "nvidia-driver: the NVIDIA driver must be 580 or newer for CUDA 13 of tritonserver:26.07-py3, got 570.86.15",
@@ -232,7 +232,7 @@ describe("ports", () => {
     },
   );
 
-  test("on all interfaces collide with every address of version 4", () => {
+  test("on all interfaces collide with every IPv4 address", () => {
     const ports = [{ ...needs.ports[0]!, address: "0.0.0.0" }];
     expect(messages({ ports }, listen("192.0.2.1"))).toHaveLength(1);
     expect(messages({ ports }, listen("::1"))).toEqual([]);
@@ -262,7 +262,7 @@ describe("ports", () => {
     ]);
   });
 
-  test("are free for the environment whose own container has them", () => {
+  test("of the environment's own containers are free", () => {
     const published = [
       {
         port: 8002,
@@ -291,7 +291,7 @@ describe("disk", () => {
     ]);
   });
 
-  test("is not needed for an image that is there", () => {
+  test("is not needed for an existing image", () => {
     expect(messages({}, { freeMiB: 10, images: ["tritonserver:26.07-py3"] })).toEqual([]);
   });
 
@@ -334,11 +334,11 @@ describe("a kind cluster", () => {
   const tools = { kind: "v0.30.0", clusters: [] };
   const there: Partial<HostFacts> = { kind: tools, images: ["clipstack/embed:1"] };
 
-  test("is made where kind and the image are there", () => {
+  test("passes if kind and the image exist", () => {
     expect(messages(own, there)).toEqual([]);
   });
 
-  test("needs kind", () => {
+  test("requires kind", () => {
     expect(messages(own, { ...there, kind: { kind: undefined, clusters: [] } })).toEqual([
       "kind: kind must be installed on this machine",
     ]);
@@ -362,7 +362,7 @@ describe("a kind cluster", () => {
     ]);
   });
 
-  test("is a note if one of the same name exists", () => {
+  test("is a note if a cluster of the same name exists", () => {
     const { problems, notes } = judge(own, {
       ...there,
       kind: { ...tools, clusters: ["clipstack"] },

@@ -8,7 +8,7 @@ import {
   parsePublished,
 } from "./host-parse.ts";
 
-test("reads who listens from ss, with the process where it may be seen", () => {
+test("parses listeners from ss, with their process if visible", () => {
   const text = `LISTEN 0      4096         127.0.0.1:8010       0.0.0.0:*    users:(("nginx",pid=812,fd=6),("nginx",pid=813,fd=6))
 LISTEN 0      128            0.0.0.0:2024       0.0.0.0:*
 LISTEN 0      4096     127.0.0.53%lo:53         0.0.0.0:*
@@ -24,7 +24,7 @@ LISTEN 0      4096                 *:9100             *:*    users:(("node_expor
   ]);
 });
 
-test("reads published ports from docker ps: ranges, both address families, and what is not published", () => {
+test("parses published ports from docker ps: ranges, both address families, unpublished ports", () => {
   const text = `single-gpu-triton-onnx\tsingle-gpu\t127.0.0.1:8010-8012->8000-8002/tcp
 web\t\t0.0.0.0:80->8080/tcp, :::80->8080/tcp, [::]:443->443/tcp, 9000/tcp, 0.0.0.0:53->53/udp
 quiet\t\t
@@ -43,7 +43,7 @@ quiet\t\t
 });
 
 describe("nvidia-smi", () => {
-  test("is read line by line", () => {
+  test("is parsed line by line", () => {
     const text = `0, GPU-8a56a4bc-1111-2222-3333-444455556666, 16376, 16075, 8.9, 570.86.15, NVIDIA GeForce RTX 4080
 1, GPU-00000000-1111-2222-3333-444455556666, 81920, 81920, 8.0, 570.86.15, NVIDIA A100-SXM4-80GB
 `;
@@ -61,17 +61,17 @@ describe("nvidia-smi", () => {
     ]);
   });
 
-  test("has memory without bound where it is the processor's", () => {
+  test("has unlimited memory if it is shared with the CPU", () => {
     const [gpu] = parseGpus("0, GPU-1, [N/A], [N/A], 12.1, 580.95.05, NVIDIA GB10\n");
     expect(gpu?.memoryMiB).toBe(Number.POSITIVE_INFINITY);
   });
 
-  test("that says 'No devices were found' has no GPU", () => {
+  test("with 'No devices were found' has no GPU", () => {
     expect(parseGpus("No devices were found\n")).toEqual([]);
   });
 });
 
-test("reads the free space from df, whose device may have a long name", () => {
+test("parses the free space from df with a long device name", () => {
   const head = "Filesystem     1024-blocks     Used Available Capacity Mounted on";
   expect(parseFreeMiB(`${head}\n/dev/vda1 263174212 90000000 45056000 60% /\n`)).toBe(44_000);
   expect(parseFreeMiB("df: /nowhere: No such file or directory\n")).toBeUndefined();
@@ -90,7 +90,7 @@ describe("docker info", () => {
     ],
   };
 
-  test("gives version, platform, folder, runtimes and CDI devices", () => {
+  test("is parsed to version, platform, folder, runtimes and CDI devices", () => {
     expect(parseEngineInfo(JSON.stringify(info))).toEqual({
       version: "28.3.0",
       osType: "linux",
@@ -101,13 +101,13 @@ describe("docker info", () => {
     });
   });
 
-  test("of a client without an engine is nothing", () => {
+  test("without an engine is undefined", () => {
     expect(parseEngineInfo(JSON.stringify({ ...info, ServerVersion: "" }))).toBeUndefined();
     expect(parseEngineInfo("")).toBeUndefined();
   });
 });
 
-test("reads every name of an image", () => {
+test("parses all names of an image", () => {
   const digest = `sha256:${"0".repeat(64)}`;
   expect(parseImages(`a/b\t1.0\t<none>\na/b\t<none>\t${digest}\n<none>\t<none>\t<none>\n`)).toEqual(
     ["a/b:1.0", `a/b@${digest}`],

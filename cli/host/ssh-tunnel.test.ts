@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { addressOf, planTunnel, throughTunnel } from "./ssh-tunnel.ts";
 
-/** An embed server and a Triton, on a host. */
+/** Embed server and Triton on a host. */
 function environmentOn(where: string) {
   return { ...dockerDocument().output.environment.value, where };
 }

@@ -18,22 +18,22 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { freePorts } from "../../artefact/free-ports.ts";
 
-/** For tests: an OpenSSH server of their own on 127.0.0.1, with its own configuration, keys and port. */
+/** OpenSSH server for tests on 127.0.0.1, with its own configuration, keys and port. */
 export interface TestSshd {
-  /** Docker endpoint of the machine that it leads to: this one. */
+  /** Docker endpoint of this machine over ssh. */
   readonly endpoint: string;
-  /** The same with a user that may not log in. */
+  /** The same with a user who is not allowed to log in. */
   readonly refused: string;
-  /** PATH with an `ssh` that knows the keys: OpenSSH takes its user's files from the account, and not from HOME. */
+  /** PATH with an `ssh` that uses the keys, because OpenSSH reads user files from the account's home and not from HOME. */
   readonly path: string;
-  /** End every connection, as a host that goes down. */
+  /** Closes all connections, like a host that goes down. */
   dropConnections(): void;
   stop(): Promise<void>;
 }
 
 const run = promisify(execFile);
 
-/** Daemons are not on everybody's PATH. */
+/** PATH including the folders of daemons. */
 const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/sbin", "/sbin"];
 
 function find(program: string): string | undefined {
@@ -49,13 +49,13 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/** Why there can be none on this machine; nothing when there can. */
+/** Reason why no server can run on this machine; empty if it can. */
 export function noSshd(): string {
   const missing = ["sshd", "ssh", "ssh-keygen"].filter((program) => find(program) === undefined);
   return missing.length === 0 ? "" : `no ${missing.join(", ")} on this machine`;
 }
 
-/** @param remoteEnv - What programs that are run over ssh find in their environment. */
+/** @param remoteEnv - Environment variables of programs that run over ssh. */
 export async function startSshd(
   remoteEnv: Readonly<Record<string, string>> = {},
 ): Promise<TestSshd> {
@@ -79,12 +79,12 @@ export async function startSshd(
       `HostKey ${file("host")}`,
       `AuthorizedKeysFile ${file("authorized_keys")}`,
       `PidFile ${file("sshd.pid")}`,
-      // the folder above it is one that everybody writes to
+      // the parent folder is world-writable
       "StrictModes no",
       "UsePAM no",
       "PasswordAuthentication no",
       "KbdInteractiveAuthentication no",
-      // one line: of several, sshd takes the first
+      // one line, because sshd uses only the first of several
       ...(variables.length === 0 ? [] : [`SetEnv ${variables.join(" ")}`]),
       "",
     ].join("\n"),
@@ -104,11 +104,11 @@ export async function startSshd(
   mkdirSync(file("bin"));
   writeFileSync(file("bin/ssh"), `#!/bin/sh\nexec ${find("ssh")} -F ${file("ssh_config")} "$@"\n`);
   chmodSync(file("bin/ssh"), 0o755);
-  // sshd insists on it when it runs as root, and its package makes it only when the service starts
+  // sshd requires this folder when it runs as root; its package creates it only with the service
   const privileges = "/run/sshd";
   if (process.getuid?.() === 0 && !existsSync(privileges)) mkdirSync(privileges, { mode: 0o755 });
 
-  // sshd starts itself again for each connection, by its absolute path
+  // sshd re-executes itself for each connection by its absolute path
   const sshd = spawn(find("sshd") ?? "sshd", ["-D", "-e", "-f", file("sshd_config")], {
     stdio: ["ignore", "ignore", "pipe"],
   });
@@ -125,7 +125,7 @@ export async function startSshd(
     refused: `ssh://nobody-here@127.0.0.1:${port}`,
     path: `${file("bin")}${delimiter}${process.env.PATH}`,
     dropConnections() {
-      // a connection is a child of the server
+      // each connection is a child process of the server
       const children = readFileSync(`/proc/${sshd.pid}/task/${sshd.pid}/children`, "utf8");
       for (const pid of children.trim().split(" ").map(Number)) process.kill(pid, "SIGKILL");
     },

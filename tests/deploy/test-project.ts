@@ -13,46 +13,46 @@ import { type ShippedEnvironment, shippedStacks } from "../../stacks/environment
 import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 
 /**
- * For tests: a copy of the project in a folder of its own, with the tiny model, that deploys for real as a person does:
- * `npx cdktf deploy …`. Its settings, its `cdktf.out` and its state are its own.
+ * Copy of the project for tests in a temporary folder, with the tiny model, which deploys with the documented commands:
+ * `npx cdktf deploy …`. It has its own settings, `cdktf.out` and state.
  */
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Folders of installed packages; the copy leads to them. */
+/** Folders of installed packages; the copy links to them. */
 const installed = ["node_modules", "bench/node_modules", "cli/node_modules"];
 
 export interface TestProjectOptions {
   readonly docker: Docker;
   /**
-   * What plans and applies: a program that takes Terraform's arguments.
+   * Program that plans and applies, with Terraform's arguments.
    *
    * @default "terraform"
    */
   readonly binary?: string;
   /**
-   * Folder that programs are looked for in first.
+   * First folder of the PATH.
    *
    * @default - the PATH of the tests
    */
   readonly path?: string;
-  /** Of every program that is run, besides that of the tests. */
+  /** Environment variables of all programs, in addition to those of the tests. */
   readonly variables?: NodeJS.ProcessEnv;
   /**
-   * Against a hang: of a program that is run, in ms.
+   * Timeout of a program in milliseconds.
    *
-   * @default 840 000 - less than a test has
+   * @default 840 000 - shorter than the timeout of a test
    */
   readonly timeoutMs?: number;
 }
 
 /**
- * What a deployment would do, a line for each resource: `replace docker_container.embed`. Another instance of the same
- * resource, as a one-shot container has it for every content, is a line with `create` and one with `delete`.
+ * Planned changes, one line per resource: `replace docker_container.embed`. Another instance of the same
+ * resource, such as a one-shot container for new content, is one line with `create` and one with `delete`.
  */
 export type Plan = readonly string[];
 
-/** A planned change, as `terraform show -json` has it. */
+/** Planned change in the output of `terraform show -json`. */
 interface PlannedChange {
   readonly address: string;
   readonly change: { readonly actions: readonly string[] };
@@ -60,30 +60,30 @@ interface PlannedChange {
 
 export interface TestProject {
   readonly folder: string;
-  /** Write the settings of an environment, instead of the project's. */
+  /** Replaces the settings of an environment. */
   settings(
     environment: ShippedEnvironment,
     settings: Readonly<Record<string, unknown>>,
   ): Promise<void>;
-  /** `npx cdktf …` */
+  /** Runs `npx cdktf …`. */
   cdktf(...args: readonly string[]): Promise<Outcome>;
-  /** `npx cdktf deploy <environment> --auto-approve` */
+  /** Runs `npx cdktf deploy <environment> --auto-approve`. */
   deploy(environment: ShippedEnvironment): Promise<Outcome>;
-  /** Write `cdktf.out`. */
+  /** Writes `cdktf.out`. */
   synthesize(): Promise<void>;
-  /** `terraform …` in the folder of a stack; another one of the same depth where it is named. */
+  /** Runs `terraform …` in the folder of a stack. */
   terraform(folder: string, ...args: readonly string[]): Promise<Outcome>;
-  /** `npx clipstack …` */
+  /** Runs `npx clipstack …`. */
   clipstack(...args: readonly string[]): Promise<Outcome>;
-  /** Synthesize, and plan what a deploy would change: nothing where it changes nothing. */
+  /** Synthesizes and plans; an empty plan means no changes. */
   plan(environment: ShippedEnvironment): Promise<Plan>;
-  /** Synthesize, and let the program read the stack: what it finds wrong. */
+  /** Synthesizes and validates the stack; returns the diagnostics. */
   validate(environment: ShippedEnvironment): Promise<readonly unknown[]>;
-  /** What the deployment says of itself. */
+  /** Returns the environment output of the deployment. */
   output(environment: ShippedEnvironment): Promise<Environment>;
-  /** `npx cdktf destroy <environment> --auto-approve` */
+  /** Runs `npx cdktf destroy <environment> --auto-approve`. */
   destroy(environment: ShippedEnvironment): Promise<Outcome>;
-  /** Destroy what is deployed, whatever its state is, and remove the folder. */
+  /** Destroys all deployments in any state and removes the folder. */
   remove(): Promise<void>;
 }
 
@@ -108,7 +108,7 @@ export async function testProject({
     ...(await providerPlaces(folder)),
     TF_IN_AUTOMATION: "1",
     TERRAFORM_BINARY_NAME: binary,
-    // a provider of the mirror is linked and not copied
+    // link providers of the mirror instead of copying them
     CDKTF_DISABLE_PLUGIN_CACHE_ENV: "true",
     NO_COLOR: "1",
     FORCE_COLOR: "0",
@@ -120,7 +120,7 @@ export async function testProject({
   const stackFolder = (name: ShippedEnvironment) => join(folder, "cdktf.out", "stacks", name);
   const cdktf = (...args: readonly string[]) =>
     run(process.execPath, [join(root, "node_modules", ".bin", "cdktf"), ...args]);
-  // the lock of a copy is nobody's, and a registry is asked for it
+  // the copy needs no provider lock, which would require a registry
   const lock = "--skip-provider-lock";
   const deployed = new Set<ShippedEnvironment>();
   const project: TestProject = {
@@ -152,7 +152,7 @@ export async function testProject({
         { cwd },
       );
       if (code === 0) return [];
-      if (code !== 2) throw new Error(`plan ended with exit code ${code}:\n${output}`);
+      if (code !== 2) throw new Error(`plan exited with code ${code}:\n${output}`);
       const plan = JSON.parse(await must(binary, ["show", "-json", file], { cwd }));
       return (plan.resource_changes as PlannedChange[])
         .filter(({ change }) => !["no-op", "read"].includes(change.actions.join()))
@@ -195,14 +195,14 @@ function actionsIn(actions: readonly string[]): string {
   );
 }
 
-/** `docker_container.weights_check` of `docker_container.weights_check_container_1D9A6BA1["161a50bc1684"]`. */
+/** Shortens `docker_container.weights_check_container_1D9A6BA1["161a50bc1684"]` to `docker_container.weights_check`. */
 function plainAddress(address: string): string {
   return address.replace(/_[0-9A-F]{8}(\[[^\]]*\])?$/, "").replace(/_container$/, "");
 }
 
 const tsx = join(root, "node_modules", "tsx", "dist", "cli.mjs");
 
-/** What git knows or would take, and links to what is installed. */
+/** Copies the tracked and untracked files of git and links the installed packages. */
 async function copyProject(folder: string): Promise<void> {
   const list = await succeed(
     "git",
@@ -213,10 +213,10 @@ async function copyProject(folder: string): Promise<void> {
   for (const parent of new Set(files.map((file) => dirname(file)))) {
     await mkdir(join(folder, parent), { recursive: true });
   }
-  // a file that was removed is still listed until that is committed
+  // a removed file is listed until its removal is committed
   await Promise.all(
     files.map((file) =>
-      // a link inside the project leads to the copy
+      // links inside the project then point into the copy
       cp(join(root, file), join(folder, file), { verbatimSymlinks: true }).catch(() => undefined),
     ),
   );
@@ -224,14 +224,14 @@ async function copyProject(folder: string): Promise<void> {
 }
 
 /**
- * Where both programs look for providers: in their usual places, of which the mirror that `CLIPSTACK_TF_PLUGIN_DIR` names becomes
- * one. What is in none of them comes from the registry.
+ * Returns the environment variables with which Terraform and OpenTofu search providers in their default folders and in the mirror
+ * `CLIPSTACK_TF_PLUGIN_DIR`. Other providers are downloaded from the registry.
  *
- * @param folder - for what has to be written
+ * @param folder - Folder for the written configuration.
  */
 export async function providerPlaces(folder: string): Promise<NodeJS.ProcessEnv> {
   const { CLIPSTACK_TF_PLUGIN_DIR: mirror, XDG_DATA_DIRS } = process.env;
-  // another configuration would say other places
+  // the user's configuration could set other folders
   const cliConfig = join(folder, "terraform.rc");
   await writeFile(cliConfig, "");
   if (mirror === undefined) return { TF_CLI_CONFIG_FILE: cliConfig };
@@ -246,24 +246,24 @@ export async function providerPlaces(folder: string): Promise<NodeJS.ProcessEnv>
   };
 }
 
-/** The embed image, built by the host, on the base image that it has. */
+/** Embed image built on the host from its local base image. */
 export function builtImage() {
   const { CLIPSTACK_NODE_IMAGE: base } = process.env;
   return { source: "build", ...(base === undefined ? {} : { buildArgs: { NODE_IMAGE: base } }) };
 }
 
-/** Ports of a Triton, as settings have them, where its HTTP port was free a moment ago: the others are beside it. */
+/** Port settings of a Triton: gRPC and metrics follow the HTTP port. */
 export function tritonPortsOf(http: number) {
   return { http, grpc: http + 1, metrics: http + 2 };
 }
 
-/** What a test says of a GPU; the rest is that of an RTX 4080. */
+/** GPU of a test; the other values are those of an RTX 4080. */
 export interface TestGpu {
   readonly uuid: string;
   readonly memoryMiB?: number;
 }
 
-/** A script that prints what `nvidia-smi` prints on a host with these GPUs. */
+/** Returns a script with the output of `nvidia-smi` on a host with these GPUs. */
 export function nvidiaSmi(gpus: readonly TestGpu[]): string {
   return gpus
     .map(
@@ -273,17 +273,17 @@ export function nvidiaSmi(gpus: readonly TestGpu[]): string {
     .join("\n");
 }
 
-/** Everything that is named like this environment is removed afterwards: it must not be somebody's. */
+/** Throws if objects with the name of this environment exist, because the test removes them afterwards. */
 async function refuseWhatIsThere(docker: Docker, environment: ShippedEnvironment): Promise<void> {
   const there = (await docker.contents()).filter((it) => it.includes(` ${environment}-`));
   if (there.length > 0) {
     throw new Error(
-      `${docker.endpoint} has ${environment} already, which a test must not touch: ${there.join(", ")}`,
+      `${docker.endpoint} already has objects of ${environment}, which a test must not remove: ${there.join(", ")}`,
     );
   }
 }
 
-/** What a deployment left behind when it could not be destroyed in order. */
+/** Removes the objects of a deployment after a failed destroy. */
 async function removeAll(docker: Docker, environment: ShippedEnvironment): Promise<void> {
   const prefix = `${environment}-`;
   const own = (names: readonly string[]) => names.filter((name) => name.startsWith(prefix));

@@ -14,7 +14,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** A service that answers at once, and counts: one execution for each image until it was asked so often, then for two. */
+/** Service with execution counters: one execution per image up to this number of requests, then one per two images. */
 async function counting(oneByOneFor: number): Promise<string> {
   let images = 0;
   const body = JSON.stringify({ embeddings: [[1, ...Array(511).fill(0)]], model: "test" });

@@ -20,7 +20,7 @@ import { checkParity } from "./parity.ts";
 
 type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
 
-/** A model whose embedding is the first 512 numbers of its input; `spoil` changes what it answers. */
+/** Model that returns the first 512 numbers of its input; `spoil` changes the response. */
 function service(spoil: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
   const transport: Pick<Transport, "live" | "infer"> = {
     live: async () => state === "up",
@@ -123,7 +123,7 @@ test("fails on metrics without batch counts", () => {
   );
 });
 
-/** An embed server that knows the reference's images; `spoil` changes what it answers. */
+/** Embed server that returns the reference embeddings; `spoil` changes the response. */
 async function embedService(
   spoil: (row: Float32Array) => Float32Array,
   endpointName: EndpointName = "embed-http",
@@ -167,7 +167,7 @@ async function embedService(
   );
 }
 
-/** The same direction, as near as FP16. */
+/** Rounds an embedding to FP16. */
 const near = (row: Float32Array) =>
   unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99)));
 

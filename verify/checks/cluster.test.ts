@@ -15,7 +15,7 @@ import { checkControllers } from "./cluster.ts";
 import { checkObject } from "./container.ts";
 import { checkPods } from "./start.ts";
 
-/** A declared object, by what the cluster has. */
+/** Declared object derived from the object in the cluster. */
 function declare(found: object): DeclaredObject {
   const manifest = found as Manifest;
   return { address: `kubernetes_${manifest.kind.toLowerCase()}.it`, manifest };
@@ -106,7 +106,7 @@ test("a missing object fails", () => {
   ]);
 });
 
-test("whoever cannot look cannot say that it is well", () => {
+test("an unreadable object does not pass", () => {
   const inspection = { ok: false, message: "the cluster does not answer" } as const;
   expect(checkObject("cluster", deployment, inspection)).toMatchObject([
     { outcome: "fail", message: "the cluster does not answer" },
@@ -114,7 +114,7 @@ test("whoever cannot look cannot say that it is well", () => {
   expect(checkPods(service(), inspection).outcome).toBe("skip");
 });
 
-test("an image name with a Terraform expression matches any value there, and is not compared for applied objects", () => {
+test("a Terraform expression in an image name matches any value and is not compared for applied objects", () => {
   const manifest = structuredClone(kubectlDeployment);
   const [container] = manifest.spec.template.spec.containers;
   if (container === undefined) throw new Error("there is no container");

@@ -26,7 +26,7 @@ function inspection(...containers: readonly InspectedContainer[]): Inspection {
 
 const state = { ids: new Map([["docker_image.triton", imageId]]), names: new Map() };
 
-/** What is said of a container that was changed after it was made. */
+/** Findings for a container with changed options. */
 function said(change?: Parameters<typeof inspected>[0], declared = blockOf()): readonly string[] {
   return checkContainer("one", declared, inspection(inspected(change)), state, moduleFolder).map(
     ({ outcome, message }) => `${outcome}: ${message}`,
@@ -89,12 +89,12 @@ type Change = NonNullable<Parameters<typeof inspected>[0]>;
 const changes: readonly (readonly [string, Change, string])[] = [
   ["another user", (c) => (c.Config.User = ""), "user must be 1000:1000, got root"],
   [
-    "a capability too many",
+    "an added capability",
     (c) => (c.HostConfig.CapAdd = ["CAP_SYS_ADMIN"]),
     "capabilities must be drop ALL; add none, got drop ALL; add SYS_ADMIN",
   ],
   [
-    "capabilities that were kept",
+    "capabilities that were not dropped",
     (c) => (c.HostConfig.CapDrop = null),
     "capabilities must be drop ALL; add none, got drop none; add none",
   ],
@@ -137,7 +137,7 @@ const changes: readonly (readonly [string, Change, string])[] = [
     "NVIDIA_VISIBLE_DEVICES must be 0, got all",
   ],
   [
-    "a variable that is another one, without its value",
+    "a variable with another value, which is not printed",
     (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=secret", "API_KEY=x"]),
     "TRITON_MODEL must be openclip_vit_b32, got another value",
   ],
@@ -147,7 +147,7 @@ const changes: readonly (readonly [string, Change, string])[] = [
     "API_KEY must be set, got not set",
   ],
   [
-    "a port that everybody reaches",
+    "a publicly reachable port",
     (c) =>
       (c.NetworkSettings.Ports = {
         ...c.NetworkSettings.Ports,
@@ -161,7 +161,7 @@ const changes: readonly (readonly [string, Change, string])[] = [
     `image must be ${imageId}, got sha256:other`,
   ],
   [
-    "a health check that was switched off",
+    "a disabled health check",
     (c) => (c.Config.Healthcheck = { Test: ["NONE"] }),
     "health check must be CMD curl -fsS http://localhost:8000/v2/health/ready (every 5 s, timeout 4 s, 6 retries, 120 s to start), got NONE (every 0 s, timeout 0 s, 0 retries, 0 s to start)",
   ],
@@ -186,12 +186,12 @@ const changes: readonly (readonly [string, Change, string])[] = [
     "processes must be its own, got host",
   ],
   [
-    "a folder that nobody declared",
+    "an undeclared folder",
     (c) => c.Mounts?.push({ Type: "bind", Source: "/", Destination: "/host", RW: true }),
     "mounts must be /engine-cache of one-engines; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only, got /engine-cache of one-engines; /host of /; /models/openclip_vit_b32 of /project/model_repository/openclip_vit_b32, read-only",
   ],
   [
-    "weights that can be written to",
+    "writable weights",
     (c) => {
       const [first] = c.Mounts ?? [];
       if (first !== undefined) first.RW = true;
@@ -214,7 +214,7 @@ test.each(changes)("fails on %s", (_name, change, message) => {
   expect(said((raw) => void change(raw))).toEqual([`fail: ${message}`]);
 });
 
-test("says every difference", () => {
+test("reports every difference", () => {
   const changed = said((raw) => {
     raw.Config.User = "0:0";
     raw.HostConfig.ReadonlyRootfs = false;
@@ -225,7 +225,7 @@ test("says every difference", () => {
   ]);
 });
 
-test("never shows the value of a variable that Terraform fills in", () => {
+test("never prints the value of a variable that Terraform sets", () => {
   const shown = said((raw) => {
     raw.Config.User = "0:0";
   });
@@ -247,14 +247,14 @@ test("parses a GPU request by count, by UUID and for all GPUs", () => {
   expect(requested({ Count: 1 }, "2")).toEqual(["fail: GPU request must be 2 GPUs, got 1 GPUs"]);
 });
 
-test("fails on NVIDIA's runtime that is missing", () => {
+test("fails if NVIDIA's runtime is missing", () => {
   expect(said(undefined, blockOf({ gpus: undefined, runtime: "nvidia" }))).toEqual([
     "fail: GPU request must be none, got device 0",
     "fail: runtime must be nvidia, got runc",
   ]);
 });
 
-test("fails on a container that something else put in the place of Terraform's", () => {
+test("fails on a container that replaced the one of Terraform", () => {
   const ids = new Map([...state.ids, ["docker_container.triton", "d1".repeat(32)]]);
   const [result] = checkContainer(
     "one",
@@ -269,7 +269,7 @@ test("fails on a container that something else put in the place of Terraform's",
   });
 });
 
-test("fails when the engine cannot be asked", () => {
+test("fails if the engine is unreachable", () => {
   const down: Inspection = { ok: false, message: "Docker does not answer at unix:///nowhere" };
   const [result] = checkContainer("one", blockOf(), down, state, moduleFolder);
   expect(result).toMatchObject({ outcome: "fail", message: down.message });
@@ -315,7 +315,7 @@ test("an unhealthy service fails, with the output of its probe", () => {
   ).toBe("fail: must be healthy, got unhealthy: curl: (7) Failed to connect");
 });
 
-test("a container that runs once passes when it ended well, and fails when it did not", () => {
+test("a one-shot container passes if it succeeded and fails otherwise", () => {
   const once = { must_run: false };
   const ended =
     (code: number): Change =>
@@ -327,7 +327,7 @@ test("a container that runs once passes when it ended well, and fails when it di
   expect(stateOf(ended(1), once)).toBe("fail: must exit with code 0, got exit code 1");
 });
 
-test("fails on a container that is not there", () => {
+test("fails on a missing container", () => {
   const result = checkContainerState("one", blockOf(), inspection(), now);
   expect(result).toMatchObject({
     outcome: "fail",
@@ -336,7 +336,7 @@ test("fails on a container that is not there", () => {
   });
 });
 
-test("knows a container by the name in Terraform's state where the declared one is an expression", () => {
+test("finds a container by the name in Terraform's state if the declared name is an expression", () => {
   const document = dockerDocument();
   const body = document.resource.docker_container?.embed;
   if (body !== undefined) body.name = `two-${"$"}{substr(uuid(), 0, 8)}`;
@@ -351,7 +351,7 @@ test("knows a container by the name in Terraform's state where the declared one 
   expect(named(names)).toEqual(["two-a7c492b3", "two-services-triton-onnx"]);
 });
 
-test("fails on a service that is deployed from other settings", () => {
+test("fails on a service deployed with other settings", () => {
   const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
   const workload = workloads.find((it) => it.service.name === "embed");
   if (workload === undefined) throw new Error("no embed server");

@@ -3,7 +3,7 @@ import { kubectlDeployment } from "../test-kubectl.ts";
 import { differences } from "./aspect.ts";
 import { manifestAspects } from "./manifest-aspects.ts";
 
-/** What is declared of the Deployment of `test-kubectl.ts`; a change of it is `found` or `declared`. */
+/** Declaration of the Deployment in `test-kubectl.ts`; tests change either `found` or `declared`. */
 const declared = {
   apiVersion: "apps/v1",
   kind: "Deployment",
@@ -35,7 +35,7 @@ const declared = {
 
 type Pod = Record<string, unknown> & { containers: Record<string, unknown>[] };
 
-/** What differs when somebody has changed the pod template in the cluster. */
+/** Differences after a change of the pod template in the cluster. */
 function changed(change: (pod: Pod) => void) {
   const found = structuredClone(kubectlDeployment);
   change(found.spec.template.spec as unknown as Pod);
@@ -54,7 +54,7 @@ function container(pod: Pod): Record<string, unknown> {
   return first;
 }
 
-test("what the API server adds and writes in other words is no difference", () => {
+test("defaults and normalised values of the API server are no differences", () => {
   expect(changed(() => {})).toEqual([]);
   expect(manifestAspects(declared, kubectlDeployment).length).toBeGreaterThan(20);
 });
@@ -118,7 +118,7 @@ test.each<[string, (pod: Pod) => void, string]>([
     "volumes.root must be absent, got present",
   ],
   [
-    "a token that nobody asked for",
+    "an undeclared token",
     (pod) => {
       delete pod.automountServiceAccountToken;
     },
@@ -216,7 +216,7 @@ test.each<[string, (pod: Pod) => void, string]>([
     "containers.embed.volumeMounts./usr/bin must be absent, got present",
   ],
   [
-    "a variable that is there twice",
+    "a duplicate variable",
     (pod) => {
       container(pod).env = [
         ...(container(pod).env as object[]),
@@ -238,7 +238,7 @@ test.each<[string, (pod: Pod) => void, string]>([
   expect(changed(change)).toEqual([message]);
 });
 
-test("the token and the tolerations that the API server adds to a pod of its own are no difference", () => {
+test("the token and the tolerations that the API server adds to a pod are no differences", () => {
   const pod = (spec: object) => ({ kind: "Pod", spec });
   const container = { name: "curl", image: "curl" };
   const token = { name: "kube-api-access-cxdb4" };
@@ -268,7 +268,7 @@ const policy = {
 const [rule] = policy.spec.ingress;
 
 test.each<[string, object, string]>([
-  ["a way out", { egress: [{}] }, "egress.0 must be absent, got present"],
+  ["an egress rule", { egress: [{}] }, "egress.0 must be absent, got present"],
   [
     "another peer",
     { ingress: [{ ...rule, from: [...(rule?.from ?? []), { ipBlock: { cidr: "0.0.0.0/0" } }] }] },
@@ -293,7 +293,7 @@ test.each<[string, object, string]>([
   expect(sentences(policy, { ...policy, spec: { ...policy.spec, ...change } })).toEqual([message]);
 });
 
-test("what the API server adds to a network policy is no difference", () => {
+test("fields that the API server adds to a network policy are no differences", () => {
   const { policyTypes: _types, ...spec } = policy.spec;
   const found = {
     kind: "NetworkPolicy",
@@ -310,7 +310,7 @@ test("what the API server adds to a network policy is no difference", () => {
   expect(sentences(declared, open)).toEqual(["policyTypes must be Ingress, got Egress"]);
 });
 
-test("the value of a variable that somebody has changed is not shown", () => {
+test("the value of a changed variable is not printed", () => {
   const [name] = (container({
     containers: kubectlDeployment.spec.template.spec.containers,
   } as unknown as Pod).env ?? []) as { name: string; value: string }[];
@@ -323,7 +323,7 @@ test("the value of a variable that somebody has changed is not shown", () => {
   ).toEqual([`containers.embed.env.${name?.name}.value must be ${name?.value}, got another value`]);
 });
 
-test("a port of TCP and the same of UDP are two", () => {
+test("the same port of TCP and UDP are different ports", () => {
   const ports = [
     { port: 53, protocol: "UDP" },
     { port: 53, protocol: "TCP" },
@@ -335,7 +335,7 @@ test("a port of TCP and the same of UDP are two", () => {
   ]);
 });
 
-test("an object that is not there has none of what is declared", () => {
+test("a missing object differs in every declared aspect", () => {
   expect(differences(manifestAspects({ spec: { minAvailable: 1 } }, undefined))).toEqual([
     { name: "minAvailable", declared: "1", found: "not set" },
   ]);

@@ -14,7 +14,7 @@ import { openService } from "../../bench/run/service-under-test.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { checkWiring } from "./wiring.ts";
 
-/** The result for a Triton that is started with a variant, over a repository that has one named `cpu`. */
+/** Result for a Triton with this variant and a repository with the variant `cpu`. */
 function wiringOf(variant: string, document: TestDocument = dockerDocument()) {
   const repository = mkdtempSync(join(tmpdir(), "clipstack-wiring-"));
   const configs = join(repository, "openclip_vit_b32", "configs");
@@ -28,7 +28,7 @@ function wiringOf(variant: string, document: TestDocument = dockerDocument()) {
     `--model-repository=${repository}`,
     `--model-config-name=${variant}`,
   ];
-  // of a running process only what it was started with is asked for
+  // only the start arguments of a running process are read
   const running = { instance: { workload, role: "triton", args } } as unknown as RunningInstance;
   const plan: SimulationPlan = {
     instances: [],
@@ -69,7 +69,7 @@ test("fails on a configuration of another model", () => {
   ]);
 });
 
-test("fails on a configuration that Triton would take in silence", () => {
+test("fails on an invalid configuration that Triton would accept silently", () => {
   expect(configured((text) => text.replace("count: 1", "count: 0"))).toEqual([
     "cpu.pbtxt: openclip_vit_b32: instance_group[0].count must be an integer of at least 1, got 0",
   ]);

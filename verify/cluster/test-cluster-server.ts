@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
 
-/** For tests: an API server in this process, and its kubeconfig. */
+/** API server for tests in this process, and its kubeconfig. */
 
 export interface ApiRequest {
   readonly method: string;
