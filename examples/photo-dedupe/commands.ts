@@ -109,7 +109,7 @@ export async function reviewCommand(
     serveReview(database, {
       port: args.port,
       signal,
-      onListening: (url) => console.log(`review page: ${url} (Ctrl-C ends it)`),
+      onListening: (url) => console.log(`review page: ${url} (stop with Ctrl-C)`),
     }),
   );
 }
@@ -126,9 +126,9 @@ export async function evaluateCommand(folder: string, { db }: DatabaseOption): P
     openPhotoDatabase(db),
     (database) => evaluate(database, folder),
   );
-  console.log(`${photos} labelled photos, ${duplicates} pairs of them show the same`);
-  printEvaluation("perceptual hash alone", "bits that differ", hash);
-  if (embedding !== undefined) printEvaluation("embeddings", "least cosine", embedding);
+  console.log(`${photos} labelled photos, ${duplicates} duplicate pairs`);
+  printEvaluation("perceptual hash alone", "different bits", hash);
+  if (embedding !== undefined) printEvaluation("embeddings", "minimum cosine", embedding);
   else console.log("\nno embeddings: run 'clipstack-dedupe embed' first");
   if (weights === "random") console.log(`\n${randomWeightsText}`);
 }

@@ -18,10 +18,10 @@ export interface DemoArguments {
 const dedupe = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
 const clipstack = fileURLToPath(new URL("../../cli/clipstack.mjs", import.meta.url));
 
-/** Includes generating a model. */
+/** Maximum start time in milliseconds, including the generation of a model. */
 const startTimeoutMs = 300_000;
 
-/** `clipstack-dedupe demo`: the other commands, one after the other, against a server of its own. */
+/** `clipstack-dedupe demo`: runs the other commands in sequence with a local server. */
 export async function demoCommand({ model, port, exit }: DemoArguments): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-dedupe-"));
   const serverPort = await freePort();
@@ -60,14 +60,14 @@ async function runStep(folder: string, ...args: readonly string[]): Promise<void
   console.log(`\n# clipstack-dedupe ${args.join(" ")}`);
   const child = spawn(process.execPath, [dedupe, ...args], { cwd: folder, stdio: "inherit" });
   const [code] = await once(child, "close");
-  if (code !== 0) throw new DedupeError("failed", `'${args[0]}' ended with exit code ${code}`);
+  if (code !== 0) throw new DedupeError("failed", `'${args[0]}' exited with code ${code}`);
 }
 
 async function serverReady(server: ChildProcess, url: string): Promise<void> {
   const until = performance.now() + startTimeoutMs;
   while (performance.now() < until) {
     if (server.exitCode !== null || server.signalCode !== null) {
-      throw new DedupeError("failed", "clipstack serve ended");
+      throw new DedupeError("failed", "clipstack serve exited");
     }
     const response = await fetch(url + embedPaths.readyz).catch(() => undefined);
     if (response?.ok) return;

@@ -89,7 +89,7 @@ async function open(options: Partial<InferenceClientOptions> = {}): Promise<Infe
   return client;
 }
 
-/** Photos 0 to `count` - 1, in the database. */
+/** Adds photos 0 to `count` - 1 to the database. */
 async function photos(count: number): Promise<void> {
   for (let i = 0; i < count; i++) {
     await picture(i)
@@ -119,7 +119,7 @@ const vectors = () =>
     )
     .map(({ vector }) => new Float32Array(vector));
 
-test("embeds every photo, and nothing twice", async () => {
+test("embeds every photo once", async () => {
   await photos(70);
   const client = await open();
   expect(await embedAll(client)).toMatchObject({ embedded: 70, failed: 0, remaining: 0 });
@@ -137,7 +137,7 @@ test("sends photos with the same bytes once", async () => {
   expect(vectors()).toHaveLength(3);
 });
 
-test("gets the same embeddings from this machine, the embed server and a Triton", async () => {
+test("computes the same embeddings on this machine, with the embed server and with Triton", async () => {
   await photos(4);
   await embedAll(await open());
   const local = vectors();
@@ -148,7 +148,7 @@ test("gets the same embeddings from this machine, the embed server and a Triton"
     { backend: "triton_grpc", serviceUrl, tritonGrpcUrl: `127.0.0.1:${triton.ports.grpc}` },
   ] as const) {
     database.run("DELETE FROM embeddings");
-    // accepted: it is one model, wherever it runs
+    // accepted, because it is the same model
     await embedAll(await open({ mode: "remote", ...options }));
     for (const [i, vector] of vectors().entries()) {
       expect(cosine(vector, local[i]!), options.backend).toBeGreaterThan(0.999);
@@ -162,7 +162,7 @@ test("reports that the weights of the project's own models are random", async ()
   expect(weightsInUse(database)).toBe("random");
 });
 
-test("fails when the photos were embedded with another model", async () => {
+test("fails if the photos were embedded with another model", async () => {
   await photos(3);
   await embedAll(await open());
   await expect(embedAll(await open({ modelPath: otherModelPath }))).rejects.toThrow(
@@ -193,7 +193,7 @@ test("replaces the embeddings of another model with --replace", async () => {
   expect(cosine(vectors()[0]!, before[0]!)).toBeLessThan(0.5);
 });
 
-test("lists a photo that has changed since the scan, or is gone, and embeds the rest", async () => {
+test("lists photos that have changed or disappeared since the scan and embeds the others", async () => {
   await photos(3);
   await picture(9).jpeg().toFile(join(folder, "000.jpg"));
   database.run("UPDATE photos SET path = path || 'x' WHERE path LIKE '%001.jpg'");
@@ -204,7 +204,7 @@ test("lists a photo that has changed since the scan, or is gone, and embeds the 
   ]);
 });
 
-test("lists a photo that the service cannot read, and embeds the rest", async () => {
+test("lists a photo that the service cannot read and embeds the others", async () => {
   await photos(40);
   const client = await open();
   const bad = readFileSync(join(folder, "035.jpg"));
@@ -220,7 +220,7 @@ test("lists a photo that the service cannot read, and embeds the rest", async ()
   expect(notes).toEqual(["035.jpg: is odd"]);
 });
 
-test("sends a smaller copy of a large photo, of nearly the same embedding", async () => {
+test("sends a smaller copy of a large photo, with nearly the same embedding", async () => {
   const large = picture(3, 1600, 1200);
   await large.clone().png().toFile(join(folder, "large.png"));
   await large.clone().png({ compressionLevel: 0 }).toFile(join(folder, "larger.png"));
@@ -280,7 +280,7 @@ test("fails if the service stays unavailable, and keeps earlier embeddings", asy
   expect(vectors()).toHaveLength(62);
 });
 
-test("a killed run resumes", async () => {
+test("resumes a killed run", async () => {
   await photos(100);
   database.close();
   const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));

@@ -21,7 +21,7 @@ export interface EmbedOptions {
   readonly replace: boolean;
   /** Receives a line for each photo that cannot be embedded. */
   readonly progress?: Progress;
-  /** Ends it after the current batch; the index keeps all embeddings so far. */
+  /** Stops after the current batch; the index keeps all embeddings so far. */
   readonly signal?: AbortSignal;
 }
 

@@ -50,7 +50,7 @@ test("computes precision and recall over all pairs", async () => {
   write(photos);
   const { photos: count, duplicates, hash, embedding } = await evaluate(database, folder);
   expect({ photos: count, duplicates }).toEqual({ photos: 4, duplicates: 3 });
-  // within 2 bits: a and a-small, which is right; a and b, a-small and b, which is wrong
+  // pairs within 2 bits: a and a-small (correct); a and b, a-small and b (wrong)
   expect(hash.scores.find(({ limit }) => limit === 2)).toEqual({
     limit: 2,
     precision: 1 / 3,
@@ -65,7 +65,7 @@ test("omits embeddings while some are missing", async () => {
   expect((await evaluate(database, folder)).embedding).toBeUndefined();
 });
 
-test("fails when there are no labels, or they are wrong", async () => {
+test("fails if the labels are missing or invalid", async () => {
   await expect(evaluate(database, folder)).rejects.toThrow(
     `labels '${join(folder, "labels.json")}': no such file or directory`,
   );
@@ -73,7 +73,7 @@ test("fails when there are no labels, or they are wrong", async () => {
   await expect(evaluate(database, folder)).rejects.toThrow(/labels '.*': 0.file: /);
 });
 
-test("fails when a labelled photo was not scanned", async () => {
+test("fails if a labelled photo was not scanned", async () => {
   write(photos);
   database.run("DELETE FROM photos WHERE path LIKE '%b.jpg'");
   await expect(evaluate(database, folder)).rejects.toThrow(

@@ -7,7 +7,7 @@ import { cosine, type Weights, weightsInUse } from "./model-probe.ts";
 import { hashDistance } from "./perceptual-hash.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 
-/** File beside the photos with their subjects. */
+/** File next to the photos with their subjects. */
 export const labelsFile = "labels.json";
 
 const photoLabel = z.strictObject({

@@ -9,12 +9,12 @@ import { cosineBlockModel } from "./test-cosine-block.ts";
 import { silent, temporaryFolder } from "./test-photos.ts";
 import { noisyCopies } from "./test-vectors.ts";
 
-test("the graph of the matrix product is what the writer of ONNX files makes", () => {
+test("the embedded graph equals the output of the ONNX writer", () => {
   const bytes = Buffer.concat([...onnxChunks(cosineBlockModel)].map((chunk) => Buffer.from(chunk)));
   expect(cosineBlockGraph).toBe(bytes.toString("base64"));
 });
 
-test("finds the pairs that a plain loop finds, over all blocks", async () => {
+test("finds the same pairs as a simple loop, over all blocks", async () => {
   const table = noisyCopies({ originals: 1_700, copies: 2, width: 16, noise: 0.1, seed: 3 });
   const { width, count, data } = table;
   const expected: string[] = [];
@@ -59,7 +59,7 @@ const options: GroupOptions = {
   progress: silent,
 };
 
-/** Writes photos that exist in the index only. The same value of `md5` means the same bytes. */
+/** Writes photos that exist only in the index. The same value of `md5` means the same bytes. */
 function write(photos: Readonly<Record<string, readonly number[]>>, md5?: string): void {
   for (const [path, values] of Object.entries(photos)) {
     database.run(
@@ -77,7 +77,7 @@ function write(photos: Readonly<Record<string, readonly number[]>>, md5?: string
   }
 }
 
-test("groups what is similar, in the order of the paths", async () => {
+test("groups similar photos in the order of their paths", async () => {
   write({ "/c": [1, 0.1], "/b": [0, 1], "/a": [1, 0], "/d": [0.05, 1], "/e": [-1, 0] });
   const { groups, photos, left } = await group(database, options);
   expect({ groups, photos, left }).toEqual({
@@ -96,7 +96,7 @@ test("joins a chain of similar photos", async () => {
   expect(groups).toEqual([["/a", "/b", "/c"]]);
 });
 
-test("leaves out photos that are gone or have no embedding", async () => {
+test("omits missing photos and photos without an embedding", async () => {
   write({ "/a": [1, 0], "/b": [1, 0], "/c": [1, 0] });
   database.run("UPDATE photos SET state = 'gone' WHERE path = '/a'");
   database.run("DELETE FROM embeddings WHERE md5 = '/b'");
@@ -111,7 +111,7 @@ test("groups by perceptual hash without any embedding", async () => {
   expect(how).toBe("perceptual hash, at most 8 of 64 bits differ");
 });
 
-test("fails when nothing was scanned, and when nothing was embedded", async () => {
+test("fails if nothing was scanned or nothing was embedded", async () => {
   await expect(group(database, options)).rejects.toThrow(
     "no photos: run 'clipstack-dedupe scan' first",
   );
@@ -122,7 +122,7 @@ test("fails when nothing was scanned, and when nothing was embedded", async () =
   );
 });
 
-test("photos with the same bytes are a group, with what is similar to them", async () => {
+test("photos with the same bytes are in one group with similar photos", async () => {
   write({ "/copy 1": [1, 0], "/copy 2": [1, 0], "/copy 3": [1, 0] }, "same");
   write({ "/a": [1, 0.1], "/b": [0, 1] });
   const copies = ["/copy 1", "/copy 2", "/copy 3"];

@@ -20,7 +20,7 @@ test("suggests the photo with the most pixels", () => {
   });
 });
 
-test("of photos with as many pixels, the one that knows when it was taken, then the largest file", () => {
+test("of photos with the same resolution, the one with a capture time, then the largest file", () => {
   const taken = { takenAt: "2024-05-01T12:00:00" };
   expect(
     suggestKeeper([
@@ -31,7 +31,7 @@ test("of photos with as many pixels, the one that knows when it was taken, then 
   ).toEqual({ id: 3, reason: "has the time it was taken, largest file: least compressed" });
 });
 
-test("of photos that are alike, the first by name", () => {
+test("of equal photos, the first by name", () => {
   expect(suggestKeeper([photo(2), photo(1)])).toEqual({
     id: 1,
     reason: "first by name: the files are alike",

@@ -40,7 +40,7 @@ test("lists its commands", async () => {
   }
 });
 
-test("fails with exit code 2 and one line for wrong usage", async () => {
+test("fails with exit code 2 and one line on wrong usage", async () => {
   const file = emptyDatabase();
   const text = join(temporaryFolder(), "text");
   writeFileSync(text, "no folder");
@@ -60,7 +60,7 @@ test("fails with exit code 2 and one line for wrong usage", async () => {
   }
 });
 
-test("sends no control character of a name to the terminal", async () => {
+test("prints no control characters of file names", async () => {
   const folder = join(temporaryFolder(), "photos\n\x1b[2J");
   mkdirSync(folder);
   for (const name of ["a", "b"]) writeFileSync(join(folder, `${name}\n\x1b]0;x\x07.jpg`), "text");
@@ -76,7 +76,7 @@ test("sends no control character of a name to the terminal", async () => {
   }
 });
 
-test("fails with exit code 1 where something is missing", async () => {
+test("fails with exit code 1 if a previous step is missing", async () => {
   const { code, stderr } = await run("group", "--db", emptyDatabase());
   expect([code, stderr]).toEqual([
     1,
@@ -84,7 +84,7 @@ test("fails with exit code 1 where something is missing", async () => {
   ]);
 });
 
-test("fails in one line when the port of the review page is in use", async () => {
+test("fails with one line if the port of the review page is in use", async () => {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = server.address();

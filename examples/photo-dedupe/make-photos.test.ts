@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { makePhotos } from "./make-photos.ts";
 import { temporaryFolder } from "./test-photos.ts";
 
-test("fails when there is something in the folder, and leaves it alone", async () => {
+test("fails if the folder is not empty and changes nothing", async () => {
   const folder = temporaryFolder();
   writeFileSync(join(folder, "labels.json"), "mine");
   await expect(makePhotos(folder)).rejects.toThrow(

@@ -86,6 +86,6 @@ function weightsOf(probe: Float32Array): Weights {
   return random ? "random" : "unknown";
 }
 
-/** Printed with every figure that comes from random weights. */
+/** Printed with every result of random weights. */
 export const randomWeightsText =
-  "the model has random weights: its groups show that everything works, not how well photos are told apart";
+  "the model has random weights: the groups are for testing and do not reflect the content of the photos";

@@ -21,7 +21,7 @@ import { temporaryFolder } from "./test-photos.ts";
 let folder: string;
 let database: PhotoDatabase;
 
-// one group of three files, which nothing decodes here
+// one group of three files, which are not decoded here
 beforeEach(() => {
   folder = join(temporaryFolder(), "photos");
   database = openPhotoDatabase(join(folder, "../photos.db"), "create");
@@ -56,7 +56,7 @@ const moved = () => movedPhotos(database, 9).map(({ name }) => name);
 const problemsOf = ({ problems }: Awaited<ReturnType<typeof moveRejected>>) =>
   problems.map(({ problem }) => problem);
 
-test("moves what is rejected, and restores it", async () => {
+test("moves rejected photos and restores them", async () => {
   reject(a, b);
   expect(await moveRejected(database)).toEqual({ moved: 2, problems: [] });
   expect(text("clipstack-rejected/sub/a.jpg")).toBe("photo sub/a.jpg");
@@ -64,11 +64,11 @@ test("moves what is rejected, and restores it", async () => {
   expect(await restore(database, { only: a })).toEqual({ moved: 1, problems: [] });
   expect(text("sub/a.jpg")).toBe("photo sub/a.jpg");
   expect(moved()).toEqual(["b.jpg"]);
-  // whoever restores a photo does not reject it
+  // restoring a photo withdraws its rejection
   expect(reviewState(database)).toMatchObject({ rejected: 0, decided: 1 });
 });
 
-test("does not move a rejected photo that is in no group any more", async () => {
+test("does not move a rejected photo that is no longer in a group", async () => {
   reject(a);
   database.run("UPDATE photos SET position = NULL");
   expect(await moveRejected(database)).toEqual({ moved: 0, problems: [] });
@@ -84,7 +84,7 @@ test("does not move a photo that has changed since the scan", async () => {
   expect(existsSync(join(folder, "clipstack-rejected"))).toBe(false);
 });
 
-test("does not move what may be the last photo of its group", async () => {
+test("does not move a photo that may be the last of its group", async () => {
   reject(a, b);
   rmSync(join(folder, "c.jpg"));
   const problem =
@@ -132,7 +132,7 @@ test("never overwrites a file of the same name", async () => {
   ]);
   expect(text("sub/a.jpg")).toBe("another photo came");
   renameSync(join(folder, "sub/a.jpg"), join(folder, "new.jpg"));
-  // a link to nothing
+  // a dangling link
   symlinkSync("nowhere", join(folder, "sub/a.jpg"));
   expect(problemsOf(await restore(database))).toHaveLength(1);
   rmSync(join(folder, "sub/a.jpg"));
@@ -140,7 +140,7 @@ test("never overwrites a file of the same name", async () => {
   expect(text("sub/a.jpg")).toBe("photo sub/a.jpg");
 });
 
-test("restores a photo that a crash left where it was, or that was put back by hand", async () => {
+test("restores a photo that a crash left in place or that was moved back manually", async () => {
   reject(a);
   await moveRejected(database);
   renameSync(join(folder, "clipstack-rejected/sub/a.jpg"), join(folder, "sub/a.jpg"));
@@ -149,7 +149,7 @@ test("restores a photo that a crash left where it was, or that was put back by h
   expect(moved()).toEqual([]);
 });
 
-test("reports a moved photo that is in neither place", async () => {
+test("reports a moved photo that exists at neither path", async () => {
   reject(a);
   await moveRejected(database);
   const lies = join(folder, "clipstack-rejected/sub/a.jpg");

@@ -12,7 +12,7 @@ async function hashOf(image: ReturnType<typeof picture>): Promise<string> {
   return perceptualHash(await luminance.toBuffer());
 }
 
-test("is the transform of the definition, bit for bit", () => {
+test("equals the transform of the definition, bit for bit", () => {
   const luminance = Uint8Array.from(
     { length: hashSide ** 2 },
     (_, i) => ((i * 7919) ^ (i >> 3)) & 255,
@@ -47,7 +47,7 @@ test("half of the bits are set", async () => {
   expect(hashDistance(hash, "0000000000000000")).toBe(32);
 });
 
-test("a smaller copy of a picture is near to it, another picture is far", async () => {
+test("a resized picture has a small distance, another picture a large one", async () => {
   const original = await hashOf(picture(5, 640, 480));
   expect(hashDistance(original, await hashOf(picture(5, 320, 240)))).toBeLessThanOrEqual(4);
   expect(hashDistance(original, await hashOf(picture(6, 640, 480)))).toBeGreaterThan(12);

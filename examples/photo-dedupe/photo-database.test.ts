@@ -6,7 +6,7 @@ import { temporaryFolder } from "./test-photos.ts";
 
 const newFile = () => join(temporaryFolder(), "photos.db");
 
-test("keeps what was written, in one file", () => {
+test("persists data in one file", () => {
   const file = newFile();
   const first = openPhotoDatabase(file, "create");
   writeSetting(first, "name", { a: [1] });
@@ -19,7 +19,7 @@ test("keeps what was written, in one file", () => {
   second.close();
 });
 
-test("writes all of a transaction or nothing", () => {
+test("transactions are atomic", () => {
   const database = openPhotoDatabase(newFile(), "create");
   expect(() =>
     database.transaction(() => {
@@ -31,7 +31,7 @@ test("writes all of a transaction or nothing", () => {
   database.close();
 });
 
-test("fails in one line if the file is missing, a folder or something else", () => {
+test("fails with one line if the file is missing, a folder or not a database", () => {
   const file = newFile();
   expect(() => openPhotoDatabase(file)).toThrow(
     `--db '${file}' does not exist: run 'clipstack-dedupe scan <folder>' first`,
@@ -45,7 +45,7 @@ test("fails in one line if the file is missing, a folder or something else", () 
   );
 });
 
-test("fails in one line for the index of another version", () => {
+test("fails with one line on an index of another version", () => {
   const file = newFile();
   const database = openPhotoDatabase(file, "create");
   database.run("PRAGMA application_id = 7");
@@ -55,7 +55,7 @@ test("fails in one line for the index of another version", () => {
   );
 });
 
-test("two processes can use it", () => {
+test("two processes can use it concurrently", () => {
   const file = newFile();
   const first = openPhotoDatabase(file, "create");
   writeSetting(first, "name", 1);

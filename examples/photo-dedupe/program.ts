@@ -13,7 +13,7 @@ const portOption = (port: number) =>
     .argParser(numberIn(0, 65_535))
     .default(port);
 
-/** The command line, not run: `main.ts` parses with it, and so does a test of the documentation. */
+/** Returns the command line, used by `main.ts` and by a test of the documentation. */
 export function dedupeProgram(): Command {
   const program = new Command("clipstack-dedupe")
     .description("Find near-duplicate photos: scan, embed, group, review.")
@@ -74,7 +74,7 @@ function addEmbed(program: Command): void {
     .option("--model-file <file>", "ONNX file of the model on this machine")
     .option(
       "--wait <seconds>",
-      "how long to retry while the service is unavailable",
+      "maximum time to retry while the service is unavailable",
       numberIn(0, 86_400),
       600,
     )
@@ -96,17 +96,17 @@ Examples:
 function addGroup(program: Command): void {
   program
     .command("group")
-    .description("put photos that show the same into groups")
+    .description("group near-duplicate photos")
     .addOption(databaseOption())
     .addOption(
       new Option("--by <property>", "property to compare")
         .choices(["embedding", "hash"])
         .default("embedding"),
     )
-    .option("--threshold <cosine>", "least cosine of two embeddings", numberIn(-1, 1), 0.95)
+    .option("--threshold <cosine>", "minimum cosine of two embeddings", numberIn(-1, 1), 0.95)
     .option(
       "--distance <bits>",
-      "with --by hash: most of the 64 bits that differ",
+      "with --by hash: maximum number of different bits out of 64",
       numberIn(0, 64),
       8,
     )
@@ -131,7 +131,7 @@ Nothing is deleted: "Move rejected" moves files into 'clipstack-rejected' of the
 function addDemo(program: Command): void {
   program
     .command("make-photos")
-    .description("paint photos and near-duplicates of them, with labels")
+    .description("paint photos and near-duplicates, with labels")
     .argument("<folder>", "a new or empty folder")
     .action(async (folder) => (await commands()).makePhotosCommand(folder));
   program
@@ -142,14 +142,14 @@ function addDemo(program: Command): void {
     .action(async (folder, options) => (await commands()).evaluateCommand(folder, options));
   program
     .command("demo")
-    .description("run all steps on painted photos with a server of its own; about a minute")
+    .description("run all steps on painted photos with a local server; about a minute")
     .option(
       "--model <model>",
       "tiny, generated or an ONNX file, as in clipstack serve",
       "generated",
     )
     .addOption(portOption(uiPorts.demo))
-    .option("--exit", "end before the review page", false)
+    .option("--exit", "exit before the review page", false)
     .addHelpText(
       "after",
       "\nPhotos and index are in a temporary folder, which is removed at the end.",

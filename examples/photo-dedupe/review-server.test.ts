@@ -40,7 +40,7 @@ const decide = (path: string, decision: "keep" | "reject" | null) =>
 const decisions = () =>
   set.database.all("SELECT id, decision FROM photos WHERE decision IS NOT NULL ORDER BY id");
 
-test("shows a group side by side: what differs, and which photo to keep", async () => {
+test("returns a group with its differences and the suggested photo", async () => {
   const group = (await get("/api/groups/0")).json();
   expect(group.photos.map(({ name }: { name: string }) => name)).toEqual([
     "one.jpg",
@@ -55,12 +55,12 @@ test("shows a group side by side: what differs, and which photo to keep", async 
   expect((await get("/api/groups/2")).statusCode).toBe(404);
 });
 
-test("tells the page no path outside of the scanned folder", async () => {
+test("sends no path outside of the scanned folder", async () => {
   const text = (await get("/api/groups/0")).body + (await get("/api/state")).body;
   expect(text).not.toContain(set.folder);
 });
 
-test("saves what was decided", async () => {
+test("saves decisions", async () => {
   await decide("a/one.jpg", "keep");
   const state = (await decide("a/two.jpg", "reject")).json();
   expect(state).toMatchObject({ groups: 2, photos: 5, decided: 2, rejected: 1, emptied: 0 });
@@ -72,7 +72,7 @@ test("withdraws a decision", async () => {
   expect((await decide("b/two.jpg", null)).json()).toMatchObject({ decided: 0, rejected: 0 });
 });
 
-test("saves what was decided on a group of thousands", async () => {
+test("saves decisions on a group of thousands", async () => {
   const decisions = Array.from({ length: 5_000 }, () => ({
     photo: set.id("a/one.jpg"),
     decision: "reject",
@@ -80,7 +80,7 @@ test("saves what was decided on a group of thousands", async () => {
   expect((await post("/api/decisions", { decisions })).statusCode).toBe(200);
 });
 
-test("fails when a photo is in no group, and saves nothing", async () => {
+test("fails if a photo is in no group and saves nothing", async () => {
   const answer = await post("/api/decisions", {
     decisions: [
       { photo: set.id("a/one.jpg"), decision: "keep" },
@@ -91,7 +91,7 @@ test("fails when a photo is in no group, and saves nothing", async () => {
   expect(decisions()).toEqual([]);
 });
 
-test("rejects an invalid request in one line", async () => {
+test("rejects an invalid request with one line", async () => {
   for (const body of [
     {},
     { decisions: [] },
@@ -105,7 +105,7 @@ test("rejects an invalid request in one line", async () => {
   }
 });
 
-test("moves rejected photos away, and puts them back", async () => {
+test("moves rejected photos and restores them", async () => {
   await decide("a/two.jpg", "reject");
   await decide("b/two.jpg", "reject");
   const before = readFileSync(join(set.folder, "a/two.jpg"));
@@ -122,7 +122,7 @@ test("moves rejected photos away, and puts them back", async () => {
   await post("/api/restore", { photo: photos[1].id });
   expect((await post("/api/restore")).json()).toMatchObject({ moved: 1, state: { moved: 0 } });
   expect(readFileSync(join(set.folder, "a/two.jpg"))).toEqual(before);
-  // unchanged: no scan reads it again
+  // unchanged, so that no scan reads it again
   expect(await scan(set.database, { folder: set.folder, progress: silent })).toMatchObject({
     read: 0,
     unchanged: 6,
@@ -142,7 +142,7 @@ test("moves nothing if more photos are rejected than were confirmed", async () =
   expect((await post("/api/move-rejected", { rejected: 2 })).json()).toMatchObject({ moved: 2 });
 });
 
-/** Holds up all work with files, until it is called: opening a pipe waits for the one who writes. */
+/** Blocks all file operations until it is called, because opening a pipe waits for a writer. */
 function holdFiles(): () => void {
   const pipe = join(set.folder, "../pipe");
   execFileSync("mkfifo", [pipe]);
@@ -179,7 +179,7 @@ test.skipIf(process.platform === "win32")(
       body: JSON.stringify({ rejected: 3 }),
     });
     moving.catch(() => {});
-    // the answer to a later question: it has begun
+    // the response to a later request shows that it has begun
     for (let i = 0; i < 5; i++) await (await fetch(`${origin}/api/state`)).text();
     controller.abort();
     await sleep(200);
@@ -211,14 +211,14 @@ test("makes thumbnails, also of a photo that was moved", async () => {
   expect((await get(`/photos/${id}`)).statusCode).toBe(200);
 });
 
-test("a photo that is gone has no thumbnail", async () => {
+test("a missing photo has no thumbnail", async () => {
   const id = set.id("a/one.jpg");
   renameSync(join(set.folder, "a/one.jpg"), join(set.folder, "../one.jpg"));
   const answer = await get(`/thumbnails/${id}`);
   expect([answer.statusCode, answer.json().error]).toEqual([404, "the photo cannot be read"]);
 });
 
-test("takes no path from its callers", async () => {
+test("accepts no paths from clients", async () => {
   for (const url of [
     "/thumbnails/..%2f..%2fetc%2fpasswd",
     "/thumbnails/1e3",
@@ -241,7 +241,7 @@ test("rejects a foreign host name that resolves to this machine", async () => {
   }
 });
 
-test("fails for a page of another origin, and for a change without an origin", async () => {
+test("rejects pages of other origins and changes without an origin", async () => {
   for (const origin of ["http://evil.example", "null", "http://127.0.0.1:9000"]) {
     expect((await post("/api/restore", {}, { origin })).statusCode, origin).toBe(403);
   }

@@ -24,7 +24,7 @@ if (executable === undefined) {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** The types of a page are not those of Node: questions to it are text. */
+/** Expressions for the page are text, because Node's types do not include the DOM. */
 const axeViolations = `
 axe.run().then(({ violations }) =>
   violations.map(({ id, nodes }) => id + ": " + nodes[0].html + " " + nodes[0].failureSummary))`;
@@ -84,13 +84,13 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
       set.id(path),
     )?.decision;
   const pressed = () => page.locator(".choices button[aria-pressed=true]").allTextContents();
-  const said = (text: string) => page.locator("#said", { hasText: text }).waitFor();
+  const shows = (text: string) => page.locator("#message", { hasText: text }).waitFor();
 
-  test("keeps, rejects and takes back with the mouse, and is the same after a reload", async () => {
+  test("keeps, rejects and undoes with the mouse, and shows the same after a reload", async () => {
     await page.getByRole("button", { name: "Keep one.jpg in a" }).click();
-    await said("one.jpg: kept");
+    await shows("one.jpg: kept");
     await page.getByRole("button", { name: "Reject two.jpg in a" }).click();
-    await said("two.jpg: rejected");
+    await shows("two.jpg: rejected");
     expect([decisionOf("a/one.jpg"), decisionOf("a/two.jpg")]).toEqual(["keep", "reject"]);
 
     await page.reload();
@@ -98,28 +98,28 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
     expect(await pressed()).toEqual(["Keep", "Reject"]);
 
     await page.getByRole("button", { name: "Reject two.jpg in a" }).click();
-    await said("two.jpg: undecided");
+    await shows("two.jpg: undecided");
     expect(await pressed()).toEqual(["Keep"]);
     expect(decisionOf("a/two.jpg")).toBeNull();
   });
 
-  test("does everything by keyboard", async () => {
+  test("supports the keyboard for every action", async () => {
     await page.keyboard.press("k");
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("r");
-    await said("two.jpg: rejected");
+    await shows("two.jpg: rejected");
     expect([decisionOf("a/one.jpg"), decisionOf("a/two.jpg")]).toEqual(["keep", "reject"]);
 
-    // the same again takes it back
+    // the same key again undoes the decision
     await page.keyboard.press("r");
-    await said("two.jpg: undecided");
+    await shows("two.jpg: undecided");
     expect(decisionOf("a/two.jpg")).toBeNull();
 
     await page.keyboard.press("n");
     await page.getByText("Group 2 of 2").waitFor();
     await page.keyboard.press("a");
-    await said("Suggestion accepted");
+    await shows("Suggestion accepted");
     expect(await pressed()).toEqual(["Keep", "Reject"]);
 
     await page.keyboard.press("p");
@@ -132,25 +132,25 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
     await page.locator("#large:not([open])").waitFor({ state: "attached" });
   });
 
-  test("accepts the suggestion, and keeps what a person keeps", async () => {
+  test("accepts the suggestion and keeps photos kept manually", async () => {
     await page.keyboard.press("ArrowRight");
     await page.keyboard.press("k");
-    await said("three.webp: kept");
+    await shows("three.webp: kept");
     await page.keyboard.press("a");
-    await said("Suggestion accepted");
+    await shows("Suggestion accepted");
     expect(await pressed()).toEqual(["Keep", "Keep", "Reject"]);
   });
 
-  test("asks about all that is rejected, in other windows too", async () => {
+  test("confirms all rejected photos, also those of other windows", async () => {
     decide(set.database, [{ photo: set.id("b/two.jpg"), decision: "reject" }]);
     await page.keyboard.press("r");
-    await said("one.jpg: rejected");
+    await shows("one.jpg: rejected");
     decide(set.database, [{ photo: set.id("a/two.jpg"), decision: "reject" }]);
     await page.keyboard.press("m");
     await page.getByRole("dialog").getByText("3 photos are moved").waitFor();
   });
 
-  test("loses no key of several that come fast", async () => {
+  test("handles several fast keys", async () => {
     for (const key of ["k", "ArrowRight", "r", "ArrowRight", "r", "n", "r"]) {
       page.keyboard.press(key);
     }
@@ -162,22 +162,22 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
     await page.getByText("Group 2 of 2").waitFor();
   });
 
-  test("moves the rejected away after a question, and puts them back", async () => {
+  test("moves rejected photos after a confirmation and restores them", async () => {
     await page.keyboard.press("r");
-    await said("one.jpg: rejected");
+    await shows("one.jpg: rejected");
     await page.keyboard.press("m");
     await page.getByRole("dialog").getByText("1 photo is moved").waitFor();
     await page.getByRole("button", { name: "Move", exact: true }).click();
-    await said("1 photo moved.");
+    await shows("1 photo moved.");
     expect(existsSync(join(set.folder, "a/one.jpg"))).toBe(false);
-    await page.getByText("Moved away.").waitFor();
+    await page.getByText("Moved.", { exact: true }).waitFor();
     await page.getByRole("button", { name: "Moved photos (1)" }).click();
-    await page.getByRole("button", { name: "Put back a/one.jpg" }).click();
-    await said("1 photo put back.");
+    await page.getByRole("button", { name: "Restore a/one.jpg" }).click();
+    await shows("1 photo restored.");
     expect(existsSync(join(set.folder, "a/one.jpg"))).toBe(true);
   });
 
-  test("warns when no photo of a group would be left", async () => {
+  test("warns if no photo of a group would remain", async () => {
     await page.keyboard.press("n");
     await page.getByText("Group 2 of 2").waitFor();
     await page.keyboard.press("r");
@@ -185,38 +185,38 @@ describe.skipIf(executable === undefined)("the review page in Chromium", () => {
     await page.keyboard.press("r");
     await page.getByText("2 rejected").waitFor();
     await page.keyboard.press("m");
-    await page.getByText("Of 1 group no photo is left.").waitFor();
+    await page.getByText("No photo remains of 1 group.").waitFor();
     await page.getByRole("button", { name: "Cancel" }).click();
     expect(existsSync(join(set.folder, "b/two.jpg"))).toBe(true);
   });
 
-  test("shows a name that looks like HTML as it is", async () => {
+  test("shows a name with HTML as text", async () => {
     await page.keyboard.press("n");
     await page.locator(".name", { hasText: "<b>one.jpg" }).waitFor();
     expect(await page.locator(".name b").count()).toBe(0);
   });
 
-  test("shows what differs, which photo to keep and why", async () => {
+  test("shows the differences and the suggested photo with its reason", async () => {
     await page
       .getByText("Suggested keeper: most pixels (480 × 320), has the time it was taken")
       .waitFor();
     expect(await page.locator("dd.differs").count()).toBe(12);
   });
 
-  test("says that the program has ended, when it has", async () => {
+  test("reports that the server has stopped", async () => {
     app.server.closeAllConnections();
     await app.close();
     await page.keyboard.press("k");
-    await said("The program that shows this page has ended: start it again.");
-    // the browser's own words about the connection
+    await shows("The server of this page has stopped: start it again.");
+    // the browser's own message about the connection
     complaints.length = 0;
   });
 
   for (const scheme of ["light", "dark"] as const) {
-    test(`has no fault that axe finds, ${scheme}, with its dialogs`, async () => {
+    test(`has no accessibility violations found by axe, ${scheme}, including dialogs`, async () => {
       await page.emulateMedia({ colorScheme: scheme });
       await page.keyboard.press("a");
-      await said("Suggestion accepted");
+      await shows("Suggestion accepted");
       await page.evaluate(axe);
       expect(await page.evaluate(axeViolations)).toEqual([]);
       for (const key of ["o", "m"]) {

@@ -21,7 +21,7 @@ let folder: string;
 let database: PhotoDatabase;
 
 beforeEach(() => {
-  // a name that JavaScript and SQLite count otherwise
+  // JavaScript and SQLite count the length of this name differently
   folder = join(temporaryFolder(), "photos 🐱");
   mkdirSync(folder);
   database = openPhotoDatabase(join(folder, "../photos.db"), "create");
@@ -43,7 +43,7 @@ const rows = () =>
     "SELECT substr(path, length(root) + 2) AS path, state, format, width, height, taken_at, md5, hash FROM photos ORDER BY path",
   );
 
-test("reads JPEG, PNG and WebP in all folders, whatever the case of their names", async () => {
+test("reads JPEG, PNG and WebP in all folders, ignoring the case of file extensions", async () => {
   mkdirSync(join(folder, "2024/May"), { recursive: true });
   await picture(1).jpeg().toFile(join(folder, "2024/May/a.JPG"));
   await picture(2).png().toFile(join(folder, "2024/b.png"));
@@ -57,7 +57,7 @@ test("reads JPEG, PNG and WebP in all folders, whatever the case of their names"
   ]);
 });
 
-test("keeps the size as it is shown, and the time that the camera wrote", async () => {
+test("stores the displayed resolution and the time of the camera", async () => {
   await picture(1, 96, 64)
     .withExif({ IFD2: { DateTimeOriginal: "2024:05:01 12:30:00" } })
     .withMetadata({ orientation: 6 })
@@ -67,13 +67,13 @@ test("keeps the size as it is shown, and the time that the camera wrote", async 
   expect(rows()[0]).toMatchObject({ width: 64, height: 96, taken_at: "2024-05-01T12:30:00" });
 });
 
-test("does not read a photo again whose size and time are the same", async () => {
+test("does not read a photo again if its size and time are unchanged", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
   expect(await scanFolder()).toMatchObject({ read: 0, unchanged: 1 });
 });
 
-test("reads a photo again whose content has changed, and one whose time alone has", async () => {
+test("reads a photo again if its content or only its time has changed", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
   const before = rows()[0]?.md5;
@@ -84,7 +84,7 @@ test("reads a photo again whose content has changed, and one whose time alone ha
   expect(await scanFolder()).toMatchObject({ read: 1, unchanged: 0 });
 });
 
-test("marks a photo that is gone, and takes it back when it is there again", async () => {
+test("marks a missing photo, and unmarks it when it exists again", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
   renameSync(join(folder, "a.jpg"), join(folder, "../a.jpg"));
@@ -95,7 +95,7 @@ test("marks a photo that is gone, and takes it back when it is there again", asy
   expect(rows()[0]?.state).toBe("present");
 });
 
-test("leaves the photos of another folder alone", async () => {
+test("does not change photos of other folders", async () => {
   const other = temporaryFolder();
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
@@ -103,7 +103,7 @@ test("leaves the photos of another folder alone", async () => {
   expect(await scan(database, { folder: other, progress: silent })).toMatchObject({ gone: 0 });
 });
 
-test("lists what cannot be read with one line each, and reads the rest", async () => {
+test("lists unreadable files with one line each and reads the others", async () => {
   await picture(1).jpeg().toFile(join(folder, "good.jpg"));
   writeFileSync(join(folder, "empty.jpg"), "");
   writeFileSync(join(folder, "text.jpg"), "this is no picture");
@@ -119,7 +119,7 @@ test("lists what cannot be read with one line each, and reads the rest", async (
   ]);
 });
 
-// macOS and Windows know no such names
+// macOS and Windows do not allow such names
 test.skipIf(process.platform !== "linux")(
   "reports a photo and a folder whose names are not UTF-8",
   async () => {
@@ -132,7 +132,7 @@ test.skipIf(process.platform !== "linux")(
   },
 );
 
-test("walks into a folder that is named like a photo", async () => {
+test("scans a folder that is named like a photo", async () => {
   mkdirSync(join(folder, "x.jpg"));
   await picture(1).jpeg().toFile(join(folder, "x.jpg/inside.jpg"));
   expect(await scanFolder()).toMatchObject({ read: 1, unreadable: 0 });
@@ -164,7 +164,7 @@ test.skipIf(process.getuid?.() === 0)(
   },
 );
 
-test("leaves out the folder of rejected photos", async () => {
+test("skips the folder of rejected photos", async () => {
   mkdirSync(join(folder, "clipstack-rejected"));
   await picture(1).jpeg().toFile(join(folder, "clipstack-rejected/a.jpg"));
   expect(await scanFolder()).toMatchObject({ read: 0 });
@@ -184,7 +184,7 @@ test("keeps the photos read before it is stopped, and resumes", async () => {
   expect(await scanFolder()).toMatchObject({ read: 12 - stopped.read, unchanged: stopped.read });
 });
 
-test("takes a photo that has changed out of its group, without its decision", async () => {
+test("removes a changed photo from its group and deletes its decision", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
   const state = () => database.get("SELECT position, decision FROM photos");
@@ -197,7 +197,7 @@ test("takes a photo that has changed out of its group, without its decision", as
   expect(state()).toEqual({ position: null, decision: null });
 });
 
-test("leaves out a file with the name of a moved photo, and takes that photo back when it is put back by hand", async () => {
+test("skips a file with the name of a moved photo, and accepts that photo when it is moved back manually", async () => {
   await picture(1).jpeg().toFile(join(folder, "a.jpg"));
   await scanFolder();
   const away = join(folder, "../away.jpg");
@@ -215,13 +215,13 @@ test("leaves out a file with the name of a moved photo, and takes that photo bac
   ]);
 });
 
-test("fails in one line when the folder does not exist", async () => {
+test("fails with one line if the folder does not exist", async () => {
   await expect(scan(database, { folder: "/nowhere/at all", progress: silent })).rejects.toThrow(
     "folder '/nowhere/at all': no such file or directory",
   );
 });
 
-test("a scan that is killed leaves a database that the next one uses", async () => {
+test("a killed scan leaves a database that the next scan uses", async () => {
   const png = await picture(1, 900, 600).png({ compressionLevel: 1 }).toBuffer();
   for (let i = 0; i < 40; i++) writeFileSync(join(folder, `${i}.png`), png);
   const file = join(folder, "../killed.db");

@@ -3,12 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import sharp, { type Sharp } from "sharp";
 
-/** For tests: a folder of its own, removed with the rest of what the tests write. */
+/** Temporary folder for tests, removed afterwards. */
 export function temporaryFolder(): string {
   return mkdtempSync(join(tmpdir(), "photos-"));
 }
 
-/** For tests: a small picture that differs for every seed, with large and small features. */
+/** Small picture for tests that differs per seed, with large and small features. */
 export function picture(seed: number, width = 96, height = 64): Sharp {
   const pixels = Buffer.alloc(width * height * 3);
   for (let y = 0; y < height; y++) {
@@ -26,5 +26,5 @@ export function picture(seed: number, width = 96, height = 64): Sharp {
   return sharp(pixels, { raw: { width, height, channels: 3 } });
 }
 
-/** For tests: progress without output. */
+/** Progress without output, for tests. */
 export const silent = { update() {}, note() {}, end() {} };

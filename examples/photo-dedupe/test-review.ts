@@ -8,11 +8,11 @@ import { picture, silent, temporaryFolder } from "./test-photos.ts";
 export interface ReviewSet {
   readonly folder: string;
   readonly database: PhotoDatabase;
-  /** The number of a photo, by its path in the folder. */
+  /** Id of a photo by its path in the folder. */
   id(path: string): number;
 }
 
-/** For tests: two groups by perceptual hash, `a` with three photos and `b` with two, and a photo by itself. */
+/** Index for tests with two groups by perceptual hash, `a` with three photos and `b` with two, and a single photo. */
 export async function reviewSet(): Promise<ReviewSet> {
   const folder = join(temporaryFolder(), "photos");
   for (const name of ["a", "b", "more"]) mkdirSync(join(folder, name), { recursive: true });

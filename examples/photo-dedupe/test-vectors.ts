@@ -1,11 +1,11 @@
 import type { VectorTable } from "./similar-pairs.ts";
 
-/** For tests: random unit vectors, and copies of each with noise. */
+/** Random unit vectors for tests, and copies of each with noise. */
 export function noisyCopies(options: {
   readonly originals: number;
   readonly copies: number;
   readonly width: number;
-  /** Of each value, where a value is about 1 / sqrt(width). */
+  /** Deviation of each value; values are about 1 / sqrt(width). */
   readonly noise: number;
   readonly seed: number;
 }): VectorTable {

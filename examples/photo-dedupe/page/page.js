@@ -1,12 +1,12 @@
-// The review page: one group at a time. Text goes in as text, never as HTML: a photo may be called anything.
+// The review page, one group at a time. Text is never inserted as HTML, because a file name may contain anything.
 
 const element = (id) => document.getElementById(id);
 
 let state;
 let group;
-/** Index of the photo that the keys are about. */
+/** Index of the selected photo. */
 let chosen = 0;
-/** Answers come in the order that was asked: a key that is held down does not overtake itself. */
+/** Promise of the last request; requests run one after the other, also while a key is held down. */
 let asking = Promise.resolve();
 
 async function ask(path, body) {
@@ -24,17 +24,17 @@ async function ask(path, body) {
   return answer;
 }
 
-/** Do one thing after the other, and say what went wrong. */
+/** Runs actions one after the other and shows errors. */
 function inTurn(work) {
   asking = asking.then(work).catch((error) => {
     const offline = error instanceof TypeError;
-    say(offline ? "The program that shows this page has ended: start it again." : error.message);
+    showMessage(offline ? "The server of this page has stopped: start it again." : error.message);
   });
   return asking;
 }
 
-function say(text) {
-  element("said").textContent = text;
+function showMessage(text) {
+  element("message").textContent = text;
 }
 
 function make(tag, properties = {}, ...children) {
@@ -73,7 +73,7 @@ function showGroup() {
   element("accept").disabled = none || group.keeper === undefined;
   if (none) {
     element("title").textContent =
-      "There are no groups: run clipstack-dedupe group, or nothing looks the same.";
+      "There are no groups: run clipstack-dedupe group, or no photos are similar.";
     list.replaceChildren();
     return;
   }
@@ -103,7 +103,7 @@ function photoCard(photo, index) {
   for (const [name, value, different] of [
     ["Size", bytesText(photo.bytes), differs.size],
     ["Resolution", `${photo.width} × ${photo.height}`, differs.resolution],
-    ["Taken", photo.takenAt?.replace("T", " ") ?? "not known", differs.taken],
+    ["Taken", photo.takenAt?.replace("T", " ") ?? "unknown", differs.taken],
     ["Format", photo.format.toUpperCase(), differs.format],
   ]) {
     facts.append(
@@ -127,10 +127,8 @@ function photoCard(photo, index) {
     facts,
   );
   if (photo.identical > 0) {
-    const copies = count(photo.identical, "other file is", "other files are");
-    card.append(
-      make("p", { className: "folder", textContent: `${copies} the same, byte for byte` }),
-    );
+    const copies = count(photo.identical, "other file", "other files");
+    card.append(make("p", { className: "folder", textContent: `${copies} with the same bytes` }));
   }
   if (keeper?.id === photo.id) {
     card.append(
@@ -138,7 +136,7 @@ function photoCard(photo, index) {
     );
   }
   if (away) {
-    const where = photo.state === "moved" ? "Moved away." : "Not there any more.";
+    const where = photo.state === "moved" ? "Moved." : "File missing.";
     card.append(make("p", { className: "folder", textContent: where }));
   } else {
     const button = (decision, text) => {
@@ -162,7 +160,7 @@ function photoCard(photo, index) {
   return card;
 }
 
-/** In turn as well: the key after it is about the photo that is chosen then. */
+/** Queued like requests, so that the next key applies to the newly selected photo. */
 const choose = (place) =>
   inTurn(() => {
     if (group === undefined) return;
@@ -192,10 +190,10 @@ const move = (step) =>
     const position = (group?.position ?? 0) + step;
     if (position < 0 || position >= state.groups) return;
     await goTo(position);
-    say("");
+    showMessage("");
   });
 
-/** Buttons are made anew with each answer: the focus goes to the one that stands where it was. */
+/** Restores the focus after the buttons have been recreated. */
 async function redraw() {
   const active = document.activeElement;
   const card = active?.closest(".photo");
@@ -211,7 +209,7 @@ async function redraw() {
 async function decideAll(decisions, text) {
   state = await ask("/api/decisions", { decisions });
   await redraw();
-  say(text);
+  showMessage(text);
 }
 
 const decideChosen = (decision) =>
@@ -230,7 +228,7 @@ const acceptSuggestion = () =>
       .filter((photo) => photo.state === "present")
       .map((photo) => ({
         photo: photo.id,
-        // what a person keeps is kept
+        // never overrides a photo kept manually
         decision: photo.id === group.keeper.id || photo.decision === "keep" ? "keep" : "reject",
       }));
     await decideAll(decisions, "Suggestion accepted");
@@ -254,29 +252,29 @@ function showLarge() {
 
 const openMove = () =>
   inTurn(async () => {
-    // another window may have decided as well
+    // decisions may have changed in another window
     state = await ask("/api/state");
     showState();
     if (state.rejected === 0) return;
     element("move-text").textContent =
       `${count(state.rejected, "photo is", "photos are")} moved into the folder of rejected photos. ` +
-      "Nothing is deleted: the list of moved photos puts them back.";
+      "Nothing is deleted: restore them from the list of moved photos.";
     element("move-warning").hidden = state.emptied === 0;
     element("move-warning").textContent =
-      `Of ${count(state.emptied, "group", "groups")} no photo is left.`;
+      `No photo remains of ${count(state.emptied, "group", "groups")}.`;
     element("move").showModal();
   });
 
 const moveRejected = () =>
   inTurn(async () => {
     element("move").close();
-    // no more than was asked about: another window may have rejected others since
+    // only the confirmed number: another window may have rejected others since
     const { rejected } = state;
     const { moved, problems, state: next } = await ask("/api/move-rejected", { rejected });
     state = next;
     await redraw();
     const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
-    say([`${count(moved, "photo", "photos")} moved.`, ...stayed.slice(0, 5)].join(" "));
+    showMessage([`${count(moved, "photo", "photos")} moved.`, ...stayed.slice(0, 5)].join(" "));
   });
 
 const openMoved = () =>
@@ -292,8 +290,8 @@ async function showMoved() {
   element("restore-all").disabled = photos.length === 0;
   element("moved-list").replaceChildren(
     ...photos.map(({ id, name, movedTo }) => {
-      const button = make("button", { type: "button", textContent: "Put back" });
-      button.setAttribute("aria-label", `Put back ${name}`);
+      const button = make("button", { type: "button", textContent: "Restore" });
+      button.setAttribute("aria-label", `Restore ${name}`);
       button.addEventListener("click", () => restore({ photo: id }));
       return make("li", {}, make("span", { textContent: name, title: movedTo }), button);
     }),
@@ -308,7 +306,7 @@ const restore = (which) =>
     await redraw();
     if (state.moved === 0) element("moved").close();
     const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
-    say([`${count(moved, "photo", "photos")} put back.`, ...stayed.slice(0, 5)].join(" "));
+    showMessage([`${count(moved, "photo", "photos")} restored.`, ...stayed.slice(0, 5)].join(" "));
   });
 
 const keys = {
