@@ -164,7 +164,7 @@ export async function sizeOf(file: string): Promise<number | undefined> {
 }
 
 /** Converts a file system error to a {@link FolderError} with a readable message; returns other errors unchanged. */
-export function aboutFolder(error: unknown, folder: string, keptBytes: number): unknown {
+export function folderErrorOf(error: unknown, folder: string, keptBytes: number): unknown {
   const { code } = error as NodeJS.ErrnoException;
   if (code === "ENOSPC" || code === "EDQUOT") {
     const rest = keptBytes > 0 ? `; ${Math.round(keptBytes / 1e6)} MB are kept` : "";

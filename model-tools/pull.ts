@@ -7,9 +7,9 @@ import { type ModelInfo, modelInfo } from "./model-info.ts";
 import type { LockedModel } from "./model-lock.ts";
 import { readOnnx } from "./onnx-reader.ts";
 import {
-  aboutFolder,
   draftModelFile,
   FolderError,
+  folderErrorOf,
   makeFolder,
   publishFile,
   sizeOf,
@@ -93,7 +93,7 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
       return { ...pulled, sha256, resumed };
     });
   } catch (error) {
-    throw aboutFolder(error, dirname(file), (await sizeOf(part)) ?? 0);
+    throw folderErrorOf(error, dirname(file), (await sizeOf(part)) ?? 0);
   }
 }
 

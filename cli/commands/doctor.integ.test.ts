@@ -281,7 +281,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
     });
 
     test("says that the host refuses the user, and asks for no password", async () => {
-      const { code, problems } = await doctor({ docker: sshd.refused }, sshd.path);
+      const { code, problems } = await doctor({ docker: sshd.rejectedUser }, sshd.path);
       expect(code).toBe(1);
       expect(problems).toEqual([
         expect.stringMatching(/^ssh: ssh .* must work without a password, and/),

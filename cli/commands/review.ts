@@ -126,14 +126,14 @@ Exit codes: 0 success, 1 the change is blocked or differs from the reviewed chan
     });
 }
 
-interface Said {
+interface ReviewOutput {
   readonly text: string;
   readonly code: number;
 }
 
-function review(args: ReviewArguments): Said {
+function review(args: ReviewArguments): ReviewOutput {
   const changes = changesOf(args);
-  if (args.verifyPlan.length > 0) return verified(args, changes);
+  if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
   const settings = reviewSettings(args.environments);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
   const judged = changes.map((change) => withGoal(change, settings));
@@ -142,12 +142,12 @@ function review(args: ReviewArguments): Said {
   );
   const result = reviewOf(judged, { findings, predict: environmentPredictor() });
   const unchanged = result.stacks.every(isUnchanged);
-  for (const file of args.output) writeOutput(file, rendered(result, formatOf(file), args));
+  for (const file of args.output) writeOutput(file, renderReview(result, formatOf(file), args));
   const format = args.json ? "json" : args.html ? "html" : "md";
   const code = exitCode(result, args.failOn);
   const silent = unchanged && args.onlyChanges && code === 0;
   return {
-    text: silent ? "" : rendered(result, format, args),
+    text: silent ? "" : renderReview(result, format, args),
     code: args.detailedExitcode && code === 0 && !unchanged ? 2 : code,
   };
 }
@@ -159,7 +159,10 @@ function exitCode({ verdict }: Review, failOn: ReviewArguments["failOn"]): 0 | 1
   return verdictLevels.indexOf(verdict.level) >= verdictLevels.indexOf(least) ? 1 : 0;
 }
 
-function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]): Said {
+function verifyReviewedPlans(
+  { verifyPlan }: ReviewArguments,
+  fresh: readonly StackChange[],
+): ReviewOutput {
   const differences = verifyPlans(verifyPlan.map(readInput), fresh);
   if (differences.length === 0) {
     const names = fresh.map(({ stack }) => stack).join(", ");
@@ -174,7 +177,7 @@ function verified({ verifyPlan }: ReviewArguments, fresh: readonly StackChange[]
 
 type Format = "md" | "html" | "json";
 
-function rendered(result: Review, format: Format, args: ReviewArguments): string {
+function renderReview(result: Review, format: Format, args: ReviewArguments): string {
   const { rulesUrl, reportUrl } = args;
   switch (format) {
     case "json":

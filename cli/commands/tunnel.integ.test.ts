@@ -98,7 +98,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
   test("says in one line that ssh refuses the key", async () => {
     const { offset } = await localPort();
     const { code, stdout, stderr } = await run(
-      environmentOn(sshd.refused),
+      environmentOn(sshd.rejectedUser),
       "--port-offset",
       offset,
     );

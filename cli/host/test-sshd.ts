@@ -23,7 +23,7 @@ export interface TestSshd {
   /** Docker endpoint of this machine over ssh. */
   readonly endpoint: string;
   /** The same with a user who is not allowed to log in. */
-  readonly refused: string;
+  readonly rejectedUser: string;
   /** PATH with an `ssh` that uses the keys, because OpenSSH reads user files from the account's home and not from HOME. */
   readonly path: string;
   /** Closes all connections, like a host that goes down. */
@@ -122,7 +122,7 @@ export async function startSshd(
   }
   return {
     endpoint: `ssh://${username}@127.0.0.1:${port}`,
-    refused: `ssh://nobody-here@127.0.0.1:${port}`,
+    rejectedUser: `ssh://nobody-here@127.0.0.1:${port}`,
     path: `${file("bin")}${delimiter}${process.env.PATH}`,
     dropConnections() {
       // each connection is a child process of the server

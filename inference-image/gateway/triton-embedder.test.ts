@@ -46,7 +46,7 @@ class FakeTriton {
   instances: readonly InstanceGroup[] = [];
   /** Norm of the embeddings. */
   normOf: (level: number) => number = () => 3;
-  refuse: (level: number) => string | undefined = () => undefined;
+  rejection: (level: number) => string | undefined = () => undefined;
   /** Promise that inferences wait for. */
   gate: Promise<void> = Promise.resolve();
   target = "";
@@ -99,7 +99,7 @@ class FakeTriton {
           return;
         }
         const levels = levelsOf(call.request);
-        const refusal = this.refuse(levels[0]!);
+        const refusal = this.rejection(levels[0]!);
         if (refusal !== undefined) {
           callback({ code: status.INVALID_ARGUMENT, details: refusal });
           return;
@@ -220,7 +220,7 @@ test("forwards files to a model that decodes them, each in its own call", async 
 test("reports the image of the request that the model cannot decode", async () => {
   const triton = await new FakeTriton(openclipVitB32Jpeg).start();
   const embedder = await embedderOf([triton]);
-  triton.refuse = (level) => (level === 7 ? "image 0 cannot be decoded: no end" : undefined);
+  triton.rejection = (level) => (level === 7 ? "image 0 cannot be decoded: no end" : undefined);
   await expect(axes(embedder, 5, 7, 3)).rejects.toMatchObject({
     code: "undecodable_image",
     message: "image 1 cannot be decoded: no end",

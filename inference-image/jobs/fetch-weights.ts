@@ -5,7 +5,7 @@ import { discardPart } from "../../model-tools/download-part.ts";
 import { redactedUrl } from "../../model-tools/download-request.ts";
 import { sha256Of } from "../../model-tools/model-info.ts";
 import { openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
-import { aboutFolder, makeFolder, sizeOf } from "../../model-tools/publish-file.ts";
+import { folderErrorOf, makeFolder, sizeOf } from "../../model-tools/publish-file.ts";
 import { withFileLock } from "../../model-tools/pull-lock.ts";
 import {
   type CheckWeightsOptions,
@@ -112,7 +112,7 @@ export async function fetchWeights(
       return `downloaded in ${seconds} s; ${await checkWeights(options)}`;
     });
   } catch (error) {
-    throw aboutFolder(error, folder, (await sizeOf(part)) ?? 0);
+    throw folderErrorOf(error, folder, (await sizeOf(part)) ?? 0);
   } finally {
     clearTimeout(timer);
     await dispatcher.destroy();
