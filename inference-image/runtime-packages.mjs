@@ -1,15 +1,15 @@
-// Build stage of the images: copies what the compiled server needs of node_modules, and nothing else.
+// Build stage of the images: copies only the packages that the compiled server needs.
 // usage: node runtime-packages.mjs NODE_MODULES TARGET
-// The server is compiled into a few files; left are the packages with native libraries, and what these load. Of their files,
-// those that this platform runs: onnxruntime-node comes with the libraries of five.
+// Only packages with native libraries and their dependencies are not compiled into the server. Files of other platforms are
+// omitted, because onnxruntime-node contains the libraries of five platforms.
 import { cpSync, existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, relative, resolve } from "node:path";
 
-/** What the compiled server imports. */
+/** Packages that the compiled server imports. */
 const packages = ["onnxruntime-node", "sharp"];
 
-/** What onnxruntime-node's install script imports, and nobody else. */
+/** Packages that only onnxruntime-node's install script imports. */
 const onlyToInstall = new Set(["adm-zip", "global-agent"]);
 
 const [source, target] = process.argv.slice(2).map((path) => resolve(path));
@@ -17,7 +17,7 @@ const platform = `${process.platform}/${process.arch}`;
 const copied = new Set();
 for (const name of packages) copy(name);
 
-// a library that is missing shows here, and not at the first request
+// detect missing libraries at build time instead of at the first request
 const require = createRequire(join(target, "..", "main.js"));
 for (const name of packages) require(name);
 

@@ -13,11 +13,11 @@ import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
 
 /**
- * The constructs with `cdktn`, the community fork, in the place of `cdktf`: docs/cdktf.md. Under its old name, since the prebuilt
- * providers look for that.
+ * Tests the constructs with `cdktn`, the community fork of `cdktf` (docs/cdktf.md), installed under the old name, because the
+ * prebuilt providers require it.
  */
 const cdktn = "0.24.0";
-/** Of those that it works with, the newest. */
+/** Newest supported version. */
 const constructs = "10.7.2";
 
 const root = fileURLToPath(new URL("../", import.meta.url));

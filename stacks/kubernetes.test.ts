@@ -24,7 +24,7 @@ function synthesized(yaml = "") {
   const values = JSON.parse(release?.values[0] ?? "") as ChartValues;
   return { json, release, values, environment: environment.parse(json.output.environment.value) };
 }
-/** What the chart makes of the values: defaults filled in. */
+/** Values with the chart's defaults. */
 const values = (yaml = "") => chartValues.parse(synthesized(yaml).values);
 
 describe("k8s-gpu", () => {

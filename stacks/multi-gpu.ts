@@ -55,11 +55,11 @@ export class MultiGpuStack extends TerraformStack {
 
 interface Tritons {
   readonly tritons: readonly TritonServer[];
-  /** Those that the gateway asks. */
+  /** Tritons behind the gateway. */
   readonly upstreams: readonly TritonServer[];
 }
 
-/** What every Triton of the environment has. */
+/** Settings shared by all Tritons of the environment. */
 interface Common {
   readonly host: GpuHost;
   readonly tools: ServerImage;

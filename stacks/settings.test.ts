@@ -12,7 +12,7 @@ import {
 } from "./settings.ts";
 import { SettingsError } from "./settings-error.ts";
 
-/** What is said about `yaml`, without the file's name. */
+/** Error lines for `yaml`, without the file name. */
 function mistakes(stack: StackName, yaml: string): readonly string[] {
   try {
     parseSettings(stack, "environments/x.yaml", yaml);

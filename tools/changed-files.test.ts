@@ -8,7 +8,7 @@ import { withChangedFiles } from "./changed-files.ts";
 
 const own = synthesizedText("single-gpu");
 
-/** What the review of two equal trees says where these files are different. */
+/** Reviews two equal trees after a change of these files. */
 function reviewed(...changed: readonly string[]) {
   const [before, after] = [own, withChangedFiles(own, changed)].map((text) =>
     parseDocument(text, "cdk.tf.json"),

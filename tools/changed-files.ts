@@ -53,7 +53,7 @@ function notedLocals(
   return notes;
 }
 
-/** Whether an expression reads a file, by its name or in a `fileset`. */
+/** Returns whether an expression reads a file by its name or in a `fileset`. */
 function reads(expression: string, file: string): boolean {
   const place = (folder: string) =>
     posix.join(stackFolder, folder.replace(/^\$\{path\.root\}/, "."));
@@ -69,7 +69,7 @@ function reads(expression: string, file: string): boolean {
   );
 }
 
-/** Whether a path matches a pattern of Terraform's `fileset`, whose wildcards match dotfiles too. */
+/** Returns whether a path matches a pattern of Terraform's `fileset`; its wildcards also match dotfiles. */
 function isInFileset(path: string, pattern: string): boolean {
   return picomatch.isMatch(path, pattern, { dot: true, noextglob: true, nonegate: true });
 }

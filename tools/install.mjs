@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("../", import.meta.url));
 const stampFile = `${root}node_modules/.clipstack-install`;
 
-/** What an installation depends on: the lock file, and the platform that binaries were chosen for. */
+/** Key of an installation: the lock file and the platform of the binaries. */
 function wantedStamp() {
   const lock = createHash("sha256")
     .update(readFileSync(`${root}package-lock.json`))

@@ -142,7 +142,7 @@ describe("helm test", () => {
     server?.close();
   });
 
-  /** What the script says of a server that answers so. */
+  /** Runs the script with a server that sends this response. */
   async function run(answer: string, status = 200, env: Record<string, string> = {}) {
     const asked: { readonly key?: string; readonly type?: string; readonly bytes: number }[] = [];
     server = createServer(async (request, response) => {

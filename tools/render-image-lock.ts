@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { RenderedFile } from "./rendered-file.ts";
 
-/** One entry of `packages` in a `package-lock.json`, as far as it is read here. */
+/** Entry of `packages` in a `package-lock.json`, limited to the fields read here. */
 interface LockedPackage {
   readonly version?: string;
   readonly link?: boolean;
@@ -19,10 +19,10 @@ export interface Lock {
   readonly packages: Readonly<Record<string, LockedPackage>>;
 }
 
-/** How a package is reached: npm leaves out what is only reached by what it is told to leave out. */
+/** Kind of dependency through which a package is reached; npm omits packages reached only through omitted kinds. */
 type Reach = "required" | "optional";
 
-/** `inference-image/package-lock.json`: the context of the image holds no other lock file than its own. */
+/** Renders `inference-image/package-lock.json`, the lock file for building the image. */
 export function imageLockFiles(): readonly RenderedFile[] {
   const path = fileURLToPath(new URL("../package-lock.json", import.meta.url));
   const lock = JSON.parse(readFileSync(path, "utf8")) as Lock;
@@ -35,10 +35,10 @@ export function imageLockFiles(): readonly RenderedFile[] {
 }
 
 /**
- * The lock file of one workspace by itself: what `npm ci` needs in its folder, at the versions and checksums that the whole
- * project has.
+ * Returns the lock file of a single workspace for `npm ci` in its folder, with the versions and checksums of the whole
+ * project.
  *
- * @throws {Error} when a package that the workspace needs is not in the lock, or lies where it would hide another one
+ * @throws {Error} if a package of the workspace is not in the lock file, or its path would hide another package
  */
 export function workspaceLock(lock: Lock, workspace: string): object {
   const root = lock.packages[workspace];
@@ -60,7 +60,7 @@ export function workspaceLock(lock: Lock, workspace: string): object {
   return { name, version, lockfileVersion: lock.lockfileVersion, requires: true, packages };
 }
 
-/** What npm writes beside a package that not everybody needs. */
+/** Returns npm's flags of a package that is optional or only for development. */
 function flagsOf(production: Reach | undefined, development: Reach | undefined): object {
   if (production === "required") return {};
   if (production === "optional") {
@@ -69,7 +69,7 @@ function flagsOf(production: Reach | undefined, development: Reach | undefined):
   return development === "optional" ? { dev: true, optional: true } : { dev: true };
 }
 
-/** Paths in the lock of everything that is needed, and how; found as Node finds it: in the nearest `node_modules`. */
+/** Returns the paths of all reached packages in the lock file, resolved like Node in the nearest `node_modules`. */
 function reached(
   lock: Lock,
   from: string,

@@ -82,7 +82,7 @@ test("writes what is missing, then has nothing to write", async () => {
     await writeFile(join(folder, path), text.replace("5000", "6000"));
     error.mockClear();
     expect(await render(["--check"], folder)).toBe(1);
-    expect(error.mock.calls).toEqual([[`${path} is not what 'npm run render' writes`]]);
+    expect(error.mock.calls).toEqual([[`${path} is stale: run 'npm run render'`]]);
 
     log.mockClear();
     expect(await render([], folder)).toBe(0);

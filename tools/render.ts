@@ -36,7 +36,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 
-/** The files whose text in `folder` is not what would be rendered, a missing one included. */
+/** Returns the files that are missing in `folder` or differ from the rendered text. */
 export function staleFiles(
   files: readonly RenderedFile[],
   folder: string = root,
@@ -48,9 +48,9 @@ export function staleFiles(
 }
 
 /**
- * `npm run render`: writes stale files. `-- --check`: writes nothing and names stale files.
+ * `npm run render`: writes stale files; with `-- --check`, only lists them.
  *
- * @returns Exit code: 0 success, 1 a file is stale, 2 usage error.
+ * @returns Exit code: 0 success, 1 stale files, 2 wrong usage.
  */
 export async function render(args: readonly string[], folder: string = root): Promise<number> {
   const unknown = args.find((arg) => arg !== "--check");
@@ -61,7 +61,7 @@ export async function render(args: readonly string[], folder: string = root): Pr
   const files = producers.flatMap((produce) => produce());
   const stale = staleFiles(files, folder);
   if (args.includes("--check")) {
-    for (const { path } of stale) console.error(`${path} is not what 'npm run render' writes`);
+    for (const { path } of stale) console.error(`${path} is stale: run 'npm run render'`);
     if (stale.length > 0) return 1;
     console.log(`${files.length} rendered files are up to date`);
     return 0;

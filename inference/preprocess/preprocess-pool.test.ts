@@ -10,7 +10,7 @@ import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
 import { picture } from "./test-images.ts";
 import { slowProgressiveJpeg } from "./test-progressive.ts";
 
-/** Of the pools of a test. */
+/** Started threads, terminated after each test. */
 const threads: Worker[] = [];
 const remember = (thread: Worker) => threads.push(thread);
 const pools: PreprocessPool[] = [];

@@ -9,7 +9,7 @@ import { normalised } from "./image-tensor.ts";
 import { type PreprocessMode, preprocess } from "./preprocess.ts";
 
 const run = promisify(execFile);
-/** A Python with Pillow and NumPy, for example of a virtual environment. */
+/** Python with Pillow and NumPy, for example in a virtual environment. */
 const python = process.env.CLIPSTACK_PYTHON ?? "python3";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const reference = here("./preprocess-reference.py");
@@ -19,11 +19,11 @@ const missing = await run(python, ["-c", "import PIL, numpy"]).then(
   () => ` (skipped: '${python}' has no Pillow and NumPy; name one that has with CLIPSTACK_PYTHON)`,
 );
 
-/** How close an image is to OpenCLIP's. */
+/** Difference from OpenCLIP's preprocessing. */
 interface Closeness {
-  /** After normalisation. */
+  /** Cosine of the normalised model inputs. */
   readonly cosine: number;
-  /** In levels of 8 bits. */
+  /** Maximum difference in 8-bit levels. */
   readonly maxDifference: number;
 }
 
@@ -68,17 +68,17 @@ describe.skipIf(missing !== "")(`parity with Pillow, as open_clip uses it${missi
     expect(results.exact.size).toBeGreaterThanOrEqual(70);
   });
 
-  test("exact: every image is the same, bit for bit", () => {
+  test("exact: every image is equal, bit for bit", () => {
     const differs = [...results.exact].filter(([, { maxDifference }]) => maxDifference > 0);
     expect(differs).toEqual([]);
   });
 
-  test("fast: every image is at a cosine of at least 0.9996", () => {
+  test("fast: every image has a cosine of at least 0.9996", () => {
     const far = [...results.fast].filter(([, { cosine }]) => !(cosine >= 0.9996));
     expect(far).toEqual([]);
   });
 
-  test("the committed hashes are those of this Pillow", async () => {
+  test("the committed hashes match this Pillow", async () => {
     const { stdout } = await run(python, [reference, "hash", here("../../model-tools/samples")]);
     const committed = await readFile(here("./preprocess-golden.json"), "utf8");
     expect(JSON.parse(stdout)).toEqual(JSON.parse(committed));

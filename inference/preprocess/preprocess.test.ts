@@ -22,7 +22,7 @@ function plain(width: number, height: number, background: object = red): Sharp {
   return sharp({ create: { width, height, channels: 3, background } });
 }
 
-/** An image with a blue square of 10 × 10 in its top left corner. */
+/** Image with a blue square of 10 × 10 pixels in its top left corner. */
 function cornered(width: number, height: number): Sharp {
   const square = { create: { width: 10, height: 10, channels: 3 as const, background: blue } };
   return plain(width, height).composite([{ input: square, left: 0, top: 0 }]);
@@ -36,7 +36,7 @@ const cmyk = Buffer.from(
   "base64",
 );
 
-/** The 8-bit colour that the model sees at a place. */
+/** Returns the 8-bit colour of the model input at a position. */
 function colourAt(values: Float32Array, x: number, y: number): readonly number[] {
   const { mean, std } = clipNormalisation;
   return [0, 1, 2].map((channel) => {
@@ -57,7 +57,7 @@ function sha256Of(bytes: Uint8Array): string {
   return createHash("sha256").update(bytes).digest("hex");
 }
 
-test("gives planes of red, green and blue with CLIP's mean and deviation", async () => {
+test("returns planes of red, green and blue with CLIP's mean and deviation", async () => {
   const bytes = await plain(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
   const values = normalised(await preprocess(bytes, limits));
   expect(values).toHaveLength(imageElements);
@@ -73,14 +73,14 @@ test.each(["jpeg", "png", "webp"] as const)("reads %s", async (format) => {
   expect(Math.max(g!, b!)).toBeLessThan(5);
 });
 
-describe("the samples are what Pillow makes of them, bit for bit", () => {
+describe("the samples equal Pillow's output, bit for bit", () => {
   test.each(Object.entries(golden))("%s", async (name, hash) => {
     const pixels = await preprocess(sample(name), { maxPixels: 1e7 });
     expect(sha256Of(pixels)).toBe(hash);
   });
 });
 
-test("an image in the memory of another one is what it is in its own", async () => {
+test("the result does not depend on reused memory", async () => {
   const preprocessor = createPreprocessor({ maxPixels: 1e7, threads: 1 });
   try {
     preprocessor.recycle(new Uint8Array(pixelBytes).fill(0xaa));
@@ -95,7 +95,7 @@ test("an image in the memory of another one is what it is in its own", async () 
 });
 
 describe("geometry", () => {
-  test("keeps the middle of a wide image", async () => {
+  test("keeps the centre of a wide image", async () => {
     // left third red, middle third blue, right third red
     const middle = { create: { width: 300, height: 300, channels: 3 as const, background: blue } };
     const image = plain(900, 300).composite([{ input: middle, left: 300, top: 0 }]);
@@ -104,7 +104,7 @@ describe("geometry", () => {
     expect(await colour(bytes, 219, 112)).toEqual([0, 0, 255]);
   });
 
-  test("does not cut an image whose sides differ by less than the model sees", async () => {
+  test("does not crop an image with nearly equal sides", async () => {
     const bytes = await cornered(225, 224).png().toBuffer();
     // (225 - 224) / 2 = 0.5 is rounded to the even 0, as Python does: the first column stays
     expect(await colour(bytes, 9, 0)).toEqual([0, 0, 255]);
@@ -117,7 +117,7 @@ describe("geometry", () => {
     expect(await colour(bytes, 174, 50)).toEqual([255, 0, 0]);
   });
 
-  test("takes an image of one pixel", async () => {
+  test("accepts an image of one pixel", async () => {
     expect(await colour(await plain(1, 1).png().toBuffer(), 223, 223)).toEqual([255, 0, 0]);
   });
 
@@ -130,7 +130,7 @@ describe("geometry", () => {
   });
 });
 
-/** Longest time for which timers stood still while `work` went on, as a part of that time. */
+/** Longest delay of timers during `work`, as a fraction of its duration. */
 async function stall(work: () => Promise<unknown>): Promise<number> {
   let [last, longest] = [performance.now(), 0];
   const startedAt = last;
@@ -145,7 +145,7 @@ async function stall(work: () => Promise<unknown>): Promise<number> {
   return Math.max(longest, now - last) / (now - startedAt);
 }
 
-test("a long image leaves the event loop free while it is read", async () => {
+test("decoding a large image does not block the event loop", async () => {
   const bytes = await plain(100_000, 220).ensureAlpha().png().toBuffer();
   expect(await stall(() => preprocess(bytes, { maxPixels: 1e8 }))).toBeLessThan(0.5);
 });
@@ -171,7 +171,7 @@ describe("fast", () => {
     return { same: Buffer.compare(exact!, fast!) === 0, cosine: cosineOf(exact!, fast!) };
   }
 
-  /** Of images as the model sees them. */
+  /** Cosine between model inputs. */
   function cosineOf(one: Uint8Array, other: Uint8Array): number {
     const [a, b] = [normalised(one), normalised(other)];
     const dot = (x: Float32Array, y: Float32Array) => x.reduce((sum, v, at) => sum + v * y[at]!, 0);
@@ -196,12 +196,12 @@ describe("fast", () => {
     }
   });
 
-  test("is exact where the model sees half of the samples or more", async () => {
+  test("is exact if the model input uses at least half of the samples", async () => {
     expect((await closeness(1200, 890, 1)).same).toBe(true);
   });
 });
 
-test("an image comes in memory of its own", async () => {
+test("each image has its own memory", async () => {
   for (const side of [60, 600]) {
     const { buffer } = await preprocess(
       await picture("png", { width: side, height: side }),
@@ -232,7 +232,7 @@ describe("orientation", () => {
     expect(b! - r!).toBeGreaterThan(200);
   });
 
-  test("turns a portrait before it is resized and cut", async () => {
+  test("rotates a portrait before it is resized and cropped", async () => {
     const middle = { create: { width: 300, height: 300, channels: 3 as const, background: blue } };
     const bytes = await plain(900, 300)
       .composite([{ input: middle, left: 300, top: 0 }])
@@ -245,17 +245,17 @@ describe("orientation", () => {
 });
 
 describe("colours", () => {
-  test("grey is all three", async () => {
+  test("grey is expanded to three channels", async () => {
     const grey = plain(50, 50, { r: 90, g: 90, b: 90 }).toColourspace("b-w");
     expect(await colour(await grey.png().toBuffer())).toEqual([90, 90, 90]);
   });
 
-  test("16 bits a channel become 8", async () => {
+  test("16 bits per channel are reduced to 8", async () => {
     const deep = plain(50, 50, { r: 200, g: 100, b: 50 }).toColourspace("rgb16");
     expect(await colour(await deep.png().toBuffer())).toEqual([200, 100, 50]);
   });
 
-  test.each([20, 300])("transparency does not blend: %i pixels", async (side) => {
+  test.each([20, 300])("transparency is not blended: %i pixels", async (side) => {
     const half = { r: 200, g: 100, b: 50, alpha: 0.5 };
     const image = sharp({ create: { width: side, height: side, channels: 4, background: half } });
     const [r, g, b] = await colour(await image.png().toBuffer());
@@ -284,7 +284,7 @@ describe("colours", () => {
     expect(data[0]).not.toBe(200); // the file's own numbers differ from what a screen shows
   });
 
-  test("of an animation the first frame counts", async () => {
+  test("an animation is reduced to its first frame", async () => {
     const frames = Buffer.concat([
       await plain(40, 40).raw().toBuffer(),
       await plain(40, 40, blue).raw().toBuffer(),
@@ -330,7 +330,7 @@ describe("rejects", () => {
     expect((await rejection(bytes)).code).toBe("unsupported_media_type");
   });
 
-  test.each(["jpeg", "png", "webp"] as const)("a %s that is cut short", async (format) => {
+  test.each(["jpeg", "png", "webp"] as const)("a truncated %s", async (format) => {
     const noise = Buffer.from(Array.from({ length: 30_000 }, (_, index) => (index * 7919) % 251));
     const whole = await sharp(noise, { raw: { width: 100, height: 100, channels: 3 } })
       .toFormat(format)
@@ -342,7 +342,7 @@ describe("rejects", () => {
     }
   });
 
-  test("a progressive JPEG of very many scans, before it is decoded", async () => {
+  test("a progressive JPEG with too many scans before it is decoded", async () => {
     const whole = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
     const firstScan = whole.subarray(whole.indexOf("\xff\xda", 0, "latin1"), -2);
     const scans = Array.from({ length: 50 }, () => firstScan);
@@ -351,7 +351,7 @@ describe("rejects", () => {
     expect(message).toMatch(/^cannot be decoded: it is stored in \d+ scans, more than 100$/);
   });
 
-  test("a progressive JPEG whose 100 scans take longer than the deadline, and no other image", async () => {
+  test("only a progressive JPEG that exceeds the deadline, and no other image", async () => {
     const preprocessor = createPreprocessor({
       maxPixels: 40_000_000,
       threads: 1,
@@ -376,7 +376,7 @@ describe("rejects", () => {
     },
   );
 
-  test("a file that only begins like an image", async () => {
+  test("a file with only an image header", async () => {
     const bytes = Buffer.concat([Buffer.from([0xff, 0xd8, 0xff]), Buffer.alloc(200, 7)]);
     expect((await rejection(bytes)).code).toBe("undecodable_image");
   });

@@ -1,12 +1,12 @@
-/** What a JPEG that is made of random coefficients looks like. */
+/** Layout of a JPEG with random coefficients. */
 export interface JpegShape {
   readonly width: number;
   readonly height: number;
   /** Sampling factors of each component, horizontally × 16 + vertically. One component is grey. */
   readonly sampling: readonly number[];
-  /** MCUs between restarts; 0 is none. */
+  /** MCUs between restarts; 0 for no restarts. */
   readonly interval: number;
-  /** How many coefficients of a block are not 0, at most. */
+  /** Maximum number of non-zero coefficients per block. */
   readonly density: number;
   readonly seed: number;
   /** Number of Huffman tables, 2 to 8: half of them for DC, half for AC. 1 is a table for DC and none for AC. */
@@ -15,7 +15,7 @@ export interface JpegShape {
   readonly frame?: "SOF0" | "SOF1";
 }
 
-/** Numbers below 2^32 that look random. */
+/** Pseudo-random numbers below 2^32. */
 export function randomNumbers(seed: number): () => number {
   let state = seed | 1;
   return () => {
@@ -53,7 +53,7 @@ const acSymbols = [
   ...[5, 6, 7, 8, 9, 10].flatMap((size) => runs.map((run) => run * 16 + size)),
 ];
 
-/** A table of the same symbols as the others, with other codes. */
+/** Huffman table with the same symbols as the others and different codes. */
 function tableOf(all: readonly number[], id: number) {
   const start = (id * 5) % all.length;
   const symbols = [...all.slice(start), ...all.slice(0, start)];

@@ -1,7 +1,7 @@
 import type { PixelBuffer } from "./image-types.ts";
 
 /**
- * Pillow's bicubic resampling of 8-bit images as it can be read in Resample.c, without a thought for speed: what the tests
+ * Port of Pillow's bicubic resampling of 8-bit images (Resample.c), without optimisations: the reference that the tests
  * compare the kernel with.
  */
 
@@ -36,7 +36,7 @@ function oriented(image: PixelBuffer, orientation: number): PixelBuffer {
     orientation >= 5 ? [image.height, image.width] : [image.width, image.height];
   const right = image.width - 1;
   const bottom = image.height - 1;
-  /** Where the pixel that is seen at (x, y) is stored. */
+  /** Returns the stored position of the displayed pixel (x, y). */
   const stored = (x: number, y: number): readonly [number, number] => {
     if (orientation === 2) return [right - x, y];
     if (orientation === 3) return [right - x, bottom - y];
@@ -98,7 +98,7 @@ function premultiply({ data, channels }: PixelBuffer): Uint8Array {
   return result;
 }
 
-/** Back to plain colours, which alpha no longer weighs. */
+/** Converts colours premultiplied by alpha back. */
 function unpremultiply(data: Uint8Array, channels: number): Uint8Array {
   const result = Uint8Array.from(data);
   for (let pixel = 0; pixel < result.length; pixel += channels) {
