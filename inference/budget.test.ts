@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Budget } from "./budget.ts";
 
-test("admits what fits, in order, and one image that exceeds the limit by itself", () => {
+test("admits images within the limit in order, and a single image beyond it", () => {
   const budget = new Budget(10);
   const admitted: string[] = [];
   const acquire = (name: string, pixels: number) =>
@@ -19,7 +19,7 @@ test("admits what fits, in order, and one image that exceeds the limit by itself
   expect(admitted).toEqual(["a", "b", "c", "d"]);
 });
 
-test("forgets a claim that is given up while it waits", () => {
+test("removes a claim that is aborted while it waits", () => {
   const budget = new Budget(10);
   const admitted: string[] = [];
   const acquire = (name: string, pixels: number) =>
@@ -31,7 +31,7 @@ test("forgets a claim that is given up while it waits", () => {
   expect(admitted).toEqual(["a", "c"]);
 });
 
-test("holds the amount while the work runs, and gives it back if the work fails", async () => {
+test("holds the amount while the work runs and releases it if the work fails", async () => {
   const budget = new Budget(1);
   let fail = (_error: Error) => {};
   const first = budget.during(1, () => new Promise((_, reject) => (fail = reject)));

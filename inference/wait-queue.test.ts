@@ -25,7 +25,7 @@ test("returns entries in order of arrival", () => {
   expect(queue.length).toBe(0);
 });
 
-test("removes an entry whose signal is aborted, and keeps the order of the others", () => {
+test("removes an aborted entry and keeps the order of the others", () => {
   const queue = new WaitQueue<object>();
   const caller = new AbortController();
   const expiries: Expiry[] = [];
@@ -38,7 +38,7 @@ test("removes an entry whose signal is aborted, and keeps the order of the other
   expect(expiries).toEqual(["aborted"]);
 });
 
-test("removes an entry when its time is up, and not before", () => {
+test("removes an entry exactly at its timeout", () => {
   const queue = new WaitQueue<object>();
   const expiries: Expiry[] = [];
   queue.push(a, { timeoutMs: 5 }, (expiry) => expiries.push(expiry));
@@ -49,7 +49,7 @@ test("removes an entry when its time is up, and not before", () => {
   expect(expiries).toEqual(["timeout"]);
 });
 
-test("does not accept an entry whose signal is aborted already", () => {
+test("rejects an entry with an aborted signal", () => {
   const queue = new WaitQueue<object>();
   const expiries: Expiry[] = [];
   queue.push(a, { signal: AbortSignal.abort() }, (expiry) => expiries.push(expiry));

@@ -9,7 +9,7 @@ import { picture } from "./test-images.ts";
 const sample = (name: string) =>
   readFileSync(new URL(`../../model-tools/samples/${name}`, import.meta.url));
 
-test.each(Object.keys(golden))("reads of %s what libvips reads", async (name) => {
+test.each(Object.keys(golden))("reads the same properties of %s as libvips", async (name) => {
   const bytes = sample(name);
   const { width, height, orientation = 1, space } = await sharp(bytes).metadata();
   const colours = { srgb: "rgb", "b-w": "grey", cmyk: "cmyk" }[space as string];
@@ -30,7 +30,7 @@ describe.each(["jpeg", "png", "webp"] as const)("of a %s", (format) => {
     });
   });
 
-  test("never hangs and throws nothing but a RangeError, whatever is cut or changed", async () => {
+  test("never hangs and throws only a RangeError for truncated or changed files", async () => {
     const whole = await sharp(await picture("png", { width: 33, height: 17 }))
       .withMetadata({ orientation: 6 })
       .toFormat(format)
@@ -57,14 +57,14 @@ test("counts the scans of a progressive JPEG", async () => {
   expect(readImageHeader(progressive)?.scans).toBeGreaterThan(5);
   const sequential = await image.jpeg().toBuffer();
   expect(readImageHeader(sequential)?.scans).toBe(1);
-  // the first scan holds one component of three: more scans must follow
+  // the first scan contains one component of three: more scans must follow
   const scan = sequential.indexOf("\xff\xda", 0, "latin1");
   sequential[scan + 4] = 1;
   const more = Array.from({ length: 8 }, () => sequential.subarray(scan, -2));
   expect(readImageHeader(Buffer.concat([sequential, ...more]))?.scans).toBe(9);
 });
 
-test("gives up on a header without end", async () => {
+test("rejects an endless header", async () => {
   const [start, end] = [Buffer.from("ffd8ff", "hex"), await picture("jpeg")];
   const parts = Buffer.alloc(4 * 200_000, Buffer.from("ffe00002", "hex"));
   const bytes = Buffer.concat([start.subarray(0, 2), parts, end.subarray(2)]);
@@ -73,7 +73,7 @@ test("gives up on a header without end", async () => {
   expect(() => readImageHeader(filled)).toThrow(RangeError);
 });
 
-test("knows the type of a file from its first bytes", async () => {
+test("detects the file type from its first bytes", async () => {
   for (const format of ["jpeg", "png", "webp"] as const) {
     expect(imageTypeOf(await picture(format, { width: 1, height: 1 }))).toBe(format);
   }

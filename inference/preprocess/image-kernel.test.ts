@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { compileKernel, ImageKernel } from "./image-kernel.mjs";
 
-test("image-kernel.wasm is what its source compiles to, byte for byte", async () => {
+test("image-kernel.wasm equals its compiled source, byte for byte", async () => {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-kernel-"));
   try {
     const rebuilt = join(folder, "image-kernel.wasm");
@@ -23,7 +23,7 @@ test("image-kernel.wasm is what its source compiles to, byte for byte", async ()
   }
 });
 
-test("reserved parts begin behind the kernel's own data, and none overlaps another", () => {
+test("reserved regions start after the kernel's data and do not overlap", () => {
   const kernel = new ImageKernel(compileKernel());
   const sizes = { a: 1, b: 70_000, c: 0, d: 16 };
   const first = kernel.reserve(sizes);

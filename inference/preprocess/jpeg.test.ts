@@ -24,12 +24,12 @@ function decoded(bytes: Uint8Array, plan: ResizePlan): Uint8Array | undefined {
     kernel.bytes().fill(left, kernel.reserve({}).end);
     return decoder.resample(bytes, plan)?.pixels;
   });
-  // quicker than toEqual
+  // faster than toEqual
   expect(Buffer.compare(second ?? Buffer.of(), first ?? Buffer.of())).toBe(0);
   return first;
 }
 
-/** Decoded by libvips, and resized by the kernel; `undefined` if libvips rejects it. */
+/** Decodes with libvips and resizes with the kernel; `undefined` if libvips rejects the file. */
 async function byLibvips(bytes: Buffer, plan: ResizePlan): Promise<Uint8Array | undefined> {
   const image = sharp(bytes, { failOn: "error", ignoreIcc: true });
   if (readImageHeader(bytes)?.colours === "grey") image.toColourspace("b-w");
@@ -41,7 +41,7 @@ async function byLibvips(bytes: Buffer, plan: ResizePlan): Promise<Uint8Array | 
   }
 }
 
-/** Decoded here, and by libvips; both resized by the kernel. */
+/** Decodes with the kernel and with libvips; both are resized by the kernel. */
 async function bothOf(bytes: Buffer, orientation = 1, side = 224) {
   const plan = planOf({ ...readImageHeader(bytes)!, orientation }, side);
   return { pixels: decoded(bytes, plan), theirs: (await byLibvips(bytes, plan))! };
@@ -66,7 +66,7 @@ const shapes: fc.Arbitrary<JpegShape> = fc.record({
 const orientations = fc.integer({ min: 1, max: 8 });
 const sides = fc.constantFrom(16, 224);
 
-test("an image of any usual subsampling, size, restart interval and number of tables is what libjpeg makes of it, bit for bit", async () => {
+test("equals libjpeg bit for bit for common subsamplings, sizes, restart intervals and numbers of tables", async () => {
   await fc.assert(
     fc.asyncProperty(shapes, orientations, sides, (shape, orientation, side) =>
       expectSame(randomJpeg(shape), orientation, side),
@@ -86,7 +86,7 @@ const samplings = fc
       all.length === 1 || all.reduce((sum, factor) => sum + (factor >> 4) * (factor & 15), 0) <= 10,
   );
 
-test("with any sampling factors and one to eight tables, it is what libjpeg makes of it, or is left to libvips", async () => {
+test("with any sampling factors and one to eight tables, equals libjpeg or is left to libvips", async () => {
   const shape = shapes.chain((usual) =>
     fc.record({ sampling: samplings, tables: fc.integer({ min: 1, max: 8 }) }).map((rare) => ({
       ...usual,
@@ -121,7 +121,7 @@ test.each<Partial<JpegShape>>([
   }
 });
 
-test("a photo is what libjpeg makes of it, bit for bit, at any quality", async () => {
+test("equals libjpeg bit for bit for a photo of any quality", async () => {
   const size = fc.integer({ min: 5, max: 500 });
   await fc.assert(
     fc.asyncProperty(
@@ -143,7 +143,7 @@ test("a photo is what libjpeg makes of it, bit for bit, at any quality", async (
   );
 });
 
-/** The means of squares of samples. */
+/** Returns the means of squares of samples. */
 function shrunk(data: Uint8Array, width: number, channels: number, by: number): Uint8Array {
   const columns = width / by;
   const sums = new Float64Array(data.length / by ** 2);
@@ -171,7 +171,7 @@ test.each([
       .jpeg({ quality: 95, chromaSubsampling })
       .toBuffer();
     const { data, info } = await sharp(smooth).raw().toBuffer({ resolveWithObject: true });
-    // as large as what is decoded: nothing is resized after that
+    // as large as the decoded image, so that nothing is resized afterwards
     const plan = planOf({ width: side, height: side, orientation: 1 }, 64, reduction);
     const { pixels } = decoder.resample(smooth, plan)!;
     const means = shrunk(data, info.width, 3, reduction);
@@ -181,7 +181,7 @@ test.each([
   },
 );
 
-test("leaves to the whole size what has chroma of another shape", () => {
+test("decodes an image with unusual chroma at full size", () => {
   const shape = {
     width: 1000,
     height: 960,
@@ -231,7 +231,7 @@ test.each([
   expect(decoder.resample(bytes, planOf({ ...usual, orientation: 1 }, 224))).toBeUndefined();
 });
 
-/** With one byte more, or another marker in the data. */
+/** Returns the file with an additional byte, or another marker in the data. */
 function changed(bytes: Buffer, at: number, byte: number): Buffer {
   return Buffer.concat([bytes.subarray(0, at), Buffer.from([byte]), bytes.subarray(at)]);
 }
@@ -253,14 +253,14 @@ test.each([
   expect(decoder.resample(bytes, plan)).toBeUndefined();
 });
 
-test("leaves to libvips what is of another size than was said", async () => {
+test("leaves a file with another size than in its header to libvips", async () => {
   const bytes = await picture("jpeg");
   const plan = planOf({ width: 300, height: 240, orientation: 1 }, 224);
   expect(decoder.resample(bytes, plan)).toBeUndefined();
 });
 
-test("a damaged file is left to libvips, or decoded to something, and the next one is as it should be", async () => {
-  // a square: its first block, where something could be left behind, is not cut off
+test("a damaged file is left to libvips or decoded, and does not affect the next one", async () => {
+  // a square, because its first block, which could contain stale data, is not cropped
   const square = { ...usual, height: usual.width };
   const whole = randomJpeg(square);
   const plan = planOf({ ...square, orientation: 1 }, 224);

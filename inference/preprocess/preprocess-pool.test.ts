@@ -10,7 +10,7 @@ import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
 import { picture } from "./test-images.ts";
 import { slowProgressiveJpeg } from "./test-progressive.ts";
 
-/** Started threads, terminated after each test. */
+/** Threads started by a test. */
 const threads: Worker[] = [];
 const remember = (thread: Worker) => threads.push(thread);
 const pools: PreprocessPool[] = [];
@@ -45,7 +45,7 @@ test("starts no thread before an image needs one", async () => {
   expect(pool.size).toBe(1);
 });
 
-test("starts another thread only when all are busy, and no more than it may", async () => {
+test("starts another thread only if all are busy, up to the limit", async () => {
   const pool = poolOf(2);
   const task = await taskOf(800, 600);
   await pool.run(task);
@@ -55,14 +55,14 @@ test("starts another thread only when all are busy, and no more than it may", as
   expect(pool.size).toBe(2);
 });
 
-test("fails where a file has other pixels than its header was said to have", async () => {
+test("fails if a file has other dimensions than its header", async () => {
   const task = await taskOf(400, 300);
   const header = { ...task.header, width: 4000, height: 3000 };
   expect(await poolOf(1).run(task)).toHaveLength(pixelBytes);
   await expect(poolOf(1).run({ ...task, header })).rejects.toThrow(/extract_area|expected/);
 });
 
-test("leaves the file as it was", async () => {
+test("does not modify the file", async () => {
   const task = await taskOf(800, 600);
   const before = Buffer.from(task.bytes);
   await poolOf(1).run(task);
@@ -72,7 +72,7 @@ test("leaves the file as it was", async () => {
 test("transfers the memory of a file if allowed", async () => {
   const task = await taskOf(800, 600);
   const expected = await poolOf(1).run(task);
-  // the file is a part of the memory
+  // the file is part of a larger buffer
   const body = new Uint8Array(task.bytes.length + 20);
   const bytes = body.subarray(7, 7 + task.bytes.length);
   bytes.set(task.bytes);
@@ -80,7 +80,7 @@ test("transfers the memory of a file if allowed", async () => {
   expect(body).toHaveLength(0);
 });
 
-test("rejects only the file whose memory cannot be transferred", async () => {
+test("rejects only a file with memory that cannot be transferred", async () => {
   const pool = poolOf(1);
   const task = await taskOf(40, 30);
   const bytes = new Uint8Array(task.bytes);
@@ -103,11 +103,11 @@ test("reuses the memory of recycled images", async () => {
   expect(await pool.run(second)).toEqual(expected);
   expect(pixels).toHaveLength(0);
   expect(kept).toHaveLength(pixelBytes);
-  // no memory is left: the next image has its own
+  // no recycled memory is left: the next image gets its own
   expect(await pool.run(second)).toEqual(expected);
 });
 
-test("keeps the memory of some images, and of nothing else", async () => {
+test("keeps the memory of a limited number of images", async () => {
   const pool = poolOf(1);
   const task = await taskOf(40, 30);
   const others = [new Uint8Array(10), new Uint8Array(2 * pixelBytes).subarray(0, pixelBytes)];
@@ -119,7 +119,7 @@ test("keeps the memory of some images, and of nothing else", async () => {
   expect(others.map(({ length }) => length)).toEqual([10, pixelBytes]);
 });
 
-test("takes images in the order in which they came", async () => {
+test("processes images in order of arrival", async () => {
   const pool = poolOf(1);
   const done: number[] = [];
   const tasks = await Promise.all([1, 2, 3, 4].map((seed) => taskOf(700, 500, seed)));
@@ -127,7 +127,7 @@ test("takes images in the order in which they came", async () => {
   expect(done).toEqual([0, 1, 2, 3]);
 });
 
-test("drops an image that is aborted while it waits, and no other", async () => {
+test("drops only an image that is aborted while it is queued", async () => {
   const pool = poolOf(1);
   const task = await taskOf(900, 700);
   await pool.run(task); // the thread is there
@@ -145,7 +145,7 @@ test("drops an image that is aborted while it waits, and no other", async () => 
   await expect(pool.run(task, controller.signal)).rejects.toThrow("the caller went away");
 });
 
-test("a thread that dies fails only its own image and is replaced", async () => {
+test("a thread that exits fails only its own image and is replaced", async () => {
   const pool = poolOf(1);
   const task = await taskOf(900, 700);
   await pool.run(task);
@@ -162,7 +162,7 @@ test("a thread that dies fails only its own image and is replaced", async () => 
   expect(threads).toHaveLength(2);
 });
 
-/** Goes on only when both of two images hold their pixels. */
+/** Continues only when both images hold their pixels. */
 class PairBudget extends Budget {
   readonly #granted: (() => void)[] = [];
 
@@ -174,7 +174,7 @@ class PairBudget extends Budget {
   }
 }
 
-test("decodes two images of 24 MP side by side on two threads", async () => {
+test("decodes two images of 24 MP concurrently on two threads", async () => {
   const bytes = slowProgressiveJpeg(6_000, 4_000, 2);
   const task: PoolTask = { bytes, header: readImageHeader(bytes)!, mode: "exact" };
   const pool = poolOf(2, { budget: new PairBudget(2 * 40_000_000) });
@@ -207,7 +207,7 @@ test("charges the pixels of an image only while it holds them", async () => {
 const slow = slowProgressiveJpeg(6_300, 6_300, 100);
 const slowTask: PoolTask = { bytes: slow, header: readImageHeader(slow)!, mode: "exact" };
 
-test("ends a thread at the deadline of its image, and no other image is lost", async () => {
+test("terminates a thread at the deadline of its image without losing other images", async () => {
   const pool = poolOf(1, { timeoutMs: 1_000 });
   const failed = pool.run(slowTask);
   const others = [1, 2].map(async () => pool.run(await taskOf(60, 40)));
@@ -217,7 +217,7 @@ test("ends a thread at the deadline of its image, and no other image is lost", a
   expect(threads).toHaveLength(2);
 });
 
-test("a process that decodes a slow image kills itself at the deadline", async () => {
+test("a process that decodes a slow image exits at the deadline", async () => {
   const program = fileURLToPath(new URL("./preprocess-process.mjs", import.meta.url));
   const task = { header: slowTask.header, mode: "exact", side: 224, timeoutMs: 500 };
   const child = promisify(execFile)(process.execPath, [program, JSON.stringify(task)]);
@@ -227,7 +227,7 @@ test("a process that decodes a slow image kills itself at the deadline", async (
 });
 
 test("decodes an image of many scans in a process, to the same pixels", async () => {
-  // 80 scans of 4 MP are more than a thread decodes by itself, 2 scans are not
+  // 80 scans of 4 MP are decoded in a process, 2 scans in a thread
   const images = [80, 2].map((scans) => slowProgressiveJpeg(2_000, 2_000, scans));
   const [many, few] = await Promise.all(
     images.map((bytes) => poolOf(1).run({ bytes, header: readImageHeader(bytes)!, mode: "exact" })),
@@ -235,7 +235,7 @@ test("decodes an image of many scans in a process, to the same pixels", async ()
   expect(many).toEqual(few);
 });
 
-test("finishes what it took when it is closed, and takes nothing more", async () => {
+test("completes accepted images when it is closed and accepts no more", async () => {
   const pool = poolOf(1);
   const large = await taskOf(900, 700);
   const accepted = [pool.run(large), pool.run(large), pool.run(await taskOf(50, 40))];

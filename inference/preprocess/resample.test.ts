@@ -8,7 +8,7 @@ import { transformed } from "./test-pillow-port.ts";
 
 const resampler = new Resampler(new ImageKernel(compileKernel()));
 
-/** Pixels that look like nothing, and reach both ends of the range often. */
+/** Noise that often reaches both ends of the range. */
 function noise(width: number, height: number, channels: number, seed: number): PixelBuffer {
   const data = new Uint8Array(width * height * channels);
   let state = seed | 1;
@@ -75,19 +75,19 @@ test.each([
   for (const orientation of [1, 3, 6, 8]) expectSame(image, orientation, 16, false);
 });
 
-test("what one image left in the kernel's memory does not reach the next", () => {
+test("stale data in the kernel's memory does not affect the next image", () => {
   expectSame(noise(900, 700, 4, 3), 1, 224, true);
   expectSame(noise(50, 60, 1, 4), 1, 224, false);
   expectSame(noise(51, 40, 2, 5), 6, 224, true);
 });
 
-test("of a very long image, no more is needed than the model sees", () => {
+test("a very long image needs only the cropped part", () => {
   const { source } = planOf({ width: 440_000, height: 220, orientation: 1 }, 224);
   expect(source).toMatchObject({ top: 0, height: 220 });
   expect(source.width).toBeLessThan(224 + 4);
 });
 
-test("an image on its side needs the same as one that is upright", () => {
+test("a rotated image needs the same as an upright one", () => {
   const upright = planOf({ width: 600, height: 400, orientation: 1 }, 224).source;
   const onSide = planOf({ width: 400, height: 600, orientation: 6 }, 224).source;
   expect(onSide).toEqual({

@@ -1,6 +1,6 @@
 import sharp from "sharp";
 
-/** A photo-like JPEG, PNG or WebP of a given size; another `seed` is another picture. */
+/** Returns a photo-like JPEG, PNG or WebP of the given size; each `seed` is another picture. */
 export function picture(
   format: "jpeg" | "png" | "webp" = "jpeg",
   { width = 320, height = 240, seed = 1 } = {},

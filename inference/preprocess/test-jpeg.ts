@@ -64,7 +64,7 @@ type Table = ReturnType<typeof tableOf>;
 const dcTables = [0, 1, 2, 3].map((id) => tableOf(sizes, id));
 const acTables = [0, 1, 2, 3].map((id) => tableOf(acSymbols, id));
 
-/** A baseline JPEG of random coefficients: noise of every frequency, in any subsampling, with restarts. */
+/** Returns a baseline JPEG with random coefficients: noise of all frequencies, in any subsampling, with restarts. */
 export function randomJpeg(shape: JpegShape): Buffer {
   const { width, height, interval, density } = shape;
   const random = randomNumbers(shape.seed);

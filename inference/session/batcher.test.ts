@@ -4,7 +4,7 @@ import type { Fp32Tensor, Tensor } from "../../contract/tensor.ts";
 import { Batcher, type BatcherOptions, type Execution } from "./batcher.ts";
 import { InferenceError, type InferResult, type ModelSession } from "./types.ts";
 
-/** A session whose runs end when the test says so. The model doubles each value. */
+/** Session with runs that end on command of the test. The model doubles each value. */
 class FakeSession implements ModelSession {
   readonly inputs = [{ name: "x", dataType: "FP32", dims: [-1] }] as const;
   readonly outputs = [{ name: "y", dataType: "FP32", dims: [-1] }] as const;
@@ -31,7 +31,7 @@ class FakeSession implements ModelSession {
     });
   }
 
-  /** End the oldest run that has not ended. */
+  /** Ends the oldest unfinished run. */
   async end(error?: Error): Promise<void> {
     this.#ends.shift()?.(error);
     await settled();
@@ -40,12 +40,12 @@ class FakeSession implements ModelSession {
   async close(): Promise<void> {}
 }
 
-/** Let promises that are settled call back. */
+/** Runs the callbacks of settled promises. */
 async function settled(): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await Promise.resolve();
 }
 
-/** A request of as many rows as there are values. */
+/** Request with one row per value. */
 function request(...values: number[]): Fp32Tensor[] {
   return [
     { name: "x", dataType: "FP32", shape: [values.length, 1], data: Float32Array.from(values) },
@@ -68,7 +68,7 @@ function setup(options: Partial<BatcherOptions> = {}, instances?: number) {
   return { session, batcher, executions };
 }
 
-/** What became of a promise, without waiting for it. */
+/** Returns the state of a promise without waiting for it. */
 function outcome<T>(promise: Promise<T>): { value?: T; error?: InferenceError } {
   const result: { value?: T; error?: InferenceError } = {};
   promise.then(
@@ -89,8 +89,8 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-describe("delayed, as Triton", () => {
-  test("runs a request alone once it has waited the delay, and not before", () => {
+describe("delayed, like Triton", () => {
+  test("runs a single request after the delay", () => {
     const { session, batcher } = setup();
     void batcher.infer(request(1));
     vi.advanceTimersByTime(4);
@@ -99,13 +99,13 @@ describe("delayed, as Triton", () => {
     expect(session.runs).toEqual([[1]]);
   });
 
-  test("runs at once when the batch is full", () => {
+  test("runs immediately if the batch is full", () => {
     const { session, batcher } = setup();
     for (const value of [1, 2, 3, 4]) void batcher.infer(request(value));
     expect(session.runs).toEqual([[1, 2, 3, 4]]);
   });
 
-  test("runs at once when a preferred size is reached", () => {
+  test("runs immediately at a preferred size", () => {
     const { session, batcher } = setup({ preferredBatchSizes: [2] });
     void batcher.infer(request(1));
     expect(session.runs).toEqual([]);
@@ -113,13 +113,13 @@ describe("delayed, as Triton", () => {
     expect(session.runs).toEqual([[1, 2]]);
   });
 
-  test("runs at once beyond the largest preferred size", () => {
+  test("runs immediately beyond the largest preferred size", () => {
     const { session, batcher } = setup({ preferredBatchSizes: [2] });
     void batcher.infer(request(1, 2, 3));
     expect(session.runs).toEqual([[1, 2, 3]]);
   });
 
-  test("takes the largest preferred size that waits, and leaves the rest", async () => {
+  test("batches the largest queued preferred size and leaves the rest", async () => {
     const { session, batcher } = setup({ maxBatchSize: 8, preferredBatchSizes: [2, 4] });
     void batcher.infer(request(1, 2));
     for (const value of [3, 4, 5, 6, 7]) void batcher.infer(request(value));
@@ -131,7 +131,7 @@ describe("delayed, as Triton", () => {
     ]);
   });
 
-  test("takes all that fits, not only a preferred size, once the oldest has waited the delay", async () => {
+  test("batches all requests that fit after the delay of the oldest", async () => {
     const { session, batcher } = setup({ maxBatchSize: 8, preferredBatchSizes: [2] });
     void batcher.infer(request(1, 2));
     for (const value of [3, 4, 5]) void batcher.infer(request(value));
@@ -143,7 +143,7 @@ describe("delayed, as Triton", () => {
     ]);
   });
 
-  test("runs at once when the next request does not fit", () => {
+  test("runs immediately if the next request does not fit", () => {
     const { session, batcher } = setup();
     void batcher.infer(request(1, 2, 3));
     expect(session.runs).toEqual([]);
@@ -151,7 +151,7 @@ describe("delayed, as Triton", () => {
     expect(session.runs).toEqual([[1, 2, 3]]);
   });
 
-  test("without a delay, runs what there is", () => {
+  test("without a delay, runs the queued requests", () => {
     const { session, batcher } = setup({ maxQueueDelayMicroseconds: 0 });
     void batcher.infer(request(1));
     expect(session.runs).toEqual([[1]]);
@@ -159,13 +159,13 @@ describe("delayed, as Triton", () => {
 });
 
 describe("eager", () => {
-  test("runs at once when the session is idle", () => {
+  test("runs immediately if the session is idle", () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     void batcher.infer(request(1));
     expect(session.runs).toEqual([[1]]);
   });
 
-  test("puts together what arrives during a run", async () => {
+  test("batches requests that arrive during a run", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     void batcher.infer(request(1));
     void batcher.infer(request(2));
@@ -184,7 +184,7 @@ describe("eager", () => {
     expect(session.runs).toEqual([[1, 2]]);
   });
 
-  test("waits for an announced request no longer than the delay", () => {
+  test("waits for an announced request at most for the delay", () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     batcher.announce();
     void batcher.infer(request(1));
@@ -192,7 +192,7 @@ describe("eager", () => {
     expect(session.runs).toEqual([[1]]);
   });
 
-  test("waits for an announced request no longer than half the time that the batch will take", async () => {
+  test("waits for an announced request at most for half of the expected batch duration", async () => {
     const { session, batcher } = setup({ dispatch: "eager", maxQueueDelayMicroseconds: 100_000 });
     void batcher.infer(request(0)); // the fake says that an item takes 1 ms
     await session.end();
@@ -204,7 +204,7 @@ describe("eager", () => {
     expect(session.runs).toEqual([[0], [1, 2, 3]]);
   });
 
-  test("waits longer when the batch grows", async () => {
+  test("waits longer if the batch grows", async () => {
     const { session, batcher } = setup({
       dispatch: "eager",
       maxBatchSize: 16,
@@ -221,7 +221,7 @@ describe("eager", () => {
     expect(session.runs).toEqual([[0], [1, 2, 3, 4, 5, 6]]);
   });
 
-  test("does not count an announcement twice when it is settled twice", () => {
+  test("counts an announcement once if it is settled twice", () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const first = batcher.announce();
     batcher.announce();
@@ -233,7 +233,7 @@ describe("eager", () => {
 });
 
 describe("single", () => {
-  test("runs each request by itself, in order of arrival, although others would fit", async () => {
+  test("runs each request separately in order of arrival", async () => {
     const { session, batcher } = setup({ dispatch: "single", maxQueueDelayMicroseconds: 0 });
     for (const value of [1, 2, 3]) void batcher.infer(request(value));
     expect(session.runs).toEqual([[1]]);
@@ -242,7 +242,7 @@ describe("single", () => {
     expect(session.runs).toEqual([[1], [2], [3]]);
   });
 
-  test("the time of a request includes its wait for those before it", async () => {
+  test("the duration of a request includes its queue time", async () => {
     const { session, batcher } = setup({ dispatch: "single", maxQueueDelayMicroseconds: 0 });
     void batcher.infer(request(1));
     const second = batcher.infer(request(2));
@@ -253,7 +253,7 @@ describe("single", () => {
   });
 });
 
-test("gives each request its own rows, in the order of arrival", async () => {
+test("returns each request its own rows in order of arrival", async () => {
   const { session, batcher } = setup();
   const first = batcher.infer(request(1, 2));
   const second = batcher.infer(request(3, 4));
@@ -263,7 +263,7 @@ test("gives each request its own rows, in the order of arrival", async () => {
   expect((await second).batchSize).toBe(4);
 });
 
-test("leaves the caller's tensors as they were", async () => {
+test("does not modify the caller's tensors", async () => {
   const { session, batcher } = setup({ dispatch: "eager" });
   const mine = request(1, 2);
   void batcher.infer(mine);
@@ -271,7 +271,7 @@ test("leaves the caller's tensors as they were", async () => {
   expect([...mine[0]!.data]).toEqual([1, 2]);
 });
 
-test("does not put items of different shapes together", async () => {
+test("does not batch items of different shapes", async () => {
   const { session, batcher } = setup({ dispatch: "eager" });
   const wide: Fp32Tensor[] = [
     { name: "x", dataType: "FP32", shape: [1, 2], data: Float32Array.of(7, 8) },
@@ -295,7 +295,7 @@ test("runs one batch at a time", async () => {
   expect(session.runs).toEqual([[1], [2, 3, 4, 5]]);
 });
 
-test("tells of each execution, with the time that each request waited", async () => {
+test("reports each execution with the queue time of its requests", async () => {
   const { session, batcher, executions } = setup();
   void batcher.infer(request(1));
   vi.advanceTimersByTime(2);
@@ -316,7 +316,7 @@ test("tells of each execution, with the time that each request waited", async ()
 });
 
 describe("the queue", () => {
-  test("drops a waiting request when its caller goes away", async () => {
+  test("drops a queued request when it is aborted", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const caller = new AbortController();
     void batcher.infer(request(1));
@@ -336,7 +336,7 @@ describe("the queue", () => {
     expect(session.runs).toEqual([]);
   });
 
-  test("answers a request that runs, although its caller went away", async () => {
+  test("answers a running request although it was aborted", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const caller = new AbortController();
     const running = outcome(batcher.infer(request(1), { signal: caller.signal }));
@@ -345,7 +345,7 @@ describe("the queue", () => {
     expect(running.value).toBeDefined();
   });
 
-  test("drops a request that waits longer than it may", async () => {
+  test("drops a request after its maximum queue time", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     void batcher.infer(request(1));
     const late = outcome(batcher.infer(request(2), { queueTimeoutMs: 10 }));
@@ -360,7 +360,7 @@ describe("the queue", () => {
     expect(batcher.queuedItems).toBe(0);
   });
 
-  test("goes on with the others when the oldest is dropped", () => {
+  test("continues with the others if the oldest is dropped", () => {
     const { session, batcher } = setup();
     const caller = new AbortController();
     batcher.infer(request(1), { signal: caller.signal }).catch(() => {});
@@ -375,7 +375,7 @@ describe("the queue", () => {
 });
 
 describe("a run that fails", () => {
-  test("fails the requests of its batch, and no others", async () => {
+  test("fails only the requests of its batch", async () => {
     const { session, batcher, executions } = setup({ dispatch: "eager" });
     const first = outcome(batcher.infer(request(1)));
     const second = outcome(batcher.infer(request(2)));
@@ -396,7 +396,7 @@ describe("a run that fails", () => {
 });
 
 describe("drain", () => {
-  test("answers what was accepted, without waiting for more", async () => {
+  test("answers accepted requests without waiting for more", async () => {
     const { session, batcher } = setup();
     const accepted = outcome(batcher.infer(request(1)));
     const drained = outcome(batcher.drain());
@@ -415,7 +415,7 @@ describe("drain", () => {
     );
   });
 
-  test("ends although the last waiting request is dropped", async () => {
+  test("completes although the last queued request is dropped", async () => {
     const { session, batcher } = setup({ dispatch: "eager" });
     const caller = new AbortController();
     void batcher.infer(request(1));
@@ -427,7 +427,7 @@ describe("drain", () => {
   });
 });
 
-test("whatever arrives when, each request is answered once with its own rows, in batches that fit", async () => {
+test("for any arrival order, each request is answered once with its own rows, in batches within the limit", async () => {
   vi.useRealTimers();
   const arrivals = fc.array(
     fc.record({ rows: fc.integer({ min: 1, max: 8 }), pauseMs: fc.integer({ min: 0, max: 2 }) }),
@@ -464,7 +464,7 @@ test("whatever arrives when, each request is answered once with its own rows, in
       }
       expect(await Promise.all(answers)).toEqual(sent);
       expect(Math.max(0, ...runs.map((run) => run.length))).toBeLessThanOrEqual(8);
-      // first come, first served; and no request is split: each run ends where a request ends
+      // in order of arrival without splitting requests: each run ends at the end of a request
       expect(runs.flat()).toEqual(sent.flat());
       const ends = new Set(sent.map((values) => values.at(-1)));
       expect(runs.every((run) => ends.has(run.at(-1)))).toBe(true);
@@ -475,7 +475,7 @@ test("whatever arrives when, each request is answered once with its own rows, in
 });
 
 describe("memory", () => {
-  test("copies the inputs of a request, unless they may be taken and it runs alone", async () => {
+  test("copies the inputs of a request unless they may be transferred and it runs alone", async () => {
     const seen: Float32Array[] = [];
     const { batcher, session } = setup({ dispatch: "eager" });
     const run = session.run.bind(session);
@@ -488,7 +488,7 @@ describe("memory", () => {
     const [copied, ...queued] = modes.map((inputs, i) => batcher.infer(requests[i]!, { inputs }));
     await session.end();
     await copied;
-    // the two that waited run together
+    // the two queued requests run in one batch
     await session.end();
     await Promise.all(queued);
     const alone = request(4);
@@ -503,7 +503,7 @@ describe("memory", () => {
 describe("several instances", () => {
   const eager = { maxBatchSize: 8, dispatch: "eager" } as const;
 
-  test("run side by side, and no more than there are", async () => {
+  test("run concurrently up to their number", async () => {
     const { session, batcher } = setup(eager, 2);
     const answers = [1, 2, 3].map((value) => outcome(batcher.infer(request(value))));
     expect(session.runs).toEqual([[1], [2]]);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { unitVector } from "./embeddings.ts";
 
-test("gives any vector but zero unit norm and the same direction", () => {
+test("normalises any non-zero vector and keeps its direction", () => {
   fc.assert(
     fc.property(
       fc.float32Array({ minLength: 1, maxLength: 64, min: -1000, max: 1000, noNaN: true }),

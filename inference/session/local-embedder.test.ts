@@ -18,13 +18,13 @@ function cosine(a: Float32Array, b: Float32Array): number {
   return a.reduce((sum, value, index) => sum + value * b[index]!, 0);
 }
 
-test("gives vectors of unit norm", async () => {
+test("returns vectors of unit norm", async () => {
   const [vector] = await embedder.embed([await picture()]);
   expect(vector).toHaveLength(embeddingDims);
   expect(Math.hypot(...vector!)).toBeCloseTo(1, 6);
 });
 
-test("gives the same picture the same vector, whatever the format, and another picture another", async () => {
+test("returns the same vector for a picture in any format, and another for another picture", async () => {
   const [png, webp, jpeg, other] = await embedder.embed(
     await Promise.all([
       picture("png"),
@@ -38,7 +38,7 @@ test("gives the same picture the same vector, whatever the format, and another p
   expect(cosine(png!, other!)).toBeLessThan(cosine(png!, jpeg!));
 });
 
-test("takes more images than the model takes at once, in their order", async () => {
+test("embeds more images than the batch size in order", async () => {
   const [first, second] = await Promise.all([picture("jpeg"), picture("jpeg", { seed: 2 })]);
   const images = Array.from({ length: 35 }, (_, index) => (index === 33 ? second : first));
   const vectors = await embedder.embed(images);
@@ -48,11 +48,11 @@ test("takes more images than the model takes at once, in their order", async () 
   expect(cosine(vectors[34]!, alone!)).toBeLessThan(0.999);
 });
 
-test("gives nothing for nothing", async () => {
+test("returns no vectors for no images", async () => {
   expect(await embedder.embed([])).toEqual([]);
 });
 
-test("fails on an image that cannot be read", async () => {
+test("fails on an unreadable image", async () => {
   await expect(embedder.embed([Buffer.from("hello")])).rejects.toThrow(
     "is not a JPEG, PNG or WebP file",
   );

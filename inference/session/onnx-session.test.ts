@@ -13,7 +13,7 @@ import { openSession } from "./onnx-session.ts";
 import { identityModel } from "./test-identity-model.ts";
 import type { InferenceError, ModelSession } from "./types.ts";
 
-/** The threads that are started, so that a test can end them. */
+/** Started threads, so that a test can terminate them. */
 const workers: Worker[] = [];
 const keep = (worker: Worker) => workers.push(worker);
 process.on("worker", keep);
@@ -28,7 +28,7 @@ async function open(options: Partial<Parameters<typeof openSession>[0]> = {}) {
   return session;
 }
 
-/** A grey image: -1 is black, 1 is white. */
+/** Returns a grey image: -1 is black, 1 is white. */
 function plain(value: number): Uint8Array {
   return new Uint8Array(pixelBytes).fill(Math.round(127.5 * (value + 1)));
 }
@@ -51,7 +51,7 @@ test("reads names, types and shapes from the model, without the batch", async ()
   expect(session.outputs).toEqual([{ name: "embedding", dataType: "FP32", dims: [512] }]);
 });
 
-test("gives an image the same embedding alone and in a batch", async () => {
+test("returns the same embedding for an image alone and in a batch", async () => {
   const session = await open();
   const alone = await embed(session, 0.5);
   const batch = await embed(session, -1, 0.5, 1);
@@ -61,14 +61,14 @@ test("gives an image the same embedding alone and in a batch", async () => {
   );
 });
 
-test("answers runs that were sent at once in their order", async () => {
+test("answers concurrent runs in order", async () => {
   const session = await open();
   const answers = await Promise.all([embed(session, 1), embed(session, -1), embed(session, 1)]);
   expect(answers[0]).toEqual(answers[2]);
   expect(answers[0]).not.toEqual(answers[1]);
 });
 
-test("leaves the event loop free while the model runs", async () => {
+test("does not block the event loop while the model runs", async () => {
   const session = await open();
   let turns = 0;
   const timer = setInterval(() => {
@@ -80,14 +80,14 @@ test("leaves the event loop free while the model runs", async () => {
   expect(turns).toBeGreaterThan(inferUs / 20_000);
 });
 
-test("takes the memory of its inputs over", async () => {
+test("transfers the memory of its inputs", async () => {
   const session = await open();
   const input = imageTensor([plain(1)]);
   await session.run([input]);
   expect(input.data).toHaveLength(0);
 });
 
-test("copies an input that is a part of something larger", async () => {
+test("copies an input that is part of a larger buffer", async () => {
   const session = await open();
   const large = new Float32Array(2 * imageElements);
   large.set(imageTensor([plain(1)]).data, imageElements);
@@ -102,7 +102,7 @@ test("copies an input that is a part of something larger", async () => {
   expect(large).toHaveLength(2 * imageElements);
 });
 
-test("answers the runs in flight before it closes, and takes no more", async () => {
+test("answers the runs in flight before it closes and accepts no more", async () => {
   const session = await open();
   const inFlight = embed(session, 1);
   const closed = session.close();
@@ -126,10 +126,10 @@ test("fails only the run that the runtime rejects", async () => {
   await expect(embed(session, 1)).resolves.toHaveLength(embeddingDims);
 });
 
-test("fails the runs in flight when the thread dies, and says so once", async () => {
+test("fails the runs in flight when the thread exits, and reports it once", async () => {
   const deaths: InferenceError[] = [];
   const session = await open({ onDeath: (error) => deaths.push(error) });
-  // a message that the thread does not understand ends it
+  // an invalid message terminates the thread
   workers.at(-1)!.postMessage(null);
   const messages = await Promise.all(
     [embed(session, 1), embed(session, 1)].map((run) =>
@@ -146,7 +146,7 @@ test("fails the runs in flight when the thread dies, and says so once", async ()
   expect(deaths.map(({ message }) => message)).toEqual([ended]);
 });
 
-test("lets the process end with its own code while the model runs", async () => {
+test("does not prevent the process from exiting with its code while the model runs", async () => {
   const url = (file: string) => JSON.stringify(new URL(file, import.meta.url).href);
   const script = `
     import { openSession } from ${url("./onnx-session.ts")};
@@ -160,7 +160,7 @@ test("lets the process end with its own code while the model runs", async () => 
   expect([result.code, result.stderr]).toEqual([3, ""]);
 });
 
-test("does not report a death when it is closed", async () => {
+test("does not report an exit when it is closed", async () => {
   const deaths: InferenceError[] = [];
   const session = await open({ onDeath: (error) => deaths.push(error) });
   await session.close();
@@ -183,7 +183,7 @@ describe("another model", () => {
     return open({ modelPath: file });
   }
 
-  test("has dimensions that are not known before as -1", async () => {
+  test("reports dynamic dimensions as -1", async () => {
     const session = await openIdentity("FP32", ["batch", 3, "width"]);
     expect(session.inputs).toEqual([{ name: "x", dataType: "FP32", dims: [3, -1] }]);
   });
@@ -206,13 +206,13 @@ describe("another model", () => {
     expect(outputs).toEqual([{ name: "y", ...head, data: bytes }]);
   });
 
-  test("fails when its batch is fixed", async () => {
+  test("fails if its batch size is fixed", async () => {
     await expect(openIdentity("FP32", [1, 3])).rejects.toThrow(
       "model.onnx: the first dimension of input 'x' must be dynamic (the batch), got [1, 3]",
     );
   });
 
-  test("fails when its type is not supported", async () => {
+  test("fails if its data type is unsupported", async () => {
     await expect(openIdentity("INT64", ["batch", 1])).rejects.toThrow(
       "model.onnx: input 'x' has type int64: unsupported",
     );

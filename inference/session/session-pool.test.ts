@@ -3,7 +3,7 @@ import type { Tensor } from "../../contract/tensor.ts";
 import { SessionPool } from "./session-pool.ts";
 import type { ModelSession } from "./types.ts";
 
-/** Answers when it is told to. */
+/** Session that answers on command. */
 class Instance implements ModelSession {
   readonly inputs = [{ name: "x", dataType: "FP32", dims: [1] }] as const;
   readonly outputs = [{ name: "y", dataType: "FP32", dims: [1] }] as const;
@@ -28,14 +28,14 @@ function setup() {
   return { first, second, runs, pool: new SessionPool([first, second]) };
 }
 
-test("is the model of its instances", () => {
+test("has the signature of its instances", () => {
   const { pool, first } = setup();
   expect(pool.instances).toBe(2);
   expect(pool.inputs).toBe(first.inputs);
   expect(pool.outputs).toBe(first.outputs);
 });
 
-test("gives a run to the instance that has the fewest", async () => {
+test("assigns a run to the instance with the fewest runs", async () => {
   const { pool, first, second, runs } = setup();
   const one = pool.run([]);
   expect(runs()).toEqual([1, 0]);

@@ -1,4 +1,4 @@
-/** For tests: an ONNX file of one operator, `y = Identity(x)`, written by hand so that any shape can be had. */
+/** ONNX file for tests with one operator, `y = Identity(x)`, encoded manually to support any shape. */
 
 /** Numbers of `TensorProto.DataType`. */
 const onnxTypes = { FP32: 1, UINT8: 2, INT64: 7 } as const;
