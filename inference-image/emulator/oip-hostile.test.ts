@@ -331,7 +331,7 @@ describe("over gRPC, too", () => {
       /^failed to parse the request: /,
     ],
     [
-      "a message whose tensor is cut short",
+      "a message with a truncated tensor",
       () => Buffer.concat([requestOf({ inputs: [] }), Buffer.from([0x2a, 0x02, 0x0a, 0x7f])]),
       status.INVALID_ARGUMENT,
       /^failed to parse the request: /,

@@ -293,7 +293,7 @@ describe("infer fails", () => {
       `unexpected inference output 'logits' for model '${model}'`,
     ],
     [
-      "when a classification is asked for",
+      "if a classification is requested",
       {
         inputs: [binaryInput],
         outputs: [{ name: "embedding", parameters: { classification: 2 } }],

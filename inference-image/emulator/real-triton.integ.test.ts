@@ -101,7 +101,7 @@ describe.skipIf(realTritonMissing !== "")(
     test.each([
       ["no image", "not an image"],
       ["nothing", ""],
-    ])("refuses %s with the same code and words", async (_, text) => {
+    ])("rejects %s with the same code and message", async (_, text) => {
       const [good] = images.values();
       const bad = files(image, [good!, Buffer.from(text)]);
       const [their, our] = await Promise.all(
