@@ -15,6 +15,7 @@ import { checkFiles } from "./render-checks.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
+import { outputPages } from "./render-outputs.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
 /** Everything that is rendered. To add files, add a producer. */
@@ -28,6 +29,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   checkFiles,
+  outputPages,
   () => [{ path: "bench/record/record.schema.json", text: renderRecordSchema() }],
   () => [{ path: "bench/record/bench-record.schema.json", text: renderBenchRecordSchema() }],
   () => [{ path: "verify/drills/drill-record.schema.json", text: renderDrillRecordSchema() }],
