@@ -209,7 +209,7 @@ function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
   const latencyRows = measured.map(({ measurement, latency, ...row }) => ({
     ...row,
     ...latency,
-    weak: !latency.p99Reliable,
+    isP99Unreliable: !latency.p99Reliable,
     value: `${formatMs(latency.p50)} ms`,
     title: `${row.group}, ${row.label}: p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms, p99 ${formatMs(latency.p99)} ms, max ${formatMs(latency.max)} ms, ${measurement.samples} requests`,
   }));
@@ -224,7 +224,8 @@ function loadSections(rows: readonly EndpointRow[]): readonly Section[] {
     {
       title: "Latency",
       legend: rangeLegend.filter(
-        ({ label }) => !label.includes("few") || latencyRows.some(({ weak }) => weak),
+        ({ label }) =>
+          !label.includes("few") || latencyRows.some(({ isP99Unreliable }) => isP99Unreliable),
       ),
       draw: (width) =>
         rangePlot(
@@ -338,7 +339,7 @@ function detailSections({ environments, checks }: VerifyRecord): readonly Sectio
       title: "Every check",
       answer: [],
       figures: [],
-      tables: [...tables, services].map((table) => ({ ...table, lookUp: true })),
+      tables: [...tables, services].map((table) => ({ ...table, isReference: true })),
       notes: [],
     },
   ];

@@ -21,7 +21,7 @@ import {
   trustOf,
 } from "./load-points.ts";
 import { counted, formatCount, formatMs, formatRate, formatRatio } from "./number-format.ts";
-import { notesOf } from "./study-section.ts";
+import { studyNotes } from "./study-section.ts";
 
 export function batchSection(record: BenchRecord): Section | undefined {
   const lines = seriesOf(record.loadPoints.filter(isUnmodified)).flatMap((series) => {
@@ -66,7 +66,7 @@ export function batchSection(record: BenchRecord): Section | undefined {
         numberCell(point.imagesPerSecond, formatRate),
       ),
       {
-        lookUp: true,
+        isReference: true,
         ...tableOf(
           `Latency and throughput by batch size, ${counted(clients, "client")}`,
           lines.flatMap(({ name, loadPoints }) =>
@@ -100,7 +100,7 @@ export function batchSection(record: BenchRecord): Section | undefined {
       ...(lines.some(({ loadPoints }) => loadPoints.some((point) => trustOf(point) !== "good"))
         ? ["~ not stable, ✗ invalid: such figures are not to be relied on."]
         : []),
-      ...notesOf(record, "batch"),
+      ...studyNotes(record, "batch"),
     ],
   };
 }

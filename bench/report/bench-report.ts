@@ -49,13 +49,13 @@ function choiceSection(choices: readonly Choice[]): Section {
   };
 }
 
-function limitSections({ limits }: Verdict): readonly Section[] {
-  if (limits.length === 0) return [];
-  const table = tableOf("Highest throughput whose p95 stays within a limit", limits, [
+function limitSections({ sloChoices }: Verdict): readonly Section[] {
+  if (sloChoices.length === 0) return [];
+  const table = tableOf("Highest throughput whose p95 stays within a limit", sloChoices, [
     numberField(
       "p95 at most",
-      ({ limitMs }) => limitMs,
-      (limitMs) => `${limitMs} ms`,
+      ({ sloMs }) => sloMs,
+      (sloMs) => `${sloMs} ms`,
     ),
     textField("choose", ({ name }) => name),
     textField("load", ({ point }) => settingText(point)),

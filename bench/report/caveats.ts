@@ -28,7 +28,7 @@ export function warningText(record: BenchRecord): string {
 }
 
 /** Returns whether the figures are those of the deployment. */
-export function isTheRealThing({ subject }: BenchRecord): boolean {
+export function representsDeployment({ subject }: BenchRecord): boolean {
   return subjectCaveats(subject).length === 0;
 }
 

@@ -11,7 +11,7 @@ import {
   listed,
 } from "./number-format.ts";
 /** Of an open loop: whether it kept up. */
-export function offeredWords(point: LoadPoint): readonly string[] {
+export function offeredRateReasons(point: LoadPoint): readonly string[] {
   const { load, achievedShare, imagesPerRequest } = point;
   if (load.kind !== "open loop") return [];
   const rate = `${formatRate(load.ratePerSecond * imagesPerRequest)} images/s`;
@@ -22,7 +22,11 @@ export function offeredWords(point: LoadPoint): readonly string[] {
   ];
 }
 
-export function against(first: Contender, second: Contender, metric: "p50" | "throughput"): string {
+export function runnerUpReason(
+  first: Contender,
+  second: Contender,
+  metric: "p50" | "throughput",
+): string {
   const interval = ratioInterval(second.point, first.point, metric);
   const [better, other] =
     metric === "p50"
@@ -55,7 +59,7 @@ function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string 
 }
 
 /** Phrases for the parts of a request's time. */
-export const partWords: Readonly<Record<TimePart["id"], string>> = {
+export const timePartPhrases: Readonly<Record<TimePart["id"], string>> = {
   network: "transfer and network",
   decode: "decoding the images",
   queue: "waiting in the batcher's queue",
@@ -67,7 +71,7 @@ export const partWords: Readonly<Record<TimePart["id"], string>> = {
 };
 
 /** Where the time goes that the second needs besides. */
-export function differenceOf(
+export function slowestPartReasons(
   first: LoadPoint,
   { name, point: second }: Contender,
 ): readonly string[] {
@@ -80,11 +84,13 @@ export function differenceOf(
     most.id === "network" && second.requestBytes > 1.5 * first.requestBytes
       ? `: its request is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}`
       : "";
-  return [`\`${name}\` spends ${formatMs(most.more)} ms more on ${partWords[most.id]}${sizes}.`];
+  return [
+    `\`${name}\` spends ${formatMs(most.more)} ms more on ${timePartPhrases[most.id]}${sizes}.`,
+  ];
 }
 
 /** Who sends tensors has decoded and resized the images before: which endpoint does not ask that of its clients. */
-export function filesWords(ranked: readonly Contender[]): readonly string[] {
+export function clientWorkReasons(ranked: readonly Contender[]): readonly string[] {
   const [first] = ranked;
   if (first === undefined || first.point.payload === "jpeg") return [];
   const files = ranked.find(({ point }) => point.payload === "jpeg");
@@ -97,7 +103,7 @@ export function filesWords(ranked: readonly Contender[]): readonly string[] {
   ];
 }
 
-export function biggestPart(point: LoadPoint): readonly string[] {
+export function largestPartReasons(point: LoadPoint): readonly string[] {
   const parts = timeParts(point);
   const [most] = [...parts].sort((a, b) => b.ms - a.ms);
   const mean = point.latencyMs?.mean;
@@ -113,11 +119,11 @@ export function biggestPart(point: LoadPoint): readonly string[] {
         ? " It is limited by the network, not by the model."
         : "";
   return [
-    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${partWords[most.id]}.${bound}`,
+    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${timePartPhrases[most.id]}.${bound}`,
   ];
 }
 
-export function gpuWords({ server }: LoadPoint, use: number | undefined): readonly string[] {
+export function gpuReasons({ server }: LoadPoint, use: number | undefined): readonly string[] {
   const parts = [
     ...(use === undefined ? [] : [`GPU utilisation ${formatPercent(use)}`]),
     ...(server?.averageBatch === undefined

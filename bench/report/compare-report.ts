@@ -23,7 +23,7 @@ import {
   textField,
 } from "./document.ts";
 import { counted, formatRate, listed } from "./number-format.ts";
-import { placeText } from "./subject.ts";
+import { environmentText } from "./subject.ts";
 
 const marks: Readonly<Record<Judgement, string>> = {
   worse: "✗ worse",
@@ -118,7 +118,7 @@ export function verdictText(comparison: Comparison): string {
 }
 
 function subjectText(record: BenchRecord): string {
-  return `${placeText(record)}, ${commitText(record.subject)}, ${dateText(record.startedAt)} UTC`;
+  return `${environmentText(record)}, ${commitText(record.subject)}, ${dateText(record.startedAt)} UTC`;
 }
 
 const shown = 6;

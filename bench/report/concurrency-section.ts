@@ -12,7 +12,7 @@ import {
 } from "./load-point-table.ts";
 import { clientsOf, isUnmodified, type Series, seriesOf, trustOf } from "./load-points.ts";
 import { counted, formatCount, formatPercent, formatRate } from "./number-format.ts";
-import { notesOf } from "./study-section.ts";
+import { studyNotes } from "./study-section.ts";
 
 /** One path's throughput by clients, with the law that fits it. */
 export interface ConcurrencyLine extends Series {
@@ -59,7 +59,7 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
     tables: [
       saturationTable(saturated),
       {
-        lookUp: true,
+        isReference: true,
         ...tableOf(
           `Throughput and latency by clients, ${counted(batch, "image")} per request`,
           loadPointRows(lines),
@@ -76,7 +76,7 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
     ],
     notes: [
       "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. Beyond the measured numbers of clients, the fitted peak is an extrapolation.",
-      ...notesOf(record, "concurrency"),
+      ...studyNotes(record, "concurrency"),
     ],
   };
 }

@@ -85,7 +85,7 @@ export interface DataTable {
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly TableCell[])[];
   /** A long reference table: collapsed in HTML, left out of Markdown. */
-  readonly lookUp?: boolean;
+  readonly isReference?: boolean;
 }
 
 export interface Swatch {

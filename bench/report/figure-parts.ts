@@ -3,8 +3,8 @@ import type { Figure, Swatch } from "./document.ts";
 import { settingText, trustOf } from "./load-points.ts";
 import { formatCount, formatMs, formatRate } from "./number-format.ts";
 import {
-  countedStyle,
   crossedSwatch,
+  indexedStyle,
   lineSwatch,
   openSwatch,
   type PlotPoint,
@@ -13,9 +13,9 @@ import { type Axis, type LinePlot, linePlot } from "./plots.ts";
 import { type BarRow, barPlot } from "./row-plots.ts";
 /** The figures of a report, from its cells. Pure. */
 
-export const milliseconds: Axis = { label: "ms", kind: "log", format: trimmed };
+export const milliseconds: Axis = { label: "ms", kind: "log", format: formatTick };
 
-export function trimmed(value: number): string {
+export function formatTick(value: number): string {
   return value >= 1_000 ? formatCount(value) : String(Number(value.toPrecision(2)));
 }
 
@@ -70,19 +70,19 @@ export function titleOf(name: string, point: LoadPoint): string {
 }
 
 /** Lines that are not paths, each with its own look. */
-export interface PlainLine {
+export interface UnstyledLine {
   readonly name: string;
   readonly points: readonly PlotPoint[];
 }
 
-export function plainFigure(
+export function indexedLineFigure(
   title: string,
   caption: string | undefined,
-  plot: Omit<LinePlot, "lines"> & { readonly lines: readonly PlainLine[] },
+  plot: Omit<LinePlot, "lines"> & { readonly lines: readonly UnstyledLine[] },
 ): readonly Figure[] {
   return lineFigure(title, caption, {
     ...plot,
-    lines: plot.lines.map((line, i) => ({ ...line, style: countedStyle(i) })),
+    lines: plot.lines.map((line, i) => ({ ...line, style: indexedStyle(i) })),
   });
 }
 
@@ -100,7 +100,7 @@ export function barFigure(
       title,
       ...(caption === undefined ? {} : { caption }),
       legend,
-      draw: (width) => barPlot({ description: title, rows, format: trimmed, axis }, width),
+      draw: (width) => barPlot({ description: title, rows, format: formatTick, axis }, width),
     },
   ];
 }

@@ -22,7 +22,7 @@ import type { Axis } from "./plots.ts";
 import { rangeLegend, rangePlot } from "./row-plots.ts";
 
 /** p50 to p99 of each endpoint at the smallest load. */
-export function pathsFigure(
+export function endpointLatencyFigure(
   contenders: readonly { readonly name: string; readonly point: LoadPoint }[],
 ): readonly Figure[] {
   const rows = contenders.flatMap(({ name, point }) => {
@@ -38,7 +38,7 @@ export function pathsFigure(
             p50: latency.p50,
             p95: latency.p95,
             p99: latency.p99,
-            weak: !latency.p99Reliable,
+            isP99Unreliable: !latency.p99Reliable,
           },
         ];
   });
@@ -54,7 +54,7 @@ export function pathsFigure(
             caption: `Not drawn, for it would be far to the right: ${far.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`,
           }),
       legend: rangeLegend.filter(
-        ({ label }) => !label.includes("few") || ok.some(({ weak }) => weak),
+        ({ label }) => !label.includes("few") || ok.some(({ isP99Unreliable }) => isP99Unreliable),
       ),
       draw: (width) => rangePlot({ ...draw, rows: ok }, width),
     },

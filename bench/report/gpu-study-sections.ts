@@ -1,6 +1,6 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { numberField, tableOf } from "./document.ts";
-import { barFigure, plainFigure } from "./figure-parts.ts";
+import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
 import { clientsOf, loadPointsOfStudy, type Series, seriesOf } from "./load-points.ts";
 import {
@@ -11,7 +11,7 @@ import {
   formatRate,
   formatRatio,
 } from "./number-format.ts";
-import { type Body, isSameLoad, loadTable, usable } from "./study-section.ts";
+import { isSameLoad, loadTable, type StudyBody, usableLoadPoints } from "./study-section.ts";
 
 /** Throughput by GPUs against one, at the most clients for each GPU that all were measured with. */
 export interface ScalingLine extends Pick<Series, "name"> {
@@ -26,7 +26,7 @@ export interface ScalingLine extends Pick<Series, "name"> {
 export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
   return seriesOf(loadPointsOfStudy(record, "scaling")).flatMap(({ name, loadPoints }) => {
     const perGpu = new Map<string, Map<number, LoadPoint>>();
-    for (const point of usable(loadPoints)) {
+    for (const point of usableLoadPoints(loadPoints)) {
       const gpus = point.conditions.gpus ?? 1;
       const load = JSON.stringify([point.imagesPerRequest, (clientsOf(point) ?? 0) / gpus]);
       perGpu.set(load, (perGpu.get(load) ?? new Map<number, LoadPoint>()).set(gpus, point));
@@ -51,7 +51,7 @@ export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
   });
 }
 
-export function scaling(record: BenchRecord): Body | undefined {
+export function scaling(record: BenchRecord): StudyBody | undefined {
   const loadPoints = loadPointsOfStudy(record, "scaling");
   if (loadPoints.length === 0) return undefined;
   const lines = scalingLines(record);
@@ -64,7 +64,7 @@ export function scaling(record: BenchRecord): Body | undefined {
             `\`${name}\`: ${counted(last.gpus, "GPU")} do ${formatRatio(last.speedup)} of one, an efficiency of ${formatPercent(last.efficiency)}.`,
           ];
     }),
-    figures: plainFigure("Throughput by GPUs", "Against N times one GPU.", {
+    figures: indexedLineFigure("Throughput by GPUs", "Against N times one GPU.", {
       description: "Images per second by number of GPUs, and what N times one would be",
       x: { label: "GPUs", kind: "linear", format: formatCount },
       y: { label: "images/s", kind: "linear", format: formatCount },
@@ -119,18 +119,21 @@ export interface TopologyPair {
 }
 
 export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
-  return seriesOf(usable(loadPointsOfStudy(record, "topology"))).flatMap(({ name, loadPoints }) =>
-    loadPoints.flatMap((group) => {
-      if (group.conditions.topology !== "instance-group") return [];
-      const perGpu = loadPoints.find(
-        (point) => point.conditions.topology === "per-gpu" && isSameLoad(point, group),
-      );
-      return perGpu === undefined ? [] : [{ name, clients: clientsOf(group) ?? 0, group, perGpu }];
-    }),
+  return seriesOf(usableLoadPoints(loadPointsOfStudy(record, "topology"))).flatMap(
+    ({ name, loadPoints }) =>
+      loadPoints.flatMap((group) => {
+        if (group.conditions.topology !== "instance-group") return [];
+        const perGpu = loadPoints.find(
+          (point) => point.conditions.topology === "per-gpu" && isSameLoad(point, group),
+        );
+        return perGpu === undefined
+          ? []
+          : [{ name, clients: clientsOf(group) ?? 0, group, perGpu }];
+      }),
   );
 }
 
-export function topology(record: BenchRecord): Body | undefined {
+export function topology(record: BenchRecord): StudyBody | undefined {
   const loadPoints = loadPointsOfStudy(record, "topology");
   if (loadPoints.length === 0) return undefined;
   const [most] = [...topologyPairs(record)].sort(

@@ -87,7 +87,7 @@ export function isFailing(point: LoadPoint): boolean {
 export const endpointOf = benchEndpointName;
 
 /** Names of the measured environments. */
-export function environmentsOf(loadPoints: readonly LoadPoint[]): readonly string[] {
+export function environmentNames(loadPoints: readonly LoadPoint[]): readonly string[] {
   return [...new Set(loadPoints.map(({ environment }) => environment))];
 }
 
@@ -103,7 +103,7 @@ const endpointOrder = ["embed-http", "onnx-http", "onnx-grpc", "trt-http", "trt-
 
 /** Load points by environment and endpoint, in a fixed order of endpoints. */
 export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
-  const many = environmentsOf(loadPoints).length > 1;
+  const many = environmentNames(loadPoints).length > 1;
   const groups = new Map<string, LoadPoint[]>();
   for (const point of loadPoints) {
     const key = JSON.stringify([point.environment, endpointOf(point)]);
@@ -126,8 +126,8 @@ export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
     .sort((a, b) =>
       a.environment === b.environment
         ? order(a.endpoint) - order(b.endpoint)
-        : environmentsOf(loadPoints).indexOf(a.environment) -
-          environmentsOf(loadPoints).indexOf(b.environment),
+        : environmentNames(loadPoints).indexOf(a.environment) -
+          environmentNames(loadPoints).indexOf(b.environment),
     );
 }
 

@@ -1,13 +1,13 @@
 import type { BenchRecord, LoadPoint, StudyId } from "../record/bench-record.ts";
 import { type Figure, numberField, tableOf, textField } from "./document.ts";
-import { barFigure, plainFigure } from "./figure-parts.ts";
+import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import { protocolFigure } from "./figures.ts";
 import {
   clientsOf,
   closedLoop,
   conditionsText,
   endpointOf,
-  environmentsOf,
+  environmentNames,
   fastest,
   isUnmodified,
   loadPointsOfStudy,
@@ -23,12 +23,18 @@ import {
   listed,
 } from "./number-format.ts";
 import { endpointStyle } from "./plot-styles.ts";
-import { type Body, isSameLoad, loadTable, results, usable } from "./study-section.ts";
+import {
+  isSameLoad,
+  loadTable,
+  type StudyBody,
+  studyResults,
+  usableLoadPoints,
+} from "./study-section.ts";
 
-export function queueDelay(record: BenchRecord): Body | undefined {
+export function queueDelay(record: BenchRecord): StudyBody | undefined {
   const loadPoints = loadPointsOfStudy(record, "queue-delay");
   if (loadPoints.length === 0) return undefined;
-  const answer = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) => {
+  const answer = seriesOf(usableLoadPoints(loadPoints)).flatMap(({ name, loadPoints: own }) => {
     const clients = own.map((point) => clientsOf(point) ?? 1);
     const [few, many] = [Math.min(...clients), Math.max(...clients)];
     const at = (count: number) =>
@@ -61,7 +67,7 @@ export function queueDelay(record: BenchRecord): Body | undefined {
 }
 
 function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
-  const groups = seriesOf(usable(loadPoints)).flatMap(({ name, loadPoints: own }) =>
+  const groups = seriesOf(usableLoadPoints(loadPoints)).flatMap(({ name, loadPoints: own }) =>
     [...new Set(own.map((point) => clientsOf(point) ?? 0))]
       .sort((a, b) => a - b)
       .map((clients) => ({
@@ -86,13 +92,13 @@ function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
       })),
     }));
   return [
-    ...plainFigure("Latency by queue delay", "p50, logarithmic.", {
+    ...indexedLineFigure("Latency by queue delay", "p50, logarithmic.", {
       description: "Latency (p50) by queue delay, one line for each number of clients",
       x,
       y: { label: "p50, ms", kind: "log", format: String },
       lines: lines((point) => point.latencyMs?.p50 ?? 0, "ms"),
     }),
-    ...plainFigure("Throughput by queue delay", undefined, {
+    ...indexedLineFigure("Throughput by queue delay", undefined, {
       description: "Images per second by queue delay, one line for each number of clients",
       x,
       y: { label: "images/s", kind: "linear", format: formatCount },
@@ -111,7 +117,7 @@ export interface ProtocolPair {
 }
 
 export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
-  const plain = closedLoop(usable(loadPoints));
+  const plain = closedLoop(usableLoadPoints(loadPoints));
   return plain.flatMap((http) => {
     if (!http.endpoint.endsWith("-http") || http.endpoint === "embed-http") return [];
     const grpc = plain.find(
@@ -120,13 +126,13 @@ export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly Protoc
         point.serialization === http.serialization &&
         isSameLoad(point, http),
     );
-    const environment = environmentsOf(loadPoints).length > 1 ? `${http.environment} ` : "";
+    const environment = environmentNames(loadPoints).length > 1 ? `${http.environment} ` : "";
     const name = `${environment}${endpointOf(http).replace("-http", "")}`;
     return grpc === undefined ? [] : [{ name, http, grpc }];
   });
 }
 
-export function protocol(record: BenchRecord, study: StudyId): Body | undefined {
+export function protocol(record: BenchRecord, study: StudyId): StudyBody | undefined {
   const loadPoints = record.loadPoints.filter(
     (point) => point.study === study || (isUnmodified(point) && point.study === undefined),
   );
@@ -172,8 +178,8 @@ export function protocol(record: BenchRecord, study: StudyId): Body | undefined 
   };
 }
 
-export function serialization(record: BenchRecord): Body | undefined {
-  const client = results(record, "serialization").flatMap(({ client: rows }) => rows);
+export function serialization(record: BenchRecord): StudyBody | undefined {
+  const client = studyResults(record, "serialization").flatMap(({ client: rows }) => rows);
   const loads = jsonPairs(record.loadPoints);
   if (client.length === 0 && loads.length === 0) return undefined;
   const batches = [...new Set(client.map(({ batch }) => batch))].sort((a, b) => a - b);
@@ -215,7 +221,7 @@ export function serialization(record: BenchRecord): Body | undefined {
 function jsonPairs(
   loadPoints: readonly LoadPoint[],
 ): readonly { readonly json: LoadPoint; readonly binary: LoadPoint }[] {
-  const plain = closedLoop(usable(loadPoints));
+  const plain = closedLoop(usableLoadPoints(loadPoints));
   return plain.flatMap((json) => {
     if (json.serialization !== "json" || json.payload !== "fp32") return [];
     const binary = plain.find(
@@ -231,7 +237,7 @@ function jsonPairs(
 /** Cells of one emulated link. */
 export interface LinkGroup {
   readonly label: string;
-  readonly cells: readonly { readonly name: string; readonly point: LoadPoint }[];
+  readonly rows: readonly { readonly name: string; readonly point: LoadPoint }[];
 }
 
 export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
@@ -243,16 +249,16 @@ export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
       groups.set(label, [...(groups.get(label) ?? []), { name: `${name}${batch}`, point }]);
     }
   }
-  return [...groups].map(([label, cells]) => ({ label, cells }));
+  return [...groups].map(([label, rows]) => ({ label, rows }));
 }
 
-export function link(record: BenchRecord): Body | undefined {
+export function link(record: BenchRecord): StudyBody | undefined {
   const groups = linkGroups(record);
   if (groups.length === 0) return undefined;
   return {
-    answer: groups.flatMap(({ label, cells }) => {
-      const ranked = cells
-        .filter(({ point }) => usable([point]).length > 0)
+    answer: groups.flatMap(({ label, rows }) => {
+      const ranked = rows
+        .filter(({ point }) => usableLoadPoints([point]).length > 0)
         .sort((a, b) => (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0));
       const [best, worst] = [ranked[0], ranked.at(-1)];
       return best === undefined || worst === undefined || best === worst
@@ -264,14 +270,17 @@ export function link(record: BenchRecord): Body | undefined {
     figures: barFigure(
       "Latency through a link",
       "p50, ms.",
-      groups.flatMap(({ label, cells }) =>
-        cells.map(({ name, point }) => ({
+      groups.flatMap(({ label, rows }) =>
+        rows.map(({ name, point }) => ({
           group: label,
           label: name,
           value: `${formatMs(point.latencyMs?.p50 ?? 0)} ms`,
           title: `${name}, ${label}: p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, ${formatBytes(point.requestBytes)} a request`,
           segments: [
-            { colour: endpointStyle(endpointOf(point)).colour, value: point.latencyMs?.p50 ?? 0 },
+            {
+              colour: endpointStyle(endpointOf(point)).colour,
+              value: point.latencyMs?.p50 ?? 0,
+            },
           ],
         })),
       ),

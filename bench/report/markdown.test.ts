@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { inline, markdownTable, plain } from "./markdown.ts";
+import { escapeInline, escapeMarkdown, markdownTable } from "./markdown.ts";
 
 test("text is on one line, so that a line of it is no heading, list or row", () => {
-  expect(plain("a note\n# of two\r\n\r\nlines")).toBe("a note # of two lines");
+  expect(escapeMarkdown("a note\n# of two\r\n\r\nlines")).toBe("a note # of two lines");
   const table = markdownTable({
     caption: "",
     columns: [{ label: "a", kind: "text" }],
@@ -12,10 +12,12 @@ test("text is on one line, so that a line of it is no heading, list or row", () 
 });
 
 test("text mentions nobody", () => {
-  expect(plain("image@sha256:ab by @someone")).toBe("image@\u200bsha256:ab by @\u200bsomeone");
+  expect(escapeMarkdown("image@sha256:ab by @someone")).toBe(
+    "image@\u200bsha256:ab by @\u200bsomeone",
+  );
 });
 
 test("markup in a text is text, but for code in backticks", () => {
-  expect(plain("[a](b) <i> *c* `d`")).toBe("\\[a\\](b) \\<i\\> \\*c\\* \\`d\\`");
-  expect(inline("`onnx-http_uint8` and a_b")).toBe("`onnx-http_uint8` and a\\_b");
+  expect(escapeMarkdown("[a](b) <i> *c* `d`")).toBe("\\[a\\](b) \\<i\\> \\*c\\* \\`d\\`");
+  expect(escapeInline("`onnx-http_uint8` and a_b")).toBe("`onnx-http_uint8` and a\\_b");
 });

@@ -3,8 +3,8 @@ import type { DataTable } from "./document.ts";
 export function markdownTable({ columns, rows }: DataTable): string {
   if (rows.length === 0) return "";
   return tableOf(
-    columns.map(({ label }) => plain(label)),
-    rows.map((row) => row.map(({ text }) => plain(text))),
+    columns.map(({ label }) => escapeMarkdown(label)),
+    rows.map((row) => row.map(({ text }) => escapeMarkdown(text))),
   );
 }
 
@@ -15,7 +15,7 @@ export function tableOf(header: readonly string[], rows: readonly (readonly stri
 }
 
 /** Text that Markdown must not read as markup, on one line, and that mentions nobody: `@name` would call people. */
-export function plain(text: string): string {
+export function escapeMarkdown(text: string): string {
   return text
     .replace(/\s*[\r\n\u2028\u2029]+\s*/g, " ")
     .replace(/[\\`*_[\]<>|]/g, "\\$&")
@@ -23,9 +23,9 @@ export function plain(text: string): string {
 }
 
 /** The same, but for code in backticks. */
-export function inline(text: string): string {
+export function escapeInline(text: string): string {
   return text
     .split(/(`[^`]*`)/)
-    .map((part, i) => (i % 2 === 1 ? part : plain(part)))
+    .map((part, i) => (i % 2 === 1 ? part : escapeMarkdown(part)))
     .join("");
 }

@@ -43,7 +43,7 @@ function markOf(variant: string | undefined, grpc: boolean): SymbolType {
 const sequence = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond];
 
 /** The n-th of lines that are not paths. */
-export function countedStyle(index: number): LineStyle {
+export function indexedStyle(index: number): LineStyle {
   return {
     colour: `k${index % 5}`,
     dashed: index % 2 === 1,

@@ -1,14 +1,14 @@
 import { escapeHtml } from "./document.ts";
-export const narrow = 500;
+export const narrowWidth = 500;
 
 export const textHeight = 16;
 
-export const letter = 7.1;
+export const letterWidth = 7.1;
 
 export type Scale = (value: number) => number;
 
-export function fitted(text: string, width: number): string {
-  const room = Math.floor((width - 8) / letter);
+export function truncate(text: string, width: number): string {
+  const room = Math.floor((width - 8) / letterWidth);
   return text.length <= room ? text : `${text.slice(0, room - 1)}…`;
 }
 

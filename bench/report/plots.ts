@@ -6,8 +6,8 @@ import {
   crossAt,
   type Frame,
   label,
-  letter,
-  narrow,
+  letterWidth,
+  narrowWidth,
   round,
   type Scale,
   svg,
@@ -37,14 +37,14 @@ export function linePlot(plot: LinePlot, width: number): string {
     ...curve,
   ]);
   if (all.length === 0) return "";
-  const small = width < narrow;
+  const small = width < narrowWidth;
   const height = small ? 290 : 400;
   const longest = Math.max(...plot.lines.map(({ name }) => name.length));
   const top = 34;
   const bottom = height - 44;
   const left =
-    10 + letter * Math.max(...yTicks(plot, all).map((tick) => plot.y.format(tick).length));
-  const right = width - (small ? 12 : longest * letter + 26);
+    10 + letterWidth * Math.max(...yTicks(plot, all).map((tick) => plot.y.format(tick).length));
+  const right = width - (small ? 12 : longest * letterWidth + 26);
   const x = xScale(
     plot.x,
     all.map(([value]) => value),
@@ -146,7 +146,7 @@ function grid(
       const text = plot.x.format(tick);
       const at = x(tick);
       // numbers that would touch are left out
-      if (at - last < text.length * letter + 8) return [];
+      if (at - last < text.length * letterWidth + 8) return [];
       last = at;
       return [
         `<line class="tickmark" x1="${round(at)}" x2="${round(at)}" y1="${bottom}" y2="${bottom + 5}"/>${label(at, bottom + 20, "tick", text, "middle")}`,

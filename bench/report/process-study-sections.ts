@@ -5,13 +5,13 @@ import { barFigure } from "./figure-parts.ts";
 import { environmentFields } from "./load-point-table.ts";
 import { counted, formatCount, formatMs, formatPercent, listed } from "./number-format.ts";
 import { boxSwatch } from "./plot-styles.ts";
-import { type Body, results } from "./study-section.ts";
+import { type StudyBody, studyResults } from "./study-section.ts";
 
 const seconds = (ms: number) =>
   ms >= 1_000 ? `${(ms / 1_000).toFixed(ms >= 10_000 ? 0 : 1)} s` : `${formatMs(ms)} ms`;
 
-export function coldStart(record: BenchRecord): Body | undefined {
-  const found = results(record, "cold-start");
+export function coldStart(record: BenchRecord): StudyBody | undefined {
+  const found = studyResults(record, "cold-start");
   const starts = found.flatMap(({ environment, starts: list }) =>
     list.map((start) => ({ environment, ...start })),
   );
@@ -72,8 +72,8 @@ export function coldStart(record: BenchRecord): Body | undefined {
   };
 }
 
-export function operators(record: BenchRecord): Body | undefined {
-  const found = results(record, "operators");
+export function operators(record: BenchRecord): StudyBody | undefined {
+  const found = studyResults(record, "operators");
   if (found.length === 0) return undefined;
   return {
     answer: found.map((study) => {
@@ -142,8 +142,8 @@ const onCpu = ({ provider }: { readonly provider: string }) => provider.startsWi
 const mebibytes = (value: number) =>
   value >= 1_024 ? `${(value / 1_024).toFixed(2)} GiB` : `${value.toFixed(0)} MiB`;
 
-export function memory(record: BenchRecord): Body | undefined {
-  const found = results(record, "memory").flatMap(({ environment, services }) =>
+export function memory(record: BenchRecord): StudyBody | undefined {
+  const found = studyResults(record, "memory").flatMap(({ environment, services }) =>
     services.map((service) => ({ environment, ...service })),
   );
   if (found.length === 0) return undefined;

@@ -193,7 +193,7 @@ function tableHtml(table: DataTable): string {
 <tbody>
 ${body.join("\n")}
 </tbody></table></div></div>`;
-  return table.lookUp === true || table.rows.length > longTable
+  return table.isReference === true || table.rows.length > longTable
     ? `<details><summary>${escapeHtml(table.caption)} <small>${table.rows.length} rows</small></summary>\n${whole}\n</details>`
     : whole;
 }

@@ -1,5 +1,5 @@
 import type { Card, DataTable, Fact, Failure, Report, Section } from "./document.ts";
-import { inline, markdownTable, plain, tableOf } from "./markdown.ts";
+import { escapeInline, escapeMarkdown, markdownTable, tableOf } from "./markdown.ts";
 import { counted, listed } from "./number-format.ts";
 
 /** Maximum length in characters; GitHub rejects longer comments. */
@@ -9,14 +9,14 @@ const longest = 65_000;
 export function renderMarkdown(report: Report): string {
   const { failures, warning, caveats } = report;
   const blocks = [
-    `## ${report.title}: ${inline(report.verdict)}`,
+    `## ${report.title}: ${escapeInline(report.verdict)}`,
     failures.length === 0 ? "" : `### What failed\n\n${failures.map(failureItem).join("\n")}`,
-    warning === undefined ? "" : `> [!WARNING]\n> ${plain(warning)}.`,
+    warning === undefined ? "" : `> [!WARNING]\n> ${escapeMarkdown(warning)}.`,
     ...report.summary.map((section) => sectionBlock(section, section.notes)),
     caveats.length === 0
       ? ""
       : `### How to read this\n\n${caveats
-          .map(({ title, text }) => `- **${plain(title)}**: ${inline(text)}`)
+          .map(({ title, text }) => `- **${escapeMarkdown(title)}**: ${escapeInline(text)}`)
           .join("\n")}`,
   ];
   const end = [
@@ -42,31 +42,31 @@ export function renderMarkdown(report: Report): string {
 }
 
 const factList = (facts: readonly Fact[]) =>
-  facts.map(([name, value]) => `- ${plain(name)}: ${plain(value)}`).join("\n");
+  facts.map(([name, value]) => `- ${escapeMarkdown(name)}: ${escapeMarkdown(value)}`).join("\n");
 
 function failureItem({ title, text, resource, log }: Failure): string {
-  const head = title === undefined ? "" : `**${plain(title)}**: `;
+  const head = title === undefined ? "" : `**${escapeMarkdown(title)}**: `;
   const where = resource === undefined ? "" : ` (\`${resource}\`)`;
   const lines =
     log === undefined
       ? ""
       : `\n\n  \`\`\`text\n${log.map((line) => `  ${line}`).join("\n")}\n  \`\`\``;
-  return `- ${head}${plain(text)}${where}${lines}`;
+  return `- ${head}${escapeMarkdown(text)}${where}${lines}`;
 }
 
 function sectionBlock(section: Section, notes: readonly string[] = []): string {
   const { title, question, answer, cards = [], tables } = section;
-  const shown = tables.filter(({ lookUp, rows }) => lookUp !== true && rows.length > 0);
+  const shown = tables.filter(({ isReference, rows }) => isReference !== true && rows.length > 0);
   if (answer.length + cards.length + shown.length + notes.length === 0) return "";
   return [
     `### ${title}`,
     question ?? "",
     answer.length === 1
-      ? inline(answer[0] ?? "")
-      : answer.map((line) => `- ${inline(line)}`).join("\n"),
+      ? escapeInline(answer[0] ?? "")
+      : answer.map((line) => `- ${escapeInline(line)}`).join("\n"),
     ...(cards.length === 0 ? [] : [cardTable(cards), cards.map(reasons).join("\n")]),
     ...shown.map(foldedTable),
-    ...notes.map(inline),
+    ...notes.map(escapeInline),
   ]
     .filter((part) => part !== "")
     .join("\n\n");
@@ -82,7 +82,7 @@ function cardTable(cards: readonly Card[]): string {
             title,
             `\`${choice}\`${doubts.length > 0 ? " ⚠" : ""}`,
             `${value} ${unit}`,
-            plain(setting),
+            escapeMarkdown(setting),
           ],
     ),
   );
@@ -91,8 +91,8 @@ function cardTable(cards: readonly Card[]): string {
 function reasons({ title, why, ties, doubts }: Card): string {
   const also =
     ties.length === 0 ? [] : [`Within the noise: ${listed(ties.map((it) => `\`${it}\``))}.`];
-  const sentences = [...why.slice(0, 2), ...also].map(inline);
-  return `- ${title}: ${[...sentences, ...doubts.map((doubt) => `**${plain(doubt)}**`)].join(" ")}`;
+  const sentences = [...why.slice(0, 2), ...also].map(escapeInline);
+  return `- ${title}: ${[...sentences, ...doubts.map((doubt) => `**${escapeMarkdown(doubt)}**`)].join(" ")}`;
 }
 
 /** Maximum number of rows of a table that is not collapsed. */

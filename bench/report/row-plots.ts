@@ -1,6 +1,15 @@
 import { scaleLinear, scaleLog } from "d3-scale";
 import { escapeHtml, type Swatch } from "./document.ts";
-import { crossAt, fitted, label, letter, narrow, round, type Scale, svg } from "./plot-svg.ts";
+import {
+  crossAt,
+  label,
+  letterWidth,
+  narrowWidth,
+  round,
+  type Scale,
+  svg,
+  truncate,
+} from "./plot-svg.ts";
 
 interface ChartRow {
   readonly group?: string;
@@ -28,12 +37,12 @@ const rowHeight = 30;
 function rowChart(chart: RowChart, width: number): string {
   const { rows, domain, kind = "linear", format, limit } = chart;
   if (rows.length === 0) return "";
-  const small = width < narrow;
+  const small = width < narrowWidth;
   const nameWidth = Math.min(
     small ? 130 : 240,
-    Math.max(...rows.map((row) => row.label.length)) * letter + 22,
+    Math.max(...rows.map((row) => row.label.length)) * letterWidth + 22,
   );
-  const valueWidth = Math.max(...rows.map(({ value }) => value.length)) * letter + 10;
+  const valueWidth = Math.max(...rows.map(({ value }) => value.length)) * letterWidth + 10;
   const range = [nameWidth, width - valueWidth];
   const scale = kind === "log" ? scaleLog(domain, range).clamp(true) : scaleLinear(domain, range);
   const top = 38;
@@ -50,7 +59,12 @@ function rowChart(chart: RowChart, width: number): string {
     parts.push(
       `<g><title>${escapeHtml(row.title)}</title>`,
       `<rect class="hit" x="0" y="${y}" width="${width}" height="${rowHeight}"/>`,
-      label(row.group === undefined ? 0 : 10, middle + 4.5, "label", fitted(row.label, nameWidth)),
+      label(
+        row.group === undefined ? 0 : 10,
+        middle + 4.5,
+        "label",
+        truncate(row.label, nameWidth),
+      ),
       row.marks(scale, middle),
       label(width, middle + 4.5, "value", row.value, "end"),
       "</g>",
@@ -131,7 +145,7 @@ function barSegments(segments: readonly BarSegment[], at: Scale, y: number): str
     from += value;
     const shown = Math.max(0.8, x2 - x1 - 1.5);
     const inside =
-      text === undefined || shown < text.length * letter + 10
+      text === undefined || shown < text.length * letterWidth + 10
         ? ""
         : label(x1 + shown / 2, y + 4.5, "inside", text, "middle");
     return [
@@ -147,7 +161,7 @@ export interface RangeRow extends Omit<ChartRow, "marks"> {
   readonly p95: number;
   readonly p99: number;
   /** p99 comes from too few requests. */
-  readonly weak: boolean;
+  readonly isP99Unreliable: boolean;
 }
 
 /** p50 to p99: a dot, a tick and the end of a line. */
@@ -174,7 +188,7 @@ function rangeMarks(row: RangeRow, at: Scale, y: number): string {
   return [
     `<g class="series ${row.colour}"><line class="range" x1="${p50}" x2="${p99}" y1="${y}" y2="${y}"/>`,
     `<line class="p95" x1="${p95}" x2="${p95}" y1="${y - 7}" y2="${y + 7}"/>`,
-    `<circle class="mark${row.weak ? " open" : ""}" cx="${p99}" cy="${y}" r="4"/>`,
+    `<circle class="mark${row.isP99Unreliable ? " open" : ""}" cx="${p99}" cy="${y}" r="4"/>`,
     `<circle class="mark" cx="${p50}" cy="${y}" r="6.5"/></g>`,
   ].join("");
 }

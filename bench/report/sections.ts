@@ -4,7 +4,7 @@ import { concurrencySection } from "./concurrency-section.ts";
 import { smallestLoad } from "./contenders.ts";
 import { costSection } from "./cost-section.ts";
 import { errorsText, numberField, type Section, tableOf, textField } from "./document.ts";
-import { pathsFigure, rateFigures } from "./figures.ts";
+import { endpointLatencyFigure, rateFigures } from "./figures.ts";
 import { importedSection } from "./imported-section.ts";
 import {
   conditionsFields,
@@ -74,7 +74,7 @@ function pathsSection(record: BenchRecord): Section | undefined {
     id: "paths",
     title: "Latency of each endpoint at low load",
     answer,
-    figures: pathsFigure(sorted),
+    figures: endpointLatencyFigure(sorted),
     tables: [
       tableOf(`Latency with ${settingText(first.point)}`, sorted, [
         nameField,
@@ -189,7 +189,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
     figures: [],
     tables: [
       {
-        lookUp: true,
+        isReference: true,
         ...tableOf(`All ${counted(loadPoints.length, "load point")}`, rows, [
           ...environmentFields(loadPoints),
           nameField,

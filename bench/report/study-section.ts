@@ -17,14 +17,18 @@ import { formatCount } from "./number-format.ts";
 type Found<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
 
 /** Contents of a study's section; its title, question and notes come from the record. */
-export type Body = Pick<Section, "answer" | "tables"> & Partial<Pick<Section, "figures" | "notes">>;
+export type StudyBody = Pick<Section, "answer" | "tables"> &
+  Partial<Pick<Section, "figures" | "notes">>;
 
 /** Text of a study besides its figures. */
-export function notesOf(record: BenchRecord, study: StudyId): readonly string[] {
+export function studyNotes(record: BenchRecord, study: StudyId): readonly string[] {
   return [...new Set(record.studies.flatMap((it) => (it.study === study ? it.notes : [])))];
 }
 
-export function results<Id extends StudyId>(record: BenchRecord, study: Id): readonly Found<Id>[] {
+export function studyResults<Id extends StudyId>(
+  record: BenchRecord,
+  study: Id,
+): readonly Found<Id>[] {
   return record.studies.filter((it): it is Found<Id> => it.study === study);
 }
 
@@ -42,7 +46,7 @@ export function loadTable(caption: string, loadPoints: readonly LoadPoint[]): Da
   ]);
 }
 
-export const usable = (loadPoints: readonly LoadPoint[]) =>
+export const usableLoadPoints = (loadPoints: readonly LoadPoint[]) =>
   loadPoints.filter((point) => trustOf(point) === "good" || trustOf(point) === "unstable");
 
 /** Returns whether two cells send the same requests with as many clients. */

@@ -3,10 +3,10 @@ import type { Section } from "./document.ts";
 import { scaling, topology } from "./gpu-study-sections.ts";
 import { link, protocol, queueDelay, serialization } from "./load-study-sections.ts";
 import { coldStart, memory, operators } from "./process-study-sections.ts";
-import { type Body, notesOf } from "./study-section.ts";
+import { type StudyBody, studyNotes } from "./study-section.ts";
 
 const bodies: Readonly<
-  Partial<Record<StudyId, (record: BenchRecord, study: StudyId) => Body | undefined>>
+  Partial<Record<StudyId, (record: BenchRecord, study: StudyId) => StudyBody | undefined>>
 > = {
   "cold-start": coldStart,
   "queue-delay": queueDelay,
@@ -33,7 +33,7 @@ const titles: Readonly<Partial<Record<StudyId, string>>> = {
 
 export function studySections(record: BenchRecord): readonly Section[] {
   return (Object.keys(bodies) as StudyId[]).flatMap((study) => {
-    const notes = notesOf(record, study);
+    const notes = studyNotes(record, study);
     const asked = record.studies.some((it) => it.study === study);
     const body =
       bodies[study]?.(record, study) ??

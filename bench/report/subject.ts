@@ -10,7 +10,7 @@ import { formatBytes, listed } from "./number-format.ts";
 export function headFacts(record: BenchRecord): readonly Fact[] {
   const { subject } = record;
   return [
-    ["Environment", placeText(record)],
+    ["Environment", environmentText(record)],
     ["Computed on", deviceText(record)],
     ["Triton as deployed", tritonsText(subject.environments) || undefined],
     ["Model", modelText(subject.model)],
@@ -61,7 +61,7 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
   ].filter((fact): fact is [string, string] => fact[1] !== "");
 }
 
-export function placeText({ subject, loadPoints }: BenchRecord): string {
+export function environmentText({ subject, loadPoints }: BenchRecord): string {
   const names = subject.environments.map(({ name }) => name);
   const measured = [...new Set(loadPoints.map(({ environment }) => environment))];
   return `${listed(names.length > 0 ? names : measured) || "none"}, ${subject.target === "addresses" ? "addresses given by hand" : `${subject.target} runtime`}`;

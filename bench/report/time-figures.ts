@@ -1,6 +1,6 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import type { Figure } from "./document.ts";
-import { titleOf, trimmed } from "./figure-parts.ts";
+import { formatTick, titleOf } from "./figure-parts.ts";
 import { clientsOf, endpointOf, settingText, type TimePart, timeParts } from "./load-points.ts";
 import { formatMs, formatUsd } from "./number-format.ts";
 import { boxSwatch, endpointStyle } from "./plot-styles.ts";
@@ -56,7 +56,7 @@ export function timeFigures(
         caption: "Mean of a request, ms.",
         legend: partIds.filter((id) => used.has(id)).map((id) => boxSwatch(partNames[id], id)),
         draw: (width) =>
-          barPlot({ description: titles[what], rows: bars, format: trimmed, axis: "ms" }, width),
+          barPlot({ description: titles[what], rows: bars, format: formatTick, axis: "ms" }, width),
       },
     ];
   });

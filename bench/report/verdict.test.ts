@@ -159,12 +159,12 @@ test("it says of an endpoint with tensors that the client has to make them", () 
 });
 
 test("the most within a limit of latency is named for each limit that gives more", () => {
-  const { limits } = verdictOf(testBenchRecord());
-  const rates = limits.map(({ point }) => point.imagesPerSecond);
-  expect(limits.length).toBeGreaterThan(1);
+  const { sloChoices } = verdictOf(testBenchRecord());
+  const rates = sloChoices.map(({ point }) => point.imagesPerSecond);
+  expect(sloChoices.length).toBeGreaterThan(1);
   expect(rates).toEqual([...rates].sort((a, b) => a - b));
-  for (const { limitMs, point } of limits)
-    expect(point.latencyMs!.p95).toBeLessThanOrEqual(limitMs);
+  for (const { sloMs, point } of sloChoices)
+    expect(point.latencyMs!.p95).toBeLessThanOrEqual(sloMs);
 });
 
 test("cells under a study's conditions are no choice for the environment as it is", () => {
@@ -273,7 +273,7 @@ test("an endpoint of which many requests fail is behind those that answer, and s
     expect.stringMatching(/^9\d % of its requests failed\.$/),
   ]);
   expect(alone.headline).toMatch(/^Requests failed\. Lowest latency: `trt-grpc`/);
-  expect(alone.limits).toEqual([]);
+  expect(alone.sloChoices).toEqual([]);
 });
 
 test("caveats come with the gravest first", () => {

@@ -1,14 +1,14 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { metrics } from "../record/metrics.ts";
 import { differs, ratioInterval } from "../stats/intervals.ts";
-import { isTheRealThing } from "./caveats.ts";
+import { representsDeployment } from "./caveats.ts";
 import {
-  against,
-  biggestPart,
-  differenceOf,
-  filesWords,
-  gpuWords,
-  offeredWords,
+  clientWorkReasons,
+  gpuReasons,
+  largestPartReasons,
+  offeredRateReasons,
+  runnerUpReason,
+  slowestPartReasons,
 } from "./choice-reasons.ts";
 import { type Contender, smallestLoad, smallestOf } from "./contenders.ts";
 import {
@@ -54,12 +54,12 @@ export interface Verdict {
   readonly headline: string;
   readonly choices: readonly Choice[];
   /** For each limit of latency: the most that can be had within it. */
-  readonly limits: readonly LimitChoice[];
+  readonly sloChoices: readonly SloChoice[];
 }
 
 /** The most throughput whose p95 stays within a limit. */
-export interface LimitChoice {
-  readonly limitMs: number;
+export interface SloChoice {
+  readonly sloMs: number;
   readonly name: string;
   readonly point: LoadPoint;
 }
@@ -67,7 +67,7 @@ export interface LimitChoice {
 export function verdictOf(record: BenchRecord): Verdict {
   const series = seriesOf(record.loadPoints.filter((point) => isUnmodified(point)));
   const choices = [latencyChoice(series), throughputChoice(series), costChoice(record, series)];
-  return { headline: headlineOf(record, choices), choices, limits: limitsOf(series) };
+  return { headline: headlineOf(record, choices), choices, sloChoices: sloChoicesOf(series) };
 }
 
 function latencyChoice(series: readonly Series[]): Choice {
@@ -94,12 +94,12 @@ function latencyChoice(series: readonly Series[]): Choice {
     value: formatMs(winner.point.latencyMs.p50),
     setting: `${settingText(winner.point)}; p95 ${formatMs(p95)} ms${tail}`,
     why: [
-      ...(second === undefined ? [] : [against(winner, second, "p50")]),
+      ...(second === undefined ? [] : [runnerUpReason(winner, second, "p50")]),
       ...(second === undefined || ties.includes(second.name)
         ? []
-        : differenceOf(winner.point, second)),
-      ...(second === undefined ? biggestPart(winner.point) : []),
-      ...filesWords(ranked),
+        : slowestPartReasons(winner.point, second)),
+      ...(second === undefined ? largestPartReasons(winner.point) : []),
+      ...clientWorkReasons(ranked),
       ...(best95.name === winner.name
         ? []
         : [
@@ -124,11 +124,11 @@ function throughputChoice(series: readonly Series[]): Choice {
     value: formatRate(point.imagesPerSecond),
     setting: `${settingText(point)}; p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(point.latencyMs?.p95 ?? 0)} ms`,
     why: [
-      ...offeredWords(point),
-      ...(second === undefined ? [] : [against(winner, second, "throughput")]),
-      ...biggestPart(point),
-      ...gpuWords(point, metrics.gpuUtilization.read(point)),
-      ...filesWords(ranked),
+      ...offeredRateReasons(point),
+      ...(second === undefined ? [] : [runnerUpReason(winner, second, "throughput")]),
+      ...largestPartReasons(point),
+      ...gpuReasons(point, metrics.gpuUtilization.read(point)),
+      ...clientWorkReasons(ranked),
     ],
     doubts: reliabilityIssues(point),
   };
@@ -206,26 +206,25 @@ function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): rea
   });
 }
 
-const limits = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
+const slosMs = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
-function limitsOf(series: readonly Series[]): readonly LimitChoice[] {
+function sloChoicesOf(series: readonly Series[]): readonly SloChoice[] {
   const all = series.flatMap(({ name, loadPoints }) =>
     loadPoints.flatMap((point) => (unreliabilityRank(point) === 0 ? [{ name, point }] : [])),
   );
-  const chosen: LimitChoice[] = [];
-  for (const limitMs of limits) {
-    const within = all.filter(({ point }) => (point.latencyMs?.p95 ?? Infinity) <= limitMs);
+  const chosen: SloChoice[] = [];
+  for (const sloMs of slosMs) {
+    const within = all.filter(({ point }) => (point.latencyMs?.p95 ?? Infinity) <= sloMs);
     const [best] = within.sort((a, b) => b.point.imagesPerSecond - a.point.imagesPerSecond);
     // a looser limit that gives nothing more is not a row
-    if (best !== undefined && best.point !== chosen.at(-1)?.point)
-      chosen.push({ limitMs, ...best });
+    if (best !== undefined && best.point !== chosen.at(-1)?.point) chosen.push({ sloMs, ...best });
   }
   return chosen;
 }
 
 /** Why the figures are not those of what will run, in a few words; nothing where they are. */
 function subjectDoubt(record: BenchRecord): string | undefined {
-  if (isTheRealThing(record)) return undefined;
+  if (representsDeployment(record)) return undefined;
   const { target, environments, model } = record.subject;
   if (target === "simulation" && environments.some(({ accelerator }) => accelerator === "gpu")) {
     return "on a CPU: this says nothing about the GPU that it will run on";

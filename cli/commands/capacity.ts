@@ -25,21 +25,21 @@ import { gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";
 import { writeOutput } from "../write-output.ts";
-import { bandwidth, hours, milliseconds } from "./capacity-options.ts";
 import {
-  type Asked,
-  base,
+  type CalibratedRecord,
   type CapacityArguments,
   catalogueDevice,
   cataloguePeaks,
   deviceOf,
-  given,
-  type Measured,
-  ofEnvironment,
+  hardwareFromOptions,
+  hardwareOfEnvironment,
+  type RequestedHardware,
   readRecord,
-  source,
-  withEngine,
-} from "./capacity-question.ts";
+  scenarioBase,
+  serviceTimesOf,
+  withBackend,
+} from "./capacity-inputs.ts";
+import { bandwidth, hours, milliseconds } from "./capacity-options.ts";
 
 /** `clipstack capacity`: what will it give, what will it cost, and what bounds it? */
 export function registerCapacity(program: Command): void {
@@ -173,23 +173,23 @@ function say(environment: string | undefined, args: CapacityArguments): Said {
   if ((args.images === undefined) !== (args.within === undefined)) {
     throw new UserError("--images and --within make a job together: give both");
   }
-  const found = environment === undefined ? {} : ofEnvironment(environment);
-  const asked = withEngine({ ...found, ...given(args) }, args, measured);
-  const { times, from } = source(facts, measured, asked, args);
+  const found = environment === undefined ? {} : hardwareOfEnvironment(environment);
+  const asked = withBackend({ ...found, ...hardwareFromOptions(args) }, args, measured);
+  const { times, from } = serviceTimesOf(facts, measured, asked, args);
   return args.images !== undefined && args.within !== undefined
     ? sayPlan({ images: args.images, withinHours: args.within }, asked, args, times, from, record)
     : sayAnswer(asked, args, times, from, record);
 }
 
 function sayAnswer(
-  asked: Asked,
+  asked: RequestedHardware,
   args: CapacityArguments,
   times: ServiceTimes,
   from: readonly string[],
   record: BenchRecord | undefined,
 ): Said {
   const question: Scenario = {
-    ...base(asked, args),
+    ...scenarioBase(asked, args),
     device: deviceOf(asked, record),
     gpus: asked.gpus ?? 1,
     topology: asked.topology ?? "instance-group",
@@ -208,7 +208,7 @@ function sayAnswer(
 
 function sayPlan(
   job: { readonly images: number; readonly withinHours: number },
-  asked: Asked,
+  asked: RequestedHardware,
   args: CapacityArguments,
   times: ServiceTimes,
   from: readonly string[],
@@ -221,7 +221,7 @@ function sayPlan(
   const cpuOnly = devices.every(({ cpu }) => cpu);
   const plan = planJob(
     job,
-    base(asked, args),
+    scenarioBase(asked, args),
     {
       devices,
       gpus: asked.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [asked.gpus],
@@ -260,6 +260,6 @@ function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
   };
 }
 
-function sayRecordCheck({ calibration }: Measured): Said {
+function sayRecordCheck({ calibration }: CalibratedRecord): Said {
   return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
 }

@@ -46,7 +46,7 @@ export const cataloguePeaks = Object.fromEntries(
 );
 
 /** What an environment or the options say of the hardware. */
-export interface Asked {
+export interface RequestedHardware {
   readonly gpu?: GpuName;
   readonly gpus?: number;
   readonly topology?: Topology;
@@ -55,8 +55,14 @@ export interface Asked {
   readonly price?: { readonly usdPerHour: number; readonly date?: string };
 }
 
-export function given({ gpu, gpus, topology, backend, price }: CapacityArguments): Asked {
-  const all: Asked = {
+export function hardwareFromOptions({
+  gpu,
+  gpus,
+  topology,
+  backend,
+  price,
+}: CapacityArguments): RequestedHardware {
+  const all: RequestedHardware = {
     gpu,
     gpus,
     topology,
@@ -66,7 +72,7 @@ export function given({ gpu, gpus, topology, backend, price }: CapacityArguments
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
-export function ofEnvironment(name: string): Asked {
+export function hardwareOfEnvironment(name: string): RequestedHardware {
   const { file, displayPath } = environmentFile(name);
   const { gpu, namespace, services } = readEnvironment(file, displayPath);
   if (gpu === undefined) {
@@ -97,10 +103,10 @@ function recordDevice(record: BenchRecord): string {
   return gpu?.name ?? machine.cpu;
 }
 
-export function source(
+export function serviceTimesOf(
   facts: PublishedFacts,
-  measured: Measured | undefined,
-  asked: Asked,
+  measured: CalibratedRecord | undefined,
+  asked: RequestedHardware,
   args: CapacityArguments,
 ): { readonly times: ServiceTimes; readonly from: readonly string[] } {
   const published = publishedTimes(facts, args.jpegKb * 1000);
@@ -135,7 +141,7 @@ export function source(
 }
 
 /** A record, and what it says of the model's times. */
-export interface Measured {
+export interface CalibratedRecord {
   readonly record: BenchRecord;
   readonly calibration: RecordCalibration;
 }
@@ -170,11 +176,11 @@ export function readRecord({
 }
 
 /** What computes, where nobody says: what the record was measured with. One that it lacks is refused. */
-export function withEngine(
-  asked: Asked,
+export function withBackend(
+  asked: RequestedHardware,
   args: CapacityArguments,
-  measured: Measured | undefined,
-): Asked {
+  measured: CalibratedRecord | undefined,
+): RequestedHardware {
   if (measured === undefined) return asked;
   const { record, calibration } = measured;
   if (calibration.endpoints.length === 0) {
@@ -206,7 +212,7 @@ export function withEngine(
   );
 }
 
-export function deviceOf(asked: Asked, record: BenchRecord | undefined): Device {
+export function deviceOf(asked: RequestedHardware, record: BenchRecord | undefined): Device {
   if (asked.gpu !== undefined) return catalogueDevice(asked.gpu, asked.price);
   if (record === undefined) {
     throw new UserError(
@@ -226,14 +232,14 @@ export function deviceOf(asked: Asked, record: BenchRecord | undefined): Device 
   };
 }
 
-export function catalogueDevice(gpu: GpuName, price?: Asked["price"]): Device {
+export function catalogueDevice(gpu: GpuName, price?: RequestedHardware["price"]): Device {
   const { usdPerHour, date } = gpuCatalogue[gpu].price;
   return price === undefined
     ? { name: gpu, usdPerHour, priceDate: date }
     : { name: gpu, usdPerHour: price.usdPerHour, priceDate: price.date };
 }
 
-export function base(asked: Asked, args: CapacityArguments) {
+export function scenarioBase(asked: RequestedHardware, args: CapacityArguments) {
   return {
     backend: asked.backend ?? "tensorrt",
     bandwidthMbps: args.bandwidth,
