@@ -41,6 +41,35 @@ test("says of a finding that it was there before the change", () => {
   expect(findings([], "2026-12-01", change)).toMatchObject([{ existing: true }]);
 });
 
+describe("a finding of an instance whose key is a content hash", () => {
+  const container = (key: string, action: "create" | "delete" | "no-op") => {
+    const values = { name: "check", image: "a@sha256:0", privileged: true };
+    return {
+      address: `docker_container.check["${key}"]`,
+      actions: [action],
+      before: action === "create" ? null : values,
+      after: action === "delete" ? null : values,
+    };
+  };
+  const privileged = (...instances: readonly ReturnType<typeof container>[]) =>
+    findingsOfChange(plannedChange(instances), { waivers: [], today: "2026-12-01" })
+      .filter(({ rule }) => rule === "container-privileged")
+      .map(({ address, existing = false }) => [address, existing]);
+
+  test("is an existing finding if the instance replaces another one", () => {
+    expect(privileged(container("6d16", "delete"), container("71b4", "create"))).toEqual([
+      ['docker_container.check["71b4"]', true],
+    ]);
+  });
+
+  test("is a new finding if the instance is an additional one", () => {
+    expect(privileged(container("6d16", "no-op"), container("71b4", "create"))).toEqual([
+      ['docker_container.check["6d16"]', true],
+      ['docker_container.check["71b4"]', false],
+    ]);
+  });
+});
+
 test("tells the worst first, and the same every time", () => {
   const edits = [edit, { ...edit, at: [...edit.at.slice(0, 3), "privileged"], failing: true }];
   const change = changeOf({ stack: "single-gpu", edits }, "failing");

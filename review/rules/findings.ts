@@ -32,7 +32,7 @@ export function findingsOfChange(
   change: StackChange,
   { waivers, today }: FindingsOptions,
 ): readonly RuleFinding[] {
-  const before = new Set(unwaived(unchanged(change)).map(keyOf));
+  const before = findingsBefore(change);
   const covering = new Map<Waiver, Covered[]>(waivers.map((waiver) => [waiver, []]));
   const found = unwaived(change).map((finding): RuleFinding => {
     const all = waivers.filter((waiver) => covers(waiver, finding, change));
@@ -40,7 +40,9 @@ export function findingsOfChange(
     for (const waiver of all) covering.get(waiver)?.push({ finding, isOpen: valid === undefined });
     return {
       ...finding,
-      ...(before.has(keyOf(finding)) && { existing: true }),
+      ...(before.has(keyOf(finding)) || before.has(keyWithoutInstance(finding))
+        ? { existing: true }
+        : {}),
       ...(valid !== undefined && { waived: valid.reason }),
     };
   });
@@ -61,8 +63,28 @@ function unwaived(given: StackChange): readonly RuleFinding[] {
   );
 }
 
+/**
+ * Keys of the findings before the change. A destroyed instance passes its findings on to new instances of the same resource, because
+ * an instance key can be a hash of the contents.
+ */
+function findingsBefore(change: StackChange): ReadonlySet<string> {
+  const destroyed = new Set(
+    change.resources.flatMap(({ action, address }) => (action === "delete" ? [address] : [])),
+  );
+  return new Set(
+    unwaived(unchanged(change)).map((finding) =>
+      destroyed.has(finding.address ?? "") ? keyWithoutInstance(finding) : keyOf(finding),
+    ),
+  );
+}
+
 function keyOf({ rule, address, message }: RuleFinding): string {
   return JSON.stringify([rule, address, message]);
+}
+
+function keyWithoutInstance(finding: RuleFinding): string {
+  const { address } = finding;
+  return keyOf({ ...finding, address: address && withoutKey(address) });
 }
 
 function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackChange): boolean {
