@@ -63,7 +63,7 @@ function changeTo(example: Change, to: "failing" | "passing"): StackChange {
 }
 
 function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing" | "passing") {
-  const path = withResourceName(document, stack, edit.at);
+  const path = withResourceName(document, stack, edit.path);
   const last = path.at(-1)!;
   const holder = path.slice(0, -1).reduce<Json>((inner, step) => inner[step] as Json, document);
   if ("failingText" in edit) {
@@ -83,8 +83,8 @@ function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing"
 function withResourceName(
   document: Json,
   stack: string,
-  path: ExampleEdit["at"],
-): ExampleEdit["at"] {
+  path: ExampleEdit["path"],
+): ExampleEdit["path"] {
   const [head, type, construct, ...rest] = path;
   if (head !== "resource" || type === undefined || construct === undefined) return path;
   const resources = (document.resource as Record<string, Json>)[type] ?? {};

@@ -1,6 +1,6 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
-import { type StackChange, unchanged, type Values } from "../input/change.ts";
+import { type StackChange, stateBefore, type Values } from "../input/change.ts";
 import { environmentOf, resourcesOf, workloadsOf } from "../rules/facts.ts";
 import { deployedConfigs } from "../rules/model-configs.ts";
 import { at, blocks } from "../rules/values.ts";
@@ -56,7 +56,7 @@ export function capacityOf(
   predict: Predict = () => undefined,
 ): CapacityChange {
   return {
-    before: capacityAt(unchanged(change), predict),
+    before: capacityAt(stateBefore(change), predict),
     after: capacityAt(change, predict),
   };
 }

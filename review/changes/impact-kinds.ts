@@ -1,4 +1,4 @@
-import { type ResourceChange, type StackChange, unchanged } from "../input/change.ts";
+import { type ResourceChange, type StackChange, stateBefore } from "../input/change.ts";
 import { asTyped } from "../input/resource-types.ts";
 import { factsOf, type StackFacts } from "../input/stack-facts.ts";
 
@@ -41,7 +41,7 @@ export interface StackComparison {
 }
 
 export function comparisonOf(change: StackChange): StackComparison {
-  return { change, before: factsOf(unchanged(change)), after: factsOf(change) };
+  return { change, before: factsOf(stateBefore(change)), after: factsOf(change) };
 }
 
 /** Converts a manifest of an examined kind to the typed resource. */

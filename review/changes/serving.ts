@@ -1,5 +1,5 @@
 import type { ModelConfigJson } from "../../client/triton/model-config.ts";
-import { type StackChange, unchanged } from "../input/change.ts";
+import { type StackChange, stateBefore } from "../input/change.ts";
 import { hasSecretForm } from "../input/secrets.ts";
 import { blockOf, isObject } from "../input/value-paths.ts";
 import { environmentOf, releasesOf } from "../rules/facts.ts";
@@ -27,7 +27,7 @@ export interface ServingChange {
 
 /** Every Triton of a stack before and after a change, by name. */
 export function servingOf(change: StackChange, images: ImageNames): readonly ServingChange[] {
-  const before = servingsIn(unchanged(change), images.before);
+  const before = servingsIn(stateBefore(change), images.before);
   const after = servingsIn(change, images.after);
   return [...new Set([...before.keys(), ...after.keys()])]
     .sort()

@@ -89,7 +89,7 @@ export interface StackChange {
 }
 
 /** The stack before a change, as a change without actions. */
-export function unchanged(change: StackChange): StackChange {
+export function stateBefore(change: StackChange): StackChange {
   return {
     ...change,
     configuration: change.configurationBefore,

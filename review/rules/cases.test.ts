@@ -3,13 +3,11 @@ import { changeOf, inFormOfPlan, synthesizedText } from "../test-stacks.ts";
 import type { Example } from "./rule.ts";
 import { rules } from "./rules.ts";
 
-/**
- * What a rule must find, and what it must leave alone, besides the one example of its page. `says` is undefined where both are
- * to pass: there the failing one is what looks wrong, and is not.
- */
+/** Case of a rule in addition to the example of its page. */
 interface Case extends Omit<Example, "message"> {
   readonly rule: string;
-  readonly of: string;
+  readonly situation: string;
+  /** First message for the failing edits; `undefined` if they must pass too. */
   readonly message: string | undefined;
 }
 
@@ -31,7 +29,7 @@ const allGpus = "NVIDIA_VISIBLE_DEVICES=all";
 const int8 = { name: "MODEL_PRECISION", value: "int8" } as const;
 const chartValues = ["resource", "helm_release", "inference/chart/release", "values", 0] as const;
 
-/** The same resource at another address. */
+/** Edits that move a resource to another address. */
 function renamed(type: string, construct: string): Example["edits"] {
   const stack =
     type === "terraform_data" && construct.startsWith("cluster") ? "kind-local" : "single-gpu";
@@ -42,20 +40,20 @@ function renamed(type: string, construct: string): Example["edits"] {
     (it) => it["//"].metadata.path === `${stack}/${construct}`,
   );
   return [
-    { at: ["resource", type, construct], failing: undefined },
-    { at: ["resource", type, "renamed"], failing: body, passing: undefined },
+    { path: ["resource", type, construct], failing: undefined },
+    { path: ["resource", type, "renamed"], failing: body, passing: undefined },
   ];
 }
 
 const cases: readonly Case[] = [
   {
     rule: "probe-independent",
-    of: "a liveness probe that asks another workload in a command",
+    situation: "a liveness probe that asks another workload in a command",
     stack: "kind-local",
     message: "liveness_probe must ask the container itself, got host 'clipstack-triton'",
     edits: [
       {
-        at: embedPod("liveness_probe"),
+        path: embedPod("liveness_probe"),
         failing: {
           exec: { command: ["curl", "-f", "http://clipstack-triton:8000/v2/health/live"] },
         },
@@ -65,12 +63,12 @@ const cases: readonly Case[] = [
   },
   {
     rule: "probe-independent",
-    of: "a startup probe of another host",
+    situation: "a startup probe of another host",
     stack: "kind-local",
     message: "startup_probe must ask the container itself, got host 'clipstack-triton'",
     edits: [
       {
-        at: embedPod("startup_probe", "http_get", "host"),
+        path: embedPod("startup_probe", "http_get", "host"),
         failing: "clipstack-triton",
         passing: "127.0.0.1",
       },
@@ -78,12 +76,12 @@ const cases: readonly Case[] = [
   },
   {
     rule: "probe-independent",
-    of: "a server that waits for its own model",
+    situation: "a server that waits for its own model",
     stack: "kind-local",
     message: undefined,
     edits: [
       {
-        at: embedPod("startup_probe", "http_get", "path"),
+        path: embedPod("startup_probe", "http_get", "path"),
         failing: "/readyz",
         passing: "/healthz",
       },
@@ -91,13 +89,13 @@ const cases: readonly Case[] = [
   },
   {
     rule: "health-check-readiness",
-    of: "words of a command that may be secret",
+    situation: "words of a command that may be secret",
     stack: "single-gpu",
     message:
       "healthcheck.test should request /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
     edits: [
       {
-        at: onHost("embed/container", "healthcheck", "test"),
+        path: onHost("embed/container", "healthcheck", "test"),
         failing: ["CMD", "curl", "-H", "X-Thing: Zk7-hunter2", "http://127.0.0.1:8002/healthz"],
         passing: ["CMD", "curl", "-H", "X-Thing: Zk7-hunter2", "http://127.0.0.1:8002/readyz"],
       },
@@ -105,13 +103,13 @@ const cases: readonly Case[] = [
   },
   {
     rule: "container-privilege-escalation",
-    of: "a profile that is written out",
+    situation: "a profile that is written out",
     stack: "single-gpu",
     message:
       "security_opts should have no-new-privileges:true, got seccomp=(not shown), apparmor=unconfined",
     edits: [
       {
-        at: onHost("embed/container", "security_opts"),
+        path: onHost("embed/container", "security_opts"),
         failing: ['seccomp={"names":["Zk7-hunter2"]}', "apparmor=unconfined"],
         passing: ["no-new-privileges:true"],
       },
@@ -119,12 +117,12 @@ const cases: readonly Case[] = [
   },
   {
     rule: "triton-strict-start",
-    of: "a word that is no switch",
+    situation: "a word that is no switch",
     stack: "single-gpu",
     message: "--exit-on-error must be true, got '(not shown)'",
     edits: [
       {
-        at: onHost("triton-onnx/container", "command", 6),
+        path: onHost("triton-onnx/container", "command", 6),
         failing: "--exit-on-error=Zk7-hunter2",
         passing: "--exit-on-error=true",
       },
@@ -132,22 +130,22 @@ const cases: readonly Case[] = [
   },
   {
     rule: "start-period",
-    of: "a health check without one",
+    situation: "a health check without one",
     stack: "single-gpu",
     message: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0 s",
     edits: [
-      { at: onHost("triton-trt/container", "healthcheck", "start_period"), failing: undefined },
+      { path: onHost("triton-trt/container", "healthcheck", "start_period"), failing: undefined },
     ],
   },
   {
     rule: "start-period",
-    of: "milliseconds",
+    situation: "milliseconds",
     stack: "single-gpu",
     message:
       "healthcheck.start_period must be at least 420 s, the time to load the model, got 0.5 s",
     edits: [
       {
-        at: onHost("triton-trt/container", "healthcheck", "start_period"),
+        path: onHost("triton-trt/container", "healthcheck", "start_period"),
         failing: "500ms",
         passing: "1h0m0s500ms",
       },
@@ -155,10 +153,10 @@ const cases: readonly Case[] = [
   },
   {
     rule: "start-period",
-    of: "no health check at all, which is for another rule",
+    situation: "no health check at all, which is for another rule",
     stack: "single-gpu",
     message: undefined,
-    edits: [{ at: onHost("triton-trt/container", "healthcheck"), failing: undefined }],
+    edits: [{ path: onHost("triton-trt/container", "healthcheck"), failing: undefined }],
   },
   ...(
     [
@@ -167,37 +165,37 @@ const cases: readonly Case[] = [
       ["readiness with a query", "/readyz?verbose=Zk7-hunter2", "/healthz?verbose=1"],
     ] as const
   ).map(
-    ([of, failing, passing]): Case => ({
+    ([situation, failing, passing]): Case => ({
       rule: "liveness-independent",
-      of,
+      situation,
       stack: "kind-local",
       message: `the liveness probe must not test readiness, got '${failing.split("?")[0]}'`,
-      edits: [{ at: embedPod("liveness_probe", "http_get", "path"), failing, passing }],
+      edits: [{ path: embedPod("liveness_probe", "http_get", "path"), failing, passing }],
     }),
   ),
   {
     rule: "liveness-independent",
-    of: "readiness, where the readiness probe asks something else",
+    situation: "readiness, where the readiness probe asks something else",
     stack: "kind-local",
     message: "the liveness probe must not test readiness, got '/readyz'",
     edits: [
       {
-        at: embedPod("liveness_probe", "http_get", "path"),
+        path: embedPod("liveness_probe", "http_get", "path"),
         failing: "/readyz",
         passing: "/healthz",
       },
-      { at: embedPod("readiness_probe", "http_get", "path"), failing: "/healthz" },
+      { path: embedPod("readiness_probe", "http_get", "path"), failing: "/healthz" },
     ],
   },
   {
     rule: "liveness-independent",
-    of: "a command that asks for readiness",
+    situation: "a command that asks for readiness",
     stack: "kind-local",
     message:
       "the liveness probe must not test readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
     edits: [
       {
-        at: embedPod("liveness_probe"),
+        path: embedPod("liveness_probe"),
         failing: { exec: { command: ["curl", "-f", "http://127.0.0.1:8002/readyz"] } },
         passing: { exec: { command: ["curl", "-f", "http://127.0.0.1:8002/healthz"] } },
       },
@@ -205,17 +203,17 @@ const cases: readonly Case[] = [
   },
   {
     rule: "liveness-independent",
-    of: "the gRPC service of the readiness probe",
+    situation: "the gRPC service of the readiness probe",
     stack: "kind-local",
     message: "the liveness probe must not test readiness, got 'gRPC at 8001'",
     edits: [
       {
-        at: embedPod("liveness_probe"),
+        path: embedPod("liveness_probe"),
         failing: { grpc: { port: 8001 } },
         passing: { grpc: { port: 8001, service: "liveness" } },
       },
       {
-        at: embedPod("readiness_probe"),
+        path: embedPod("readiness_probe"),
         failing: { grpc: { port: 8001 } },
         passing: { grpc: { port: 8001 } },
       },
@@ -223,56 +221,56 @@ const cases: readonly Case[] = [
   },
   {
     rule: "liveness-independent",
-    of: "a port that is open, of both probes",
+    situation: "a port that is open, of both probes",
     stack: "kind-local",
     message: undefined,
     edits: [
-      { at: embedPod("liveness_probe"), failing: { tcp_socket: { port: 8002 } } },
-      { at: embedPod("readiness_probe"), failing: { tcp_socket: { port: 8002 } } },
+      { path: embedPod("liveness_probe"), failing: { tcp_socket: { port: 8002 } } },
+      { path: embedPod("readiness_probe"), failing: { tcp_socket: { port: 8002 } } },
     ],
   },
   {
     rule: "environment-described",
-    of: "a form that this version does not read",
+    situation: "a form that this version does not read",
     stack: "single-gpu",
     message:
       "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
-    edits: [{ at: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
+    edits: [{ path: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
   },
   {
     rule: "environment-described",
-    of: "an output of another project",
+    situation: "an output of another project",
     stack: "single-gpu",
     message: undefined,
-    edits: [{ at: ["output", "environment", "value"], failing: "prod", passing: "prod" }],
+    edits: [{ path: ["output", "environment", "value"], failing: "prod", passing: "prod" }],
   },
   {
     rule: "environment-described",
-    of: "a stack that goes away as a whole",
+    situation: "a stack that goes away as a whole",
     stack: "single-gpu",
     message: undefined,
     edits: [
-      { at: ["resource"], failing: {} },
-      { at: ["output", "environment"], failing: undefined },
+      { path: ["resource"], failing: {} },
+      { path: ["output", "environment"], failing: undefined },
     ],
   },
   {
     rule: "renamed-resource",
-    of: "a step of the deployment",
+    situation: "a step of the deployment",
     stack: "single-gpu",
     message: undefined,
     edits: renamed("terraform_data", "embed/ready/healthy"),
   },
   {
     rule: "renamed-resource",
-    of: "a container that runs once",
+    situation: "a container that runs once",
     stack: "single-gpu",
     message: undefined,
     edits: renamed("docker_container", "weights/check/container"),
   },
   {
     rule: "renamed-resource",
-    of: "a kind cluster",
+    situation: "a kind cluster",
     stack: "kind-local",
     message:
       "is destroyed and terraform_data.renamed is created with the same name: the construct was renamed",
@@ -280,7 +278,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "renamed-resource",
-    of: "a service",
+    situation: "a service",
     stack: "single-gpu",
     message:
       "is destroyed and docker_container.renamed is created with the same name: the construct was renamed",
@@ -288,29 +286,29 @@ const cases: readonly Case[] = [
   },
   {
     rule: "memory-holds-model",
-    of: "a container on a host",
+    situation: "a container on a host",
     stack: "single-gpu",
     message: "memory must be more than 337 MiB, the weights of the model, got 256 MiB",
-    edits: [{ at: onHost("embed/container", "memory"), failing: 256, passing: 0 }],
+    edits: [{ path: onHost("embed/container", "memory"), failing: 256, passing: 0 }],
   },
   {
     rule: "memory-holds-model",
-    of: "a gateway, which has no model",
+    situation: "a gateway, which has no model",
     stack: "single-gpu",
     settings: "embed: { backend: triton }",
     message: undefined,
-    edits: [{ at: onHost("embed/container", "memory"), failing: 256 }],
+    edits: [{ path: onHost("embed/container", "memory"), failing: 256 }],
   },
   {
     rule: "memory-holds-model",
-    of: "a pod with weights of 8 bits",
+    situation: "a pod with weights of 8 bits",
     stack: "kind-local",
     message:
       "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the model, got 64Mi",
     edits: [
-      { at: embedPod("env", 0), failing: int8, passing: int8 },
+      { path: embedPod("env", 0), failing: int8, passing: int8 },
       {
-        at: embedPod("resources"),
+        path: embedPod("resources"),
         failing: { requests: { cpu: "1", memory: "64Mi" }, limits: { memory: "64Mi" } },
         passing: { requests: { cpu: "1", memory: "256Mi" }, limits: { memory: "256Mi" } },
       },
@@ -318,13 +316,13 @@ const cases: readonly Case[] = [
   },
   {
     rule: "memory-holds-model",
-    of: "a Triton of the chart",
+    situation: "a Triton of the chart",
     stack: "k8s-gpu",
     message:
       "limits.memory of triton must be more than 337 MiB, the weights of the model, got 128Mi",
     edits: [
       {
-        at: chartValues,
+        path: chartValues,
         failingText: '"memory": "128Mi"',
         passingText: '"memory": "8Gi"',
       },
@@ -332,13 +330,13 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    of: "limits that Kubernetes takes for requests",
+    situation: "limits that Kubernetes takes for requests",
     stack: "kind-local",
     message:
       "quota.requests.cpuMillicores must be at least 7000 (clipstack-embed 7 × 1000), got 1750",
     edits: [
       {
-        at: embedPod("resources"),
+        path: embedPod("resources"),
         failing: { limits: { cpu: "1", memory: "1Gi" } },
         passing: { limits: { cpu: "250m", memory: "1Gi" } },
       },
@@ -346,12 +344,12 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    of: "a rollout that makes as many pods again",
+    situation: "a rollout that makes as many pods again",
     stack: "kind-local",
     message: "quota.pods must be at least 12 (clipstack-embed 12 × 1), got 10",
     edits: [
       {
-        at: deployment("strategy", "rolling_update", "max_surge"),
+        path: deployment("strategy", "rolling_update", "max_surge"),
         failing: "100%",
         passing: "1%",
       },
@@ -359,18 +357,18 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    of: "a second container",
+    situation: "a second container",
     stack: "kind-local",
     message:
       "quota.requests.cpuMillicores must be at least 8750 (clipstack-embed 7 × 1250), got 1750",
     edits: [
       {
-        at: embedPod("resources"),
+        path: embedPod("resources"),
         failing: { requests: { cpu: "125m", memory: "512Mi" }, limits: half },
         passing: { requests: { cpu: "125m", memory: "512Mi" }, limits: half },
       },
       {
-        at: secondContainer,
+        path: secondContainer,
         failing: {
           name: "side",
           resources: { requests: { cpu: "1125m", memory: "512Mi" }, limits: half },
@@ -384,12 +382,12 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    of: "a container before the others that wants more than they do",
+    situation: "a container before the others that wants more than they do",
     stack: "kind-local",
     message: "quota.requests.memoryMiB must be at least 14336 (clipstack-embed 7 × 2048), got 7168",
     edits: [
       {
-        at: initContainers,
+        path: initContainers,
         failing: [
           { name: "before", resources: { requests: { cpu: "250m", memory: "2Gi" }, limits: half } },
         ],
@@ -401,21 +399,21 @@ const cases: readonly Case[] = [
   },
   {
     rule: "image-version",
-    of: "a tag that moves",
+    situation: "a tag that moves",
     stack: "kind-local",
     message:
       "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
-    edits: [{ at: embedPod("image"), failing: "nginx:main", passing: "nginx:main-3f2c1ab" }],
+    edits: [{ path: embedPod("image"), failing: "nginx:main", passing: "nginx:main-3f2c1ab" }],
   },
   {
     rule: "stop-time",
-    of: "a grace that is given twice",
+    situation: "a grace that is given twice",
     stack: "kind-local",
     message:
       "termination_grace_period_seconds must be at least 130 (5 before the stop + 120 of grace + 5), got 40",
     edits: [
       {
-        at: embedPod("env", 7),
+        path: embedPod("env", 7),
         failing: { name: "SHUTDOWN_GRACE_SECONDS", value: "120" },
         passing: { name: "SHUTDOWN_GRACE_SECONDS", value: "20" },
       },
@@ -423,14 +421,14 @@ const cases: readonly Case[] = [
   },
   {
     rule: "model-fits-gpu",
-    of: "a Triton that sees all GPUs",
+    situation: "a Triton that sees all GPUs",
     stack: "single-gpu",
     message:
       "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
     edits: [
-      { at: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
+      { path: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
       {
-        at: ["output", "environment", "value", "gpu", "vramMiB"],
+        path: ["output", "environment", "value", "gpu", "vramMiB"],
         failing: 1_024,
         passing: 16_376,
       },
@@ -438,23 +436,23 @@ const cases: readonly Case[] = [
   },
   {
     rule: "gpu-asked-for",
-    of: "GPUs of a host that are left over",
+    situation: "GPUs of a host that are left over",
     stack: "multi-gpu-4x",
     message: "3 of 4 GPUs (rtx-4080) are paid for but not used by any service",
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
-      at: onHost(triton, "env", 1),
+      path: onHost(triton, "env", 1),
       failing: "NVIDIA_VISIBLE_DEVICES=0",
       passing: "NVIDIA_VISIBLE_DEVICES=all",
     })),
   },
   {
     rule: "gateway-upstream",
-    of: "a chart whose gateway has no Triton",
+    situation: "a chart whose gateway has no Triton",
     stack: "k8s-gpu",
     message: "triton.enabled must be true when embed.backend is triton, got false",
     edits: [
       {
-        at: chartValues,
+        path: chartValues,
         failingText: '"triton": {\n    "enabled": false',
         passingText: '"triton": {\n    "enabled": true',
       },
@@ -462,29 +460,31 @@ const cases: readonly Case[] = [
   },
   {
     rule: "gpu-asked-for",
-    of: "GPUs of which the runtime decides",
+    situation: "GPUs of which the runtime decides",
     stack: "multi-gpu-4x",
     message: undefined,
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
-      at: onHost(triton, "env", 1),
+      path: onHost(triton, "env", 1),
       failing: "PLAIN=1",
     })),
   },
 ];
 
-describe.each(cases.map((one) => [`${one.rule}: ${one.of}`, one] as const))("%s", (_, one) => {
-  const { message, rule: id, of: _of, ...example } = one;
-  const rule = rules.find((it) => it.id === id)!;
+describe.each(cases.map(({ situation, ...one }) => [`${one.rule}: ${situation}`, one] as const))(
+  "%s",
+  (_, { message, rule: id, ...example }) => {
+    const rule = rules.find((it) => it.id === id)!;
 
-  test(message === undefined ? "finds nothing" : "is found", () => {
-    const change = changeOf(example, "failing");
-    expect(rule.find(change).at(0)?.message).toBe(message);
-    expect(rule.find(inFormOfPlan(change))).toEqual(rule.find(change));
-  });
+    test(message === undefined ? "passes" : "is a violation", () => {
+      const change = changeOf(example, "failing");
+      expect(rule.find(change).at(0)?.message).toBe(message);
+      expect(rule.find(inFormOfPlan(change))).toEqual(rule.find(change));
+    });
 
-  test("is not found where it is right", () => {
-    const change = changeOf(example, "passing");
-    expect(rule.find(change)).toEqual([]);
-    expect(rule.find(inFormOfPlan(change))).toEqual([]);
-  });
-});
+    test("passes with the permitted value", () => {
+      const change = changeOf(example, "passing");
+      expect(rule.find(change)).toEqual([]);
+      expect(rule.find(inFormOfPlan(change))).toEqual([]);
+    });
+  },
+);

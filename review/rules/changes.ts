@@ -43,11 +43,11 @@ export const changeRules: readonly ReviewRule[] = [
         "is destroyed and docker_volume.triton-onnx_config_volume_7C66A47E is created with the same name: the construct was renamed",
       edits: [
         {
-          at: ["resource", "docker_volume", "triton-onnx/configuration/volume"],
+          path: ["resource", "docker_volume", "triton-onnx/configuration/volume"],
           failing: undefined,
         },
         {
-          at: ["resource", "docker_volume", "triton-onnx_config_volume_7C66A47E"],
+          path: ["resource", "docker_volume", "triton-onnx_config_volume_7C66A47E"],
           failing: { name: "single-gpu-triton-onnx-config" },
           passing: undefined,
         },
@@ -88,7 +88,10 @@ export const changeRules: readonly ReviewRule[] = [
       message:
         "the volume single-gpu-triton-trt-engines-sm89-26.07-py3 is destroyed: TensorRT must compile its engines again",
       edits: [
-        { at: ["resource", "docker_volume", "triton-trt/engine-cache/volume"], failing: undefined },
+        {
+          path: ["resource", "docker_volume", "triton-trt/engine-cache/volume"],
+          failing: undefined,
+        },
       ],
     },
     find: each(
@@ -114,7 +117,7 @@ export const changeRules: readonly ReviewRule[] = [
     example: {
       stack: "kind-local",
       message: "the kind cluster is destroyed, with everything in it",
-      edits: [{ at: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
+      edits: [{ path: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
     },
     find: each(lost(/^terraform_data$/), ({ before, action }) =>
       isGiven(at(before?.input, "portMappings"))
@@ -134,7 +137,10 @@ export const changeRules: readonly ReviewRule[] = [
       stack: "k8s-gpu",
       message: "the namespace clipstack is destroyed, with everything in it",
       edits: [
-        { at: ["resource", "kubernetes_namespace_v1", "inference/namespace"], failing: undefined },
+        {
+          path: ["resource", "kubernetes_namespace_v1", "inference/namespace"],
+          failing: undefined,
+        },
       ],
     },
     find: each(lost(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
@@ -153,7 +159,7 @@ export const changeRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message:
         "everything is destroyed, including the endpoints http://127.0.0.1:8002, http://127.0.0.1:8010, 127.0.0.1:8011, http://127.0.0.1:8020, 127.0.0.1:8021",
-      edits: [{ at: ["resource"], failing: {} }],
+      edits: [{ path: ["resource"], failing: {} }],
     },
     *find(change) {
       if (!isDestroyed(change)) return;
@@ -178,7 +184,7 @@ export const changeRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message:
         "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
-      edits: [{ at: ["output", "environment"], failing: undefined }],
+      edits: [{ path: ["output", "environment"], failing: undefined }],
     },
     *find(change) {
       if (isDestroyed(change) || environmentOf(change) !== undefined) return;
@@ -206,7 +212,7 @@ export const changeRules: readonly ReviewRule[] = [
       message: "embed: embed-http moves from http://127.0.0.1:8002 to http://127.0.0.1:8102",
       edits: [
         {
-          at: ["output", "environment", "value", "services", 0, "endpoints", 0, "url"],
+          path: ["output", "environment", "value", "services", 0, "endpoints", 0, "url"],
           failing: "http://127.0.0.1:8102",
           passing: "http://127.0.0.1:8002",
         },
@@ -248,7 +254,7 @@ export const changeRules: readonly ReviewRule[] = [
       message: "costs $8 per hour instead of $2 (1 rtx-4080 instead of 1 rtx-4080)",
       edits: [
         {
-          at: ["output", "environment", "value", "gpu", "usdPerHour"],
+          path: ["output", "environment", "value", "gpu", "usdPerHour"],
           failing: 8,
           passing: 2,
         },

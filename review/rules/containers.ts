@@ -20,7 +20,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "privileged must not be true",
-      edits: [{ at: embed("privileged"), failing: true }],
+      edits: [{ path: embed("privileged"), failing: true }],
     },
     find: each(ofType("docker_container"), ({ after = {} }) => [
       ...(after.privileged === true ? ["privileged must not be true"] : []),
@@ -41,7 +41,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "user should not be root, got '0:0'",
-      edits: [{ at: embed("user"), failing: "0:0", passing: "1000:1000" }],
+      edits: [{ path: embed("user"), failing: "0:0", passing: "1000:1000" }],
     },
     find: each(serviceContainers, ({ resource, values }) => {
       const user = text(values.user) ?? "";
@@ -62,7 +62,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "capabilities.drop should be ALL, got nothing",
-      edits: [{ at: embed("capabilities"), failing: undefined }],
+      edits: [{ path: embed("capabilities"), failing: undefined }],
     },
     find: each(ofType("docker_container"), ({ after, unknown }) => {
       const dropped = texts(at(after?.capabilities, "drop"));
@@ -82,7 +82,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "read_only should be true, got false",
-      edits: [{ at: embed("read_only"), failing: false, passing: true }],
+      edits: [{ path: embed("read_only"), failing: false, passing: true }],
     },
     find: each(serviceContainers, ({ values: { read_only: given } }) =>
       given === true ? undefined : `read_only should be true, got ${given ?? "nothing"}`,
@@ -98,7 +98,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "security_opts should have no-new-privileges:true, got nothing",
-      edits: [{ at: embed("security_opts"), failing: [] }],
+      edits: [{ path: embed("security_opts"), failing: [] }],
     },
     find: each(ofType("docker_container"), ({ after }) => {
       const options = texts(after?.security_opts);
@@ -118,7 +118,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "restart should be unless-stopped or always, got 'no'",
-      edits: [{ at: embed("restart"), failing: "no", passing: "unless-stopped" }],
+      edits: [{ path: embed("restart"), failing: "no", passing: "unless-stopped" }],
     },
     find: each(serviceContainers, ({ values: { restart } }) =>
       restart === "unless-stopped" || restart === "always"
@@ -137,7 +137,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "log_opts should have max-size: json-file keeps all logs by default",
-      edits: [{ at: embed("log_opts"), failing: undefined }],
+      edits: [{ path: embed("log_opts"), failing: undefined }],
     },
     find: each(serviceContainers, ({ values }) => {
       const driver = text(values.log_driver) ?? "json-file";
@@ -159,7 +159,7 @@ export const containerRules: readonly ReviewRule[] = [
       message: "pod-security.kubernetes.io/enforce should be restricted or baseline, got nothing",
       edits: [
         {
-          at: [
+          path: [
             ...["resource", "kubernetes_namespace_v1", "namespace/namespace"],
             ...["metadata", "labels"],
           ],

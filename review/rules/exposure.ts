@@ -65,7 +65,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message:
         "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) uses",
       edits: [
-        { at: containerPath(tritonOnnx, "ports", 0, "external"), failing: 8002, passing: 8010 },
+        { path: containerPath(tritonOnnx, "ports", 0, "external"), failing: 8002, passing: 8010 },
       ],
     },
     *find(change) {
@@ -95,7 +95,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "Triton has no authentication and is reachable from other hosts at 0.0.0.0:8010",
       edits: [
         {
-          at: containerPath(tritonOnnx, "ports", 0, "ip"),
+          path: containerPath(tritonOnnx, "ports", 0, "ip"),
           failing: "0.0.0.0",
           passing: "127.0.0.1",
         },
@@ -139,7 +139,7 @@ export const exposureRules: readonly ReviewRule[] = [
       settings: "tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }",
       edits: [
         {
-          at: containerPath(tritonOnnx, "command", 6),
+          path: containerPath(tritonOnnx, "command", 6),
           failing: "--http-restricted-api=health:key=…",
           passing: "--http-restricted-api=model-repository:key=…",
         },
@@ -184,7 +184,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "the metrics port must be on the loopback interface, got 0.0.0.0:8012",
       edits: [
         {
-          at: containerPath(tritonOnnx, "ports", 2, "ip"),
+          path: containerPath(tritonOnnx, "ports", 2, "ip"),
           failing: "0.0.0.0",
           passing: "127.0.0.1",
         },
@@ -215,7 +215,7 @@ export const exposureRules: readonly ReviewRule[] = [
         "ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at 0.0.0.0:8002",
       edits: [
         {
-          at: containerPath("embed/container", "ports", 0, "ip"),
+          path: containerPath("embed/container", "ports", 0, "ip"),
           failing: "0.0.0.0",
           passing: "127.0.0.1",
         },
@@ -260,7 +260,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "node_port must be a port mapped by kind (30092), got 30093",
       edits: [
         {
-          at: [
+          path: [
             ...["resource", "kubernetes_service_v1", "embed/service", "spec"],
             ...["port", 0, "node_port"],
           ],
@@ -299,7 +299,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "must not mount the socket /var/run/docker.sock",
       edits: [
         {
-          at: ["resource", "docker_container", "embed/container", "volumes", 0],
+          path: ["resource", "docker_container", "embed/container", "volumes", 0],
           failing: { host_path: "/var/run/docker.sock", container_path: "/var/run/docker.sock" },
         },
       ],
@@ -330,7 +330,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "Docker must be reached over SSH, TLS or a socket, got 'tcp://gpu-1:2375'",
       edits: [
         {
-          at: ["output", "environment", "value", "where"],
+          path: ["output", "environment", "value", "where"],
           failing: "tcp://gpu-1:2375",
           passing: "ssh://ops@gpu-1",
         },
@@ -361,7 +361,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "network_mode should not be host",
       edits: [
         {
-          at: ["resource", "docker_container", "embed/container", "network_mode"],
+          path: ["resource", "docker_container", "embed/container", "network_mode"],
           failing: "host",
         },
       ],

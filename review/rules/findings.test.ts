@@ -5,7 +5,7 @@ import { changeOf } from "../test-stacks.ts";
 import { findingsOfChange, type Waiver } from "./findings.ts";
 
 const edit = {
-  at: ["resource", "docker_container", "embed/container", "read_only"],
+  path: ["resource", "docker_container", "embed/container", "read_only"],
   failing: false,
   passing: true,
 } as const;
@@ -71,7 +71,7 @@ describe("a finding of an instance whose key is a content hash", () => {
 });
 
 test("tells the worst first, and the same every time", () => {
-  const edits = [edit, { ...edit, at: [...edit.at.slice(0, 3), "privileged"], failing: true }];
+  const edits = [edit, { ...edit, path: [...edit.path.slice(0, 3), "privileged"], failing: true }];
   const change = changeOf({ stack: "single-gpu", edits }, "failing");
   const all = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
   expect(all.map(({ rule }) => rule)).toEqual([

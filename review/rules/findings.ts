@@ -1,5 +1,5 @@
 import { removedRules } from "../../contract/removed-rules.ts";
-import { type RuleFinding, type StackChange, severities, unchanged } from "../input/change.ts";
+import { type RuleFinding, type StackChange, severities, stateBefore } from "../input/change.ts";
 import { withoutKey } from "../input/stack-facts.ts";
 import { isWithin } from "../input/value-paths.ts";
 import { rules } from "./rules.ts";
@@ -72,7 +72,7 @@ function findingsBefore(change: StackChange): ReadonlySet<string> {
     change.resources.flatMap(({ action, address }) => (action === "delete" ? [address] : [])),
   );
   return new Set(
-    unwaived(unchanged(change)).map((finding) =>
+    unwaived(stateBefore(change)).map((finding) =>
       destroyed.has(finding.address ?? "") ? keyWithoutInstance(finding) : keyOf(finding),
     ),
   );

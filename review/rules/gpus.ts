@@ -35,7 +35,9 @@ export const gpuRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "gpus must be 0 to 0, the host has 1, got 3",
-      edits: [{ at: containerPath(tritonOnnx, "gpus"), failing: "device=3", passing: "device=0" }],
+      edits: [
+        { path: containerPath(tritonOnnx, "gpus"), failing: "device=3", passing: "device=0" },
+      ],
     },
     *find(change) {
       const count = environmentOf(change)?.gpu?.count;
@@ -69,7 +71,7 @@ export const gpuRules: readonly ReviewRule[] = [
       settings: "topology: per-gpu",
       edits: [
         {
-          at: containerPath("triton-1/container", "gpus"),
+          path: containerPath("triton-1/container", "gpus"),
           failing: "device=0",
           passing: "device=1",
         },
@@ -97,7 +99,7 @@ export const gpuRules: readonly ReviewRule[] = [
         "gpus must be named all by index or all by UUID, got 0 (docker_container.embed_container_3CD7E964) and GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
       edits: [
         {
-          at: containerPath(tritonOnnx, "env", 1),
+          path: containerPath(tritonOnnx, "env", 1),
           failing: "NVIDIA_VISIBLE_DEVICES=GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
           passing: "NVIDIA_VISIBLE_DEVICES=0",
         },
@@ -132,7 +134,7 @@ export const gpuRules: readonly ReviewRule[] = [
       message: "4 GPUs (l4) are paid for but not used by any service",
       edits: [
         {
-          at: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          path: ["resource", "helm_release", "inference/chart/release", "values", 0],
           failingText: '"gpus": 0',
           passingText: '"gpus": 1',
         },

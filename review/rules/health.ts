@@ -50,7 +50,7 @@ export const healthRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "healthcheck must be set, got nothing",
-      edits: [{ at: containerPath(tritonOnnx, "healthcheck"), failing: undefined }],
+      edits: [{ path: containerPath(tritonOnnx, "healthcheck"), failing: undefined }],
     },
     find: each(serviceContainers, ({ resource, values }) => {
       if (isMissing(resource, "healthcheck")) return "healthcheck must be set, got nothing";
@@ -73,7 +73,7 @@ export const healthRules: readonly ReviewRule[] = [
         "healthcheck.test should request /readyz, got 'CMD node /app/dist/healthcheck.js http://127.0.0.1:8002/healthz'",
       edits: [
         {
-          at: containerPath("embed/container", "healthcheck", "test", 3),
+          path: containerPath("embed/container", "healthcheck", "test", 3),
           failing: "http://127.0.0.1:8002/healthz",
           passing: "http://127.0.0.1:8002/readyz",
         },
@@ -102,7 +102,7 @@ export const healthRules: readonly ReviewRule[] = [
         "healthcheck.start_period must be at least 420 s, the time to load the model, got 30 s",
       edits: [
         {
-          at: containerPath("triton-trt/container", "healthcheck", "start_period"),
+          path: containerPath("triton-trt/container", "healthcheck", "start_period"),
           failing: "30s",
           passing: "7m0s",
         },
@@ -130,7 +130,7 @@ export const healthRules: readonly ReviewRule[] = [
       message: "destroy_grace_seconds must be at least 35 (30 of grace + 5), got 10",
       edits: [
         {
-          at: containerPath(tritonOnnx, "destroy_grace_seconds"),
+          path: containerPath(tritonOnnx, "destroy_grace_seconds"),
           failing: 10,
           passing: 35,
         },
@@ -182,7 +182,7 @@ export const healthRules: readonly ReviewRule[] = [
     example: {
       stack: "kind-local",
       message: "readiness_probe must be set, got nothing",
-      edits: [{ at: podPath("container", 0, "readiness_probe"), failing: undefined }],
+      edits: [{ path: podPath("container", 0, "readiness_probe"), failing: undefined }],
     },
     find: each(ourPodContainers, ({ container }) =>
       ["startup_probe", "readiness_probe", "liveness_probe"]
@@ -203,7 +203,7 @@ export const healthRules: readonly ReviewRule[] = [
       message: "the liveness probe must not test readiness, got '/readyz'",
       edits: [
         {
-          at: podPath("container", 0, "liveness_probe", "http_get", "path"),
+          path: podPath("container", 0, "liveness_probe", "http_get", "path"),
           failing: "/readyz",
           passing: "/healthz",
         },
@@ -233,7 +233,7 @@ export const healthRules: readonly ReviewRule[] = [
         "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
       edits: [
         {
-          at: podPath("container", 0, "startup_probe", "failure_threshold"),
+          path: podPath("container", 0, "startup_probe", "failure_threshold"),
           failing: 10,
           passing: 60,
         },
@@ -281,7 +281,7 @@ export const healthRules: readonly ReviewRule[] = [
         "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
       edits: [
         {
-          at: [
+          path: [
             ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
             ...["spec", "progress_deadline_seconds"],
           ],
@@ -310,7 +310,7 @@ export const healthRules: readonly ReviewRule[] = [
     example: {
       stack: "kind-local",
       message: "lifecycle.pre_stop should be set, got nothing",
-      edits: [{ at: podPath("container", 0, "lifecycle"), failing: undefined }],
+      edits: [{ path: podPath("container", 0, "lifecycle"), failing: undefined }],
     },
     find: each(ourPodContainers, ({ container }) =>
       block(at(container.lifecycle, "pre_stop")) === undefined

@@ -22,7 +22,7 @@ export const imageRules: readonly ReviewRule[] = [
         "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nvcr.io/nvidia/tritonserver:latest'",
       edits: [
         {
-          at: ["resource", "docker_image", "host/triton-image/image", "name"],
+          path: ["resource", "docker_image", "host/triton-image/image", "name"],
           failing: "nvcr.io/nvidia/tritonserver:latest",
           passing: "nvcr.io/nvidia/tritonserver:26.07-py3",
         },
@@ -43,7 +43,7 @@ export const imageRules: readonly ReviewRule[] = [
       message: "image should be pinned by digest, got 'nvcr.io/nvidia/tritonserver:26.07-py3'",
       edits: [
         {
-          at: ["resource", "docker_image", "host/triton-image/image", "name"],
+          path: ["resource", "docker_image", "host/triton-image/image", "name"],
           failing: "nvcr.io/nvidia/tritonserver:26.07-py3",
           passing: `nvcr.io/nvidia/tritonserver@sha256:${"0123456789abcdef".repeat(4)}`,
         },
@@ -71,7 +71,7 @@ export const imageRules: readonly ReviewRule[] = [
       settings: "host: { gpu: rtx-pro-6000-blackwell }",
       edits: [
         {
-          at: ["resource", "docker_image", "host/triton-image/image", "name"],
+          path: ["resource", "docker_image", "host/triton-image/image", "name"],
           failing: "nvcr.io/nvidia/tritonserver:24.05-py3",
           passing: "nvcr.io/nvidia/tritonserver:25.01-py3",
         },
@@ -98,7 +98,7 @@ export const imageRules: readonly ReviewRule[] = [
       settings: "embed: { image: 'clipstack/embed:k8s-cpu-1' }",
       edits: [
         {
-          at: [
+          path: [
             "resource",
             "kubernetes_deployment_v1",
             "embed/deployment",
@@ -129,7 +129,7 @@ export const imageRules: readonly ReviewRule[] = [
         "keep_locally should be true for a pulled image ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
       edits: [
         {
-          at: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],
+          path: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],
           failing: false,
           passing: true,
         },

@@ -51,7 +51,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
         "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
       edits: [
         {
-          at: release,
+          path: release,
           failingText: '"serviceMonitor": {\n    "enabled": false',
           passingText: '"serviceMonitor": {\n    "enabled": true',
         },
@@ -92,7 +92,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     example: {
       stack: "kind-local",
       message: "replicas should not be set because the autoscaler owns it, got 2",
-      edits: [{ at: deployment("replicas"), failing: 2 }],
+      edits: [{ path: deployment("replicas"), failing: 2 }],
     },
     find: each(deploymentsOf, (deployment, change) => {
       // a plan of what is deployed has the number that the autoscaler chose
@@ -120,7 +120,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
         "selector must match pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
       edits: [
         {
-          at: object(
+          path: object(
             "kubernetes_pod_disruption_budget_v1",
             "embed/budget",
             ...["selector", "match_labels", "app.kubernetes.io/component"],
@@ -153,7 +153,12 @@ export const kubernetesRules: readonly ReviewRule[] = [
         "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
       edits: [
         {
-          at: object("kubernetes_resource_quota_v1", "namespace/quota", "hard", "requests.memory"),
+          path: object(
+            "kubernetes_resource_quota_v1",
+            "namespace/quota",
+            "hard",
+            "requests.memory",
+          ),
           failing: "4Gi",
           passing: "7Gi",
         },
@@ -197,7 +202,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       message: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
       edits: [
         {
-          at: release,
+          path: release,
           failingText: `"requests.${gpuResource}": "2"`,
           passingText: `"requests.${gpuResource}": "4"`,
         },
@@ -224,7 +229,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     example: {
       stack: "k8s-gpu",
       message: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
-      edits: [{ at: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
+      edits: [{ path: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
     },
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
@@ -255,7 +260,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       message: "requests of nvidia.com/gpu must equal its limit (2), got 1",
       edits: [
         {
-          at: container("resources"),
+          path: container("resources"),
           failing: {
             requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
             limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "2" },

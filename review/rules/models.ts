@@ -84,7 +84,7 @@ export const modelRules: readonly ReviewRule[] = [
         "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
       edits: [
         {
-          at: configText("triton-onnx"),
+          path: configText("triton-onnx"),
           failingText: "preferred_batch_size: [8, 16, 64]",
           passingText: "preferred_batch_size: [8, 16, 32]",
         },
@@ -111,7 +111,7 @@ export const modelRules: readonly ReviewRule[] = [
       goals: { p99Milliseconds: 50 },
       edits: [
         {
-          at: configText("triton-onnx"),
+          path: configText("triton-onnx"),
           failingText: "max_queue_delay_microseconds: 40000",
           passingText: "max_queue_delay_microseconds: 5000",
         },
@@ -139,7 +139,7 @@ export const modelRules: readonly ReviewRule[] = [
       message: "model_warmup should have batches of 32, got 1, 4, 8, 16, 16",
       edits: [
         {
-          at: configText("triton-trt"),
+          path: configText("triton-trt"),
           failingText: "batch_size: 16\n    inputs",
           passingText: "batch_size: 32\n    inputs",
         },
@@ -167,7 +167,7 @@ export const modelRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message:
         "a volume must be mounted at the engine cache, /engine-cache/openclip_vit_b32_trt, got none",
-      edits: [{ at: containerPath("triton-trt/container", "volumes", 2), failing: undefined }],
+      edits: [{ path: containerPath("triton-trt/container", "volumes", 2), failing: undefined }],
     },
     *find(change) {
       for (const { address, config, container } of deployedConfigs(change)) {
@@ -204,7 +204,7 @@ export const modelRules: readonly ReviewRule[] = [
         "the engine volume should be named after sm89 (NVIDIA GeForce RTX 4080), got 'single-gpu-triton-trt-engines-sm75-26.07-py3'",
       edits: [
         {
-          at: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
+          path: ["resource", "docker_volume", "triton-trt/engine-cache/volume", "name"],
           failingText: "-sm75-",
           passingText: "-sm89-",
         },
@@ -242,7 +242,7 @@ export const modelRules: readonly ReviewRule[] = [
         "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready",
       edits: [
         {
-          at: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          path: ["resource", "helm_release", "inference/chart/release", "values", 0],
           failingText: '"engineCache": {\n      "enabled": false',
           passingText: '"engineCache": {\n      "enabled": true',
         },
@@ -277,7 +277,7 @@ export const modelRules: readonly ReviewRule[] = [
         "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51441 (embed 1105 + triton-onnx 24232 + a reload of triton-onnx 23720 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
       edits: [
         {
-          at: configText("triton-onnx"),
+          path: configText("triton-onnx"),
           failingText: "count: 40",
           passingText: "count: 1",
         },
@@ -330,7 +330,7 @@ export const modelRules: readonly ReviewRule[] = [
         "limits.memory of clipstack-embed must be more than 337 MiB, the weights of the model, got 64Mi",
       edits: [
         {
-          at: podResources,
+          path: podResources,
           failing: { requests: { cpu: "250m", memory: "64Mi" }, limits: { memory: "64Mi" } },
           passing: { requests: { cpu: "250m", memory: "1Gi" }, limits: { memory: "1536Mi" } },
         },

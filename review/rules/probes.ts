@@ -24,9 +24,9 @@ export const probeRules: readonly ReviewRule[] = [
       stack: "kind-local",
       message: "startup_probe of a gateway must not need a ready Triton, got '/readyz'",
       edits: [
-        { at: podPath("env", 0, "value"), failing: "triton", passing: "triton" },
+        { path: podPath("env", 0, "value"), failing: "triton", passing: "triton" },
         {
-          at: podPath("startup_probe", "http_get", "path"),
+          path: podPath("startup_probe", "http_get", "path"),
           failing: "/readyz",
           passing: "/healthz",
         },

@@ -140,7 +140,7 @@ function exampleLines({
 }
 
 function editLines(stack: string, edit: ExampleEdit): readonly string[] {
-  const place = placeOf(stack, edit.at);
+  const place = placeOf(stack, edit.path);
   if ("failingText" in edit) {
     return [
       `In ${place}:`,
@@ -181,7 +181,7 @@ function placeOf(stack: string, path: Path): string {
 
 /** Path of the construct that an example edits, for its waiver. */
 export function constructOf({ stack, edits: [edit] }: Example): string | undefined {
-  const [head, , construct] = edit?.at ?? [];
+  const [head, , construct] = edit?.path ?? [];
   return head === "resource" && construct !== undefined
     ? `${stack}/${String(construct).split("/")[0]}`
     : undefined;

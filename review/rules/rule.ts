@@ -13,7 +13,7 @@ export type ExampleEdit = {
    * Where in the synthesized file. The name of a resource is the path of its construct in the stack:
    * `["resource", "docker_container", "embed/container", "read_only"]`.
    */
-  readonly at: Path;
+  readonly path: Path;
 } & (
   | {
       /** Left out: there is no such thing. */

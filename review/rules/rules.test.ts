@@ -57,7 +57,7 @@ test("a renamed construct that is said to have moved is no finding", () => {
       ?.fix.match(/docker_volume\.[\w-]+/g)
       ?.map(String) ?? [];
   expect(from).not.toBe(to);
-  const moved = { at: ["moved"], failing: [{ from, to }], passing: undefined };
+  const moved = { path: ["moved"], failing: [{ from, to }], passing: undefined };
   const edits = [...(rename?.example.edits ?? []), moved];
   expect(rename?.find(changeOf({ stack: "single-gpu", edits }, "failing"))).toEqual([]);
 });

@@ -29,7 +29,7 @@ export const secretRules: readonly ReviewRule[] = [
       message: "API_KEY must come from a sensitive variable, got a literal value",
       edits: [
         {
-          at: ["resource", "docker_container", "embed/container", "env", 0],
+          path: ["resource", "docker_container", "embed/container", "env", 0],
           failing: `API_KEY=${planted}`,
           // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
           passing: "API_KEY=${var.embed_api_key}",
@@ -100,7 +100,7 @@ export const secretRules: readonly ReviewRule[] = [
       message: "env.0 must not contain what looks like a secret (value hidden)",
       edits: [
         {
-          at: ["resource", "docker_container", "embed/container", "env", 0],
+          path: ["resource", "docker_container", "embed/container", "env", 0],
           failing: `UPSTREAM=https://reader:${planted}@models.example/`,
           passing: "UPSTREAM=https://models.example/",
         },
@@ -132,7 +132,7 @@ export const secretRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message: "variable embed_api_key must be sensitive",
       settings: "embed: { expose: all-interfaces }",
-      edits: [{ at: ["variable", "embed_api_key", "sensitive"], failing: false, passing: true }],
+      edits: [{ path: ["variable", "embed_api_key", "sensitive"], failing: false, passing: true }],
     },
     *find(change) {
       const variables = change.configuration?.variable;
@@ -159,7 +159,7 @@ export const secretRules: readonly ReviewRule[] = [
       message: "build_args must not contain a secret, got NPM_TOKEN",
       edits: [
         {
-          at: ["resource", "docker_image", "image/image/image", "build", "build_args"],
+          path: ["resource", "docker_image", "image/image/image", "build", "build_args"],
           failing: { NPM_TOKEN: planted },
           passing: {},
         },

@@ -27,7 +27,7 @@ export const stateRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message: "use_lockfile of the backend s3 should be true, got no lock",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
-      edits: [{ at: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
+      edits: [{ path: [...backend, "s3", "use_lockfile"], failing: false, passing: true }],
     },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
@@ -52,7 +52,7 @@ export const stateRules: readonly ReviewRule[] = [
       message: "the state is a local file on the deploying machine (backend local)",
       edits: [
         {
-          at: [...backend],
+          path: [...backend],
           failing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
           passing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
         },
@@ -75,7 +75,7 @@ export const stateRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message: "encrypt of the backend s3 should be true, got false",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
-      edits: [{ at: [...backend, "s3", "encrypt"], failing: false, passing: true }],
+      edits: [{ path: [...backend, "s3", "encrypt"], failing: false, passing: true }],
     },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
@@ -98,7 +98,7 @@ export const stateRules: readonly ReviewRule[] = [
       stack: "single-gpu",
       message: "secret_key of the backend s3 must not be in the stack",
       settings: "state: { backend: s3, bucket: states, region: eu-central-1 }",
-      edits: [{ at: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
+      edits: [{ path: [...backend, "s3", "secret_key"], failing: "planted-0000000000" }],
     },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
@@ -126,7 +126,7 @@ export const stateRules: readonly ReviewRule[] = [
       message: "version of the provider docker must have an upper bound, got '>= 4.5'",
       edits: [
         {
-          at: ["terraform", "required_providers", "docker", "version"],
+          path: ["terraform", "required_providers", "docker", "version"],
           failing: ">= 4.5",
           passing: "~> 4.5",
         },
@@ -163,7 +163,7 @@ export const stateRules: readonly ReviewRule[] = [
         "the state backend changes from local to gcs: everything is created again unless the state is migrated",
       edits: [
         {
-          at: [...backend],
+          path: [...backend],
           failing: { gcs: { bucket: "states", prefix: "clipstack/single-gpu" } },
           passing: { local: { path: "../../../terraform.single-gpu.tfstate" } },
         },
@@ -202,7 +202,7 @@ export const stateRules: readonly ReviewRule[] = [
       settings: "host: { docker: 'ssh://ops@gpu-1' }",
       edits: [
         {
-          at: ["output", "environment", "value", "where"],
+          path: ["output", "environment", "value", "where"],
           failing: "ssh://ops@gpu-2",
           passing: "ssh://ops@gpu-1",
         },
@@ -244,7 +244,7 @@ export const stateRules: readonly ReviewRule[] = [
       message: "the provider docker changes from version 4.5.0 to 4.6.0",
       edits: [
         {
-          at: ["terraform", "required_providers", "docker", "version"],
+          path: ["terraform", "required_providers", "docker", "version"],
           failing: "4.6.0",
           passing: "4.5.0",
         },

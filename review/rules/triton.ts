@@ -26,7 +26,7 @@ export const tritonRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "shm_size should be at least 256 MiB, got 64",
-      edits: [{ at: containerPath(tritonOnnx, "shm_size"), failing: 64, passing: 1024 }],
+      edits: [{ path: containerPath(tritonOnnx, "shm_size"), failing: 64, passing: 1024 }],
     },
     find: each(tritonContainers, ({ resource, values }) => {
       const given = number(values.shm_size);
@@ -50,7 +50,7 @@ export const tritonRules: readonly ReviewRule[] = [
       message: "--exit-on-error must be true, got 'false'",
       edits: [
         {
-          at: containerPath(tritonOnnx, "command", 6),
+          path: containerPath(tritonOnnx, "command", 6),
           failing: "--exit-on-error=false",
           passing: "--exit-on-error=true",
         },
@@ -87,7 +87,7 @@ export const tritonRules: readonly ReviewRule[] = [
         "--http-max-input-size should be at least 96337920 bytes (32 images as JSON), got 1048576",
       edits: [
         {
-          at: containerPath(tritonOnnx, "command", 3),
+          path: containerPath(tritonOnnx, "command", 3),
           failing: "--http-max-input-size=1048576",
           passing: "--http-max-input-size=134217728",
         },
@@ -119,7 +119,7 @@ export const tritonRules: readonly ReviewRule[] = [
         "TRITON_GRPC_URLS must name Tritons of the stack at port 8001, got 'single-gpu-triton:8001'",
       edits: [
         {
-          at: containerPath("embed/container", "env", 5),
+          path: containerPath("embed/container", "env", 5),
           failingText: "single-gpu-triton:8001",
           passingText: "single-gpu-triton-onnx:8001",
         },
