@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { parseSettings } from "../../stacks/settings.ts";
-import { plannedChange } from "../test-plans.ts";
+import { stateBefore } from "../input/change.ts";
+import { plannedChange, savedChange } from "../test-plans.ts";
 import { changeOf } from "../test-stacks.ts";
 import { findingsOfChange, type Waiver } from "./findings.ts";
 
@@ -106,6 +107,17 @@ describe("a waiver", () => {
   ])("%s covers the finding, and its reason is told", (_, place) => {
     const found = findings([{ ...waiver, ...(place !== undefined && { address: place }) }]);
     expect(found).toMatchObject([{ waived: waiver.reason }]);
+  });
+
+  test("of a construct covers a finding about the change in a plan without construct paths", () => {
+    const lost: Waiver = { ...waiver, rule: "volume-lost", address: "single-gpu/triton-trt" };
+    const of = (change: typeof writable) =>
+      findingsOfChange(change, { waivers: [lost], today: "2026-12-01" }).flatMap(
+        ({ rule, waived }) => (/^(volume-lost|waiver-.*)$/.test(rule) ? [{ rule, waived }] : []),
+      );
+    const change = savedChange("gpu-swapped");
+    expect(of(change)).toEqual([{ rule: "volume-lost", waived: waiver.reason }]);
+    expect(of(stateBefore(change))).toEqual([{ rule: "waiver-unused", waived: undefined }]);
   });
 
   test("of one resource covers another instance of it too", () => {

@@ -1,6 +1,6 @@
 import { removedRules } from "../../contract/removed-rules.ts";
 import { type RuleFinding, type StackChange, severities, stateBefore } from "../input/change.ts";
-import { withoutKey } from "../input/stack-facts.ts";
+import { titleOf, withoutKey } from "../input/stack-facts.ts";
 import { isWithin } from "../input/value-paths.ts";
 import { rules } from "./rules.ts";
 
@@ -94,8 +94,10 @@ function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackCha
   if (waiver.address === address || waiver.address === withoutKey(address)) {
     return true;
   }
-  const path = change.resources.find((resource) => resource.address === address)?.constructPath;
-  return path !== undefined && isWithin(path.split("/"), waiver.address.split("/"));
+  const resource = change.resources.find((it) => it.address === address);
+  if (resource === undefined) return false;
+  const path = resource.constructPath ?? `${change.stack}/${titleOf(resource)}`;
+  return isWithin(path.split("/"), waiver.address.split("/"));
 }
 
 /** Ids of findings about waivers. No rule defines them, and no waiver covers them. */
