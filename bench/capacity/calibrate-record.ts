@@ -1,8 +1,9 @@
 import { type BenchRecord, benchEndpointName, type LoadPoint } from "../record/bench-record.ts";
+import { solve } from "../stats/bisection.ts";
 import { mean } from "../stats/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import { type Backend, solve } from "./published-parameters.ts";
+import type { Backend } from "./published-parameters.ts";
 import { largestBatch, type Payload, type ServiceTimes } from "./scenario.ts";
 
 /** Calibrates the model with a record of `clipstack bench` or `sweep` instead of published figures. */

@@ -9,8 +9,8 @@ import {
   roles,
 } from "./check-published.ts";
 import { type StationName, stationNames } from "./model.ts";
+import type { Parameter } from "./parameter-list.ts";
 import type { Job, Option, Plan } from "./plan.ts";
-import type { Parameter } from "./published-parameters.ts";
 import {
   type Alternative,
   largestBatch,

@@ -1,6 +1,17 @@
 import { median } from "../stats/statistics.ts";
-import { arithmeticByOperator, executionMs, modelOnlyRate } from "./compute-time.ts";
+import {
+  arithmeticByOperator,
+  arithmeticShare,
+  executionMs,
+  modelOnlyRate,
+} from "./compute-time.ts";
 import { predict } from "./model.ts";
+import {
+  predictFigure,
+  publishedCase,
+  tutorialDemand,
+  tutorialSystem,
+} from "./predict-published.ts";
 import {
   type Figure,
   type PublishedFile,
@@ -8,16 +19,11 @@ import {
   publishedValue,
 } from "./published.ts";
 import {
-  arithmeticShare,
   computeTime,
   float32Bytes,
   ownDecodeMs,
   type Peaks,
   type PublishedParameters,
-  predictFigure,
-  publishedCase,
-  tutorialDemand,
-  tutorialSystem,
 } from "./published-parameters.ts";
 
 /** Role of a published figure in the capacity model. */

@@ -43,3 +43,10 @@ export function arithmeticByOperator(): { readonly [operator: string]: number } 
       width * 512,
   };
 }
+
+/** Share of an operator in the arithmetic, in per cent. */
+export function arithmeticShare(operator: string): number {
+  const all = arithmeticByOperator();
+  const sum = Object.values(all).reduce((a, b) => a + b, 0);
+  return (100 * (all[operator] ?? 0)) / sum;
+}

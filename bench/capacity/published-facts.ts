@@ -1,10 +1,10 @@
+import { calibratePublished } from "./calibrate-published.ts";
 import { type PublishedFile, readPublished } from "./published.ts";
 import {
   computeTime,
   ownDecodeMs,
   type Peaks,
   type PublishedParameters,
-  publishedParameters,
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
 
@@ -28,7 +28,7 @@ export function publishedFacts(catalogue: Peaks): PublishedFacts {
     ...Object.fromEntries(sheets.map(({ gpu = "", value = Number.NaN }) => [gpu, value])),
     ...catalogue,
   };
-  return { published, peaks, parameters: publishedParameters(published, peaks) };
+  return { published, peaks, parameters: calibratePublished(published, peaks) };
 }
 
 /** Default number of images decoded concurrently. */

@@ -11,6 +11,7 @@ import {
 } from "../../bench/capacity/capacity-text.ts";
 import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
 import { topologies } from "../../bench/capacity/model.ts";
+import { parameterList } from "../../bench/capacity/parameter-list.ts";
 import { planJob } from "../../bench/capacity/plan.ts";
 import { type PublishedFacts, publishedFacts } from "../../bench/capacity/published-facts.ts";
 import {
@@ -164,8 +165,8 @@ function capacity(environment: string | undefined, args: CapacityArguments): voi
 function say(environment: string | undefined, args: CapacityArguments): Said {
   const facts = publishedFacts(cataloguePeaks);
   if (args.parameters) {
-    const { list } = facts.parameters;
-    return { text: parametersText(list), json: { parameters: list }, exitCode: 0 };
+    const parameters = parameterList(facts.published, facts.parameters);
+    return { text: parametersText(parameters), json: { parameters }, exitCode: 0 };
   }
   const record = readRecord(args);
   const measured = record && { record, calibration: calibrateRecord(record) };
