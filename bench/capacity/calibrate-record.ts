@@ -1,4 +1,5 @@
-import { type BenchRecord, benchEndpointName, type LoadPoint } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { solve } from "../stats/bisection.ts";
 import { mean } from "../stats/statistics.ts";
 import type { ComputeTime } from "./compute-time.ts";

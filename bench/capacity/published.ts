@@ -5,7 +5,7 @@ import { z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { payloadFormats, serializations } from "../record/bench-record.ts";
+import { payloadFormats, serializations } from "../record/bench-endpoint.ts";
 
 /** Published third-party figures, used to calibrate and evaluate the model. */
 

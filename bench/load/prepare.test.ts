@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { decodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { decodeInferRequest, headerLengthField } from "../../client/triton/wire-http.ts";
 import { clipNormalisation, imageElements } from "../../contract/model-signature.ts";
-import type { BenchEndpoint } from "../record/bench-record.ts";
+import type { BenchEndpoint } from "../record/bench-endpoint.ts";
 import { type LoadImage, modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
 
 /** Varied pixels and their preprocessed tensor. */

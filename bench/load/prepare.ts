@@ -11,7 +11,7 @@ import {
 } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
-import type { BenchEndpoint, PayloadFormat } from "../record/bench-record.ts";
+import type { BenchEndpoint, PayloadFormat } from "../record/bench-endpoint.ts";
 import type { BenchTarget } from "../run/bench-target.ts";
 import { type EncodedImage, multipart } from "../run/embed-requests.ts";
 import { inputTensor } from "../run/infer.ts";

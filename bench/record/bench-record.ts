@@ -2,9 +2,11 @@ import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { payloadFormats, serializations } from "./bench-endpoint.ts";
 import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
 import { parseRecordAs } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
+import { studyIds, studyResult } from "./study-result.ts";
 import { upgradeBenchRecord } from "./upgrade.ts";
 
 /**
@@ -14,70 +16,6 @@ import { upgradeBenchRecord } from "./upgrade.ts";
 
 /** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
 export const benchRecordVersion = 2;
-
-/** Payload formats: encodings in which an image is sent. */
-export const payloadFormats = [
-  /** Image file, decoded by the server: JPEG, PNG or WebP. */
-  "jpeg",
-  /** float32, `[3, 224, 224]`, preprocessed: 602 112 bytes. */
-  "fp32",
-  /** 8-bit pixels, `[224, 224, 3]`: 150 528 bytes. */
-  "uint8",
-] as const;
-export type PayloadFormat = (typeof payloadFormats)[number];
-
-/** Serialization of tensors over HTTP: the binary extension of the Open Inference Protocol, or JSON. */
-export const serializations = ["binary", "json"] as const;
-export type Serialization = (typeof serializations)[number];
-
-/** Endpoint and the payload format sent to it. */
-export interface BenchEndpoint {
-  readonly endpoint: (typeof endpointNames)[number];
-  readonly payload: PayloadFormat;
-  readonly serialization: Serialization;
-}
-
-/**
- * Name of an endpoint with its payload format, as accepted by `--backend`: `onnx-http_uint8`, `onnx-http_jpeg`,
- * `onnx-http_json`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
- */
-export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
-  const usual = endpoint === "embed-http" ? "jpeg" : "fp32";
-  const variant = payload === usual ? "" : payload === "jpeg" ? "_jpeg" : `_${payload}`;
-  return `${endpoint}${variant}${serialization === "json" && endpoint !== "embed-http" ? "_json" : ""}`;
-}
-
-/** The studies of `clipstack sweep`. */
-export const studyIds = [
-  "cold-start",
-  "batch",
-  "concurrency",
-  "queue-delay",
-  "protocol",
-  "serialization",
-  "link",
-  "operators",
-  "memory",
-  "scaling",
-  "topology",
-] as const;
-export type StudyId = (typeof studyIds)[number];
-
-/** Question that each study answers, for the report. */
-export const studyQuestions: Readonly<Record<StudyId, string>> = {
-  "cold-start": "How long does a start take until the first embedding?",
-  batch: "What does a larger batch cost in latency and gain in throughput?",
-  concurrency: "How does throughput grow with concurrency, and where does it saturate?",
-  "queue-delay":
-    "What does the batcher's queue delay cost a single client, and what do many clients gain?",
-  protocol: "HTTP or gRPC, for which batch?",
-  serialization: "What does JSON cost compared with binary tensors?",
-  link: "Which payload format suits a remote client, by bandwidth and round trip?",
-  operators: "Which operators take the compute, and does any fall back to the CPU?",
-  memory: "How much memory does each backend use?",
-  scaling: "How does throughput scale from one GPU to N?",
-  topology: "One Triton across all GPUs, or one Triton per GPU?",
-};
 
 export const loadShape = z.discriminatedUnion("kind", [
   z.strictObject({
@@ -224,80 +162,6 @@ export const loadPoint = z.strictObject({
 });
 export type LoadPoint = z.infer<typeof loadPoint>;
 
-const studyHead = { environment: z.string(), notes: z.array(z.string()) };
-
-/** Result of a study other than load points; most studies have only notes. */
-export const studyResult = z.discriminatedUnion("study", [
-  z.strictObject({
-    ...studyHead,
-    study: z.literal("cold-start"),
-    starts: z.array(
-      z.strictObject({
-        service: z.string(),
-        round: z.int(),
-        /** Milliseconds since the process started or the deployed container was restarted. */
-        liveMs: z.number().optional(),
-        readyMs: z.number(),
-        /** Duration of the first request after readiness, and of one request when warm. */
-        firstRequestMs: z.number(),
-        warmRequestMs: z.number(),
-      }),
-    ),
-  }),
-  z.strictObject({
-    ...studyHead,
-    study: z.literal("operators"),
-    service: z.string(),
-    model: z.string(),
-    batch: z.int(),
-    runs: z.int(),
-    nodes: z.int(),
-    /** Nodes that ran on the CPU although another execution provider was configured. */
-    cpuFallbacks: z.int(),
-    operators: z.array(
-      z.strictObject({
-        operator: z.string(),
-        provider: z.string(),
-        nodes: z.int(),
-        msPerRun: z.number(),
-        share: z.number(),
-      }),
-    ),
-  }),
-  z.strictObject({
-    ...studyHead,
-    study: z.literal("memory"),
-    services: z.array(
-      z.strictObject({
-        service: z.string(),
-        /** Resident memory of its processes in MiB: when ready, and the maximum under load. */
-        residentMiB: z.number().optional(),
-        residentUnderLoadMiB: z.number().optional(),
-        gpuMemoryMiB: z.number().optional(),
-        gpuMemoryUnderLoadMiB: z.number().optional(),
-      }),
-    ),
-  }),
-  z.strictObject({
-    ...studyHead,
-    study: z.literal("serialization"),
-    /** Median time in the client to encode and decode the tensors of one request. */
-    client: z.array(
-      z.strictObject({
-        serialization: z.enum(serializations),
-        batch: z.int(),
-        encodeMs: z.number(),
-        decodeMs: z.number(),
-        bytes: z.int(),
-      }),
-    ),
-  }),
-  ...(
-    ["batch", "concurrency", "queue-delay", "protocol", "link", "scaling", "topology"] as const
-  ).map((study) => z.strictObject({ ...studyHead, study: z.literal(study) })),
-]);
-export type StudyResult = z.infer<typeof studyResult>;
-
 export const price = z.strictObject({
   usdPerHour: z.number().min(0),
   /** Date of the price, in the format of its source. */
@@ -335,7 +199,7 @@ export const benchRecord = z.strictObject({
     environments: z.array(environmentSubject),
   }),
   settings: z.strictObject({
-    /** Names of endpoints, see {@link benchEndpointName}. */
+    /** Names of endpoints by `benchEndpointName`. */
     endpoints: z.array(z.string()),
     windowSeconds: z.number(),
     /** Number of consecutive windows that must agree. */

@@ -1,12 +1,12 @@
-import {
-  type BenchRecord,
-  benchEndpointName,
-  type Conditions,
-  type LoadPoint,
-  type LoadShape,
-  type Price,
-  type StudyId,
+import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type {
+  BenchRecord,
+  Conditions,
+  LoadPoint,
+  LoadShape,
+  Price,
 } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 import { counted, formatPercent } from "./number-format.ts";
 
 /** Properties of load points used by all reports. Pure. */

@@ -1,4 +1,5 @@
-import type { BenchRecord, LoadPoint, StudyId } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 import { type Figure, numberField, tableOf, textField } from "./document.ts";
 import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import { protocolFigure } from "./figures.ts";

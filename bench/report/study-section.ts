@@ -1,4 +1,5 @@
-import type { BenchRecord, LoadPoint, StudyId, StudyResult } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import type { StudyId, StudyResult } from "../record/study-result.ts";
 import { type DataTable, numberField, type Section, tableOf } from "./document.ts";
 import {
   conditionsFields,

@@ -1,4 +1,5 @@
-import { type BenchRecord, type StudyId, studyQuestions } from "../record/bench-record.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
+import { type StudyId, studyQuestions } from "../record/study-result.ts";
 import type { Section } from "./document.ts";
 import { scaling, topology } from "./gpu-study-sections.ts";
 import { link, protocol, queueDelay, serialization } from "./load-study-sections.ts";

@@ -1,12 +1,12 @@
+import type { BenchEndpoint } from "../record/bench-endpoint.ts";
 import {
-  type BenchEndpoint,
   type BenchRecord,
   benchRecordVersion,
   type Conditions,
   type LoadPoint,
   type LoadShape,
-  type StudyId,
 } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 
 /**
  * A record for tests, as of one deployed GPU host: five endpoints and two payload variants, five batches, seven concurrencies,

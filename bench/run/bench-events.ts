@@ -1,10 +1,5 @@
-import type {
-  BenchRecord,
-  Conditions,
-  LoadPoint,
-  LoadShape,
-  StudyId,
-} from "../record/bench-record.ts";
+import type { BenchRecord, Conditions, LoadPoint, LoadShape } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 import type { OpenTargets } from "./bench-target.ts";
 import type { PreparedImage } from "./reference.ts";
 

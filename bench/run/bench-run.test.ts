@@ -12,9 +12,9 @@ import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
 import {
   type BenchRecord,
-  benchEndpointName,
   benchRecord,
   type LoadPoint,
   parseBenchRecord,

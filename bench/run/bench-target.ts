@@ -1,6 +1,7 @@
 import type { EndpointName } from "../../contract/environment.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
-import type { BenchEndpoint, BenchRecord, PayloadFormat } from "../record/bench-record.ts";
+import type { BenchEndpoint, PayloadFormat } from "../record/bench-endpoint.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import type { GpuReading } from "./gpu-use.ts";
 import type { MetricsSource } from "./instance-metrics.ts";
 

@@ -1,5 +1,6 @@
 import { UserError } from "../../contract/user-error.ts";
-import { type BenchEndpoint, type BenchRecord, benchEndpointName } from "../record/bench-record.ts";
+import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import type { BenchContext } from "./bench-events.ts";
 import { checkBenchParity } from "./bench-parity.ts";
 import { type BenchTarget, benchEndpointsOf, type OpenTargets } from "./bench-target.ts";

@@ -1,6 +1,6 @@
+import { benchEndpointName } from "../record/bench-endpoint.ts";
 import {
   type BenchRecord,
-  benchEndpointName,
   benchRecord,
   benchRecordVersion,
   type LoadPoint,

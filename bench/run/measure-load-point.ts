@@ -1,11 +1,7 @@
 import { measureLoad } from "../load/measure-load.ts";
 import { prepareRequests } from "../load/prepare.ts";
-import {
-  type BenchEndpoint,
-  type BenchRecord,
-  benchEndpointName,
-  type LoadPoint,
-} from "../record/bench-record.ts";
+import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
 import type { BenchTarget } from "./bench-target.ts";
 import type { MeasuredEndpoint } from "./choose-endpoints.ts";

@@ -7,7 +7,7 @@ import {
 } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { modelFor } from "../load/prepare.ts";
-import type { PayloadFormat } from "../record/bench-record.ts";
+import type { PayloadFormat } from "../record/bench-endpoint.ts";
 import type { BenchTarget, OpenTargets } from "./bench-target.ts";
 import { reason } from "./http-client.ts";
 import { serverVersion } from "./server-version.ts";

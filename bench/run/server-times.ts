@@ -1,7 +1,8 @@
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { openclipPreprocess, openclipVitB32U8 } from "../../contract/model-signature.ts";
 import { modelFor } from "../load/prepare.ts";
-import type { LoadPoint, PayloadFormat } from "../record/bench-record.ts";
+import type { PayloadFormat } from "../record/bench-endpoint.ts";
+import type { LoadPoint } from "../record/bench-record.ts";
 import type { BenchTarget } from "./bench-target.ts";
 import type { HttpClient } from "./http-client.ts";
 import { type MetricsSource, readMetrics } from "./instance-metrics.ts";

@@ -6,7 +6,8 @@ import {
   headerLengthField,
 } from "../../client/triton/wire-http.ts";
 import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
-import { type Serialization, type StudyResult, serializations } from "../record/bench-record.ts";
+import { type Serialization, serializations } from "../record/bench-endpoint.ts";
+import type { StudyResult } from "../record/study-result.ts";
 import { inputTensor } from "../run/infer.ts";
 import { median } from "../stats/statistics.ts";
 

@@ -1,4 +1,4 @@
-import { benchEndpointName } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
 import { startLinkProxy } from "./link-proxy.ts";
 import {
   clients,

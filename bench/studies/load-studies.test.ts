@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
-import type { BenchEndpoint, StudyResult } from "../record/bench-record.ts";
-import { benchEndpointName } from "../record/bench-record.ts";
+import type { BenchEndpoint } from "../record/bench-endpoint.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { StudyResult } from "../record/study-result.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { batchStudy } from "./batch.ts";
 import { concurrencyStudy } from "./concurrency.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { residentMB } from "../baselines/cpu-use.ts";
-import type { StudyResult } from "../record/bench-record.ts";
+import type { StudyResult } from "../record/study-result.ts";
 
 export type ServiceMemory = Extract<StudyResult, { readonly study: "memory" }>["services"][number];
 

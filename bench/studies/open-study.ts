@@ -1,5 +1,7 @@
 import { UserError } from "../../contract/user-error.ts";
-import { type BenchRecord, benchEndpointName, type StudyId } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 import type { BenchContext } from "../run/bench-events.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
 import { type TargetsSource, withTargets } from "../run/bench-targets.ts";

@@ -7,7 +7,7 @@ import {
   testRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
-import type { StudyResult } from "../record/bench-record.ts";
+import type { StudyResult } from "../record/study-result.ts";
 import type { BenchEvent } from "../run/bench-events.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { measureQueueDelays } from "./queue-delay-study.ts";

@@ -1,4 +1,4 @@
-import { benchEndpointName } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { type ClientCost, measureSerialization } from "./client-serialization.ts";
 import { clients, type LoadStudy, optionalPath, type StudyRun, StudyUnavailable } from "./study.ts";

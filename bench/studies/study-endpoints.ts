@@ -1,4 +1,4 @@
-import type { StudyId } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { studies } from "./registry.ts";
 import { optionalPath, type SourceChange, type Study } from "./study.ts";

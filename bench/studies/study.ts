@@ -1,13 +1,8 @@
 import type { EndpointName } from "../../contract/environment.ts";
-import {
-  type BenchEndpoint,
-  type BenchRecord,
-  benchEndpointName,
-  type Conditions,
-  type StudyId,
-  type StudyResult,
-} from "../record/bench-record.ts";
+import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
+import type { BenchRecord, Conditions } from "../record/bench-record.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
+import type { StudyId, StudyResult } from "../record/study-result.ts";
 import type { BenchContext, LoadPointOptions } from "../run/bench-events.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
 import type { TargetsSource } from "../run/bench-targets.ts";

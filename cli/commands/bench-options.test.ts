@@ -1,6 +1,6 @@
 import { Command } from "commander";
 import { expect, test } from "vitest";
-import { benchEndpointName } from "../../bench/record/bench-record.ts";
+import { benchEndpointName } from "../../bench/record/bench-endpoint.ts";
 import {
   addBenchOptions,
   addGridOptions,

@@ -1,9 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import {
-  type BenchEndpoint,
-  benchEndpointName,
-  type LoadShape,
-} from "../../bench/record/bench-record.ts";
+import { type BenchEndpoint, benchEndpointName } from "../../bench/record/bench-endpoint.ts";
+import type { LoadShape } from "../../bench/record/bench-record.ts";
 import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";

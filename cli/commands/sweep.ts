@@ -1,10 +1,6 @@
 import { type Command, Option } from "commander";
-import {
-  readBenchRecord,
-  type StudyId,
-  studyIds,
-  studyQuestions,
-} from "../../bench/record/bench-record.ts";
+import { readBenchRecord } from "../../bench/record/bench-record.ts";
+import { type StudyId, studyIds, studyQuestions } from "../../bench/record/study-result.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import { runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study.ts";

@@ -1,0 +1,33 @@
+import type { EndpointName } from "../../contract/environment.ts";
+
+/** Payload formats: encodings in which an image is sent. */
+export const payloadFormats = [
+  /** Image file, decoded by the server: JPEG, PNG or WebP. */
+  "jpeg",
+  /** float32, `[3, 224, 224]`, preprocessed: 602 112 bytes. */
+  "fp32",
+  /** 8-bit pixels, `[224, 224, 3]`: 150 528 bytes. */
+  "uint8",
+] as const;
+export type PayloadFormat = (typeof payloadFormats)[number];
+
+/** Serialization of tensors over HTTP: the binary extension of the Open Inference Protocol, or JSON. */
+export const serializations = ["binary", "json"] as const;
+export type Serialization = (typeof serializations)[number];
+
+/** Endpoint and the payload format sent to it. */
+export interface BenchEndpoint {
+  readonly endpoint: EndpointName;
+  readonly payload: PayloadFormat;
+  readonly serialization: Serialization;
+}
+
+/**
+ * Name of an endpoint with its payload format, as accepted by `--backend`: `onnx-http_uint8`, `onnx-http_jpeg`,
+ * `onnx-http_json`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
+ */
+export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
+  const defaultPayload = endpoint === "embed-http" ? "jpeg" : "fp32";
+  const variant = payload === defaultPayload ? "" : `_${payload}`;
+  return `${endpoint}${variant}${serialization === "json" && endpoint !== "embed-http" ? "_json" : ""}`;
+}
