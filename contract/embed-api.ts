@@ -3,7 +3,7 @@ import { embeddingDims } from "./model-signature.ts";
 
 /** Schemas of the embed API, used for validation, types and OpenAPI. */
 
-export { embedPaths } from "./embed-paths.ts";
+export { embedPaths } from "./embed-routes.ts";
 
 /** Content types of images that the service accepts. */
 export const imageContentTypes = ["image/jpeg", "image/png", "image/webp"] as const;

@@ -7,7 +7,7 @@
 import { readFileSync } from "node:fs";
 import { get as getHttp } from "node:http";
 import { get as getHttps } from "node:https";
-import { embedPaths } from "../contract/embed-paths.ts";
+import { embedPaths } from "../contract/embed-routes.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { embedPaths } from "../contract/embed-paths.ts";
+import { embedPaths } from "../contract/embed-routes.ts";
 import { engineCacheMount } from "../contract/model-config.ts";
 import { openclipVitB32, openclipVitB32Trt } from "../contract/model-signature.ts";
 import { oipPaths } from "../contract/oip-paths.ts";

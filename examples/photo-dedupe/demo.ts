@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { embedPaths } from "../../contract/embed-paths.ts";
+import { embedPaths } from "../../contract/embed-routes.ts";
 import { DedupeError } from "./dedupe-error.ts";
 
 export interface DemoArguments {

@@ -7,7 +7,7 @@ import { endWithParent, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { describeExit, lastLinesOf, waitUntilReady } from "../../artefact/simulation.ts";
 import { residentMB } from "../../bench/baselines/cpu-use.ts";
-import { embedPaths } from "../../contract/embed-paths.ts";
+import { embedPaths } from "../../contract/embed-routes.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
