@@ -8,6 +8,7 @@ import {
   embedMetrics,
   embedResponse,
 } from "../../contract/embed-api.ts";
+import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
 import { embeddingDims } from "../../contract/model-signature.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
@@ -528,6 +529,30 @@ describe("with the tiny model", () => {
     ]) {
       expect(body).toMatch(new RegExp(`^${name}_count [1-9]`, "m"));
     }
+  });
+
+  test.each(Object.entries(embedRoutes))(
+    "responds with the media type of the contract on route %s",
+    async (name, { method, path, mediaType }) => {
+      const requests: Partial<Record<string, InjectOptions>> = {
+        embed: raw(jpeg),
+        embedBase64: base64({ images: [jpeg.toString("base64")] }),
+      };
+      const response = await app.inject(requests[name] ?? { method, url: path });
+      expect(response.statusCode).toBe(200);
+      expect(String(response.headers["content-type"]).split(";")[0]).toBe(mediaType);
+      expect(response.headers).toMatchObject(embedResponseHeaders);
+    },
+  );
+
+  test.each<[string, InjectOptions]>([
+    ["an unknown path", { url: "/none" }],
+    ["a path that Fastify cannot decode", { url: "/%E0%A4%A" }],
+    ["an invalid body", { ...raw(jpeg), payload: "no image" }],
+  ])("sends the common headers with the error for %s", async (_, options) => {
+    const response = await app.inject(options);
+    expect(response.statusCode).toBeGreaterThanOrEqual(400);
+    expect(response.headers).toMatchObject(embedResponseHeaders);
   });
 
   test("serves a page without external resources", async () => {

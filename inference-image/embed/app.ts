@@ -5,7 +5,7 @@ import Fastify, {
   type FastifyRequest,
   LogController,
 } from "fastify";
-import { embedPaths } from "../../contract/embed-api.ts";
+import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import {
   createPreprocessor,
@@ -17,13 +17,14 @@ import { drainHttp, trackRequests } from "../http/drain.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import type { TlsFiles } from "../http/tls.ts";
+import { type AddRoute, routeAdder } from "./add-route.ts";
 import { EmbedPipeline, registerEmbedRoutes } from "./embed-routes.ts";
 import type { Embedder } from "./embedder.ts";
 import { registerErrorResponses } from "./error-responses.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
-import { apiKeyHook, RequestAdmission } from "./request-admission.ts";
+import { RequestAdmission } from "./request-admission.ts";
 
 export interface AppOptions {
   /** Backend that embeds preprocessed images; `undefined` while the model is loading. */
@@ -87,6 +88,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000);
   });
   app.addHook("onSend", async (_request, reply) => {
+    reply.headers(embedResponseHeaders);
     if (state.draining) reply.header("connection", "close");
   });
   app.addHook("preClose", async () => {
@@ -100,16 +102,16 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   registerErrorResponses(app, admission);
-  registerOperationsRoutes(app, options, () => state.draining);
+  const addRoute = routeAdder(app, apiKey);
+  registerOperationsRoutes(addRoute, options, () => state.draining);
   const requests = new RequestAdmission(app, {
     admission,
-    apiKey,
     state: () => {
       if (state.draining) return "draining";
       return embedder() === undefined ? "loading" : "serving";
     },
   });
-  registerEmbedRoutes(app, {
+  registerEmbedRoutes(addRoute, {
     requests,
     pipeline,
     admission,
@@ -137,7 +139,11 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
     clientErrorHandler: respondToClientError,
     frameworkErrors: (cause: Error, _request: FastifyRequest, reply: FastifyReply) => {
       const error = toEmbedError(cause);
-      reply.code(error.status).type("application/json").send(error.body);
+      reply
+        .code(error.status)
+        .type("application/json")
+        .headers(embedResponseHeaders)
+        .send(error.body);
     },
   } as const;
   const app =
@@ -150,30 +156,27 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
 
 /** Registers health checks, metrics, the OpenAPI document and the try-it page. */
 function registerOperationsRoutes(
-  app: FastifyInstance,
+  addRoute: AddRoute,
   { embedder, metrics, apiKey }: AppOptions,
   draining: () => boolean,
 ): void {
   // A failed liveness probe restarts the container, so it must not depend on the model.
-  for (const path of [embedPaths.healthz, embedPaths.health]) {
-    app.get(path, async () => ({ status: "ok" }));
+  for (const route of [embedRoutes.healthz, embedRoutes.health]) {
+    addRoute(route, async () => ({ status: "ok" }));
   }
-  app.get(embedPaths.readyz, async (_request, reply) => {
+  addRoute(embedRoutes.readyz, async (_request, reply) => {
     const current = embedder();
     const ready = !draining() && ((await current?.ready()) ?? false);
     const reason = ready || draining() ? undefined : current?.unavailableReason;
     return reply.code(ready ? 200 : 503).send({ ready, reason });
   });
-  app.get(embedPaths.metrics, { onRequest: apiKeyHook(apiKey) }, async (_request, reply) =>
+  addRoute(embedRoutes.metrics, async (_request, reply) =>
     reply.type(metrics.contentType).send(await metrics.text()),
   );
   const requiresKey = apiKey !== undefined;
   const openApi = openApiDocument(requiresKey);
-  app.get(embedPaths.openapi, async () => openApi);
-  app.get(embedPaths.page, async (_request, reply) =>
-    reply
-      .type("text/html")
-      .header("content-security-policy", pageSecurityPolicy)
-      .send(page(requiresKey)),
+  addRoute(embedRoutes.openapi, async () => openApi);
+  addRoute(embedRoutes.page, async (_request, reply) =>
+    reply.header("content-security-policy", pageSecurityPolicy).send(page(requiresKey)),
   );
 }

@@ -1,11 +1,11 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { maxJsonBytes } from "../../client/triton/parse-json.ts";
 import {
   embeddingShapeHeader,
-  embedPaths,
   imageContentTypes,
   serverTimingHeader,
 } from "../../contract/embed-api.ts";
+import { embedRoutes } from "../../contract/embed-routes.ts";
 import { embeddingDims } from "../../contract/model-signature.ts";
 import {
   imageTypeOf,
@@ -16,6 +16,7 @@ import type { Admission } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
 import type { JsonThread } from "../http/json-thread.ts";
+import type { AddRoute } from "./add-route.ts";
 import type { Embedder } from "./embedder.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import type { RequestAdmission } from "./request-admission.ts";
@@ -34,28 +35,22 @@ export interface EmbedRoutesOptions {
 }
 
 /** Registers `POST /embed` and `POST /embed/base64`. */
-export function registerEmbedRoutes(app: FastifyInstance, options: EmbedRoutesOptions): void {
+export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOptions): void {
   const { requests, json, maxBodyBytes } = options;
   const multipartOrImage = ["multipart/form-data", ...imageContentTypes];
-  app.post(
-    embedPaths.embed,
-    { onRequest: requests.hooks(multipartOrImage, maxBodyBytes) },
+  addRoute(
+    embedRoutes.embed,
     (request, reply) => embedRequest(request, reply, imagesOfBody, options),
+    requests.hook(multipartOrImage, maxBodyBytes),
   );
-  const maxBytes = Math.min(maxJsonBytes, maxBodyBytes);
-  app.post(
-    embedPaths.embedBase64,
-    { onRequest: requests.hooks(["application/json"], maxBytes) },
-    (request, reply) =>
-      embedRequest(
-        request,
-        reply,
-        async ({ body }) => {
-          if (Buffer.isBuffer(body)) return json.images(body);
-          throw new EmbedError("bad_request", "the body is empty: send JSON");
-        },
-        options,
-      ),
+  const imagesOfJson = async ({ body }: FastifyRequest) => {
+    if (Buffer.isBuffer(body)) return json.images(body);
+    throw new EmbedError("bad_request", "the body is empty: send JSON");
+  };
+  addRoute(
+    embedRoutes.embedBase64,
+    (request, reply) => embedRequest(request, reply, imagesOfJson, options),
+    requests.hook(["application/json"], Math.min(maxJsonBytes, maxBodyBytes)),
   );
 }
 
@@ -98,9 +93,12 @@ async function embedRequest(
     serverTimingHeader,
     serverTiming({ receive: arrivedAt - startedAt, ...times, total }),
   );
-  if (binary) reply.header(embeddingShapeHeader, `${vectors.length},${embeddingDims}`);
-  const type = binary ? "application/octet-stream" : "application/json; charset=utf-8";
-  return reply.header("content-type", type).send(body);
+  if (binary) {
+    reply
+      .type("application/octet-stream")
+      .header(embeddingShapeHeader, `${vectors.length},${embeddingDims}`);
+  }
+  return reply.send(body);
 }
 
 export interface EmbedPipelineOptions {

@@ -1,4 +1,3 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -12,7 +11,7 @@ import type { Admission, Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { announcedLength, discardBody, readBody, tooLarge } from "../http/request-body.ts";
 
-/** Request to embed images that passed authentication, header validation and admission. */
+/** Request to embed images that passed header validation and admission. */
 export interface AdmittedRequest {
   readonly reservation: Reservation;
   /** Aborted, with an {@link EmbedError}, when the client disconnects or the deadline passes. */
@@ -26,12 +25,10 @@ export interface AdmittedRequest {
 
 export interface RequestAdmissionOptions {
   readonly admission: Admission;
-  /** @default - no authentication */
-  readonly apiKey?: string | undefined;
   readonly state: () => "loading" | "serving" | "draining";
 }
 
-/** Authenticates, validates and admits requests before their bodies are read, then reads the bodies. */
+/** Validates and admits requests before their bodies are read, then reads the bodies. */
 export class RequestAdmission {
   readonly #options: RequestAdmissionOptions;
   readonly #admitted = new WeakMap<FastifyRequest, AdmittedRequest>();
@@ -49,19 +46,16 @@ export class RequestAdmission {
     }
   }
 
-  /** Hooks of a route: a request that fails one of them is rejected before its body costs memory. */
-  hooks(contentTypes: readonly string[], maxBytes: number) {
-    return [
-      apiKeyHook(this.#options.apiKey),
-      async (request: FastifyRequest, reply: FastifyReply) => {
-        await this.#checkState(request);
-        checkContentType(request, contentTypes);
-        this.#admit(request, reply, maxBytes);
-      },
-    ];
+  /** Hook of a route: a request that fails it is rejected before its body costs memory. */
+  hook(contentTypes: readonly string[], maxBytes: number) {
+    return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+      await this.#checkState(request);
+      checkContentType(request, contentTypes);
+      this.#admit(request, reply, maxBytes);
+    };
   }
 
-  /** Returns the admission of a request that passed {@link hooks}. */
+  /** Returns the admission of a request that passed {@link hook}. */
   of(request: FastifyRequest): AdmittedRequest {
     return this.#admitted.get(request)!;
   }
@@ -117,26 +111,6 @@ export class RequestAdmission {
     reservation.complete();
     return bytes;
   }
-}
-
-/** Hook that rejects requests without `Authorization: Bearer` and the key; without a key it accepts all. */
-export function apiKeyHook(apiKey: string | undefined) {
-  const expected = apiKey === undefined ? undefined : digestOf(apiKey);
-  return async ({ headers: { authorization } }: FastifyRequest): Promise<void> => {
-    if (expected === undefined) return;
-    const token = /^bearer +(\S+) *$/i.exec(authorization ?? "")?.[1];
-    if (timingSafeEqual(digestOf(token ?? ""), expected) && token !== undefined) return;
-    const got = authorization === undefined ? "none" : "a different value";
-    throw new EmbedError(
-      "unauthorized",
-      `the header must be 'Authorization: Bearer' and the key of this server, got ${got}`,
-    );
-  };
-}
-
-/** Digest of equal length for all keys: a comparison reveals neither the key nor its length. */
-function digestOf(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
 }
 
 /** @throws {EmbedError} if the content type or encoding is unsupported */

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import { embedResponseHeaders } from "../../contract/embed-routes.ts";
 import { EmbedError } from "./embed-error.ts";
 
 /** Maximum time in which a client must send a request, in milliseconds. */
@@ -38,6 +39,7 @@ export function respondToClientError(
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
       "connection: close",
       "content-type: application/json",
+      ...Object.entries(embedResponseHeaders).map(([name, value]) => `${name}: ${value}`),
       `content-length: ${Buffer.byteLength(text)}`,
       "",
       text,
