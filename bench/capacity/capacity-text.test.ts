@@ -17,7 +17,7 @@ function row(role: RecordRow["role"], throughputError: number, latencyError = 0)
 test("reports the error of a record's predictions, without calibrating loads", () => {
   const rows = [row("calibrates", 0), row("predicted", -0.2, 0.1), row("predicted", 0.4, 0.3)];
   expect(recordErrorLines({ rows })).toEqual([
-    "Of 2 predicted loads the median error is 30 % of images/s, 20 % of latency (--check).",
+    "Median error over 2 predicted load points: 30 % of images/s, 20 % of latency (--check).",
   ]);
 });
 
@@ -57,8 +57,8 @@ test("an unreached limit is not printed as a number", () => {
   expect(notesOf(question, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
 });
 
-test("reports that no load could be checked if all loads calibrate", () => {
+test("reports that the error is unknown if all load points calibrate", () => {
   expect(recordErrorLines({ rows: [row("calibrates", 0)] })).toEqual([
-    "Nothing could be checked: every load of the record calibrates the model.",
+    "The error is unknown: every load point of the record calibrates the model.",
   ]);
 });

@@ -50,7 +50,7 @@ export const shownError = (error: number | undefined): string => {
 };
 
 /** Utilisation from which a station, not the number of clients, counts as the bottleneck. */
-const fullFrom = 0.8;
+const saturatedFrom = 0.8;
 
 const percent = (part: number) => `${Math.round(100 * part)} %`;
 
@@ -76,14 +76,14 @@ export interface Trust {
 
 /** Station that bounds the throughput: the bottleneck if it is saturated, otherwise the one with the longest time. */
 function boundOf({ parts, bottleneck }: ScenarioPrediction): {
-  readonly isFull: boolean;
+  readonly isSaturated: boolean;
   readonly station: StationName;
 } {
-  const use = parts.find(({ station }) => station === bottleneck)?.utilization ?? 0;
+  const utilization = parts.find(({ station }) => station === bottleneck)?.utilization ?? 0;
   const [slowest] = [...parts].sort((a, b) => b.ms - a.ms);
-  return use >= fullFrom || slowest === undefined
-    ? { isFull: true, station: bottleneck }
-    : { isFull: false, station: slowest.station };
+  return utilization >= saturatedFrom || slowest === undefined
+    ? { isSaturated: true, station: bottleneck }
+    : { isSaturated: false, station: slowest.station };
 }
 
 /** Prediction of one scenario as text. */
@@ -93,17 +93,18 @@ export function answerText(
   others: readonly Alternative[],
   trust: Trust,
 ): string {
-  const { isFull, station } = boundOf(answer);
-  const use = answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
+  const { isSaturated, station } = boundOf(answer);
+  const utilization =
+    answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
   const limit = `${shortNumber(answer.limitImagesPerSecond)} images/s with more clients`;
-  const bound = isFull
-    ? `${stationNames[answer.bottleneck]}, ${percent(use)} used: at most ${limit}`
-    : `nothing is full: clients wait, mostly for ${stationNames[station]}; first full would be ${stationNames[answer.bottleneck]}, at ${limit}`;
+  const bound = isSaturated
+    ? `${stationNames[answer.bottleneck]}, ${percent(utilization)} utilised: at most ${limit}`
+    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[answer.bottleneck]}, at ${limit}`;
   const { device, gpus } = question;
   const price =
     answer.usdPerThousand === undefined || device.usdPerHour === undefined
-      ? "no price: --price <dollars per hour for one GPU>"
-      : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} an hour, ${device.priceDate === undefined ? "as given" : `price of ${device.priceDate}`})`;
+      ? "unknown: set --price <dollars per hour for one GPU>"
+      : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price" : `price of ${device.priceDate}`})`;
   const parts = [...answer.parts]
     .filter(({ ms }) => ms >= 0.005)
     .sort((a, b) => b.ms - a.ms)
@@ -111,7 +112,7 @@ export function answerText(
       `  ${stationNames[station]}`,
       `${ms.toFixed(1)} ms`,
       `${Math.round((100 * ms) / answer.latencyMs)} %`,
-      utilization > 0 ? `${Math.round(100 * utilization)} % used` : "",
+      utilization > 0 ? `${Math.round(100 * utilization)} % utilised` : "",
     ]);
   return [
     questionLine(question),
@@ -122,24 +123,24 @@ export function answerText(
     `  GPUs alone      ${shortNumber(answer.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
     `  bottleneck      ${bound}`,
     "",
-    "where the latency goes",
+    "latency by station",
     textTable([["", "", "", ""], ...parts])
       .trimStart()
       .replace(/^/, "  "),
     "",
     others.length === 0
-      ? "nothing that the model knows would give 5 % more on its own"
-      : "what would give more, each on its own",
+      ? "no single change increases the throughput by 5 %"
+      : "changes that increase the throughput, each on its own",
     ...(others.length === 0 ? [] : [otherRows(others)]),
     "",
-    "how far to trust it",
+    "accuracy",
     ...[...trust.from, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
 
 function otherRows(others: readonly Alternative[]): string {
   return textTable([
-    ["  change", "images/s", "latency", "then bound by"],
+    ["  change", "images/s", "latency", "new bottleneck"],
     ...others.map(({ change, answer }) => [
       `  ${change}`,
       shortNumber(answer.imagesPerSecond),
@@ -163,29 +164,31 @@ export function notesOf(
   const notes: string[] = [];
   if (!times.measured(device.name, backend)) {
     notes.push(
-      `No figure of ${device.name} with ${backendNames[backend]}: one image takes what is usual, more of a batch what its peak gives.`,
+      `No figure for ${device.name} with ${backendNames[backend]}: one image takes the median of the published times, further images of a batch follow from its peak.`,
     );
   }
   if (payload === "jpeg") {
     notes.push(
-      `Decoding: ${shortNumber(times.decodeMsPerImage)} ms of one core for an image of ${shortNumber(question.jpegBytes / 1000)} kB, ${times.decodeWorkers} at a time; another host: --decode-ms, --decode-workers.`,
+      `Decoding an image of ${shortNumber(question.jpegBytes / 1000)} kB takes ${shortNumber(times.decodeMsPerImage)} ms on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers).`,
     );
   }
   if (payload === "json") {
-    notes.push("What the server needs to read JSON text is in no figure: it will be slower.");
+    notes.push(
+      "The time in which the server parses JSON is unknown and not included: the real service is slower.",
+    );
   }
   if (bottleneck === "ingest" || (gpus > 1 && payload !== "jpeg")) {
     const rate = 1000 / times.ingestMsPerImage;
-    const each = topology === "per-gpu" ? "; with per-gpu, for each" : "";
+    const each = topology === "per-gpu" ? " per Triton" : "";
     notes.push(
       rate > maxIngestRate
-        ? "No load was limited by what one Triton ingests, and no limit is assumed (--ingest-ms)."
+        ? "No load point was limited by the ingest of one Triton, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
-          ? `One Triton ingests ${shortNumber(rate)} float32 images/s, by the highest throughput of the record${each}.`
-          : `How much one Triton ingests was never reached in a figure: ${shortNumber(rate)} float32 images/s are assumed (--ingest-ms)${each}.`,
+          ? `Ingest is limited to ${shortNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
+          : `No published figure reached the ingest limit of a Triton; ${shortNumber(rate)} float32 images/s${each} are assumed (--ingest-ms).`,
     );
   }
-  notes.push("Means, not percentiles; a service that is not interrupted.");
+  notes.push("Latencies are means, not percentiles, of an uninterrupted service.");
   return notes;
 }
 
@@ -214,30 +217,30 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
     "payload",
     "clients",
     "images/s",
-    "takes",
-    "costs",
-    "bound by",
+    "duration",
+    "cost",
+    "bottleneck",
   ];
   const listed = (meeting.length > 0 ? meeting : options)
     .filter((option, index, all) => index === all.findIndex((other) => sameKind(other, option)))
     .slice(0, shown);
-  const rate = `${job.images.toLocaleString("en-US")} images in ${shortNumber(job.withinHours)} h are ${shortNumber(plan.needed)} images/s`;
+  const rate = `${job.images.toLocaleString("en-US")} images in ${shortNumber(job.withinHours)} h require ${shortNumber(plan.needed)} images/s`;
   return [
     rate,
     "",
     meeting.length > 0
-      ? `${meeting.length} of ${options.length} ways meet it; ${priced ? "the cheapest" : "no price is known: the fewest GPUs"} of each GPU and payload:`
-      : `none of ${options.length} ways meets it; the fastest of each GPU and payload:`,
+      ? `${meeting.length} of ${options.length} plans meet the deadline; ${priced ? "the cheapest" : "without prices, the one with the fewest GPUs"} per GPU model and payload:`
+      : `none of ${options.length} plans meets the deadline; the fastest per GPU model and payload:`,
     textTable([head, ...listed.map(line)]),
     "",
-    "the link alone needs",
+    "required bandwidth",
     textTable([
       ["  payload", "Mbit/s"],
       ...plan.bandwidthNeeded.map(({ payload, mbps }) => [`  ${payload}`, shortNumber(mbps)]),
     ]),
-    ...(best === undefined ? [] : ["", `first way: ${questionLine(best.question)}`]),
+    ...(best === undefined ? [] : ["", `first plan: ${questionLine(best.question)}`]),
     "",
-    "how far to trust it",
+    "accuracy",
     ...[...trust.from, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
@@ -245,7 +248,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
 const sameKind = (a: Option, b: Option) =>
   a.question.device.name === b.question.device.name && a.question.payload === b.question.payload;
 
-const shownPublished = ({ published: { low, high } }: CheckRow) =>
+const publishedText = ({ published: { low, high } }: CheckRow) =>
   low === high ? String(low) : `${low}-${high}`;
 
 /** Published figures with their predictions and errors as text. */
@@ -260,7 +263,7 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
           .filter((row) => row.title === title)
           .map((row) => [
             `  ${row.shown}${row.assumed.length > 0 ? " *" : ""}`,
-            shownPublished(row),
+            publishedText(row),
             row.predicted === undefined ? "" : shortNumber(row.predicted),
             shownError(row.error),
             row.unit,
@@ -273,7 +276,7 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
   const explained = `${Math.round(100 * explainedWithin)} %`;
   return [
     ...tables,
-    "* a part of the load is not in the source, and assumed; the model's latencies are means, also beside a p50 or p95",
+    "* part of the load is not in the source and is assumed; the model's latencies are means, also next to a p50 or p95",
     "",
     ...Object.entries(summary.byRole).map(
       ([role, count]) => `${right(String(count), 4)}  ${role}: ${roles[role as Role]}`,
@@ -281,21 +284,21 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
     "",
     summaryLine(summary),
     "",
-    `not explained (off by more than ${explained}):`,
+    `unexplained (error above ${explained}):`,
     ...summary.predicted.notExplained.map(
       (row) => `  ${shownError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
     ),
-    ...summary.broken.map((row) => `broken: ${row.figure} is not given back`),
+    ...summary.broken.map((row) => `broken: the model no longer reproduces ${row.figure}`),
   ].join("\n");
 }
 
 export function summaryLine({ byRole, predicted }: CheckSummary): string {
-  return `Of ${byRole.predicted} predicted figures ${predicted.within10} are within 10 %, ${predicted.within25} within ${Math.round(100 * explainedWithin)} %; the median error is ${Math.round(100 * predicted.medianError)} %.`;
+  return `Of ${byRole.predicted} predicted figures, ${predicted.within10} are within 10 % and ${predicted.within25} within ${Math.round(100 * explainedWithin)} %; the median error is ${Math.round(100 * predicted.medianError)} %.`;
 }
 
 export function parametersText(parameters: readonly Parameter[]): string {
   return textTable([
-    ["parameter", "value", "unit", "from", "meaning"],
+    ["parameter", "value", "unit", "source", "meaning"],
     ...parameters.map(({ name, value, unit, from, meaning }) => [
       name,
       shortNumber(value),
@@ -313,15 +316,16 @@ const maxMedianError = 0.5;
 export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
   const predicted = rows.filter(({ role }) => role === "predicted");
   if (predicted.length === 0) {
-    return ["Nothing could be checked: every load of the record calibrates the model."];
+    return ["The error is unknown: every load point of the record calibrates the model."];
   }
   const throughput = median(predicted.map((row) => Math.abs(row.throughputError))) ?? 0;
   const latency = median(predicted.map((row) => Math.abs(row.latencyError))) ?? 0;
-  const loads = predicted.length === 1 ? "1 predicted load" : `${predicted.length} predicted loads`;
+  const loads =
+    predicted.length === 1 ? "1 predicted load point" : `${predicted.length} predicted load points`;
   return [
-    `Of ${loads} the median error is ${percent(throughput)} of images/s, ${percent(latency)} of latency (--check).`,
+    `Median error over ${loads}: ${percent(throughput)} of images/s, ${percent(latency)} of latency (--check).`,
     ...(Math.max(throughput, latency) > maxMedianError
-      ? ["WARNING: the model does not fit this record; measure in place of asking it."]
+      ? ["WARNING: the model does not fit this record; measure instead of predicting."]
       : []),
   ];
 }
@@ -330,7 +334,7 @@ export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): rea
 export function recordCheckText({ rows, leftOut, notes }: RecordCalibration): string {
   return [
     textTable([
-      ["load", "images/s", "model", "error", "latency", "model", "error", "role"],
+      ["load point", "images/s", "model", "error", "latency", "model", "error", "role"],
       ...rows.map((row) => [
         row.cell,
         shortNumber(row.imagesPerSecond.measured),
@@ -346,8 +350,8 @@ export function recordCheckText({ rows, leftOut, notes }: RecordCalibration): st
     ...recordErrorLines({ rows }),
     ...notes,
     ...[...new Set(leftOut.map(({ reason }) => reason))].map((reason) => {
-      const loads = leftOut.filter((one) => one.reason === reason).map(({ load }) => load);
-      return `left out: ${loads.length === 1 ? loads[0] : `${loads.length} loads`}: ${reason}`;
+      const loads = leftOut.filter((entry) => entry.reason === reason).map(({ load }) => load);
+      return `excluded: ${loads.length === 1 ? loads[0] : `${loads.length} load points`}: ${reason}`;
     }),
   ].join("\n");
 }

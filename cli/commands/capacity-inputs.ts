@@ -9,52 +9,29 @@ import { checkPublished, summarize } from "../../bench/capacity/check-published.
 import type { Topology } from "../../bench/capacity/model.ts";
 import { type PublishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
 import type { Backend } from "../../bench/capacity/published-parameters.ts";
-import type { Device, Payload, ServiceTimes } from "../../bench/capacity/scenario.ts";
+import type { Device, ServiceTimes } from "../../bench/capacity/scenario.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../artefact.ts";
-export interface CapacityArguments {
-  readonly gpu?: GpuName;
-  readonly gpus?: number;
-  readonly topology?: Topology;
-  readonly backend?: Backend;
-  readonly payload?: Payload;
-  readonly jpegKb: number;
-  readonly bandwidth: number;
-  readonly roundTrip: number;
-  readonly connections: "new" | "kept";
-  readonly concurrency?: number;
-  readonly batchSize: number;
-  readonly images?: number;
-  readonly within?: number;
-  readonly price?: number;
-  readonly decodeMs?: number;
-  readonly decodeWorkers?: number;
-  readonly ingestMs?: number;
-  readonly clientMs: number;
-  readonly record?: string;
-  readonly environment?: string;
-  readonly check?: true;
-  readonly parameters?: true;
-  readonly json?: true;
-  readonly output?: string;
-}
+import type { CapacityArguments } from "./capacity-options.ts";
 
+/** FP16 peak of each GPU in the catalogue, in TFLOPS. */
 export const cataloguePeaks = Object.fromEntries(
   Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
 );
 
-/** What an environment or the options say of the hardware. */
+/** Hardware and backend of an environment or the options. */
 export interface RequestedHardware {
   readonly gpu?: GpuName;
   readonly gpus?: number;
   readonly topology?: Topology;
   readonly backend?: Backend;
-  /** Dollars an hour for one GPU. */
+  /** US dollars per hour for one GPU. */
   readonly price?: { readonly usdPerHour: number; readonly date?: string };
 }
 
+/** Hardware set by options; properties without an option are absent. */
 export function hardwareFromOptions({
   gpu,
   gpus,
@@ -72,11 +49,16 @@ export function hardwareFromOptions({
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
+/**
+ * Reads the hardware of a synthesized environment.
+ *
+ * @throws {UserError} if it has no GPU of the catalogue.
+ */
 export function hardwareOfEnvironment(name: string): RequestedHardware {
   const { file, displayPath } = environmentFile(name);
   const { gpu, namespace, services } = readEnvironment(file, displayPath);
   if (gpu === undefined) {
-    throw new UserError(`${name} has no GPU: name one with --gpu, or calibrate with --record`);
+    throw new UserError(`${name} has no GPU: set --gpu, or calibrate with --record`);
   }
   const tritons = services.filter(({ kind }) => kind === "triton");
   const backends = new Set(tritons.map(({ backend }) => backend));
@@ -84,7 +66,7 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
   if (gpuName === undefined) {
     throw new UserError(`${name}: gpu must be one of ${gpuNames.join(", ")}, got '${gpu.name}'`);
   }
-  // pods have a Triton each
+  // each pod has its own Triton
   const inCluster = namespace !== undefined;
   const perGpu =
     gpu.count > 1 && (inCluster || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
@@ -97,56 +79,57 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
   };
 }
 
-/** Name of what a record was measured on. */
+/** GPU or CPU of a record. */
 function recordDevice(record: BenchRecord): string {
   const { gpu, machine } = record.subject;
   return gpu?.name ?? machine.cpu;
 }
 
+/** Service times from published figures or a record, overridden by options, and their sources as sentences. */
 export function serviceTimesOf(
   facts: PublishedFacts,
-  measured: CalibratedRecord | undefined,
-  asked: RequestedHardware,
+  calibrated: CalibratedRecord | undefined,
+  hardware: RequestedHardware,
   args: CapacityArguments,
-): { readonly times: ServiceTimes; readonly from: readonly string[] } {
+): { readonly times: ServiceTimes; readonly sources: readonly string[] } {
   const published = publishedTimes(facts, args.jpegKb * 1000);
   const { decodeMs, decodeWorkers, ingestMs } = args;
-  const own = Object.fromEntries(
+  const overrides = Object.fromEntries(
     Object.entries({
       decodeMsPerImage: decodeMs,
       decodeWorkers,
       ingestMsPerImage: ingestMs,
     }).filter(([, value]) => value !== undefined),
   );
-  if (measured === undefined) {
+  if (calibrated === undefined) {
     const rows = checkPublished(facts.published, facts.parameters, facts.peaks);
-    const from = `Calibrated by published figures. ${summaryLine(summarize(rows))} (--check)`;
-    return { times: { ...published, ...own }, from: [from] };
+    const source = `Calibrated with published figures. ${summaryLine(summarize(rows))} (--check)`;
+    return { times: { ...published, ...overrides }, sources: [source] };
   }
-  const { record, calibration } = measured;
+  const { record, calibration } = calibrated;
   const times = timesOfRecord(record, calibration, recordDevice(record), published);
   const weights = record.subject.model.weights === "random" ? ", random weights" : "";
   const where = record.subject.target === "simulation" ? "local processes, " : "";
   const compute =
-    asked.gpu === undefined || asked.gpu === recordDevice(record)
+    hardware.gpu === undefined || hardware.gpu === recordDevice(record)
       ? ""
-      : " The compute of another GPU is that of published figures.";
-  const from = `Calibrated by ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}).${compute}`;
+      : " The compute time of --gpu comes from published figures.";
+  const source = `Calibrated with ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}).${compute}`;
   const embed =
     ingestMs === undefined ? times.embed : { ...times.embed, ingestMsPerImage: ingestMs };
   return {
-    times: { ...times, ...own, embed },
-    from: [from, ...recordErrorLines(calibration), ...calibration.notes],
+    times: { ...times, ...overrides, embed },
+    sources: [source, ...recordErrorLines(calibration), ...calibration.notes],
   };
 }
 
-/** A record, and what it says of the model's times. */
+/** Record with the service times derived from it. */
 export interface CalibratedRecord {
   readonly record: BenchRecord;
   readonly calibration: RecordCalibration;
 }
 
-/** The record, or of several environments the one that is asked for. */
+/** Returns `--record`, restricted to `--environment` if given. */
 export function readRecord({
   record: file,
   environment,
@@ -154,14 +137,14 @@ export function readRecord({
 }: CapacityArguments): BenchRecord | undefined {
   if (file === undefined) {
     if (environment === undefined) return undefined;
-    throw new UserError("--environment is one of --record: give that too");
+    throw new UserError("--environment requires --record");
   }
   const record = readBenchRecord(file);
   const names = [...new Set(record.loadPoints.map((point) => point.environment))];
   if (environment === undefined) {
     if (names.length < 2 || check) return record;
     throw new UserError(
-      `${file}: was measured in several environments, ${names.join(", ")}: name one with --environment`,
+      `${file} has several environments, ${names.join(", ")}: select one with --environment`,
     );
   }
   if (!names.includes(environment)) {
@@ -175,63 +158,68 @@ export function readRecord({
   };
 }
 
-/** What computes, where nobody says: what the record was measured with. One that it lacks is refused. */
+/**
+ * Adds the backend of the record unless one is requested.
+ *
+ * @throws {UserError} if the record has no load point that calibrates the requested hardware, backend or payload.
+ */
 export function withBackend(
-  asked: RequestedHardware,
+  hardware: RequestedHardware,
   args: CapacityArguments,
-  measured: CalibratedRecord | undefined,
+  calibrated: CalibratedRecord | undefined,
 ): RequestedHardware {
-  if (measured === undefined) return asked;
-  const { record, calibration } = measured;
+  if (calibrated === undefined) return hardware;
+  const { record, calibration } = calibrated;
   if (calibration.endpoints.length === 0) {
     throw new UserError(
-      `${args.record}: no endpoint has a valid load with one client, which would calibrate the model`,
+      `${args.record}: no endpoint has a valid load point with one client, which calibration requires`,
     );
   }
-  const ofRecord = asked.gpu === undefined || asked.gpu === recordDevice(record);
-  if (asked.gpu === undefined && record.subject.gpu === undefined && (asked.gpus ?? 1) > 1) {
+  const ofRecord = hardware.gpu === undefined || hardware.gpu === recordDevice(record);
+  if (hardware.gpu === undefined && record.subject.gpu === undefined && (hardware.gpus ?? 1) > 1) {
     throw new UserError(
-      `${args.record}: was measured on a CPU (${recordDevice(record)}), which says nothing of ${asked.gpus} GPUs: name one with --gpu`,
+      `${args.record} was measured on a CPU (${recordDevice(record)}) and cannot predict ${hardware.gpus} GPUs: set --gpu`,
     );
   }
-  // a job takes every payload that the record has
+  // a job evaluates every payload format of the record
   const payload = args.payload ?? (args.images === undefined ? "jpeg" : undefined);
-  const known = recordBackends(calibration, payload, asked.backend);
-  const backend = asked.backend ?? known[0];
-  if (!ofRecord || (backend !== undefined && known.includes(backend))) return { ...asked, backend };
+  const known = recordBackends(calibration, payload, hardware.backend);
+  const backend = hardware.backend ?? known[0];
+  if (!ofRecord || (backend !== undefined && known.includes(backend)))
+    return { ...hardware, backend };
   if (backend === undefined && payload !== "uint8" && payload !== "fp32" && payload !== "json") {
-    throw new UserError(
-      `${args.record}: does not say what computes behind the embed API: say it with --backend`,
-    );
+    throw new UserError(`${args.record} does not name the backend of its embed API: set --backend`);
   }
-  const wanted = payload === undefined ? "" : ` for --payload ${payload}`;
+  const format = payload === undefined ? "" : ` for --payload ${payload}`;
   const which = backend === undefined ? "" : ` of ${backendNames[backend]}`;
-  const has = calibration.endpoints.map(({ endpoint }) => endpoint).join(", ");
+  const measuredEndpoints = calibration.endpoints.map(({ endpoint }) => endpoint).join(", ");
   throw new UserError(
-    `${args.record}: has no load with one client${which}${wanted}, only of ${has}`,
+    `${args.record} has no load point with one client${which}${format}, only of ${measuredEndpoints}`,
   );
 }
 
-export function deviceOf(asked: RequestedHardware, record: BenchRecord | undefined): Device {
-  if (asked.gpu !== undefined) return catalogueDevice(asked.gpu, asked.price);
+/** @throws {UserError} if neither a GPU nor a record is given. */
+export function deviceOf(hardware: RequestedHardware, record: BenchRecord | undefined): Device {
+  if (hardware.gpu !== undefined) return catalogueDevice(hardware.gpu, hardware.price);
   if (record === undefined) {
     throw new UserError(
-      "say what computes: an environment, --gpu, or --record (--check and --parameters need none)",
+      "an environment, --gpu or --record is required, unless --check or --parameters is given",
     );
   }
   const { price: known, gpu } = record.subject;
-  // a price of the environment's GPU is none of the CPU that ran in its place
+  // the price of the environment's GPU does not apply to a CPU
   const price = gpu === undefined && known?.source !== "--price" ? undefined : known;
   const usdPerHour =
-    asked.price?.usdPerHour ?? (price && price.usdPerHour / Math.max(1, gpu?.count ?? 1));
+    hardware.price?.usdPerHour ?? (price && price.usdPerHour / Math.max(1, gpu?.count ?? 1));
   return {
     name: recordDevice(record),
     usdPerHour,
-    priceDate: asked.price ? undefined : price?.date,
+    priceDate: hardware.price ? undefined : price?.date,
     ...(gpu === undefined ? { cpu: true } : {}),
   };
 }
 
+/** GPU of the catalogue; `price` overrides its price. */
 export function catalogueDevice(gpu: GpuName, price?: RequestedHardware["price"]): Device {
   const { usdPerHour, date } = gpuCatalogue[gpu].price;
   return price === undefined
@@ -239,9 +227,10 @@ export function catalogueDevice(gpu: GpuName, price?: RequestedHardware["price"]
     : { name: gpu, usdPerHour: price.usdPerHour, priceDate: price.date };
 }
 
-export function scenarioBase(asked: RequestedHardware, args: CapacityArguments) {
+/** Properties of a scenario that a job does not vary. */
+export function scenarioBase(hardware: RequestedHardware, args: CapacityArguments) {
   return {
-    backend: asked.backend ?? "tensorrt",
+    backend: hardware.backend ?? "tensorrt",
     bandwidthMbps: args.bandwidth,
     roundTripMs: args.roundTrip,
     connections: args.connections,

@@ -1,33 +1,162 @@
-import { InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Topology, topologies } from "../../bench/capacity/model.ts";
+import type { Backend } from "../../bench/capacity/published-parameters.ts";
+import { type Payload, payloadNames } from "../../bench/capacity/scenario.ts";
+import { type GpuName, gpuNames } from "../../contract/gpus.ts";
+import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";
 
-/** A number with one of some units, in the first unit. */
+/** Options of `clipstack capacity`. */
+export interface CapacityArguments {
+  readonly gpu?: GpuName;
+  readonly gpus?: number;
+  readonly topology?: Topology;
+  readonly backend?: Backend;
+  /** US dollars per hour for one GPU. */
+  readonly price?: number;
+  readonly payload?: Payload;
+  readonly jpegKb: number;
+  /** Mbit/s. */
+  readonly bandwidth: number;
+  /** Milliseconds. */
+  readonly roundTrip: number;
+  readonly connections: "new" | "kept";
+  readonly concurrency?: number;
+  readonly batchSize: number;
+  readonly images?: number;
+  /** Hours. */
+  readonly within?: number;
+  readonly decodeMs?: number;
+  readonly decodeWorkers?: number;
+  readonly ingestMs?: number;
+  readonly clientMs: number;
+  readonly record?: string;
+  readonly environment?: string;
+  readonly check?: true;
+  readonly parameters?: true;
+  readonly json?: true;
+  readonly output?: string;
+}
+
+/** Adds the options of {@link CapacityArguments}. */
+export function addCapacityOptions(command: Command): void {
+  addHardwareOptions(command);
+  addLoadOptions(command);
+  addCalibrationOptions(command);
+  command
+    .option(
+      "--check",
+      "compare the model with all published figures, or with all loads of --record",
+    )
+    .option("--parameters", "list the parameters of the model with their values and sources")
+    .option("--json", "print only the result, as JSON")
+    .option("--output <file>", "also write the result to this file, as JSON");
+}
+
+function addHardwareOptions(command: Command): void {
+  command
+    .addOption(new Option("--gpu <name>", "GPU model of the catalogue").choices(gpuNames))
+    .option("--gpus <number>", "number of GPUs (default: 1)", wholeNumber(1, 64))
+    .addOption(
+      new Option(
+        "--topology <name>",
+        "one Triton across all GPUs, or one per GPU (default: instance-group)",
+      ).choices(topologies),
+    )
+    .addOption(
+      new Option(
+        "--backend <name>",
+        "backend that executes the model (default: tensorrt; with --record, the measured one)",
+      ).choices(["onnxruntime", "tensorrt"]),
+    )
+    .option(
+      "--price <dollars>",
+      "US dollars per hour for one GPU (default: price of the catalogue)",
+      numberUpTo(1e12),
+    );
+}
+
+function addLoadOptions(command: Command): void {
+  command
+    .addOption(
+      new Option(
+        "--payload <name>",
+        "payload format: jpeg to the embed API; uint8, fp32 or json tensors to Triton (default: jpeg)",
+      ).choices(payloadNames),
+    )
+    .option("--jpeg-kb <size>", "size of a JPEG in kB", numberUpTo(1e12), 10)
+    .addOption(
+      new Option("--bandwidth <rate>", "bandwidth of the client's link: 100Mbps, 2.5Gbps")
+        .argParser(bandwidth)
+        .default(1000, "1Gbps"),
+    )
+    .addOption(
+      new Option("--round-trip <time>", "round-trip time between client and server: 60ms")
+        .argParser(milliseconds)
+        .default(1, "1ms"),
+    )
+    .addOption(
+      new Option(
+        "--connections <kind>",
+        "new: one per request, as in the published figures; kept: reused",
+      )
+        .choices(["new", "kept"])
+        .default("new"),
+    )
+    .option(
+      "--concurrency <number>",
+      "clients, each with one outstanding request (default: 16; for a job, the best number)",
+      wholeNumber(1, 4096),
+    )
+    .option("--batch-size <number>", "images per request", wholeNumber(1, 32), 1)
+    .option("--images <number>", "number of images of a job", wholeNumber(1, 1e12))
+    .option("--within <time>", "deadline of the job: 6h, 90min", hours);
+}
+
+function addCalibrationOptions(command: Command): void {
+  command
+    .option(
+      "--decode-ms <ms>",
+      "time of one core to decode an image (default: clipstack's server, by --jpeg-kb)",
+      numberUpTo(1e12),
+    )
+    .option(
+      "--decode-workers <number>",
+      "images decoded concurrently (default: 4)",
+      wholeNumber(1, 1024),
+    )
+    .option("--ingest-ms <ms>", "time of one Triton to ingest one float32 tensor", numberUpTo(1e12))
+    .option("--client-ms <ms>", "client work between two requests", numberFrom(0, 1e12), 0)
+    .option(
+      "--record <file>",
+      "calibrate with a record of bench or sweep instead of published figures",
+    )
+    .option("--environment <name>", "environment of --record, if it contains several");
+}
+
+/** Parses a number with one of `units`; returns it in the unit with factor 1. */
 function quantity(
   units: Readonly<Record<string, number>>,
   example: string,
-  least: "above 0" | "0 or more" = "above 0",
+  minimum: "above 0" | "0 or more" = "above 0",
 ) {
   return (text: string): number => {
     const [, digits = "", unit = ""] = /^([0-9.]+)\s*([A-Za-z/]*)$/.exec(text.trim()) ?? [];
     const value = Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN);
-    const inRange = least === "above 0" ? value > 0 : value >= 0;
+    const inRange = minimum === "above 0" ? value > 0 : value >= 0;
     if (digits === "" || !(inRange && Number.isFinite(value))) {
-      throw new InvalidArgumentError(`must be a number ${least} with its unit, like ${example}.`);
+      throw new InvalidArgumentError(
+        `It must be a number ${minimum} with its unit, like ${example}.`,
+      );
     }
     return value;
   };
 }
 
-export function bandwidth(text: string): number {
-  return quantity(
-    { kbps: 1e-3, "kbit/s": 1e-3, mbps: 1, "mbit/s": 1, gbps: 1000, "gbit/s": 1000 },
-    "100Mbps",
-  )(text);
-}
+const bandwidth = quantity(
+  { kbps: 1e-3, "kbit/s": 1e-3, mbps: 1, "mbit/s": 1, gbps: 1000, "gbit/s": 1000 },
+  "100Mbps",
+);
 
-export function milliseconds(text: string): number {
-  return quantity({ us: 1e-3, ms: 1, s: 1000 }, "60ms", "0 or more")(text);
-}
+const milliseconds = quantity({ us: 1e-3, ms: 1, s: 1000 }, "60ms", "0 or more");
 
-export function hours(text: string): number {
-  return quantity({ s: 1 / 3600, min: 1 / 60, h: 1, d: 24 }, "6h or 90min")(text);
-}
+const hours = quantity({ s: 1 / 3600, min: 1 / 60, h: 1, d: 24 }, "6h or 90min");

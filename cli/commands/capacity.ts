@@ -1,4 +1,4 @@
-import { type Command, Option } from "commander";
+import type { Command } from "commander";
 import { calibrateRecord } from "../../bench/capacity/calibrate-record.ts";
 import {
   answerText,
@@ -16,7 +16,6 @@ import { planJob } from "../../bench/capacity/plan.ts";
 import { type PublishedFacts, publishedFacts } from "../../bench/capacity/published-facts.ts";
 import {
   alternatives,
-  payloadNames,
   predictScenario,
   type Scenario,
   type ServiceTimes,
@@ -24,11 +23,9 @@ import {
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";
 import { writeOutput } from "../write-output.ts";
 import {
   type CalibratedRecord,
-  type CapacityArguments,
   catalogueDevice,
   cataloguePeaks,
   deviceOf,
@@ -40,99 +37,24 @@ import {
   serviceTimesOf,
   withBackend,
 } from "./capacity-inputs.ts";
-import { bandwidth, hours, milliseconds } from "./capacity-options.ts";
+import { addCapacityOptions, type CapacityArguments } from "./capacity-options.ts";
 
-/** `clipstack capacity`: what will it give, what will it cost, and what bounds it? */
+/** Registers `clipstack capacity`, which predicts throughput, latency, cost and the bottleneck. */
 export function registerCapacity(program: Command): void {
-  program
+  const command = program
     .command("capacity")
     .argument(
       "[environment]",
-      "take GPU, their number, topology and backend from what is synthesized",
-    )
-    .addOption(new Option("--gpu <name>", "key of the GPU catalogue").choices(gpuNames))
-    .option("--gpus <number>", "how many GPUs (default: 1)", wholeNumber(1, 64))
-    .addOption(
-      new Option(
-        "--topology <name>",
-        "one Triton over all GPUs, or one for each (default: instance-group)",
-      ).choices(topologies),
-    )
-    .addOption(
-      new Option(
-        "--backend <name>",
-        "what computes (default: tensorrt; with --record, what it was measured with)",
-      ).choices(["onnxruntime", "tensorrt"]),
-    )
-    .addOption(
-      new Option(
-        "--payload <name>",
-        "what a client sends: jpeg to the embed API; u8, float32 or json tensors to Triton (default: jpeg)",
-      ).choices(payloadNames),
-    )
-    .option("--jpeg-kb <size>", "size of a JPEG in kB", numberUpTo(1e12), 10)
-    .addOption(
-      new Option("--bandwidth <rate>", "of the client's link: 100Mbps, 2.5Gbps")
-        .argParser(bandwidth)
-        .default(1000, "1Gbps"),
-    )
-    .addOption(
-      new Option("--round-trip <time>", "between client and server: 60ms")
-        .argParser(milliseconds)
-        .default(1, "1ms"),
-    )
-    .addOption(
-      new Option(
-        "--connections <kind>",
-        "new: one for each request, as in the published figures; kept: they stay open",
-      )
-        .choices(["new", "kept"])
-        .default("new"),
-    )
-    .option(
-      "--concurrency <number>",
-      "clients, each with one request on its way (default: 16; of a job, the best)",
-      wholeNumber(1, 4096),
-    )
-    .option("--batch-size <number>", "images per request", wholeNumber(1, 32), 1)
-    .option("--images <number>", "a job: this many images", wholeNumber(1, 1e12))
-    .option("--within <time>", "the job's time: 6h, 90min", hours)
-    .option(
-      "--price <dollars>",
-      "an hour, for one GPU (default: the catalogue's)",
-      numberUpTo(1e12),
-    )
-    .option(
-      "--decode-ms <ms>",
-      "time of one core to decode an image (default: as clipstack's server, by --jpeg-kb)",
-      numberUpTo(1e12),
-    )
-    .option(
-      "--decode-workers <number>",
-      "images decoded at a time (default: 4)",
-      wholeNumber(1, 1024),
-    )
-    .option(
-      "--ingest-ms <ms>",
-      "time of one Triton to take in one float32 tensor",
-      numberUpTo(1e12),
-    )
-    .option("--client-ms <ms>", "client's own work between two requests", numberFrom(0, 1e12), 0)
-    .option("--record <file>", "calibrate by a record of bench or sweep, not by published figures")
-    .option(
-      "--environment <name>",
-      "which environment of --record, where it was measured in several",
-    )
-    .option("--check", "compare the model with every published figure, or every load of --record")
-    .option("--parameters", "list the model's parameters with their values and origins")
-    .option("--json", "print the result, and nothing else, as JSON")
-    .option("--output <file>", "write the result to a file as well, as JSON")
-    .addHelpText(
-      "after",
-      `
-A closed network of queues: the client's work, its link, round trips, decoding, the batcher, ingesting tensors, the GPU.
-Its parameters are from published figures (bench/published) or from a record; docs/capacity.md says what each means and
-how far the model is off. It needs no GPU and measures nothing.
+      "read GPUs, topology, backend and price from this environment's synthesized output",
+    );
+  addCapacityOptions(command);
+  command.addHelpText("after", help).action(capacity);
+}
+
+const help = `
+The model is a closed queueing network of client work, link, round trips, decoding, batcher, tensor ingest and GPU. Its
+parameters come from published figures (bench/published) or from a record; docs/capacity.md explains them and lists the
+errors of the model. The command needs no GPU and measures nothing.
 
 Examples:
   $ npx clipstack capacity --gpu rtx-4080 --gpus 4 --topology per-gpu --payload jpeg --bandwidth 100Mbps --round-trip 60ms --concurrency 32
@@ -141,93 +63,94 @@ Examples:
   $ npx clipstack capacity --check
   $ npx clipstack capacity --record bench/reports/….json --check
 
-Exit codes: 0 good, 1 no way does the job, or the model no longer gives the figures back, 2 wrong usage or settings.`,
-    )
-    .action(capacity);
-}
+Exit codes: 0 success, 1 no plan meets the deadline, or --check cannot reproduce a published figure, 2 wrong usage or settings.`;
 
-/** What is printed, for people and for programs. */
-interface Said {
+interface CapacityResult {
   readonly text: string;
-  readonly json: unknown;
+  readonly json: object;
   readonly exitCode: 0 | 1;
 }
 
 function capacity(environment: string | undefined, args: CapacityArguments): void {
-  const said = say(environment, args);
-  const json = `${JSON.stringify({ schema: 1, ...(said.json as object) }, null, 2)}\n`;
+  const result = capacityResult(environment, args);
+  const json = `${JSON.stringify({ schema: 1, ...result.json }, null, 2)}\n`;
   if (args.output !== undefined) writeOutput(args.output, json);
   if (args.json) process.stdout.write(json);
-  else console.log(said.text);
-  process.exitCode = said.exitCode;
+  else console.log(result.text);
+  process.exitCode = result.exitCode;
 }
 
-function say(environment: string | undefined, args: CapacityArguments): Said {
+function capacityResult(environment: string | undefined, args: CapacityArguments): CapacityResult {
   const facts = publishedFacts(cataloguePeaks);
   if (args.parameters) {
     const parameters = parameterList(facts.published, facts.parameters);
     return { text: parametersText(parameters), json: { parameters }, exitCode: 0 };
   }
   const record = readRecord(args);
-  const measured = record && { record, calibration: calibrateRecord(record) };
-  if (args.check) return measured === undefined ? sayCheck(facts) : sayRecordCheck(measured);
-  if ((args.images === undefined) !== (args.within === undefined)) {
-    throw new UserError("--images and --within make a job together: give both");
+  const calibrated = record && { record, calibration: calibrateRecord(record) };
+  if (args.check) {
+    return calibrated === undefined ? publishedCheck(facts) : recordCheck(calibrated);
   }
-  const found = environment === undefined ? {} : hardwareOfEnvironment(environment);
-  const asked = withBackend({ ...found, ...hardwareFromOptions(args) }, args, measured);
-  const { times, from } = serviceTimesOf(facts, measured, asked, args);
+  if ((args.images === undefined) !== (args.within === undefined)) {
+    throw new UserError("a job requires both --images and --within");
+  }
+  const configured = environment === undefined ? {} : hardwareOfEnvironment(environment);
+  const hardware = withBackend({ ...configured, ...hardwareFromOptions(args) }, args, calibrated);
+  const { times, sources } = serviceTimesOf(facts, calibrated, hardware, args);
+  const inputs: Inputs = { hardware, args, times, sources, record };
   return args.images !== undefined && args.within !== undefined
-    ? sayPlan({ images: args.images, withinHours: args.within }, asked, args, times, from, record)
-    : sayAnswer(asked, args, times, from, record);
+    ? jobPlan({ images: args.images, withinHours: args.within }, inputs)
+    : prediction(inputs);
 }
 
-function sayAnswer(
-  asked: RequestedHardware,
-  args: CapacityArguments,
-  times: ServiceTimes,
-  from: readonly string[],
-  record: BenchRecord | undefined,
-): Said {
-  const question: Scenario = {
-    ...scenarioBase(asked, args),
-    device: deviceOf(asked, record),
-    gpus: asked.gpus ?? 1,
-    topology: asked.topology ?? "instance-group",
+interface Inputs {
+  readonly hardware: RequestedHardware;
+  readonly args: CapacityArguments;
+  readonly times: ServiceTimes;
+  /** Sources of the times and errors of the model, as sentences. */
+  readonly sources: readonly string[];
+  readonly record: BenchRecord | undefined;
+}
+
+function prediction({ hardware, args, times, sources, record }: Inputs): CapacityResult {
+  const scenario: Scenario = {
+    ...scenarioBase(hardware, args),
+    device: deviceOf(hardware, record),
+    gpus: hardware.gpus ?? 1,
+    topology: hardware.topology ?? "instance-group",
     payload: args.payload ?? "jpeg",
     concurrency: args.concurrency ?? 16,
   };
-  const found = predictScenario(question, times);
-  const others = alternatives(question, times);
-  const trust: Trust = { from, notes: notesOf(question, times, found.bottleneck) };
+  const predicted = predictScenario(scenario, times);
+  const others = alternatives(scenario, times);
+  const trust: Trust = {
+    from: sources,
+    notes: notesOf(scenario, times, predicted.bottleneck),
+  };
   return {
-    text: answerText(question, found, others, trust),
-    json: { question, answer: found, alternatives: others, trust },
+    text: answerText(scenario, predicted, others, trust),
+    json: { question: scenario, answer: predicted, alternatives: others, trust },
     exitCode: 0,
   };
 }
 
-function sayPlan(
+function jobPlan(
   job: { readonly images: number; readonly withinHours: number },
-  asked: RequestedHardware,
-  args: CapacityArguments,
-  times: ServiceTimes,
-  from: readonly string[],
-  record: BenchRecord | undefined,
-): Said {
+  { hardware, args, times, sources, record }: Inputs,
+): CapacityResult {
   const devices =
-    asked.gpu === undefined && record === undefined
-      ? gpuNames.map((name) => catalogueDevice(name, asked.price))
-      : [deviceOf(asked, record)];
+    hardware.gpu === undefined && record === undefined
+      ? gpuNames.map((name) => catalogueDevice(name, hardware.price))
+      : [deviceOf(hardware, record)];
   const cpuOnly = devices.every(({ cpu }) => cpu);
   const plan = planJob(
     job,
-    scenarioBase(asked, args),
+    scenarioBase(hardware, args),
     {
       devices,
-      gpus: asked.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [asked.gpus],
-      topologies: asked.topology === undefined ? topologies : [asked.topology],
-      // JSON is never the better way
+      gpus: hardware.gpus === undefined ? (cpuOnly ? [1] : [1, 2, 4, 8]) : [hardware.gpus],
+      topologies: hardware.topology === undefined ? topologies : [hardware.topology],
+      // JSON is never the best format
       payloads: args.payload === undefined ? ["jpeg", "uint8", "fp32"] : [args.payload],
       concurrencies:
         args.concurrency === undefined ? [1, 2, 4, 8, 16, 32, 64, 128] : [args.concurrency],
@@ -239,11 +162,11 @@ function sayPlan(
     ...(best?.usd === undefined
       ? []
       : [
-          "Dollars for the hours that it runs; prices of the catalogue are of different sources and months.",
+          "Costs are for the hours of the job; catalogue prices are from different sources and months.",
         ]),
     ...(best === undefined ? [] : notesOf(best.question, times, best.bottleneck)),
   ];
-  const trust: Trust = { from, notes };
+  const trust: Trust = { from: sources, notes };
   return {
     text: planText(job, plan, 10, trust),
     json: { job, ...plan, trust },
@@ -251,7 +174,7 @@ function sayPlan(
   };
 }
 
-function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
+function publishedCheck({ published, parameters, peaks }: PublishedFacts): CapacityResult {
   const rows = checkPublished(published, parameters, peaks);
   const summary = summarize(rows);
   return {
@@ -261,6 +184,6 @@ function sayCheck({ published, parameters, peaks }: PublishedFacts): Said {
   };
 }
 
-function sayRecordCheck({ calibration }: CalibratedRecord): Said {
+function recordCheck({ calibration }: CalibratedRecord): CapacityResult {
   return { text: recordCheckText(calibration), json: calibration, exitCode: 0 };
 }
