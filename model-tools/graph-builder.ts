@@ -5,6 +5,7 @@ import {
   type OnnxAttribute,
   type OnnxInitializer,
   type OnnxNode,
+  scalarInitializer,
 } from "./onnx-writer.ts";
 import type { ProjectionColumns, TowerBlock, TowerNorm } from "./tower.ts";
 import { bytesOf, type Matrix, matrixOf } from "./tower-weights.ts";
@@ -45,8 +46,8 @@ export class GraphBuilder {
     return this.floats(name, [elements(tensor)], () => readFloats(tensor));
   }
 
-  #scalar(name: string, value: number): string {
-    return this.floats(name, [], () => Float32Array.of(value));
+  scalar(name: string, value: number): string {
+    return this.initializer(scalarInitializer(name, value));
   }
 
   reshape(name: string, input: string, shape: readonly number[]): string {
@@ -98,17 +99,14 @@ export class GraphBuilder {
     if (kind === "quick-gelu") {
       const steep = this.node("Mul", `${name}.steep`, [
         input,
-        this.#scalar("quick_gelu.slope", 1.702),
+        this.scalar("quick_gelu.slope", 1.702),
       ]);
       return this.node("Mul", name, [input, this.node("Sigmoid", `${name}.gate`, [steep])]);
     }
-    const divided = this.node("Div", `${name}.div`, [
-      input,
-      this.#scalar("gelu.sqrt2", Math.SQRT2),
-    ]);
+    const divided = this.node("Div", `${name}.div`, [input, this.scalar("gelu.sqrt2", Math.SQRT2)]);
     const erf = this.node("Erf", `${name}.erf`, [divided]);
-    const gate = this.node("Add", `${name}.gate`, [erf, this.#scalar("gelu.one", 1)]);
+    const gate = this.node("Add", `${name}.gate`, [erf, this.scalar("gelu.one", 1)]);
     const gated = this.node("Mul", `${name}.gated`, [input, gate]);
-    return this.node("Mul", name, [gated, this.#scalar("gelu.half", 0.5)]);
+    return this.node("Mul", name, [gated, this.scalar("gelu.half", 0.5)]);
   }
 }

@@ -95,7 +95,7 @@ export function int64Initializer(name: string, values: readonly number[]): OnnxI
   return { name, dataType: "INT64", dims: [values.length], data: () => [data] };
 }
 
-/** An initializer that is one FP32 scalar. */
+/** Returns an initializer that is one FP32 scalar. */
 export function scalarInitializer(name: string, value: number): OnnxInitializer {
   const data = new Uint8Array(Float32Array.of(value).buffer);
   return { name, dataType: "FLOAT", dims: [], data: () => [data] };

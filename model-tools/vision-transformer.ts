@@ -1,12 +1,6 @@
 import { openclipVitB32 } from "../contract/model-signature.ts";
-import {
-  int64Initializer,
-  type OnnxAttribute,
-  type OnnxInitializer,
-  type OnnxModel,
-  type OnnxNode,
-  scalarInitializer,
-} from "./onnx-writer.ts";
+import { GraphBuilder } from "./graph-builder.ts";
+import type { OnnxModel } from "./onnx-writer.ts";
 import { constantPieces, normalPieces } from "./random-weights.ts";
 
 /** Sizes of a CLIP image tower. */
@@ -58,9 +52,11 @@ export const opset = 17;
 /**
  * Factors by which the random weights are larger than open_clip's initialisation. With 1, embeddings of different images are nearly
  * equal and would hide preprocessing errors; with much larger factors, a recompressed JPEG gets an unrelated embedding. These values
- * keep the cosine of different samples below 0.95 and that of a recompressed sample above 0.99.
+ * keep the cosine of different samples below 0.95 and that of a recompressed sample above 0.99. Deviations contain only square
+ * roots, which are bit-exact on every platform, unlike powers.
  */
 const gains = { convolution: 4, queryKeyValue: 1.7, attentionOutput: 2, mlp: 2 } as const;
+const biasDeviation = 0.02;
 
 /**
  * Returns the image tower of open_clip's `encode_image`, without normalisation: patches, class token and position,
@@ -89,190 +85,181 @@ export type TowerWeights = (
 
 /** Returns the same graph with the given weights: `conv1.weight`, `resblocks.0.attn.in_proj.bias`, … */
 export function imageTower(sizes: VisionTransformer, weights: TowerWeights): OnnxModel {
-  const { width, layers, heads, mlpWidth, patchSide, outputs } = sizes;
-  const patches = (sizes.imageSide / patchSide) ** 2;
-  const tokens = patches + 1;
-  const headWidth = width / heads;
-
-  const nodes: OnnxNode[] = [];
-  const initializers: OnnxInitializer[] = [];
-
-  const node = (
-    op: string,
-    name: string,
-    inputs: readonly string[],
-    attributes?: Record<string, OnnxAttribute>,
-  ): string => {
-    nodes.push({ name, op, inputs, outputs: [name], attributes });
-    return name;
-  };
-  const random = (name: string, dims: readonly number[], deviation: number): string => {
-    const data = () => weights(name, dims, { deviation });
-    initializers.push({ name, dataType: "FLOAT", dims, data });
-    return name;
-  };
-  const constant = (name: string, size: number, value: number): string => {
-    const data = () => weights(name, [size], { value });
-    initializers.push({ name, dataType: "FLOAT", dims: [size], data });
-    return name;
-  };
-  const integers = (name: string, values: readonly number[]): string => {
-    initializers.push(int64Initializer(name, values));
-    return name;
-  };
-  const scalar = (name: string, value: number): string => {
-    initializers.push(scalarInitializer(name, value));
-    return name;
-  };
-  const layerNorm = (name: string, input: string): string =>
-    node(
-      "LayerNormalization",
-      name,
-      [input, constant(`${name}.weight`, width, 1), random(`${name}.bias`, [width], biasDeviation)],
-      { axis: -1, epsilon: { float: 1e-5 } },
-    );
-  const linear = (
-    name: string,
-    input: string,
-    [from, to]: readonly [number, number],
-    deviation: number,
-  ): string =>
-    node("Add", `${name}.out`, [
-      node("MatMul", `${name}.matmul`, [input, random(`${name}.weight`, [from, to], deviation)]),
-      random(`${name}.bias`, [to], biasDeviation),
-    ]);
-
-  // only square roots, which are bit-exact on every platform, unlike powers
-  const biasDeviation = 0.02;
-  const embeddingDeviation = 1 / Math.sqrt(width);
-  const attentionDeviation = gains.queryKeyValue / Math.sqrt(width);
-  const residualDeviation = 1 / Math.sqrt(width * 2 * layers);
-  const mlpDeviation = gains.mlp / Math.sqrt(2 * width);
-  const convolutionDeviation =
-    gains.convolution / Math.sqrt(3 * inputDims[0] * patchSide * patchSide);
-
-  // shared by all blocks
-  const headScale = scalar("attention.scale", 1 / Math.sqrt(headWidth));
-  const half = scalar("gelu.half", 0.5);
-  const one = scalar("gelu.one", 1);
-  const sqrt2 = scalar("gelu.sqrt2", Math.SQRT2);
-  const splitShape = integers("attention.split_shape", [0, tokens, 3, heads, headWidth]);
-  const mergedShape = integers("attention.merged_shape", [0, tokens, width]);
-  const thirds = ["query", "key", "value"].map((name, i) =>
-    integers(`attention.${name}_index`, [i]),
-  );
-  const firstAxis = integers("attention.first_axis", [0]);
-
-  const block = (name: string, input: string): string => {
-    const qkv = node(
-      "Transpose",
-      `${name}.attn.qkv`,
-      [
-        node("Reshape", `${name}.attn.split`, [
-          linear(
-            `${name}.attn.in_proj`,
-            layerNorm(`${name}.ln_1`, input),
-            [width, 3 * width],
-            attentionDeviation,
-          ),
-          splitShape,
-        ]),
-      ],
-      { perm: [2, 0, 3, 1, 4] },
-    );
-    const [query, key, value] = ["query", "key", "value"].map((part, i) =>
-      node("Squeeze", `${name}.attn.${part}`, [
-        node("Gather", `${name}.attn.${part}_of_qkv`, [qkv, thirds[i]!], { axis: 0 }),
-        firstAxis,
-      ]),
-    );
-    const scores = node("Mul", `${name}.attn.scaled`, [
-      node("MatMul", `${name}.attn.scores`, [
-        query!,
-        node("Transpose", `${name}.attn.key_t`, [key!], { perm: [0, 1, 3, 2] }),
-      ]),
-      headScale,
-    ]);
-    const weights = node("Softmax", `${name}.attn.weights`, [scores], { axis: -1 });
-    const mixed = node("MatMul", `${name}.attn.mixed`, [weights, value!]);
-    const merged = node("Reshape", `${name}.attn.merged`, [
-      node("Transpose", `${name}.attn.by_token`, [mixed], { perm: [0, 2, 1, 3] }),
-      mergedShape,
-    ]);
-    const attended = node("Add", `${name}.attn.residual`, [
-      input,
-      linear(
-        `${name}.attn.out_proj`,
-        merged,
-        [width, width],
-        gains.attentionOutput * residualDeviation,
-      ),
-    ]);
-
-    const hidden = linear(
-      `${name}.mlp.c_fc`,
-      layerNorm(`${name}.ln_2`, attended),
-      [width, mlpWidth],
-      mlpDeviation,
-    );
-    const erf = node("Erf", `${name}.mlp.erf`, [node("Div", `${name}.mlp.div`, [hidden, sqrt2])]);
-    const gelu = node("Mul", `${name}.mlp.gelu`, [
-      node("Mul", `${name}.mlp.gated`, [hidden, node("Add", `${name}.mlp.plus_one`, [erf, one])]),
-      half,
-    ]);
-    return node("Add", `${name}.mlp.residual`, [
-      attended,
-      linear(`${name}.mlp.c_proj`, gelu, [mlpWidth, width], gains.mlp * residualDeviation),
-    ]);
-  };
-
-  const patchGrid = node(
-    "Conv",
-    "conv1",
-    [
-      inputName,
-      random("conv1.weight", [width, inputDims[0], patchSide, patchSide], convolutionDeviation),
-    ],
-    { kernel_shape: [patchSide, patchSide], strides: [patchSide, patchSide] },
-  );
-  const patchTokens = node(
-    "Transpose",
-    "patches",
-    [node("Reshape", "patches.flat", [patchGrid, integers("patches.shape", [0, width, patches])])],
-    { perm: [0, 2, 1] },
-  );
-  // Row 0 is the class token plus its position. It is added to a zero row from `Pad`, which needs no batch size, so that every shape
-  // of the graph follows from the input's.
-  const sequence = node("Add", "embedded", [
-    node("Pad", "patches.padded", [patchTokens, integers("patches.pads", [0, 1, 0, 0, 0, 0])]),
-    random("class_and_positional_embedding", [tokens, width], embeddingDeviation),
-  ]);
-
-  let stream = layerNorm("ln_pre", sequence);
-  for (let i = 0; i < layers; i++) stream = block(`resblocks.${i}`, stream);
-
-  const classToken = node("Squeeze", "class_token", [
-    node("Slice", "class_token.slice", [
-      stream,
-      integers("class_token.start", [0]),
-      integers("class_token.end", [1]),
-      integers("class_token.axis", [1]),
-    ]),
-    integers("class_token.squeeze_axis", [1]),
-  ]);
-  node("MatMul", outputName, [
-    layerNorm("ln_post", classToken),
-    random("proj", [width, outputs], 1 / Math.sqrt(width)),
-  ]);
-
+  const builder = new ImageTowerBuilder(sizes, weights);
+  let stream = builder.embedding();
+  for (let i = 0; i < sizes.layers; i++) stream = builder.block(`resblocks.${i}`, stream);
+  builder.projection(stream);
   return {
     producer: "clipstack",
     opset,
     irVersion: 8,
     graphName: "clip_image_tower",
     inputs: [{ name: inputName, dims: ["batch", ...inputDims] }],
-    outputs: [{ name: outputName, dims: ["batch", outputs] }],
-    nodes,
-    initializers,
+    outputs: [{ name: outputName, dims: ["batch", sizes.outputs] }],
+    nodes: builder.nodes,
+    initializers: builder.initializers,
   };
+}
+
+class ImageTowerBuilder extends GraphBuilder {
+  readonly #sizes: VisionTransformer;
+  readonly #weights: TowerWeights;
+  readonly #patches: number;
+  /** Initializers shared by all blocks. */
+  readonly #shared;
+
+  constructor(sizes: VisionTransformer, weights: TowerWeights) {
+    super();
+    this.#sizes = sizes;
+    this.#weights = weights;
+    this.#patches = (sizes.imageSide / sizes.patchSide) ** 2;
+    this.#shared = this.#sharedInitializers();
+  }
+
+  #sharedInitializers() {
+    const { width, heads } = this.#sizes;
+    const tokens = this.#patches + 1;
+    const headWidth = width / heads;
+    return {
+      headScale: this.scalar("attention.scale", 1 / Math.sqrt(headWidth)),
+      half: this.scalar("gelu.half", 0.5),
+      one: this.scalar("gelu.one", 1),
+      sqrt2: this.scalar("gelu.sqrt2", Math.SQRT2),
+      splitShape: this.integers("attention.split_shape", [0, tokens, 3, heads, headWidth]),
+      mergedShape: this.integers("attention.merged_shape", [0, tokens, width]),
+      query: this.integers("attention.query_index", [0]),
+      key: this.integers("attention.key_index", [1]),
+      value: this.integers("attention.value_index", [2]),
+      firstAxis: this.integers("attention.first_axis", [0]),
+    };
+  }
+
+  #normal(name: string, dims: readonly number[], deviation: number): string {
+    const data = () => this.#weights(name, dims, { deviation });
+    return this.initializer({ name, dataType: "FLOAT", dims, data });
+  }
+
+  #layerNorm(name: string, input: string): string {
+    const dims = [this.#sizes.width];
+    const data = () => this.#weights(`${name}.weight`, dims, { value: 1 });
+    const gain = this.initializer({ name: `${name}.weight`, dataType: "FLOAT", dims, data });
+    const bias = this.#normal(`${name}.bias`, dims, biasDeviation);
+    return this.node("LayerNormalization", name, [input, gain, bias], {
+      axis: -1,
+      epsilon: { float: 1e-5 },
+    });
+  }
+
+  #projected(
+    name: string,
+    input: string,
+    [from, to]: readonly [number, number],
+    deviation: number,
+  ): string {
+    const weight = this.#normal(`${name}.weight`, [from, to], deviation);
+    return this.node("Add", `${name}.out`, [
+      this.node("MatMul", `${name}.matmul`, [input, weight]),
+      this.#normal(`${name}.bias`, [to], biasDeviation),
+    ]);
+  }
+
+  /** Pixels to tokens: patches, class token, positions and `ln_pre`. */
+  embedding(): string {
+    const { width, patchSide } = this.#sizes;
+    const side = [patchSide, patchSide];
+    const deviation = gains.convolution / Math.sqrt(3 * inputDims[0] * patchSide * patchSide);
+    const kernels = this.#normal("conv1.weight", [width, inputDims[0], ...side], deviation);
+    const grid = this.node("Conv", "conv1", [inputName, kernels], {
+      kernel_shape: side,
+      strides: side,
+    });
+    const shape = this.integers("patches.shape", [0, width, this.#patches]);
+    const flat = this.node("Reshape", "patches.flat", [grid, shape]);
+    const patches = this.transpose("patches", flat, [0, 2, 1]);
+    // Row 0 is the class token plus its position. It is added to a zero row from `Pad`, which needs no batch size, so that every
+    // shape of the graph follows from the input's.
+    const pads = this.integers("patches.pads", [0, 1, 0, 0, 0, 0]);
+    const sequence = this.node("Add", "embedded", [
+      this.node("Pad", "patches.padded", [patches, pads]),
+      this.#normal(
+        "class_and_positional_embedding",
+        [this.#patches + 1, width],
+        1 / Math.sqrt(width),
+      ),
+    ]);
+    return this.#layerNorm("ln_pre", sequence);
+  }
+
+  block(name: string, input: string): string {
+    const attended = this.node("Add", `${name}.attn.residual`, [
+      input,
+      this.#attention(name, input),
+    ]);
+    return this.node("Add", `${name}.mlp.residual`, [attended, this.#mlp(name, attended)]);
+  }
+
+  #attention(block: string, input: string): string {
+    const { width } = this.#sizes;
+    const { headScale, splitShape, mergedShape, firstAxis } = this.#shared;
+    const name = `${block}.attn`;
+    const normed = this.#layerNorm(`${block}.ln_1`, input);
+    const deviation = gains.queryKeyValue / Math.sqrt(width);
+    const projected = this.#projected(`${name}.in_proj`, normed, [width, 3 * width], deviation);
+    const split = this.node("Reshape", `${name}.split`, [projected, splitShape]);
+    const qkv = this.transpose(`${name}.qkv`, split, [2, 0, 3, 1, 4]);
+    const part = (kind: "query" | "key" | "value") =>
+      this.node("Squeeze", `${name}.${kind}`, [
+        this.node("Gather", `${name}.${kind}_of_qkv`, [qkv, this.#shared[kind]], { axis: 0 }),
+        firstAxis,
+      ]);
+    const [query, key, value] = [part("query"), part("key"), part("value")];
+    const scores = this.node("MatMul", `${name}.scores`, [
+      query,
+      this.transpose(`${name}.key_t`, key, [0, 1, 3, 2]),
+    ]);
+    const scaled = this.node("Mul", `${name}.scaled`, [scores, headScale]);
+    const weights = this.node("Softmax", `${name}.weights`, [scaled], { axis: -1 });
+    const mixed = this.node("MatMul", `${name}.mixed`, [weights, value]);
+    const byToken = this.transpose(`${name}.by_token`, mixed, [0, 2, 1, 3]);
+    const merged = this.node("Reshape", `${name}.merged`, [byToken, mergedShape]);
+    const outputDeviation = gains.attentionOutput * this.#residualDeviation;
+    return this.#projected(`${name}.out_proj`, merged, [width, width], outputDeviation);
+  }
+
+  #mlp(block: string, input: string): string {
+    const { width, mlpWidth } = this.#sizes;
+    const { half, one, sqrt2 } = this.#shared;
+    const name = `${block}.mlp`;
+    const normed = this.#layerNorm(`${block}.ln_2`, input);
+    const deviation = gains.mlp / Math.sqrt(2 * width);
+    const hidden = this.#projected(`${name}.c_fc`, normed, [width, mlpWidth], deviation);
+    const divided = this.node("Div", `${name}.div`, [hidden, sqrt2]);
+    const erf = this.node("Erf", `${name}.erf`, [divided]);
+    const plusOne = this.node("Add", `${name}.plus_one`, [erf, one]);
+    const gated = this.node("Mul", `${name}.gated`, [hidden, plusOne]);
+    const gelu = this.node("Mul", `${name}.gelu`, [gated, half]);
+    const outputDeviation = gains.mlp * this.#residualDeviation;
+    return this.#projected(`${name}.c_proj`, gelu, [mlpWidth, width], outputDeviation);
+  }
+
+  get #residualDeviation(): number {
+    return 1 / Math.sqrt(this.#sizes.width * 2 * this.#sizes.layers);
+  }
+
+  /** Projects the class token of the last block to the embedding. */
+  projection(stream: string): void {
+    const { width, outputs } = this.#sizes;
+    const token = this.node("Slice", "class_token.slice", [
+      stream,
+      this.integers("class_token.start", [0]),
+      this.integers("class_token.end", [1]),
+      this.integers("class_token.axis", [1]),
+    ]);
+    const axis = this.integers("class_token.squeeze_axis", [1]);
+    const classToken = this.node("Squeeze", "class_token", [token, axis]);
+    this.node("MatMul", outputName, [
+      this.#layerNorm("ln_post", classToken),
+      this.#normal("proj", [width, outputs], 1 / Math.sqrt(width)),
+    ]);
+  }
 }
