@@ -49,28 +49,12 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
     connect: { timeout: Math.min(timeoutMs, connectTimeoutMs) },
   });
 
-  async function send(images: readonly Uint8Array[], deadline: number): Promise<HttpResponse> {
-    const form = new FormData();
-    for (const [i, image] of images.entries()) {
-      form.append("images", new Blob([image as Uint8Array<ArrayBuffer>]), `image-${i}`);
-    }
-    const { statusCode, headers, body } = await pool.request({
-      method: "POST",
-      path: embedPaths.embed,
-      headers: {
-        accept: "application/json",
-        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
-      },
-      body: form,
-      signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
-    });
-    const retryAfter = headers["retry-after"];
-    return {
-      status: statusCode,
-      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
-      text: await body.text(),
-    };
-  }
+  const headers = {
+    accept: "application/json",
+    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+  };
+  const send = (images: readonly Uint8Array[], deadline: number) =>
+    post(pool, headers, images, deadline);
 
   /** Retries once on a new connection, because the service may have closed an idle one. */
   async function sendWithRetry(
@@ -104,6 +88,32 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
       }
     },
     close: () => pool.close(),
+  };
+}
+
+/** @param deadline - Time of `performance.now()`. */
+async function post(
+  pool: Pool,
+  headers: Readonly<Record<string, string>>,
+  images: readonly Uint8Array[],
+  deadline: number,
+): Promise<HttpResponse> {
+  const form = new FormData();
+  for (const [i, image] of images.entries()) {
+    form.append("images", new Blob([image as Uint8Array<ArrayBuffer>]), `image-${i}`);
+  }
+  const response = await pool.request({
+    method: "POST",
+    path: embedPaths.embed,
+    headers,
+    body: form,
+    signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
+  });
+  const retryAfter = response.headers["retry-after"];
+  return {
+    status: response.statusCode,
+    retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+    text: await response.body.text(),
   };
 }
 
