@@ -1,14 +1,14 @@
 import { capacityOf, type Predict } from "./changes/capacity.ts";
-import { withPairs } from "./changes/container-pairs.ts";
+import { mergeReplacements } from "./changes/container-pairs.ts";
 import { coverageOf } from "./changes/coverage.ts";
 import { byDanger, isStep } from "./changes/danger.ts";
 import { imageNames } from "./changes/diff-images.ts";
 import { diffResource } from "./changes/diff-values.ts";
 import { exposuresOf } from "./changes/exposure.ts";
 import { impactOf } from "./changes/impact.ts";
-import { comparisonOf, typedChange } from "./changes/impact-kinds.ts";
-import { besides } from "./changes/plan-notes.ts";
-import { becauseOf, forcedBy } from "./changes/replacement-reasons.ts";
+import { asTypedChange, comparisonOf } from "./changes/impact-kinds.ts";
+import { planNotes } from "./changes/plan-notes.ts";
+import { forcedBy, reasonText } from "./changes/replacement-reasons.ts";
 import { servingOf } from "./changes/serving.ts";
 import type { Counts, ReviewedChange, StackReview } from "./changes/stack-review.ts";
 import { type Verdict, verdictOf } from "./changes/verdict.ts";
@@ -54,11 +54,11 @@ function stackReview(
   findings: readonly RuleFinding[],
   predict: Predict | undefined,
 ): StackReview {
-  const change = { ...given, resources: withPairs(given.resources) };
+  const change = { ...given, resources: mergeReplacements(given.resources) };
   const moments = comparisonOf(change);
   const standing = {
     ...change,
-    resources: change.resources.filter(({ deposed }) => deposed === undefined).map(typedChange),
+    resources: change.resources.filter(({ deposed }) => deposed === undefined).map(asTypedChange),
   };
   const images = imageNames(change.resources);
   const coverage = coverageOf(moments);
@@ -85,7 +85,7 @@ function stackReview(
         createBeforeDestroy: resource.createBeforeDestroy,
         deposed: resource.deposed,
         forcedBy: forced,
-        reason: becauseOf(resource, forced),
+        reason: reasonText(resource, forced),
         movedFrom: resource.movedFrom,
         imported: resource.imported,
         impact,
@@ -113,7 +113,7 @@ function stackReview(
     })),
     limitations: change.limitations,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
-    notes: [...(change.notes ?? []), ...besides(change)],
+    notes: [...(change.notes ?? []), ...planNotes(change)],
     fingerprint: fingerprintOf(given),
   };
 }

@@ -3,7 +3,7 @@ import { hasSecretForm, hidden, isSecretName } from "../input/secrets.ts";
 import { isObject, sameValue, stepInto } from "../input/value-paths.ts";
 import { type DiffBlock, type DiffLine, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
-import { guarded, isNothing, longText, textOf, toList } from "./diff-texts.ts";
+import { isUnset, longText, textOf, toList, withoutSecrets } from "./diff-texts.ts";
 
 /** Helm chart values, stored as YAML texts of a release. */
 
@@ -68,12 +68,12 @@ export function diffChartValues(
     if (!known && (isModelConfig(from) || isModelConfig(to))) {
       const block = diffPbtxt(from, to);
       if (block !== undefined) {
-        blocks.push({ title: block.title, lines: block.lines.map(guarded) });
+        blocks.push({ title: block.title, lines: block.lines.map(withoutSecrets) });
         return;
       }
     }
     const shown = (value: unknown) => {
-      if (isNothing(value) && typeof value !== "boolean") return undefined;
+      if (isUnset(value) && typeof value !== "boolean") return undefined;
       if (typeof value === "boolean") return String(value);
       if (known) return hidden;
       if (typeof value === "number") return String(value);
@@ -95,10 +95,10 @@ export function chartDocuments(values: unknown): Readonly<Record<string, unknown
   for (const text of toList(values)) {
     if (typeof text !== "string") return undefined;
     try {
-      const parsed = parsedYaml(text);
+      const parsed = parseYaml(text);
       if (parsed === null || parsed === undefined) continue;
       if (!isObject(parsed)) return undefined;
-      merged = mergedWith(merged, parsed);
+      merged = mergeValues(merged, parsed);
     } catch {
       return undefined;
     }
@@ -110,7 +110,7 @@ export function chartDocuments(values: unknown): Readonly<Record<string, unknown
 const maxYamlDepth = 60;
 
 /** Parses one YAML document. */
-function parsedYaml(text: string): unknown {
+function parseYaml(text: string): unknown {
   const tokens = [...new Parser().parse(text)];
   if (isDeep(tokens)) throw new RangeError("deeper than any chart");
   const documents = [...new Composer().compose(tokens)];
@@ -134,7 +134,7 @@ function isDeep(tokens: readonly unknown[]): boolean {
   return false;
 }
 
-function mergedWith(
+function mergeValues(
   under: Readonly<Record<string, unknown>>,
   over: Readonly<Record<string, unknown>>,
 ): Readonly<Record<string, unknown>> {
@@ -142,7 +142,7 @@ function mergedWith(
     [...new Set([...Object.keys(under), ...Object.keys(over)])].map((key) => {
       const [a, b] = [under[key], over[key]];
       if (!(key in over)) return [key, a];
-      return [key, isObject(a) && isObject(b) ? mergedWith(a, b) : b];
+      return [key, isObject(a) && isObject(b) ? mergeValues(a, b) : b];
     }),
   );
 }

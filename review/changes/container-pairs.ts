@@ -5,7 +5,7 @@ import { isOneShot, withoutKey } from "../input/stack-facts.ts";
  * Merges the destroy and create of a one-shot container, whose `for_each` key is a hash of its content, into one replacement, as in
  * two synthesized files.
  */
-export function withPairs(resources: readonly ResourceChange[]): readonly ResourceChange[] {
+export function mergeReplacements(resources: readonly ResourceChange[]): readonly ResourceChange[] {
   const groups = new Map<string, ResourceChange[]>();
   for (const resource of resources) {
     if (resource.type !== "docker_container" || resource.deposed !== undefined) continue;

@@ -30,16 +30,16 @@ export function isModelConfig(text: string): boolean {
 
 /** Every field of a configuration by its path: `instance_group.count` is `1`. */
 export function fieldsOf(text: string): ReadonlyMap<string, string> | undefined {
-  const known = read.get(text);
+  const known = cachedFields.get(text);
   if (known !== undefined) return known;
   const fields = readFields(text);
-  if (fields !== undefined && read.size < mostRead) read.set(text, fields);
+  if (fields !== undefined && cachedFields.size < maxCachedFields) cachedFields.set(text, fields);
   return fields;
 }
 
 /** Many resources have the same configuration. */
-const read = new Map<string, ReadonlyMap<string, string>>();
-const mostRead = 500;
+const cachedFields = new Map<string, ReadonlyMap<string, string>>();
+const maxCachedFields = 500;
 
 function readFields(text: string): ReadonlyMap<string, string> | undefined {
   try {

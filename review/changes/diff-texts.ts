@@ -13,7 +13,7 @@ export function safeKey(key: string): string {
 }
 
 /** Whether a value is one of the forms in which providers store unset attributes. */
-export function isNothing(value: unknown): boolean {
+export function isUnset(value: unknown): boolean {
   return (
     value === undefined ||
     value === null ||
@@ -21,7 +21,7 @@ export function isNothing(value: unknown): boolean {
     value === 0 ||
     value === false ||
     (Array.isArray(value) && value.length === 0) ||
-    (isObject(value) && Object.values(value).every(isNothing))
+    (isObject(value) && Object.values(value).every(isUnset))
   );
 }
 
@@ -42,7 +42,7 @@ export function short(text: string): string {
 }
 
 /** Hides values of a configuration field that may be secrets. */
-export function guarded({ path, before, after }: DiffLine): DiffLine {
+export function withoutSecrets({ path, before, after }: DiffLine): DiffLine {
   const clean = (text: string | undefined) =>
     text === undefined
       ? undefined

@@ -5,14 +5,14 @@ import { chartDocuments, diffChartValues } from "./chart-values.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
-import { guarded, isNothing, safeKey, short, textOf, toList } from "./diff-texts.ts";
+import { isUnset, safeKey, short, textOf, toList, withoutSecrets } from "./diff-texts.ts";
 import { byName, fieldOf, namingField } from "./list-items.ts";
 import {
   isConfigData,
   isFileContent,
-  isUnknownText,
+  isFreeText,
+  isPrintable,
   lastName,
-  maySay,
 } from "./printable-values.ts";
 
 /**
@@ -61,7 +61,7 @@ class Differ {
       else if (isUnknown && stepInto(after, key) === undefined) {
         this.#unknown(key, stepInto(before, key));
       } else {
-        const at = { place: safeKey(key), path: [key], pathBefore: [key] };
+        const at = { label: safeKey(key), path: [key], pathBefore: [key] };
         this.#walk(stepInto(before, key), stepInto(after, key), at);
       }
     }
@@ -74,7 +74,7 @@ class Differ {
   #isOfImage(key: string, after: unknown): boolean {
     const { type, replacePaths } = this.#change;
     const forced = replacePaths.some(([first]) => first === key);
-    return type === "docker_container" && ofImage.has(key) && isNothing(after) && !forced;
+    return type === "docker_container" && ofImage.has(key) && isUnset(after) && !forced;
   }
 
   /** Replaces the image id with its name. */
@@ -92,7 +92,7 @@ class Differ {
     }
     const was = named(before, this.#images.before);
     const is =
-      isUnknown && isNothing(after)
+      isUnknown && isUnset(after)
         ? (this.#images.after.get(imageResource) ?? knownAfterApply)
         : named(after, this.#images.after);
     if (was !== is) this.#lines.push(lineOf("image", was, is));
@@ -108,8 +108,8 @@ class Differ {
     );
   }
 
-  #walk(before: unknown, after: unknown, at: Place): void {
-    if (before === after || (isNothing(before) && isNothing(after))) return;
+  #walk(before: unknown, after: unknown, at: Location): void {
+    if (before === after || (isUnset(before) && isUnset(after))) return;
     if (this.#isOfServer(after, at)) return;
     const key = lastName(at.path);
     if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
@@ -119,7 +119,7 @@ class Differ {
       this.#lines.push(
         ...diffEnvironment(before, after, {
           marked,
-          place: at.place,
+          place: at.label,
           isSecretBefore: (index) => this.#hasSecret([...at.pathBefore, index]),
           isSecretAfter: (index) => this.#hasSecret([...at.path, index]),
         }),
@@ -131,9 +131,9 @@ class Differ {
       this.#secretMaps(before, after, at);
       return;
     }
-    if (isNothing(after) && this.#notYet.has(keyOf(at.path))) {
-      if (!isNothing(before))
-        this.#lines.push(lineOf(at.place, this.#text(before, at), knownAfterApply));
+    if (isUnset(after) && this.#notYet.has(keyOf(at.path))) {
+      if (!isUnset(before))
+        this.#lines.push(lineOf(at.label, this.#text(before, at), knownAfterApply));
       return;
     }
     if (this.#change.type === "helm_release" && at.path[0] === "values") {
@@ -155,16 +155,16 @@ class Differ {
   }
 
   /** Fields maintained by Kubernetes. */
-  #isOfServer(after: unknown, { path }: Place): boolean {
+  #isOfServer(after: unknown, { path }: Location): boolean {
     const { type, replacePaths } = this.#change;
     if (!type.startsWith("kubernetes_")) return false;
     if (path[0] === "metadata" && ofServer.has(lastName(path))) return true;
     const key = keyOf(path);
     const forces = replacePaths.some((it) => keyOf(it) === key);
-    return isNothing(after) && this.#notYet.has(key) && !forces;
+    return isUnset(after) && this.#notYet.has(key) && !forces;
   }
 
-  #list(before: readonly unknown[], after: readonly unknown[], at: Place): void {
+  #list(before: readonly unknown[], after: readonly unknown[], at: Location): void {
     // the one block of an object's names, which change with it
     const isMetadata = this.#change.type.startsWith("kubernetes_") && keyOf(at.path) === "metadata";
     const name = isMetadata
@@ -177,18 +177,18 @@ class Differ {
       const right = byName(after, name);
       for (const item of [...new Set([...left.keys(), ...right.keys()])]) {
         const [was, is] = [left.get(item), right.get(item)];
-        const place = {
-          place: `${at.place}[${item}]`,
+        const itemLocation = {
+          label: `${at.label}[${item}]`,
           path: [...at.path, is?.index ?? was?.index ?? 0],
           pathBefore: [...at.pathBefore, was?.index ?? is?.index ?? 0],
         };
         const single = /^(label|labels)$/.test(lastName(at.path)) ? "value" : undefined;
         if (single !== undefined && (isObject(was?.item) || isObject(is?.item))) {
           this.#walk(fieldOf(was?.item, single), fieldOf(is?.item, single), {
-            ...below(place, single, single),
-            place: place.place,
+            ...below(itemLocation, single, single),
+            label: itemLocation.label,
           });
-        } else this.#walk(was?.item, is?.item, place);
+        } else this.#walk(was?.item, is?.item, itemLocation);
       }
       return;
     }
@@ -198,7 +198,7 @@ class Differ {
         const several = before.length > 1 || after.length > 1;
         const step = several ? `[${index}]` : "";
         this.#walk(before[index], after[index], {
-          place: `${at.place}${step}`,
+          label: `${at.label}${step}`,
           path: [...at.path, index],
           pathBefore: [...at.pathBefore, index],
         });
@@ -219,7 +219,7 @@ class Differ {
     const part = long && gone.length + come.length > 0;
     this.#lines.push(
       lineOf(
-        part ? `${at.place}, in part` : at.place,
+        part ? `${at.label}, in part` : at.label,
         this.#items(part ? gone : before, before, at),
         this.#items(part ? come : after, after, at),
       ),
@@ -227,7 +227,7 @@ class Differ {
   }
 
   /** Added and removed words of a command line. */
-  #options(before: readonly unknown[], after: readonly unknown[], at: Place): void {
+  #options(before: readonly unknown[], after: readonly unknown[], at: Location): void {
     const words = (list: readonly unknown[], path: Path) => {
       const found = new Map<string, { readonly shown: string; readonly text: string }>();
       list.forEach((word, index) => {
@@ -236,7 +236,7 @@ class Differ {
         const shown = commandWord(list, index);
         // hides a secret completely, including its apparent name
         const option = secret ? undefined : shown.option;
-        found.set(option === undefined ? `${at.place}[${index}]` : `${at.place} ${option}`, {
+        found.set(option === undefined ? `${at.label}[${index}]` : `${at.label} ${option}`, {
           shown: option === undefined ? hidden : (shown.value ?? "set"),
           text,
         });
@@ -251,7 +251,7 @@ class Differ {
     }
   }
 
-  #items(list: readonly unknown[], all: readonly unknown[], at: Place): string | undefined {
+  #items(list: readonly unknown[], all: readonly unknown[], at: Location): string | undefined {
     if (list.length === 0) return undefined;
     const secret = this.#change.sensitive.some(
       (it) => isWithin(it, at.path) || isWithin(it, at.pathBefore),
@@ -259,7 +259,7 @@ class Differ {
     const isCommand = /^(test|entrypoint)$/.test(lastName(at.path));
     const texts = list.map((item) => {
       if (secret || hasSecretForm(String(item))) return hidden;
-      if (!maySay(this.#change.type, at.path, String(item))) return hidden;
+      if (!isPrintable(this.#change.type, at.path, String(item))) return hidden;
       if (!isCommand) return String(item);
       const { option, value } = commandWord(all, all.indexOf(item));
       return value === undefined ? option : option === undefined ? value : `${option}=${value}`;
@@ -267,16 +267,16 @@ class Differ {
     return short(`[${texts.join(", ")}]`);
   }
 
-  #scalar(before: unknown, after: unknown, at: Place): void {
+  #scalar(before: unknown, after: unknown, at: Location): void {
     const [left, right] = [textOf(before), textOf(after)];
     if (isModelConfig(left) || isModelConfig(right)) {
       const block = diffPbtxt(left, right);
       if (block !== undefined) {
-        this.#blocks.push({ title: block.title, lines: block.lines.map(guarded) });
+        this.#blocks.push({ title: block.title, lines: block.lines.map(withoutSecrets) });
         return;
       }
     }
-    this.#lines.push(lineOf(at.place, this.#text(before, at), this.#text(after, at)));
+    this.#lines.push(lineOf(at.label, this.#text(before, at), this.#text(after, at)));
   }
 
   /** Adds a line for a changed secret. */
@@ -285,26 +285,26 @@ class Differ {
   }
 
   /** Adds lines for the changed keys of a secret map, without values. */
-  #secretMaps(before: unknown, after: unknown, at: Place): void {
+  #secretMaps(before: unknown, after: unknown, at: Location): void {
     const plain = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
     const maps = plain && this.#change.type !== "docker_secret";
     if (!maps || !(isObject(before) || isObject(after))) {
-      this.#hidden(at.place, !isNothing(before), !isNothing(after));
+      this.#hidden(at.label, !isUnset(before), !isUnset(after));
       return;
     }
     const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
     for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
       const [was, is] = [stepInto(left, key), stepInto(right, key)];
       if (sameValue(was, is)) continue;
-      this.#hidden(`${at.place}.${safeKey(key)}`, was !== undefined, is !== undefined);
+      this.#hidden(`${at.label}.${safeKey(key)}`, was !== undefined, is !== undefined);
     }
   }
 
   /** Adds changes of chart values by path, printing only values that cannot be secrets. */
-  #chartValues(before: unknown, after: unknown, at: Place): void {
+  #chartValues(before: unknown, after: unknown, at: Location): void {
     const [left, right] = [chartDocuments(before), chartDocuments(after)];
     if (left === undefined || right === undefined) {
-      this.#hidden(at.place, !isNothing(before), !isNothing(after));
+      this.#hidden(at.label, !isUnset(before), !isUnset(after));
       return;
     }
     const { lines, blocks } = diffChartValues(left, right);
@@ -312,14 +312,14 @@ class Differ {
     this.#blocks.push(...blocks);
   }
 
-  #isSecret({ path, pathBefore }: Pick<Place, "path" | "pathBefore">): boolean {
+  #isSecret({ path, pathBefore }: Pick<Location, "path" | "pathBefore">): boolean {
     return this.#isSecretPath(path) || this.#isSecretPath(pathBefore);
   }
 
   #isSecretPath(path: Path): boolean {
     return (
       this.#change.sensitive.some((secret) => isWithin(path, secret)) ||
-      isUnknownText(this.#change.type, path)
+      isFreeText(this.#change.type, path)
     );
   }
 
@@ -330,11 +330,11 @@ class Differ {
     );
   }
 
-  #text(value: unknown, at: Pick<Place, "path" | "pathBefore">): string | undefined {
-    if (isNothing(value) && value !== false) return undefined;
+  #text(value: unknown, at: Pick<Location, "path" | "pathBefore">): string | undefined {
+    if (isUnset(value) && value !== false) return undefined;
     if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
     const text = textOf(value);
-    if (hasSecretForm(text) || !maySay(this.#change.type, at.path, text)) return hidden;
+    if (hasSecretForm(text) || !isPrintable(this.#change.type, at.path, text)) return hidden;
     // file contents may be secret
     if (isFileContent(at.path) || isConfigData(this.#change.type, at.path))
       return `a text of ${text.length} characters`;
@@ -348,18 +348,18 @@ function keyOf(path: Path): string {
   return path.join("\u0000");
 }
 
-interface Place {
+interface Location {
   /** Readable path. */
-  readonly place: string;
+  readonly label: string;
   readonly path: Path;
   /** Path before the change, because list indices may differ. */
   readonly pathBefore: Path;
 }
 
-function below(at: Place, step: string, shown: string): Place {
+function below(at: Location, step: string, shown: string): Location {
   const plain = /^[\w-]+$/.test(shown) ? `.${safeKey(shown)}` : `[${safeKey(shown)}]`;
   return {
-    place: `${at.place}${plain}`,
+    label: `${at.label}${plain}`,
     path: [...at.path, step],
     pathBefore: [...at.pathBefore, step],
   };

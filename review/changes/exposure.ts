@@ -35,8 +35,8 @@ interface FoundExposure {
 
 /** Exposures before and after a change. */
 export function exposuresOf(stack: StackComparison): readonly Exposure[] {
-  const before = allIn(stack.before);
-  const after = allIn(stack.after);
+  const before = exposuresIn(stack.before);
+  const after = exposuresIn(stack.after);
   const key = ({ address, kind, name, description }: FoundExposure) =>
     [address, kind, name, description].join("\n");
   const was = new Set(before.map(key));
@@ -64,7 +64,7 @@ function order({ status, kind, address, description }: Exposure): string {
   ].join(" ");
 }
 
-function allIn(facts: StackFacts): readonly FoundExposure[] {
+function exposuresIn(facts: StackFacts): readonly FoundExposure[] {
   return [...facts.values].flatMap(([address, { type, values }]) => {
     const base = baseType(type);
     const find = Object.hasOwn(finders, base) ? finders[base as ExaminedType] : undefined;
@@ -72,20 +72,23 @@ function allIn(facts: StackFacts): readonly FoundExposure[] {
   });
 }
 
-type Unplaced = Omit<FoundExposure, "address">;
-const port = (description: string): Unplaced => ({ kind: "port", description });
-const authentication = (description: string): Unplaced => ({ kind: "authentication", description });
-const privilege = (description: string): Unplaced => ({ kind: "privilege", description });
+type ResourceExposure = Omit<FoundExposure, "address">;
+const port = (description: string): ResourceExposure => ({ kind: "port", description });
+const authentication = (description: string): ResourceExposure => ({
+  kind: "authentication",
+  description,
+});
+const privilege = (description: string): ResourceExposure => ({ kind: "privilege", description });
 
-type Finder = (values: Values, facts: StackFacts, address: string) => readonly Unplaced[];
+type Finder = (values: Values, facts: StackFacts, address: string) => readonly ResourceExposure[];
 
 const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   docker_container: ofContainer,
   docker_network: ofNetwork,
   docker_volume: ({ driver_opts: options }) =>
-    isObject(options) ? mounted(String(options.device ?? ""), "the host") : [],
+    isObject(options) ? mountRisks(String(options.device ?? ""), "the host") : [],
   kubernetes_service: (values, facts, address) =>
-    isOfKind(facts, address) ? [] : ofService(blockOf(values, "spec")),
+    isOnLoopback(facts, address) ? [] : ofService(blockOf(values, "spec")),
   kubernetes_deployment: ofTemplate,
   kubernetes_daemonset: ofTemplate,
   kubernetes_daemon_set: ofTemplate,
@@ -115,7 +118,7 @@ const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
   kubernetes_ingress_routetcp: route("IngressRouteTCP"),
   kubernetes_ingress_routeudp: route("IngressRouteUDP"),
   kubernetes_persistent_volume: (values) => [
-    ...mounted(
+    ...mountRisks(
       String(
         blockOf(values, "spec", "persistent_volume_source", "host_path").path ??
           blockOf(values, "spec", "host_path").path ??
@@ -124,7 +127,7 @@ const finders: Readonly<Partial<Record<ExaminedType, Finder>>> = {
       "its node",
     ),
   ],
-  helm_release: (values, facts, address) => (isOfKind(facts, address) ? [] : ofRelease(values)),
+  helm_release: (values, facts, address) => (isOnLoopback(facts, address) ? [] : ofRelease(values)),
 };
 
 /** Whether resources of a type can have exposures. */
@@ -140,7 +143,7 @@ function safe(value: unknown, form: RegExp): string {
 }
 
 /** Whether kind maps the Service's NodePort to the loopback interface only. */
-function isOfKind(facts: StackFacts, address: string): boolean {
+function isOnLoopback(facts: StackFacts, address: string): boolean {
   const service = facts.services.get(address);
   return (
     service?.resources.cluster !== undefined &&
@@ -149,7 +152,7 @@ function isOfKind(facts: StackFacts, address: string): boolean {
 }
 
 /** Containers on macvlan and ipvlan networks are on the host's physical network. */
-function ofNetwork({ driver }: Values): readonly Unplaced[] {
+function ofNetwork({ driver }: Values): readonly ResourceExposure[] {
   if (driver !== "macvlan" && driver !== "ipvlan") return [];
   return [port(`every port of its containers, through a ${driver} network`)];
 }
@@ -175,22 +178,26 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     ...ports,
     ...(hostNetwork ? [port("all its ports, on the host network")] : []),
     ...(ports.length > 0 || hostNetwork
-      ? [authentication(service === undefined ? unknownKey : asks ? asksForKey : asksNobody)]
+      ? [
+          authentication(
+            service === undefined ? authenticationUnknown : asks ? requiresKey : noAuthentication,
+          ),
+        ]
       : []),
     ...privilegesOf(values),
   ];
 }
 
-const asksForKey = "requires an API key";
-const asksNobody = "no authentication";
+const requiresKey = "requires an API key";
+const noAuthentication = "no authentication";
 /** Authentication of other programs is unknown. */
-const unknownKey = "authentication not examined";
+const authenticationUnknown = "authentication not examined";
 
 function setsVariable(list: unknown, name: string): boolean {
   return Array.isArray(list) && list.some((item) => String(item).startsWith(`${name}=`));
 }
 
-function privilegesOf(values: Values): readonly Unplaced[] {
+function privilegesOf(values: Values): readonly ResourceExposure[] {
   const found: string[] = [];
   if (values.privileged === true) found.push("privileged");
   const user = String(values.user ?? "");
@@ -214,18 +221,18 @@ function privilegesOf(values: Values): readonly Unplaced[] {
   for (const { host_path: device } of blocksOf(values.devices)) {
     found.push(`the device ${safe(device, /^\/dev\/[\w/-]{1,60}$/)} of the host`);
   }
-  found.push(...binds.flatMap((path) => placeOf(path, "the host")));
+  found.push(...binds.flatMap((path) => hostPathRisks(path, "the host")));
   return found.map(privilege);
 }
 
 /** Host folders whose mount is equivalent to root access. */
-const places = new Set(
+const sensitiveHostPaths = new Set(
   "/ /bin /boot /dev /etc /home /lib /opt /proc /root /run /sbin /srv /sys /usr /var /var/lib /var/run /var/lib/docker /var/lib/kubelet /etc/kubernetes".split(
     " ",
   ),
 );
 
-function placeOf(path: string, whose: string): readonly string[] {
+function hostPathRisks(path: string, whose: string): readonly string[] {
   if (/(docker|containerd|crio|podman)\.sock$/.test(path)) {
     return [
       path.endsWith("docker.sock")
@@ -234,20 +241,20 @@ function placeOf(path: string, whose: string): readonly string[] {
     ];
   }
   const plain = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
-  return places.has(plain) ? [`${plain} of ${whose} is mounted`] : [];
+  return sensitiveHostPaths.has(plain) ? [`${plain} of ${whose} is mounted`] : [];
 }
 
-const names = /^[\w.*:/-]{1,253}$/;
+const nameForm = /^[\w.*:/-]{1,253}$/;
 const listed = (values: unknown) =>
-  (Array.isArray(values) ? values : []).map((value) => safe(value, names)).join(", ");
+  (Array.isArray(values) ? values : []).map((value) => safe(value, nameForm)).join(", ");
 
-function ingress(name: string, hosts: readonly unknown[]): Unplaced {
+function ingress(name: string, hosts: readonly unknown[]): ResourceExposure {
   const named = hosts.filter((host) => typeof host === "string" && host !== "");
   return port(`an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`);
 }
 
 /** Permissions to write, or to read Secrets. */
-function ofRole(values: Values): readonly Unplaced[] {
+function ofRole(values: Values): readonly ResourceExposure[] {
   const only = (list: unknown, words: RegExp) =>
     Array.isArray(list) && list.every((it) => words.test(String(it)));
   return blocksOf(values.rule)
@@ -263,7 +270,7 @@ function ofRole(values: Values): readonly Unplaced[] {
 }
 
 /** Bindings of built-in roles with write access, or of groups that include all users. */
-function ofBinding(values: Values): readonly Unplaced[] {
+function ofBinding(values: Values): readonly ResourceExposure[] {
   const { kind, name } = blockOf(values, "role_ref");
   const isStrong = /^(cluster-admin|admin|edit)$/.test(String(name));
   return blocksOf(values.subject)
@@ -273,17 +280,17 @@ function ofBinding(values: Values): readonly Unplaced[] {
     )
     .map((subject) =>
       privilege(
-        `${safe(subject.kind, names)} ${safe(subject.name, names)} has the ${safe(kind, names)} ${safe(name, names)}`,
+        `${safe(subject.kind, nameForm)} ${safe(subject.name, nameForm)} has the ${safe(kind, nameForm)} ${safe(name, nameForm)}`,
       ),
     );
 }
 
 /** Objects that route requests into the cluster. */
 function route(kind: string): Finder {
-  return (values) => [port(`a ${kind}, ${safe(objectName(values).name, names)}`)];
+  return (values) => [port(`a ${kind}, ${safe(objectName(values).name, nameForm)}`)];
 }
 
-function ofService(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
+function ofService(spec: Readonly<Record<string, unknown>>): readonly ResourceExposure[] {
   const { type, external_ips: external } = spec;
   const outside =
     Array.isArray(external) && external.length > 0
@@ -301,21 +308,21 @@ function ofService(spec: Readonly<Record<string, unknown>>): readonly Unplaced[]
   return [...ports, ...outside];
 }
 
-function mounted(path: string, whose: string): readonly Unplaced[] {
-  return placeOf(path, whose).map(privilege);
+function mountRisks(path: string, whose: string): readonly ResourceExposure[] {
+  return hostPathRisks(path, whose).map(privilege);
 }
 
-function ofTemplate(values: Values): readonly Unplaced[] {
+function ofTemplate(values: Values): readonly ResourceExposure[] {
   return ofPods(blockOf(values, "spec", "template", "spec"));
 }
 
-function ofPods(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
+function ofPods(spec: Readonly<Record<string, unknown>>): readonly ResourceExposure[] {
   const found: string[] = [];
   if (spec.host_network === true) found.push("shares the network namespace of its node");
   if (spec.host_pid === true) found.push("shares the PID namespace of its node");
   if (spec.host_ipc === true) found.push("shares the IPC namespace of its node");
   for (const volume of blocksOf(spec.volume)) {
-    found.push(...placeOf(String(blockOf(volume, "host_path").path ?? ""), "its node"));
+    found.push(...hostPathRisks(String(blockOf(volume, "host_path").path ?? ""), "its node"));
   }
   const pod = blockOf(spec, "security_context");
   for (const container of [...blocksOf(spec.init_container), ...blocksOf(spec.container)]) {
@@ -340,7 +347,7 @@ function ofPods(spec: Readonly<Record<string, unknown>>): readonly Unplaced[] {
 }
 
 /** Exposures in the values of this project's chart. */
-function ofRelease(values: Values): readonly Unplaced[] {
+function ofRelease(values: Values): readonly ResourceExposure[] {
   const chart = chartDocuments(values.values) ?? {};
   return Object.entries(chart).flatMap(([name, part]) => {
     const service = isObject(part) && isObject(part.service) ? part.service : {};
@@ -349,12 +356,12 @@ function ofRelease(values: Values): readonly Unplaced[] {
     if (type !== "NodePort" && type !== "LoadBalancer") return [];
     return [
       port(`a Service of type ${type}`),
-      ...(auth.allowAnonymous === true ? [authentication(asksNobody)] : []),
+      ...(auth.allowAnonymous === true ? [authentication(noAuthentication)] : []),
     ].map((it) => ({ ...it, who: chartKey(name) }));
   });
 }
 
 /** New exposures, except for newly required authentication. */
 export function newExposures(list: readonly Exposure[]): readonly Exposure[] {
-  return list.filter(({ status, description }) => status === "new" && description !== asksForKey);
+  return list.filter(({ status, description }) => status === "new" && description !== requiresKey);
 }

@@ -45,7 +45,7 @@ export function comparisonOf(change: StackChange): StackComparison {
 }
 
 /** Converts a manifest of an examined kind to the typed resource. */
-export function typedChange(resource: ResourceChange): ResourceChange {
+export function asTypedChange(resource: ResourceChange): ResourceChange {
   const [before, after] = [resource.before, resource.after].map(
     (values) => values && asTyped(resource.type, values),
   );

@@ -4,6 +4,7 @@ import { objectName, type StackFacts } from "../input/stack-facts.ts";
 import { blockOf, sameValue } from "../input/value-paths.ts";
 import { containerImpact, volumeImpact } from "./docker-impact.ts";
 import {
+  asTypedChange,
   dataLoss,
   type Impact,
   interruption,
@@ -12,14 +13,13 @@ import {
   outage,
   removals,
   type StackComparison,
-  typedChange,
 } from "./impact-kinds.ts";
 import { releaseImpact } from "./release-impact.ts";
 import { autoscalerImpact, workloadImpact } from "./workload-impact.ts";
 
 /** Impact of a change; `undefined` if the action alone is sufficient. */
 export function impactOf(given: ResourceChange, stack: StackComparison): Impact | undefined {
-  const resource = typedChange(given);
+  const resource = asTypedChange(given);
   const { type, action } = resource;
   if (action === "no-op" || action === "read") return undefined;
   if (action === "forget") {

@@ -2,7 +2,7 @@ import type { Action, StackChange, Values } from "../input/change.ts";
 import { few } from "../input/stack-facts.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
-export function besides({ plan }: StackChange): readonly string[] {
+export function planNotes({ plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   const word: Readonly<Partial<Record<Action, string>>> = {
     delete: "destroyed",

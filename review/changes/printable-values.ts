@@ -1,7 +1,7 @@
 import type { Path } from "../input/change.ts";
 
 /** Whether an argument of a release is free text. */
-export function isUnknownText(type: string, path: Path): boolean {
+export function isFreeText(type: string, path: Path): boolean {
   if (type !== "helm_release") return false;
   const [first] = path;
   if (first === "set" || first === "set_list") return path.includes("value");
@@ -16,7 +16,7 @@ const plainFields =
   /(^|_)(name|type|size|class|region|zone|version|engine|mode|protocol|family|tier|sku|kind|image|ami|cidr|cidrs|port|ports|driver|algorithm|location|status|provider|namespace|length|format)(_blocks?)?$/i;
 const plainWord = /^[\w.:/+-]{1,100}$/;
 /** Whether a text without the name or form of a secret may be printed; unknown types may contain secrets anywhere. */
-export function maySay(type: string, path: Path, text: string): boolean {
+export function isPrintable(type: string, path: Path, text: string): boolean {
   if (/^(-?\d{1,12}(\.\d{1,6})?[a-zA-Z]{0,2}|true|false|)$/.test(text)) return true;
   const words = path.filter((step) => typeof step === "string");
   // driver options may contain credentials, annotations whole configuration files

@@ -16,7 +16,7 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 /** Reason for an action, unless the forcing attributes already explain it. */
-export function becauseOf(
+export function reasonText(
   { reason = "" }: ResourceChange,
   forced: readonly string[],
 ): string | undefined {

@@ -40,17 +40,17 @@ function blockers({ findings, limitations }: StackReview): readonly string[] {
   const errors = findings.filter(isOpen("error")).filter(({ existing }) => existing !== true);
   return [
     errors.length === 0 ? "" : `${rulesText(errors)} violated: ${names(errors)}.`,
-    ...limitations.filter(saysBroken),
+    ...limitations.filter(isPlanningFailure),
   ];
 }
 
-function saysBroken(line: string): boolean {
+function isPlanningFailure(line: string): boolean {
   return line.startsWith("Planning failed");
 }
 
 /** Whether planning failed. */
-export function isBroken({ limitations }: StackReview): boolean {
-  return limitations.some(saysBroken);
+export function planningFailed({ limitations }: StackReview): boolean {
+  return limitations.some(isPlanningFailure);
 }
 
 /** Whether a stack alone would have a verdict other than safe. */

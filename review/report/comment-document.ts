@@ -1,6 +1,6 @@
 import { dangerOf } from "../changes/danger.ts";
 import { countNames, type StackReview } from "../changes/stack-review.ts";
-import { isBroken, needsAttention } from "../changes/verdict.ts";
+import { needsAttention, planningFailed } from "../changes/verdict.ts";
 import { few } from "../input/stack-facts.ts";
 import { filesUnknown, modulesUnknown } from "../input/trees.ts";
 import type { Review } from "../review.ts";
@@ -87,7 +87,7 @@ export function isUnchanged({ changes, drift, outputs, notes }: StackReview): bo
 function headline({ verdict, stacks }: Review): string {
   const changing = stacks.filter((stack) => stack.changes.length > 0);
   if (changing.length === 0) {
-    const broken = stacks.filter(isBroken).map(({ stack }) => stack);
+    const broken = stacks.filter(planningFailed).map(({ stack }) => stack);
     if (broken.length > 0) return `planning ${few(broken)} failed`;
     const outputs = stacks.filter((it) => it.outputs.length > 0);
     if (outputs.length > 0) {

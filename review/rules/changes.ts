@@ -3,10 +3,10 @@ import { isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { canonical, isObject } from "../input/value-paths.ts";
 import { environmentBefore, environmentOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { at, isGiven, text } from "./values.ts";
+import { at, isSet, text } from "./values.ts";
 
 /** Resources of some types that go, or go and come back empty, while the stack stays. */
-function lost(types: RegExp) {
+function removed(types: RegExp) {
   return (change: StackChange): readonly ResourceChange[] =>
     isDestroyed(change)
       ? []
@@ -16,7 +16,7 @@ function lost(types: RegExp) {
         );
 }
 
-function fate(action: ResourceChange["action"]): string {
+function removalText(action: ResourceChange["action"]): string {
   return action === "replace" ? "destroyed and made again" : "destroyed";
 }
 
@@ -95,13 +95,13 @@ export const changeRules: readonly ReviewRule[] = [
       ],
     },
     find: each(
-      lost(/^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/),
+      removed(/^(docker_volume|kubernetes_persistent_volume_claim(_v1)?)$/),
       ({ name: id, before, action }) => {
         const name = text(before?.name) ?? text(at(before?.metadata, "name"));
         const engines = /engines/.test(name ?? id)
           ? ": TensorRT must compile its engines again"
           : "";
-        return `the volume${name === undefined ? "" : ` ${name}`} is ${fate(action)}${engines}`;
+        return `the volume${name === undefined ? "" : ` ${name}`} is ${removalText(action)}${engines}`;
       },
     ),
   }),
@@ -119,9 +119,9 @@ export const changeRules: readonly ReviewRule[] = [
       message: "the kind cluster is destroyed, with everything in it",
       edits: [{ path: ["resource", "terraform_data", "cluster/cluster"], failing: undefined }],
     },
-    find: each(lost(/^terraform_data$/), ({ before, action }) =>
-      isGiven(at(before?.input, "portMappings"))
-        ? `the kind cluster is ${fate(action)}, with everything in it`
+    find: each(removed(/^terraform_data$/), ({ before, action }) =>
+      isSet(at(before?.input, "portMappings"))
+        ? `the kind cluster is ${removalText(action)}, with everything in it`
         : undefined,
     ),
   }),
@@ -143,9 +143,9 @@ export const changeRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(lost(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
+    find: each(removed(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
       const shown = text(at(before?.metadata, "name")) ?? name;
-      return `the namespace ${shown} is ${fate(action)}, with everything in it`;
+      return `the namespace ${shown} is ${removalText(action)}, with everything in it`;
     }),
   }),
   rule({
@@ -192,7 +192,7 @@ export const changeRules: readonly ReviewRule[] = [
       const wasRead = environmentBefore(change) !== undefined;
       // an output of this name may be that of another project
       if (!wasRead && !(isObject(given) && Array.isArray(given.services))) return;
-      const fate = isGiven(given) ? "cannot be read" : "is gone";
+      const fate = isSet(given) ? "cannot be read" : "is gone";
       yield {
         message: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on`,
       };
@@ -292,19 +292,19 @@ export const changeRules: readonly ReviewRule[] = [
 
 /** What a resource is called by its provider; the same for two is one thing with two addresses. */
 function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): string | undefined {
-  if (values === undefined || isStep(type, values)) return undefined;
+  if (values === undefined || isDeploymentStep(type, values)) return undefined;
   const metadata = at(values, "metadata", "name");
   const namespace = at(values, "metadata", "namespace") ?? at(values, "namespace");
   const name = values.name ?? metadata;
-  if (isGiven(name)) return `${type} ${String(name)} ${String(namespace ?? "")}`;
+  if (isSet(name)) return `${type} ${String(name)} ${String(namespace ?? "")}`;
   const { id: _id, output: _output, "//": _metadata, ...own } = values;
-  const given = Object.values(own).filter(isGiven);
+  const given = Object.values(own).filter(isSet);
   return given.length === 0 ? undefined : `${type} ${canonical(own)}`;
 }
 
 /** What is made anew without anybody who waits for it. */
-function isStep(type: string, values: NonNullable<ResourceChange["after"]>): boolean {
-  if (type === "terraform_data") return !isGiven(at(values.input, "portMappings"));
+function isDeploymentStep(type: string, values: NonNullable<ResourceChange["after"]>): boolean {
+  if (type === "terraform_data") return !isSet(at(values.input, "portMappings"));
   return type === "null_resource" || (type === "docker_container" && isOneShot(values));
 }
 

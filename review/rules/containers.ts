@@ -25,7 +25,7 @@ export const containerRules: readonly ReviewRule[] = [
     find: each(ofType("docker_container"), ({ after = {} }) => [
       ...(after.privileged === true ? ["privileged must not be true"] : []),
       ...texts(at(after.capabilities, "add"))
-        .filter((capability) => capable.has(capability.replace(/^CAP_/, "")))
+        .filter((capability) => privilegedCapabilities.has(capability.replace(/^CAP_/, "")))
         .map((capability) => `capabilities.add must not have ${capability}`),
     ]),
   }),
@@ -68,7 +68,7 @@ export const containerRules: readonly ReviewRule[] = [
       const dropped = texts(at(after?.capabilities, "drop"));
       return dropped.includes("ALL") || unknown.some(([name]) => name === "capabilities")
         ? undefined
-        : `capabilities.drop should be ALL, got ${or(dropped)}`;
+        : `capabilities.drop should be ALL, got ${listText(dropped)}`;
     }),
   }),
   rule({
@@ -104,7 +104,7 @@ export const containerRules: readonly ReviewRule[] = [
       const options = texts(after?.security_opts);
       return options.some((it) => /^no-new-privileges([:=]true)?$/.test(it))
         ? undefined
-        : `security_opts should have no-new-privileges:true, got ${or(options.map(securityOption))}`;
+        : `security_opts should have no-new-privileges:true, got ${listText(options.map(securityOption))}`;
     }),
   }),
   rule({
@@ -177,9 +177,16 @@ export const containerRules: readonly ReviewRule[] = [
   }),
 ];
 
-const capable = new Set(["ALL", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "NET_ADMIN"]);
+const privilegedCapabilities = new Set([
+  "ALL",
+  "SYS_ADMIN",
+  "SYS_MODULE",
+  "SYS_PTRACE",
+  "SYS_RAWIO",
+  "NET_ADMIN",
+]);
 
-function or(values: readonly string[]): string {
+function listText(values: readonly string[]): string {
   return values.length === 0 ? "nothing" : values.join(", ");
 }
 

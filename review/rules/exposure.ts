@@ -26,7 +26,7 @@ import {
 } from "./service-containers.ts";
 import { at, blocks, list, map, number, optionText, text } from "./values.ts";
 
-const openCommand = (service: string) =>
+const tunnelHint = (service: string) =>
   `'npx clipstack tunnel' provides access to ${service} from other hosts`;
 
 /** Type of a Service in the chart values, where it may be any text. */
@@ -89,7 +89,7 @@ export const exposureRules: readonly ReviewRule[] = [
       "Triton has no authentication: every client that reaches its ports can send requests of any number and size, and read its statistics.",
     inputs:
       "Bind address of Triton's published HTTP and gRPC ports, and the type of its Service in the chart values.",
-    fix: `set expose to loopback: clients use the embed server, and ${openCommand("Triton")}`,
+    fix: `set expose to loopback: clients use the embed server, and ${tunnelHint("Triton")}`,
     example: {
       stack: "single-gpu",
       message: "Triton has no authentication and is reachable from other hosts at 0.0.0.0:8010",
@@ -178,7 +178,7 @@ export const exposureRules: readonly ReviewRule[] = [
     title: "Triton's metrics are not reachable from other hosts.",
     rationale: "Metrics reveal models, load and failures to every client.",
     inputs: "Bind address of Triton's metrics port (8002 in the container).",
-    fix: `publish the metrics port on 127.0.0.1; ${openCommand("Prometheus")}`,
+    fix: `publish the metrics port on 127.0.0.1; ${tunnelHint("Prometheus")}`,
     example: {
       stack: "single-gpu",
       message: "the metrics port must be on the loopback interface, got 0.0.0.0:8012",

@@ -102,7 +102,7 @@ export function podContainers(pod: Values | undefined): readonly Values[] {
 }
 
 /** Whether a value that names a Deployment names this one. */
-export function names(value: unknown, deployment: ResourceChange): boolean {
+export function namesDeployment(value: unknown, deployment: ResourceChange): boolean {
   const name = text(value);
   if (name !== undefined) return name === text(metadataOf(deployment).name);
   return (
@@ -125,7 +125,7 @@ export function podOwnersOf(change: StackChange): readonly ResourceChange[] {
 }
 
 /** Whether pods may come from what is not looked into: then nobody can say that there are none. */
-export function hasOtherPods(change: StackChange): boolean {
+export function mayHaveOtherPods(change: StackChange): boolean {
   const others = ["helm_release", "kubernetes_manifest", "kubernetes_pod"];
   return (
     podOwnersOf(change).length === 0 || others.some((type) => resourcesOf(change, type).length > 0)
@@ -153,7 +153,7 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
     const { labels, pod } = podOf(resource);
     const limits = podTotal(pod, "limits", defaults.limits);
     const autoscaler = autoscalersOf(change).find((other) =>
-      names(at(specOf(other), "scale_target_ref", "name"), resource),
+      namesDeployment(at(specOf(other), "scale_target_ref", "name"), resource),
     );
     const replicas = replicasOf(
       autoscaler === undefined
@@ -174,7 +174,7 @@ function typedWorkloads(change: StackChange): readonly Workload[] {
       surge: surgeOf(spec, replicas?.maxReplicas ?? 1),
       requests: podTotal(pod, "requests", defaults.requests),
       limits,
-      containers: podContainers(pod).map(resourcesGiven),
+      containers: podContainers(pod).map(containerResources),
       gpus: Number(limits[gpuResource] ?? 0),
     };
   });
@@ -204,7 +204,7 @@ function surgeOf(spec: Values, pods: number): number {
   return given.endsWith("%") ? Math.ceil((count / 100) * pods) : count;
 }
 
-function resourcesGiven(container: Values): ContainerResources {
+function containerResources(container: Values): ContainerResources {
   const limits = map(at(container.resources, "limits"));
   const requests = { ...limits, ...map(at(container.resources, "requests")) };
   return { name: text(container.name) ?? "container", requests, limits };
@@ -225,7 +225,7 @@ export function containerDefaults(
 /** What a pod asks for: its containers together, or more where one of those before them wants more. */
 function podTotal(pod: Values, side: "requests" | "limits", defaults: Quantities): Quantities {
   const given = (all: readonly Values[]) =>
-    all.map((container) => ({ ...defaults, ...resourcesGiven(container)[side] }));
+    all.map((container) => ({ ...defaults, ...containerResources(container)[side] }));
   const before = blocks(pod.init_container);
   // one that is restarted goes on beside the others
   const running = given([
@@ -280,7 +280,7 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
       const gpus =
         component === "triton" ? Number(text(of.gpus) ?? 1) : of.accelerator === "gpu" ? 1 : 0;
       const gpu: Quantities = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
-      const given = resourcesGiven({ name: component, resources: of.resources });
+      const given = containerResources({ name: component, resources: of.resources });
       const requests = { ...given.requests, ...gpu };
       const limits = { ...given.limits, ...gpu };
       return [

@@ -33,8 +33,8 @@ export function findingsOfChange(
   { waivers, today }: FindingsOptions,
 ): readonly RuleFinding[] {
   const before = findingsBefore(change);
-  const covering = new Map<Waiver, Covered[]>(waivers.map((waiver) => [waiver, []]));
-  const found = unwaived(change).map((finding): RuleFinding => {
+  const covering = new Map<Waiver, CoveredFinding[]>(waivers.map((waiver) => [waiver, []]));
+  const found = findingsIn(change).map((finding): RuleFinding => {
     const all = waivers.filter((waiver) => covers(waiver, finding, change));
     const valid = all.find(({ expires }) => expires >= today);
     for (const waiver of all) covering.get(waiver)?.push({ finding, isOpen: valid === undefined });
@@ -52,7 +52,7 @@ export function findingsOfChange(
   return [...found, ...aboutWaivers].sort(byImportance);
 }
 
-function unwaived(given: StackChange): readonly RuleFinding[] {
+function findingsIn(given: StackChange): readonly RuleFinding[] {
   // what an earlier replacement left is none of what the stack is made of
   const resources = given.resources.filter(({ deposed }) => deposed === undefined);
   const change = { ...given, resources };
@@ -72,7 +72,7 @@ function findingsBefore(change: StackChange): ReadonlySet<string> {
     change.resources.flatMap(({ action, address }) => (action === "delete" ? [address] : [])),
   );
   return new Set(
-    unwaived(stateBefore(change)).map((finding) =>
+    findingsIn(stateBefore(change)).map((finding) =>
       destroyed.has(finding.address ?? "") ? keyWithoutInstance(finding) : keyOf(finding),
     ),
   );
@@ -105,7 +105,7 @@ export const waiverIds = ["waiver-expired", "waiver-unused"] as const;
 type WaiverId = (typeof waiverIds)[number];
 
 /** A finding that a waiver is for, and whether no waiver that still holds is. */
-interface Covered {
+interface CoveredFinding {
   readonly finding: RuleFinding;
   readonly isOpen: boolean;
 }
@@ -120,7 +120,7 @@ function removedText(rule: string): string {
 
 function waiverFindings(
   waiver: Waiver,
-  covered: readonly Covered[],
+  covered: readonly CoveredFinding[],
   stack: string,
   today: string,
 ): readonly RuleFinding[] {
@@ -157,10 +157,11 @@ function waiverFindings(
   ];
 }
 
-const order = rules.map(({ id }) => id);
+const ruleOrder = rules.map(({ id }) => id);
 
 function byImportance(a: RuleFinding, b: RuleFinding): number {
-  const place = (rule: string) => (order.includes(rule) ? order.indexOf(rule) : order.length);
+  const place = (rule: string) =>
+    ruleOrder.includes(rule) ? ruleOrder.indexOf(rule) : ruleOrder.length;
   return (
     severities.indexOf(a.severity) - severities.indexOf(b.severity) ||
     place(a.rule) - place(b.rule) ||

@@ -184,7 +184,7 @@ export const healthRules: readonly ReviewRule[] = [
       message: "readiness_probe must be set, got nothing",
       edits: [{ path: podPath("container", 0, "readiness_probe"), failing: undefined }],
     },
-    find: each(ourPodContainers, ({ container }) =>
+    find: each(ownPodContainers, ({ container }) =>
       ["startup_probe", "readiness_probe", "liveness_probe"]
         .filter((probe) => block(container[probe]) === undefined)
         .map((probe) => `${probe} must be set, got nothing`),
@@ -209,12 +209,12 @@ export const healthRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(ourPodContainers, ({ container }) => {
+    find: each(ownPodContainers, ({ container }) => {
       const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
-        askedBy(block(container[probe])),
+        probeTargetOf(block(container[probe])),
       );
       return live !== undefined && (live.identity === ready?.identity || live.isReadiness)
-        ? `the liveness probe must not test readiness, got '${live.shown}'`
+        ? `the liveness probe must not test readiness, got '${live.text}'`
         : undefined;
     }),
   }),
@@ -240,7 +240,7 @@ export const healthRules: readonly ReviewRule[] = [
       ],
     },
     *find(change) {
-      for (const { address, container } of ourPodContainers(change)) {
+      for (const { address, container } of ownPodContainers(change)) {
         const seconds = startupSecondsOf(container);
         if (seconds === undefined || seconds >= podStartSeconds) continue;
         yield {
@@ -312,7 +312,7 @@ export const healthRules: readonly ReviewRule[] = [
       message: "lifecycle.pre_stop should be set, got nothing",
       edits: [{ path: podPath("container", 0, "lifecycle"), failing: undefined }],
     },
-    find: each(ourPodContainers, ({ container }) =>
+    find: each(ownPodContainers, ({ container }) =>
       block(at(container.lifecycle, "pre_stop")) === undefined
         ? "lifecycle.pre_stop should be set, got nothing"
         : undefined,
@@ -333,35 +333,35 @@ const readinessPath = new RegExp(
   "s",
 );
 
-interface Asked {
+interface ProbeTarget {
   readonly asks: "the path" | "the command" | "the service";
   /** The same for two probes that ask the same. */
   readonly identity: string;
   /** As a reader may see it. */
-  readonly shown: string;
+  readonly text: string;
   readonly isReadiness: boolean;
 }
 
 /** What a probe asks. Whether a port is open says nothing of a model. */
-export function askedBy(probe: Values | undefined): Asked | undefined {
+export function probeTargetOf(probe: Values | undefined): ProbeTarget | undefined {
   const path = text(at(probe, "http_get", "path"));
   if (path !== undefined) {
     const isReadiness = readinessPath.test(path);
-    return { asks: "the path", identity: path, shown: pathOnly(path), isReadiness };
+    return { asks: "the path", identity: path, text: pathOnly(path), isReadiness };
   }
   const command = texts(at(probe, "exec", "command"));
   if (command.length > 0) {
     return {
       asks: "the command",
       identity: JSON.stringify(command),
-      shown: commandText(command),
+      text: commandText(command),
       isReadiness: command.some((word) => readinessPath.test(word)),
     };
   }
   const [port, service = ""] = ["port", "service"].map((name) => text(at(probe, "grpc", name)));
   if (port === undefined) return undefined;
   const identity = `${port}/${service}`;
-  return { asks: "the service", identity, shown: `gRPC at ${port}`, isReadiness: false };
+  return { asks: "the service", identity, text: `gRPC at ${port}`, isReadiness: false };
 }
 
 /** Time until a Triton is ready, from its model configuration. */
@@ -374,7 +374,7 @@ function startSecondsOf(change: StackChange, triton: ServiceContainer): number |
   return tritonStartSeconds(compiles, executionInstances(deployed.config, gpus));
 }
 
-export function ourPodContainers(
+export function ownPodContainers(
   change: StackChange,
 ): readonly { readonly address: string; readonly container: Values }[] {
   return deploymentsOf(change).flatMap((deployment) => {

@@ -12,8 +12,8 @@ import {
   deploymentsOf,
   environmentOf,
   gpuResource,
-  hasOtherPods,
-  names,
+  mayHaveOtherPods,
+  namesDeployment,
   ofType,
   podOf,
   podOwnersOf,
@@ -24,7 +24,7 @@ import {
   workloadsOf,
 } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { at, block, cpuMillicores, isGiven, map, memoryMiB, number, text } from "./values.ts";
+import { at, block, cpuMillicores, isSet, map, memoryMiB, number, text } from "./values.ts";
 
 const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
   ["resource", type, construct, "spec", ...path] as const;
@@ -99,9 +99,9 @@ export const kubernetesRules: readonly ReviewRule[] = [
       if (change.source === "plan") return undefined;
       const { replicas } = specOf(deployment);
       const isScaled = autoscalersOf(change).some((scaler) =>
-        names(at(specOf(scaler), "scale_target_ref", "name"), deployment),
+        namesDeployment(at(specOf(scaler), "scale_target_ref", "name"), deployment),
       );
-      return isScaled && isGiven(replicas)
+      return isScaled && isSet(replicas)
         ? `replicas should not be set because the autoscaler owns it, got ${String(replicas)}`
         : undefined;
     }),
@@ -133,7 +133,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     find: each(ofType("kubernetes_pod_disruption_budget"), (budget, change) => {
       const selector = map(at(specOf(budget), "selector", "match_labels"));
       const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
-      return selected || hasOtherPods(change) || Object.keys(selector).length === 0
+      return selected || mayHaveOtherPods(change) || Object.keys(selector).length === 0
         ? undefined
         : `selector must match pods of the stack, got ${labels(selector)}`;
     }),
@@ -165,7 +165,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       ],
     },
     *find(change) {
-      const workloads = ours(change).flatMap((it): Pods[] =>
+      const workloads = ownWorkloads(change).flatMap((it): Pods[] =>
         it.replicas === undefined
           ? []
           : [
@@ -209,7 +209,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       ],
     },
     find: each(quotasOf, ({ hard }, change) => {
-      const needed = gpusAtMost(ours(change));
+      const needed = gpusAtMost(ownWorkloads(change));
       const allowed = number(hard[`requests.${gpuResource}`]);
       return allowed === undefined || needed <= allowed
         ? undefined
@@ -233,7 +233,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     },
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
-      const pods = ours(change).filter(({ gpus }) => gpus > 0);
+      const pods = ownWorkloads(change).filter(({ gpus }) => gpus > 0);
       if (gpu === undefined || pods.length === 0) return;
       const needed = gpusAtMost(pods);
       if (needed <= gpu.count) return;
@@ -283,7 +283,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
 ];
 
 /** Deployments of clipstack; what the cluster itself needs is others' business. */
-function ours(change: StackChange): readonly Workload[] {
+function ownWorkloads(change: StackChange): readonly Workload[] {
   return workloadsOf(change).filter(
     ({ pod, labels: of }) => pod === undefined || of["app.kubernetes.io/name"] === "clipstack",
   );

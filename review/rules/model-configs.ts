@@ -24,11 +24,11 @@ export interface DeployedConfig {
 
 /** Every model configuration of a stack. Of expressions in it only the place is known. */
 export const deployedConfigs = cached((change: StackChange): readonly DeployedConfig[] => [
-  ...ofHosts(change),
-  ...ofCharts(change),
+  ...hostConfigs(change),
+  ...chartConfigs(change),
 ]);
 
-function ofHosts(change: StackChange): readonly DeployedConfig[] {
+function hostConfigs(change: StackChange): readonly DeployedConfig[] {
   const readers = new Map<unknown, ServiceContainer>();
   for (const container of serviceContainers(change)) {
     if (container.kind !== "triton") continue;
@@ -56,7 +56,7 @@ function ofHosts(change: StackChange): readonly DeployedConfig[] {
   );
 }
 
-function ofCharts(change: StackChange): readonly DeployedConfig[] {
+function chartConfigs(change: StackChange): readonly DeployedConfig[] {
   return releasesOf(change).flatMap(({ resource, values }) => {
     const content = text(at(values, "triton", "modelConfig", "text"));
     return content === undefined || content === "" || at(values, "triton", "enabled") === false
@@ -68,19 +68,19 @@ function ofCharts(change: StackChange): readonly DeployedConfig[] {
 type ReadConfig = Pick<DeployedConfig, "config" | "problem">;
 
 /** Texts that were read: those of many Tritons are the same, and so are most before and after. */
-const texts = new Map<string, ReadConfig>();
-const mostTexts = 100;
+const cachedConfigs = new Map<string, ReadConfig>();
+const maxCachedConfigs = 100;
 
 function read(content: string): ReadConfig {
-  const before = texts.get(content);
+  const before = cachedConfigs.get(content);
   if (before !== undefined) return before;
-  const config = parsed(content);
-  if (texts.size >= mostTexts) texts.clear();
-  texts.set(content, config);
+  const config = parseConfig(content);
+  if (cachedConfigs.size >= maxCachedConfigs) cachedConfigs.clear();
+  cachedConfigs.set(content, config);
   return config;
 }
 
-function parsed(content: string): ReadConfig {
+function parseConfig(content: string): ReadConfig {
   try {
     return { config: readModelConfig(content.replaceAll(/\$\{[^{}]*\}/g, "x"), "config.pbtxt") };
   } catch (error) {

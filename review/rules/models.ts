@@ -49,7 +49,7 @@ function weightsMiB(
   return isInt8 ? Math.floor(vram.weightsFp32MiB / 4) : vram.weightsFp32MiB;
 }
 
-function tooLittle(what: string, least: number, given: string): string {
+function memoryMessage(what: string, least: number, given: string): string {
   return `${what} must be more than ${least} MiB, the weights of the model, got ${given}`;
 }
 
@@ -342,7 +342,7 @@ export const modelRules: readonly ReviewRule[] = [
         const least = weightsMiB(kind, (name) => env.get(name));
         // 0: Docker sets no limit
         if (least === undefined || limit === 0 || limit > least) continue;
-        yield { address, message: tooLittle("memory", least, `${limit} MiB`) };
+        yield { address, message: memoryMessage("memory", least, `${limit} MiB`) };
       }
       for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
         // the first is the server, as everywhere here; of the chart the values say what it is
@@ -350,7 +350,11 @@ export const modelRules: readonly ReviewRule[] = [
         const limit = memoryMiB(server?.limits.memory);
         const least = weightsMiB(kind, variablesOf(change, { address, kind, pod }));
         if (limit === undefined || least === undefined || limit > least) continue;
-        const message = tooLittle(`limits.memory of ${name}`, least, String(server?.limits.memory));
+        const message = memoryMessage(
+          `limits.memory of ${name}`,
+          least,
+          String(server?.limits.memory),
+        );
         yield { address, message };
       }
     },

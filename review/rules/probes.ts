@@ -1,6 +1,6 @@
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Values } from "../input/change.ts";
-import { askedBy, ourPodContainers } from "./health.ts";
+import { ownPodContainers, probeTargetOf } from "./health.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, block, blocks, text, texts } from "./values.ts";
 
@@ -32,17 +32,17 @@ export const probeRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(ourPodContainers, ({ container }) => {
+    find: each(ownPodContainers, ({ container }) => {
       const isGateway = blocks(container.env).some(
         ({ name, value }) => name === "BACKEND" && value === "triton",
       );
       return (["startup_probe", "liveness_probe"] as const).flatMap((name) => {
         const probe = block(container[name]);
-        const asked = askedBy(probe);
+        const asked = probeTargetOf(probe);
         const host = otherHost(probe);
         if (host !== undefined) return `${name} must ask the container itself, got host '${host}'`;
         return isGateway && name === "startup_probe" && asked?.isReadiness
-          ? `startup_probe of a gateway must not need a ready Triton, got '${asked.shown}'`
+          ? `startup_probe of a gateway must not need a ready Triton, got '${asked.text}'`
           : [];
       });
     }),

@@ -144,7 +144,7 @@ function exampleLines({
 }
 
 function editLines(stack: string, edit: ExampleEdit): readonly string[] {
-  const place = placeOf(stack, edit.path);
+  const place = locationText(stack, edit.path);
   if ("failingText" in edit) {
     return [
       `In ${place}:`,
@@ -174,7 +174,7 @@ function textLines(word: string, text: string): readonly string[] {
 }
 
 /** `` `read_only` of `docker_container` `single-gpu/embed/container` ``. */
-function placeOf(stack: string, path: Path): string {
+function locationText(stack: string, path: Path): string {
   const [head, type, construct, ...rest] = path;
   if (head !== "resource" || construct === undefined) {
     return `\`${path.join(".")}\` of \`${stack}\``;

@@ -3,13 +3,13 @@ import { canBeSecret, hasSecretForm, isSecretName } from "../input/secrets.ts";
 import { isObject, isWithin, textsIn } from "../input/value-paths.ts";
 import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { blocks, isExpression, isGiven, texts } from "./values.ts";
+import { blocks, isExpression, isSet, texts } from "./values.ts";
 
 /** A text that was planted here, and is no secret. */
 const planted = "planted-0000000000";
 
 /** Whether Terraform keeps a value out of its output: it came from a sensitive variable, which is as it should be. */
-function isMarked({ sensitive }: ResourceChange, path: Path): boolean {
+function isFromSensitiveVariable({ sensitive }: ResourceChange, path: Path): boolean {
   return sensitive.some((marked) => marked.length < path.length && isWithin(path, marked));
 }
 
@@ -42,7 +42,7 @@ export const secretRules: readonly ReviewRule[] = [
           const name = line.slice(0, line.indexOf("="));
           const value = line.slice(name.length + 1);
           if (!isSecretName(name) || !canBeSecret(name, value) || isExpression(value)) continue;
-          if (isMarked(resource, ["env", index])) continue;
+          if (isFromSensitiveVariable(resource, ["env", index])) continue;
           yield {
             address: resource.address,
             message: `${name} must come from a sensitive variable, got a literal value`,
@@ -110,7 +110,7 @@ export const secretRules: readonly ReviewRule[] = [
       for (const resource of change.resources) {
         if (resource.mode !== "managed") continue;
         for (const [path, value] of textsIn(resource.after)) {
-          if (path[0] === "//" || isMarked(resource, path)) continue;
+          if (path[0] === "//" || isFromSensitiveVariable(resource, path)) continue;
           if (!hasSecretForm(withoutExpressions(value))) continue;
           yield {
             address: resource.address,
@@ -141,7 +141,7 @@ export const secretRules: readonly ReviewRule[] = [
         const [variable] = blocks(body);
         if (variable === undefined || !isSecretName(name)) continue;
         if (variable.sensitive !== true) yield { message: `variable ${name} must be sensitive` };
-        if (isGiven(variable.default) && variable.default !== "") {
+        if (isSet(variable.default) && variable.default !== "") {
           yield { message: `variable ${name} must have no default` };
         }
       }

@@ -2,7 +2,7 @@ import { withoutUser } from "../input/secrets.ts";
 import { blocksOf, isObject, sameValue } from "../input/value-paths.ts";
 import { environmentBefore, environmentOf } from "./facts.ts";
 import { type ReviewRule, rule } from "./rule.ts";
-import { at, block, isExpression, isGiven, text } from "./values.ts";
+import { at, block, isExpression, isSet, text } from "./values.ts";
 
 const backend = ["terraform", "backend"] as const;
 
@@ -31,10 +31,10 @@ export const stateRules: readonly ReviewRule[] = [
     },
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
-      if (kind === "s3" && settings.use_lockfile !== true && !isGiven(settings.dynamodb_table)) {
+      if (kind === "s3" && settings.use_lockfile !== true && !isSet(settings.dynamodb_table)) {
         yield { message: "use_lockfile of the backend s3 should be true, got no lock" };
       }
-      if (kind === "http" && !isGiven(settings.lock_address)) {
+      if (kind === "http" && !isSet(settings.lock_address)) {
         yield { message: "lock_address of the backend http should be set, got nothing" };
       }
     },
@@ -103,7 +103,7 @@ export const stateRules: readonly ReviewRule[] = [
     *find({ configuration }) {
       const { kind, settings } = backendOf(configuration?.terraform);
       for (const [name, value] of Object.entries(settings)) {
-        if (!credentials.has(name) || !isGiven(value) || value === "") continue;
+        if (!credentials.has(name) || !isSet(value) || value === "") continue;
         yield { message: `${name} of the backend ${kind} must not be in the stack` };
       }
       const addresses = ["address", "lock_address", "unlock_address"].map((name) => settings[name]);
@@ -143,7 +143,7 @@ export const stateRules: readonly ReviewRule[] = [
           (isExpression(version) || /^\s*=?\s*\d|~>|<|(^|,)\s*=?\s*\d/.test(version));
         if (bounded) continue;
         yield {
-          message: `version of the provider ${name} must have an upper bound, got ${isGiven(version) ? `'${String(version)}'` : "nothing"}`,
+          message: `version of the provider ${name} must have an upper bound, got ${isSet(version) ? `'${String(version)}'` : "nothing"}`,
         };
       }
     },
@@ -179,7 +179,9 @@ export const stateRules: readonly ReviewRule[] = [
         };
         return;
       }
-      const names = differing(was?.settings, is?.settings).filter((name) => placeOfState.has(name));
+      const names = changedNames(was?.settings, is?.settings).filter((name) =>
+        stateLocations.has(name),
+      );
       if (names.length === 0) return;
       yield {
         message: `${names.join(", ")} of the backend ${now} changes: everything is created again unless the state is migrated`,
@@ -222,7 +224,7 @@ export const stateRules: readonly ReviewRule[] = [
       for (const [name, settings] of is ?? []) {
         const old = was?.get(name);
         if (old === undefined) continue;
-        const places = differing(old, settings).filter((it) => placeOfProvider.has(it));
+        const places = changedNames(old, settings).filter((it) => providerLocations.has(it));
         if (places.length === 0) continue;
         yield {
           message: `${places.join(", ")} of the provider ${name} changes: everything is created again there, and the old deployment becomes unmanaged`,
@@ -278,7 +280,7 @@ export const stateRules: readonly ReviewRule[] = [
         const was = before?.get(name);
         // with a provider comes what it is set to
         if (was === undefined && !old?.has(name)) continue;
-        const names = differing(was, settings).filter((it) => !placeOfProvider.has(it));
+        const names = changedNames(was, settings).filter((it) => !providerLocations.has(it));
         if (names.length > 0) {
           yield {
             message: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "changes" : "change"}`,
@@ -306,7 +308,7 @@ function requiredProviders(terraform: unknown) {
 type Settings = Readonly<Record<string, unknown>>;
 
 /** Names of what is not the same in two blocks. */
-function differing(was: Settings = {}, is: Settings = {}): readonly string[] {
+function changedNames(was: Settings = {}, is: Settings = {}): readonly string[] {
   const names = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort();
   return names.filter((name) => !sameValue(was[name], is[name]));
 }
@@ -315,20 +317,20 @@ function differing(was: Settings = {}, is: Settings = {}): readonly string[] {
 function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
   return new Map(
     Object.entries(isObject(provider) ? provider : {}).flatMap(([name, given]) =>
-      blocksOf(given).map((it) => [isGiven(it.alias) ? `${name}.${it.alias}` : name, it] as const),
+      blocksOf(given).map((it) => [isSet(it.alias) ? `${name}.${it.alias}` : name, it] as const),
     ),
   );
 }
 
 /** What of a backend says which state it is. */
-const placeOfState: ReadonlySet<string> = new Set(
+const stateLocations: ReadonlySet<string> = new Set(
   "path bucket key prefix region endpoint endpoints workspace_key_prefix address hostname organization workspaces container_name storage_account_name resource_group_name".split(
     " ",
   ),
 );
 
 /** What of a provider says where it works. */
-const placeOfProvider: ReadonlySet<string> = new Set(
+const providerLocations: ReadonlySet<string> = new Set(
   "host context config_path config_paths config_context config_context_cluster kubernetes exec region endpoint endpoints address url project zone account_id subscription_id tenant_id".split(
     " ",
   ),

@@ -61,7 +61,7 @@ export function map(value: unknown): Readonly<Record<string, string>> {
   return Object.fromEntries(entries);
 }
 
-export function isGiven(value: unknown): boolean {
+export function isSet(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
@@ -74,7 +74,7 @@ export function isMissing({ after, unknown }: ResourceChange, ...path: Path): bo
   };
   const value = at(after, ...path);
   const empty = Array.isArray(value) && value.length === 0;
-  return (!isGiven(value) || empty) && !unknown.some(reaches);
+  return (!isSet(value) || empty) && !unknown.some(reaches);
 }
 
 /** Whether a value names an attribute of `resource`, by its value or by an expression. */
@@ -93,10 +93,10 @@ export function goSeconds(value: unknown): number | undefined {
 
 /** A command line as a reader may see it: a word of which nobody can say that it is no password is not shown. */
 export function commandText(words: readonly string[]): string {
-  return words.map((word, index) => shownWord(words, word, index)).join(" ");
+  return words.map((word, index) => safeWord(words, word, index)).join(" ");
 }
 
-function shownWord(words: readonly string[], word: string, index: number): string {
+function safeWord(words: readonly string[], word: string, index: number): string {
   if (hasSecretForm(word)) return hidden;
   const { option, value } = commandWord(words, index);
   return [option, value].filter((part) => part !== undefined).join("=");
