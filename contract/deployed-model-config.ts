@@ -19,6 +19,12 @@ export const tunableModels = [
 ] as const;
 export type TunableModel = (typeof tunableModels)[number];
 
+/** Shipped model of each of Triton's backends. */
+export const shippedModels = {
+  onnxruntime: openclipVitB32.name,
+  tensorrt: openclipVitB32Trt.name,
+} as const satisfies Readonly<Record<string, TunableModel>>;
+
 /** Batch sizes for which TensorRT's kernels can be tuned. */
 export const optimumBatchSizes = [8, 16] as const;
 

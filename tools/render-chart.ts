@@ -3,10 +3,9 @@ import { stringify } from "yaml";
 import { z } from "zod";
 import { chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { tritonStartSeconds } from "../constructs/triton-times.ts";
-import { deployedModelConfig, type TunableModel } from "../contract/deployed-model-config.ts";
+import { deployedModelConfig, shippedModels } from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
 import { engineCacheMount, modelVariants } from "../contract/model-config.ts";
-import { openclipVitB32, openclipVitB32Trt } from "../contract/model-signature.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import {
   gpuScaling,
@@ -98,11 +97,6 @@ function valuesText(): string {
 /** Placeholder for the engine cache's prefix, which a template replaces with the hash of everything that engines depend on. */
 const enginesMark = "CHART-ENGINES";
 
-const modelOf = {
-  onnxruntime: openclipVitB32.name,
-  tensorrt: openclipVitB32Trt.name,
-} as const satisfies Readonly<Record<string, TunableModel>>;
-
 /**
  * Average queue time per request in Triton, in milliseconds. Counters of all models are summed before the division, because a
  * mean of the models' averages would weight an idle model like a busy one. The result is 0 without traffic, because an
@@ -164,13 +158,12 @@ function contractText(): string {
     repository: modelRepositoryMount,
     engineCache: engineCacheMount,
     enginesMark,
-    models: modelOf,
+    models: shippedModels,
     queueTime,
     ownEnv,
     variants: { "0": "cpu", "1": "single-gpu", "4": "multi-gpu-4x" },
     // NVIDIA's image contains no model
     tritonRepository: chartValues.parse({}).triton.image.repository,
-    weightsFolder: `${openclipVitB32.name}/1`,
     weightsFile: "model.onnx",
     tritonCommand: renderTritonCommand({
       "model-repository": modelRepositoryMount,
@@ -218,9 +211,9 @@ function adapterRules(): string {
 
 /** `model-configs/<model>/<variant>.pbtxt`: default model configurations of the chart. */
 function modelConfigFiles(): readonly RenderedFile[] {
-  return Object.values(modelOf).flatMap((model) =>
+  return Object.values(shippedModels).flatMap((model) =>
     modelVariants.map((variant) => {
-      const compiles = model === openclipVitB32Trt.name && variant !== "cpu";
+      const compiles = model === shippedModels.tensorrt && variant !== "cpu";
       const { text, problems } = deployedModelConfig(model, variant, {
         ...(compiles && { engineCachePrefix: enginesMark }),
       });

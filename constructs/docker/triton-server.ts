@@ -4,11 +4,11 @@ import {
   type DeployedModelConfig,
   deployedModelConfig,
   type ModelConfigSettings,
+  shippedModels,
   type TunableModel,
 } from "../../contract/deployed-model-config.ts";
 import type { Service } from "../../contract/environment.ts";
 import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
-import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { addressOf } from "../cdktf.ts";
 import { check, type Finding } from "../checks/findings.ts";
@@ -28,7 +28,7 @@ import type { ImageSource, ServerImage } from "./server-image.ts";
 import { type ModelControl, tritonContainer } from "./triton-container.ts";
 
 /** Backend that executes the model in Triton. */
-export type TritonBackend = "onnxruntime" | "tensorrt";
+export type TritonBackend = keyof typeof shippedModels;
 
 /** Server that speaks Triton's protocols. */
 export type TritonServerKind =
@@ -236,7 +236,7 @@ function servedModel(
 ): ServedModel {
   const { host, backend, weights } = props;
   const tensorrt = backend === "tensorrt";
-  const model = props.model ?? (tensorrt ? openclipVitB32Trt.name : openclipVitB32.name);
+  const model = props.model ?? shippedModels[backend];
   const variant = variantFor(model, gpus);
   const compiles = tensorrt && host.accelerator === "gpu";
   const engineVersions = compiles

@@ -1,3 +1,4 @@
+import type { ModelName } from "../../contract/model-signature.ts";
 import type { Budget, ContainerRange, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { ChartValues } from "./chart-values.ts";
 import { kubernetesQuantities, quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
@@ -37,6 +38,12 @@ export function chartLimitRange(range: ContainerRange) {
 }
 
 export interface KindChartProps {
+  /**
+   * Model in the image.
+   *
+   * @default "openclip_vit_b32"
+   */
+  readonly model?: ModelName;
   /** Image with the weights, loaded into the cluster's nodes. */
   readonly image: string;
   /**
@@ -54,8 +61,9 @@ export interface KindChartProps {
 
 /** Chart values that render the objects declared by `InferenceDeployment`. */
 export function chartValuesForKind(props: KindChartProps): ChartValues {
-  const { image, nodePort, resources, autoscaler, budget, quota, limitRange } = props;
+  const { model, image, nodePort, resources, autoscaler, budget, quota, limitRange } = props;
   return {
+    ...(model !== undefined && { model: { name: model } }),
     embed: {
       image: { ...chartImage(image), pullPolicy: "IfNotPresent" },
       // the image is loaded into the nodes before the pods start

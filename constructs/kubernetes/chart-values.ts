@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { shippedModels } from "../../contract/deployed-model-config.ts";
 import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
@@ -14,9 +15,13 @@ import {
   text,
 } from "./chart-value-fields.ts";
 
-/** Chart values of the weights. */
+/** Chart values of the model and its weights. */
 const model = z
   .strictObject({
+    name: matching(
+      "[\\w][\\w.-]*",
+      `Folder of the model in the repository, and its name in requests; empty selects \`${shippedModels.onnxruntime}\`, or \`${shippedModels.tensorrt}\` for Triton with TensorRT.`,
+    ),
     weights: choice(
       ["image", "pvc", "init"],
       "image",
@@ -60,7 +65,7 @@ const model = z
       .prefault({}),
   })
   .prefault({})
-  .describe("Weights of the model.");
+  .describe("Model and its weights.");
 
 /**
  * Values of the Helm chart `helm/clipstack`. The stacks validate their values with this schema; `npm run render` renders the

@@ -89,11 +89,13 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
 }
 
 function modelValues(model: ClusterModel): ChartValues["model"] {
+  const name = model.name === undefined ? {} : { name: model.name };
   switch (model.weights) {
     case "image":
-      return { weights: "image" };
+      return { ...name, weights: "image" };
     case "pvc":
       return {
+        ...name,
         weights: "pvc",
         pvc: {
           claimName: model.claim,
@@ -102,7 +104,7 @@ function modelValues(model: ClusterModel): ChartValues["model"] {
         ...(model.sha256 !== undefined && { sha256: model.sha256 }),
       };
     case "init":
-      return { weights: "init", init: { url: model.url }, sha256: model.sha256 };
+      return { ...name, weights: "init", init: { url: model.url }, sha256: model.sha256 };
   }
 }
 

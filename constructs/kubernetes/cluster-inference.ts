@@ -1,7 +1,6 @@
 import { NamespaceV1 } from "@cdktf/provider-kubernetes/lib/namespace-v1/index.js";
 import { Construct } from "constructs";
 import type { Service } from "../../contract/environment.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { podObjectName, podSecurity } from "../../contract/pods.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { clusterFindings, clusterWarnings } from "../checks/cluster.ts";
@@ -64,7 +63,7 @@ export class ClusterInference extends Construct {
         name: "embed",
         kind: "embed",
         backend: embed.backend,
-        model: embed.backend === "triton" ? plan.triton.model : openclipVitB32.name,
+        model: plan.embed.model,
         ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
         resources: { release: address },
         workload: podObjectName("embed"),

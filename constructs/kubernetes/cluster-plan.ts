@@ -1,13 +1,10 @@
 import {
   type DeployedModelConfig,
   deployedModelConfig,
+  shippedModels,
+  type TunableModel,
 } from "../../contract/deployed-model-config.ts";
 import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
-import {
-  type ModelName,
-  openclipVitB32,
-  openclipVitB32Trt,
-} from "../../contract/model-signature.ts";
 import {
   startSeconds as embedStartSeconds,
   imagePullSeconds,
@@ -24,8 +21,18 @@ import type { GpuCluster } from "./gpu-cluster.ts";
 
 /** Props of the embed server and Tritons in a cluster, and the plan derived from them. */
 
+/** Model of the embed server and the Tritons. */
+export type ClusterModel = ClusterWeights & {
+  /**
+   * Folder of the model in the repository, and its name in requests.
+   *
+   * @default - openclip_vit_b32; for Tritons with the backend `tensorrt`, openclip_vit_b32_trt
+   */
+  readonly name?: TunableModel;
+};
+
 /** Source of the weights. */
-export type ClusterModel =
+export type ClusterWeights =
   /** Included in the images. */
   | { readonly weights: "image" }
   /** Stored on a volume. */
@@ -144,7 +151,7 @@ export interface ClusterPlan {
   readonly triton: {
     /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
-    readonly model: ModelName;
+    readonly model: TunableModel;
     readonly variant: ModelVariant;
     readonly config: DeployedModelConfig;
     /** Whether pods build TensorRT engines. */
@@ -157,6 +164,7 @@ export interface ClusterPlan {
   readonly embed: {
     /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
+    readonly model: TunableModel;
   };
   /** Deployments, Triton first. */
   readonly workloads: readonly (Pods & {
@@ -172,7 +180,7 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   const { cluster, embed, triton, model } = props;
   const hasGpus = cluster.accelerator === "gpu";
   const gpus = hasGpus && triton.server === "tritonserver" ? triton.gpusPerPod : 0;
-  const name = triton.backend === "tensorrt" ? openclipVitB32Trt.name : openclipVitB32.name;
+  const name = model.name ?? shippedModels[triton.backend];
   const variant = variantFor(
     name,
     Array.from({ length: gpus }, (_, index) => index),
@@ -222,7 +230,10 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
       executionInstances: instances,
       startSeconds,
     },
-    embed: { gpus: embedGpus },
+    embed: {
+      gpus: embedGpus,
+      model: embed.backend === "triton" ? name : (model.name ?? shippedModels.onnxruntime),
+    },
     workloads: [
       ...(triton.enabled
         ? [

@@ -89,6 +89,13 @@ test("passes the name and Terraform tag of the built image to the chart", () => 
   expect(tag).toMatch(/^k8s-cpu-\$\{local\.[\w-]+\}$/);
 });
 
+test("serves the model of the props, by default the chart's", () => {
+  expect(synthRelease().values).not.toHaveProperty("model");
+  const { values, inference } = synthRelease({ model: "openclip_vit_b32_u8" });
+  expect(values.model).toEqual({ name: "openclip_vit_b32_u8" });
+  expect(inference.service.model).toBe("openclip_vit_b32_u8");
+});
+
 test("replaces the pods when the image changes under the same name", () => {
   const { values } = synthRelease({ source: { source: "local", name: "mine:1" } });
   expect(values.embed.image).toMatchObject({ repository: "mine", tag: "1" });

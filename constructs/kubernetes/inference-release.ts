@@ -11,7 +11,7 @@ import {
 } from "./inference-deployment.ts";
 import { RolloutGate } from "./rollout-gate.ts";
 
-export interface InferenceReleaseProps extends Omit<InferenceDeploymentProps, "model"> {
+export interface InferenceReleaseProps extends InferenceDeploymentProps {
   /** Folder of the chart `clipstack`, relative to the project. */
   readonly chart: string;
 }

@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -337,6 +337,28 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         name: "model-config",
         mountPath: `/models/${model}/configs`,
         readOnly: true,
+      });
+    });
+
+    test("serves the model of the values with its own configuration", () => {
+      const name = "openclip_vit_b32_u8";
+      const config = readFileSync(`model_repository/${name}/configs/single-gpu.pbtxt`, "utf8");
+      const triton = { ...own, modelConfig: { text: config } };
+      const values: ChartValues = {
+        model: { name, weights: "pvc", pvc: { claimName: "weights" } },
+        embed: { backend: "triton" },
+        triton,
+      };
+      expect(envOf(values)).toMatchObject({ TRITON_MODEL: name });
+      expect(podOf(values, "triton").containers[0].volumeMounts).toEqual(
+        expect.arrayContaining([
+          { name: "model-config", mountPath: `/models/${name}/configs`, readOnly: true },
+          { name: "weights", mountPath: `/models/${name}/1`, readOnly: true },
+        ]),
+      );
+      expect(tritonArgs({ model: { name }, triton })["load-model"]).toEqual([name]);
+      expect(envOf({ model: { name } })).toMatchObject({
+        MODEL_PATH: `/models/${name}/1/model.onnx`,
       });
     });
 
@@ -937,6 +959,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "on a number of GPUs without a configuration",
         { triton: { ...own, gpus: 2 } },
         "triton.modelConfig.variant and .text are required for 2 GPUs: the chart has configurations for 0, 1, 4",
+      ],
+      [
+        "on a model without a configuration in the chart",
+        { model: { name: "openclip_vit_b32_u8" }, triton: own },
+        "triton.modelConfig.text is required for the model openclip_vit_b32_u8, for which the chart has no configuration",
       ],
       ...(
         [

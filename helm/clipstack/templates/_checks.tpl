@@ -73,7 +73,10 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and $config.variant (not $config.text) (ne $config.variant (get $contract.variants (toString $triton.gpus))) -}}
 {{- fail (printf "triton.modelConfig.text is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for a different number" $triton.gpus $config.variant) -}}
 {{- end -}}
-{{- $model := index $contract.models $triton.backend -}}
+{{- $model := include "clipstack.model" (list . $triton.backend) -}}
+{{- if and (not $config.text) (not (.Files.Get (printf "model-configs/%s/%s.pbtxt" $model (include "clipstack.variant" .)))) -}}
+{{- fail (printf "triton.modelConfig.text is required for the model %s, for which the chart has no configuration" $model) -}}
+{{- end -}}
 {{- with $triton.modelConfig.text -}}
 {{- if not (regexMatch (printf `(?m)^\s*name\s*:\s*"%s"` $model) .) -}}
 {{- fail (printf "triton.modelConfig.text must be the configuration of %s (name: \"%s\")" $model $model) -}}

@@ -107,7 +107,6 @@
     "4": "multi-gpu-4x"
   },
   "tritonRepository": "nvcr.io/nvidia/tritonserver",
-  "weightsFolder": "openclip_vit_b32/1",
   "weightsFile": "model.onnx",
   "tritonCommand": [
     "tritonserver",

@@ -13,12 +13,12 @@
   value: {{ include "clipstack.cores" . | quote }}
 {{- end }}
 - name: MODEL_PATH
-  value: {{ $contract.repository }}/{{ $contract.weightsFolder }}/{{ $contract.weightsFile }}
+  value: {{ $contract.repository }}/{{ include "clipstack.model" (list . "onnxruntime") }}/1/{{ $contract.weightsFile }}
 {{- else }}
 - name: TRITON_GRPC_URLS
   value: {{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}
 - name: TRITON_MODEL
-  value: {{ index $contract.models .Values.triton.backend }}
+  value: {{ include "clipstack.model" (list . .Values.triton.backend) }}
 {{- end }}
 - name: PORT
   value: {{ $contract.ports.embed | quote }}

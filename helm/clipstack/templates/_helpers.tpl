@@ -53,6 +53,12 @@ labels:
   {{- include "clipstack.labels" . | nindent 2 }}
 {{- end -}}
 
+{{/* Name of the served model. Arguments: root, backend of the model. */}}
+{{- define "clipstack.model" -}}
+{{- $shipped := (include "clipstack.contract" nil | fromJson).models -}}
+{{- default (index $shipped (index . 1)) (index . 0).Values.model.name -}}
+{{- end -}}
+
 {{- define "clipstack.image" -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}

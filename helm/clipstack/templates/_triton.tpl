@@ -11,7 +11,7 @@
 {{- if $triton.modelConfig.text -}}
 {{- $triton.modelConfig.text -}}
 {{- else -}}
-{{- $model := index $contract.models $triton.backend -}}
+{{- $model := include "clipstack.model" (list . $triton.backend) -}}
 {{- $text := .Files.Get (printf "model-configs/%s/%s.pbtxt" $model (include "clipstack.variant" .)) -}}
 {{- /* the cache path includes weights and TensorRT version, because an engine fits no others */ -}}
 {{- $weights := default "image" .Values.model.sha256 | trunc 12 -}}
@@ -22,7 +22,7 @@
 
 {{- define "clipstack.tritonArgs" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- $model := index $contract.models .Values.triton.backend -}}
+{{- $model := include "clipstack.model" (list . .Values.triton.backend) -}}
 {{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" (include "clipstack.variant" .)) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
 {{- $isOpen := eq .Values.triton.modelControl "open" -}}
 {{- if or $isOpen (eq .Values.model.weights "image") -}}

@@ -1,7 +1,4 @@
-{{/*
-The container that brings the weights, or looks at them, before the server starts. It runs the embed image. Takes a list:
-the root, the component.
-*/}}
+{{/* Init container that downloads or verifies the weights, in the embed image. Arguments: root, component. */}}
 {{- define "clipstack.weightsInit" -}}
 {{- $root := index . 0 -}}
 {{- $model := $root.Values.model -}}
@@ -63,7 +60,7 @@ initContainers:
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- if ne $root.Values.model.weights "image" -}}
 - name: weights
-  mountPath: {{ $contract.repository }}/{{ index $contract.models (index . 1) }}/1
+  mountPath: {{ $contract.repository }}/{{ include "clipstack.model" . }}/1
   readOnly: true
   {{- if and (eq $root.Values.model.weights "pvc") $root.Values.model.pvc.subPath }}
   subPath: {{ $root.Values.model.pvc.subPath }}
