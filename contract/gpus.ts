@@ -1,4 +1,7 @@
-/** GPU catalogue: adding a GPU is one entry in `entries`; settings, checks, prices and documentation follow from it. */
+/**
+ * GPU catalogue: adding a GPU is one entry in `entries`; settings, checks, prices and documentation follow from it, in the order
+ * of the entries. A GPU in `bench/published/gpu-peaks.json` is removed there.
+ */
 
 /** Facts of the GPUs of one CUDA compute capability. */
 interface Generation {

@@ -6,6 +6,13 @@ const peaks = Object.fromEntries(
   gpuNames.map((name) => [name, gpuCatalogue[name].fp16DenseTflops]),
 );
 
+test("a GPU has its peak in the catalogue or in gpu-peaks.json, not in both", () => {
+  const { published } = publishedFacts(peaks);
+  const derived = published.get("gpu-peaks")?.figures.map(({ gpu }) => gpu) ?? [];
+  expect(derived).not.toEqual([]);
+  expect(derived.filter((gpu) => gpuNames.some((name) => name === gpu))).toEqual([]);
+});
+
 test.each(["onnxruntime", "tensorrt"] as const)(
   "a GPU without figures is no slower than one with figures and a lower peak (%s)",
   (backend) => {

@@ -87,6 +87,7 @@ export const serverTimes = z.strictObject({
 });
 
 export const gpuUse = z.strictObject({
+  /** Main source; with `triton metrics`, readings that Triton does not report are from `nvidia-smi`. */
   source: z.enum(["triton metrics", "nvidia-smi"]),
   gpus: z.array(
     z.strictObject({

@@ -4,14 +4,17 @@ export interface GpuReadingKind {
   readonly combine: "mean" | "max";
   /** Column of `nvidia-smi --query-gpu` and the unit of the record in that column's unit. */
   readonly nvidiaSmi: readonly [column: string, unit: number];
-  /** Triton metric with the label `gpu_uuid` and the unit of the record in that metric's unit. */
-  readonly triton: readonly [metric: string, unit: number];
+  /**
+   * Triton metric with the label `gpu_uuid` and the unit of the record in that metric's unit.
+   *
+   * @default - not a Triton metric: read with `nvidia-smi` only
+   */
+  readonly triton?: readonly [metric: string, unit: number];
   /** Whether values are rounded to whole units. */
   readonly whole: boolean;
 }
 
-/** Readings of a GPU by their field in the record. A new row is collected and stored without further code. */
-export const gpuReadings = {
+const rows = {
   /** Fraction of the time in which a kernel ran, 0..1. */
   utilization: {
     combine: "mean",
@@ -39,6 +42,9 @@ export const gpuReadings = {
   },
 } as const satisfies Readonly<Record<string, GpuReadingKind>>;
 
-export type GpuReadingName = keyof typeof gpuReadings;
+export type GpuReadingName = keyof typeof rows;
 
-export const gpuReadingNames = Object.keys(gpuReadings) as readonly GpuReadingName[];
+/** Readings of a GPU by their field in the record. A new row is collected and stored without further code. */
+export const gpuReadings: Readonly<Record<GpuReadingName, GpuReadingKind>> = rows;
+
+export const gpuReadingNames = Object.keys(rows) as readonly GpuReadingName[];

@@ -45,7 +45,7 @@ export interface LoadPointOptions {
   readonly url?: string;
   /** Settings in place of the context's. */
   readonly settings?: Partial<BenchRecord["settings"]>;
-  /** {@link OpenTargets.readGpus}, used if Triton's metrics list no GPU. */
+  /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */
   readonly readGpus?: OpenTargets["readGpus"];
   /** Called with sentences for the record about its load points. */
   readonly onNote?: (note: string) => void;

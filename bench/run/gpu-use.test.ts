@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import {
   gpusOfTriton,
   gpuUseArgs,
@@ -79,13 +79,13 @@ async function withPage<T>(page: string, use: (url: string) => Promise<T>): Prom
   }
 }
 
-async function sampled(page: string, readGpus?: Parameters<typeof startGpuSampler>[2]) {
+async function sampled(page: string, readGpus?: Parameters<typeof startGpuSampler>[2], ms = 300) {
   const http = openHttpClient();
   try {
     return await withPage(page, async (url) => {
       const startMs = performance.now();
       const sampler = startGpuSampler(http, [{ name: "triton", role: "triton", url }], readGpus);
-      await sleep(300);
+      await sleep(ms);
       return sampler.stop(startMs, performance.now());
     });
   } finally {
@@ -99,6 +99,30 @@ test("GPUs are read from Triton's metrics if it reports any", async () => {
     source: "triton metrics",
     gpus: [{ id: "GPU-a", utilization: 0.25 }],
   });
+});
+
+test("nvidia-smi adds the readings that Triton does not report, and replaces none", async () => {
+  const page = 'nv_gpu_utilization{gpu_uuid="GPU-a"} 0.25\n';
+  const readGpus = async () => [
+    { id: "GPU-a", utilization: 0.5, powerWatts: 70.5 },
+    { id: "GPU-b", powerWatts: 30 },
+  ];
+  expect(await sampled(page, readGpus)).toEqual({
+    source: "triton metrics",
+    gpus: [{ id: "GPU-a", utilization: 0.25, powerWatts: 70.5 }],
+  });
+});
+
+test.each([
+  ["not called if Triton reports every reading", "nv_gpu_power_usage", 0],
+  ["called once if it adds no reading", "nv_gpu_other", 1],
+])("nvidia-smi is %s", async (_, metric, calls) => {
+  const names = ["utilization", "memory_used_bytes", "memory_total_bytes"];
+  const lines = [...names.map((name) => `nv_gpu_${name}`), metric];
+  const page = lines.map((name) => `${name}{gpu_uuid="GPU-a"} 1`).join("\n");
+  const readGpus = vi.fn(async () => [{ id: "GPU-a" }]);
+  expect(await sampled(page, readGpus, 1_300)).toMatchObject({ source: "triton metrics" });
+  expect(readGpus).toHaveBeenCalledTimes(calls);
 });
 
 test("GPUs are read with nvidia-smi if Triton reports none", async () => {

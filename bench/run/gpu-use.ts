@@ -33,14 +33,16 @@ function inUnit(value: number | undefined, unit: number, whole: boolean): number
 
 /** Readings on Triton's metrics page; empty if Triton sees no GPU. */
 export function gpusOfTriton(metrics: Metrics): readonly GpuReading[] {
-  const names = new Set<string>(gpuReadingNames.map((name) => gpuReadings[name].triton[0]));
+  const names = new Set(gpuReadingNames.flatMap((name) => gpuReadings[name].triton?.[0] ?? []));
   const ids = new Set(
     metrics.flatMap(({ name, labels }) =>
       names.has(name) && labels.gpu_uuid !== undefined ? [labels.gpu_uuid] : [],
     ),
   );
   return [...ids].map((id) =>
-    readingsOf(id, ({ triton: [metric, unit], whole }) => {
+    readingsOf(id, ({ triton, whole }) => {
+      if (triton === undefined) return undefined;
+      const [metric, unit] = triton;
       const line = metrics.find(({ name, labels }) => name === metric && labels.gpu_uuid === id);
       return inUnit(line?.value, unit, whole);
     }),
@@ -66,6 +68,15 @@ export function parseGpuUse(text: string): readonly GpuReading[] {
       readingsOf(id, ({ nvidiaSmi: [, unit], whole }, index) => inUnit(value(index), unit, whole)),
     ];
   });
+}
+
+const isComplete = (gpu: GpuReading) => gpuReadingNames.every((name) => gpu[name] !== undefined);
+
+/** Adds the readings that a GPU lacks from another source's readings of the same GPU. */
+function completed(gpu: GpuReading, others: readonly GpuReading[]): GpuReading {
+  const other = others.find(({ id }) => id === gpu.id);
+  const values = gpuReadingNames.map((name) => [name, gpu[name] ?? other?.[name]]);
+  return { id: gpu.id, ...Object.fromEntries(values) };
 }
 
 /** Combines readings per GPU; absent without readings. */
@@ -99,8 +110,10 @@ export interface GpuSampler {
 const intervalMs = 1_000;
 
 /**
- * Starts reading GPUs once per second: from Triton's metrics if they report GPUs, otherwise with `readGpus`. Stops if
- * neither reports a GPU.
+ * Starts reading GPUs once per second: from Triton's metrics, completed with `readGpus`, or with `readGpus` alone if the
+ * metrics report no GPU. Stops if neither reports a GPU.
+ *
+ * @param readGpus - Runs `nvidia-smi`; called only while it adds readings, because it starts a process on the measured host.
  */
 export function startGpuSampler(
   http: HttpClient,
@@ -119,13 +132,22 @@ export function startGpuSampler(
           .map((gpu) => [gpu.id, gpu] as const),
       ).values(),
     ];
+  const readHost = async () => (await readGpus?.().catch(() => [])) ?? [];
+  let hostAddsReadings = true;
   const read = async (): Promise<readonly GpuReading[]> => {
-    if (source === "triton metrics") {
-      const gpus = await readTritons().catch(() => []);
-      if (gpus.length > 0 || samples.length > 0) return gpus;
+    if (source === "nvidia-smi") return readHost();
+    const gpus = await readTritons().catch(() => []);
+    if (gpus.length === 0 && samples.length === 0) {
       source = "nvidia-smi";
+      return readHost();
     }
-    return (await readGpus?.().catch(() => [])) ?? [];
+    if (!hostAddsReadings || gpus.every(isComplete)) return gpus;
+    const others = await readHost();
+    const all = gpus.map((gpu) => completed(gpu, others));
+    hostAddsReadings = all.some((gpu, i) =>
+      gpuReadingNames.some((name) => gpu[name] !== gpus[i]?.[name]),
+    );
+    return all;
   };
 
   const ended = new AbortController();
