@@ -67,7 +67,7 @@ test("--rate selects open loops with the seed of the run", () => {
 test("fails when both a rate and a concurrency are given", () => {
   const args = parse("--rate", "50", "--concurrency", "4");
   expect(() => loadsOf(args, args.seed)).toThrow(
-    "--rate and --concurrency: give one of them, not both",
+    "--rate and --concurrency are mutually exclusive",
   );
 });
 
@@ -85,7 +85,7 @@ test("--url and --metrics-url are repeatable, and the path of a metrics URL is r
 
 const wrong: readonly (readonly [string, readonly string[], string])[] = [
   ["an endpoint that does not exist", ["--backend", "onnx-ftp"], "got 'onnx-ftp'"],
-  ["an address without an endpoint", ["--url", "http://gpu:1"], "It must be PATH=ADDRESS"],
+  ["an address without an endpoint", ["--url", "http://gpu:1"], "It must be ENDPOINT=ADDRESS"],
   ["a gRPC address with a scheme", ["--url", "onnx-grpc=http://gpu:1"], "must be host:port"],
   ["https", ["--url", "onnx-http=https://gpu:1"], "must be http://host:port"],
   ["an address with a path", ["--url", "onnx-http=http://gpu:1/x"], "without a path"],

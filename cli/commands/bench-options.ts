@@ -40,7 +40,21 @@ export interface BenchArguments {
 
 /** Adds the options of {@link BenchArguments}. */
 export function addBenchOptions(command: Command): Command {
+  addTargetOptions(command);
+  addMeasurementOptions(command);
   return command
+    .option(
+      "--price <dollars>",
+      "price in US dollars per hour (default: from the deployed environment)",
+      numberFrom(0, 1_000_000),
+    )
+    .option("--report <folder>", "folder for the record and reports (default: bench/reports)")
+    .option("--json", "print only the record on stdout")
+    .option("--output <file>", "also write the record to this file");
+}
+
+function addTargetOptions(command: Command): void {
+  command
     .addOption(
       new Option(
         "--target <target>",
@@ -48,15 +62,26 @@ export function addBenchOptions(command: Command): Command {
       ).choices(["simulation", "deployed"]),
     )
     .option(
-      "--url <path=address>",
+      "--url <endpoint=address>",
       "measure this address instead of an environment: onnx-http=http://host:port, onnx-grpc=host:port; repeatable",
-      repeated(endpoint),
+      repeated(endpointAddress),
     )
     .option(
       "--metrics-url <server=address>",
-      "with --url: metrics of embed, onnx or trt, such as onnx=http://host:port; repeatable, once per process",
-      repeated(metricsPage),
+      "with --url: metrics address of embed, onnx or trt: onnx=http://host:port; repeatable, once per process",
+      repeated(metricsAddress),
     )
+    .option(
+      "--port-offset <number>",
+      "offset added to every local port, if ports are in use",
+      portOffset,
+      0,
+    )
+    .option("--no-synth", "use the existing output in cdktf.out, as --target deployed always does");
+}
+
+function addMeasurementOptions(command: Command): void {
+  command
     .option(
       "--window <seconds>",
       "length of a measurement window",
@@ -73,13 +98,13 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--max-trials <number>",
-      "maximum number of windows; a load that never agreed is unstable",
+      "maximum number of windows, after which a load point is unstable",
       wholeNumber(3, 1_000),
       defaultSettings.maxWindows,
     )
     .option(
       "--duration <seconds>",
-      "maximum duration of one load, including warm-up",
+      "maximum duration of a load point, including warm-up",
       numberUpTo(86_400),
       defaultSettings.durationSeconds,
     )
@@ -95,29 +120,14 @@ export function addBenchOptions(command: Command): Command {
     )
     .option(
       "--model <model>",
-      "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file: served with --target simulation, and the reference for embeddings",
+      "generated (the environment's model file, or that of model_repository), tiny, or an ONNX file; served with --target simulation, and the reference for embeddings",
       "generated",
     )
     .option(
       "--workers <number>",
       "load generator processes (default: as required by the rate, up to the number of cores)",
       wholeNumber(1, 256),
-    )
-    .option(
-      "--price <dollars>",
-      "price in US dollars per hour (default: from the deployed environment)",
-      numberFrom(0, 1_000_000),
-    )
-    .option(
-      "--port-offset <number>",
-      "offset added to every local port, if ports are in use",
-      portOffset,
-      0,
-    )
-    .option("--no-synth", "use the existing output in cdktf.out, as --target deployed always does")
-    .option("--report <folder>", "folder for the record and reports (default: bench/reports)")
-    .option("--json", "print only the record on stdout")
-    .option("--output <file>", "also write the record to this file");
+    );
 }
 
 /** Options of `bench` only. */
@@ -134,7 +144,7 @@ export function addGridOptions(command: Command): Command {
     .addOption(
       new Option(
         "--backend <names>",
-        `endpoints to measure: ${Object.keys(backendWords).join(", ")}, or names: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
+        `endpoints to measure: ${Object.keys(endpointGroups).join(", ")}, or names: ${namedEndpoints.map(benchEndpointName).join(", ")}`,
       )
         .argParser(backends)
         .default(backends("all"), "all existing endpoints"),
@@ -155,7 +165,7 @@ export function addGridOptions(command: Command): Command {
       listOf(numberUpTo(1_000_000)),
     )
     .addOption(
-      new Option("--arrivals <how>", "with --rate: distribution of arrival times")
+      new Option("--arrivals <distribution>", "with --rate: distribution of arrival times")
         .choices(["poisson", "constant"])
         .default("poisson"),
     );
@@ -164,13 +174,13 @@ export function addGridOptions(command: Command): Command {
 const defaultConcurrency = [1, 4];
 const defaultBatchSizes = [1, 8];
 
-/** Loads of a grid. */
+/** @throws {UserError} if both `--rate` and `--concurrency` are given */
 export function loadsOf(
   { concurrency, rate, arrivals }: GridArguments,
   seed: number,
 ): readonly LoadShape[] {
   if (rate !== undefined && concurrency !== undefined) {
-    throw new UserError("--rate and --concurrency: give one of them, not both");
+    throw new UserError("--rate and --concurrency are mutually exclusive");
   }
   return rate === undefined
     ? (concurrency ?? defaultConcurrency).map((clients) => ({
@@ -181,14 +191,14 @@ export function loadsOf(
 }
 
 /** Endpoint with its default payload format. */
-const usual = (endpoint: EndpointName): BenchEndpoint => ({
+const defaultFormat = (endpoint: EndpointName): BenchEndpoint => ({
   endpoint,
   payload: endpoint === "embed-http" ? "jpeg" : "fp32",
   serialization: "binary",
 });
 
 /** Groups of endpoints, of which the existing ones are measured. */
-const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
+const endpointGroups: Readonly<Record<string, readonly EndpointName[]>> = {
   all: endpointNames,
   embed: ["embed-http"],
   triton: ["onnx-http", "trt-http"],
@@ -199,7 +209,7 @@ const backendWords: Readonly<Record<string, readonly EndpointName[]>> = {
 
 /** Endpoints that can be selected by name. */
 const namedEndpoints: readonly BenchEndpoint[] = [
-  ...endpointNames.map(usual),
+  ...endpointNames.map(defaultFormat),
   ...(["onnx-http", "onnx-grpc"] as const).flatMap((endpoint) =>
     (["uint8", "jpeg"] as const).map(
       (payload): BenchEndpoint => ({ endpoint, payload, serialization: "binary" }),
@@ -212,31 +222,32 @@ const namedEndpoints: readonly BenchEndpoint[] = [
 
 /** Parses a list of groups and names to distinct endpoints. */
 export function backends(text: string): readonly RequestedEndpoint[] {
-  const found = new Map<string, RequestedEndpoint>();
-  for (const word of text.split(",").map((it) => it.trim())) {
-    const endpoint = namedEndpoints.find((it) => benchEndpointName(it) === word);
+  const requestedEndpoints = new Map<string, RequestedEndpoint>();
+  for (const word of text.split(",").map((part) => part.trim())) {
+    const endpoint = namedEndpoints.find((named) => benchEndpointName(named) === word);
     const requested =
       endpoint === undefined
-        ? (backendWords[word] ?? []).map((it) => ({ ...usual(it), byName: false }))
+        ? (endpointGroups[word] ?? []).map((name) => ({ ...defaultFormat(name), byName: false }))
         : [{ ...endpoint, byName: true }];
     if (requested.length === 0) {
-      const known = [...Object.keys(backendWords), ...namedEndpoints.map(benchEndpointName)];
-      throw new InvalidArgumentError(`It must be of ${known.join(", ")}, got '${word}'.`);
+      const known = [...Object.keys(endpointGroups), ...namedEndpoints.map(benchEndpointName)];
+      throw new InvalidArgumentError(`It must be a list of ${known.join(", ")}, got '${word}'.`);
     }
     for (const choice of requested) {
       const name = benchEndpointName(choice);
-      found.set(name, { ...choice, byName: choice.byName || found.get(name)?.byName === true });
+      const byName = choice.byName || requestedEndpoints.get(name)?.byName === true;
+      requestedEndpoints.set(name, { ...choice, byName });
     }
   }
-  return [...found.values()];
+  return [...requestedEndpoints.values()];
 }
 
-function endpoint(text: string): AddressesSource["endpoints"][number] {
-  const [name = "", url = ""] = divided(text);
-  const endpoint = endpointNames.find((it) => it === name);
+function endpointAddress(text: string): AddressesSource["endpoints"][number] {
+  const [name = "", url = ""] = splitAssignment(text);
+  const endpoint = endpointNames.find((known) => known === name);
   if (endpoint === undefined) {
     throw new InvalidArgumentError(
-      `It must be PATH=ADDRESS, with a PATH of ${endpointNames.join(", ")}.`,
+      `It must be ENDPOINT=ADDRESS, with an endpoint of ${endpointNames.join(", ")}.`,
     );
   }
   if (endpoint.endsWith("-grpc")) {
@@ -248,25 +259,25 @@ function endpoint(text: string): AddressesSource["endpoints"][number] {
   return { endpoint, url: httpAddress(url, endpoint) };
 }
 
-function metricsPage(text: string): AddressesSource["metrics"][number] {
-  const [name, url = ""] = divided(text);
-  const backend = (["embed", "onnx", "trt"] as const).find((it) => it === name);
+function metricsAddress(text: string): AddressesSource["metrics"][number] {
+  const [name, url = ""] = splitAssignment(text);
+  const backend = (["embed", "onnx", "trt"] as const).find((known) => known === name);
   if (backend === undefined) {
-    throw new InvalidArgumentError("It must be SERVER=ADDRESS, with a SERVER of embed, onnx, trt.");
+    throw new InvalidArgumentError("It must be SERVER=ADDRESS, with a server of embed, onnx, trt.");
   }
   return { backend, url: httpAddress(url.replace(/\/metrics\/?$/, ""), backend) };
 }
 
-function divided(text: string): readonly string[] {
+function splitAssignment(text: string): readonly string[] {
   const at = text.indexOf("=");
   return at === -1 ? [text] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-function httpAddress(text: string, of: string): string {
+function httpAddress(text: string, target: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" || url.pathname + url.search + url.hash !== "/") {
     throw new InvalidArgumentError(
-      `The address of ${of} must be http://host:port, without a path, got '${text}'.`,
+      `The address of ${target} must be http://host:port, without a path, got '${text}'.`,
     );
   }
   return url.origin;

@@ -21,11 +21,11 @@ export function registerBench(program: Command): void {
 Each endpoint is measured at each batch size and each concurrency (or rate). First, its embeddings are compared with those
 of the local model (--model); an endpoint that differs is not timed and the run fails. Each load point warms up until its
 throughput is steady and is then measured in windows of --window seconds until the last three agree within --stability, or
---max-trials or --duration is reached. Latency is measured from when a request was due.
+--max-trials or --duration is reached. Latency is measured from the time at which a request was due.
 
 --backend accepts groups of endpoints (embed: the embed API; triton and triton_grpc: all Tritons over HTTP or gRPC; onnx and
-tensorrt: both protocols of one Triton), which select the existing endpoints, and endpoint names, which must exist. The
-suffixes _u8, _jpeg and _json select the payload instead of float32 tensors: pixels, image files, or tensors as JSON text.
+tensorrt: both protocols of one Triton), of which the existing endpoints are measured, and endpoint names, which must exist. The
+suffixes _uint8, _jpeg and _json send 8-bit pixels, image files, or float32 tensors as JSON text instead of binary float32 tensors.
 
 --target deployed measures a deployment without changing it; if the embed server requires an API key, set
 INFERENCE_API_KEY. Ctrl-C ends the run and saves the measurements so far.

@@ -42,14 +42,14 @@ test("an unknown study is rejected with the names of all studies", async () => {
   const { code, stderr } = await clipstack(["sweep", "single-gpu"]);
   expect(code).toBe(2);
   expect(stderr.trim().split("\n").at(-1)).toBe(
-    `clipstack: study must be one of ${studyIds.join(", ")}, all, got 'single-gpu'; environments are named with --environment`,
+    `clipstack: study must be one of ${studyIds.join(", ")}, all, got 'single-gpu'; select environments with --environment`,
   );
 });
 
 test("options for deployed environments require --target deployed", async () => {
   const { code, stderr } = await clipstack(["sweep", "cold-start", "--restart"]);
   expect(code).toBe(2);
-  expect(stderr).toContain("clipstack: --restart: needs --target deployed");
+  expect(stderr).toContain("clipstack: --restart: requires --target deployed");
 });
 
 test("an unreadable record of --against is rejected", async () => {

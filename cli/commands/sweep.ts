@@ -43,12 +43,20 @@ const defaults = {
   rounds: 3,
 } as const;
 
-/** `clipstack sweep`: runs studies, each of which answers one question about performance. */
+/** Registers `clipstack sweep`, which runs studies; each answers one question about performance. */
 export function registerSweep(program: Command): void {
   const command = program
     .command("sweep")
     .argument("<study...>", `${studyIds.join(", ")}; or ${all}`)
-    .option("--environment <names...>", "environments to study sequentially (default: single-gpu)")
+    .option("--environment <names...>", "environments to study sequentially (default: single-gpu)");
+  addStudyGridOptions(command);
+  addStudyRunOptions(command);
+  addBenchOptions(command).addHelpText("after", help).action(sweep);
+}
+
+function addStudyGridOptions(command: Command): void {
+  const { concurrency } = defaults;
+  command
     .option(
       "--backend <names>",
       "endpoints to measure, as for 'clipstack bench' (default: the most informative ones of each study)",
@@ -64,7 +72,7 @@ export function registerSweep(program: Command): void {
     )
     .option(
       "--concurrency <numbers>",
-      `clients; for scaling, per GPU (default: ${defaults.concurrency.concurrency.join(",")}; of queue-delay ${defaults.concurrency["queue-delay"].join(",")}; of scaling ${defaults.concurrency.scaling.join(",")}; of topology ${defaults.concurrency.topology.join(",")})`,
+      `clients; for scaling, per GPU (default: ${concurrency.concurrency}; queue-delay ${concurrency["queue-delay"]}; scaling ${concurrency.scaling}; topology ${concurrency.topology})`,
       listOf(wholeNumber(1, 4_096)),
     )
     .addOption(
@@ -90,7 +98,11 @@ export function registerSweep(program: Command): void {
         listOf(wholeNumber(0, 60_000)),
         defaults.roundTripsMs,
       ),
-    )
+    );
+}
+
+function addStudyRunOptions(command: Command): void {
+  command
     .option(
       "--rounds <number>",
       "number of measured cold starts",
@@ -113,19 +125,19 @@ export function registerSweep(program: Command): void {
       "--restart",
       "with --target deployed: allow cold-start to restart the containers; requests fail during restarts",
     );
-  addBenchOptions(command)
-    .addHelpText(
-      "after",
-      `
+}
+
+const help = `
 Studies:
 ${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
 
 Each study is a section of the report. ${all} runs every study that the environment supports, which takes half an hour with the
 default sizes and the full model on a small machine, and minutes with --model tiny --window 0.5 --duration 4.
-queue-delay reloads the model with another configuration and restores the original one, also after Ctrl-C. It requires
---model-control-mode explicit, as in local simulations. A key of the model control API is read from the deployed container;
-pods and addresses given with --url must have none. In local simulations, scaling and topology run environments of the stack
-multi-gpu with fewer GPUs and in both topologies; deployed environments are measured as they are and compared with --against.
+queue-delay reloads the model with other configurations and restores the original one, also after Ctrl-C. It requires
+--model-control-mode explicit, as in local simulations. If the model control API requires a key, it is read from the deployed
+container; keys of pods and of addresses given with --url are not supported. In local simulations, scaling and topology run
+environments of the stack multi-gpu with fewer GPUs and in both topologies; deployed environments are measured as they are and
+compared with --against.
 
 Examples:
   $ npx clipstack sweep all --model tiny --window 0.5 --duration 4
@@ -134,10 +146,7 @@ Examples:
   $ npx clipstack sweep scaling topology --environment multi-gpu-4x
   $ npx clipstack sweep scaling --environment multi-gpu-4x --target deployed --against one-gpu.json
 
-Exit codes: 0 success, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`,
-    )
-    .action(sweep);
-}
+Exit codes: 0 success, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`;
 
 /** Option with a comma-separated list of numbers. */
 function listOption(
@@ -185,12 +194,12 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
 
 /** @throws {UserError} if an option requires --target deployed, or the record cannot be read */
 function requireDeployed({ target, against, restart }: SweepArguments): void {
-  const given = [
+  const deployedOnly = [
     ...(against === undefined ? [] : ["--against"]),
     ...(restart === undefined ? [] : ["--restart"]),
   ];
-  if (given.length > 0 && target !== "deployed") {
-    throw new UserError(`${given.join(" and ")}: needs --target deployed`);
+  if (deployedOnly.length > 0 && target !== "deployed") {
+    throw new UserError(`${deployedOnly.join(" and ")}: requires --target deployed`);
   }
   if (against === undefined) return;
   try {
@@ -206,25 +215,25 @@ export function studiesOf(names: readonly string[]): {
   readonly studies: readonly StudyId[];
   readonly named: boolean;
 } {
-  const given = names.flatMap((name) => name.split(","));
-  const unknown = given.find((name) => name !== all && !studyIds.some((id) => id === name));
+  const words = names.flatMap((name) => name.split(","));
+  const unknown = words.find((name) => name !== all && !studyIds.some((id) => id === name));
   if (unknown !== undefined) {
     throw new UserError(
-      `study must be one of ${studyIds.join(", ")}, ${all}, got '${unknown}'; environments are named with --environment`,
+      `study must be one of ${studyIds.join(", ")}, ${all}, got '${unknown}'; select environments with --environment`,
     );
   }
-  const isAll = given.includes(all);
-  return { studies: studyIds.filter((id) => isAll || given.includes(id)), named: !isAll };
+  const isAll = words.includes(all);
+  return { studies: studyIds.filter((id) => isAll || words.includes(id)), named: !isAll };
 }
 
 function gridOf(args: SweepArguments): StudyGrid {
-  const { concurrency: given } = args;
+  const { concurrency } = args;
   return {
     batchSizes: args.batchSizes,
     concurrency:
-      given === undefined
+      concurrency === undefined
         ? defaults.concurrency
-        : { concurrency: given, "queue-delay": given, scaling: given, topology: given },
+        : { concurrency, "queue-delay": concurrency, scaling: concurrency, topology: concurrency },
     queueDelaysUs: args.queueDelay,
     bandwidthsMbps: args.bandwidth,
     roundTripsMs: args.roundTrip,
