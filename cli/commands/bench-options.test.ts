@@ -66,9 +66,7 @@ test("--rate selects open loops with the seed of the run", () => {
 
 test("fails when both a rate and a concurrency are given", () => {
   const args = parse("--rate", "50", "--concurrency", "4");
-  expect(() => loadsOf(args, args.seed)).toThrow(
-    "--rate and --concurrency are mutually exclusive",
-  );
+  expect(() => loadsOf(args, args.seed)).toThrow("--rate and --concurrency are mutually exclusive");
 });
 
 test("--url and --metrics-url are repeatable, and the path of a metrics URL is removed", () => {
