@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { compareRecords } from "../report/compare.ts";
+import { sectionsOf } from "../report/sections.ts";
 import { testBenchRecord, testLoadPoint } from "../report/test-bench-record.ts";
 import { comparedMetrics, metricNames, metricOf, metrics } from "./metrics.ts";
 
@@ -25,9 +26,7 @@ test("a metric that was not measured has no value", () => {
 test("a p99 from too few requests is not reliable", () => {
   const { latencyMs } = point;
   const few = testLoadPoint({}, { latencyMs: { ...latencyMs!, p99Reliable: false } });
-  expect(metricOf("p99").caution?.(few)).toBe(
-    "too few requests: this is about the slowest of them",
-  );
+  expect(metricOf("p99").caution?.(few)).toBe("from too few requests; close to the maximum");
   expect(metricOf("p99").caution?.(point)).toBeUndefined();
 });
 
@@ -40,4 +39,14 @@ test("a comparison judges throughput and percentiles, in the order of the rows",
 
 test("labels are unique", () => {
   expect(new Set(metricNames.map((name) => metricOf(name).label)).size).toBe(metricNames.length);
+});
+
+test("the table of time parts has the measured metrics of its groups", () => {
+  const { tables } = sectionsOf(testBenchRecord()).find(({ id }) => id === "time")!;
+  const labels = metricNames
+    .map(metricOf)
+    .filter(({ group, read }) => group !== "result" && testBenchRecord().loadPoints.some(read))
+    .map(({ label }) => label);
+  expect(labels).toContain("network ms");
+  expect(tables[0]?.columns.slice(2).map(({ label }) => label)).toEqual(labels);
 });

@@ -2,9 +2,12 @@ import { formatMs, formatPercent, formatRate } from "../report/number-format.ts"
 import { mean } from "../stats/statistics.ts";
 import type { LoadPoint } from "./bench-record.ts";
 import type { GpuReadingName } from "./gpu-readings.ts";
+import { type TimePartId, timePartNames, timeParts } from "./time-parts.ts";
 
 /** Metric of a load point: one row here, a collector and a test. Tables and the comparison use the rows. */
 export interface Metric {
+  /** `result`: throughput and latency. `time`: part of the mean latency. `server`: batching and GPUs. */
+  readonly group: "result" | "time" | "server";
   /** Column heading with the unit. */
   readonly label: string;
   /** Explanation of the heading. */
@@ -25,6 +28,7 @@ export interface Metric {
 
 export const metrics = {
   throughput: {
+    group: "result",
     label: "images/s",
     better: "higher",
     read: ({ imagesPerSecond }) => imagesPerSecond,
@@ -32,6 +36,7 @@ export const metrics = {
     compared: "windows",
   },
   p50: {
+    group: "result",
     label: "p50 ms",
     better: "lower",
     read: ({ latencyMs }) => latencyMs?.p50,
@@ -39,6 +44,7 @@ export const metrics = {
     compared: { quantile: 0.5 },
   },
   p95: {
+    group: "result",
     label: "p95 ms",
     better: "lower",
     read: ({ latencyMs }) => latencyMs?.p95,
@@ -46,23 +52,39 @@ export const metrics = {
     compared: { quantile: 0.95 },
   },
   p99: {
+    group: "result",
     label: "p99 ms",
     better: "lower",
     read: ({ latencyMs }) => latencyMs?.p99,
     format: formatMs,
     caution: ({ latencyMs }) =>
-      latencyMs?.p99Reliable === false
-        ? "too few requests: this is about the slowest of them"
-        : undefined,
+      latencyMs?.p99Reliable === false ? "from too few requests; close to the maximum" : undefined,
     compared: { quantile: 0.99 },
   },
   max: {
+    group: "result",
     label: "max ms",
     better: "lower",
     read: ({ latencyMs }) => latencyMs?.max,
     format: formatMs,
   },
+  mean: {
+    group: "time",
+    label: "mean ms",
+    title: "Mean latency at the client, the sum of its parts",
+    better: "lower",
+    read: ({ latencyMs }) => latencyMs?.mean,
+    format: formatMs,
+  },
+  networkTime: timePart("network"),
+  decodeTime: timePart("decode"),
+  queueTime: timePart("queue"),
+  inputTime: timePart("input"),
+  modelTime: timePart("infer"),
+  outputTime: timePart("output"),
+  otherServerTime: timePart("server"),
   averageBatch: {
+    group: "server",
     label: "images per execution",
     title: "Average batch size with which the model was executed",
     better: "neither",
@@ -70,6 +92,7 @@ export const metrics = {
     format: (value) => value.toFixed(1),
   },
   gpuUtilization: {
+    group: "server",
     label: "GPU utilisation",
     title: "Mean over all GPUs",
     better: "neither",
@@ -80,6 +103,7 @@ export const metrics = {
     format: formatPercent,
   },
   gpuPower: {
+    group: "server",
     label: "GPU power W",
     title: "Mean power draw, all GPUs together",
     better: "lower",
@@ -105,6 +129,18 @@ export const comparedMetrics = metricNames.filter(
 
 /** Metric by name, with its optional properties. */
 export const metricOf = (name: MetricName): Metric => metrics[name];
+
+function timePart(id: TimePartId): Omit<Metric, "compared"> {
+  const { label, title }: { readonly label: string; readonly title?: string } = timePartNames[id];
+  return {
+    group: "time",
+    label: `${label} ms`,
+    title,
+    better: "lower",
+    read: (point) => timeParts(point).find((part) => part.id === id)?.ms,
+    format: formatMs,
+  };
+}
 
 /** Readings of all GPUs of a load point. */
 function gpuValues({ gpu }: LoadPoint, name: GpuReadingName): readonly number[] {

@@ -39,7 +39,7 @@ test("the page answers first, then warns, then shows the evidence", () => {
       "Latency of each endpoint at low load",
       "Batch size",
       "Concurrency and saturation",
-      "Where the time goes",
+      "Latency by part",
       "Cost",
       "Open loop: fixed rates",
       "Cold start",

@@ -1,7 +1,8 @@
 import type { LoadPoint } from "../record/bench-record.ts";
+import { timePartNames, timeParts } from "../record/time-parts.ts";
 import { differs, ratioInterval } from "../stats/intervals.ts";
 import type { Contender } from "./contenders.ts";
-import { failedShare, isFailing, isOffered, type TimePart, timeParts } from "./load-points.ts";
+import { failedShare, isFailing, isOffered } from "./load-points.ts";
 import {
   formatBytes,
   formatMs,
@@ -58,18 +59,6 @@ function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string 
     : `${formatRate(point.imagesPerSecond)} images/s`;
 }
 
-/** Phrases for the parts of a request's time. */
-export const timePartPhrases: Readonly<Record<TimePart["id"], string>> = {
-  network: "transfer and network",
-  decode: "decoding the images",
-  queue: "waiting in the batcher's queue",
-  input: "preparing the model's input",
-  infer: "the model itself",
-  output: "preparing the output",
-  server: "other server time",
-  unknown: "the request as a whole",
-};
-
 /** Where the time goes that the second needs besides. */
 export function slowestPartReasons(
   first: LoadPoint,
@@ -85,7 +74,7 @@ export function slowestPartReasons(
       ? `: its request is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}`
       : "";
   return [
-    `\`${name}\` spends ${formatMs(most.more)} ms more on ${timePartPhrases[most.id]}${sizes}.`,
+    `\`${name}\` spends ${formatMs(most.more)} ms more on ${timePartNames[most.id].phrase}${sizes}.`,
   ];
 }
 
@@ -119,7 +108,7 @@ export function largestPartReasons(point: LoadPoint): readonly string[] {
         ? " It is limited by the network, not by the model."
         : "";
   return [
-    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${timePartPhrases[most.id]}.${bound}`,
+    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${timePartNames[most.id].phrase}.${bound}`,
   ];
 }
 

@@ -1,5 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
-import { type MetricName, metricNames, metricOf } from "../record/metrics.ts";
+import { type Metric, type MetricName, metricNames, metricOf } from "../record/metrics.ts";
 import { type Field, numberCell, textField } from "./document.ts";
 import {
   clientsOf,
@@ -10,8 +10,6 @@ import {
   trustOf,
   trustText,
 } from "./load-points.ts";
-
-/** Fields that tables of several sections share. */
 
 /** Row of a table of load points. */
 export interface LoadPointRow {
@@ -42,11 +40,13 @@ export function metricField(name: MetricName): Field<Pick<LoadPointRow, "point">
   return { label, kind: "number", title, cell };
 }
 
-/** Columns of all metrics that at least one of the load points has. */
+/** Columns of all metrics of the groups that at least one of the load points has. */
 export function measuredMetricFields(
   loadPoints: readonly LoadPoint[],
+  groups: readonly Metric["group"][],
 ): readonly Field<Pick<LoadPointRow, "point">>[] {
   return metricNames
+    .filter((name) => groups.includes(metricOf(name).group))
     .filter((name) => loadPoints.some((point) => metricOf(name).read(point) !== undefined))
     .map(metricField);
 }
@@ -58,16 +58,16 @@ export const loadField: Field<Pick<LoadPointRow, "point">> = textField("load", (
   sort: clientsOf(point) ?? 1e6,
 }));
 
-/** Field for what a study changed, if it changed anything. */
+/** Column of the conditions changed by a study, if any. */
 export function conditionsFields(
   loadPoints: readonly LoadPoint[],
 ): readonly Field<Pick<LoadPointRow, "point">>[] {
   return loadPoints.every(isUnmodified)
     ? []
-    : [textField("under", ({ point }) => conditionsText(point.conditions))];
+    : [textField("conditions", ({ point }) => conditionsText(point.conditions))];
 }
 
-/** Field for the environment, if there are several. */
+/** Column of the environment, if there are several. */
 export function environmentFields(
   rows: readonly { readonly environment: string }[],
 ): readonly Field<{ readonly environment: string }>[] {
@@ -76,7 +76,7 @@ export function environmentFields(
     : [];
 }
 
-/** Whether a load point can be relied on, as the last cell of a row. */
+/** Column of the reliability of a load point. */
 export const trustField: Field<Pick<LoadPointRow, "point">> = textField("reliable", ({ point }) => {
   const text = trustText(point);
   return text === ""

@@ -218,46 +218,6 @@ export function loadPointsOfStudy(record: BenchRecord, study: StudyId): readonly
   return record.loadPoints.filter((point) => point.study === study);
 }
 
-/** Part of a request's mean latency, in milliseconds. */
-export interface TimePart {
-  readonly id:
-    | "network"
-    | "decode"
-    | "queue"
-    | "input"
-    | "infer"
-    | "output"
-    | "server"
-    /** Total latency without server times. */
-    | "unknown";
-  readonly ms: number;
-}
-
-/**
- * Parts of the mean latency, in processing order. `network`: latency outside the server: transfer and both network stacks.
- * `server`: the server's total time minus its parts.
- */
-export function timeParts({ latencyMs, server }: LoadPoint): readonly TimePart[] {
-  if (latencyMs === undefined) return [];
-  const known = (
-    [
-      ["decode", server?.decodeMs],
-      ["queue", server?.queueMs],
-      ["input", server?.inputMs],
-      ["infer", server?.inferMs],
-      ["output", server?.outputMs],
-    ] as const
-  ).flatMap(([id, ms]) => (ms === undefined ? [] : [{ id, ms }]));
-  if (known.length === 0) return [{ id: "unknown", ms: latencyMs.mean }];
-  const sum = known.reduce((total, { ms }) => total + ms, 0);
-  const inServer = Math.max(sum, server?.requestMs ?? sum);
-  return [
-    { id: "network" as const, ms: Math.max(0, latencyMs.mean - inServer) },
-    ...known,
-    { id: "server" as const, ms: inServer - sum },
-  ].filter(({ ms }) => ms > 0);
-}
-
 /** Price used for costs, or the reason for its absence. */
 export function costBasis({ subject }: BenchRecord): Price | string {
   const { price, target, gpu } = subject;

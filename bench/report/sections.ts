@@ -196,7 +196,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
           numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
           loadField,
           ...conditionsFields(loadPoints),
-          ...measuredMetricFields(loadPoints),
+          ...measuredMetricFields(loadPoints, ["result", "server"]),
           numberField("requests", ({ point }) => point.samples, formatCount),
           textField("errors", ({ point: { errors } }) => ({
             text: errorsText(errors),
