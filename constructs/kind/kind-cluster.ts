@@ -102,62 +102,7 @@ export class KindCluster extends Construct implements ClusterAccess {
     new DockerProvider(this, "docker", {});
     TerraformStack.of(this).addOverride("terraform.required_providers.docker.version", "~> 4.5");
 
-    const config = kindConfig(props.portMappings);
-    const created = {
-      name: props.name,
-      context: this.context,
-      kubeconfig: expression(`pathexpand("${props.kubeconfig}")`),
-      nodeImage: props.nodeImage ?? "",
-      portMappings: props.portMappings
-        .map(({ nodePort, hostPort }) => `${nodePort} to ${hostPort}`)
-        .join(", "),
-    };
-    this.resource = new DataResource(this, "cluster", {
-      input: created,
-      dependsOn: [this.check.resource],
-      lifecycle: {
-        // the state keeps the original values, for the postconditions and for the destroy provisioner
-        ignoreChanges: ["input"],
-        postcondition: [
-          ...(["name", "kubeconfig", "nodeImage", "portMappings"] as const).map((key) =>
-            unchangeable(TerraformStack.of(this).node.id, key, created[key]),
-          ),
-          {
-            // unknown, so not evaluated, until the cluster exists
-            condition: expression(
-              `length(regexall("(?m)name: ${expression("self.output.context")}$", try(file(self.output.kubeconfig), ""))) > 0`,
-            ),
-            errorMessage: [
-              `The kind cluster of this deployment no longer exists: context '${expression("self.output.context")}' is missing`,
-              `in ${expression("self.output.kubeconfig")}. Delete the state of this environment`,
-              `(terraform.${TerraformStack.of(this).node.id}.tfstate by default) and deploy again.`,
-            ].join(" "),
-          },
-        ],
-      },
-      provisioners: [
-        {
-          type: "local-exec",
-          command: createCommand,
-          environment: {
-            NAME: props.name,
-            KUBECONFIG_FILE: created.kubeconfig,
-            KIND_CONFIG: config,
-            KIND_FLAGS: props.nodeImage === undefined ? "" : `--image=${props.nodeImage}`,
-          },
-        },
-        {
-          type: "local-exec",
-          when: "destroy",
-          // destroy provisioners can only refer to `self`
-          command: 'kind delete cluster --name "$NAME" --kubeconfig "$KUBECONFIG_FILE"',
-          environment: {
-            NAME: expression("self.input.name"),
-            KUBECONFIG_FILE: expression("self.input.kubeconfig"),
-          },
-        },
-      ],
-    });
+    this.resource = clusterResource(this, props);
 
     // An output is unknown until the cluster exists. With a known path the first plan would fail, because the provider
     // would look up a context that does not exist yet.
@@ -207,6 +152,56 @@ export class KindCluster extends Construct implements ClusterAccess {
   }
 }
 
+/** Creates the cluster with kind and deletes it on destroy. */
+function clusterResource(cluster: KindCluster, props: KindClusterProps): DataResource {
+  const environment = TerraformStack.of(cluster).node.id;
+  const attributes = {
+    name: props.name,
+    context: cluster.context,
+    kubeconfig: expression(`pathexpand("${props.kubeconfig}")`),
+    nodeImage: props.nodeImage ?? "",
+    portMappings: props.portMappings
+      .map(({ nodePort, hostPort }) => `${nodePort} to ${hostPort}`)
+      .join(", "),
+  };
+  return new DataResource(cluster, "cluster", {
+    input: attributes,
+    dependsOn: [cluster.check.resource],
+    lifecycle: {
+      // the state keeps the original values, for the postconditions and for the destroy provisioner
+      ignoreChanges: ["input"],
+      postcondition: [
+        ...(["name", "kubeconfig", "nodeImage", "portMappings"] as const).map((key) =>
+          unchangeable(environment, key, attributes[key]),
+        ),
+        stillExists(environment),
+      ],
+    },
+    provisioners: [
+      {
+        type: "local-exec",
+        command: createCommand,
+        environment: {
+          NAME: props.name,
+          KUBECONFIG_FILE: attributes.kubeconfig,
+          KIND_CONFIG: kindConfig(props.portMappings),
+          KIND_FLAGS: props.nodeImage === undefined ? "" : `--image=${props.nodeImage}`,
+        },
+      },
+      {
+        type: "local-exec",
+        when: "destroy",
+        // destroy provisioners can only refer to `self`
+        command: 'kind delete cluster --name "$NAME" --kubeconfig "$KUBECONFIG_FILE"',
+        environment: {
+          NAME: expression("self.input.name"),
+          KUBECONFIG_FILE: expression("self.input.kubeconfig"),
+        },
+      },
+    ],
+  });
+}
+
 /** Postcondition for a property that is fixed when the cluster is created. */
 function unchangeable(environment: string, key: string, value: string) {
   const created = `self.output.${key}`;
@@ -215,6 +210,21 @@ function unchangeable(environment: string, key: string, value: string) {
     errorMessage: [
       `cluster.${key} of an existing cluster cannot change: it was created with '${expression(created)}', got '${value}'.`,
       `Restore the setting, or recreate the cluster: 'npx cdktf destroy ${environment}', then deploy.`,
+    ].join(" "),
+  };
+}
+
+/** Postcondition that the kubeconfig contains the cluster's context. Unknown, so not evaluated, until the cluster exists. */
+function stillExists(environment: string) {
+  const context = expression("self.output.context");
+  return {
+    condition: expression(
+      `length(regexall("(?m)name: ${context}$", try(file(self.output.kubeconfig), ""))) > 0`,
+    ),
+    errorMessage: [
+      `The kind cluster of this deployment no longer exists: context '${context}' is missing`,
+      `in ${expression("self.output.kubeconfig")}. Delete the state of this environment`,
+      `(terraform.${environment}.tfstate by default) and deploy again.`,
     ].join(" "),
   };
 }

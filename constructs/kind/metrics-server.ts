@@ -1,11 +1,15 @@
 import { ApiServiceV1 } from "@cdktf/provider-kubernetes/lib/api-service-v1/index.js";
 import { ClusterRoleBindingV1 } from "@cdktf/provider-kubernetes/lib/cluster-role-binding-v1/index.js";
 import { ClusterRoleV1 } from "@cdktf/provider-kubernetes/lib/cluster-role-v1/index.js";
-import { DeploymentV1 } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
+import {
+  DeploymentV1,
+  type DeploymentV1SpecTemplateSpecContainer,
+} from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
 import { RoleBindingV1 } from "@cdktf/provider-kubernetes/lib/role-binding-v1/index.js";
 import { ServiceAccountV1 } from "@cdktf/provider-kubernetes/lib/service-account-v1/index.js";
 import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
 import { Construct } from "constructs";
+import type { TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
 import type { ClusterAccess } from "../kubernetes/cluster-access.ts";
@@ -20,6 +24,7 @@ export interface MetricsServerProps {
 const name = "metrics-server";
 const namespace = "kube-system";
 const labels = { "k8s-app": name };
+const metadata = { name, namespace, labels };
 const port = 10_250;
 const group = "metrics.k8s.io";
 const rbac = "rbac.authorization.k8s.io";
@@ -40,58 +45,9 @@ export class MetricsServer extends Construct {
     super(scope, id);
 
     check(this, () => imageFindings(image));
-    const metadata = { name, namespace, labels };
     const dependsOn = cluster.resource === undefined ? undefined : [cluster.resource];
     const account = new ServiceAccountV1(this, "account", { metadata, dependsOn });
-    const subject = [
-      {
-        kind: "ServiceAccount",
-        name: account.metadata.name,
-        namespace: account.metadata.namespace,
-      },
-    ];
-    new ClusterRoleV1(this, "reader", {
-      metadata: {
-        name: "system:aggregated-metrics-reader",
-        labels: {
-          ...labels,
-          "rbac.authorization.k8s.io/aggregate-to-admin": "true",
-          "rbac.authorization.k8s.io/aggregate-to-edit": "true",
-          "rbac.authorization.k8s.io/aggregate-to-view": "true",
-        },
-      },
-      rule: [{ apiGroups: [group], resources: ["pods", "nodes"], verbs: ["get", "list", "watch"] }],
-      dependsOn,
-    });
-    const role = new ClusterRoleV1(this, "role", {
-      metadata: { name: `system:${name}`, labels },
-      rule: [
-        { apiGroups: [""], resources: ["nodes/metrics"], verbs: ["get"] },
-        { apiGroups: [""], resources: ["pods", "nodes"], verbs: ["get", "list", "watch"] },
-      ],
-      dependsOn,
-    });
-    const bindings = [
-      new RoleBindingV1(this, "auth-reader", {
-        metadata: { name: `${name}-auth-reader`, namespace, labels },
-        roleRef: {
-          apiGroup: rbac,
-          kind: "Role",
-          name: "extension-apiserver-authentication-reader",
-        },
-        subject,
-      }),
-      new ClusterRoleBindingV1(this, "auth-delegator", {
-        metadata: { name: `${name}:system:auth-delegator`, labels },
-        roleRef: { apiGroup: rbac, kind: "ClusterRole", name: "system:auth-delegator" },
-        subject,
-      }),
-      new ClusterRoleBindingV1(this, "binding", {
-        metadata: { name: `system:${name}`, labels },
-        roleRef: { apiGroup: rbac, kind: "ClusterRole", name: role.metadata.name },
-        subject,
-      }),
-    ];
+    const bindings = roleBindings(this, account, dependsOn);
     const service = new ServiceV1(this, "service", {
       metadata,
       spec: {
@@ -99,11 +55,6 @@ export class MetricsServer extends Construct {
         port: [{ name: "https", port: 443, targetPort: "https", protocol: "TCP" }],
       },
       dependsOn,
-    });
-    const probe = (path: string) => ({
-      httpGet: { path, port: "https", scheme: "HTTPS" },
-      periodSeconds: 10,
-      failureThreshold: 3,
     });
     this.deployment = new DeploymentV1(this, "deployment", {
       metadata,
@@ -120,34 +71,7 @@ export class MetricsServer extends Construct {
             serviceAccountName: account.metadata.name,
             priorityClassName: "system-cluster-critical",
             nodeSelector: { "kubernetes.io/os": "linux" },
-            container: [
-              {
-                name,
-                image,
-                imagePullPolicy: "IfNotPresent",
-                args: [
-                  "--cert-dir=/tmp",
-                  `--secure-port=${port}`,
-                  "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
-                  "--kubelet-use-node-status-port",
-                  "--metric-resolution=15s",
-                  "--kubelet-insecure-tls",
-                ],
-                port: [{ name: "https", containerPort: port, protocol: "TCP" }],
-                resources: { requests: { cpu: "100m", memory: "200Mi" } },
-                livenessProbe: probe("/livez"),
-                readinessProbe: { ...probe("/readyz"), initialDelaySeconds: 20 },
-                securityContext: {
-                  allowPrivilegeEscalation: false,
-                  capabilities: { drop: ["ALL"] },
-                  readOnlyRootFilesystem: true,
-                  runAsNonRoot: true,
-                  runAsUser: "1000",
-                  seccompProfile: { type: "RuntimeDefault" },
-                },
-                volumeMount: [{ name: "tmp", mountPath: "/tmp" }],
-              },
-            ],
+            container: [container(image)],
             volume: [{ name: "tmp", emptyDir: {} }],
           },
         },
@@ -175,4 +99,95 @@ export class MetricsServer extends Construct {
       dependsOn: [api],
     });
   }
+}
+
+/** Roles of metrics-server and of users who read its metrics. Returns the bindings to its service account. */
+function roleBindings(
+  scope: Construct,
+  account: ServiceAccountV1,
+  dependsOn: TerraformResource[] | undefined,
+): TerraformResource[] {
+  const subject = [
+    {
+      kind: "ServiceAccount",
+      name: account.metadata.name,
+      namespace: account.metadata.namespace,
+    },
+  ];
+  new ClusterRoleV1(scope, "reader", {
+    metadata: {
+      name: "system:aggregated-metrics-reader",
+      labels: {
+        ...labels,
+        "rbac.authorization.k8s.io/aggregate-to-admin": "true",
+        "rbac.authorization.k8s.io/aggregate-to-edit": "true",
+        "rbac.authorization.k8s.io/aggregate-to-view": "true",
+      },
+    },
+    rule: [{ apiGroups: [group], resources: ["pods", "nodes"], verbs: ["get", "list", "watch"] }],
+    dependsOn,
+  });
+  const role = new ClusterRoleV1(scope, "role", {
+    metadata: { name: `system:${name}`, labels },
+    rule: [
+      { apiGroups: [""], resources: ["nodes/metrics"], verbs: ["get"] },
+      { apiGroups: [""], resources: ["pods", "nodes"], verbs: ["get", "list", "watch"] },
+    ],
+    dependsOn,
+  });
+  return [
+    new RoleBindingV1(scope, "auth-reader", {
+      metadata: { name: `${name}-auth-reader`, namespace, labels },
+      roleRef: {
+        apiGroup: rbac,
+        kind: "Role",
+        name: "extension-apiserver-authentication-reader",
+      },
+      subject,
+    }),
+    new ClusterRoleBindingV1(scope, "auth-delegator", {
+      metadata: { name: `${name}:system:auth-delegator`, labels },
+      roleRef: { apiGroup: rbac, kind: "ClusterRole", name: "system:auth-delegator" },
+      subject,
+    }),
+    new ClusterRoleBindingV1(scope, "binding", {
+      metadata: { name: `system:${name}`, labels },
+      roleRef: { apiGroup: rbac, kind: "ClusterRole", name: role.metadata.name },
+      subject,
+    }),
+  ];
+}
+
+function container(image: string): DeploymentV1SpecTemplateSpecContainer {
+  const probe = (path: string) => ({
+    httpGet: { path, port: "https", scheme: "HTTPS" },
+    periodSeconds: 10,
+    failureThreshold: 3,
+  });
+  return {
+    name,
+    image,
+    imagePullPolicy: "IfNotPresent",
+    args: [
+      "--cert-dir=/tmp",
+      `--secure-port=${port}`,
+      "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
+      "--kubelet-use-node-status-port",
+      "--metric-resolution=15s",
+      "--kubelet-insecure-tls",
+    ],
+    port: [{ name: "https", containerPort: port, protocol: "TCP" }],
+    resources: { requests: { cpu: "100m", memory: "200Mi" } },
+    livenessProbe: probe("/livez"),
+    readinessProbe: { ...probe("/readyz"), initialDelaySeconds: 20 },
+    securityContext: {
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ["ALL"] },
+      readOnlyRootFilesystem: true,
+      runAsNonRoot: true,
+      runAsUser: "1000",
+      seccompProfile: { type: "RuntimeDefault" },
+    },
+    volumeMount: [{ name: "tmp", mountPath: "/tmp" }],
+  };
 }

@@ -22,7 +22,7 @@ export class ClusterInference extends Construct {
   constructor(scope: Construct, id: string, props: ClusterInferenceProps) {
     super(scope, id);
 
-    const { cluster, embed, triton } = props;
+    const { cluster } = props;
     const plan = clusterPlan(props);
     check(this, () => clusterFindings(props, plan));
     warn(this, () => clusterWarnings(props, plan));
@@ -53,54 +53,12 @@ export class ClusterInference extends Construct {
       waits: "gate",
     });
 
-    const { address } = this.chart;
-    const host = (component: "embed" | "triton") =>
-      `${podObjectName(component)}.${props.namespace}.svc`;
-    const embedUrl = `http://${host("embed")}:${embedPort}`;
-    const prefix = triton.backend === "tensorrt" ? "trt" : "onnx";
-    const services: readonly Service[] = [
-      {
-        name: "embed",
-        kind: "embed",
-        backend: embed.backend,
-        model: plan.embed.model,
-        ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
-        resources: { release: address },
-        workload: podObjectName("embed"),
-        endpoints: [
-          { protocol: "embed-http", url: embedUrl, name: "embed-http" },
-          { protocol: "metrics", url: embedUrl },
-        ],
-      },
-      {
-        name: "triton",
-        kind: "triton",
-        backend: triton.backend,
-        server: triton.server,
-        model: plan.triton.model,
-        resources: { release: address },
-        workload: podObjectName("triton"),
-        endpoints: [
-          {
-            protocol: "oip-http",
-            url: `http://${host("triton")}:${tritonPorts.http}`,
-            name: `${prefix}-http`,
-          },
-          {
-            protocol: "oip-grpc",
-            url: `${host("triton")}:${tritonPorts.grpc}`,
-            name: `${prefix}-grpc`,
-          },
-          // port of the headless Service, which is never exposed outside the cluster
-          {
-            protocol: "metrics",
-            url: `http://${podObjectName("triton")}-grpc.${props.namespace}.svc:${tritonPorts.metrics}`,
-          },
-        ],
-      },
-    ];
+    const services = [embedService(props, plan), tritonService(props, plan)];
     const isDeployed = (name: string) => plan.workloads.some(({ service }) => service === name);
-    this.services = services.filter(({ name }) => isDeployed(name)).map((service) => ({ service }));
+    const resources = { release: this.chart.address };
+    this.services = services
+      .filter(({ name }) => isDeployed(name))
+      .map((service) => ({ service: { ...service, resources } }));
     this.summary = plan.workloads.map(({ service, minReplicas, maxReplicas }) =>
       minReplicas === maxReplicas
         ? `${service} (${minReplicas} pods)`
@@ -125,4 +83,49 @@ function totalGpus(
   pods: (workload: ClusterPlan["workloads"][number]) => number,
 ): number {
   return workloads.reduce((total, workload) => total + pods(workload) * workload.gpusPerPod, 0);
+}
+
+type PlannedService = Omit<Service, "resources">;
+
+function embedService(
+  { embed, namespace }: ClusterInferenceProps,
+  plan: ClusterPlan,
+): PlannedService {
+  const url = `http://${podObjectName("embed")}.${namespace}.svc:${embedPort}`;
+  return {
+    name: "embed",
+    kind: "embed",
+    backend: embed.backend,
+    model: plan.embed.model,
+    ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
+    workload: podObjectName("embed"),
+    endpoints: [
+      { protocol: "embed-http", url, name: "embed-http" },
+      { protocol: "metrics", url },
+    ],
+  };
+}
+
+function tritonService(
+  { triton, namespace }: ClusterInferenceProps,
+  plan: ClusterPlan,
+): PlannedService {
+  const name = podObjectName("triton");
+  const host = `${name}.${namespace}.svc`;
+  // never exposed outside the cluster
+  const headlessHost = `${name}-grpc.${namespace}.svc`;
+  const prefix = triton.backend === "tensorrt" ? "trt" : "onnx";
+  return {
+    name: "triton",
+    kind: "triton",
+    backend: triton.backend,
+    server: triton.server,
+    model: plan.triton.model,
+    workload: name,
+    endpoints: [
+      { protocol: "oip-http", url: `http://${host}:${tritonPorts.http}`, name: `${prefix}-http` },
+      { protocol: "oip-grpc", url: `${host}:${tritonPorts.grpc}`, name: `${prefix}-grpc` },
+      { protocol: "metrics", url: `http://${headlessHost}:${tritonPorts.metrics}` },
+    ],
+  };
 }
