@@ -4,7 +4,6 @@ import { check } from "../constructs/checks/findings.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
-import type { ServerImage } from "../constructs/docker/server-image.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
@@ -13,7 +12,7 @@ import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";
 import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
-import { tritonProps } from "./triton-props.ts";
+import { type SharedByTritons, tritonPerBackend, tritonProps } from "./tritons.ts";
 
 /** GPU host with several GPUs: one Triton across all of them or one per GPU, behind the embed server as gateway. */
 export class MultiGpuStack extends TerraformStack {
@@ -40,8 +39,8 @@ export class MultiGpuStack extends TerraformStack {
       source: settings.weights,
       modelRepository: settings.modelRepository,
     });
-    const common = { host, tools: image, weights };
-    const { tritons, upstreams } = topologies[settings.topology](this, common, settings);
+    const shared = { host, tools: image, weights };
+    const { tritons, upstreams } = topologies[settings.topology](this, shared, settings);
     const embed = new EmbedServer(this, "embed", {
       ...settings.embed,
       host,
@@ -59,52 +58,29 @@ interface Tritons {
   readonly upstreams: readonly TritonServer[];
 }
 
-/** Settings shared by all Tritons of the environment. */
-interface Common {
-  readonly host: GpuHost;
-  readonly tools: ServerImage;
-  readonly weights: ModelWeights;
-}
-
 const topologies = {
   /** One Triton for each backend, with an instance of its model on every GPU. */
   "instance-group": (
     scope: Construct,
-    common: Common,
-    { tritonOnnx, tritonTrt, embed }: MultiGpuSettings,
+    shared: SharedByTritons,
+    settings: MultiGpuSettings,
   ): Tritons => {
-    const tritons = [
-      ...(tritonOnnx.enabled
-        ? [
-            new TritonServer(scope, "triton-onnx", {
-              ...tritonProps(tritonOnnx, common.weights.source),
-              ...common,
-              backend: "onnxruntime",
-            }),
-          ]
-        : []),
-      ...(tritonTrt.enabled
-        ? [
-            new TritonServer(scope, "triton-trt", {
-              ...tritonProps(tritonTrt, common.weights.source),
-              ...common,
-              backend: "tensorrt",
-            }),
-          ]
-        : []),
-    ];
-    return { tritons, upstreams: tritons.filter((triton) => triton.node.id === embed.upstream) };
+    const tritons = tritonPerBackend(scope, shared, settings);
+    return {
+      tritons,
+      upstreams: tritons.filter((triton) => triton.node.id === settings.embed.upstream),
+    };
   },
   /**
    * One Triton for each GPU, with a process, a port range and an engine cache of its own. They are replaced one at a time,
    * so that the gateway always has the others.
    */
-  "per-gpu": (scope: Construct, common: Common, { perGpu }: MultiGpuSettings): Tritons => {
+  "per-gpu": (scope: Construct, shared: SharedByTritons, { perGpu }: MultiGpuSettings): Tritons => {
     const tritons: TritonServer[] = [];
     for (const [index, gpu] of perGpu.gpus.entries()) {
       const triton = new TritonServer(scope, `triton-${index}`, {
-        ...tritonProps(perGpu, common.weights.source),
-        ...common,
+        ...tritonProps(perGpu, shared.weights.source),
+        ...shared,
         gpus: [gpu],
         ports: perGpuHostPorts(index),
         after: tritons.at(-1),

@@ -4,14 +4,13 @@ import { check } from "../constructs/checks/findings.ts";
 import { type EmbedBackend, EmbedServer } from "../constructs/docker/embed-server.ts";
 import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
-import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import type { SingleGpuSettings } from "./single-gpu-settings.ts";
-import { tritonProps } from "./triton-props.ts";
+import { tritonPerBackend } from "./tritons.ts";
 
 /** GPU host with one GPU: embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
 export class SingleGpuStack extends TerraformStack {
@@ -19,7 +18,7 @@ export class SingleGpuStack extends TerraformStack {
     super(scope, id);
     keepState(this, settings.state);
 
-    const { modelRepository, embed, tritonOnnx, tritonTrt, accelerator } = settings;
+    const { modelRepository, embed, accelerator } = settings;
     check(this, () => [...modelRepositoryFindings(settings), ...embedImageFindings(settings)]);
     const host = new GpuHost(this, "host", {
       ...settings.host,
@@ -35,37 +34,15 @@ export class SingleGpuStack extends TerraformStack {
       source: settings.weights,
       modelRepository,
     });
-    const common = { host, tools: image, weights };
-    const tritons = {
-      "triton-onnx": tritonOnnx.enabled
-        ? new TritonServer(this, "triton-onnx", {
-            ...tritonProps(tritonOnnx, settings.weights),
-            ...common,
-            backend: "onnxruntime",
-          })
-        : undefined,
-      "triton-trt": tritonTrt.enabled
-        ? new TritonServer(this, "triton-trt", {
-            ...tritonProps(tritonTrt, settings.weights),
-            ...common,
-            backend: "tensorrt",
-          })
-        : undefined,
-    };
-    const upstream = tritons[embed.upstream];
+    const tritons = tritonPerBackend(this, { host, tools: image, weights }, settings);
     const backend: EmbedBackend =
       embed.backend === "onnxruntime"
         ? { kind: "onnxruntime", weights, gpus: embed.gpus }
-        : { kind: "triton", upstreams: upstream === undefined ? [] : [upstream] };
+        : { kind: "triton", upstreams: tritons.filter(({ node }) => node.id === embed.upstream) };
     if (embed.enabled && embed.backend === "triton") check(this, () => upstreamFindings(settings));
-    const services = [
-      embed.enabled
-        ? new EmbedServer(this, "embed", { ...embed, host, image, backend })
-        : undefined,
-      tritons["triton-onnx"],
-      tritons["triton-trt"],
-    ].filter((service) => service !== undefined);
-
+    const services = embed.enabled
+      ? [new EmbedServer(this, "embed", { ...embed, host, image, backend }), ...tritons]
+      : tritons;
     if (services.length === 0) {
       check(this, () => [
         {

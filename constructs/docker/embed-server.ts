@@ -91,12 +91,7 @@ export class EmbedServer extends Construct {
 
     const request = gpuRequest(gpus);
     if (expose !== "loopback") this.apiKey = apiKeyVariable(this, name);
-    // a gateway starts together with its Tritons and becomes ready after the first one, which may build engines for minutes
-    const startSeconds =
-      backend.kind === "onnxruntime"
-        ? loadSeconds
-        : loadSeconds + Math.max(0, ...backend.upstreams.map((triton) => triton.startSeconds));
-
+    const startSeconds = startSecondsOf(backend);
     this.container = new Container(this, "container", {
       ...hardened,
       ...nodeProcess,
@@ -131,9 +126,12 @@ export class EmbedServer extends Construct {
       timeoutSeconds: verdictSeconds(startSeconds),
     });
 
-    const url = `http://${host.clientAddress(expose)}:${port}`;
-    this.service = {
-      name,
+    this.service = this.#environmentEntry(`http://${host.clientAddress(expose)}:${port}`, backend);
+  }
+
+  #environmentEntry(url: string, backend: EmbedBackend): Service {
+    return {
+      name: nameInStack(this),
       kind: "embed",
       backend: backend.kind,
       model: modelOf(backend),
@@ -145,6 +143,12 @@ export class EmbedServer extends Construct {
       ],
     };
   }
+}
+
+/** Maximum start time. A gateway becomes ready after its first Triton, which may build engines for minutes. */
+function startSecondsOf(backend: EmbedBackend): number {
+  if (backend.kind === "onnxruntime") return loadSeconds;
+  return loadSeconds + Math.max(0, ...backend.upstreams.map((triton) => triton.startSeconds));
 }
 
 /** Sensitive Terraform variable for the API key. */

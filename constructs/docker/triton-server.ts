@@ -130,24 +130,7 @@ export class TritonServer extends Construct {
     const cache = compiles
       ? new EngineCache(this, "engine-cache", { host, container: name, service, image, tools })
       : undefined;
-    const configuration = new ModelConfiguration(this, "configuration", {
-      host,
-      tools,
-      server: name,
-      service,
-      model,
-      variant,
-      text: deployed.text,
-      versions: served.engineVersions,
-      ...(modelControl !== "none" && {
-        reload: {
-          url: `http://${name}:${tritonPorts.http}`,
-          ...(modelControl === "explicit" && { key: host.modelControlKey }),
-          timeoutSeconds: this.startSeconds,
-          startedWith: [image.name, weights.version, weights.source, variant, ...gpus.map(String)],
-        },
-      }),
-    });
+    const configuration = this.#addConfiguration(props, served, image, gpus);
     this.container = new Container(this, "container", {
       ...tritonContainer({
         server: server.kind,
@@ -182,14 +165,51 @@ export class TritonServer extends Construct {
       timeoutSeconds: verdictSeconds(this.startSeconds),
     });
     this.grpcTarget = `${name}:${tritonPorts.grpc}`;
-    this.service = {
-      name: service,
-      kind: "triton",
-      backend: props.backend,
-      server: server.kind,
+    this.service = this.#environmentEntry(props);
+  }
+
+  #addConfiguration(
+    { host, tools, weights, modelControl = "explicit" }: TritonServerProps,
+    { model, variant, deployed, engineVersions }: ServedModel,
+    image: ServerImage,
+    gpus: readonly GpuId[],
+  ): ModelConfiguration {
+    const server = objectName(this);
+    return new ModelConfiguration(this, "configuration", {
+      host,
+      tools,
+      server,
+      service: nameInStack(this),
       model,
+      variant,
+      text: deployed.text,
+      versions: engineVersions,
+      ...(modelControl !== "none" && {
+        reload: {
+          url: `http://${server}:${tritonPorts.http}`,
+          ...(modelControl === "explicit" && { key: host.modelControlKey }),
+          timeoutSeconds: this.startSeconds,
+          startedWith: [image.name, weights.version, weights.source, variant, ...gpus.map(String)],
+        },
+      }),
+    });
+  }
+
+  #environmentEntry({
+    host,
+    server,
+    backend,
+    ports,
+    expose = "loopback",
+  }: TritonServerProps): Service {
+    return {
+      name: nameInStack(this),
+      kind: "triton",
+      backend,
+      server: server.kind,
+      model: this.model,
       resources: { container: addressOf(this.container) },
-      endpoints: endpoints(props.backend, host.clientAddress(expose), ports),
+      endpoints: endpoints(backend, host.clientAddress(expose), ports),
     };
   }
 

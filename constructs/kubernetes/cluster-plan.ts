@@ -177,9 +177,25 @@ export interface ClusterPlan {
 
 /** Derives the GPUs, model configuration and time limits of the Deployments from the props. */
 export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
-  const { cluster, embed, triton, model } = props;
-  const hasGpus = cluster.accelerator === "gpu";
-  const gpus = hasGpus && triton.server === "tritonserver" ? triton.gpusPerPod : 0;
+  const { cluster, embed, model } = props;
+  const triton = tritonPlan(props);
+  const embedGpus = cluster.accelerator === "gpu" && embed.backend === "onnxruntime" ? 1 : 0;
+  return {
+    triton,
+    embed: {
+      gpus: embedGpus,
+      model: embed.backend === "triton" ? triton.model : (model.name ?? shippedModels.onnxruntime),
+    },
+    workloads: [
+      ...(props.triton.enabled ? [tritonWorkload(props.triton, triton)] : []),
+      embedWorkload(embed, embedGpus, triton),
+    ],
+  };
+}
+
+function tritonPlan({ cluster, triton, model }: ClusterInferenceProps): ClusterPlan["triton"] {
+  const gpus =
+    cluster.accelerator === "gpu" && triton.server === "tritonserver" ? triton.gpusPerPod : 0;
   const name = model.name ?? shippedModels[triton.backend];
   const variant = variantFor(
     name,
@@ -194,65 +210,62 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
     ...(compiles && { engineCachePrefix: enginePrefix(model, triton.image) }),
   });
   const instances = executionInstances(config.config, gpus);
-  const startSeconds = tritonStartSeconds(compiles, instances);
-  const embedGpus = hasGpus && embed.backend === "onnxruntime" ? 1 : 0;
-  // a gateway becomes ready after its first Triton
-  const embedReady =
-    embed.backend === "triton" ? startSeconds + embedStartSeconds : embedStartSeconds;
-  // the first gateway also waits while a Triton's image is pulled
-  const tritonPull = embed.backend === "triton" ? imagePullSeconds.triton : 0;
-  const workload = (
-    service: PodComponent,
-    { autoscaler, resources }: ClusterEmbed | ClusterTriton,
-    gpusPerPod: number,
-    surge: number,
-    readySeconds: number,
-  ) => ({
-    service,
-    resources,
-    minReplicas: autoscaler.minReplicas,
-    maxReplicas: autoscaler.maxReplicas,
-    gpusPerPod,
-    surge,
-    rolloutSeconds: Math.min(
-      maxRolloutSeconds,
-      (service === "embed" ? tritonPull : 0) +
-        autoscaler.maxReplicas * (imagePullSeconds[service] + readySeconds + terminationSeconds()),
-    ),
-  });
   return {
-    triton: {
-      gpus,
-      model: name,
-      variant,
-      config,
-      compiles,
-      executionInstances: instances,
-      startSeconds,
-    },
-    embed: {
-      gpus: embedGpus,
-      model: embed.backend === "triton" ? name : (model.name ?? shippedModels.onnxruntime),
-    },
-    workloads: [
-      ...(triton.enabled
-        ? [
-            workload(
-              "triton",
-              triton,
-              gpus,
-              gpus > 0 && !triton.spareGpu ? 0 : rolloutSurge,
-              startSeconds,
-            ),
-          ]
-        : []),
-      workload("embed", embed, embedGpus, embedGpus > 0 ? 0 : rolloutSurge, embedReady),
-    ],
+    gpus,
+    model: name,
+    variant,
+    config,
+    compiles,
+    executionInstances: instances,
+    startSeconds: tritonStartSeconds(compiles, instances),
   };
 }
 
-/** Maximum time of a rollout, for any number of pods: one day. */
-const maxRolloutSeconds = 86_400;
+type Workload = ClusterPlan["workloads"][number];
+
+function tritonWorkload(triton: ClusterTriton, plan: ClusterPlan["triton"]): Workload {
+  const pods = podCounts(triton);
+  return {
+    ...pods,
+    service: "triton",
+    gpusPerPod: plan.gpus,
+    surge: plan.gpus > 0 && !triton.spareGpu ? 0 : rolloutSurge,
+    rolloutSeconds: rolloutSeconds(pods.maxReplicas, imagePullSeconds.triton + plan.startSeconds),
+  };
+}
+
+function embedWorkload(
+  embed: ClusterEmbed,
+  gpus: number,
+  { startSeconds }: ClusterPlan["triton"],
+): Workload {
+  const pods = podCounts(embed);
+  const isGateway = embed.backend === "triton";
+  // a gateway becomes ready after its first Triton, whose image the first gateway also waits for
+  const readySeconds = embedStartSeconds + (isGateway ? startSeconds : 0);
+  const firstSeconds = isGateway ? imagePullSeconds.triton : 0;
+  return {
+    ...pods,
+    service: "embed",
+    gpusPerPod: gpus,
+    surge: gpus > 0 ? 0 : rolloutSurge,
+    rolloutSeconds: rolloutSeconds(
+      pods.maxReplicas,
+      imagePullSeconds.embed + readySeconds,
+      firstSeconds,
+    ),
+  };
+}
+
+function podCounts({ autoscaler, resources }: ClusterEmbed | ClusterTriton) {
+  const { minReplicas, maxReplicas } = autoscaler;
+  return { resources, minReplicas, maxReplicas };
+}
+
+/** Maximum time of a rollout of pods one after another, at most one day. */
+function rolloutSeconds(pods: number, startSeconds: number, firstSeconds = 0): number {
+  return Math.min(86_400, firstSeconds + pods * (startSeconds + terminationSeconds()));
+}
 
 /** Prefix of cached engines, which depend on the weights and the image besides their shapes. */
 function enginePrefix(model: ClusterModel, image: string): string {

@@ -1,0 +1,48 @@
+import type { Construct } from "constructs";
+import type { GpuHost } from "../constructs/docker/gpu-host.ts";
+import type { ModelWeights, WeightsSource } from "../constructs/docker/model-weights.ts";
+import type { ServerImage } from "../constructs/docker/server-image.ts";
+import { TritonServer, type TritonServerKind } from "../constructs/docker/triton-server.ts";
+import { type ImageSetting, tritonImage } from "./image-builds.ts";
+import type { SingleGpuSettings } from "./single-gpu-settings.ts";
+
+/** Constructs that the Tritons of a host share. */
+export interface SharedByTritons {
+  readonly host: GpuHost;
+  readonly tools: ServerImage;
+  readonly weights: ModelWeights;
+}
+
+/** Props of a Triton from its settings. */
+export function tritonProps<
+  Settings extends { readonly server: TritonServerKind["kind"]; readonly image: ImageSetting },
+>({ server, image, ...others }: Settings, weights: WeightsSource) {
+  const kind: TritonServerKind =
+    server === "tritonserver"
+      ? { kind: server, image: tritonImage(image, weights === "image") }
+      : { kind: server };
+  return { ...others, server: kind };
+}
+
+/** Triton of each enabled backend. */
+export function tritonPerBackend(
+  scope: Construct,
+  shared: SharedByTritons,
+  { tritonOnnx, tritonTrt }: Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt">,
+): readonly TritonServer[] {
+  const { source } = shared.weights;
+  const tritons: TritonServer[] = [];
+  if (tritonOnnx.enabled) {
+    const props = {
+      ...tritonProps(tritonOnnx, source),
+      ...shared,
+      backend: "onnxruntime",
+    } as const;
+    tritons.push(new TritonServer(scope, "triton-onnx", props));
+  }
+  if (tritonTrt.enabled) {
+    const props = { ...tritonProps(tritonTrt, source), ...shared, backend: "tensorrt" } as const;
+    tritons.push(new TritonServer(scope, "triton-trt", props));
+  }
+  return tritons;
+}
