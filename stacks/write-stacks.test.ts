@@ -83,3 +83,15 @@ test("notes shared ports and GPUs of one Docker endpoint, and only there", () =>
     "a and b share ports 8010, 8011, 8012 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change one of them",
   ]);
 });
+
+test("summarizes the pods of a kind cluster and of the chart", () => {
+  const { summaries } = write({
+    chart: "stack: kind\ndeployWith: helm",
+    single:
+      "stack: kubernetes\naccelerator: cpu\ntriton: { server: emulator, autoscaler: { minReplicas: 1, maxReplicas: 1 } }",
+  });
+  expect(summaries).toEqual([
+    "chart: embed (2 to 6 pods)",
+    "single: triton (1 pod), embed (2 to 6 pods)",
+  ]);
+});

@@ -3,11 +3,13 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { App, type TerraformStack } from "../constructs/cdktf.ts";
 import { findingsOf, renderFinding, warningsOf } from "../constructs/checks/findings.ts";
+import type { CpuScaling } from "../constructs/checks/kubernetes.ts";
 import { EmbedServer } from "../constructs/docker/embed-server.ts";
 import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { ClusterInference } from "../constructs/kubernetes/cluster-inference.ts";
 import { InferenceDeployment } from "../constructs/kubernetes/inference-deployment.ts";
+import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import type { Environment } from "../contract/environment.ts";
 import { createStack } from "./create-stack.ts";
 import type { RejectedEnvironment } from "./environment-files.ts";
@@ -99,6 +101,7 @@ function manifestOf(stacks: readonly TerraformStack[], outdir: string): SynthMan
     ),
   };
 }
+
 /** `multi-gpu-4x: embed, triton-onnx (4 execution instances), …; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)` */
 function summary({ node }: TerraformStack): string {
   const services = node.children.flatMap((construct) => {
@@ -106,14 +109,24 @@ function summary({ node }: TerraformStack): string {
       const count = construct.executionInstances;
       return [`${construct.node.id} (${count} execution instance${count === 1 ? "" : "s"})`];
     }
-    if (construct instanceof InferenceDeployment) {
-      return [`${construct.node.id} (${construct.minReplicas} to ${construct.maxReplicas} pods)`];
+    if (construct instanceof InferenceDeployment || construct instanceof InferenceRelease) {
+      return [podSummary(construct.node.id, construct)];
     }
-    if (construct instanceof ClusterInference) return construct.summary;
+    if (construct instanceof ClusterInference) {
+      return construct.workloads.map((workload) => podSummary(workload.service, workload));
+    }
     return construct instanceof EmbedServer ? [construct.node.id] : [];
   });
   const environment = node.children.find((construct) => construct instanceof EnvironmentOutput);
   return `${node.id}: ${[services.join(", "), ...gpus(environment?.value)].join("; ")}`;
+}
+
+function podSummary(
+  service: string,
+  { minReplicas, maxReplicas }: Pick<CpuScaling, "minReplicas" | "maxReplicas">,
+): string {
+  if (minReplicas < maxReplicas) return `${service} (${minReplicas} to ${maxReplicas} pods)`;
+  return `${service} (${minReplicas} pod${minReplicas === 1 ? "" : "s"})`;
 }
 
 /** GPUs of an environment: number, model, memory of each and typical price of all. */

@@ -16,8 +16,8 @@ export class ClusterInference extends Construct {
   readonly chart: InferenceChart;
   /** Entries of the environment output, the embed server first. */
   readonly services: readonly { readonly service: Service }[];
-  /** Deployments with their number of pods: `embed (2 to 6 pods)`. */
-  readonly summary: readonly string[];
+  /** Deployments, Triton first. */
+  readonly workloads: ClusterPlan["workloads"];
 
   constructor(scope: Construct, id: string, props: ClusterInferenceProps) {
     super(scope, id);
@@ -59,11 +59,7 @@ export class ClusterInference extends Construct {
     this.services = services
       .filter(({ name }) => isDeployed(name))
       .map((service) => ({ service: { ...service, resources } }));
-    this.summary = plan.workloads.map(({ service, minReplicas, maxReplicas }) =>
-      minReplicas === maxReplicas
-        ? `${service} (${minReplicas} pods)`
-        : `${service} (${minReplicas} to ${maxReplicas} pods)`,
-    );
+    this.workloads = plan.workloads;
     for (const { service, minReplicas, rolloutSeconds } of plan.workloads) {
       new RolloutGate(this, `${service}-ready`, {
         cluster,
