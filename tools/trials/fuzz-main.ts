@@ -4,15 +4,15 @@ import { fuzz, replay } from "./fuzz.ts";
 
 const usage = `npm run fuzz -- [--inputs N] [--seed N] [--concurrency N] [--replay FILE]
 
-Send inputs to all endpoints of the embed server and of the one that stands where a Triton would, and see that they go
-on as before: no crash, no hang, no 5xx but 503, the same embedding after it, no growing memory.
+Sends malformed inputs to all endpoints of the embed server and of the Triton emulator and checks that both keep working: no
+crash, no hang, no 5xx except 503, unchanged embeddings, no memory growth.
 
-  --inputs N       how many (default: 50000)
-  --seed N         the same seed gives the same inputs (default: another one each time)
-  --concurrency N  inputs that are on their way at a time (default: 8)
-  --replay FILE    send what an earlier run has saved, and nothing else
+  --inputs N       number of inputs (default: 50000)
+  --seed N         the same seed gives the same inputs (default: random)
+  --concurrency N  inputs in flight (default: 8)
+  --replay FILE    send only the inputs that an earlier run saved in FILE
 
-Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage.`;
+Exit codes: 0 no failures, 1 failures, 2 wrong usage.`;
 
 await runMain(async () => {
   const { values } = parseArgs({
@@ -35,7 +35,7 @@ await runMain(async () => {
   }
   const seed = numberOption("--seed", values.seed);
   console.log(`seed ${seed}`);
-  const { failures, answers, memory, sent, seconds } = await fuzz({
+  const { failures, responses, memory, sent, seconds } = await fuzz({
     seed,
     inputs: numberOption("--inputs", values.inputs),
     concurrency: numberOption("--concurrency", values.concurrency),
@@ -46,11 +46,11 @@ await runMain(async () => {
   });
   if (process.stdout.isTTY) process.stdout.write("\n");
   for (const failure of failures) console.log(`\n${failure}`);
-  const counts = Object.entries(answers).sort(([a], [b]) => a.localeCompare(b));
-  console.log(`answers: ${counts.map(([what, count]) => `${what}: ${count}`).join(", ")}`);
+  const counts = Object.entries(responses).sort(([a], [b]) => a.localeCompare(b));
+  console.log(`responses: ${counts.map(([status, count]) => `${status}: ${count}`).join(", ")}`);
   for (const { name, early, late } of memory) {
     console.log(
-      `${name}: ${Math.round(early)} MB after a fifth, ${Math.round(late)} MB at the end`,
+      `${name}: ${Math.round(early)} MB after a fifth of the inputs, ${Math.round(late)} MB at the end`,
     );
   }
   console.log(

@@ -12,23 +12,23 @@ export interface FuzzSender {
   close(): void;
 }
 
-/** No answer takes longer: else it is a hang. */
-const longestMs = 20_000;
-/** How long a connection that is neither ended nor cut is left open. */
+/** Time without a response after which the server counts as hung. */
+const maxResponseMs = 20_000;
+/** Time that a connection stays open with the ending `wait`. */
 const waitMs = 30;
 
-/** Accepted statuses: Triton returns 501 for unsupported operations. */
-const fineServerErrors: Readonly<Record<FuzzTarget, readonly number[]>> = {
+/** Accepted server errors. Triton returns 501 for unsupported operations. */
+const acceptedServerErrors: Readonly<Record<FuzzTarget, readonly number[]>> = {
   embed: [503],
   "triton-http": [501, 503],
   "triton-metrics": [503],
   "triton-grpc": [],
 };
 
-/** A model that cannot be loaded is an internal error to Triton, and so it is here. */
-const loadRefusal = /failed to load '|load failed for model '/;
+/** Message of a rejected load, which has an internal error status in Triton. */
+const loadRejection = /failed to load '|load failed for model '/;
 
-const fineGrpcCodes: readonly status[] = [
+const acceptedGrpcCodes: readonly status[] = [
   status.OK,
   status.CANCELLED,
   status.INVALID_ARGUMENT,
@@ -38,10 +38,10 @@ const fineGrpcCodes: readonly status[] = [
   status.UNAVAILABLE,
 ];
 
-/** @param onAnswer - Told of each answer: `embed 200`, `triton-grpc NOT_FOUND`; of a connection, only its target. */
+/** @param onResponse - Receives target and status of each response, such as `embed 200`; of a raw connection, `embed connection`. */
 export function openFuzzSender(
   ports: Readonly<Record<FuzzTarget, number>>,
-  onAnswer: (what: string) => void,
+  onResponse: (response: string) => void,
 ): FuzzSender {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 });
   const grpc = new Client(`127.0.0.1:${ports["triton-grpc"]}`, credentials.createInsecure(), {
@@ -52,12 +52,12 @@ export function openFuzzSender(
     async send(input) {
       switch (input.kind) {
         case "http":
-          return sendHttp(input, ports[input.target], agent, onAnswer);
+          return sendHttp(input, ports[input.target], agent, onResponse);
         case "socket":
-          onAnswer(`${input.target} connection`);
+          onResponse(`${input.target} connection`);
           return sendBytes(input, ports[input.target]);
         case "grpc":
-          return sendGrpc(input, grpc, onAnswer);
+          return sendGrpc(input, grpc, onResponse);
       }
     },
     close() {
@@ -71,37 +71,42 @@ async function sendHttp(
   input: HttpInput,
   port: number,
   agent: Agent,
-  onAnswer: (what: string) => void,
+  onResponse: (response: string) => void,
 ): Promise<string | undefined> {
-  const first = await askHttp(input, port, agent);
+  const first = await requestHttp(input, port, agent);
   // a close of an idle connection is not a server error
-  const answer = first === "ECONNRESET" ? await askHttp(input, port, undefined) : first;
-  if (typeof answer === "string") return answer;
-  const { status: code, text } = answer;
-  onAnswer(`${input.target} ${code}`);
+  const response = first === "ECONNRESET" ? await requestHttp(input, port, undefined) : first;
+  if (typeof response === "string") return response;
+  const { status: code, text } = response;
+  onResponse(`${input.target} ${code}`);
   const mayTimeOut =
     code === 504 && input.target === "embed" && input.path.includes(`${timeoutParameter}=`);
-  const refused = input.path.endsWith("/load") && loadRefusal.test(text);
-  if (code >= 500 && !mayTimeOut && !refused && !fineServerErrors[input.target].includes(code)) {
+  const loadRejected = input.path.endsWith("/load") && loadRejection.test(text);
+  if (
+    code >= 500 &&
+    !mayTimeOut &&
+    !loadRejected &&
+    !acceptedServerErrors[input.target].includes(code)
+  ) {
     return `status ${code}: ${text.slice(0, 300)}`;
   }
   if (input.target === "embed" && code >= 400 && input.method !== "HEAD") {
     const ready = input.path.startsWith("/readyz");
     if (!ready && !embedErrorResponse.safeParse(jsonOf({ body: Buffer.from(text) })).success) {
-      return `status ${code} without a reason: ${text.slice(0, 300)}`;
+      return `status ${code} without an error body: ${text.slice(0, 300)}`;
     }
   }
   return undefined;
 }
 
-function askHttp(
+function requestHttp(
   { method, path, headers, body }: HttpInput,
   port: number,
   agent: Agent | undefined,
 ): Promise<{ readonly status: number; readonly text: string } | string> {
   return new Promise((resolve) => {
     const all = { ...headers, "content-length": String(body.length) };
-    const sent = request(
+    const call = request(
       { host: "127.0.0.1", port, method, path, headers: all, agent: agent ?? false },
       (response) => {
         const pieces: Buffer[] = [];
@@ -112,14 +117,14 @@ function askHttp(
         response.once("error", (error) => resolve(`incomplete response: ${error.message}`));
       },
     );
-    sent.setTimeout(longestMs, () => {
-      resolve(`no answer in ${longestMs / 1000} s`);
-      sent.destroy();
+    call.setTimeout(maxResponseMs, () => {
+      resolve(`no response in ${maxResponseMs / 1000} s`);
+      call.destroy();
     });
-    sent.once("error", (error: NodeJS.ErrnoException) =>
-      resolve(error.code === "ECONNRESET" ? "ECONNRESET" : `no answer: ${error.message}`),
+    call.once("error", (error: NodeJS.ErrnoException) =>
+      resolve(error.code === "ECONNRESET" ? "ECONNRESET" : `no response: ${error.message}`),
     );
-    sent.end(body);
+    call.end(body);
   });
 }
 
@@ -131,9 +136,9 @@ function sendBytes(
     const socket = connect(port, "127.0.0.1");
     let received = "";
     const hang = setTimeout(() => {
-      resolve(`the connection was not closed in ${longestMs / 1000} s`);
+      resolve(`the connection was not closed in ${maxResponseMs / 1000} s`);
       socket.destroy();
-    }, longestMs);
+    }, maxResponseMs);
     socket.on("data", (data) => {
       if (received.length < 100_000) received += data.toString("latin1");
     });
@@ -141,7 +146,7 @@ function sendBytes(
     socket.once("close", () => {
       clearTimeout(hang);
       const bad = [...received.matchAll(/^HTTP\/1\.1 (5\d\d) .*$/gm)].find(
-        ([, code]) => code !== "505" && !fineServerErrors[target].includes(Number(code)),
+        ([, code]) => code !== "505" && !acceptedServerErrors[target].includes(Number(code)),
       );
       resolve(bad === undefined ? undefined : `${bad[0].trim()}: ${received.slice(0, 300)}`);
     });
@@ -157,21 +162,23 @@ function sendBytes(
 function sendGrpc(
   { path, message, deadlineMs }: GrpcInput,
   client: Client,
-  onAnswer: (what: string) => void,
+  onResponse: (response: string) => void,
 ): Promise<string | undefined> {
-  const same = (bytes: Buffer) => bytes;
-  const deadline = Date.now() + (deadlineMs ?? longestMs);
+  const unchanged = (bytes: Buffer) => bytes;
+  const deadline = Date.now() + (deadlineMs ?? maxResponseMs);
   return new Promise((resolve) => {
     const done = (error: ServiceError | null) => {
       const code = error?.code ?? status.OK;
-      onAnswer(`triton-grpc ${status[code]}`);
-      const asked = code === status.DEADLINE_EXCEEDED && deadlineMs !== undefined;
+      onResponse(`triton-grpc ${status[code]}`);
+      const deadlinePassed = code === status.DEADLINE_EXCEEDED && deadlineMs !== undefined;
       // gRPC's own error for an invalid message
-      const unread = code === status.INTERNAL && /deserializ|decod/i.test(error?.details ?? "");
-      const refused = code === status.INTERNAL && loadRefusal.test(error?.details ?? "");
-      if (asked || unread || refused || fineGrpcCodes.includes(code)) resolve(undefined);
+      const undecodable =
+        code === status.INTERNAL && /deserializ|decod/i.test(error?.details ?? "");
+      const loadRejected = code === status.INTERNAL && loadRejection.test(error?.details ?? "");
+      if (deadlinePassed || undecodable || loadRejected || acceptedGrpcCodes.includes(code))
+        resolve(undefined);
       else resolve(`gRPC status ${status[code]}: ${error?.details.slice(0, 300)}`);
     };
-    client.makeUnaryRequest(path, same, same, Buffer.from(message), { deadline }, done);
+    client.makeUnaryRequest(path, unchanged, unchanged, Buffer.from(message), { deadline }, done);
   });
 }

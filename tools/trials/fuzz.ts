@@ -1,37 +1,39 @@
-import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import fc from "fast-check";
-import { embedBy } from "../../bench/run/embed-requests.ts";
-import { type HttpClient, openHttpClient } from "../../bench/run/http-client.ts";
-import { rowsOf } from "../../bench/run/infer.ts";
+import fc, { type Arbitrary } from "fast-check";
 import type { SampleImage } from "../../bench/run/reference.ts";
-import { relativeDifference } from "../../bench/stats/statistics.ts";
-import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { embedPaths } from "../../contract/embed-api.ts";
-import { models, openclipVitB32Jpeg } from "../../contract/model-signature.ts";
-import { type FuzzInput, type FuzzTarget, fuzzInputs } from "./fuzz-input.ts";
-import { openFuzzSender } from "./fuzz-send.ts";
-import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
+import {
+  anyHttp,
+  base64Bodies,
+  compressed,
+  multipartForms,
+  rawImages,
+  sockets,
+  withChanges,
+} from "./fuzz-http-inputs.ts";
+import type { FuzzInput } from "./fuzz-input.ts";
+import { mutatedImages, weighted } from "./fuzz-mutations.ts";
+import { type Servers, withServers } from "./fuzz-servers.ts";
+import { control, grpcCalls, inferBinary, inferJson } from "./fuzz-triton-inputs.ts";
 import { trialImages } from "./trial-images.ts";
 
 export interface FuzzOptions {
   readonly inputs: number;
   /** The same seed gives the same inputs. */
   readonly seed: number;
-  /** Inputs that are on their way at a time. */
+  /** Inputs in flight. */
   readonly concurrency: number;
-  /** Told how far it is. */
   readonly onProgress?: (line: string) => void;
 }
 
 export interface FuzzResult {
   readonly sent: number;
   readonly seconds: number;
-  /** Each with the file of its input. Empty: nothing is wrong. */
+  /** Descriptions of failures with the command that replays their inputs. */
   readonly failures: readonly string[];
-  /** How often each answer was given: `embed 200`, `triton-grpc NOT_FOUND`. */
-  readonly answers: Readonly<Record<string, number>>;
+  /** Number of responses by target and status, such as `embed 200` and `triton-grpc NOT_FOUND`. */
+  readonly responses: Readonly<Record<string, number>>;
   /** Resident memory of each server in 10⁶ bytes: after a fifth of the inputs, and at the end. */
   readonly memory: readonly {
     readonly name: string;
@@ -44,9 +46,8 @@ export interface FuzzResult {
 const roundSize = 500;
 /** Maximum size of sample images; larger ones add time but no coverage. */
 const maxImageBytes = 20_000;
-/** Failures that are told; then it ends. */
+/** Number of failures that ends the trial. */
 const maxFailures = 20;
-const timeoutMs = 30_000;
 /** Maximum memory growth after the first fifth of the inputs, when caches are full. */
 const memoryGrowth = { factor: 1.3, megabytes: 100 } as const;
 
@@ -61,8 +62,8 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
     let sent = 0;
     for (let round = 0; sent < options.inputs && failures.length < maxFailures; round++) {
       const count = Math.min(roundSize, options.inputs - sent);
-      const some = fc.sample(inputs, { numRuns: count, seed: options.seed + round });
-      failures.push(...(await sendAll(servers, some, options.concurrency)));
+      const batch = fc.sample(inputs, { numRuns: count, seed: options.seed + round });
+      failures.push(...(await sendAll(servers, batch, options.concurrency)));
       sent += count;
       failures.push(...(await servers.check()));
       if (early === undefined && sent >= options.inputs / 5) early = servers.memory();
@@ -86,7 +87,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzResult> {
     }
     failures.push(...(await servers.stop()));
     const seconds = (performance.now() - startedAt) / 1000;
-    return { sent, seconds, failures, memory, answers: servers.answers };
+    return { sent, seconds, failures, memory, responses: servers.responses };
   });
 }
 
@@ -99,82 +100,20 @@ export async function replay(file: string): Promise<readonly string[]> {
   });
 }
 
-interface Servers {
-  readonly answers: Readonly<Record<string, number>>;
-  readonly all: readonly ServerProcess[];
-  send(input: FuzzInput): Promise<string | undefined>;
-  /** Returns whether the servers are alive and return the same embeddings as before. */
-  check(): Promise<readonly string[]>;
-  /** In 10⁶ bytes. */
-  memory(): readonly number[];
-  /** Errors during the stop. */
-  stop(): Promise<readonly string[]>;
-}
-
-async function withServers<T>(
-  images: readonly SampleImage[],
-  work: (servers: Servers) => Promise<T>,
-): Promise<T> {
-  const embed = await startEmbed({
-    INTRA_OP_THREADS: "1",
-    MAX_BODY_BYTES: String(4 * 1024 * 1024),
-    MAX_IMAGE_PIXELS: "4000000",
-  });
-  const all = [embed];
-  try {
-    const triton = await startTriton();
-    all.push(triton);
-    const [port = 0] = embed.ports;
-    const [oip = 0, grpc = 0, metrics = 0] = triton.ports;
-    const url = (of: number) => `http://127.0.0.1:${of}`;
-    const http = openHttpClient();
-    const answers: Record<string, number> = {};
-    const ports: Readonly<Record<FuzzTarget, number>> = {
-      embed: port,
-      "triton-http": oip,
-      "triton-grpc": grpc,
-      "triton-metrics": metrics,
-    };
-    const sender = openFuzzSender(ports, (what) => {
-      answers[what] = (answers[what] ?? 0) + 1;
-    });
-
-    const reference = images.find(({ contentType }) => contentType === "image/jpeg")!;
-    const expected = await embedReference(http, url(port), reference);
-    const expectedTriton = await inferReference(http, url(oip), reference);
-    try {
-      return await work({
-        all,
-        answers,
-        send: sender.send,
-        async check() {
-          const ended = all.flatMap((it) =>
-            it.ended === undefined ? [] : [`the ${it.name} server ended ${it.ended}`],
-          );
-          if (ended.length > 0) return ended;
-          const checks = [
-            same("embed", embedReference(http, url(port), reference), expected),
-            same("triton", inferReference(http, url(oip), reference), expectedTriton),
-            answersOk(http, `${url(port)}${embedPaths.healthz}`),
-            answersOk(http, `${url(metrics)}${embedPaths.metrics}`),
-          ];
-          return (await Promise.all(checks)).filter((problem) => problem !== undefined);
-        },
-        memory: () => all.map((server) => server.memory()),
-        async stop() {
-          const codes = await Promise.all(all.map((server) => server.stop()));
-          return codes.flatMap((how, index) =>
-            how === "with code 0" ? [] : [`the ${all[index]?.name} server stopped ${how}`],
-          );
-        },
-      });
-    } finally {
-      sender.close();
-      await http.close();
-    }
-  } finally {
-    await Promise.all(all.map((server) => (server.ended === undefined ? server.stop() : "")));
-  }
+/** Inputs of all endpoints: valid requests, most of them with changes. Large images are rare, because they reduce the number of inputs. */
+function fuzzInputs(images: readonly SampleImage[]): Arbitrary<FuzzInput> {
+  const image = mutatedImages(images);
+  return weighted<FuzzInput>(
+    [16, withChanges(rawImages(image))],
+    [14, withChanges(multipartForms(image))],
+    [16, withChanges(base64Bodies(image))],
+    [14, withChanges(compressed(inferJson()))],
+    [12, withChanges(inferBinary(image))],
+    [4, control()],
+    [8, anyHttp()],
+    [10, grpcCalls(image)],
+    [8, sockets(image)],
+  );
 }
 
 async function sendAll(
@@ -183,25 +122,25 @@ async function sendAll(
   concurrency: number,
 ): Promise<readonly string[]> {
   const failures: string[] = [];
-  const underWay = new Set<FuzzInput>();
+  const inFlight = new Set<FuzzInput>();
   let next = 0;
   const worker = async () => {
     while (next < inputs.length) {
       const input = inputs[next++]!;
-      underWay.add(input);
+      inFlight.add(input);
       const problem = await servers.send(input);
       const dead = servers.all.find(({ ended }) => ended !== undefined);
       if (dead !== undefined) {
-        // one of those that were on their way killed it
+        // one of the inputs in flight ended the server
         if (failures.length === 0) {
           failures.push(
-            `the ${dead.name} server ended ${dead.ended}\n  ${await saved([...underWay])}`,
+            `the ${dead.name} server ended ${dead.ended}\n  ${await save([...inFlight])}`,
           );
         }
         return;
       }
-      underWay.delete(input);
-      if (problem !== undefined) failures.push(`${problem}\n  ${await saved([input])}`);
+      inFlight.delete(input);
+      if (problem !== undefined) failures.push(`${problem}\n  ${await save([input])}`);
     }
   };
   await Promise.all(Array.from({ length: concurrency }, worker));
@@ -211,79 +150,16 @@ async function sendAll(
 let folder: Promise<string> | undefined;
 let files = 0;
 
-/** The command that sends saved inputs again. */
-async function saved(inputs: readonly FuzzInput[]): Promise<string> {
+/** Saves inputs to a file and returns the command that replays them. */
+async function save(inputs: readonly FuzzInput[]): Promise<string> {
   folder ??= mkdtemp(join(tmpdir(), "clipstack-fuzz-"));
-  await mkdir(await folder, { recursive: true });
   const file = join(await folder, `${++files}.json`);
   await writeFile(file, JSON.stringify(inputs));
   return `replay: npm run fuzz -- --replay ${file}`;
 }
 
-/** Bytes as `Buffer.toJSON` writes them. */
+/** Parses bytes that `Buffer.toJSON` wrote. */
 function revive(_key: string, value: unknown): unknown {
   const { type, data } = (value ?? {}) as { readonly type?: unknown; readonly data?: unknown };
   return type === "Buffer" && Array.isArray(data) ? Buffer.from(data) : value;
-}
-
-async function embedReference(
-  http: HttpClient,
-  url: string,
-  image: SampleImage,
-): Promise<Float32Array> {
-  const [vector] = await embedBy(http, url, "raw", [image]);
-  return vector!;
-}
-
-async function inferReference(
-  http: HttpClient,
-  url: string,
-  { bytes }: SampleImage,
-): Promise<Float32Array> {
-  // an input may have unloaded a model, or given it another configuration
-  for (const { name } of models) {
-    const path = `${url}/v2/repository/models/${name}/load`;
-    const { status, body } = await http.send(path, { method: "POST" });
-    if (status !== 200) throw new Error(`load: status ${status}: ${body}`);
-  }
-  const { name, inputs } = openclipVitB32Jpeg;
-  const transport = openHttpTransport({ url });
-  try {
-    const input = {
-      name: inputs[0].name,
-      dataType: "BYTES",
-      shape: [1, 1],
-      data: [bytes],
-    } as const;
-    const [vector] = rowsOf(await transport.infer(name, [input], { timeoutMs }), 1);
-    return vector!;
-  } finally {
-    await transport.close();
-  }
-}
-
-/** Largest relative difference between two embeddings of the reference image. */
-const tolerance = 1e-5;
-
-async function same(
-  name: string,
-  got: Promise<Float32Array>,
-  expected: Float32Array,
-): Promise<string | undefined> {
-  try {
-    const difference = relativeDifference(await got, expected);
-    if (difference < tolerance) return undefined;
-    return `${name}: the embedding of the reference image has changed by ${difference}`;
-  } catch (error) {
-    return `${name}: the reference image has no embedding any more: ${(error as Error).message}`;
-  }
-}
-
-async function answersOk(http: HttpClient, url: string): Promise<string | undefined> {
-  try {
-    const { status } = await http.send(url, { timeoutMs });
-    return status === 200 ? undefined : `${url}: status ${status}`;
-  } catch (error) {
-    return `${url}: ${(error as Error).message}`;
-  }
 }

@@ -31,7 +31,7 @@ export interface ServerProcess {
   readonly ended: string | undefined;
   /** Resident memory in 10⁶ bytes; 0 on systems without `/proc`. */
   memory(): number;
-  /** Sends SIGTERM; returns `with code 0` if the server stopped in order. */
+  /** Sends SIGTERM; returns `with code 0` if the server exited cleanly. */
   stop(): Promise<string>;
 }
 

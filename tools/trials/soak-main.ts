@@ -3,20 +3,21 @@ import { numberOption, runMain } from "../../bench/load/run-main.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { soak } from "./soak.ts";
 
-/** Largest resident memory at the end, as a multiple of that after the first requests. */
+/** Maximum ratio of the resident memory at the end to that after the warm-up. */
 const maxGrowth = 1.1;
 
 const usage = `npm run soak -- [--requests N] [--warm-up N] [--concurrency N] [--model FILE]
 
-Send requests of mixed sizes and forms to one embed server: its resident size at the end is within 10 % of that after
-the first 2000, every answer is 200, and it stops in order. Prints how /healthz answered meanwhile.
+Sends requests of mixed sizes and encodings to one embed server and checks that every status is 200, that the resident
+memory at the end is at most 10 % above that after the warm-up, and that the server ends with code 0. Prints the latency of
+/healthz under this load.
 
-  --requests N     how many (default: 20000)
-  --warm-up N      after how many the memory is compared (default: 2000)
+  --requests N     number of requests (default: 20000)
+  --warm-up N      number of requests before the first memory measurement (default: 2000)
   --concurrency N  requests in flight (default: 32)
   --model FILE     ONNX file (default: the tiny model)
 
-Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage.`;
+Exit codes: 0 all checks passed, 1 a check failed, 2 wrong usage.`;
 
 await runMain(async () => {
   const { values } = parseArgs({
@@ -58,10 +59,12 @@ await runMain(async () => {
   const ms = (value = Number.NaN) => `${value.toFixed(1)} ms`;
   const { p50, p99, max } = health.latencyMs ?? {};
   console.log(`${result.requests} requests in ${Math.round(result.seconds)} s`);
-  console.log(`resident size at the end: ${(growth * 100 - 100).toFixed(1)} % over the early one`);
   console.log(
-    `/healthz with ${concurrency} requests in flight: p50 ${ms(p50)}, p99 ${ms(p99)}, longest ${ms(max)}, ${health.samples} answered, failed ${failed[1]}`,
+    `resident memory at the end: ${(growth * 100 - 100).toFixed(1)} % above that after the warm-up`,
   );
-  console.log(`other answers than 200: ${failed[0]}; stopped ${stopped}`);
+  console.log(
+    `/healthz with ${concurrency} requests in flight: p50 ${ms(p50)}, p99 ${ms(p99)}, max ${ms(max)}, ${health.samples} responses, failed ${failed[1]}`,
+  );
+  console.log(`responses other than 200: ${failed[0]}; stopped ${stopped}`);
   return growth <= maxGrowth && failed.every((it) => it === "none") && stopped === "with code 0";
 });

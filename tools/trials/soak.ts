@@ -14,7 +14,7 @@ import { trialImages } from "./trial-images.ts";
 
 export interface SoakOptions {
   readonly requests: number;
-  /** Requests after which the memory is measured that the end is compared with. */
+  /** Number of requests before the first memory measurement. */
   readonly warmUp: number;
   /** Requests in flight, at least 2. */
   readonly concurrency: number;
@@ -32,18 +32,18 @@ export interface SoakResult {
   readonly memory: { readonly early: number; readonly late: number };
   /** Load of health checks while requests are in flight. */
   readonly health: MeasuredLoad;
-  /** How the server ended: `with code 0`. */
+  /** Exit of the server, such as `with code 0`. */
   readonly stopped: string;
 }
 
 /** Number of times the memory is reported after the warm-up. */
 const parts = 10;
-/** Time for collectors and allocators to come to rest. */
+/** Time for garbage collectors and allocators to settle. */
 const restMs = 1_500;
 const pollMs = 20;
 
-/** Health checks go on until they are ended. */
-const untilEnded = {
+/** Options of a load that runs until it is aborted. */
+const untilAborted = {
   load: healthLoad,
   warmupSeconds: 1,
   windowSeconds: 2,
@@ -54,7 +54,7 @@ const untilEnded = {
   workers: 1,
 } as const satisfies Partial<MeasureOptions>;
 
-/** Sends requests of mixed sizes and forms to one embed server and measures its memory. */
+/** Sends requests of mixed sizes and encodings to one embed server and measures its memory. */
 export async function soak(options: SoakOptions): Promise<SoakResult> {
   const { requests, warmUp, concurrency, env = {}, onProgress = () => {} } = options;
   const server = await startEmbed(env);
@@ -93,7 +93,7 @@ export async function soak(options: SoakOptions): Promise<SoakResult> {
     const early = memoryNow();
     const ended = new AbortController();
     const [health] = await Promise.all([
-      measureLoad(healthRequests(url), { ...untilEnded, signal: ended.signal }),
+      measureLoad(healthRequests(url), { ...untilAborted, signal: ended.signal }),
       (async () => {
         for (let part = 1; part <= parts; part++) {
           await sendUntil(warmUp + Math.round(((requests - warmUp) * part) / parts));
@@ -116,11 +116,11 @@ export async function soak(options: SoakOptions): Promise<SoakResult> {
   }
 }
 
-/** Numbers of images in consecutive requests; every 97th request has as many as are allowed. */
+/** Numbers of images in consecutive requests; every 97th request has the maximum. */
 const counts = [1, 1, 2, 1, 1, 1, 1, 4, 1, 1] as const;
 const fullEvery = 97;
-/** Different requests; they are sent again and again. */
-const different = 3 * fullEvery;
+/** Number of distinct requests, which are sent in a cycle. */
+const distinct = 3 * fullEvery;
 
 /** Requests to the two embedding routes. An index determines the encoding, number and size of the images. */
 async function mixedRequests(url: string): Promise<readonly PreparedRequests[]> {
@@ -133,10 +133,10 @@ async function mixedRequests(url: string): Promise<readonly PreparedRequests[]> 
     requests: [] as PreparedRequests["requests"][number][],
     imagesPerRequest: 1,
   }));
-  for (let index = 0; index < different; index++) {
+  for (let index = 0; index < distinct; index++) {
     const chosen = chooseImages(images, index);
-    const form = formOf(index, chosen.length);
-    const [address, { headers, body }] = requestOf(url, form, chosen) as Required<
+    const encoding = encodingOf(index, chosen.length);
+    const [address, { headers, body }] = requestOf(url, encoding, chosen) as Required<
       ReturnType<typeof requestOf>
     >;
     const encoded = new Response(body as FormData);
@@ -154,7 +154,7 @@ async function mixedRequests(url: string): Promise<readonly PreparedRequests[]> 
   return endpoints;
 }
 
-function formOf(index: number, images: number): EmbedEncoding {
+function encodingOf(index: number, images: number): EmbedEncoding {
   if (index % 3 === 0 && images === 1) return "raw";
   return index % 3 === 1 ? "multipart" : "base64";
 }
