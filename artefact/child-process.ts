@@ -24,28 +24,28 @@ export interface ChildOptions {
   /** Program and first arguments: `node --import tsx …/main.ts`. */
   readonly command: readonly string[];
   readonly args: readonly string[];
-  /** Environment variables; of this process's own, only a few basic ones are inherited. */
+  /** Environment variables. Only {@link inherited} ones of this process are passed on. */
   readonly env: Readonly<Record<string, string>>;
   /**
-   * Standard input. `held`: open and silent while this process runs, for a program that exits at the end of its input.
+   * Standard input. `held` stays open and empty while this process runs, for a program that exits at the end of its input.
    *
    * @default empty
    */
   readonly input?: "empty" | "held";
 }
 
-/** Variables that are inherited; in a container the image sets them. */
+/** Environment variables that a child inherits; in a container the image sets them. */
 const inherited = ["PATH", "HOME", "TMPDIR", "TEMP", "SystemRoot"] as const;
 
-const keptLines = 200;
+const maxLines = 200;
 
-/** Module to import in a Node command line, so that the process ends when this one does. */
+/** Module that a Node command line imports so that the process ends when this one does. */
 export const endWithParent = fileURLToPath(new URL("end-with-parent.mjs", import.meta.url));
 
 const running = new Set<Child>();
 let watching = false;
 
-/** Starts a process that ends with this one: through {@link Child.stop}, or by itself when this process is gone. */
+/** Starts a process that is killed when this one exits. */
 export function startChild({ command, args, env, input = "empty" }: ChildOptions): Child {
   const [program = process.execPath, ...first] = command;
   const started = spawn(program, [...first, ...args], {
@@ -54,23 +54,15 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
     detached: true,
     stdio: [input === "held" ? "pipe" : "ignore", "pipe", "pipe", "pipe"],
   });
-  const lines: string[] = [];
-  let rest = "";
-  const keep = (chunk: Buffer): void => {
-    const parts = (rest + chunk.toString("utf8")).split("\n");
-    rest = parts.pop() ?? "";
-    lines.push(...parts.filter((line) => line.trim() !== ""));
-    lines.splice(0, lines.length - keptLines);
-  };
-  started.stdout?.on("data", keep);
-  started.stderr?.on("data", keep);
+  const output = outputLines();
+  started.stdout?.on("data", output.append);
+  started.stderr?.on("data", output.append);
 
   let exit: Exit | undefined;
   let stopRequestedAt: number | undefined;
   const exited = new Promise<Exit>((resolve) => {
     const end = (code: number | null, signal: NodeJS.Signals | null): void => {
-      if (rest.trim() !== "") lines.push(rest);
-      rest = "";
+      output.append("\n");
       exit ??= {
         code,
         signal,
@@ -81,7 +73,7 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
     };
     started.once("close", end);
     started.once("error", (error) => {
-      lines.push(error.message);
+      output.append(error.message);
       end(null, null);
     });
   });
@@ -92,7 +84,7 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
       return exit;
     },
     exited,
-    lastLines: (count) => lines.slice(-count),
+    lastLines: (count) => output.lines.slice(-count),
     async stop(graceSeconds) {
       if (exit !== undefined) return exit;
       stopRequestedAt ??= performance.now();
@@ -106,6 +98,19 @@ export function startChild({ command, args, env, input = "empty" }: ChildOptions
   running.add(child);
   killChildrenOnExit();
   return child;
+}
+
+/** Last non-empty lines of a stream. */
+function outputLines() {
+  const lines: string[] = [];
+  let rest = "";
+  const append = (chunk: Buffer | string): void => {
+    const parts = (rest + chunk.toString()).split("\n");
+    rest = parts.pop() ?? "";
+    lines.push(...parts.filter((line) => line.trim() !== ""));
+    lines.splice(0, lines.length - maxLines);
+  };
+  return { lines, append };
 }
 
 function baseEnvironment(): Record<string, string> {

@@ -14,6 +14,7 @@ import type {
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
 import {
   ApiRejection,
+  type ClusterApi,
   ClusterUnreachable,
   namespacedPath,
   openCluster,
@@ -73,10 +74,8 @@ export interface ClusterNode {
   }[];
 }
 
-/** Resource of NVIDIA's device plugin. */
 const gpuResource = "nvidia.com/gpu";
 
-/** Prometheus object as stored. */
 interface Prometheus {
   readonly metadata: { readonly name: string; readonly namespace: string };
   readonly spec: {
@@ -101,94 +100,131 @@ const created = [
  * @throws {UserError} one line, if the context does not exist or the cluster does not respond.
  */
 export async function readClusterFacts(requirements: ClusterRequirements): Promise<ClusterFacts> {
-  const { kubeconfig, context, namespace, gpu, objects, createNamespace, serviceMonitor } =
-    requirements;
+  const { kubeconfig, context, serviceMonitor } = requirements;
   const api = await openCluster({ kubeconfig, context });
-  // unreadable facts are no error, because the deployment may not need them
-  const orUnknown = async <T>(read: Promise<T>): Promise<T | "unknown"> => {
-    try {
-      return await read;
-    } catch (error) {
-      if (error instanceof ApiRejection || error instanceof ClusterUnreachable) return "unknown";
-      throw error;
-    }
+  try {
+    const version = await api.get<VersionInfo>("/version");
+    const [groups, gpu, namespace, objects, prometheuses, permissions] = await Promise.all([
+      api.get<V1APIGroupList>("/apis"),
+      readGpuFacts(api, requirements),
+      readNamespace(api, requirements),
+      readObjects(api, requirements),
+      serviceMonitor ? readPrometheuses(api) : undefined,
+      readPermissions(api, requirements),
+    ]);
+    return {
+      version: version?.gitVersion ?? "unknown",
+      apis: [
+        "v1",
+        ...(groups?.groups ?? []).flatMap(({ versions }) => versions.map((it) => it.groupVersion)),
+      ],
+      ...gpu,
+      ...namespace,
+      ...objects,
+      ...(prometheuses && { prometheuses }),
+      ...permissions,
+    };
+  } finally {
+    await api.close();
+  }
+}
+
+/** Awaits a read. Unreadable facts are no error, because the deployment may not need them. */
+async function orUnknown<T>(read: Promise<T>): Promise<T | "unknown"> {
+  try {
+    return await read;
+  } catch (error) {
+    if (error instanceof ApiRejection || error instanceof ClusterUnreachable) return "unknown";
+    throw error;
+  }
+}
+
+async function readGpuFacts(
+  api: ClusterApi,
+  { gpu, namespace }: ClusterRequirements,
+): Promise<Pick<ClusterFacts, "nodes" | "runtimeClass" | "gpuQuotas">> {
+  if (gpu === undefined) return { gpuQuotas: [] };
+  const [nodes, runtimeClass, quotas] = await Promise.all([
+    orUnknown(api.list<NodeObject>("/api/v1/nodes")),
+    gpu.runtimeClass === undefined
+      ? "unknown"
+      : orUnknown(api.get(`/apis/node.k8s.io/v1/runtimeclasses/${gpu.runtimeClass}`)),
+    orUnknown(api.list<ClusterQuota>(namespacedPath(namespace, "v1", "resourcequotas"))),
+  ]);
+  return {
+    ...(nodes !== "unknown" && { nodes: nodesIn(nodes) }),
+    ...(runtimeClass !== "unknown" && { runtimeClass: runtimeClass !== undefined }),
+    gpuQuotas: quotas === "unknown" ? [] : gpuQuotasIn(quotas),
   };
+}
+
+async function readNamespace(
+  api: ClusterApi,
+  { namespace }: ClusterRequirements,
+): Promise<Pick<ClusterFacts, "namespace" | "namespaceLabels">> {
+  const path = `/api/v1/namespaces/${namespace}`;
+  const found = await orUnknown(api.get<Stored<{ metadata?: object; spec?: object }>>(path));
+  if (found === "unknown") return {};
+  if (found === undefined) return { namespace: false };
+  return { namespace: true, namespaceLabels: found.metadata.labels ?? {} };
+}
+
+async function readObjects(
+  api: ClusterApi,
+  { namespace, objects }: ClusterRequirements,
+): Promise<Pick<ClusterFacts, "objects" | "claims">> {
+  const found = await Promise.all(
+    objects.map(({ kind, name }) =>
+      orUnknown(
+        api.get<Stored<V1PersistentVolumeClaim>>(namespacedPath(namespace, "v1", `${kind}s`, name)),
+      ),
+    ),
+  );
+  const claims = objects.flatMap(({ kind, name }, index) => {
+    const claim = found[index];
+    if (kind === "secret" || claim === undefined || claim === "unknown") return [];
+    return [[name, claim.spec.accessModes ?? []] as const];
+  });
+  return {
+    objects: found.map((object) => (object === "unknown" ? undefined : object !== undefined)),
+    claims: Object.fromEntries(claims),
+  };
+}
+
+async function readPrometheuses(api: ClusterApi): Promise<ClusterFacts["prometheuses"]> {
+  const path = "/apis/monitoring.coreos.com/v1/prometheuses";
+  const found = await orUnknown(api.get<{ readonly items: readonly Prometheus[] }>(path));
+  return found === "unknown" ? undefined : found?.items.map(prometheusOf);
+}
+
+async function readPermissions(
+  api: ClusterApi,
+  { namespace, createNamespace }: ClusterRequirements,
+): Promise<Pick<ClusterFacts, "forbidden" | "unanswered">> {
   const mayCreate = async (resource: string): Promise<boolean | undefined> => {
     const [plural, ...group] = resource.split(".");
+    const resourceAttributes = {
+      ...{ verb: "create", group: group.join("."), resource: plural },
+      ...(resource !== "namespaces" && { namespace }),
+    };
     const review = await orUnknown(
       api.post<V1SelfSubjectAccessReview>(
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
         {
           apiVersion: "authorization.k8s.io/v1",
           kind: "SelfSubjectAccessReview",
-          spec: {
-            resourceAttributes: {
-              ...{ verb: "create", group: group.join("."), resource: plural },
-              ...(resource !== "namespaces" && { namespace }),
-            },
-          },
+          spec: { resourceAttributes },
         },
       ),
     );
     return review === "unknown" ? undefined : review.status?.allowed;
   };
-  const objectOf = ({ kind, name }: ClusterRequirements["objects"][number]) =>
-    orUnknown(
-      api.get<Stored<V1PersistentVolumeClaim>>(namespacedPath(namespace, "v1", `${kind}s`, name)),
-    );
-  try {
-    const version = await api.get<VersionInfo>("/version");
-    const resources = [...created, ...(createNamespace ? ["namespaces"] : [])];
-    const [nodes, runtimeClass, groups, namespaceObject, found, prometheuses, quotas, allowed] =
-      await Promise.all([
-        gpu && orUnknown(api.list<NodeObject>("/api/v1/nodes")),
-        gpu?.runtimeClass &&
-          orUnknown(api.get(`/apis/node.k8s.io/v1/runtimeclasses/${gpu.runtimeClass}`)),
-        api.get<V1APIGroupList>("/apis"),
-        orUnknown(
-          api.get<Stored<{ metadata?: object; spec?: object }>>(`/api/v1/namespaces/${namespace}`),
-        ),
-        Promise.all(objects.map(objectOf)),
-        serviceMonitor &&
-          orUnknown(
-            api.get<{ readonly items: readonly Prometheus[] }>(
-              "/apis/monitoring.coreos.com/v1/prometheuses",
-            ),
-          ),
-        gpu && orUnknown(api.list<ClusterQuota>(namespacedPath(namespace, "v1", "resourcequotas"))),
-        Promise.all(resources.map(mayCreate)),
-      ]);
-    return {
-      version: version?.gitVersion ?? "unknown",
-      ...(nodes && nodes !== "unknown" && { nodes: nodesIn(nodes) }),
-      ...(gpu?.runtimeClass &&
-        runtimeClass !== "unknown" && { runtimeClass: runtimeClass !== undefined }),
-      apis: [
-        "v1",
-        ...(groups?.groups ?? []).flatMap(({ versions }) => versions.map((it) => it.groupVersion)),
-      ],
-      ...(namespaceObject !== "unknown" && { namespace: namespaceObject !== undefined }),
-      ...(namespaceObject !== undefined &&
-        namespaceObject !== "unknown" && {
-          namespaceLabels: namespaceObject.metadata.labels ?? {},
-        }),
-      objects: found.map((it) => (it === "unknown" ? undefined : it !== undefined)),
-      claims: Object.fromEntries(
-        objects.flatMap(({ kind, name }, at) => {
-          const claim = found[at];
-          if (kind === "secret" || claim === undefined || claim === "unknown") return [];
-          return [[name, claim.spec.accessModes ?? []]];
-        }),
-      ),
-      ...(prometheuses &&
-        prometheuses !== "unknown" && { prometheuses: prometheuses.items.map(prometheusOf) }),
-      gpuQuotas: quotas === undefined || quotas === "unknown" ? [] : gpuQuotasIn(quotas),
-      forbidden: resources.filter((_, at) => allowed[at] === false),
-      unanswered: resources.filter((_, at) => allowed[at] === undefined),
-    };
-  } finally {
-    await api.close();
-  }
+  const resources = [...created, ...(createNamespace ? ["namespaces"] : [])];
+  const allowed = await Promise.all(resources.map(mayCreate));
+  return {
+    forbidden: resources.filter((_, index) => allowed[index] === false),
+    unanswered: resources.filter((_, index) => allowed[index] === undefined),
+  };
 }
 
 function nodesIn(nodes: readonly NodeObject[]): readonly ClusterNode[] {

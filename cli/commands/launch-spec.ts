@@ -25,7 +25,7 @@ export function registerLaunchSpec(program: Command): void {
         .choices(Object.keys(formats))
         .default("text"),
     )
-    .option("--image <name>", "name under which the host pulls the all-in-one image")
+    .option("--image <name>", "name of the all-in-one image in a registry")
     .option(
       "--configs <folder>",
       "folder for changed model configurations, which the container mounts",
@@ -35,11 +35,11 @@ export function registerLaunchSpec(program: Command): void {
       "after",
       `
 Image, ports, variables, GPU and volumes are those of the synthesized environment. The 'docker run' is for a host with
-Docker; a marketplace (Vast.ai, RunPod) takes the same values in its own form and shows the published ports.
+Docker; a marketplace (Vast.ai, RunPod) has its own form for the same values and lists the published ports.
 
 Examples:
   $ npx clipstack launch-spec single-gpu
-  $ npx clipstack launch-spec single-gpu --image ghcr.io/somebody/clipstack/all-in-one:0.1.0 --format json
+  $ npx clipstack launch-spec single-gpu --image ghcr.io/example/clipstack/all-in-one:0.1.0 --format json
   $ npx clipstack launch-spec single-gpu --format docker-run | sh
 
 Exit codes: 0 printed, 2 wrong usage or settings, or the environment cannot be one container.`,

@@ -1,7 +1,7 @@
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { requiredDriver } from "../../constructs/checks/drivers.ts";
-import type { ChangedConfig } from "./launch-spec-types.ts";
+import type { ChangedConfig, LaunchVolume } from "./launch-spec-types.ts";
 
 /** CUDA major version of ONNX Runtime in the embed image (Dockerfile.gpu). */
 const providerCuda = 12;
@@ -20,6 +20,10 @@ export function cudaNotes(
   ];
 }
 
+export function engineNote({ source }: LaunchVolume): string {
+  return `TensorRT engines are kept on the volume ${source} and contain the weights: remove the volume before using other weights ('docker volume rm ${source}')`;
+}
+
 /** Notes about weights, secrets, ports and model configurations. */
 export function notesOf(
   { workloads }: Artefact,
@@ -34,7 +38,7 @@ export function notesOf(
     ...(weights === undefined
       ? []
       : [
-          `the weights are in the folder ${weights} of the host; if the host cannot have it, set weights: image and rebuild`,
+          `the weights are in the folder ${weights} of the host; if the host has no such folder, set weights: image and rebuild`,
         ]),
     ...(secrets.length > 0 ? [`${secrets.join(", ")} must be set in the shell of docker run`] : []),
     ...(!open && anonymous

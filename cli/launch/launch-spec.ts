@@ -2,12 +2,13 @@ import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { ContainerBlock } from "../../artefact/container-workload.ts";
+import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
 import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
-import { cudaNotes, notesOf } from "./launch-notes.ts";
+import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";
 import type { ChangedConfig, LaunchSpec, LaunchVolume } from "./launch-spec-types.ts";
 import { changedConfigs, weightsFolder, weightsTargets } from "./model-files.ts";
 import { requireOneContainer, sharedValue, variantOf } from "./one-container.ts";
@@ -51,7 +52,6 @@ export function launchSpec(
   const image =
     options.image ?? `clipstack/all-in-one:${version}${server === "emulator" ? "-emulator" : ""}`;
   const declared = [...containers.values()].map((block) => block.declared);
-  const [request] = declared.map(({ gpus }) => gpus).filter((gpus) => gpus !== undefined);
   const engines = enginesVolume(artefact);
   const configs = configVolumes(changed, options.configs);
   const services = workloads.map(({ service }) => service.name);
@@ -78,22 +78,25 @@ export function launchSpec(
       },
       secrets,
       ports: workloads.flatMap((workload) => portsOf(workload, containers.get(workload)?.declared)),
-      gpu:
-        request === undefined || environment.gpu === undefined
-          ? undefined
-          : { request, name: environment.gpu.name, vramMiB: environment.gpu.vramMiB },
+      gpu: gpuOf(artefact, declared),
       volumes: [...engines, ...weightsVolumes(weights, workloads), ...configs],
       options: runOptions(declared),
       notes: [
         ...cudaNotes(embed, server, tritonImage),
-        ...engines.map(
-          ({ source }) =>
-            `TensorRT engines are kept on the volume ${source} and contain the weights: remove the volume before using other weights ('docker volume rm ${source}')`,
-        ),
+        ...engines.map(engineNote),
         ...notesOf(artefact, weights, secrets, changed, configs.length > 0),
       ],
     },
   };
+}
+
+function gpuOf(
+  { environment: { gpu } }: Artefact,
+  containers: readonly DeclaredContainer[],
+): LaunchSpec["gpu"] {
+  const request = containers.find(({ gpus }) => gpus !== undefined)?.gpus;
+  if (request === undefined || gpu === undefined) return undefined;
+  return { request, name: gpu.name, vramMiB: gpu.vramMiB };
 }
 
 /** Embed image on which the all-in-one image is based. */

@@ -56,6 +56,11 @@ interface ConvertArguments extends PrepareArguments {
 
 /** `clipstack model optimise` and `convert`: write the files that `MODEL_PRECISION` selects. */
 export function registerModelPrepare(model: Command): void {
+  registerOptimise(model);
+  registerConvert(model);
+}
+
+function registerOptimise(model: Command): void {
   fileOptions(
     model
       .command("optimise")
@@ -75,7 +80,9 @@ Examples:
   $ npx clipstack model optimise --model weights/vit-b-32.onnx --json`,
     )
     .action(optimise);
+}
 
+function registerConvert(model: Command): void {
   fileOptions(
     model
       .command("convert")

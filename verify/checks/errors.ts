@@ -63,92 +63,77 @@ interface Finding {
   readonly problem?: string;
 }
 
-interface EmbedMistake {
+/** Malformed request to the embed API with the expected error. */
+interface MalformedRequest {
   readonly name: string;
-  readonly url: string;
+  readonly path: string;
   readonly request: HttpRequest;
   readonly code: EmbedErrorCode;
   /** Index of the faulty image. */
   readonly image?: number;
 }
 
-/** Malformed requests to the embed API with the expected errors. */
-export function embedMistakes(url: string, good: EncodedImage): readonly EmbedMistake[] {
-  const embed = `${url}${embedPaths.embed}`;
-  const base64 = `${url}${embedPaths.embedBase64}`;
-  const json = { "content-type": "application/json" };
+function malformedRequests(good: EncodedImage): readonly MalformedRequest[] {
   const noise = Buffer.from("this is not an image");
-  const encoded = Buffer.from(good.bytes).toString("base64");
   // JPEG header followed by noise
   const broken = Buffer.concat([Buffer.of(0xff, 0xd8, 0xff, 0xe0), noise]);
-  return [
-    {
-      name: "multipart without images",
-      url: embed,
-      request: { body: multipart([]) },
-      code: "bad_request",
-    },
-    {
-      name: "broken JSON",
-      url: base64,
-      request: { headers: json, body: '{"images":[' },
-      code: "bad_request",
-    },
-    {
-      name: "no images",
-      url: base64,
-      request: { headers: json, body: JSON.stringify({ images: [] }) },
-      code: "bad_request",
-    },
-    {
-      name: "broken base64",
-      url: base64,
-      request: { headers: json, body: JSON.stringify({ images: [encoded, "?not base64?"] }) },
-      code: "bad_request",
-      image: 1,
-    },
+  const uploads: readonly Omit<MalformedRequest, "path">[] = [
+    { name: "multipart without images", request: { body: multipart([]) }, code: "bad_request" },
     {
       name: `${maxImagesPerRequest + 1} images`,
-      url: embed,
       request: { body: multipart(Array(maxImagesPerRequest + 1).fill(good)) },
       code: "too_large",
     },
     {
       name: "text instead of an image",
-      url: embed,
       request: { headers: { "content-type": "text/plain" }, body: "hello" },
       code: "unsupported_media_type",
     },
     {
       name: "bytes of no image format",
-      url: embed,
       request: { headers: { "content-type": "image/jpeg" }, body: noise },
       code: "unsupported_media_type",
       image: 0,
     },
     {
       name: "an image that cannot be decoded",
-      url: embed,
       request: { headers: { "content-type": "image/jpeg" }, body: broken },
       code: "undecodable_image",
       image: 0,
     },
     {
       name: "a broken image after a good one",
-      url: embed,
       request: { body: multipart([good, { bytes: broken, contentType: "image/jpeg" }]) },
       code: "undecodable_image",
       image: 1,
     },
-    { name: "an unknown path", url: `${url}/no-such-path`, request: {}, code: "not_found" },
+  ];
+  return [
+    ...uploads.map((upload) => ({ ...upload, path: embedPaths.embed })),
+    ...malformedJson(good),
+    { name: "an unknown path", path: "/no-such-path", request: {}, code: "not_found" },
   ];
 }
 
-/** Request with a wrong API key. */
-function keyMistake(url: string, good: EncodedImage): EmbedMistake {
+function malformedJson(good: EncodedImage): readonly MalformedRequest[] {
+  const images = [Buffer.from(good.bytes).toString("base64"), "?not base64?"];
+  const bodies = [
+    { name: "broken JSON", body: '{"images":[' },
+    { name: "no images", body: JSON.stringify({ images: [] }) },
+    { name: "broken base64", body: JSON.stringify({ images }), image: 1 },
+  ];
+  return bodies.map(({ body, ...rest }) => ({
+    ...rest,
+    path: embedPaths.embedBase64,
+    request: { headers: { "content-type": "application/json" }, body },
+    code: "bad_request",
+  }));
+}
+
+function wrongKeyRequest(good: EncodedImage): MalformedRequest {
   return {
     name: "wrong API key",
-    url: `${url}${embedPaths.embed}`,
+    path: embedPaths.embed,
     request: { headers: { authorization: "Bearer not-this-key" }, body: multipart([good]) },
     code: "unauthorized",
   };
@@ -162,23 +147,26 @@ async function embedFindings(
   const [good] = cycle(reference, 1);
   if (good === undefined) return [];
   const findings: Finding[] = [];
-  const mistakes = [
-    ...embedMistakes(url, good),
-    ...(service.apiKey === undefined ? [] : [keyMistake(url, good)]),
+  const malformed = [
+    ...malformedRequests(good),
+    ...(service.apiKey === undefined ? [] : [wrongKeyRequest(good)]),
   ];
-  for (const mistake of mistakes) {
+  for (const { name, path, request, ...expected } of malformed) {
     try {
-      const response = await service.http.send(mistake.url, { ...mistake.request, timeoutMs });
-      const problem = embedProblem(response.status, jsonOf(response), mistake);
-      findings.push({ name: mistake.name, problem });
+      const response = await service.http.send(`${url}${path}`, { ...request, timeoutMs });
+      findings.push({ name, problem: embedProblem(response.status, jsonOf(response), expected) });
     } catch (error) {
-      findings.push({ name: mistake.name, problem: reason(error) });
+      findings.push({ name, problem: reason(error) });
     }
   }
   return findings;
 }
 
-function embedProblem(status: number, body: unknown, expected: EmbedMistake): string | undefined {
+function embedProblem(
+  status: number,
+  body: unknown,
+  expected: Pick<MalformedRequest, "code" | "image">,
+): string | undefined {
   const expectedStatus = embedErrorStatus[expected.code];
   if (status !== expectedStatus)
     return `must get ${expectedStatus} ${expected.code}, got ${status}`;
@@ -190,11 +178,12 @@ function embedProblem(status: number, body: unknown, expected: EmbedMistake): st
   return undefined;
 }
 
-interface InferenceMistake {
+/** Malformed inference request with the expected error. */
+interface MalformedInference {
   readonly name: string;
   readonly model?: string;
   readonly inputs: readonly Tensor[];
-  /** Pattern of the message, as Triton's. */
+  /** Pattern of Triton's message. */
   readonly message: RegExp;
   /**
    * Pattern of the status in the transport's message.
@@ -205,18 +194,17 @@ interface InferenceMistake {
 }
 
 const invalidArgument = /\((?:HTTP 400|gRPC INVALID_ARGUMENT) /;
-/** Depends on the release of Triton. */
+/** Status of an unknown model, which depends on the release of Triton. */
 const notFound = /\((?:HTTP 40[04]|gRPC NOT_FOUND) /;
 
-/** Malformed inference requests with Triton's messages. */
-export function inferenceMistakes(): readonly InferenceMistake[] {
-  const one = new Float32Array(imageElements);
-  const good = inputTensor(one, 1);
+function malformedInferences(): readonly MalformedInference[] {
+  const pixels = new Float32Array(imageElements);
+  const good = inputTensor(pixels, 1);
   const tooMany = openclipVitB32.maxBatchSize + 1;
   return [
     {
       name: "wrong shape",
-      inputs: [{ ...good, shape: [1, 3, 16, 16], data: one.subarray(0, 3 * 16 * 16) }],
+      inputs: [{ ...good, shape: [1, 3, 16, 16], data: pixels.subarray(0, 3 * 16 * 16) }],
       message: /unexpected shape for input/i,
     },
     {
@@ -257,7 +245,7 @@ async function inferenceFindings(
 ): Promise<readonly Finding[]> {
   const transport = service.transport(target);
   const findings: Finding[] = [];
-  for (const { name, model, inputs, message, status = invalidArgument } of inferenceMistakes()) {
+  for (const { name, model, inputs, message, status = invalidArgument } of malformedInferences()) {
     try {
       await transport.infer(model ?? service.workload.service.model, inputs, { timeoutMs });
       findings.push({ name, problem: "must be rejected, got a response" });

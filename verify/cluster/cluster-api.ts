@@ -94,34 +94,11 @@ export async function openCluster(
 
   const send = async (path: string, request: HttpRequest = {}): Promise<HttpResponse> => {
     signal?.throwIfAborted();
-    // a token may have expired since the last request
-    const { headers } = await credentials(config, access);
-    const response = await http
-      .send(`${server}${path}`, {
-        timeoutMs: requestMs,
-        ...request,
-        headers: { ...headers, ...request.headers },
-      })
-      .catch((error: unknown) => {
-        throw new ClusterUnreachable(
-          `the cluster of ${accessText(access)} does not respond: ${reason(error)}`,
-        );
-      });
-    if (response.status < 200 || response.status >= 300) throw rejectionOf(response);
-    return response;
+    return sendWithCredentials(http, `${server}${path}`, request, config, access);
   };
-  const withBody = (method: "POST" | "PATCH", type: string, body: unknown): HttpRequest => ({
-    method,
-    body: JSON.stringify(body),
-    headers: { "content-type": type },
-  });
   const get = async <T>(path: string): Promise<T | undefined> => {
-    try {
-      return jsonOf(await send(path)) as T;
-    } catch (error) {
-      if (error instanceof ApiRejection && error.status === 404) return undefined;
-      throw error;
-    }
+    const response = await ifFound(send(path));
+    return response && (jsonOf(response) as T);
   };
   return {
     access,
@@ -143,11 +120,7 @@ export async function openCluster(
       );
     },
     async delete(path) {
-      try {
-        await send(path, { method: "DELETE" });
-      } catch (error) {
-        if (!(error instanceof ApiRejection) || error.status !== 404) throw error;
-      }
+      await ifFound(send(path, { method: "DELETE" }));
     },
     async openService(namespace, service, port) {
       const { headers } = await credentials(config, access);
@@ -160,6 +133,45 @@ export async function openCluster(
     },
     close: () => http.close(),
   };
+}
+
+/** Returns undefined on status 404. */
+async function ifFound<T>(response: Promise<T>): Promise<T | undefined> {
+  try {
+    return await response;
+  } catch (error) {
+    if (error instanceof ApiRejection && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+function withBody(method: "POST" | "PATCH", type: string, body: unknown): HttpRequest {
+  return { method, body: JSON.stringify(body), headers: { "content-type": type } };
+}
+
+/** @throws {ApiRejection} on a status other than 2xx */
+async function sendWithCredentials(
+  http: HttpClient,
+  url: string,
+  request: HttpRequest,
+  config: KubeConfig,
+  access: ClusterAccess,
+): Promise<HttpResponse> {
+  // a token may have expired since the last request
+  const { headers } = await credentials(config, access);
+  const response = await http
+    .send(url, {
+      timeoutMs: requestMs,
+      ...request,
+      headers: { ...headers, ...request.headers },
+    })
+    .catch((error: unknown) => {
+      throw new ClusterUnreachable(
+        `the cluster of ${accessText(access)} does not respond: ${reason(error)}`,
+      );
+    });
+  if (response.status < 200 || response.status >= 300) throw rejectionOf(response);
+  return response;
 }
 
 /** API path of the objects of a kind in a namespace, or of one object. */
