@@ -29,7 +29,11 @@ const sizes = [0, 0x7fffffff, 0xffffffff, 0x00ffffff];
 
 function withChange(
   bytes: Buffer,
-  { operation, at, value }: { readonly operation: string; readonly at: number; readonly value: number },
+  {
+    operation,
+    at,
+    value,
+  }: { readonly operation: string; readonly at: number; readonly value: number },
 ): Buffer {
   if (bytes.length === 0) return bytes;
   const position = at % bytes.length;
