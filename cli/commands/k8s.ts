@@ -6,31 +6,16 @@ import { renderText } from "../../bench/report/render-text.ts";
 import { recordText, reportName } from "../../bench/report/save-reports.ts";
 import { readSamples } from "../../bench/run/reference.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { drainDrill } from "../../verify/drills/drain.ts";
 import type { Drill, DrillOptions } from "../../verify/drills/drill.ts";
-import {
-  type DrillName,
-  type DrillRecord,
-  drillNames,
-  drillQuestions,
-} from "../../verify/drills/drill-record.ts";
+import type { DrillRecord } from "../../verify/drills/drill-record.ts";
 import { drillReport } from "../../verify/drills/drill-report.ts";
-import { quotaDrill } from "../../verify/drills/quota.ts";
-import { rolloutDrill } from "../../verify/drills/rollout.ts";
+import { drills } from "../../verify/drills/registry.ts";
 import { runDrill } from "../../verify/drills/run-drill.ts";
-import { scaleDrill } from "../../verify/drills/scale.ts";
 import { addTargetOptions, drillTarget, type TargetArguments } from "../cluster/drill-target.ts";
 import { registerManifests } from "../cluster/manifests.ts";
 import { numberUpTo, wholeNumber } from "../option-values.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
-
-const drills: Readonly<Record<DrillName, Drill>> = {
-  rollout: rolloutDrill,
-  scale: scaleDrill,
-  drain: drainDrill,
-  quota: quotaDrill,
-};
 
 /** Requests per second that two pods of kind-local sustain without triggering the autoscaler. */
 const defaultRate = 2;
@@ -46,7 +31,7 @@ const apiKeyVariable = "INFERENCE_API_KEY";
  * @throws {Interrupted} on SIGINT and SIGTERM.
  */
 async function drillCluster(
-  drill: DrillName,
+  drill: Drill,
   options: Omit<DrillOptions, "images" | "apiKey" | "repository">,
 ): Promise<DrillRecord> {
   const apiKey = process.env[apiKeyVariable]?.trim() || undefined;
@@ -61,7 +46,7 @@ async function drillCluster(
       `--url must be set, because ${target.deployment} requires an API key and the API server does not forward it`,
     );
   }
-  return runDrill(drills[drill], {
+  return runDrill(drill, {
     ...options,
     repository: project,
     images: readSamples(join(project, "model-tools/samples"), sampleLimit),
@@ -77,16 +62,6 @@ interface DrillArguments extends TargetArguments {
   readonly output?: string;
 }
 
-const notes: Readonly<Record<DrillName, string>> = {
-  rollout: `Under load: rolls out a missing image, which must block the rollout while the old pods serve; then restarts every
-pod, and rolls back. Existing revisions remain available for a rollback.`,
-  scale: `Sends requests until the autoscaler has added a pod that is ready, then a low rate until it is back at its
-minimum. Takes the scale-down window of the autoscaler (180 s in kind-local) and one or two minutes.`,
-  drain: `Evicts pods as 'kubectl drain' does. The PodDisruptionBudget allows the first eviction and rejects the next; the
-Deployment replaces the evicted pod.`,
-  quota: `Creates pods that exceed the CPU, memory or GPUs left in the ResourceQuota. No such pod is ever started.`,
-};
-
 /** Registers `clipstack k8s`: drills on a running cluster, and the manifests of an environment. */
 export function registerK8s(program: Command): void {
   const k8s = program.command("k8s").addHelpText(
@@ -98,21 +73,22 @@ Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
   );
-  for (const drill of drillNames) register(k8s, drill);
+  for (const drill of drills) register(k8s, drill);
   registerManifests(k8s);
 }
 
-function register(k8s: Command, drill: DrillName): void {
+function register(k8s: Command, drill: Drill): void {
+  const { name, question, help, loadOption } = drill;
   const command = addTargetOptions(
     k8s
-      .command(drill)
-      .description(drillQuestions[drill])
+      .command(name)
+      .description(question)
       .argument("[environment]", "environment on a cluster (default: kind-local)"),
   );
-  if (drill === "rollout" || drill === "drain") {
+  if (loadOption === "rate") {
     command.option("--rate <number>", "requests per second", numberUpTo(100), defaultRate);
   }
-  if (drill === "scale") {
+  if (loadOption === "concurrency") {
     command.option(
       "--concurrency <number>",
       "clients in a closed loop",
@@ -127,12 +103,12 @@ function register(k8s: Command, drill: DrillName): void {
     .addHelpText(
       "after",
       `
-${notes[drill]}
+${help}
 
 Examples:
-  $ npx clipstack k8s ${drill}
-  $ npx clipstack k8s ${drill} k8s-gpu --json > record.json
-  $ npx clipstack k8s ${drill} --context my-cluster --namespace clipstack --deployment clipstack-embed
+  $ npx clipstack k8s ${name}
+  $ npx clipstack k8s ${name} k8s-gpu --json > record.json
+  $ npx clipstack k8s ${name} --context my-cluster --namespace clipstack --deployment clipstack-embed
 
 Exit codes: 0 success, 1 a check failed, 2 usage or settings error, 130 interrupted.`,
     )
@@ -142,7 +118,7 @@ Exit codes: 0 success, 1 a check failed, 2 usage or settings error, 130 interrup
 }
 
 async function run(
-  drill: DrillName,
+  drill: Drill,
   environment: string | undefined,
   args: DrillArguments,
 ): Promise<void> {

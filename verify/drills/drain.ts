@@ -10,6 +10,11 @@ const pdbSeconds = 30;
 /** Evicts pods one by one, as `kubectl drain` does: the PDB allows one eviction and rejects the next. */
 export const drainDrill: Drill = {
   name: "drain",
+  question:
+    "Does the PodDisruptionBudget allow one eviction and reject the next, with no request lost?",
+  help: `Evicts pods as 'kubectl drain' does. The PodDisruptionBudget allows the first eviction and rejects the next; the
+Deployment replaces the evicted pod.`,
+  loadOption: "rate",
   scaleDown: "awaited",
 
   async prepare(run) {

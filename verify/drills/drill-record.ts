@@ -11,19 +11,6 @@ import { machineSubject } from "../../bench/record/record.ts";
 /** Incremented when a field changes meaning. Records of version 1 are upgraded on read. */
 export const drillRecordSchemaVersion = 2;
 
-export const drillNames = ["rollout", "scale", "drain", "quota"] as const;
-export type DrillName = (typeof drillNames)[number];
-
-/** Question that each drill answers, for the report and the help. */
-export const drillQuestions: Readonly<Record<DrillName, string>> = {
-  rollout:
-    "Is every request answered while pods are replaced, and does a bad image stop the rollout?",
-  scale: "Does the autoscaler add pods under load, and remove them afterwards?",
-  drain:
-    "Does the PodDisruptionBudget allow one eviction and reject the next, with no request lost?",
-  quota: "Does the API server reject pods that exceed the ResourceQuota?",
-};
-
 const latency = z.strictObject({
   /** Successful requests; the percentiles cover only these. */
   samples: z.int().min(0),
@@ -72,7 +59,8 @@ export type ReplicaPoint = z.infer<typeof replicaPoint>;
 export const drillRecord = z.strictObject({
   schema: z.literal(drillRecordSchemaVersion),
   kind: z.literal("drill"),
-  drill: z.enum(drillNames),
+  /** Name of the drill, as in `registry.ts`. */
+  drill: z.string(),
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),

@@ -12,7 +12,8 @@ import {
   whenText,
 } from "../../bench/report/document.ts";
 import { counted, formatMs } from "../../bench/report/number-format.ts";
-import { type DrillRecord, drillQuestions } from "./drill-record.ts";
+import type { DrillRecord } from "./drill-record.ts";
+import { drills } from "./registry.ts";
 
 /** Report of a drill on a cluster. */
 export function drillReport(record: DrillRecord): Report {
@@ -53,7 +54,10 @@ function checkSection({ drill, checks }: DrillRecord): Section {
     textField("check", ({ claim }) => claim),
     longField("finding", ({ message }) => message),
   ]);
-  return tableSection("checks", "Checks", table, { answer: [drillQuestions[drill]] });
+  const question = drills.find(({ name }) => name === drill)?.question;
+  return tableSection("checks", "Checks", table, {
+    answer: question === undefined ? [] : [question],
+  });
 }
 
 function loadSections({ load }: DrillRecord): readonly Section[] {

@@ -10,7 +10,7 @@ import {
   type PatchType,
 } from "../cluster/cluster-api.ts";
 import { DrillLoad, failureText, type Pace } from "./drill-load.ts";
-import type { DrillCheck, DrillName, ReplicaPoint } from "./drill-record.ts";
+import type { DrillCheck, ReplicaPoint } from "./drill-record.ts";
 import {
   type DrillTarget,
   readSnapshot,
@@ -45,9 +45,16 @@ export interface DrillPhase {
   act(run: DrillRun): Promise<void>;
 }
 
-/** Rehearsal on a running cluster, and how to undo it. */
+/** Rehearsal on a running cluster, and how to undo it. To add one: a file, and a line in `registry.ts`. */
 export interface Drill {
-  readonly name: DrillName;
+  /** Name of the command, and in records. */
+  readonly name: string;
+  /** Question that the drill answers, for the report and the help. */
+  readonly question: string;
+  /** Actions of the drill, for the help. */
+  readonly help: string;
+  /** Command-line option that sets the load. @default - none */
+  readonly loadOption?: "rate" | "concurrency";
   /**
    * Treatment of pods that the autoscaler added under an earlier load. `awaited`: waits until they are removed, because a rolling
    * update needs their capacity; `required`: fails if they are not removed.

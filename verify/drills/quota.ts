@@ -28,6 +28,8 @@ const small = { cpu: 0.01, memory: 16 * 2 ** 20 } as const;
 /** Pods that exceed the rest of the ResourceQuota are rejected, and a pod that fits is accepted. */
 export const quotaDrill: Drill = {
   name: "quota",
+  question: "Does the API server reject pods that exceed the ResourceQuota?",
+  help: `Creates pods that exceed the CPU, memory or GPUs left in the ResourceQuota. No such pod is ever started.`,
 
   async prepare(run) {
     if ((await quotaOf(run)) !== undefined) return;

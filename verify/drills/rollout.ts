@@ -26,6 +26,11 @@ const createdRevisions = 2;
  */
 export const rolloutDrill: Drill = {
   name: "rollout",
+  question:
+    "Is every request answered while pods are replaced, and does a bad image stop the rollout?",
+  help: `Under load: rolls out a missing image, which must block the rollout while the old pods serve; then restarts every
+pod, and rolls back. Existing revisions remain available for a rollback.`,
+  loadOption: "rate",
   scaleDown: "awaited",
 
   phases: [

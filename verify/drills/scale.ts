@@ -18,6 +18,10 @@ const downRatePerSecond = 0.5;
 /** Load until the autoscaler adds pods, then a low rate until it has removed them. */
 export const scaleDrill: Drill = {
   name: "scale",
+  question: "Does the autoscaler add pods under load, and remove them afterwards?",
+  help: `Sends requests until the autoscaler has added a pod that is ready, then a low rate until it is back at its
+minimum. Takes the scale-down window of the autoscaler (180 s in kind-local) and one or two minutes.`,
+  loadOption: "concurrency",
   scaleDown: "required",
 
   async prepare(run) {
