@@ -23,7 +23,7 @@ export function calibratePublished(published: Published, peaks: Peaks): Publishe
     jsonBytesPerImage: (figure("serialization/json-b32-bytes") * 1e6) / 32,
     ingestMsPerImage: figure("rtx-4080-x4-remote/input"),
     overheadMs: figure("a100-remote/onnx-overhead") - figure("rtx-4080-x4-remote/input"),
-    ownDecode: {
+    clipstackDecode: {
       smallMs: small.value ?? Number.NaN,
       smallBytes: small.bytes ?? Number.NaN,
       power: Math.log(ratio(large.value, small.value)) / Math.log(ratio(large.bytes, small.bytes)),

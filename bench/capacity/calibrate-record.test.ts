@@ -29,7 +29,7 @@ function measured(
     concurrency,
     imagesPerRequest,
     bytesPerImage: 602_112,
-    answerBytesPerImage: 2048,
+    responseBytesPerImage: 2048,
   };
   const { imagesPerSecond, latencyMs } = predict(demand, {
     ...truth,
@@ -82,8 +82,8 @@ const loads = [
 ];
 
 test("derives the times of a service from its loads and predicts the others", () => {
-  const { endpoints, rows, leftOut } = calibrateRecord(record(loads));
-  expect(leftOut).toEqual([]);
+  const { endpoints, rows, excluded } = calibrateRecord(record(loads));
+  expect(excluded).toEqual([]);
   expect(endpoints).toHaveLength(1);
   expect(endpoints[0]?.compute).toEqual({
     firstMs: expect.closeTo(4, 6),
@@ -92,9 +92,9 @@ test("derives the times of a service from its loads and predicts the others", ()
   expect(endpoints[0]?.ingestMsPerImage).toBeCloseTo(1.5, 2);
   expect(endpoints[0]?.overheadMs).toBeCloseTo(3, 1);
   expect(rows.filter(({ role }) => role === "predicted")).toHaveLength(3);
-  for (const { cell, throughputError, latencyError } of rows) {
-    expect(Math.abs(throughputError), cell).toBeLessThan(0.01);
-    expect(Math.abs(latencyError), cell).toBeLessThan(0.01);
+  for (const { loadPoint, throughputError, latencyError } of rows) {
+    expect(Math.abs(throughputError), loadPoint).toBeLessThan(0.01);
+    expect(Math.abs(latencyError), loadPoint).toBeLessThan(0.01);
   }
 });
 
@@ -114,8 +114,8 @@ test("excludes loads that do not measure the service, with the reason", () => {
     id: "delayed",
     conditions: { queueDelayUs: 5000 },
   };
-  const { leftOut } = calibrateRecord(record([...loads, open, invalid, delayed]));
-  expect(leftOut).toEqual([
+  const { excluded } = calibrateRecord(record([...loads, open, invalid, delayed]));
+  expect(excluded).toEqual([
     { load: "open", reason: "an open loop has no fixed number of clients" },
     { load: "invalid", reason: "not valid" },
     { load: "delayed", reason: "another queue delay" },
@@ -123,9 +123,9 @@ test("excludes loads that do not measure the service, with the reason", () => {
 });
 
 test("an endpoint without a load of one client calibrates nothing", () => {
-  const { endpoints, rows, leftOut } = calibrateRecord(record([measured(4, 1)]));
+  const { endpoints, rows, excluded } = calibrateRecord(record([measured(4, 1)]));
   expect([endpoints, rows]).toEqual([[], []]);
-  expect(leftOut[0]?.reason).toBe(
+  expect(excluded[0]?.reason).toBe(
     "no valid load of onnx-http with one client, which would calibrate it",
   );
 });
@@ -134,7 +134,7 @@ test("calibrates from a full record of bench and its studies", () => {
   const { endpoints, rows } = calibrateRecord(testBenchRecord());
   expect(endpoints.length).toBeGreaterThanOrEqual(6);
   expect(rows.some(({ role }) => role === "predicted")).toBe(true);
-  for (const row of rows) expect(Number.isFinite(row.throughputError), row.cell).toBe(true);
+  for (const row of rows) expect(Number.isFinite(row.throughputError), row.loadPoint).toBe(true);
 });
 
 const published: ServiceTimes = {
@@ -213,7 +213,7 @@ test("calibrates with stable loads if there are any", () => {
   const odd = { ...unstable, server: { ...unstable.server, inferMs: 40 } } as LoadPoint;
   const { endpoints, rows } = calibrateRecord(record([odd, ...loads]));
   expect(endpoints[0]?.compute.firstMs).toBeCloseTo(4, 6);
-  expect(rows.find(({ cell }) => cell === "unstable")?.role).toBe("predicted");
+  expect(rows.find(({ loadPoint }) => loadPoint === "unstable")?.role).toBe("predicted");
 });
 
 test("the backend of an embed API given by address must be specified", () => {

@@ -14,7 +14,7 @@ export interface RecordCalibration {
   /** Parameters not determined by the load points, with the assumptions used instead; sentences. */
   readonly notes: readonly string[];
   /** Loads that neither calibrate nor are predicted, with the reason. */
-  readonly leftOut: readonly { readonly load: string; readonly reason: string }[];
+  readonly excluded: readonly { readonly load: string; readonly reason: string }[];
 }
 
 /** Times of one endpoint of one service. */
@@ -33,7 +33,7 @@ export interface EndpointCalibration {
 }
 
 export interface RecordRow {
-  readonly cell: string;
+  readonly loadPoint: string;
   readonly role: "calibrates" | "predicted";
   readonly imagesPerSecond: { readonly measured: number; readonly predicted: number };
   /** Mean latency. */
@@ -47,10 +47,10 @@ export interface RecordRow {
  * several clients. All other loads are predicted, including those on emulated links.
  */
 export function calibrateRecord(record: BenchRecord): RecordCalibration {
-  const leftOut: { load: string; reason: string }[] = [];
+  const excluded: { load: string; reason: string }[] = [];
   const loadPoints = record.loadPoints.filter((point) => {
-    const reason = whyLeftOut(point);
-    if (reason !== undefined) leftOut.push({ load: point.id, reason });
+    const reason = exclusionReason(point);
+    if (reason !== undefined) excluded.push({ load: point.id, reason });
     return reason === undefined;
   });
   const groups = new Map<string, LoadPoint[]>();
@@ -63,11 +63,11 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
   const notes: string[] = [];
   for (const group of groups.values()) {
     const single = preferStable(
-      group.filter((point) => clientsOf(point) === 1 && !emulated(point)),
+      group.filter((point) => clientsOf(point) === 1 && !hasEmulatedLink(point)),
       ({ imagesPerRequest }) => imagesPerRequest,
     );
     const best = preferStable(
-      group.filter((point) => clientsOf(point) > 1 && !emulated(point)),
+      group.filter((point) => clientsOf(point) > 1 && !hasEmulatedLink(point)),
       () => "several clients",
     ).reduce<LoadPoint | undefined>(
       (a, b) => (a === undefined || b.imagesPerSecond > a.imagesPerSecond ? b : a),
@@ -77,12 +77,12 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
     if (first === undefined) continue;
     if (single.length === 0) {
       const reason = `no valid load of ${benchEndpointName(first)} with one client, which would calibrate it`;
-      leftOut.push(...group.map(({ id }) => ({ load: id, reason })));
+      excluded.push(...group.map(({ id }) => ({ load: id, reason })));
       continue;
     }
     const calibrated = calibrateEndpoint(record, single, best);
     endpoints.push(calibrated);
-    const unshown = batchingUnshown(single);
+    const unshown = batchingNote(single);
     if (unshown !== undefined)
       notes.push(`${calibrated.environment}, ${calibrated.endpoint}: ${unshown}`);
     for (const point of group) {
@@ -90,10 +90,10 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
       rows.push(rowOf(record, point, calibrated, sets ? "calibrates" : "predicted"));
     }
   }
-  return { endpoints, rows, leftOut, notes };
+  return { endpoints, rows, excluded, notes };
 }
 
-function whyLeftOut(point: LoadPoint): string | undefined {
+function exclusionReason(point: LoadPoint): string | undefined {
   if (point.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
   if (point.latencyMs === undefined) return "no request was answered";
   if (point.invalid.length > 0) return "not valid";
@@ -107,7 +107,7 @@ function whyLeftOut(point: LoadPoint): string | undefined {
 
 const clientsOf = ({ load }: LoadPoint) => (load.kind === "closed loop" ? load.concurrency : 0);
 
-const emulated = ({ conditions }: LoadPoint) =>
+const hasEmulatedLink = ({ conditions }: LoadPoint) =>
   conditions.bandwidthMbps !== undefined || conditions.roundTripMs !== undefined;
 
 const meanMs = ({ latencyMs }: LoadPoint) => latencyMs?.mean ?? Number.NaN;
@@ -130,7 +130,7 @@ const computePoints = (loadPoints: readonly LoadPoint[]): readonly Point[] =>
   );
 
 /** Reason why loads with one client do not determine the effect of larger batches. */
-function batchingUnshown(single: readonly LoadPoint[]): string | undefined {
+function batchingNote(single: readonly LoadPoint[]): string | undefined {
   const points = computePoints(single);
   if (points.length === 0) return undefined;
   const sizes = new Set(points.map(([images]) => images));
@@ -176,7 +176,7 @@ function calibrateEndpoint(
     single.map(({ server, imagesPerRequest }) => (server?.decodeMs ?? 0) / imagesPerRequest),
   );
   const compute = computeOf(computePoints(single));
-  const rest = line(
+  const rest = nonNegativeLine(
     single.map((one) => [
       one.imagesPerRequest,
       Math.max(
@@ -232,7 +232,7 @@ function rowOf(
 ): RecordRow {
   const predicted = predictLoadPoint(record, point, path);
   return {
-    cell: point.id,
+    loadPoint: point.id,
     role,
     imagesPerSecond: { measured: point.imagesPerSecond, predicted: predicted.imagesPerSecond },
     latencyMs: { measured: meanMs(point), predicted: predicted.latencyMs },
@@ -247,7 +247,7 @@ function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: En
     concurrency: clientsOf(point),
     imagesPerRequest: images,
     bytesPerImage: point.requestBytes / images,
-    answerBytesPerImage: point.responseBytes / images,
+    responseBytesPerImage: point.responseBytes / images,
   };
   const system: System = {
     // client on the same host: negligible link unless the load emulated one
@@ -363,7 +363,10 @@ export function timesOfRecord(
 }
 
 /** Least-squares line with non-negative coefficients. */
-function line(points: readonly Point[]): { readonly at0: number; readonly slope: number } {
+function nonNegativeLine(points: readonly Point[]): {
+  readonly at0: number;
+  readonly slope: number;
+} {
   const x = mean(points.map(([value]) => value));
   const y = mean(points.map(([, value]) => value));
   const slope = slopeOf(points);

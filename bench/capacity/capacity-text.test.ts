@@ -5,7 +5,7 @@ import { notesOf, recordErrorLines } from "./capacity-text.ts";
 function row(role: RecordRow["role"], throughputError: number, latencyError = 0): RecordRow {
   const figures = { measured: 1, predicted: 1 };
   return {
-    cell: "onnx-http b1 c1",
+    loadPoint: "onnx-http b1 c1",
     role,
     imagesPerSecond: figures,
     latencyMs: figures,
@@ -38,7 +38,7 @@ test("an unreached limit is not printed as a number", () => {
     jsonMsPerImage: 1,
     jsonBytesPerImage: 1,
   };
-  const question = {
+  const scenario = {
     device: { name: "a10" },
     gpus: 4,
     topology: "instance-group",
@@ -52,9 +52,9 @@ test("an unreached limit is not printed as a number", () => {
     clientMs: 0,
     jpegBytes: 10_000,
   } as const;
-  const [note] = notesOf(question, times, "gpu");
+  const [note] = notesOf(scenario, times, "gpu");
   expect(note).toContain("no limit is assumed");
-  expect(notesOf(question, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
+  expect(notesOf(scenario, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
 });
 
 test("reports that the error is unknown if all load points calibrate", () => {

@@ -4,7 +4,7 @@ import type { RecordCalibration } from "./calibrate-record.ts";
 import {
   type CheckRow,
   type CheckSummary,
-  explainedWithin,
+  explainedError,
   type Role,
   roles,
 } from "./check-published.ts";
@@ -34,7 +34,7 @@ export function textTable(rows: readonly (readonly string[])[]): string {
 }
 
 /** Number with three significant digits. */
-export function shortNumber(value: number): string {
+export function formatNumber(value: number): string {
   const size = Math.abs(value);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
@@ -43,7 +43,7 @@ export function shortNumber(value: number): string {
   return size >= 1 || size === 0 ? value.toFixed(2) : value.toPrecision(2);
 }
 
-export const shownError = (error: number | undefined): string => {
+export const formatError = (error: number | undefined): string => {
   if (error === undefined) return "";
   const percent = Math.round(100 * error);
   return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
@@ -59,17 +59,17 @@ const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toF
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
 /** Scenario in one line. */
-export function questionLine(question: Scenario): string {
-  const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = question;
+export function scenarioLine(scenario: Scenario): string {
+  const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = scenario;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
   const images = imagesPerRequest === 1 ? "1 image" : `${imagesPerRequest} images`;
-  return `${where}, ${backendNames[backend]}: ${payloads[payload]}, ${clients} × ${images} per request, ${shortNumber(question.bandwidthMbps)} Mbit/s, ${shortNumber(question.roundTripMs)} ms round trip`;
+  return `${where}, ${backendNames[backend]}: ${payloads[payload]}, ${clients} × ${images} per request, ${formatNumber(scenario.bandwidthMbps)} Mbit/s, ${formatNumber(scenario.roundTripMs)} ms round trip`;
 }
 
 export interface Trust {
   /** Source of the times and error of the model, as sentences. */
-  readonly from: readonly string[];
+  readonly sources: readonly string[];
   /** Assumptions and limitations, as sentences. */
   readonly notes: readonly string[];
 }
@@ -87,8 +87,8 @@ function boundOf({ parts, bottleneck }: ScenarioPrediction): {
 }
 
 /** Prediction of one scenario as text. */
-export function answerText(
-  question: Scenario,
+export function scenarioText(
+  scenario: Scenario,
   answer: ScenarioPrediction,
   others: readonly Alternative[],
   trust: Trust,
@@ -96,11 +96,11 @@ export function answerText(
   const { isSaturated, station } = boundOf(answer);
   const utilization =
     answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
-  const limit = `${shortNumber(answer.limitImagesPerSecond)} images/s with more clients`;
+  const limit = `${formatNumber(answer.limitImagesPerSecond)} images/s with more clients`;
   const bound = isSaturated
     ? `${stationNames[answer.bottleneck]}, ${percent(utilization)} utilised: at most ${limit}`
     : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[answer.bottleneck]}, at ${limit}`;
-  const { device, gpus } = question;
+  const { device, gpus } = scenario;
   const price =
     answer.usdPerThousand === undefined || device.usdPerHour === undefined
       ? "unknown: set --price <dollars per hour for one GPU>"
@@ -115,12 +115,12 @@ export function answerText(
       utilization > 0 ? `${Math.round(100 * utilization)} % utilised` : "",
     ]);
   return [
-    questionLine(question),
+    scenarioLine(scenario),
     "",
-    `  images/s        ${shortNumber(answer.imagesPerSecond)}`,
-    `  latency         ${shortNumber(answer.latencyMs)} ms, mean`,
+    `  images/s        ${formatNumber(answer.imagesPerSecond)}`,
+    `  latency         ${formatNumber(answer.latencyMs)} ms, mean`,
     `  $/1,000 images  ${price}`,
-    `  GPUs alone      ${shortNumber(answer.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
+    `  GPUs alone      ${formatNumber(answer.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
     `  bottleneck      ${bound}`,
     "",
     "latency by station",
@@ -134,18 +134,18 @@ export function answerText(
     ...(others.length === 0 ? [] : [otherRows(others)]),
     "",
     "accuracy",
-    ...[...trust.from, ...trust.notes].map((note) => `  ${note}`),
+    ...[...trust.sources, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
 
 function otherRows(others: readonly Alternative[]): string {
   return textTable([
     ["  change", "images/s", "latency", "new bottleneck"],
-    ...others.map(({ change, answer }) => [
+    ...others.map(({ change, prediction }) => [
       `  ${change}`,
-      shortNumber(answer.imagesPerSecond),
-      `${shortNumber(answer.latencyMs)} ms`,
-      stationNames[boundOf(answer).station],
+      formatNumber(prediction.imagesPerSecond),
+      `${formatNumber(prediction.latencyMs)} ms`,
+      stationNames[boundOf(prediction).station],
     ]),
   ]);
 }
@@ -155,11 +155,11 @@ const maxIngestRate = 1e5;
 
 /** Assumptions of a prediction. */
 export function notesOf(
-  question: Scenario,
+  scenario: Scenario,
   all: ServiceTimes,
   bottleneck: StationName,
 ): readonly string[] {
-  const { device, gpus, backend, payload, topology } = question;
+  const { device, gpus, backend, payload, topology } = scenario;
   const times = timesFor(payload, all);
   const notes: string[] = [];
   if (!times.measured(device.name, backend)) {
@@ -169,7 +169,7 @@ export function notesOf(
   }
   if (payload === "jpeg") {
     notes.push(
-      `Decoding an image of ${shortNumber(question.jpegBytes / 1000)} kB takes ${shortNumber(times.decodeMsPerImage)} ms on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers).`,
+      `Decoding an image of ${formatNumber(scenario.jpegBytes / 1000)} kB takes ${formatNumber(times.decodeMsPerImage)} ms on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers).`,
     );
   }
   if (payload === "json") {
@@ -184,8 +184,8 @@ export function notesOf(
       rate > maxIngestRate
         ? "No load point was limited by the ingest of one Triton, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
-          ? `Ingest is limited to ${shortNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
-          : `No published figure reached the ingest limit of a Triton; ${shortNumber(rate)} float32 images/s${each} are assumed (--ingest-ms).`,
+          ? `Ingest is limited to ${formatNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
+          : `No published figure reached the ingest limit of a Triton; ${formatNumber(rate)} float32 images/s${each} are assumed (--ingest-ms).`,
     );
   }
   notes.push("Latencies are means, not percentiles, of an uninterrupted service.");
@@ -195,18 +195,18 @@ export function notesOf(
 /** Plan of a job as text. */
 export function planText(job: Job, plan: Plan, shown: number, trust: Trust): string {
   const { options } = plan;
-  const meeting = options.filter(({ meets }) => meets);
+  const meeting = options.filter(({ meetsDeadline }) => meetsDeadline);
   const [best] = options;
   const priced = best?.usd !== undefined;
   const line = (option: Option) => {
-    const { question, imagesPerSecond, hours, usd } = option;
+    const { scenario, imagesPerSecond, hours, usd } = option;
     return [
-      `  ${question.gpus === 1 ? question.device.name : `${question.gpus} × ${question.device.name}`}`,
-      question.gpus === 1 ? "-" : question.topology,
-      question.payload,
-      String(question.concurrency),
-      shortNumber(imagesPerSecond),
-      `${shortNumber(hours)} h`,
+      `  ${scenario.gpus === 1 ? scenario.device.name : `${scenario.gpus} × ${scenario.device.name}`}`,
+      scenario.gpus === 1 ? "-" : scenario.topology,
+      scenario.payload,
+      String(scenario.concurrency),
+      formatNumber(imagesPerSecond),
+      `${formatNumber(hours)} h`,
       usd === undefined ? "-" : money(usd),
       stationNames[option.bottleneck],
     ];
@@ -224,7 +224,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
   const listed = (meeting.length > 0 ? meeting : options)
     .filter((option, index, all) => index === all.findIndex((other) => sameKind(other, option)))
     .slice(0, shown);
-  const rate = `${job.images.toLocaleString("en-US")} images in ${shortNumber(job.withinHours)} h require ${shortNumber(plan.needed)} images/s`;
+  const rate = `${job.images.toLocaleString("en-US")} images in ${formatNumber(job.withinHours)} h require ${formatNumber(plan.requiredImagesPerSecond)} images/s`;
   return [
     rate,
     "",
@@ -236,17 +236,17 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
     "required bandwidth",
     textTable([
       ["  payload", "Mbit/s"],
-      ...plan.bandwidthNeeded.map(({ payload, mbps }) => [`  ${payload}`, shortNumber(mbps)]),
+      ...plan.requiredBandwidth.map(({ payload, mbps }) => [`  ${payload}`, formatNumber(mbps)]),
     ]),
-    ...(best === undefined ? [] : ["", `first plan: ${questionLine(best.question)}`]),
+    ...(best === undefined ? [] : ["", `first plan: ${scenarioLine(best.scenario)}`]),
     "",
     "accuracy",
-    ...[...trust.from, ...trust.notes].map((note) => `  ${note}`),
+    ...[...trust.sources, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
 
 const sameKind = (a: Option, b: Option) =>
-  a.question.device.name === b.question.device.name && a.question.payload === b.question.payload;
+  a.scenario.device.name === b.scenario.device.name && a.scenario.payload === b.scenario.payload;
 
 const publishedText = ({ published: { low, high } }: CheckRow) =>
   low === high ? String(low) : `${low}-${high}`;
@@ -262,10 +262,10 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
         ...rows
           .filter((row) => row.title === title)
           .map((row) => [
-            `  ${row.shown}${row.assumed.length > 0 ? " *" : ""}`,
+            `  ${row.label}${row.assumed.length > 0 ? " *" : ""}`,
             publishedText(row),
-            row.predicted === undefined ? "" : shortNumber(row.predicted),
-            shownError(row.error),
+            row.predicted === undefined ? "" : formatNumber(row.predicted),
+            formatError(row.error),
             row.unit,
             row.role,
           ]),
@@ -273,7 +273,7 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
       "",
     ].join("\n"),
   );
-  const explained = `${Math.round(100 * explainedWithin)} %`;
+  const explained = `${Math.round(100 * explainedError)} %`;
   return [
     ...tables,
     "* part of the load is not in the source and is assumed; the model's latencies are means, also next to a p50 or p95",
@@ -286,14 +286,14 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
     "",
     `unexplained (error above ${explained}):`,
     ...summary.predicted.notExplained.map(
-      (row) => `  ${shownError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
+      (row) => `  ${formatError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
     ),
     ...summary.broken.map((row) => `broken: the model no longer reproduces ${row.figure}`),
   ].join("\n");
 }
 
 export function summaryLine({ byRole, predicted }: CheckSummary): string {
-  return `Of ${byRole.predicted} predicted figures, ${predicted.within10} are within 10 % and ${predicted.within25} within ${Math.round(100 * explainedWithin)} %; the median error is ${Math.round(100 * predicted.medianError)} %.`;
+  return `Of ${byRole.predicted} predicted figures, ${predicted.within10} are within 10 % and ${predicted.within25} within ${Math.round(100 * explainedError)} %; the median error is ${Math.round(100 * predicted.medianError)} %.`;
 }
 
 export function parametersText(parameters: readonly Parameter[]): string {
@@ -301,7 +301,7 @@ export function parametersText(parameters: readonly Parameter[]): string {
     ["parameter", "value", "unit", "source", "meaning"],
     ...parameters.map(({ name, value, unit, from, meaning }) => [
       name,
-      shortNumber(value),
+      formatNumber(value),
       unit,
       from.join(", "),
       meaning,
@@ -331,26 +331,26 @@ export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): rea
 }
 
 /** Loads of a record with their predictions as text. */
-export function recordCheckText({ rows, leftOut, notes }: RecordCalibration): string {
+export function recordCheckText({ rows, excluded, notes }: RecordCalibration): string {
   return [
     textTable([
       ["load point", "images/s", "model", "error", "latency", "model", "error", "role"],
       ...rows.map((row) => [
-        row.cell,
-        shortNumber(row.imagesPerSecond.measured),
-        shortNumber(row.imagesPerSecond.predicted),
-        shownError(row.throughputError),
-        `${shortNumber(row.latencyMs.measured)} ms`,
-        `${shortNumber(row.latencyMs.predicted)} ms`,
-        shownError(row.latencyError),
+        row.loadPoint,
+        formatNumber(row.imagesPerSecond.measured),
+        formatNumber(row.imagesPerSecond.predicted),
+        formatError(row.throughputError),
+        `${formatNumber(row.latencyMs.measured)} ms`,
+        `${formatNumber(row.latencyMs.predicted)} ms`,
+        formatError(row.latencyError),
         row.role,
       ]),
     ]),
     "",
     ...recordErrorLines({ rows }),
     ...notes,
-    ...[...new Set(leftOut.map(({ reason }) => reason))].map((reason) => {
-      const loads = leftOut.filter((entry) => entry.reason === reason).map(({ load }) => load);
+    ...[...new Set(excluded.map(({ reason }) => reason))].map((reason) => {
+      const loads = excluded.filter((entry) => entry.reason === reason).map(({ load }) => load);
       return `excluded: ${loads.length === 1 ? loads[0] : `${loads.length} load points`}: ${reason}`;
     }),
   ].join("\n");

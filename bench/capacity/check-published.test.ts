@@ -5,7 +5,7 @@ import {
   type CheckRow,
   checkPublished,
   costPerThousand,
-  errorOf,
+  relativeError,
   summarize,
 } from "./check-published.ts";
 import { parsePublished, publishedValue } from "./published.ts";
@@ -130,9 +130,9 @@ test("the guide contains the figures of the check", () => {
 });
 
 test("an error is relative to the nearer end of a range and 0 within it", () => {
-  expect(errorOf(90, 100, 120)).toBeCloseTo(-0.1, 9);
-  expect(errorOf(132, 100, 120)).toBeCloseTo(0.1, 9);
-  expect(errorOf(110, 100, 120)).toBe(0);
+  expect(relativeError(90, 100, 120)).toBeCloseTo(-0.1, 9);
+  expect(relativeError(132, 100, 120)).toBeCloseTo(0.1, 9);
+  expect(relativeError(110, 100, 120)).toBe(0);
 });
 
 const file = {
@@ -142,7 +142,7 @@ const file = {
   source: { name: "somebody", seen: "2026-11" },
   setting: { place: "local" },
   missing: [],
-  figures: [{ id: "x", shown: "x", quantity: "latency", unit: "ms", value: 1 }],
+  figures: [{ id: "x", label: "x", quantity: "latency", unit: "ms", value: 1 }],
 };
 
 test("reads a file of figures", () => {
@@ -172,9 +172,9 @@ test("throws for a missing figure", () => {
 
 test("no published result is labelled as this project's embed server", () => {
   for (const { id, figures } of facts.published.values()) {
-    for (const { id: figure, shown, load } of figures) {
+    for (const { id: figure, label, load } of figures) {
       expect(load?.endpoint, `${id}/${figure}`).not.toBe("embed-http");
-      expect(`${figure} ${shown}`).not.toMatch(/\bembed\b/);
+      expect(`${figure} ${label}`).not.toMatch(/\bembed\b/);
     }
   }
 });

@@ -19,9 +19,9 @@ import {
   publishedValue,
 } from "./published.ts";
 import {
+  clipstackDecodeMs,
   computeTime,
   float32Bytes,
-  ownDecodeMs,
   type Peaks,
   type PublishedParameters,
 } from "./published-parameters.ts";
@@ -42,7 +42,7 @@ export interface CheckRow {
   readonly title: string;
   /** Location of the client. */
   readonly place: PublishedFile["setting"]["place"];
-  readonly shown: string;
+  readonly label: string;
   readonly unit: string;
   readonly role: Role;
   readonly published: { readonly low: number; readonly high: number };
@@ -56,7 +56,7 @@ export interface CheckRow {
 }
 
 /** Maximum error for a figure to count as explained by the model. */
-export const explainedWithin = 0.25;
+export const explainedError = 0.25;
 
 type Published = ReadonlyMap<string, PublishedFile>;
 type Formula = (figure: (name: string) => number) => number;
@@ -118,7 +118,7 @@ export function checkPublished(
         figure: name,
         title: file.title,
         place: file.setting.place,
-        shown: figure.shown,
+        label: figure.label,
         unit: figure.unit,
         published: { low, high },
         assumed: figure.load?.assumed ?? [],
@@ -133,7 +133,7 @@ export function checkPublished(
           ...row,
           role: "derived",
           predicted,
-          error: errorOf(predicted, low, high),
+          error: relativeError(predicted, low, high),
         };
       }
       if (figure.role === "gpu-compute" || figure.role === "setting-compute") {
@@ -154,14 +154,14 @@ export function checkPublished(
         ...row,
         role: figure.role === undefined ? "predicted" : "calibrates",
         predicted,
-        error: errorOf(predicted, low, high),
+        error: relativeError(predicted, low, high),
       };
     }),
   );
 }
 
 /** Error of a prediction relative to the published value; 0 within a range. */
-export function errorOf(predicted: number, low: number, high: number): number {
+export function relativeError(predicted: number, low: number, high: number): number {
   if (predicted < low) return predicted / low - 1;
   return predicted > high ? predicted / high - 1 : 0;
 }
@@ -179,11 +179,11 @@ function predictionOf(
   peaks: Peaks,
 ): number | undefined {
   const name = `${file.id}/${figure.id}`;
-  const special = specials[name];
+  const special = specialPredictions[name];
   if (special !== undefined) return special(published, parameters, peaks);
-  if (file.id === "triton-tutorial") return tutorial(figure, published);
+  if (file.id === "triton-tutorial") return predictTutorial(figure, published);
   const { load, quantity, bytes } = figure;
-  if (quantity === "decode") return ownDecodeMs(parameters, bytes ?? Number.NaN);
+  if (quantity === "decode") return clipstackDecodeMs(parameters, bytes ?? Number.NaN);
   if (file.setting.place === "data sheet" || file.id === "operators") return undefined;
   if (load === undefined) {
     const peak = peaks[figure.gpu ?? ""];
@@ -249,7 +249,7 @@ const grpcRatio =
     return rate("onnx-grpc") / rate("onnx-http");
   };
 
-const specials: Readonly<Record<string, Special>> = {
+const specialPredictions: Readonly<Record<string, Special>> = {
   "a100-protocols/grpc-b1-ratio": grpcRatio(1),
   "a100-protocols/grpc-b4-ratio": grpcRatio(4),
   "a100-remote/pytorch-compute": (published, parameters) =>
@@ -271,7 +271,7 @@ const specials: Readonly<Record<string, Special>> = {
   "operators/conv": () => arithmeticShare("Conv"),
 };
 
-function tutorial({ id, quantity }: Figure, published: Published): number {
+function predictTutorial({ id, quantity }: Figure, published: Published): number {
   const instances = id.startsWith("two") ? 2 : 1;
   const system = tutorialSystem(published, instances, id.startsWith("none") ? 2 : 8);
   const { imagesPerSecond, latencyMs } = predict(tutorialDemand, system);
@@ -311,9 +311,9 @@ export function summarize(rows: readonly CheckRow[]): CheckSummary {
     predicted: {
       medianError: median(sizes) ?? 0,
       within10: sizes.filter((error) => error <= 0.1).length,
-      within25: sizes.filter((error) => error <= explainedWithin).length,
+      within25: sizes.filter((error) => error <= explainedError).length,
       notExplained: predicted
-        .filter((row) => size(row) > explainedWithin)
+        .filter((row) => size(row) > explainedError)
         .sort((a, b) => size(b) - size(a)),
     },
     broken: rows.filter(

@@ -18,7 +18,7 @@ const demand: Demand = {
   concurrency: 1,
   imagesPerRequest: 1,
   bytesPerImage: 0,
-  answerBytesPerImage: 0,
+  responseBytesPerImage: 0,
 };
 
 test("a single client does not queue", () => {

@@ -13,7 +13,7 @@ export interface Demand {
   /** Body of a request for one image, in bytes. */
   readonly bytesPerImage: number;
   /** Body of the response for one image, in bytes. */
-  readonly answerBytesPerImage: number;
+  readonly responseBytesPerImage: number;
 }
 
 /** Parameters of the modelled system. */
@@ -78,7 +78,10 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
   const { imagesPerRequest: images } = demand;
   const { link, client, decode } = system;
   const sent = transfer(images * demand.bytesPerImage, link);
-  const answered = transfer(images * demand.answerBytesPerImage, { ...link, connections: "kept" });
+  const answered = transfer(images * demand.responseBytesPerImage, {
+    ...link,
+    connections: "kept",
+  });
   const servers = system.topology === "per-gpu" ? system.gpus : 1;
   const gpusOfServer = system.gpus / servers;
   const waitMs = sent.setUpMs + link.roundTripMs + answered.wireMs;

@@ -55,14 +55,14 @@ const rows: readonly ParameterRow[] = [
   },
   {
     name: "decoding, clipstack",
-    value: ({ ownDecode }) => ownDecode.smallMs,
+    value: ({ clipstackDecode }) => clipstackDecode.smallMs,
     unit: "ms per image",
     meaning: "10 kB JPEG to tensor in clipstack's embed server, used for predictions",
     from: ["clipstack-decoding/small"],
   },
   {
     name: "decoding, growth",
-    value: ({ ownDecode }) => ownDecode.power,
+    value: ({ clipstackDecode }) => clipstackDecode.power,
     unit: "exponent",
     meaning: "growth of clipstack's decode time with the file size",
     from: ["clipstack-decoding/large"],

@@ -44,7 +44,7 @@ const choices: Choices = {
   concurrencies: [1, 8, 64],
 };
 
-const question: Scenario = {
+const scenario: Scenario = {
   ...base,
   device: fast,
   gpus: 1,
@@ -55,9 +55,14 @@ const question: Scenario = {
 
 test("selects the cheapest option that is fast enough, not the fastest", () => {
   // 40 images/s: one slow GPU does about 50
-  const { options, needed } = planJob({ images: 144_000, withinHours: 1 }, base, choices, times);
-  expect(needed).toBe(40);
-  expect(options[0]).toMatchObject({ meets: true, question: { device: slow, gpus: 1 } });
+  const { options, requiredImagesPerSecond } = planJob(
+    { images: 144_000, withinHours: 1 },
+    base,
+    choices,
+    times,
+  );
+  expect(requiredImagesPerSecond).toBe(40);
+  expect(options[0]).toMatchObject({ meetsDeadline: true, scenario: { device: slow, gpus: 1 } });
 });
 
 test("selects more or faster GPUs if the cheapest misses the deadline", () => {
@@ -68,30 +73,30 @@ test("selects more or faster GPUs if the cheapest misses the deadline", () => {
     times,
   );
   const [best] = options;
-  expect(best?.meets).toBe(true);
+  expect(best?.meetsDeadline).toBe(true);
   expect(best?.imagesPerSecond).toBeGreaterThanOrEqual(150);
-  for (const option of options.filter(({ meets }) => meets)) {
+  for (const option of options.filter(({ meetsDeadline }) => meetsDeadline)) {
     expect(option.usd).toBeGreaterThanOrEqual(best?.usd ?? Number.NaN);
   }
 });
 
 test("reports the bottleneck of an infeasible job, fewest GPUs first", () => {
-  const { options, bandwidthNeeded } = planJob(
+  const { options, requiredBandwidth } = planJob(
     { images: 3_600_000, withinHours: 1 },
     { ...base, bandwidthMbps: 100 },
     { ...choices, payloads: ["fp32"] },
     times,
   );
-  expect(options.every(({ meets }) => !meets)).toBe(true);
-  expect(options[0]).toMatchObject({ bottleneck: "link", question: { gpus: 1 } });
-  expect(bandwidthNeeded[0]?.mbps).toBeCloseTo((1000 * 602_112 * 8) / 1e6, 6);
+  expect(options.every(({ meetsDeadline }) => !meetsDeadline)).toBe(true);
+  expect(options[0]).toMatchObject({ bottleneck: "link", scenario: { gpus: 1 } });
+  expect(requiredBandwidth[0]?.mbps).toBeCloseTo((1000 * 602_112 * 8) / 1e6, 6);
 });
 
 test("hours and dollars follow from the rate", () => {
   const { options } = planJob({ images: 36_000, withinHours: 10 }, base, choices, times);
-  for (const { hours, usd, imagesPerSecond, question } of options) {
+  for (const { hours, usd, imagesPerSecond, scenario } of options) {
     expect(hours * 3600 * imagesPerSecond).toBeCloseTo(36_000, 6);
-    expect(usd).toBeCloseTo(hours * question.gpus * (question.device.usdPerHour ?? 0), 9);
+    expect(usd).toBeCloseTo(hours * scenario.gpus * (scenario.device.usdPerHour ?? 0), 9);
   }
 });
 
@@ -102,28 +107,30 @@ test("without a price, options are ordered by GPUs and have no cost", () => {
     { ...choices, devices: [{ name: "slow" }] },
     times,
   );
-  expect(options[0]).toMatchObject({ meets: true, question: { gpus: 1 } });
+  expect(options[0]).toMatchObject({ meetsDeadline: true, scenario: { gpus: 1 } });
   expect(options.map((option) => "usd" in option)).not.toContain(true);
-  const meeting = options.filter(({ meets }) => meets).map(({ question }) => question.gpus);
+  const meeting = options
+    .filter(({ meetsDeadline }) => meetsDeadline)
+    .map(({ scenario }) => scenario.gpus);
   expect(meeting).toEqual([...meeting].sort((a, b) => a - b));
 });
 
 test("uses as many clients as the job requires, even with diminishing returns", () => {
   const many = { ...choices, devices: [fast], gpus: [1], concurrencies: [16, 32, 64, 128] };
   const only = { ...many, payloads: ["fp32"] } as const;
-  const rates = ratesByClients(question, times, 128);
+  const rates = ratesByClients(scenario, times, 128);
   const [usual] = planJob({ images: 3600, withinHours: 1 }, base, only, times).options;
-  const clients = usual?.question.concurrency ?? 0;
+  const clients = usual?.scenario.concurrency ?? 0;
   expect(clients).toBeLessThan(128);
   // between what the usual number of clients gives and the most
   const needed = ((rates[clients - 1] ?? 0) + (rates[127] ?? 0)) / 2;
   const [found] = planJob({ images: needed * 3600, withinHours: 1 }, base, only, times).options;
-  expect(found?.meets).toBe(true);
-  expect(found?.question.concurrency).toBeGreaterThan(clients);
+  expect(found?.meetsDeadline).toBe(true);
+  expect(found?.scenario.concurrency).toBeGreaterThan(clients);
 });
 
 test("does not suggest more CPUs", () => {
-  const busy = { ...question, bandwidthMbps: 1e6, concurrency: 200, gpus: 1 } as const;
+  const busy = { ...scenario, bandwidthMbps: 1e6, concurrency: 200, gpus: 1 } as const;
   const changes = (device: Scenario["device"]) =>
     alternatives({ ...busy, device }, { ...times, ingestMsPerImage: 0 }).map(
       ({ change }) => change,
@@ -133,18 +140,18 @@ test("does not suggest more CPUs", () => {
 });
 
 test("the rates by clients match the individual predictions", () => {
-  const rates = ratesByClients(question, times, 64);
+  const rates = ratesByClients(scenario, times, 64);
   for (const concurrency of [1, 5, 64]) {
-    const { imagesPerSecond } = predictScenario({ ...question, concurrency }, times);
+    const { imagesPerSecond } = predictScenario({ ...scenario, concurrency }, times);
     expect(imagesPerSecond / (rates[concurrency - 1] ?? 0)).toBeCloseTo(1, 9);
   }
 });
 
 test("suggests only beneficial changes, the best first", () => {
-  const bound = { ...question, bandwidthMbps: 100, roundTripMs: 20 };
+  const bound = { ...scenario, bandwidthMbps: 100, roundTripMs: 20 };
   const found = alternatives(bound, times);
   const now = predictScenario(bound, times).imagesPerSecond;
-  const rates = found.map(({ answer: { imagesPerSecond } }) => imagesPerSecond);
+  const rates = found.map(({ prediction: { imagesPerSecond } }) => imagesPerSecond);
   expect(found.map(({ change }) => change)).toContain("send JPEG");
   expect(found.map(({ change }) => change)).not.toContain("2 GPUs");
   expect(rates).toEqual([...rates].sort((a, b) => b - a));
@@ -152,7 +159,7 @@ test("suggests only beneficial changes, the best first", () => {
 });
 
 test("a GPU without a price has no cost", () => {
-  const { usdPerThousand } = predictScenario({ ...question, device: { name: "fast" } }, times);
+  const { usdPerThousand } = predictScenario({ ...scenario, device: { name: "fast" } }, times);
   expect(usdPerThousand).toBeUndefined();
 });
 
@@ -164,7 +171,7 @@ test.each([
 ] as const)("%s puts %d bytes per image on the link", (payload, bytes) => {
   // so narrow a link is what bounds every payload
   const { bottleneck, limitImagesPerSecond } = predictScenario(
-    { ...question, payload, bandwidthMbps: 1 },
+    { ...scenario, payload, bandwidthMbps: 1 },
     times,
   );
   expect(bottleneck).toBe("link");
@@ -172,7 +179,7 @@ test.each([
 });
 
 test("8-bit pixels are ingested four times as fast as floats", () => {
-  const wide = { ...question, bandwidthMbps: 1e6, concurrency: 500 };
+  const wide = { ...scenario, bandwidthMbps: 1e6, concurrency: 500 };
   const floats = predictScenario(wide, times);
   const pixels = predictScenario({ ...wide, payload: "uint8" }, times);
   expect(floats.bottleneck).toBe("ingest");

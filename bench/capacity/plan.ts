@@ -26,22 +26,22 @@ export interface Choices {
 }
 
 export interface Option {
-  readonly question: Scenario;
+  readonly scenario: Scenario;
   readonly imagesPerSecond: number;
   readonly bottleneck: StationName;
   readonly hours: number;
   /** Cost of the job; absent without a price. */
   readonly usd?: number;
-  readonly meets: boolean;
+  readonly meetsDeadline: boolean;
 }
 
 export interface Plan {
   /** Required images per second. */
-  readonly needed: number;
+  readonly requiredImagesPerSecond: number;
   /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost, or by GPUs without a price. */
   readonly options: readonly Option[];
   /** Bandwidth required for the payload, in Mbit/s. */
-  readonly bandwidthNeeded: readonly { readonly payload: Payload; readonly mbps: number }[];
+  readonly requiredBandwidth: readonly { readonly payload: Payload; readonly mbps: number }[];
 }
 
 /** Finds the devices, topology and payload format with the lowest cost for a job. */
@@ -51,7 +51,7 @@ export function planJob(
   choices: Choices,
   times: ServiceTimes,
 ): Plan {
-  const needed = job.images / (job.withinHours * 3600);
+  const requiredImagesPerSecond = job.images / (job.withinHours * 3600);
   const options = choices.payloads.flatMap((payload) =>
     choices.devices
       .filter((device) => hasTimesFor({ ...base, device, payload }, times))
@@ -61,7 +61,7 @@ export function planJob(
             withBestClients(
               { ...base, device, gpus, topology, payload },
               choices.concurrencies,
-              needed,
+              requiredImagesPerSecond,
               job,
               times,
             ),
@@ -70,22 +70,22 @@ export function planJob(
       ),
   );
   return {
-    needed,
+    requiredImagesPerSecond,
     options: options.sort(
       (a, b) =>
-        Number(b.meets) - Number(a.meets) ||
-        (a.meets ? cheaper(a, b) || a.hours - b.hours : faster(a, b) || cheaper(a, b)),
+        Number(b.meetsDeadline) - Number(a.meetsDeadline) ||
+        (a.meetsDeadline ? cheaper(a, b) || a.hours - b.hours : faster(a, b) || cheaper(a, b)),
     ),
-    bandwidthNeeded: choices.payloads.map((payload) => ({
+    requiredBandwidth: choices.payloads.map((payload) => ({
       payload,
-      mbps: (needed * bytesPerImage({ ...base, payload }, times) * 8) / 1e6,
+      mbps: (requiredImagesPerSecond * bytesPerImage({ ...base, payload }, times) * 8) / 1e6,
     })),
   };
 }
 
 /** Orders by cost; options without a price come last, ordered by GPUs. */
 function cheaper(a: Option, b: Option): number {
-  if (a.usd === undefined && b.usd === undefined) return a.question.gpus - b.question.gpus;
+  if (a.usd === undefined && b.usd === undefined) return a.scenario.gpus - b.scenario.gpus;
   return a.usd === undefined ? 1 : b.usd === undefined ? -1 : a.usd - b.usd;
 }
 
@@ -99,28 +99,31 @@ function faster(a: Option, b: Option): number {
  * additional clients only queue.
  */
 function withBestClients(
-  question: Omit<Scenario, "concurrency">,
+  scenario: Omit<Scenario, "concurrency">,
   concurrencies: readonly number[],
-  needed: number,
+  requiredImagesPerSecond: number,
   job: Job,
   times: ServiceTimes,
 ): Option {
-  const rates = ratesByClients(question, times, Math.max(...concurrencies));
+  const rates = ratesByClients(scenario, times, Math.max(...concurrencies));
   const maximum = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
-  const sufficient = maximum >= needed ? Math.max(needed, 0.98 * maximum) : 0.98 * maximum;
+  const sufficient =
+    maximum >= requiredImagesPerSecond
+      ? Math.max(requiredImagesPerSecond, 0.98 * maximum)
+      : 0.98 * maximum;
   const concurrency =
     [...concurrencies]
       .sort((a, b) => a - b)
       .find((clients) => (rates[clients - 1] ?? 0) >= sufficient) ?? Math.max(...concurrencies);
-  const scenario = { ...question, concurrency };
-  const { usdPerHour } = question.device;
+  const best = { ...scenario, concurrency };
+  const { usdPerHour } = scenario.device;
   const hours = job.images / (rates[concurrency - 1] ?? 0) / 3600;
   return {
-    question: scenario,
+    scenario: best,
     imagesPerSecond: rates[concurrency - 1] ?? 0,
-    bottleneck: bottleneckOf(scenario, times),
+    bottleneck: bottleneckOf(best, times),
     hours,
-    ...(usdPerHour === undefined ? {} : { usd: usdPerHour * question.gpus * hours }),
-    meets: (rates[concurrency - 1] ?? 0) >= needed,
+    ...(usdPerHour === undefined ? {} : { usd: usdPerHour * scenario.gpus * hours }),
+    meetsDeadline: (rates[concurrency - 1] ?? 0) >= requiredImagesPerSecond,
   };
 }

@@ -46,7 +46,7 @@ export function publishedCase(
       concurrency: load.concurrency,
       imagesPerRequest: load.imagesPerRequest,
       bytesPerImage,
-      answerBytesPerImage: pytorch || json ? responseBytes.json : responseBytes.binary,
+      responseBytesPerImage: pytorch || json ? responseBytes.json : responseBytes.binary,
     },
     system: {
       link: {
@@ -97,5 +97,5 @@ export const tutorialDemand: Demand = {
   concurrency: 16,
   imagesPerRequest: 2,
   bytesPerImage: 0,
-  answerBytesPerImage: 0,
+  responseBytesPerImage: 0,
 };

@@ -1,8 +1,8 @@
 import { calibratePublished } from "./calibrate-published.ts";
 import { type PublishedFile, readPublished } from "./published.ts";
 import {
+  clipstackDecodeMs,
   computeTime,
-  ownDecodeMs,
   type Peaks,
   type PublishedParameters,
 } from "./published-parameters.ts";
@@ -42,7 +42,7 @@ export function publishedTimes(
   return {
     compute: (device, backend) => computeTime(device, backend, parameters, peaks),
     measured: (device, backend) => parameters.firstImageMs[`${device}/${backend}`] !== undefined,
-    decodeMsPerImage: ownDecodeMs(parameters, jpegBytes),
+    decodeMsPerImage: clipstackDecodeMs(parameters, jpegBytes),
     decodeWorkers: usualDecodeWorkers,
     overheadMs: parameters.overheadMs,
     overheadMsPerImage: 0,

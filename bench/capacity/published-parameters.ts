@@ -20,7 +20,7 @@ export interface PublishedParameters {
   /** Decode time of the published PyTorch service, which decodes sequentially. */
   readonly decodeMsPerImage: number;
   /** Decode time of clipstack's embed server for a 10 kB JPEG, and the exponent of its growth with size. */
-  readonly ownDecode: {
+  readonly clipstackDecode: {
     readonly smallMs: number;
     readonly smallBytes: number;
     readonly power: number;
@@ -45,11 +45,11 @@ export const uint8Bytes = 3 * 224 * 224;
 export const responseBytes = { binary: 512 * 4, json: 10_700 } as const;
 
 /** Decode time of a JPEG in clipstack's embed server. */
-export function ownDecodeMs(
-  { ownDecode }: Pick<PublishedParameters, "ownDecode">,
+export function clipstackDecodeMs(
+  { clipstackDecode }: Pick<PublishedParameters, "clipstackDecode">,
   bytes: number,
 ): number {
-  return ownDecode.smallMs * (bytes / ownDecode.smallBytes) ** ownDecode.power;
+  return clipstackDecode.smallMs * (bytes / clipstackDecode.smallBytes) ** clipstackDecode.power;
 }
 
 /** Execution time on a GPU: the published time of one image or a typical one, and for larger batches from the peak. */
@@ -70,7 +70,7 @@ export function computeTime(
     firstImageMs[`${gpu}/${backend}`] ??
     Math.max(
       Math.min(
-        usualFirstMs(backend, firstImageMs),
+        medianFirstMs(backend, firstImageMs),
         slowerGpusMs(peak, backend, firstImageMs, peaks),
       ),
       perImage,
@@ -93,7 +93,10 @@ function slowerGpusMs(
 }
 
 /** Typical time for a GPU without figures: the median of the others. */
-function usualFirstMs(backend: Backend, firstImageMs: PublishedParameters["firstImageMs"]): number {
+function medianFirstMs(
+  backend: Backend,
+  firstImageMs: PublishedParameters["firstImageMs"],
+): number {
   const known = Object.entries(firstImageMs)
     .filter(([key]) => key.endsWith(`/${backend}`))
     .map(([, ms]) => ms)

@@ -68,7 +68,7 @@ const figure = z
     /** Unique in its file. */
     id: z.string().regex(/^[a-z0-9-]+$/),
     /** Display name. */
-    shown: z.string(),
+    label: z.string(),
     quantity: z.enum(quantities),
     /** @default - predicted, or not used */
     role: z.enum(figureRoles).optional(),

@@ -56,9 +56,9 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
   const { used, scaleMs, series, copies } = termsOfAll(stations, clients);
   // prefix and suffix products of the stations, to avoid repeated multiplication
   const powers = series.map((one, index) => power(one, copies[index] ?? 1, clients));
-  const before = [none(clients)];
+  const before = [unitSeries(clients)];
   for (const one of powers) before.push(convolve(before.at(-1) as Series, one, clients));
-  const after = [none(clients)];
+  const after = [unitSeries(clients)];
   for (const one of powers.toReversed()) {
     after.unshift(convolve(one, after[0] as Series, clients));
   }
@@ -127,11 +127,11 @@ function termsOf(station: Station, clients: number, scaleMs: number): Series {
 function product(series: readonly Series[], copies: readonly number[], clients: number): Series {
   return series.reduce(
     (result, one, index) => convolve(result, power(one, copies[index] ?? 1, clients), clients),
-    none(clients),
+    unitSeries(clients),
   );
 }
 
-function none(clients: number): Series {
+function unitSeries(clients: number): Series {
   const terms = new Float64Array(clients + 1);
   terms[0] = 1;
   return terms;
@@ -139,7 +139,7 @@ function none(clients: number): Series {
 
 /** Power of a generating function for equal stations, by squaring. */
 function power(one: Series, count: number, clients: number): Series {
-  if (count === 0) return none(clients);
+  if (count === 0) return unitSeries(clients);
   if (count === 1) return one;
   const half = power(one, Math.floor(count / 2), clients);
   const even = convolve(half, half, clients);

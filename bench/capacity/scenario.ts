@@ -106,34 +106,34 @@ export interface ScenarioPrediction extends Prediction {
 export const largestBatch = 32;
 
 /** Predicts throughput, latency and cost of a scenario. */
-export function predictScenario(question: Scenario, times: ServiceTimes): ScenarioPrediction {
-  const system = systemOf(question, times);
+export function predictScenario(scenario: Scenario, times: ServiceTimes): ScenarioPrediction {
+  const system = systemOf(scenario, times);
   const prediction = {
-    ...predict(demandOf(question, times), system),
+    ...predict(demandOf(scenario, times), system),
     gpusAloneImagesPerSecond:
-      (1000 * question.gpus * largestBatch) / executionMs(system.compute, largestBatch),
+      (1000 * scenario.gpus * largestBatch) / executionMs(system.compute, largestBatch),
   };
-  const { usdPerHour } = question.device;
+  const { usdPerHour } = scenario.device;
   if (usdPerHour === undefined) return prediction;
-  const all = usdPerHour * question.gpus;
+  const all = usdPerHour * scenario.gpus;
   return { ...prediction, usdPerThousand: costPerThousand(all, prediction.imagesPerSecond) };
 }
 
 /** Images per second for 1 to `clients` clients. */
 export function ratesByClients(
-  question: Omit<Scenario, "concurrency">,
+  scenario: Omit<Scenario, "concurrency">,
   times: ServiceTimes,
   clients: number,
 ): readonly number[] {
-  const scenario = { ...question, concurrency: clients };
-  const stations = stationsOf(demandOf(scenario, times), systemOf(scenario, times));
-  return throughputs(stations, clients).map((rate) => rate * question.imagesPerRequest);
+  const loaded = { ...scenario, concurrency: clients };
+  const stations = stationsOf(demandOf(loaded, times), systemOf(loaded, times));
+  return throughputs(stations, clients).map((rate) => rate * scenario.imagesPerRequest);
 }
 
 /** The station that bounds the throughput of many clients. */
-export function bottleneckOf(question: Scenario, times: ServiceTimes): StationName {
-  const stations = stationsOf(demandOf(question, times), systemOf(question, times));
-  const limit = (station: Station) => stationLimit(station, question.concurrency);
+export function bottleneckOf(scenario: Scenario, times: ServiceTimes): StationName {
+  const stations = stationsOf(demandOf(scenario, times), systemOf(scenario, times));
+  const limit = (station: Station) => stationLimit(station, scenario.concurrency);
   return stations.reduce((a, b) => (limit(b) < limit(a) ? b : a)).name as StationName;
 }
 
@@ -154,26 +154,26 @@ export function bytesPerImage(
   }
 }
 
-function demandOf(question: Scenario, times: ServiceTimes): Demand {
-  const text = question.payload === "jpeg" || question.payload === "json";
+function demandOf(scenario: Scenario, times: ServiceTimes): Demand {
+  const text = scenario.payload === "jpeg" || scenario.payload === "json";
   return {
-    concurrency: question.concurrency,
-    imagesPerRequest: question.imagesPerRequest,
-    bytesPerImage: bytesPerImage(question, times),
-    answerBytesPerImage: text ? responseBytes.json : responseBytes.binary,
+    concurrency: scenario.concurrency,
+    imagesPerRequest: scenario.imagesPerRequest,
+    bytesPerImage: bytesPerImage(scenario, times),
+    responseBytesPerImage: text ? responseBytes.json : responseBytes.binary,
   };
 }
 
-function systemOf(question: Scenario, all: ServiceTimes): System {
-  const { payload } = question;
+function systemOf(scenario: Scenario, all: ServiceTimes): System {
+  const { payload } = scenario;
   const times = timesFor(payload, all);
   // a gateway forwards tensors to its Tritons, which ingest them
   const tensorBytes = payload === "uint8" ? uint8Bytes : float32Bytes;
   return {
-    link: question,
+    link: scenario,
     oneConnection: false,
     client: {
-      betweenMs: question.clientMs,
+      betweenMs: scenario.clientMs,
       writeMsPerImage: payload === "json" ? times.jsonMsPerImage : 0,
     },
     ...(payload === "jpeg"
@@ -182,36 +182,36 @@ function systemOf(question: Scenario, all: ServiceTimes): System {
     overheadMs: times.overheadMs,
     overheadMsPerImage: times.overheadMsPerImage,
     ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / float32Bytes,
-    compute: times.compute(question.device.name, question.backend),
+    compute: times.compute(scenario.device.name, scenario.backend),
     maxBatch: largestBatch,
     instances: 1,
-    gpus: question.gpus,
-    topology: question.topology,
+    gpus: scenario.gpus,
+    topology: scenario.topology,
   };
 }
 
-const rateOf = (question: Scenario, times: ServiceTimes): number =>
-  ratesByClients(question, times, question.concurrency).at(-1) ?? 0;
+const rateOf = (scenario: Scenario, times: ServiceTimes): number =>
+  ratesByClients(scenario, times, scenario.concurrency).at(-1) ?? 0;
 
 /** Change to a scenario and the resulting prediction. */
 export interface Alternative {
   readonly change: string;
-  readonly answer: ScenarioPrediction;
+  readonly prediction: ScenarioPrediction;
 }
 
 /** Changes that increase throughput by 5 % or more, in descending order of throughput. */
-export function alternatives(question: Scenario, times: ServiceTimes): readonly Alternative[] {
-  const now = rateOf(question, times);
-  const { gpus, payload, concurrency } = question;
+export function alternatives(scenario: Scenario, times: ServiceTimes): readonly Alternative[] {
+  const now = rateOf(scenario, times);
+  const { gpus, payload, concurrency } = scenario;
   const variants: readonly (readonly [string, Partial<Scenario>, Partial<ServiceTimes>?])[] = [
     ["keep connections open", { connections: "kept" }],
     ["send 8-bit pixels", { payload: "uint8" }],
     ["send JPEG", { payload: "jpeg" }],
     [
-      `twice the bandwidth (${2 * question.bandwidthMbps} Mbit/s)`,
-      { bandwidthMbps: 2 * question.bandwidthMbps },
+      `twice the bandwidth (${2 * scenario.bandwidthMbps} Mbit/s)`,
+      { bandwidthMbps: 2 * scenario.bandwidthMbps },
     ],
-    ["half the round trip", { roundTripMs: question.roundTripMs / 2 }],
+    ["half the round trip", { roundTripMs: scenario.roundTripMs / 2 }],
     [`twice the clients (${2 * concurrency})`, { concurrency: 2 * concurrency }],
     [`${2 * gpus} GPUs`, { gpus: 2 * gpus }],
     ["one Triton for each GPU (per-gpu)", { topology: "per-gpu" }],
@@ -224,16 +224,19 @@ export function alternatives(question: Scenario, times: ServiceTimes): readonly 
   return (
     variants
       .filter(([, change]) => change.payload !== payload)
-      .filter(([, { gpus: more, topology: other }]) => !question.device.cpu || !(more || other))
-      .filter(([, change]) => hasTimesFor({ ...question, ...change }, times))
+      .filter(([, { gpus: more, topology: other }]) => !scenario.device.cpu || !(more || other))
+      .filter(([, change]) => hasTimesFor({ ...scenario, ...change }, times))
       .map(([change, other, faster]) => ({
         change,
-        scenario: { ...question, ...other },
+        scenario: { ...scenario, ...other },
         times: { ...times, ...faster },
       }))
       // computing only the rate is cheap
       .filter(({ scenario, times }) => rateOf(scenario, times) >= 1.05 * now)
-      .map(({ change, scenario, times }) => ({ change, answer: predictScenario(scenario, times) }))
-      .sort((a, b) => b.answer.imagesPerSecond - a.answer.imagesPerSecond)
+      .map(({ change, scenario, times }) => ({
+        change,
+        prediction: predictScenario(scenario, times),
+      }))
+      .sort((a, b) => b.prediction.imagesPerSecond - a.prediction.imagesPerSecond)
   );
 }

@@ -3,7 +3,7 @@ import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import type { PreparedRequests } from "./prepared-requests.ts";
-import { shownCode } from "./samples.ts";
+import { codeText } from "./samples.ts";
 import { connectionOpener } from "./sender.ts";
 
 interface Result {
@@ -28,8 +28,8 @@ async function sendInTurn(
     requests: [{ headers: {}, body: new Uint8Array(100) }],
     imagesPerRequest: 1,
   })({
-    answered: (code, bytes) => end({ code: code && shownCode(code), bytes }),
-    failed: (code) => end({ code: shownCode(code), bytes: 0 }),
+    answered: (code, bytes) => end({ code: code && codeText(code), bytes }),
+    failed: (code) => end({ code: codeText(code), bytes: 0 }),
   });
   while (results.length < count) {
     const ended = new Promise<Result>((resolve) => {

@@ -4,8 +4,8 @@ import { mean } from "../stats/statistics.ts";
 import { describeLatency, sortedLatencies } from "./latency.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
-import { countCodes, isGood, shownCode, type TimedSample } from "./samples.ts";
-import { clientUse, distrust } from "./saturation.ts";
+import { codeText, countCodes, isGood, type TimedSample } from "./samples.ts";
+import { clientUse, invalidReasons } from "./saturation.ts";
 import { agreement, agrees, describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
 import { clockMs, ownCodes } from "./worker-messages.ts";
 import type { Collected, Workers } from "./workers.ts";
@@ -208,7 +208,7 @@ export class LoadRun {
       client,
       requestBytes: mean(requests.map(({ body }) => body.byteLength)),
       responseBytes: mean(good.map(({ bytes }) => bytes)),
-      invalid: distrust(client, latency.latencyMs?.p50, good.length),
+      invalid: invalidReasons(client, latency.latencyMs?.p50, good.length),
       ...(hasCounters ? { counters } : {}),
     };
   }
@@ -288,7 +288,7 @@ export class LoadRun {
       this.#pending.push(sample);
       this.#kept.push(sample);
       if (isGood(sample)) continue;
-      const code = shownCode(sample.code);
+      const code = codeText(sample.code);
       this.#totals.errors.set(code, (this.#totals.errors.get(code) ?? 0) + 1);
     }
   }
@@ -296,7 +296,7 @@ export class LoadRun {
   #rejectUnreachable(failed: readonly TimedSample[]): void {
     const [first] = failed;
     if (first === undefined || !failed.every(({ code }) => unreachable.includes(code))) return;
-    throw new UserError(`${this.#requests.url}: ${shownCode(first.code)}`);
+    throw new UserError(`${this.#requests.url}: ${codeText(first.code)}`);
   }
 
   async #sleep(ms: number): Promise<void> {

@@ -72,7 +72,7 @@ function optionsOf(options: Partial<MeasureOptions> = {}): MeasureOptions {
 test.each(["http", "grpc"] as const)(
   "a closed loop over %s counts every answer of its windows",
   async (transport) => {
-    const server = await serverOf(transport, { delayMs: 5, answerBytes: 300 });
+    const server = await serverOf(transport, { delayMs: 5, responseBytes: 300 });
     const measured = await measureLoad(requestsTo(server.url, transport), optionsOf());
     expect(measured.stability.verdict).toBe("stable");
     expect(measured.measuredWindows).toBe(3);
@@ -142,7 +142,7 @@ test("the counters are read at the boundaries of the measured windows", async ()
   const server = await serverOf("http", { delayMs: 5 });
   const measured = await measureLoad(
     requestsTo(server.url, "http"),
-    optionsOf({ tolerance: 0, maxWindows: 5, readCounters: async () => server.answered }),
+    optionsOf({ tolerance: 0, maxWindows: 5, readCounters: async () => server.responses }),
   );
   const { before, after } = measured.counters ?? {};
   // two clients may have one answer each on its way

@@ -11,7 +11,7 @@ export interface NullServer {
   /** `http://127.0.0.1:port`, or `127.0.0.1:port` for gRPC. */
   readonly url: string;
   /** Number of responses. */
-  readonly answered: number;
+  readonly responses: number;
   /** Holds all responses for a time in milliseconds. */
   pause(ms: number): void;
   close(): Promise<void>;
@@ -21,7 +21,7 @@ export interface NullServerOptions {
   /** Delay of each response. */
   readonly delayMs?: number;
   /** Size of a response body, by default that of an embedding. */
-  readonly answerBytes?: number;
+  readonly responseBytes?: number;
 }
 
 const embeddingBytes = 2_048;
@@ -44,15 +44,15 @@ class Gate {
 /** HTTP server that reads only the length of a request and returns a constant response. */
 export async function startNullHttpServer({
   delayMs = 0,
-  answerBytes = embeddingBytes,
+  responseBytes = embeddingBytes,
 }: NullServerOptions = {}): Promise<NullServer> {
   const gate = new Gate();
   const sockets = new Set<Socket>();
   const answer = Buffer.concat([
     Buffer.from(
-      `HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: ${answerBytes}\r\n\r\n`,
+      `HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: ${responseBytes}\r\n\r\n`,
     ),
-    Buffer.alloc(answerBytes),
+    Buffer.alloc(responseBytes),
   ]);
   let answered = 0;
   const server = createServer({ noDelay: true }, (socket) => {
@@ -93,7 +93,7 @@ export async function startNullHttpServer({
   await once(server, "listening");
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    get answered() {
+    get responses() {
       return answered;
     },
     pause: (ms) => gate.pause(ms),
@@ -108,12 +108,12 @@ export async function startNullHttpServer({
 /** gRPC server that responds to any method with a message of zero bytes. */
 export async function startNullGrpcServer({
   delayMs = 0,
-  answerBytes = embeddingBytes,
+  responseBytes = embeddingBytes,
 }: NullServerOptions = {}): Promise<NullServer> {
   const gate = new Gate();
   const sessions = new Set<ServerHttp2Session>();
-  const message = Buffer.alloc(5 + answerBytes);
-  message.writeUInt32BE(answerBytes, 1);
+  const message = Buffer.alloc(5 + responseBytes);
+  message.writeUInt32BE(responseBytes, 1);
   let answered = 0;
   const server: Http2Server = createHttp2Server({
     settings: { initialWindowSize: 8 * 1024 * 1024 },
@@ -144,7 +144,7 @@ export async function startNullGrpcServer({
   await once(server, "listening");
   return {
     url: `127.0.0.1:${(server.address() as AddressInfo).port}`,
-    get answered() {
+    get responses() {
       return answered;
     },
     pause: (ms) => gate.pause(ms),

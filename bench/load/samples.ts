@@ -39,13 +39,13 @@ export function countCodes(samples: readonly TimedSample[]): Record<string, numb
   const counts: Record<string, number> = {};
   for (const sample of samples) {
     if (isGood(sample)) continue;
-    const code = shownCode(sample.code);
+    const code = codeText(sample.code);
     counts[code] = (counts[code] ?? 0) + 1;
   }
   return counts;
 }
 
 /** Code of a failed request in readable form: `connection refused`, `503`, `UNAVAILABLE`. */
-export function shownCode(code: string): string {
+export function codeText(code: string): string {
   return reason(Object.assign(new Error(code), { code }));
 }

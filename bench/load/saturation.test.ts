@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type ClientWindow, clientUse, distrust } from "./saturation.ts";
+import { type ClientWindow, clientUse, invalidReasons } from "./saturation.ts";
 import { makeWindow } from "./windows.ts";
 
 /** One second of two workers with the given CPU use and send delays. */
@@ -47,7 +47,7 @@ test("a closed loop has no late sends", () => {
 });
 
 test("the figures of an idle generator are valid", () => {
-  expect(distrust(calm, 20, 100)).toEqual([]);
+  expect(invalidReasons(calm, 20, 100)).toEqual([]);
 });
 
 test("each way in which the generator was the bottleneck is explained in a sentence", () => {
@@ -57,7 +57,7 @@ test("each way in which the generator was the bottleneck is explained in a sente
     eventLoopDelayP99Ms: 23,
     delayedSends: 0.032,
   };
-  expect(distrust(busy, 20, 0)).toEqual([
+  expect(invalidReasons(busy, 20, 0)).toEqual([
     "No request was answered well.",
     "The load generator was the limit: its busiest process used 0.97 of a core.",
     "The load generator was late to see answers: the p99 of its event loop's delay was 23.0 ms.",
@@ -66,5 +66,5 @@ test("each way in which the generator was the bottleneck is explained in a sente
 });
 
 test("a delay that is small compared with the latency is accepted", () => {
-  expect(distrust({ ...calm, eventLoopDelayP99Ms: 23 }, 500, 100)).toEqual([]);
+  expect(invalidReasons({ ...calm, eventLoopDelayP99Ms: 23 }, 500, 100)).toEqual([]);
 });

@@ -56,7 +56,7 @@ function delayedShare(windows: readonly ClientWindow[], ratePerSecond: number): 
 }
 
 /** Reasons why the figures of a load are invalid, as sentences. */
-export function distrust(
+export function invalidReasons(
   { busiestWorkerCores, eventLoopDelayP99Ms, delayedSends }: LoadPoint["client"],
   p50Ms: number | undefined,
   samples: number,

@@ -17,10 +17,10 @@ export interface LoadWindow {
 }
 
 /** Minimum number of responses for comparing p99s; with fewer, the p99 is the slowest response. */
-export const judgedP99Samples = 100;
+export const minP99Samples = 100;
 
 /** Number of mean gaps between responses after which a silence is a stall. */
-const longestSilence = 2;
+const maxSilenceGaps = 2;
 
 export interface WindowBounds {
   /** End of the previous window's count. */
@@ -36,7 +36,7 @@ export function makeWindow(
   const good = samples.filter(({ code }) => code === "");
   const times = Float64Array.from(good, ({ doneMs }) => doneMs).sort();
   const lastMs = times.at(-1) ?? sinceMs;
-  const isSilent = !(endMs - lastMs <= longestSilence * expectedGap(times, sinceMs));
+  const isSilent = !(endMs - lastMs <= maxSilenceGaps * expectedGap(times, sinceMs));
   const countedToMs = isSilent ? endMs : lastMs;
   return {
     seconds: (countedToMs - sinceMs) / 1_000,
@@ -94,7 +94,7 @@ export interface Agreement {
 export function agreement(windows: readonly LoadPoint["windows"][number][]): Agreement | undefined {
   if (windows.length === 0 || windows.some(({ requests }) => requests === 0)) return undefined;
   const p99s = windows.flatMap(({ p99Ms, requests }) =>
-    p99Ms === undefined || requests < judgedP99Samples ? [] : [p99Ms],
+    p99Ms === undefined || requests < minP99Samples ? [] : [p99Ms],
   );
   return {
     throughputDeviation: deviation(windows.map(({ imagesPerSecond }) => imagesPerSecond)),

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { testLoadPoint } from "../report/test-bench-record.ts";
-import { cellText, startBenchProgress } from "./bench-progress.ts";
+import { loadPointText, startBenchProgress } from "./bench-progress.ts";
 
 const latencyMs = { mean: 9, p50: 8.24, p90: 11, p95: 12, p99: 120.6, max: 130, p99Reliable: true };
 const point = testLoadPoint(
@@ -16,7 +16,7 @@ const point = testLoadPoint(
 );
 
 test("a load point is printed with its rate and latency", () => {
-  expect(cellText(point)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
+  expect(loadPointText(point)).toBe("onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms");
 });
 
 test("the bottleneck of a load point is in its line", () => {
@@ -27,10 +27,10 @@ test("the bottleneck of a load point is in its line", () => {
     errors: { "503": 2 },
     invalid: ["The client was the limit."],
   };
-  expect(cellText(limited)).toBe(
+  expect(loadPointText(limited)).toBe(
     "onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms (few samples); unstable; 2 × 503; The client was the limit.",
   );
-  expect(cellText({ ...point, latencyMs: undefined })).toBe(
+  expect(loadPointText({ ...point, latencyMs: undefined })).toBe(
     "onnx-http b8 c4: nothing was answered",
   );
 });
@@ -38,21 +38,21 @@ test("the bottleneck of a load point is in its line", () => {
 test("without a terminal, load points are printed and windows are not", () => {
   const written: string[] = [];
   const progress = startBenchProgress({ isTTY: false, write: (text) => written.push(text) }, 4);
-  progress.tell({ kind: "phase", environment: "one", text: "parity: onnx-http" });
+  progress.onEvent({ kind: "phase", environment: "one", text: "parity: onnx-http" });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
-  progress.tell({ kind: "window", pointId: point.id, window, index: 0 });
-  progress.tell({ kind: "point", point });
+  progress.onEvent({ kind: "window", pointId: point.id, window, index: 0 });
+  progress.onEvent({ kind: "point", point });
   progress.end();
-  expect(written.join("")).toBe(`one: parity: onnx-http\n${cellText(point)}\n`);
+  expect(written.join("")).toBe(`one: parity: onnx-http\n${loadPointText(point)}\n`);
 });
 
 test("on a terminal, the status line shows the window and the number of finished load points", () => {
   const written: string[] = [];
   const output = { isTTY: true, columns: 100, write: (text: string) => written.push(text) };
   const progress = startBenchProgress(output, 4);
-  progress.tell({ kind: "point", point });
+  progress.onEvent({ kind: "point", point });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
-  progress.tell({ kind: "window", pointId: "onnx-http b8 c8", window, index: 2 });
+  progress.onEvent({ kind: "window", pointId: "onnx-http b8 c8", window, index: 2 });
   progress.end();
   expect(written.join("")).toContain(
     "onnx-http b8 c8, window 3: 40.0 images/s  (1 of 4 cells, 0 s)",

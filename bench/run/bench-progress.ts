@@ -6,9 +6,9 @@ import { environmentPrefix, startStatusLine } from "./status-line.ts";
 
 /** Progress output of a run. */
 export interface BenchProgress {
-  readonly tell: (event: BenchEvent) => void;
+  readonly onEvent: (event: BenchEvent) => void;
   /** Prints a separate line. */
-  readonly say: (line: string) => void;
+  readonly print: (line: string) => void;
   /** Removes the live line. */
   readonly end: () => void;
 }
@@ -22,9 +22,9 @@ export function startBenchProgress(
   const of = loadPointCount === undefined ? "" : ` of ${loadPointCount}`;
   const line = startStatusLine(output, () => `${cells}${of} cells`);
   return {
-    say: line.print,
+    print: line.print,
     end: line.end,
-    tell(event) {
+    onEvent(event) {
       switch (event.kind) {
         case "phase":
           line.show(`${environmentPrefix(event.environment)}${event.text}`);
@@ -40,7 +40,7 @@ export function startBenchProgress(
           break;
         case "point":
           cells++;
-          line.print(cellText(event.point));
+          line.print(loadPointText(event.point));
       }
       line.draw();
     },
@@ -52,7 +52,7 @@ function windowText({ pointId, window, index }: Extract<BenchEvent, { kind: "win
 }
 
 /** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */
-export function cellText(point: LoadPoint): string {
+export function loadPointText(point: LoadPoint): string {
   const { id, imagesPerSecond, latencyMs, stability, errors, invalid } = point;
   const times =
     latencyMs === undefined

@@ -14,7 +14,7 @@ export interface BenchTarget {
   readonly url: string;
   /** Model name in requests; the models of other payload formats have `_u8` or `_jpeg` in place of a backend's suffix. */
   readonly model: string;
-  /** PayloadFormat formats that the server accepts. */
+  /** Payload formats that the server accepts. */
   readonly payloads: readonly PayloadFormat[];
   /** Bearer token, sent to this address only. */
   readonly apiKey?: string;

@@ -22,7 +22,7 @@ export interface WithTargetsOptions {
 const timeoutMs = 30_000;
 
 /** Access to services, and the subject that the record describes. */
-interface Surroundings {
+interface ServicesSubject {
   readonly target: OpenTargets["target"];
   readonly reach: (
     service: ServiceUnderTest,
@@ -44,7 +44,7 @@ export async function useServices<Result>(
   services: readonly ServiceUnderTest[],
   endpoints: readonly EndpointName[] | undefined,
   use: (open: OpenTargets) => Promise<Result>,
-  { target, reach, environments, gpu, price, readGpus, notes }: Surroundings,
+  { target, reach, environments, gpu, price, readGpus, notes }: ServicesSubject,
 ): Promise<Result> {
   try {
     const targets: BenchTarget[] = [];
@@ -131,14 +131,14 @@ function nameAndVersion(text: string | undefined): { name: string; version: stri
   return { name: name ?? "unknown", version: version ?? "unknown" };
 }
 
-/** PayloadFormat formats that a server accepts; a Triton is queried for the models of the other formats. */
+/** Payload formats that a server accepts; a Triton is queried for the models of the other formats. */
 async function payloadsOf(
   service: ServiceUnderTest,
   target: EndpointTarget,
   model: string,
 ): Promise<readonly PayloadFormat[]> {
   if (target.endpointName === "embed-http") return ["jpeg"];
-  // the models of the other formats run on ONNX VerifyTarget only
+  // the models of the other formats run on ONNX Runtime only
   if (target.endpointName.startsWith("trt-")) return ["fp32"];
   const found: PayloadFormat[] = [];
   for (const payload of payloadOrder) {

@@ -5,7 +5,7 @@ export const batchStudy: LoadStudy = {
   kind: "load",
   id: "batch",
   async run(run) {
-    run.keep({ study: "batch", environment: run.environment, notes: [] });
+    run.addResult({ study: "batch", environment: run.environment, notes: [] });
     for (const at of run.endpoints) {
       for (const batch of run.grid.batchSizes) {
         await run.measure("batch", at, { batch, load: clients(1) });

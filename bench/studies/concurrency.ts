@@ -5,7 +5,7 @@ export const concurrencyStudy: LoadStudy = {
   kind: "load",
   id: "concurrency",
   async run(run) {
-    run.keep({ study: "concurrency", environment: run.environment, notes: [] });
+    run.addResult({ study: "concurrency", environment: run.environment, notes: [] });
     for (const at of run.endpoints) {
       for (const concurrency of run.grid.concurrency.concurrency) {
         await run.measure("concurrency", at, { batch: 1, load: clients(concurrency) });

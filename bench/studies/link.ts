@@ -3,8 +3,8 @@ import { startLinkProxy } from "./link-proxy.ts";
 import {
   clients,
   type LoadStudy,
-  optionalPath,
-  orDefault,
+  optionalEndpoint,
+  requestedOr,
   type StudyEndpoint,
   type StudyRun,
   StudyUnavailable,
@@ -15,11 +15,11 @@ export const linkStudy: LoadStudy = {
   kind: "load",
   id: "link",
   // one endpoint per payload format, because the link's effect does not depend on the backend
-  endpointsOf: orDefault(
-    optionalPath("embed-http", "jpeg"),
-    optionalPath("onnx-http"),
-    optionalPath("onnx-http", "uint8"),
-    optionalPath("onnx-http", "jpeg"),
+  endpointsOf: requestedOr(
+    optionalEndpoint("embed-http", "jpeg"),
+    optionalEndpoint("onnx-http"),
+    optionalEndpoint("onnx-http", "uint8"),
+    optionalEndpoint("onnx-http", "jpeg"),
   ),
   async run(run) {
     const endpoints = run.endpoints.filter(({ endpoint }) => endpoint.serialization !== "json");
@@ -27,13 +27,13 @@ export const linkStudy: LoadStudy = {
     const notes = [
       "A local proxy with a rate and a delay was between client and server. Packet loss and TCP slow start are not emulated; they make a real link of that bandwidth and round trip slower.",
     ];
-    run.keep({ study: "link", environment: run.environment, notes });
+    run.addResult({ study: "link", environment: run.environment, notes });
     const lateness: number[] = [];
     try {
       for (const bandwidthMbps of run.grid.bandwidthsMbps) {
         for (const roundTripMs of run.grid.roundTripsMs) {
           for (const at of endpoints) {
-            lateness.push(await measureBehind(run, at, { bandwidthMbps, roundTripMs }));
+            lateness.push(await measureBehindLink(run, at, { bandwidthMbps, roundTripMs }));
           }
         }
       }
@@ -58,7 +58,7 @@ export function hostAndPort(url: string): {
 }
 
 /** @returns {@link LinkProxy.medianLatenessMs} of the load. */
-async function measureBehind(
+async function measureBehindLink(
   run: StudyRun,
   at: StudyEndpoint,
   link: { readonly bandwidthMbps: number; readonly roundTripMs: number },

@@ -71,7 +71,7 @@ function recorder(...endpoints: StudyEndpoint[]) {
     fail(line) {
       throw new Error(line);
     },
-    keep(result) {
+    addResult(result) {
       kept.push(result);
       return result;
     },

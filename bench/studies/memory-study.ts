@@ -51,7 +51,7 @@ async function measureServices(run: StudyRun, idle: IdleMemory): Promise<void> {
     const read = () => readService(run.readMemory, at.target);
     memories.push(await measureMemory(service, own, read, loadAndReadGpus));
     if (memories.length > 1) continue;
-    run.keep({
+    run.addResult({
       study: "memory",
       environment: run.environment,
       services: memories,

@@ -58,7 +58,7 @@ export async function openStudies(
         ? await readIdleMemory(open, readMemory)
         : undefined;
       await use(async (study) => ({
-        ...createRun(open, await verifiedPaths(study, open, options, passed), options),
+        ...createRun(open, await endpointsWithParity(study, open, options, passed), options),
         readMemory,
         idleMemory,
       }));
@@ -77,7 +77,7 @@ function readsIdleMemory(study: Study): boolean {
  *
  * @param passed - Results by endpoint, because each is checked once for all studies.
  */
-async function verifiedPaths(
+async function endpointsWithParity(
   study: Study,
   open: OpenTargets,
   { context, record, endpoints, reference }: RunStudiesOptions,
@@ -137,7 +137,7 @@ function createRun(
       record.failures.push(line);
       context.onEvent({ kind: "notice", text: `✘ ${line}` });
     },
-    keep(result) {
+    addResult(result) {
       record.studies.push(result);
       return result;
     },

@@ -53,7 +53,7 @@ const profiling = {
   signal: new AbortController().signal,
 };
 
-test("ONNX VerifyTarget profiles a model: shares add up, and each node is counted once", async () => {
+test("ONNX Runtime profiles a model: shares add up, and each node is counted once", async () => {
   const result = await profileOperators({ ...profiling, modelPath: await tinyModel() });
   expect(result.runs).toBe(3);
   expect(result.operators.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1);

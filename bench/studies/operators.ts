@@ -27,7 +27,7 @@ export interface OperatorOptions {
   readonly modelPath: string;
   /** Command of `inference/session/profile-session.mjs`. */
   readonly command: readonly string[];
-  /** Session options of ONNX VerifyTarget. */
+  /** Session options of ONNX Runtime. */
   readonly sessionOptions: { readonly executionProviders: readonly string[] };
   readonly batch: number;
   readonly runs: number;
@@ -52,9 +52,9 @@ const cpuProvider = "CPUExecutionProvider";
 const environment = { ORT_DISABLE_TELEMETRY: "1" };
 
 /**
- * Profiles the operators of a model with ONNX VerifyTarget, in a separate process on this machine.
+ * Profiles the operators of a model with ONNX Runtime, in a separate process on this machine.
  *
- * @throws {UserError} one line: the error of ONNX VerifyTarget.
+ * @throws {UserError} one line: the error of ONNX Runtime.
  */
 export async function profileOperators(options: OperatorOptions): Promise<OperatorResult> {
   const { command, modelPath, sessionOptions, batch, runs, signal } = options;

@@ -11,7 +11,7 @@ export const protocolStudy: LoadStudy = {
         "no Triton has both an HTTP and a gRPC endpoint, like onnx-http and onnx-grpc",
       );
     }
-    run.keep({ study: "protocol", environment: run.environment, notes: [] });
+    run.addResult({ study: "protocol", environment: run.environment, notes: [] });
     for (const [http, grpc] of pairs) {
       for (const [index, batch] of run.grid.batchSizes.entries()) {
         for (const at of index % 2 === 0 ? [http, grpc] : [grpc, http]) {

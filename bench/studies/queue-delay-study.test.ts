@@ -118,7 +118,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
     ],
     measure,
     fail: (line) => failures.push(line),
-    keep(result) {
+    addResult(result) {
       kept.push(result);
       return result;
     },

@@ -2,10 +2,10 @@ import { reason } from "../run/http-client.ts";
 import { controlQueueDelay, type QueueDelayControl } from "./queue-delay.ts";
 import {
   clients,
-  describePath,
+  describeEndpoint,
   type EnvironmentStudy,
-  optionalPath,
-  orDefault,
+  optionalEndpoint,
+  requestedOr,
   type StudyEndpoint,
   type StudyRun,
   StudyUnavailable,
@@ -18,7 +18,7 @@ const modelControlArgs = ["--model-control-mode=explicit", "--load-model=*"] as 
 export const queueDelayStudy: EnvironmentStudy = {
   kind: "environment",
   id: "queue-delay",
-  endpointsOf: orDefault(optionalPath("onnx-http"), optionalPath("trt-http")),
+  endpointsOf: requestedOr(optionalEndpoint("onnx-http"), optionalEndpoint("trt-http")),
   async run({ environment, needed, requireOffered, open }) {
     requireOffered();
     const source = environment.source({ ...needed, tritonArgs: modelControlArgs });
@@ -49,7 +49,7 @@ export async function measureQueueDelays(run: StudyRun): Promise<void> {
     const { signal } = run.context;
     const control = await controlQueueDelay(controlUrl, model, { header, signal });
     if (at === endpoints[0]) {
-      run.keep({ study: "queue-delay", environment: run.environment, notes });
+      run.addResult({ study: "queue-delay", environment: run.environment, notes });
     }
     await measureModel(run, at, control, notes);
   }
@@ -95,12 +95,12 @@ async function restore(
   control: QueueDelayControl,
 ): Promise<string> {
   const { originalUs } = control;
-  const original = `The original queue delay of ${describePath(at)} is ${originalUs} µs`;
+  const original = `The original queue delay of ${describeEndpoint(at)} is ${originalUs} µs`;
   try {
     await control.restore();
     return `${original}; it was restored afterwards.`;
   } catch (error) {
-    run.fail(`queue-delay of ${describePath(at)}: ${reason(error)}`);
+    run.fail(`queue-delay of ${describeEndpoint(at)}: ${reason(error)}`);
     return `${original}; it could not be restored.`;
   } finally {
     await control.close();

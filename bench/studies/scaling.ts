@@ -1,11 +1,11 @@
-import { clients, type EnvironmentStudy, optionalPath, orDefault } from "./study.ts";
+import { clients, type EnvironmentStudy, optionalEndpoint, requestedOr } from "./study.ts";
 import { measureVariants, type Variant } from "./variant-studies.ts";
 
 /** The same load per GPU on different numbers of GPUs. Efficiency is the throughput of N against N times that of one. */
 export const scalingStudy: EnvironmentStudy = {
   kind: "environment",
   id: "scaling",
-  endpointsOf: orDefault(optionalPath("embed-http", "jpeg")),
+  endpointsOf: requestedOr(optionalEndpoint("embed-http", "jpeg")),
   run: (run) => measureVariants("scaling", run, measureScaling),
 };
 

@@ -1,7 +1,13 @@
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { type ClientCost, measureSerialization } from "./client-serialization.ts";
-import { clients, type LoadStudy, optionalPath, type StudyRun, StudyUnavailable } from "./study.ts";
+import {
+  clients,
+  type LoadStudy,
+  optionalEndpoint,
+  type StudyRun,
+  StudyUnavailable,
+} from "./study.ts";
 
 /** Larger JSON requests are tens of megabytes; the client's own cost is measured for them instead. */
 const largestJsonBatch = 8;
@@ -12,7 +18,7 @@ export const serializationStudy: LoadStudy = {
   id: "serialization",
   endpointsOf(requested) {
     return requested.length === 0
-      ? [optionalPath("onnx-http"), optionalPath("onnx-http", "fp32", "json")]
+      ? [optionalEndpoint("onnx-http"), optionalEndpoint("onnx-http", "fp32", "json")]
       : withJson(requested);
   },
   async run(run) {
@@ -40,7 +46,7 @@ export const serializationStudy: LoadStudy = {
 function withJson(requested: readonly RequestedEndpoint[]): readonly RequestedEndpoint[] {
   const json = requested
     .filter(({ endpoint, payload }) => endpoint.endsWith("-http") && payload === "fp32")
-    .map(({ endpoint, payload }) => optionalPath(endpoint, payload, "json"));
+    .map(({ endpoint, payload }) => optionalEndpoint(endpoint, payload, "json"));
   const known = new Set(requested.map(benchEndpointName));
   return [...requested, ...json.filter((it) => !known.has(benchEndpointName(it)))];
 }
@@ -48,7 +54,7 @@ function withJson(requested: readonly RequestedEndpoint[]): readonly RequestedEn
 async function measureClient(run: StudyRun): Promise<void> {
   const [image] = run.context.images;
   if (image === undefined) throw new StudyUnavailable("there is no image");
-  const result = run.keep({
+  const result = run.addResult({
     study: "serialization" as const,
     environment: run.environment,
     client: [] as ClientCost[],

@@ -1,15 +1,15 @@
 import type { StudyId } from "../record/study-result.ts";
 import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { studies } from "./registry.ts";
-import { optionalPath, type SourceChange, type Study } from "./study.ts";
+import { optionalEndpoint, type SourceChange, type Study } from "./study.ts";
 
 /** Every endpoint with its default payload format. */
-const allPaths: readonly RequestedEndpoint[] = [
-  optionalPath("embed-http", "jpeg"),
-  optionalPath("onnx-http"),
-  optionalPath("onnx-grpc"),
-  optionalPath("trt-http"),
-  optionalPath("trt-grpc"),
+const allEndpoints: readonly RequestedEndpoint[] = [
+  optionalEndpoint("embed-http", "jpeg"),
+  optionalEndpoint("onnx-http"),
+  optionalEndpoint("onnx-grpc"),
+  optionalEndpoint("trt-http"),
+  optionalEndpoint("trt-grpc"),
 ];
 
 /** Endpoints that a study measures, given those of the command line. */
@@ -18,11 +18,11 @@ export function endpointsOf(
   requested: readonly RequestedEndpoint[],
 ): readonly RequestedEndpoint[] {
   if (study.endpointsOf !== undefined) return study.endpointsOf(requested);
-  return requested.length === 0 ? allPaths : requested;
+  return requested.length === 0 ? allEndpoints : requested;
 }
 
 /** Endpoints that several studies measure, given those of the command line. */
-export function pathsOfStudies(
+export function endpointsOfStudies(
   ids: readonly StudyId[],
   requested: readonly RequestedEndpoint[],
 ): readonly RequestedEndpoint[] {

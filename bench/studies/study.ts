@@ -80,7 +80,7 @@ export interface StudyRun {
   /** Records a failure and prints it. */
   fail(line: string): void;
   /** Records a result other than load points. Later additions to its lists are recorded too. */
-  keep<Result extends StudyResult>(result: Result): Result;
+  addResult<Result extends StudyResult>(result: Result): Result;
 }
 
 /** One environment for a study that starts or changes it. */
@@ -160,12 +160,12 @@ export function clients(concurrency: number): LoadPointOptions["load"] {
 }
 
 /** Endpoint and environment for messages: `onnx-http of single-gpu`. */
-export function describePath({ target, endpoint }: StudyEndpoint): string {
+export function describeEndpoint({ target, endpoint }: StudyEndpoint): string {
   return `${benchEndpointName(endpoint)} of ${target.environment}`;
 }
 
 /** Endpoint that is measured only if it is available. */
-export function optionalPath(
+export function optionalEndpoint(
   endpoint: BenchEndpoint["endpoint"],
   payload: BenchEndpoint["payload"] = "fp32",
   serialization: BenchEndpoint["serialization"] = "binary",
@@ -174,7 +174,7 @@ export function optionalPath(
 }
 
 /** Endpoints of the command line, or the study's own. */
-export const orDefault =
+export const requestedOr =
   (...own: readonly RequestedEndpoint[]): NonNullable<StudyBase["endpointsOf"]> =>
   (requested) =>
     requested.length === 0 ? own : requested;

@@ -1,11 +1,11 @@
-import { clients, type EnvironmentStudy, optionalPath, orDefault } from "./study.ts";
+import { clients, type EnvironmentStudy, optionalEndpoint, requestedOr } from "./study.ts";
 import { measureVariants, type Variant } from "./variant-studies.ts";
 
 /** One Triton across all GPUs against one Triton per GPU. */
 export const topologyStudy: EnvironmentStudy = {
   kind: "environment",
   id: "topology",
-  endpointsOf: orDefault(optionalPath("embed-http", "jpeg")),
+  endpointsOf: requestedOr(optionalEndpoint("embed-http", "jpeg")),
   run: (run) => measureVariants("topology", run, measureTopology),
 };
 

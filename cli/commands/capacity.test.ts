@@ -33,8 +33,8 @@ test("prints the prediction as JSON and writes it to a file", async () => {
   expect(readFileSync(file, "utf8").trim()).toBe(stdout.trim());
   expect(JSON.parse(stdout)).toMatchObject({
     schema: 1,
-    question: { device: { name: "t4" }, payload: "uint8" },
-    answer: { imagesPerSecond: expect.any(Number), bottleneck: expect.any(String) },
+    scenario: { device: { name: "t4" }, payload: "uint8" },
+    prediction: { imagesPerSecond: expect.any(Number), bottleneck: expect.any(String) },
   });
 });
 
@@ -42,7 +42,7 @@ test("finds the cheapest plan of a job, and exits with 1 if none meets the deadl
   const job = ["--images", "1000000", "--within", "6h", "--round-trip", "35ms"];
   const found = await run(...job, "--bandwidth", "200Mbps", "--json");
   expect(found.exitCode).toBe(0);
-  expect(JSON.parse(found.stdout).options[0]).toMatchObject({ meets: true });
+  expect(JSON.parse(found.stdout).options[0]).toMatchObject({ meetsDeadline: true });
   const none = await run(...job, "--bandwidth", "200Mbps", "--payload", "fp32");
   expect(none.exitCode).toBe(1);
   expect(none.stdout).toMatch(/none of \d+ plans meets the deadline/);
@@ -121,9 +121,9 @@ test("fails if a record has several environments and none is selected", async ()
 test("accepts a round trip of 0 ms", async () => {
   const { exitCode, stdout } = await run("--gpu", "t4", "--round-trip", "0ms", "--json");
   expect(exitCode).toBe(0);
-  const { question, answer } = JSON.parse(stdout);
-  expect(question.roundTripMs).toBe(0);
-  expect(answer.imagesPerSecond).toBeGreaterThan(0);
+  const { scenario, prediction } = JSON.parse(stdout);
+  expect(scenario.roundTripMs).toBe(0);
+  expect(prediction.imagesPerSecond).toBeGreaterThan(0);
 });
 
 const wrong: readonly (readonly [readonly string[], string])[] = [

@@ -1,12 +1,12 @@
 import type { Command } from "commander";
 import { calibrateRecord } from "../../bench/capacity/calibrate-record.ts";
 import {
-  answerText,
   checkText,
   notesOf,
   parametersText,
   planText,
   recordCheckText,
+  scenarioText,
   type Trust,
 } from "../../bench/capacity/capacity-text.ts";
 import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
@@ -124,12 +124,12 @@ function prediction({ hardware, args, times, sources, record }: Inputs): Capacit
   const predicted = predictScenario(scenario, times);
   const others = alternatives(scenario, times);
   const trust: Trust = {
-    from: sources,
+    sources,
     notes: notesOf(scenario, times, predicted.bottleneck),
   };
   return {
-    text: answerText(scenario, predicted, others, trust),
-    json: { question: scenario, answer: predicted, alternatives: others, trust },
+    text: scenarioText(scenario, predicted, others, trust),
+    json: { scenario, prediction: predicted, alternatives: others, trust },
     exitCode: 0,
   };
 }
@@ -164,13 +164,13 @@ function jobPlan(
       : [
           "Costs are for the hours of the job; catalogue prices are from different sources and months.",
         ]),
-    ...(best === undefined ? [] : notesOf(best.question, times, best.bottleneck)),
+    ...(best === undefined ? [] : notesOf(best.scenario, times, best.bottleneck)),
   ];
-  const trust: Trust = { from: sources, notes };
+  const trust: Trust = { sources, notes };
   return {
     text: planText(job, plan, 10, trust),
     json: { job, ...plan, trust },
-    exitCode: best?.meets === true ? 0 : 1,
+    exitCode: best?.meetsDeadline === true ? 0 : 1,
   };
 }
 

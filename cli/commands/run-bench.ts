@@ -315,7 +315,7 @@ export async function runAndReport(
   const { signal, hold } = interrupt;
   try {
     await withPreparedBench(
-      { environments, args, signal, hold, onEvent: progress.tell, ...options },
+      { environments, args, signal, hold, onEvent: progress.onEvent, ...options },
       async (prepared) => {
         const { record } = prepared;
         try {

@@ -4,7 +4,7 @@ import { type StudyId, studyIds, studyQuestions } from "../../bench/record/study
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import { runStudies } from "../../bench/studies/run-studies.ts";
 import type { StudyGrid } from "../../bench/studies/study.ts";
-import { pathsOfStudies } from "../../bench/studies/study-endpoints.ts";
+import { endpointsOfStudies } from "../../bench/studies/study-endpoints.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";
@@ -167,7 +167,7 @@ async function sweep(names: readonly string[], args: SweepArguments): Promise<vo
     {
       environments: environment.flatMap((name) => name.split(",")),
       args,
-      endpoints: pathsOfStudies(studies, backend),
+      endpoints: endpointsOfStudies(studies, backend),
     },
     (prepared) =>
       withStudyEnvironments(
