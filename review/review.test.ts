@@ -230,6 +230,16 @@ test.each<readonly [string, object]>([
   expect(verdictOf(address, pods(2), after)).toBe("");
 });
 
+test("lists all topics for which a resource was not examined", () => {
+  const values = (image: string) => ({ name: "a", gpus: "all", image });
+  const change = plannedChange([
+    { address: "docker_container.a", before: values("x"), after: values("y") },
+  ]);
+  const resources = change.resources.map((it) => ({ ...it, unknown: [["ports"]] }));
+  const { changes } = reviewOf([{ ...change, resources }]).stacks[0]!;
+  expect(changes[0]?.unexamined).toEqual(["exposure", "capacity and cost"]);
+});
+
 test("a container that Docker does not restart is a service all the same", () => {
   const values = (image: string) => ({ name: "db", restart: "no", must_run: true, image });
   const change = plannedChange([

@@ -1,39 +1,45 @@
 import { capacityOf, type Predict } from "./changes/capacity.ts";
 import { mergeReplacements } from "./changes/container-pairs.ts";
-import { coverageOf } from "./changes/coverage.ts";
+import { coverageOf, type Topic } from "./changes/coverage.ts";
 import { byDanger, isStep } from "./changes/danger.ts";
 import { imageNames } from "./changes/diff-images.ts";
-import { diffResource } from "./changes/diff-values.ts";
+import { diffResource, type ImageNames } from "./changes/diff-values.ts";
 import { exposuresOf } from "./changes/exposure.ts";
 import { impactOf } from "./changes/impact.ts";
-import { asTypedChange, comparisonOf } from "./changes/impact-kinds.ts";
+import { asTypedChange, comparisonOf, type StackComparison } from "./changes/impact-kinds.ts";
 import { planNotes } from "./changes/plan-notes.ts";
 import { forcedBy, reasonText } from "./changes/replacement-reasons.ts";
 import { servingOf } from "./changes/serving.ts";
 import type { Counts, ReviewedChange, StackReview } from "./changes/stack-review.ts";
 import { type Verdict, verdictOf } from "./changes/verdict.ts";
-import type { Action, ResourceChange, RuleFinding, StackChange } from "./input/change.ts";
+import {
+  type Action,
+  type ResourceChange,
+  type RuleFinding,
+  type StackChange,
+  severities,
+} from "./input/change.ts";
 import { fingerprintOf } from "./input/fingerprint.ts";
 import { scrub, secretTexts } from "./input/secrets.ts";
 import { titleOf } from "./input/stack-facts.ts";
 import { isObject } from "./input/value-paths.ts";
 
-/** Content of a review comment, in its order, without secrets. */
+/** Content of a review comment, without secrets. */
 export interface Review {
-  /** Bumped when a field changes meaning. */
+  /** Incremented when a field changes meaning. */
   readonly schema: 2;
   readonly verdict: Verdict;
-  /** By name. */
+  /** Sorted by name. */
   readonly stacks: readonly StackReview[];
 }
 
 export interface ReviewOptions {
-  /** Of all stacks. */
+  /** Findings of all stacks. */
   readonly findings?: readonly RuleFinding[];
   readonly predict?: Predict;
 }
 
-/** Review the changes of one or more stacks. */
+/** Reviews the changes of one or more stacks. */
 export function reviewOf(changes: readonly StackChange[], options: ReviewOptions = {}): Review {
   const { findings = [], predict } = options;
   const stacks = [...changes]
@@ -50,60 +56,34 @@ export function reviewOf(changes: readonly StackChange[], options: ReviewOptions
 }
 
 function stackReview(
-  given: StackChange,
+  unmerged: StackChange,
   findings: readonly RuleFinding[],
   predict: Predict | undefined,
 ): StackReview {
-  const change = { ...given, resources: mergeReplacements(given.resources) };
-  const moments = comparisonOf(change);
-  const standing = {
+  const change = { ...unmerged, resources: mergeReplacements(unmerged.resources) };
+  const comparison = comparisonOf(change);
+  const current = {
     ...change,
     resources: change.resources.filter(({ deposed }) => deposed === undefined).map(asTypedChange),
   };
   const images = imageNames(change.resources);
-  const coverage = coverageOf(moments);
-  const unexamined = new Map(
-    coverage.unexamined
-      .filter(({ changes }) => changes)
-      .map(({ address, topics }) => [address, topics]),
-  );
-  const changes = change.resources
-    .filter(isChange)
-    .map((resource): ReviewedChange => {
-      const impact = impactOf(resource, moments);
-      const diffs =
-        resource.action === "replace" || resource.action === "update"
-          ? diffResource(resource, images)
-          : [];
-      const forced = resource.action === "replace" ? forcedBy(resource.replacePaths, diffs) : [];
-      const topics = unexamined.get(resource.address);
-      return {
-        address: resource.address,
-        title: titleOf(resource),
-        type: resource.type,
-        action: resource.action as ReviewedChange["action"],
-        createBeforeDestroy: resource.createBeforeDestroy,
-        deposed: resource.deposed,
-        forcedBy: forced,
-        reason: reasonText(resource, forced),
-        movedFrom: resource.movedFrom,
-        imported: resource.imported,
-        impact,
-        diffs,
-        unexamined: topics,
-        isStep: topics === undefined && isStep(resource, impact),
-      };
-    })
-    .sort(byDanger);
+  const coverage = coverageOf(comparison);
+  const gaps = new Map<string, readonly Topic[]>();
+  for (const { address, topics, changes } of coverage.unexamined) {
+    if (changes) gaps.set(address, [...(gaps.get(address) ?? []), ...topics]);
+  }
   return {
     stack: change.stack,
     source: change.source,
     terraformVersion: change.terraformVersion,
     counts: countsOf(change),
-    changes,
-    capacity: capacityOf(standing, predict),
-    serving: servingOf(standing, images),
-    exposures: exposuresOf(moments),
+    changes: change.resources
+      .filter(isChange)
+      .map((resource) => reviewedChange(resource, comparison, images, gaps.get(resource.address)))
+      .sort(byDanger),
+    capacity: capacityOf(current, predict),
+    serving: servingOf(current, images),
+    exposures: exposuresOf(comparison),
     coverage,
     findings: [...findings].sort(bySeverity),
     drift: change.drift.map((resource) => ({
@@ -114,7 +94,35 @@ function stackReview(
     limitations: change.limitations,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
     notes: [...(change.notes ?? []), ...planNotes(change)],
-    fingerprint: fingerprintOf(given),
+    fingerprint: fingerprintOf(unmerged),
+  };
+}
+
+function reviewedChange(
+  resource: ResourceChange,
+  comparison: StackComparison,
+  images: ImageNames,
+  unexamined: readonly Topic[] | undefined,
+): ReviewedChange {
+  const { action } = resource;
+  const impact = impactOf(resource, comparison);
+  const diffs = action === "replace" || action === "update" ? diffResource(resource, images) : [];
+  const forced = action === "replace" ? forcedBy(resource.replacePaths, diffs) : [];
+  return {
+    address: resource.address,
+    title: titleOf(resource),
+    type: resource.type,
+    action: action as ReviewedChange["action"],
+    createBeforeDestroy: resource.createBeforeDestroy,
+    deposed: resource.deposed,
+    forcedBy: forced,
+    reason: reasonText(resource, forced),
+    movedFrom: resource.movedFrom,
+    imported: resource.imported,
+    impact,
+    diffs,
+    unexamined,
+    isStep: unexamined === undefined && isStep(resource, impact),
   };
 }
 
@@ -139,15 +147,13 @@ function countsOf({ resources, drift }: StackChange): Counts {
   };
 }
 
-const severityOrder = ["error", "warning", "note"];
-
 function bySeverity(a: RuleFinding, b: RuleFinding): number {
   const rank = ({ severity, waived, rule, address = "", message }: RuleFinding) =>
-    `${waived === undefined ? 0 : 1} ${severityOrder.indexOf(severity)} ${rule} ${address} ${message}`;
+    `${waived === undefined ? 0 : 1} ${severities.indexOf(severity)} ${rule} ${address} ${message}`;
   return rank(a) < rank(b) ? -1 : 1;
 }
 
-/** Every text of a value without the secrets. */
+/** Removes the secrets from all texts of a value. */
 function scrubbed<T>(value: T, secrets: readonly string[]): T {
   if (secrets.length === 0) return value;
   const walk = (inner: unknown): unknown => {
