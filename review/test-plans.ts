@@ -101,7 +101,7 @@ export function planText(name: string): string {
 }
 
 export function savedChange(name: string): StackChange {
-  return changeOfPlan({ shown: `${name}.plan.json`, text: planText(name) });
+  return changeOfPlan({ fileName: `${name}.plan.json`, text: planText(name) });
 }
 
 /** One resource of a made-up plan. */
@@ -146,11 +146,11 @@ export function plannedChange(
   resources: readonly PlannedResource[],
   more: Readonly<Record<string, unknown>> = {},
 ): StackChange {
-  return changeOfPlan({ shown: "plan.json", text: plannedText(resources, more), stack: "test" });
+  return changeOfPlan({ fileName: "plan.json", text: plannedText(resources, more), stack: "test" });
 }
 
 /** One line for each resource, so that a new plan differs where it does. */
-export function linesOf(plan: Readonly<Record<string, unknown>>): string {
+export function planLines(plan: Readonly<Record<string, unknown>>): string {
   const parts = Object.entries(plan).map(([key, value]) => {
     const lines = Array.isArray(value) ? value.map((item) => JSON.stringify(item)) : undefined;
     return `${JSON.stringify(key)}: ${lines === undefined ? JSON.stringify(value) : `[\n${lines.join(",\n")}\n]`}`;
@@ -167,7 +167,7 @@ export interface SavedPlan {
 }
 
 /** What of a plan a review reads: the state and the configuration are as long again. */
-export function keptOf(plan: unknown): SavedPlan {
+export function reviewedParts(plan: unknown): SavedPlan {
   const {
     prior_state: _state,
     planned_values: _planned,
@@ -179,7 +179,7 @@ export function keptOf(plan: unknown): SavedPlan {
 }
 
 /** What happens to each resource. The key of a one-shot container is a hash of what it runs with. */
-export function effectsOf({ resource_changes: changes }: SavedPlan): readonly string[] {
+export function actionLines({ resource_changes: changes }: SavedPlan): readonly string[] {
   return changes
     .map(
       ({ address, change }) =>

@@ -6,8 +6,8 @@ import { createStack } from "../stacks/create-stack.ts";
 import { type ShippedEnvironment, shippedStacks } from "../stacks/environment-files.ts";
 import { type EnvironmentSettings, parseSettings } from "../stacks/settings.ts";
 import type { StackChange, Values } from "./input/change.ts";
+import { changeOfDocuments } from "./input/document-change.ts";
 import { parseDocument } from "./input/synthesized-document.ts";
-import { changeOfTrees } from "./input/trees.ts";
 import { isObject } from "./input/value-paths.ts";
 import { cached } from "./rules/cached.ts";
 import type { Example, ExampleEdit } from "./rules/rule.ts";
@@ -53,7 +53,7 @@ function changeTo(example: Change, to: "failing" | "passing"): StackChange {
     for (const edit of edits) apply(document, stack, edit, side);
     return parseDocument(JSON.stringify(document), stack);
   };
-  const change = changeOfTrees(stack, edited("passing"), edited(to));
+  const change = changeOfDocuments(stack, edited("passing"), edited(to));
   const changed = change.resources.find(({ type }) => type === "docker_container");
   return {
     ...change,
@@ -105,7 +105,7 @@ const singleBlocks = new Set(
 );
 
 /** The same change with its values in the form of a plan. */
-export function inFormOfPlan(change: StackChange): StackChange {
+export function withPlanBlocks(change: StackChange): StackChange {
   const form = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(form);
     if (!isObject(value)) return value;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { changeOfDocuments } from "../review/input/document-change.ts";
 import { parseDocument } from "../review/input/synthesized-document.ts";
-import { changeOfTrees } from "../review/input/trees.ts";
 import { markdownComment } from "../review/report/comment-markdown.ts";
 import { reviewOf } from "../review/review.ts";
 import { synthesizedText } from "../review/test-stacks.ts";
@@ -13,7 +13,7 @@ function reviewed(...changed: readonly string[]) {
   const [before, after] = [own, withChangedFiles(own, changed)].map((text) =>
     parseDocument(text, "cdk.tf.json"),
   );
-  return reviewOf([changeOfTrees("single-gpu", before, after)]);
+  return reviewOf([changeOfDocuments("single-gpu", before, after)]);
 }
 
 test("a file that an image is made of makes the image anew, and its container", () => {
@@ -30,7 +30,7 @@ test("an image that is made on top of it is another one, and so are the pods", (
   const [before, after] = [text, withChangedFiles(text, ["inference-image/main.ts"])].map((it) =>
     parseDocument(it, "cdk.tf.json"),
   );
-  const { changes } = reviewOf([changeOfTrees("kind-local", before, after)]).stacks[0]!;
+  const { changes } = reviewOf([changeOfDocuments("kind-local", before, after)]).stacks[0]!;
   const deployment = changes.find(({ title }) => title === "embed/deployment");
   expect(deployment?.impact?.text).toContain("Rolling update");
 });
@@ -44,7 +44,7 @@ test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/
 
 test("a review of two trees whose files nobody compared does not call all of it safe", () => {
   const alone = parseDocument(own, "cdk.tf.json");
-  const untold = reviewOf([changeOfTrees("single-gpu", alone, alone)]);
+  const untold = reviewOf([changeOfDocuments("single-gpu", alone, alone)]);
   expect(markdownComment(untold)).toContain("✅ Safe, except for files that were not compared: ");
   const compared = markdownComment(reviewed());
   expect(compared).toContain("✅ Safe: single-gpu: nothing changes");

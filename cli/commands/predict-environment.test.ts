@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Capacity } from "../../review/changes/capacity.ts";
+import { changeOfDocuments } from "../../review/input/document-change.ts";
 import { parseDocument } from "../../review/input/synthesized-document.ts";
-import { changeOfTrees } from "../../review/input/trees.ts";
 import { reviewOf } from "../../review/review.ts";
 import { synthesizedText } from "../../review/test-stacks.ts";
 import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
@@ -11,7 +11,7 @@ import { environmentPredictor } from "./predict-environment.ts";
 function capacities(name: ShippedEnvironment, ...settings: readonly string[]): readonly Capacity[] {
   return ["", ...settings].map((yaml) => {
     const document = parseDocument(synthesizedText(name, yaml), name);
-    const review = reviewOf([changeOfTrees(name, undefined, document)], {
+    const review = reviewOf([changeOfDocuments(name, undefined, document)], {
       predict: environmentPredictor(),
     });
     return review.stacks[0]!.capacity.after!;

@@ -4,12 +4,12 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { UserError } from "../../contract/user-error.ts";
 import { verdictLevels } from "../../review/changes/verdict.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
+import { changeOfDocuments, withDocument } from "../../review/input/document-change.ts";
 import { changeOfPlan } from "../../review/input/plan-json.ts";
 import {
   parseDocument,
   type SynthesizedDocument,
 } from "../../review/input/synthesized-document.ts";
-import { changeOfTrees, withDocument } from "../../review/input/trees.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
 import { htmlReport } from "../../review/report/comment-html.ts";
 import { jsonReport } from "../../review/report/comment-json.ts";
@@ -21,7 +21,7 @@ import { repeated } from "../option-values.ts";
 import { environmentsFolder } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 import { environmentPredictor } from "./predict-environment.ts";
-import { verifyPlans } from "./verify-plan.ts";
+import { type ReviewedFile, verifyPlans } from "./verify-plan.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
 
@@ -223,7 +223,7 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
   if (after.size === 0)
     throw new UserError(`--head must contain a synthesized stack, got '${head}'`);
   const names = [...new Set([...before.keys(), ...after.keys()])].sort();
-  return names.map((name) => changeOfTrees(name, before.get(name), after.get(name)));
+  return names.map((name) => changeOfDocuments(name, before.get(name), after.get(name)));
 }
 
 function planInput(given: string) {
@@ -232,8 +232,8 @@ function planInput(given: string) {
   return stack === undefined || existsSync(given) ? input : { ...input, stack };
 }
 
-/** Reads a file or the standard input; `shown` is its name in messages. */
-export function readInput(file: string): { readonly shown: string; readonly text: string } {
+/** Reads a file or the standard input. */
+export function readInput(file: string): ReviewedFile {
   let bytes: Buffer;
   try {
     bytes = readFileSync(file === "-" ? 0 : file);
@@ -243,7 +243,7 @@ export function readInput(file: string): { readonly shown: string; readonly text
   // PowerShell's `>` writes UTF-16
   const utf16 = bytes[0] === 0xff && bytes[1] === 0xfe;
   return {
-    shown: file === "-" ? "standard input" : file,
+    fileName: file === "-" ? "standard input" : file,
     text: new TextDecoder(utf16 ? "utf-16le" : "utf-8").decode(bytes),
   };
 }
@@ -259,8 +259,8 @@ function documentsIn(folder: string, option: string): ReadonlyMap<string, Synthe
   for (const name of readdirSync(join(path, stacks)).sort()) {
     const file = join(path, stacks, name, "cdk.tf.json");
     if (!existsSync(file)) continue;
-    const shown = join(folder, stacks, name, "cdk.tf.json");
-    found.set(name, parseDocument(readInput(file).text, shown));
+    const fileName = join(folder, stacks, name, "cdk.tf.json");
+    found.set(name, parseDocument(readInput(file).text, fileName));
   }
   return found;
 }

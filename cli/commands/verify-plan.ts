@@ -1,6 +1,10 @@
 import { z } from "zod";
 import type { StackChange } from "../../review/input/change.ts";
-import { fingerprintOf, planDifferences, unfit } from "../../review/input/fingerprint.ts";
+import {
+  fingerprintOf,
+  planDifferences,
+  rejectionReasons,
+} from "../../review/input/fingerprint.ts";
 import { parseJson } from "../../review/input/json-file.ts";
 import { changeOfPlan } from "../../review/input/plan-json.ts";
 import { ReviewError } from "../../review/input/review-error.ts";
@@ -8,7 +12,7 @@ import { commentMarker, plansMarker } from "../../review/report/comment-markdown
 
 /** File with a reviewed plan or a review. */
 export interface ReviewedFile {
-  readonly shown: string;
+  readonly fileName: string;
   readonly text: string;
 }
 
@@ -44,27 +48,27 @@ export function verifyPlans(
     if (change === undefined) return [`${stack}: was reviewed but has no new plan`];
     return fingerprintOf(change) === print ? [] : [`${stack}: differs from the reviewed change`];
   });
-  return [...fresh.flatMap(unfit), ...ofPlans, ...ofPrints].sort();
+  return [...fresh.flatMap(rejectionReasons), ...ofPlans, ...ofPrints].sort();
 }
 
 /** Reads the fingerprints of a review; undefined if the text is not a review. */
-function fingerprintsIn({ shown, text }: ReviewedFile): ReadonlyMap<string, string> | undefined {
+function fingerprintsIn({ fileName, text }: ReviewedFile): ReadonlyMap<string, string> | undefined {
   const review = text.replace(/^\uFEFF/, "").trimEnd();
-  if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, shown);
-  const json = parseJson(text, shown);
+  if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, fileName);
+  const json = parseJson(text, fileName);
   if (typeof json !== "object" || json === null || !("verdict" in json)) return undefined;
   const result = reviewReport.safeParse(json);
-  if (!result.success) throw new ReviewError(`${shown}: must be a review of a supported schema`);
+  if (!result.success) throw new ReviewError(`${fileName}: must be a review of a supported schema`);
   return new Map(result.data.stacks.map(({ stack, fingerprint }) => [stack, fingerprint]));
 }
 
 /** Reads the fingerprints only from the last line, because quoted plans may contain anything. */
-function fingerprintsOfComment(text: string, shown: string): ReadonlyMap<string, string> {
+function fingerprintsOfComment(text: string, fileName: string): ReadonlyMap<string, string> {
   const last = text.slice(text.lastIndexOf("\n") + 1);
   const marked = /^<!-- clipstack-plans ((?:\S+:[0-9a-f]{64} ?)+)-->$/.exec(last);
   if (marked === null || text.split(plansMarker).length !== 2) {
     throw new ReviewError(
-      `${shown}: must end with the line that identifies the plans, as written by clipstack review`,
+      `${fileName}: must end with the line that identifies the plans, as written by clipstack review`,
     );
   }
   const pairs = (marked[1] ?? "").trim().split(" ");

@@ -1,6 +1,6 @@
 import { Composer, type Document, Parser } from "yaml";
-import { hasSecretForm, hidden, isSecretName } from "../input/secrets.ts";
-import { isObject, sameValue, stepInto } from "../input/value-paths.ts";
+import { hasSecretPattern, hidden, isSecretName } from "../input/secrets.ts";
+import { isObject, ownValue, sameValue } from "../input/value-paths.ts";
 import { type DiffBlock, type DiffLine, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
 import { isUnset, longText, textOf, toList, withoutSecrets } from "./diff-texts.ts";
@@ -53,7 +53,7 @@ export function diffChartValues(
       const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
       for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
         const inner = place === "" ? chartKey(name) : `${place}.${chartKey(name)}`;
-        walk(stepInto(a, name), stepInto(b, name), inner, name, known);
+        walk(ownValue(a, name), ownValue(b, name), inner, name, known);
       }
       return;
     }
@@ -81,7 +81,7 @@ export function diffChartValues(
       const isKnown = /^(embed|triton)\.service\.type$/.test(place)
         ? serviceTypes.test(text)
         : plainChartPaths.some((path) => path.test(place)) && plainForm.test(text);
-      return isKnown && text.length <= longText && !hasSecretForm(text) ? text : hidden;
+      return isKnown && text.length <= longText && !hasSecretPattern(text) ? text : hidden;
     };
     lines.push(lineOf(`values ${place}`, shown(was), shown(is)));
   };

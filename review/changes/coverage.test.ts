@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { changeOfDocuments } from "../input/document-change.ts";
 import { parseDocument } from "../input/synthesized-document.ts";
-import { changeOfTrees } from "../input/trees.ts";
 import { markdownComment } from "../report/comment-markdown.ts";
 import { type Review, reviewOf } from "../review.ts";
 import { findingsOfChange } from "../rules/findings.ts";
@@ -193,7 +193,7 @@ const read = (document: unknown) => parseDocument(JSON.stringify(document), "cdk
 const stacks = ["single-gpu", "multi-gpu-4x", "kind-local", "k8s-gpu"] as const;
 
 test.each(stacks)("everything in %s is examined", (name) => {
-  const change = changeOfTrees(name, undefined, read(JSON.parse(synthesizedText(name))));
+  const change = changeOfDocuments(name, undefined, read(JSON.parse(synthesizedText(name))));
   const {
     stacks: [stack],
   } = reviewOf([change]);
@@ -208,11 +208,11 @@ test("a module of a synthesized file is not safe when it changes, and else bound
       module: { vpc: { source: "../vpc", version } },
       resource: { aws_vpc: { v: {} } },
     });
-  const changed = reviewOf([changeOfTrees("s", tree("1"), tree("2"))]);
+  const changed = reviewOf([changeOfDocuments("s", tree("1"), tree("2"))]);
   expect(changed.verdict.reasons).toEqual([
     "s: 1 resource in a module changes but was not examined: module.vpc.",
   ]);
-  const same = markdownComment(reviewOf([changeOfTrees("s", tree("1"), tree("1"))]));
+  const same = markdownComment(reviewOf([changeOfDocuments("s", tree("1"), tree("1"))]));
   expect(same).toContain("Safe, except for files that were not compared");
   expect(same).toContain("1 resource of hashicorp/aws was not examined for exposure: aws_vpc.");
 });

@@ -1,5 +1,5 @@
 import type { ResourceChange } from "../input/change.ts";
-import { hasSecretForm, hidden } from "../input/secrets.ts";
+import { hasSecretPattern, hidden } from "../input/secrets.ts";
 import type { ImageNames } from "./diff-values.ts";
 
 /** Image names by id and by resource address. */
@@ -14,7 +14,7 @@ export function imageNames(resources: readonly ResourceChange[]): ImageNames {
     ] as const) {
       const name = typeof values?.name === "string" ? values.name : undefined;
       if (values === undefined || name === undefined) continue;
-      const isSecret = hasSecretForm(name) || sensitive.some(([first]) => first === "name");
+      const isSecret = hasSecretPattern(name) || sensitive.some(([first]) => first === "name");
       const shown = isSecret ? hidden : withDigest(name, values.repo_digest);
       names.set(address, shown);
       for (const id of [values.image_id, values.id]) {

@@ -1,4 +1,4 @@
-import { collapsed, hasSecretForm, hidden, isSecretName } from "../input/secrets.ts";
+import { hasSecretPattern, hidden, isSecretName, shortenedText } from "../input/secrets.ts";
 import { isObject } from "../input/value-paths.ts";
 import { type DiffLine, lineOf } from "./diff-line.ts";
 
@@ -9,7 +9,7 @@ export const longText = 160;
 
 /** Map key, hidden if it may be a secret. */
 export function safeKey(key: string): string {
-  return hasSecretForm(key) ? hidden : short(key);
+  return hasSecretPattern(key) ? hidden : short(key);
 }
 
 /** Whether a value is one of the forms in which providers store unset attributes. */
@@ -37,7 +37,7 @@ export function textOf(value: unknown): string {
 
 /** A text as one line of bounded length; {@link scrub} knows what it makes of a secret. */
 export function short(text: string): string {
-  const line = collapsed(text);
+  const line = shortenedText(text);
   return line.length <= longText ? line : `${line.slice(0, longText - 1)}…`;
 }
 
@@ -46,7 +46,7 @@ export function withoutSecrets({ path, before, after }: DiffLine): DiffLine {
   const clean = (text: string | undefined) =>
     text === undefined
       ? undefined
-      : hasSecretForm(text) ||
+      : hasSecretPattern(text) ||
           path.split(/[.[\]]/).some(isSecretName) ||
           (path.endsWith("string_value") &&
             !/^"(-?\d{1,12}(\.\d{1,6})?|true|false|yes|no)"$/.test(text))

@@ -1,6 +1,12 @@
 import type { Path, ResourceChange } from "../input/change.ts";
-import { commandWord, hasSecretForm, hidden } from "../input/secrets.ts";
-import { isObject, isWithin, ofServer, sameValue, stepInto } from "../input/value-paths.ts";
+import { commandWord, hasSecretPattern, hidden } from "../input/secrets.ts";
+import {
+  isObject,
+  isWithin,
+  ownValue,
+  sameValue,
+  serverManagedFields,
+} from "../input/value-paths.ts";
 import { chartDocuments, diffChartValues } from "./chart-values.ts";
 import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
@@ -55,14 +61,14 @@ class Differ {
   blocks(): readonly DiffBlock[] {
     const { before = {}, after = {} } = this.#change;
     for (const key of [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()) {
-      if (silent.has(key) || this.#isOfImage(key, stepInto(after, key))) continue;
+      if (silent.has(key) || this.#isOfImage(key, ownValue(after, key))) continue;
       const isUnknown = this.#notYet.has(key);
       if (key === "image") this.#image(before[key], after[key], isUnknown);
-      else if (isUnknown && stepInto(after, key) === undefined) {
-        this.#unknown(key, stepInto(before, key));
+      else if (isUnknown && ownValue(after, key) === undefined) {
+        this.#unknown(key, ownValue(before, key));
       } else {
         const at = { label: safeKey(key), path: [key], pathBefore: [key] };
-        this.#walk(stepInto(before, key), stepInto(after, key), at);
+        this.#walk(ownValue(before, key), ownValue(after, key), at);
       }
     }
     return [
@@ -147,7 +153,7 @@ class Differ {
     if (isObject(before) || isObject(after)) {
       const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
       for (const name of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-        this.#walk(stepInto(left, name), stepInto(right, name), below(at, name, name));
+        this.#walk(ownValue(left, name), ownValue(right, name), below(at, name, name));
       }
       return;
     }
@@ -158,7 +164,7 @@ class Differ {
   #isOfServer(after: unknown, { path }: Location): boolean {
     const { type, replacePaths } = this.#change;
     if (!type.startsWith("kubernetes_")) return false;
-    if (path[0] === "metadata" && ofServer.has(lastName(path))) return true;
+    if (path[0] === "metadata" && serverManagedFields.has(lastName(path))) return true;
     const key = keyOf(path);
     const forces = replacePaths.some((it) => keyOf(it) === key);
     return isUnset(after) && this.#notYet.has(key) && !forces;
@@ -232,7 +238,7 @@ class Differ {
       const found = new Map<string, { readonly shown: string; readonly text: string }>();
       list.forEach((word, index) => {
         const text = String(word);
-        const secret = this.#hasSecret([...path, index]) || hasSecretForm(text);
+        const secret = this.#hasSecret([...path, index]) || hasSecretPattern(text);
         const shown = commandWord(list, index);
         // hides a secret completely, including its apparent name
         const option = secret ? undefined : shown.option;
@@ -258,7 +264,7 @@ class Differ {
     );
     const isCommand = /^(test|entrypoint)$/.test(lastName(at.path));
     const texts = list.map((item) => {
-      if (secret || hasSecretForm(String(item))) return hidden;
+      if (secret || hasSecretPattern(String(item))) return hidden;
       if (!isPrintable(this.#change.type, at.path, String(item))) return hidden;
       if (!isCommand) return String(item);
       const { option, value } = commandWord(all, all.indexOf(item));
@@ -294,7 +300,7 @@ class Differ {
     }
     const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
     for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-      const [was, is] = [stepInto(left, key), stepInto(right, key)];
+      const [was, is] = [ownValue(left, key), ownValue(right, key)];
       if (sameValue(was, is)) continue;
       this.#hidden(`${at.label}.${safeKey(key)}`, was !== undefined, is !== undefined);
     }
@@ -334,7 +340,7 @@ class Differ {
     if (isUnset(value) && value !== false) return undefined;
     if (this.#hasSecret(at.path) || this.#hasSecret(at.pathBefore)) return hidden;
     const text = textOf(value);
-    if (hasSecretForm(text) || !isPrintable(this.#change.type, at.path, text)) return hidden;
+    if (hasSecretPattern(text) || !isPrintable(this.#change.type, at.path, text)) return hidden;
     // file contents may be secret
     if (isFileContent(at.path) || isConfigData(this.#change.type, at.path))
       return `a text of ${text.length} characters`;

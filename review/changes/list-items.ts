@@ -1,4 +1,4 @@
-import { isObject, stepInto } from "../input/value-paths.ts";
+import { isObject, ownValue } from "../input/value-paths.ts";
 import { short, textOf } from "./diff-texts.ts";
 
 /** Fields that identify list items, in order of preference. */
@@ -8,7 +8,7 @@ const itemNames = [
 ] as const;
 
 export function fieldOf(item: unknown, name: string): unknown {
-  return isObject(item) ? stepInto(item, name) : undefined;
+  return isObject(item) ? ownValue(item, name) : undefined;
 }
 
 /** Field that identifies every item uniquely and is not secret in any of them. */

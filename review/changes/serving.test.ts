@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { changeOfDocuments } from "../input/document-change.ts";
 import { parseDocument } from "../input/synthesized-document.ts";
-import { changeOfTrees } from "../input/trees.ts";
 import { reviewOf } from "../review.ts";
 import { savedChange } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";
@@ -45,7 +45,7 @@ test("says of settings that change how many instances there are", () => {
       synthesizedText("single-gpu", `tritonTrt: { instancesPerGpu: ${count} }`),
       "cdk.tf.json",
     );
-  const { stacks } = reviewOf([changeOfTrees("single-gpu", file(1), file(3))]);
+  const { stacks } = reviewOf([changeOfDocuments("single-gpu", file(1), file(3))]);
   const trt = stacks[0]?.serving.find(({ service }) => service === "triton-trt");
   expect([trt?.before?.instances, trt?.after?.instances]).toEqual(["1 on GPU 0", "3 on GPU 0"]);
 });

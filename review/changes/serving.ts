@@ -1,6 +1,6 @@
 import type { ModelConfigJson } from "../../client/triton/model-config.ts";
 import { type StackChange, stateBefore } from "../input/change.ts";
-import { hasSecretForm } from "../input/secrets.ts";
+import { hasSecretPattern } from "../input/secrets.ts";
 import { blockOf, isObject } from "../input/value-paths.ts";
 import { environmentOf, releasesOf } from "../rules/facts.ts";
 import { configOf, deployedConfigs, tensorrtOf } from "../rules/model-configs.ts";
@@ -62,7 +62,9 @@ function servingsIn(
 function imageOf({ image }: Readonly<Record<string, unknown>>): string {
   if (!isObject(image)) return "–";
   const [repository, tag, digest] = [image.repository, image.tag, image.digest].map((part) =>
-    typeof part === "string" && /^[\w.:/@-]{1,200}$/.test(part) && !hasSecretForm(part) ? part : "",
+    typeof part === "string" && /^[\w.:/@-]{1,200}$/.test(part) && !hasSecretPattern(part)
+      ? part
+      : "",
   );
   const name = `${repository}${tag === "" ? "" : `:${tag}`}`;
   return digest === "" ? name || "–" : `${name} @ ${digest?.slice(0, 19)}`;

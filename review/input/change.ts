@@ -57,7 +57,7 @@ export type Values = Readonly<Record<string, unknown>>;
 export interface StackChange {
   /** Name of the stack: `single-gpu`. */
   readonly stack: string;
-  readonly source: "plan" | "trees";
+  readonly source: "plan" | "synthesis";
   /** By address. */
   readonly resources: readonly ResourceChange[];
   /** Resources changed outside of Terraform. */

@@ -2,7 +2,7 @@ import type { ResourceChange, Values } from "./change.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { blockOf, blocksOf, canonical, isObject, valueAt } from "./value-paths.ts";
 
-export interface Declared {
+export interface DeclaredResource {
   readonly address: string;
   readonly type: string;
   readonly name: string;
@@ -28,9 +28,14 @@ const metaArguments = new Set(
   "// depends_on count for_each provider lifecycle provisioner connection".split(" "),
 );
 
-export function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, Declared> {
-  const found = new Map<string, Declared>();
-  const take = (all: Readonly<Record<string, Record<string, unknown>>>, mode: Declared["mode"]) => {
+export function declaredIn(
+  from: SynthesizedDocument | undefined,
+): ReadonlyMap<string, DeclaredResource> {
+  const found = new Map<string, DeclaredResource>();
+  const take = (
+    all: Readonly<Record<string, Record<string, unknown>>>,
+    mode: DeclaredResource["mode"],
+  ) => {
     for (const [type, resources] of Object.entries(all)) {
       for (const [name, body] of Object.entries(resources)) {
         if (!isObject(body)) continue;
@@ -48,11 +53,11 @@ export function declaredIn(from: SynthesizedDocument | undefined): ReadonlyMap<s
 }
 
 /** Maximum number of instances listed separately. */
-const mostInstances = 100;
+const maxInstances = 100;
 /** Address suffix of each `count` instance; one empty suffix if `count` is missing or an expression. */
 function keysOf(count: unknown): readonly string[] {
   const number = Number(count ?? Number.NaN);
-  if (!Number.isInteger(number) || number < 0 || number > mostInstances) return [""];
+  if (!Number.isInteger(number) || number < 0 || number > maxInstances) return [""];
   return Array.from({ length: number }, (_, index) => `[${index}]`);
 }
 
@@ -60,10 +65,10 @@ function declared(
   address: string,
   type: string,
   name: string,
-  mode: Declared["mode"],
+  mode: DeclaredResource["mode"],
   body: Readonly<Record<string, unknown>>,
   from: SynthesizedDocument | undefined,
-): Declared {
+): DeclaredResource {
   const own = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
   const lifecycle = isObject(body.lifecycle) ? body.lifecycle : {};
   const path = valueAt(body, ["//", "metadata", "path"]);
@@ -100,7 +105,7 @@ function commandsOf(provisioners: unknown): readonly string[] {
 
 /** Source of a resource's provider in `required_providers`. */
 export function sourceOf(
-  { type, provider }: Declared,
+  { type, provider }: DeclaredResource,
   from: SynthesizedDocument | undefined,
 ): string | undefined {
   const [name = ""] = (provider ?? type.replace(/_.*/s, "")).split(".");

@@ -1,20 +1,27 @@
 import type { Action, Path, Values } from "./change.ts";
-import { anyReference, type Declared, localReference, withLocals } from "./declared-resources.ts";
+import {
+  anyReference,
+  type DeclaredResource,
+  localReference,
+  withLocals,
+} from "./declared-resources.ts";
 import { forcingPaths } from "./force-new.ts";
 import { unique } from "./plan-resources.ts";
 import { withoutKey } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { changedPaths, textsIn } from "./value-paths.ts";
 
-interface Pair {
+export interface ResourcePair {
   readonly address: string;
-  readonly was?: Declared;
-  readonly is?: Declared;
+  readonly before?: DeclaredResource;
+  readonly after?: DeclaredResource;
 }
 
-interface Effect {
+export interface DerivedAction {
   readonly action: Action;
+  /** Paths that force a replacement. */
   readonly forcing: readonly Path[];
+  /** Paths whose values are known only after the apply. */
   readonly unknown: readonly Path[];
 }
 
@@ -29,46 +36,52 @@ export function changedLocals(
   return new Set(names.filter((name) => text(name, before) !== text(name, after)));
 }
 
-/** Action on each resource. A recreated resource may cause its dependents to be replaced, so it iterates to a fixed point. */
-export function effectsOf(
-  pairs: readonly Pair[],
+/**
+ * Derives the action on each resource, by address. Iterates to a fixed point, because replacing a resource may replace its dependents.
+ *
+ * @param locals - Locals with a changed value.
+ */
+export function derivedActions(
+  pairs: readonly ResourcePair[],
   locals: ReadonlySet<string>,
-): ReadonlyMap<string, Effect> {
-  const effects = new Map<string, Effect>();
+): ReadonlyMap<string, DerivedAction> {
+  const actions = new Map<string, DerivedAction>();
   const recreated = new Set<string>();
-  const touched = new Set<string>();
-  for (let changed = true; changed; ) {
-    changed = false;
+  const changed = new Set<string>();
+  for (let isStable = false; !isStable; ) {
+    isStable = true;
     for (const pair of pairs) {
-      const effect = effectOf(pair, { recreated, touched, locals });
-      if (effects.get(pair.address)?.action !== effect.action) changed = true;
-      effects.set(pair.address, effect);
+      const derived = derivedAction(pair, { recreated, changed, locals });
+      if (actions.get(pair.address)?.action !== derived.action) isStable = false;
+      actions.set(pair.address, derived);
       // expressions reference a resource without its instance key
-      if (["create", "replace"].includes(effect.action)) recreated.add(withoutKey(pair.address));
-      if (effect.action !== "no-op") touched.add(withoutKey(pair.address));
+      if (["create", "replace"].includes(derived.action)) recreated.add(withoutKey(pair.address));
+      if (derived.action !== "no-op") changed.add(withoutKey(pair.address));
     }
   }
-  return effects;
+  return actions;
 }
 
-/** Changes outside the arguments of a resource. */
-interface Surroundings {
+interface ChangedReferences {
   /** Created or replaced resources. */
   readonly recreated: ReadonlySet<string>;
   /** Resources with any change. */
-  readonly touched: ReadonlySet<string>;
-  /** Locals with a changed value. */
+  readonly changed: ReadonlySet<string>;
   readonly locals: ReadonlySet<string>;
 }
 
-function effectOf({ was, is }: Pair, { recreated, touched, locals }: Surroundings): Effect {
-  if (is === undefined) return { action: "delete", forcing: [], unknown: [] };
-  const unknown = expressionsIn(is.values);
-  const paths = unknown.map(({ path }) => path);
-  if (was === undefined) {
-    return { action: is.mode === "data" ? "read" : "create", forcing: [], unknown: paths };
+function derivedAction(
+  { before, after }: ResourcePair,
+  { recreated, changed, locals }: ChangedReferences,
+): DerivedAction {
+  if (after === undefined) return { action: "delete", forcing: [], unknown: [] };
+  const expressions = expressionsIn(after.values);
+  const unknown = expressions.map(({ path }) => path);
+  if (before === undefined) {
+    return { action: after.mode === "data" ? "read" : "create", forcing: [], unknown };
   }
-  const moved = unknown
+  if (after.mode === "data") return { action: "no-op", forcing: [], unknown };
+  const recomputed = expressions
     .filter(
       ({ references, text }) =>
         references.some((address) => recreated.has(address)) ||
@@ -76,21 +89,20 @@ function effectOf({ was, is }: Pair, { recreated, touched, locals }: Surrounding
     )
     .map(({ path }) => path);
   const different = unique([
-    ...changedPaths(was.values, is.values, { as: "given" }),
-    ...moved,
-  ]).filter(([first]) => !is.ignored.includes(String(first)) && !is.ignored.includes("all"));
+    ...changedPaths(before.values, after.values, { as: "given" }),
+    ...recomputed,
+  ]).filter(([first]) => !after.ignored.includes(String(first)) && !after.ignored.includes("all"));
   const forcing = [
-    ...forcingPaths(is.type, different),
-    ...(was.forEach === is.forEach ? [] : [["for_each"] as const]),
-    ...(was.count === is.count ? [] : [["count"] as const]),
-    ...(was.provider === is.provider ? [] : [["provider"] as const]),
-    ...(is.replacedBy.some((it) => touched.has(it.split(".").slice(0, 2).join(".")))
-      ? [["replace_triggered_by"] as const]
+    ...forcingPaths(after.type, different),
+    ...(["forEach", "count", "provider"] as const)
+      .filter((name) => before[name] !== after[name])
+      .map((name) => [name === "forEach" ? "for_each" : name]),
+    ...(after.replacedBy.some((it) => changed.has(it.split(".").slice(0, 2).join(".")))
+      ? [["replace_triggered_by"]]
       : []),
   ];
-  if (is.mode === "data") return { action: "no-op", forcing: [], unknown: paths };
-  if (forcing.length > 0) return { action: "replace", forcing, unknown: paths };
-  return { action: different.length > 0 ? "update" : "no-op", forcing: [], unknown: paths };
+  if (forcing.length > 0) return { action: "replace", forcing, unknown };
+  return { action: different.length > 0 ? "update" : "no-op", forcing: [], unknown };
 }
 
 /** Strings with Terraform expressions, and the resources that they reference. */

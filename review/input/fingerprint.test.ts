@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { type PlannedResource, plannedChange, planText, savedChange } from "../test-plans.ts";
-import { fingerprintOf, planDifferences, unfit } from "./fingerprint.ts";
+import { fingerprintOf, planDifferences, rejectionReasons } from "./fingerprint.ts";
 import { changeOfPlan } from "./plan-json.ts";
 
 const base: PlannedResource = {
@@ -94,7 +94,7 @@ interface Edited {
 const edited = (edit: (plan: Edited) => object) => {
   const plan = JSON.parse(planText("image-changed")) as Edited;
   const text = JSON.stringify({ ...plan, ...edit(plan) });
-  return changeOfPlan({ shown: "plan.json", text, stack: "single-gpu" });
+  return changeOfPlan({ fileName: "plan.json", text, stack: "single-gpu" });
 };
 const isReplaced = ({ change }: Edited["resource_changes"][number]) =>
   change.actions.join() === "delete,create";
@@ -220,8 +220,8 @@ test.each([
     },
   ],
 ])("rejects a plan: %s", (text, more) => {
-  expect(unfit(plannedChange([base], more)).join()).toContain(text);
-  expect(unfit(plannedChange([base]))).toEqual([]);
+  expect(rejectionReasons(plannedChange([base], more)).join()).toContain(text);
+  expect(rejectionReasons(plannedChange([base]))).toEqual([]);
 });
 
 const action = {
@@ -258,5 +258,5 @@ test("a plan that puts off an action is none to apply", () => {
   const change = plannedChange([], {
     deferred_action_invocations: [{ reason: "unknown", action_invocation: action }],
   });
-  expect(unfit(change)).toEqual(["test: the new plan defers action.local_command.x"]);
+  expect(rejectionReasons(change)).toEqual(["test: the new plan defers action.local_command.x"]);
 });

@@ -10,7 +10,7 @@ import { canonical, changedPaths, isWithin, pathText } from "./value-paths.ts";
  * same fingerprint; {@link planDifferences} detects those too.
  */
 export function fingerprintOf(change: StackChange): string {
-  const own = acting(change).map((it) => [
+  const own = changedResources(change).map((it) => [
     ...identityOf(it),
     mask(it.before ?? {}, it.sensitive),
     mask(it.after ?? {}, it.sensitive),
@@ -32,7 +32,7 @@ export function fingerprintOf(change: StackChange): string {
 const partNames = ["outputs", "variables", "providers", "provisioners", "actions"] as const;
 
 /** Excludes unchanged resources; includes data sources read during the apply, which may run programs. */
-function acting({ resources }: StackChange): readonly ResourceChange[] {
+function changedResources({ resources }: StackChange): readonly ResourceChange[] {
   return resources.filter(
     ({ action, movedFrom, imported }) =>
       action !== "no-op" || movedFrom !== undefined || imported === true,
@@ -55,7 +55,7 @@ function keyOf({ address, deposed }: ResourceChange): string {
 }
 
 /** Reasons to reject a plan regardless of the review. */
-export function unfit({ stack, plan }: StackChange): readonly string[] {
+export function rejectionReasons({ stack, plan }: StackChange): readonly string[] {
   if (plan === undefined) return [];
   return [
     ...(plan.errored ? [`${stack}: planning failed`] : []),
@@ -110,7 +110,7 @@ function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly s
 
 function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {
   const [was, is] = [reviewed, fresh].map(
-    (change) => new Map(acting(change).map((it) => [keyOf(it), it])),
+    (change) => new Map(changedResources(change).map((it) => [keyOf(it), it])),
   );
   return [...new Set([...(was?.keys() ?? []), ...(is?.keys() ?? [])])].sort().flatMap((address) => {
     const [old, now] = [was?.get(address), is?.get(address)];

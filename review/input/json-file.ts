@@ -9,11 +9,15 @@ export const maxDepth = 100;
  * @throws {ReviewError} with the path and the rule in one line, without the content, which may contain secrets.
  */
 
-export function readAs<T extends z.ZodType>(schema: T, value: unknown, shown: string): z.infer<T> {
+export function validated<T extends z.ZodType>(
+  schema: T,
+  value: unknown,
+  fileName: string,
+): z.infer<T> {
   const { data, error } = schema.safeParse(value);
   const [issue] = error?.issues ?? [];
   if (issue === undefined) return data as z.infer<T>;
-  throw new ReviewError(`${shown}: ${issue.path.map(String).join(".")}: ${issue.message}`);
+  throw new ReviewError(`${fileName}: ${issue.path.map(String).join(".")}: ${issue.message}`);
 }
 
 /**
@@ -22,17 +26,17 @@ export function readAs<T extends z.ZodType>(schema: T, value: unknown, shown: st
  * @throws {ReviewError} with the position of the error in one line, without the content.
  */
 
-export function parseJson(text: string, shown: string): unknown {
+export function parseJson(text: string, fileName: string): unknown {
   const plain = text.replace(/^\uFEFF/, "");
   if (plain.startsWith("PK")) {
     throw new ReviewError(
-      `${shown}: must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json`,
+      `${fileName}: must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json`,
     );
   }
-  if (plain.trim() === "") throw new ReviewError(`${shown}: must be JSON, got an empty file`);
+  if (plain.trim() === "") throw new ReviewError(`${fileName}: must be JSON, got an empty file`);
   if (/^\s*\{"@level"/.test(plain)) {
     throw new ReviewError(
-      `${shown}: must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'`,
+      `${fileName}: must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'`,
     );
   }
   let value: unknown;
@@ -47,12 +51,12 @@ export function parseJson(text: string, shown: string): unknown {
     const place = at === "0" ? "" : ` at character ${at}`;
     throw new ReviewError(
       cut
-        ? `${shown}: must be JSON, got a text truncated after ${plain.length} characters`
-        : `${shown}: must be JSON, got invalid JSON${place}`,
+        ? `${fileName}: must be JSON, got a text truncated after ${plain.length} characters`
+        : `${fileName}: must be JSON, got invalid JSON${place}`,
     );
   }
   if (tooDeep(value)) {
-    throw new ReviewError(`${shown}: must not be nested deeper than ${maxDepth} levels`);
+    throw new ReviewError(`${fileName}: must not be nested deeper than ${maxDepth} levels`);
   }
   return value;
 }

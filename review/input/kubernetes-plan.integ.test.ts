@@ -9,10 +9,10 @@ import { writeStacks } from "../../stacks/write-stacks.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
 import { providerPlaces } from "../../tests/deploy/test-project.ts";
 import { reviewOf } from "../review.ts";
-import { linesOf } from "../test-plans.ts";
+import { planLines } from "../test-plans.ts";
+import { changeOfDocuments } from "./document-change.ts";
 import { changeOfPlan } from "./plan-json.ts";
 import { parseDocument } from "./synthesized-document.ts";
-import { changeOfTrees } from "./trees.ts";
 
 /**
  * A plan of `kind-local` by the kubernetes provider, before there is a cluster, where Terraform finds the provider.
@@ -76,7 +76,7 @@ describe.skipIf(missing !== "")(
       } = JSON.parse(
         shown.stdout.replaceAll(folder, "/project").replaceAll(homedir(), "/home/user"),
       );
-      text = linesOf(kept);
+      text = planLines(kept);
       if (process.env.CLIPSTACK_WRITE_PLANS === "1") {
         writeFileSync(
           fileURLToPath(new URL("./plans/kind-local-create.plan.json", import.meta.url)),
@@ -88,8 +88,8 @@ describe.skipIf(missing !== "")(
     test("creates what two trees say, with the same exposure", () => {
       const head = parseDocument(readFileSync(join(cwd, "cdk.tf.json"), "utf8"), "cdk.tf.json");
       const [ofPlan, ofTrees] = [
-        changeOfPlan({ shown: "plan", text }),
-        changeOfTrees("kind-local", undefined, head),
+        changeOfPlan({ fileName: "plan", text }),
+        changeOfDocuments("kind-local", undefined, head),
       ].map((change) => reviewOf([change]).stacks[0]!);
       const addresses = (review: typeof ofPlan) =>
         review?.changes.map(({ action, address }) => `${action} ${address}`).sort();

@@ -17,7 +17,7 @@ export function sensitiveVariables(
     .map(([name, { value }]) => [name, value]);
 }
 
-export function factsOfPlan(read: Plan, shown: string): PlanFacts {
+export function factsOfPlan(read: Plan, fileName: string): PlanFacts {
   const outputs = Object.entries(read.output_changes ?? {}).filter(
     ([, { actions }]) => actions.join() !== "no-op",
   );
@@ -29,7 +29,7 @@ export function factsOfPlan(read: Plan, shown: string): PlanFacts {
       .map(({ address }) => address?.to_display ?? "without a name"),
     deferred: changesOf(
       (read.deferred_changes ?? []).map((it) => it.resource_change),
-      shown,
+      fileName,
     ),
     outputs: partOf(
       Object.fromEntries(

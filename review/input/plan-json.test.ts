@@ -6,7 +6,7 @@ import { plannedChange, plannedText, planText, savedChange } from "../test-plans
 import { forcingPaths } from "./force-new.ts";
 import { changeOfPlan } from "./plan-json.ts";
 
-const read = (text: string) => changeOfPlan({ shown: "plan.json", text });
+const read = (text: string) => changeOfPlan({ fileName: "plan.json", text });
 
 function messageOf(run: () => unknown): string {
   try {
@@ -176,7 +176,7 @@ test.each(["constructor", "__proto__", "toString"])(
         "before":{"values":["a: 1"]},"after":{"values":["{ ${name}: { ${name}: 1 } }"]}}}],
       "variables":{"${name}":{"value":"a"}},
       "configuration":{"provider_config":{"x":{"name":"${name}","full_name":"a/b"}}}}`;
-    const change = changeOfPlan({ shown: "a", text });
+    const change = changeOfPlan({ fileName: "a", text });
     expect(jsonReport(reviewOf([change]))).not.toContain("native code");
     expect(forcingPaths(name, [["x"]])).toEqual([]);
   },
@@ -184,7 +184,7 @@ test.each(["constructor", "__proto__", "toString"])(
 
 test("an address with a line break is refused in one line", () => {
   const text = plannedText([{ address: "docker_container.a\n\u2028`<b>", actions: ["explode"] }]);
-  expect(() => changeOfPlan({ shown: "a", text })).toThrow(
+  expect(() => changeOfPlan({ fileName: "a", text })).toThrow(
     /^a: docker_container\.a `<b>: change\.actions must be an action of Terraform 1$/,
   );
 });

@@ -1,22 +1,22 @@
 import { basename } from "node:path";
 import { environmentOutput } from "../../contract/environment.ts";
 import type { StackChange } from "./change.ts";
-import { parseJson, readAs } from "./json-file.ts";
+import { parseJson, validated } from "./json-file.ts";
 import { factsOfPlan, plainValues, provisionersIn, sensitiveVariables } from "./plan-facts.ts";
 import { changesOf, driftOf } from "./plan-resources.ts";
-import { type Plan, plan } from "./plan-schema.ts";
+import { type Plan, planSchema } from "./plan-schema.ts";
 import { ReviewError } from "./review-error.ts";
 import { withoutKey } from "./stack-facts.ts";
-import { blocksOf, isObject, stepInto, textsIn } from "./value-paths.ts";
+import { blocksOf, isObject, ownValue, textsIn } from "./value-paths.ts";
 
 export interface PlanFile {
   /** Name in messages. */
-  readonly shown: string;
+  readonly fileName: string;
   readonly text: string;
   /**
    * Name of the stack.
    *
-   * @default - that of the output `environment`, or `shown`
+   * @default - that of the output `environment`, or `fileName`
    */
   readonly stack?: string;
 }
@@ -26,10 +26,10 @@ export interface PlanFile {
  *
  * @throws {ReviewError} in one line, without the content.
  */
-export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
-  const raw = parseJson(text, shown);
-  checkVersion(raw, shown);
-  const read = readAs(plan, raw, shown);
+export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
+  const raw = parseJson(text, fileName);
+  checkVersion(raw, fileName);
+  const read = validated(planSchema, raw, fileName);
   const imageOf = imagesOfContainers(read);
   const provisioners = plainValues(provisionersIn(read.configuration?.root_module, ""));
   const output = read.output_changes?.[environmentOutput];
@@ -37,18 +37,18 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
   const environmentBefore = output?.before ?? undefined;
   return {
     stack:
-      stack ?? nameOf(environmentAfter) ?? nameOf(environmentBefore) ?? basename(shown, ".json"),
+      stack ?? nameOf(environmentAfter) ?? nameOf(environmentBefore) ?? basename(fileName, ".json"),
     source: "plan",
-    resources: changesOf(read.resource_changes ?? [], shown).map((it) => {
+    resources: changesOf(read.resource_changes ?? [], fileName).map((it) => {
       const imageResource = imageOf.get(withoutKey(it.address));
-      const own = stepInto(provisioners, it.address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, ""));
+      const own = ownValue(provisioners, it.address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, ""));
       return {
         ...it,
         ...(imageResource === undefined ? {} : { imageResource }),
         ...(own === undefined ? {} : { programs: commandsOf(own) }),
       };
     }),
-    drift: driftOf(read, shown),
+    drift: driftOf(read, fileName),
     environmentBefore,
     environmentAfter,
     secrets: sensitiveVariables(read).flatMap(([, value]) =>
@@ -56,7 +56,7 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
     ),
     configuration: configurationOf(read),
     terraformVersion: read.terraform_version ?? undefined,
-    plan: factsOfPlan(read, shown),
+    plan: factsOfPlan(read, fileName),
     limitations: [
       ...(read.errored ? ["Planning failed: the plan is incomplete."] : []),
       ...(read.complete === false && !read.errored
@@ -66,22 +66,24 @@ export function changeOfPlan({ shown, text, stack }: PlanFile): StackChange {
   };
 }
 
-function checkVersion(raw: unknown, shown: string): void {
+function checkVersion(raw: unknown, fileName: string): void {
   if (!isObject(raw))
     throw new ReviewError(
-      `${shown}: must be a JSON object, as 'terraform show -json PLAN' prints it`,
+      `${fileName}: must be a JSON object, as 'terraform show -json PLAN' prints it`,
     );
   const { format_version: version } = raw;
   if (typeof version !== "string" || !/^\d{1,4}\.\d{1,4}$/.test(version)) {
     throw new ReviewError(
-      `${shown}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another text" : "nothing"}`,
+      `${fileName}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another text" : "nothing"}`,
     );
   }
   if (!version.startsWith("1.")) {
-    throw new ReviewError(`${shown}: format_version must be 1.x, got ${version}`);
+    throw new ReviewError(`${fileName}: format_version must be 1.x, got ${version}`);
   }
   if (raw.resource_changes === undefined && isObject(raw.values)) {
-    throw new ReviewError(`${shown}: must be a plan, got a state; run: terraform show -json PLAN`);
+    throw new ReviewError(
+      `${fileName}: must be a plan, got a state; run: terraform show -json PLAN`,
+    );
   }
 }
 

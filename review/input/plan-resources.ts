@@ -2,18 +2,26 @@ import type { Action, Path, ResourceChange } from "./change.ts";
 import type { Plan, PlannedResource } from "./plan-schema.ts";
 import { ReviewError } from "./review-error.ts";
 import { secretPaths } from "./secrets.ts";
-import { changedPaths, isObject, markedPaths, ofServer, valueAt } from "./value-paths.ts";
+import {
+  changedPaths,
+  isObject,
+  markedPaths,
+  serverManagedFields,
+  valueAt,
+} from "./value-paths.ts";
 
 /** Drift, except for fields maintained by Kubernetes and replica counts owned by an autoscaler. */
-export function driftOf(read: Plan, shown: string): readonly ResourceChange[] {
+export function driftOf(read: Plan, fileName: string): readonly ResourceChange[] {
   const isScaled = (read.resource_changes ?? []).some(({ type }) =>
     /^kubernetes_horizontal_pod_autoscaler/.test(type),
   );
-  return changesOf(read.resource_drift ?? [], shown).filter((it) =>
+  return changesOf(read.resource_drift ?? [], fileName).filter((it) =>
     isRealDrift(it, (path) => {
       if (!it.type.startsWith("kubernetes_")) return false;
       const last = String(path.at(-1));
-      return path[0] === "metadata" ? ofServer.has(last) : isScaled && last === "replicas";
+      return path[0] === "metadata"
+        ? serverManagedFields.has(last)
+        : isScaled && last === "replicas";
     }),
   );
 }
@@ -34,17 +42,17 @@ function isRealDrift(
 
 export function changesOf(
   list: readonly PlannedResource[],
-  shown: string,
+  fileName: string,
 ): readonly ResourceChange[] {
   return list
-    .map((it) => resourceChange(it, shown))
+    .map((it) => resourceChange(it, fileName))
     .sort((a, b) => {
       if (a.address !== b.address) return a.address < b.address ? -1 : 1;
       return (a.deposed ?? "") < (b.deposed ?? "") ? -1 : 1;
     });
 }
 
-function resourceChange(it: PlannedResource, shown: string): ResourceChange {
+function resourceChange(it: PlannedResource, fileName: string): ResourceChange {
   const { actions, after_unknown, before_sensitive, after_sensitive } = it.change;
   const before = isObject(it.change.before) ? it.change.before : undefined;
   const after = isObject(it.change.after) ? it.change.after : undefined;
@@ -53,7 +61,7 @@ function resourceChange(it: PlannedResource, shown: string): ResourceChange {
     type: it.type,
     name: it.name,
     mode: it.mode,
-    action: actionOf(actions, `${shown}: ${it.address}`),
+    action: actionOf(actions, `${fileName}: ${it.address}`),
     ...(actions.join() === "create,delete" ? { createBeforeDestroy: true } : {}),
     before,
     after,

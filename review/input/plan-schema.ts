@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** `terraform show -json PLAN`: https://developer.hashicorp.com/terraform/internals/json-format, version 1.x. */
-const change = z.object({
+const changeSchema = z.object({
   actions: z.array(z.string()),
   before: z.unknown().optional(),
   after: z.unknown().optional(),
@@ -12,7 +12,7 @@ const change = z.object({
   importing: z.unknown().optional(),
 });
 
-const resource = z.object({
+const resourceSchema = z.object({
   address: z.string(),
   previous_address: z.string().nullish(),
   mode: z.enum(["managed", "data"]).default("managed"),
@@ -21,10 +21,10 @@ const resource = z.object({
   provider_name: z.string().nullish(),
   action_reason: z.string().nullish(),
   deposed: z.string().nullish(),
-  change,
+  change: changeSchema,
 });
 
-const actionInvocation = z.object({
+const actionInvocationSchema = z.object({
   address: z.string(),
   config_values: z.unknown().optional(),
   config_sensitive: z.unknown().optional(),
@@ -39,17 +39,17 @@ const actionInvocation = z.object({
   invoke_action_trigger: z.unknown().optional(),
 });
 
-export type ActionInvocation = z.infer<typeof actionInvocation>;
-export const plan = z.object({
+export type ActionInvocation = z.infer<typeof actionInvocationSchema>;
+export const planSchema = z.object({
   terraform_version: z.string().nullish(),
   errored: z.boolean().nullish(),
   complete: z.boolean().nullish(),
-  resource_changes: z.array(resource).nullish(),
-  resource_drift: z.array(resource).nullish(),
-  deferred_changes: z.array(z.object({ resource_change: resource }).loose()).nullish(),
-  action_invocations: z.array(actionInvocation).nullish(),
+  resource_changes: z.array(resourceSchema).nullish(),
+  resource_drift: z.array(resourceSchema).nullish(),
+  deferred_changes: z.array(z.object({ resource_change: resourceSchema }).loose()).nullish(),
+  action_invocations: z.array(actionInvocationSchema).nullish(),
   deferred_action_invocations: z
-    .array(z.object({ action_invocation: actionInvocation }).loose())
+    .array(z.object({ action_invocation: actionInvocationSchema }).loose())
     .nullish(),
   checks: z
     .array(
@@ -59,7 +59,7 @@ export const plan = z.object({
       }),
     )
     .nullish(),
-  output_changes: z.record(z.string(), change).nullish(),
+  output_changes: z.record(z.string(), changeSchema).nullish(),
   variables: z.record(z.string(), z.object({ value: z.unknown().optional() })).nullish(),
   configuration: z
     .object({
@@ -91,5 +91,5 @@ export const plan = z.object({
     .nullish(),
 });
 
-export type Plan = z.infer<typeof plan>;
-export type PlannedResource = z.infer<typeof resource>;
+export type Plan = z.infer<typeof planSchema>;
+export type PlannedResource = z.infer<typeof resourceSchema>;

@@ -14,12 +14,12 @@ import {
   tritonPortsOf,
 } from "../../tests/deploy/test-project.ts";
 import {
-  effectsOf,
-  keptOf,
-  linesOf,
+  actionLines,
   type PlanCase,
   planCases,
+  planLines,
   plantedKey,
+  reviewedParts,
   type SavedPlan,
 } from "../test-plans.ts";
 
@@ -145,9 +145,9 @@ describe.skipIf(missing !== "")(
         await settle(settings);
         const plan = kept(await planned(...(destroy ? ["-destroy"] : [])));
         const file = join(folder, `${name}.plan.json`);
-        if (write) await writeFile(file, linesOf({ ...plan }));
+        if (write) await writeFile(file, planLines({ ...plan }));
         const saved = kept(JSON.parse(await readFile(file, "utf8")));
-        expect(effectsOf(plan)).toEqual(effectsOf(saved));
+        expect(actionLines(plan)).toEqual(actionLines(saved));
       });
     }
 
@@ -158,6 +158,8 @@ describe.skipIf(missing !== "")(
 
 /** Nor what the checks of an environment were before it is there. */
 function kept(plan: unknown): SavedPlan {
-  const { checks: _checks, ...rest } = keptOf(plan) as SavedPlan & { readonly checks?: unknown };
+  const { checks: _checks, ...rest } = reviewedParts(plan) as SavedPlan & {
+    readonly checks?: unknown;
+  };
   return rest;
 }

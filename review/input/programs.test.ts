@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { reviewOf } from "../review.ts";
 import { synthesizedText } from "../test-stacks.ts";
+import { changeOfDocuments } from "./document-change.ts";
 import { newPrograms } from "./programs.ts";
 import { parseDocument } from "./synthesized-document.ts";
-import { changeOfTrees } from "./trees.ts";
 
 const base = JSON.parse(synthesizedText("single-gpu"));
 const read = (stack: unknown) => parseDocument(JSON.stringify(stack), "cdk.tf.json");
@@ -31,7 +31,7 @@ test("a resource that runs a program is said, and what it runs is not", () => {
 test("is not safe", () => {
   const stack = structuredClone(base);
   stack.data = { external: { e: { program: ["x"] } } };
-  const { verdict } = reviewOf([changeOfTrees("s", read(base), read(stack))]);
+  const { verdict } = reviewOf([changeOfDocuments("s", read(base), read(stack))]);
   expect(verdict.level).toBe("attention");
 });
 

@@ -1,6 +1,6 @@
 import { few } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
-import { canonical, isObject, stepInto } from "./value-paths.ts";
+import { canonical, isObject, ownValue } from "./value-paths.ts";
 
 /** Data sources that run a program or send a request during the plan. */
 const activeDataSources = new Set(["external", "http", "terraform_remote_state"]);
@@ -16,31 +16,31 @@ export function newPrograms(
   if (before === undefined) return [];
   const old = programsIn(before);
   const alike = new Map<string, string[]>();
-  for (const [address, { what, text }] of programsIn(after)) {
-    if (old.get(address)?.text === text) continue;
-    const change = `${old.has(address) ? "changed" : "new"} ${what}`;
+  for (const [address, { kind, definition }] of programsIn(after)) {
+    if (old.get(address)?.definition === definition) continue;
+    const change = `${old.has(address) ? "changed" : "new"} ${kind}`;
     alike.set(change, [...(alike.get(change) ?? []), address]);
   }
   return [...alike].map(([change, addresses]) => `${few(addresses.sort())}: ${change}.`).sort();
 }
 
 interface Program {
-  readonly what: string;
+  readonly kind: string;
   /** Canonical definition, for comparison. */
-  readonly text: string;
+  readonly definition: string;
 }
 
 function programsIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, Program> {
   const found = new Map<string, Program>();
   for (const [type, resources] of Object.entries(from?.resource ?? {})) {
     for (const [name, body] of Object.entries(resources)) {
-      const given = stepInto(body, "provisioner");
+      const given = ownValue(body, "provisioner");
       const list = (Array.isArray(given) ? given : [given]).filter(isObject);
       if (list.length === 0) continue;
       const kinds = [...new Set(list.flatMap((it) => Object.keys(it)))].sort().join(", ");
       found.set(`${type}.${name}`, {
-        what: `program run during the apply (${kinds})`,
-        text: canonical([list, stepInto(body, "connection") ?? null]),
+        kind: `program run during the apply (${kinds})`,
+        definition: canonical([list, ownValue(body, "connection") ?? null]),
       });
     }
   }
@@ -48,8 +48,8 @@ function programsIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, 
     if (!activeDataSources.has(type)) continue;
     for (const [name, body] of Object.entries(sources)) {
       found.set(`data.${type}.${name}`, {
-        what: "program or request run during the plan",
-        text: canonical(body),
+        kind: "program or request run during the plan",
+        definition: canonical(body),
       });
     }
   }

@@ -32,13 +32,13 @@ export function baseType(type: string): string {
   return type.replace(/_v\d\w*$/, "");
 }
 
-export interface Typed {
+export interface TypedResource {
   readonly type: string;
   readonly values: Values;
 }
 
 /** A `kubernetes_manifest` of an examined kind as the typed resource of that kind; anything else as it is. */
-export function asTyped(type: string, values: Values): Typed {
+export function asTyped(type: string, values: Values): TypedResource {
   if (type !== "kubernetes_manifest" || !isObject(values.manifest)) return { type, values };
   const kind = `kubernetes_${snakeCase(String(values.manifest.kind))}`;
   if (!isExaminedType(kind)) return { type, values };

@@ -14,10 +14,10 @@ import {
   savedChange,
 } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";
+import { changeOfDocuments } from "./document-change.ts";
 import { changeOfPlan } from "./plan-json.ts";
-import { hasSecretForm, hidden, isSecretName, mask, scrub, variableText } from "./secrets.ts";
+import { hasSecretPattern, hidden, isSecretName, mask, scrub, variableText } from "./secrets.ts";
 import { parseDocument } from "./synthesized-document.ts";
-import { changeOfTrees } from "./trees.ts";
 
 const canary = "canary-7f3a91c2e5";
 const other = "another-55aa0b";
@@ -458,7 +458,7 @@ describe("a planted secret", () => {
       body.env = [...((body.env as string[]) ?? []), `REGISTRY_TOKEN=${canary}`];
     }
     const text = outputs(
-      changeOfTrees(
+      changeOfDocuments(
         "single-gpu",
         parseDocument(JSON.stringify(before), "a"),
         parseDocument(JSON.stringify(after), "b"),
@@ -479,7 +479,7 @@ test("an address that is named like a secret is printed", () => {
   const text = plannedText([
     { address: "docker_container.token", before: { restart: "no" }, after: { restart: "always" } },
   ]);
-  expect(outputs(changeOfPlan({ shown: "a", text }))).toContain("docker_container.token");
+  expect(outputs(changeOfPlan({ fileName: "a", text }))).toContain("docker_container.token");
 });
 
 test.each([
@@ -550,7 +550,7 @@ test.each([
   "DB_PASSWORD=1234",
   "API_KEY=81736450",
   "--max-tokens=512 --token=hunter2",
-])("%s has the form of a secret", (text) => expect(hasSecretForm(text)).toBe(true));
+])("%s has the form of a secret", (text) => expect(hasSecretPattern(text)).toBe(true));
 
 test.each([
   "http://127.0.0.1:8002",
@@ -565,7 +565,7 @@ test.each([
   "REFRESH_TOKEN_DAYS=30",
   "max_tokens: 1000000",
   "bypass=cache-of-the-proxy",
-])("%s does not", (text) => expect(hasSecretForm(text)).toBe(false));
+])("%s does not", (text) => expect(hasSecretPattern(text)).toBe(false));
 
 test("settings whose names only sound like secrets block nothing, and passwords of digits do", () => {
   const broken = (...env: readonly string[]) =>
@@ -603,7 +603,7 @@ test.each([
   "a long text of %s is looked at in one go",
   (_, part) => {
     const text = `://eyJ token ${part.repeat(400_000 / part.length)}://`;
-    hasSecretForm(text);
+    hasSecretPattern(text);
     isModelConfig(text);
   },
   5_000,
@@ -612,7 +612,7 @@ test.each([
 test.each([
   ["a URL", `${"a".repeat(100_000)}://bot:${canary}@registry.example`],
   ["an option", `${"a-".repeat(50_000)}token=${canary}`],
-])("%s behind a long word is seen", (_, text) => expect(hasSecretForm(text)).toBe(true));
+])("%s behind a long word is seen", (_, text) => expect(hasSecretPattern(text)).toBe(true));
 
 test.each([
   ["got hunter2-is-mine", `got ${hidden}`],

@@ -18,25 +18,25 @@ const secretEndings =
   /((password|passwd|apikey|secret|token)|(root|admin|user|db|pg|my|sql|redis|mongo|smtp|imap|ftp|http|ldap|proxy|registry|docker|git|htp?|auth)(pass|pwd|pw)|(ngc|nvidia|openai|hf|aws|gcp|azure|ssh|gpg|pgp)key)$/;
 
 /** Names with one of the words that are none. */
-const plainNames =
+const harmlessNames =
   /^(allow_anonymous|key|(public|sort|partition|topology|primary|foreign)_?keys?|.*_(file|path|dir|secret_name|key_name)|secret_?name|key_?secret|.*\.(secretname|keysecret)|.*secret_?key_?ref.*|author(ity|s)?|tls_(cert|key)_file|tokeni[sz].*|(.*_)?(max|min|num|number|total)_(.*_)?tokens?|(.*_)?(pad|eos|bos|unk|mask|sep|cls|stop|special)_?tokens?(_ids?)?|.*_(timeout|ttl|lifetime|expiry|interval|seconds|minutes|hours|days|limit|count|length|size|parallelism|enabled))$/;
 
 /** Whether what has this name is a secret: `API_KEY`, `registryPassword`, `auth.token`. */
 export function isSecretName(name: string): boolean {
-  const before = judged.get(name);
+  const before = verdicts.get(name);
   if (before !== undefined) return before;
-  const verdict = judgeName(name);
-  if (judged.size < mostJudged) judged.set(name, verdict);
+  const verdict = hasSecretWord(name);
+  if (verdicts.size < maxVerdicts) verdicts.set(name, verdict);
   return verdict;
 }
 
 /** Attributes have the same few names in thousands of resources. */
-const judged = new Map<string, boolean>();
-const mostJudged = 10_000;
+const verdicts = new Map<string, boolean>();
+const maxVerdicts = 10_000;
 
-function judgeName(name: string): boolean {
+function hasSecretWord(name: string): boolean {
   const words = wordsOf(name);
-  return (secretWords.test(words) || secretEndings.test(words)) && !plainNames.test(words);
+  return (secretWords.test(words) || secretEndings.test(words)) && !harmlessNames.test(words);
 }
 
 function wordsOf(name: string): string {
@@ -57,13 +57,13 @@ export function canBeSecret(name: string, value: string): boolean {
   return value.length >= 6 && (!/^-?[\d.]+$/.test(value) || /key$/.test(words));
 }
 
-type Form = (text: string) => boolean;
+type SecretTest = (text: string) => boolean;
 
 /**
  * A form, and what a text must have somewhere for it to be worth a look: long texts are looked at by the thousand. What comes
  * before the end of a form is bounded, or cannot begin in its own middle: a text of hundreds of kilobytes is read in one go.
  */
-const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp | Form }[] = [
+const secretPatterns: readonly { readonly hint: RegExp; readonly form: RegExp | SecretTest }[] = [
   // a URL with a password: scheme://user:password@host
   { hint: /:\/\//, form: /[a-z0-9]:\/\/[^/\s:@]{0,256}:[^/\s@]+@/i },
   { hint: /-----BEGIN/, form: /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----/ },
@@ -102,10 +102,10 @@ const secretForms: readonly { readonly hint: RegExp; readonly form: RegExp | For
 ];
 
 /** Whether a text looks like a secret, or has one in it. */
-export function hasSecretForm(text: string): boolean {
+export function hasSecretPattern(text: string): boolean {
   return (
     text.length >= 8 &&
-    secretForms.some(
+    secretPatterns.some(
       ({ hint, form }) =>
         hint.test(text) && (form instanceof RegExp ? form.test(text) : form(text)),
     )
@@ -120,7 +120,7 @@ function hasSecretSetting(text: string): boolean {
   for (const { index, 0: whole, 1: value = "" } of settings) {
     const [before] = /[\w.-]*$/.exec(text.slice(Math.max(0, index - 64), index)) ?? [""];
     const name = `${before}${whole.slice(0, whole.search(/\s{0,8}[=:]/))}`.replace(/^-+/, "");
-    if (plainNames.test(wordsOf(name))) continue;
+    if (harmlessNames.test(wordsOf(name))) continue;
     if (canBeSecret(name, value.replace(/^["'](.*?)["']?$/, "$1"))) return true;
   }
   return false;
@@ -160,15 +160,15 @@ export function secretPaths(type: string, values: Values | undefined): readonly 
   // the texts of a release are parsed, and masked one by one, before they are shown
   visitTexts(values, (text, path, above) => {
     if (text === "" || onlyExpression.test(text)) return;
-    const name = nameAt(above, path, text);
-    if (!(name !== undefined && isSecretName(name)) && !hasSecretForm(text)) return;
+    const name = nameOfValue(above, path, text);
+    if (!(name !== undefined && isSecretName(name)) && !hasSecretPattern(text)) return;
     if (!known.some((secret) => isWithin(path, secret))) found.push([...path]);
   });
   return found;
 }
 
 /** What a text is called: the key of its map, the name beside it, or what stands before its `=`. */
-function nameAt(above: unknown, path: Path, text: string): string | undefined {
+function nameOfValue(above: unknown, path: Path, text: string): string | undefined {
   const last = path.at(-1);
   if (typeof last === "number") {
     const list = path.at(-2);
@@ -206,7 +206,7 @@ export function mask(values: Values, sensitive: readonly Path[]): Values {
 }
 
 /** Settings of the servers whose values are no secret, by name; of others only numbers and words of a switch are shown. */
-const shownVariables = new Set([
+const printableVariables = new Set([
   ...Object.keys(serverEnv.shape).filter((name) => name !== "API_KEY"),
   "NVIDIA_VISIBLE_DEVICES",
   "NVIDIA_DRIVER_CAPABILITIES",
@@ -217,26 +217,27 @@ const shownVariables = new Set([
 ]);
 
 export function isKnownVariable(name: string): boolean {
-  return shownVariables.has(name) || name === "API_KEY";
+  return printableVariables.has(name) || name === "API_KEY";
 }
 
 /** A value of an environment variable as a reader may see it. */
 export function variableText(name: string, value: string, secret: boolean): string {
-  if (secret || isSecretName(name) || hasSecretForm(value)) return hidden;
-  if (shownVariables.has(name)) return value;
+  if (secret || isSecretName(name) || hasSecretPattern(value)) return hidden;
+  if (printableVariables.has(name)) return value;
   return /^(-?\d{1,9}(\.\d{1,6})?|true|false|on|off|yes|no)$/i.test(value) ? value : hidden;
 }
 
 /** Options of Triton whose values are names, addresses and words. */
-const shownOptions = new Set([
+const printableOptions = new Set([
   ...["model-repository", "model-config-name", "model-control-mode", "load-model"],
   ...["http-address", "grpc-address", "metrics-address", "metrics-config"],
 ]);
 
-const plainValue =
+const printableValue =
   /^(-?\d{1,12}(\.\d{1,6})?(ms|[smhkKMGT]i?)?|true|false|on|off|yes|no|\/[\w./-]{0,200})$/;
-const programs = /^(CMD|CMD-SHELL|NONE|tritonserver|serve|node|python3?|sh|bash|curl|wget|true)$/;
-const ownAddress = /^https?:\/\/(127\.0\.0\.1|localhost)(:\d{1,5})?(\/[\w./-]{0,100})?$/;
+const printablePrograms =
+  /^(CMD|CMD-SHELL|NONE|tritonserver|serve|node|python3?|sh|bash|curl|wget|true)$/;
+const loopbackUrl = /^https?:\/\/(127\.0\.0\.1|localhost)(:\d{1,5})?(\/[\w./-]{0,100})?$/;
 
 /**
  * A word of a command line as a reader may see it: an option, a number, a switch, a path, an address of the machine itself,
@@ -248,14 +249,20 @@ export function commandWord(words: readonly unknown[], index: number): CommandWo
     /^(--?)([A-Za-z][\w-]{0,60})(=(.*))?$/s.exec(text) ?? [];
   if (name !== "" && value === undefined) return { option: text, value: undefined };
   if (name !== "" && value !== undefined) {
-    const isShown = plainValue.test(value) || (dashes === "--" && isShownOption(name, value));
+    const isShown =
+      printableValue.test(value) || (dashes === "--" && isPrintableOption(name, value));
     return { option: `${dashes}${name}`, value: isShown ? value : hidden };
   }
   const before = words[index - 1];
   const isOptionValue =
-    typeof before === "string" && before.startsWith("--") && isShownOption(before.slice(2), text);
+    typeof before === "string" &&
+    before.startsWith("--") &&
+    isPrintableOption(before.slice(2), text);
   const isShown =
-    programs.test(text) || isOptionValue || plainValue.test(text) || ownAddress.test(text);
+    printablePrograms.test(text) ||
+    isOptionValue ||
+    printableValue.test(text) ||
+    loopbackUrl.test(text);
   return isShown ? { option: text, value: undefined } : { option: undefined, value: hidden };
 }
 
@@ -265,8 +272,10 @@ export interface CommandWord {
   readonly value: string | undefined;
 }
 
-function isShownOption(name: string, value: string): boolean {
-  return shownOptions.has(name) && /^[\w.:/,=*-]{1,100}$/.test(value) && !hasSecretForm(value);
+function isPrintableOption(name: string, value: string): boolean {
+  return (
+    printableOptions.has(name) && /^[\w.:/,=*-]{1,100}$/.test(value) && !hasSecretPattern(value)
+  );
 }
 
 /** Texts that no line may have: what stands in secret places, long enough to be no word. */
@@ -275,7 +284,7 @@ export function secretTexts(changes: readonly StackChange[]): readonly string[] 
   const add = (text: string) => {
     if (!isRevealing(text)) return;
     // as it is, as a line shows it, and as JSON in a text has it
-    for (const form of [text, collapsed(text), collapsed(text).trim(), jsonText(text)]) {
+    for (const form of [text, shortenedText(text), shortenedText(text).trim(), jsonText(text)]) {
       if (isRevealing(form)) found.add(form);
     }
   };
@@ -326,7 +335,7 @@ function* configuredSecrets(configuration: unknown): Generator<string> {
     );
     const name = names.at(-1);
     if (typeof name === "string" && isSecretName(name)) yield text;
-    else if (hasSecretForm(text)) yield text;
+    else if (hasSecretPattern(text)) yield text;
     yield* passwordsOf(text);
   }
 }
@@ -343,7 +352,7 @@ export function withoutUser(url: string): string {
 }
 
 /** A text on one line, long checksums without their end. */
-export function collapsed(text: string): string {
+export function shortenedText(text: string): string {
   return text
     .replaceAll(/\s+/g, " ")
     .replaceAll(/(?<![0-9a-f])([0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])/g, "$1…");
@@ -369,20 +378,20 @@ export function scrub(text: string, secrets: readonly string[]): string {
     (clean, secret) => (clean.includes(secret) ? clean.replaceAll(secret, hidden) : clean),
     text,
   );
-  return whole.includes("…") ? withoutBeginnings(whole, secrets) : whole;
+  return whole.includes("…") ? withoutTruncated(whole, secrets) : whole;
 }
 
 /** Fewer characters of a secret say nothing of it. */
-const beginning = 4;
+const minPrefix = 4;
 
 /** A text without what is left of secrets that were cut: `hunter2-is-m…`. */
-function withoutBeginnings(text: string, secrets: readonly string[]): string {
+function withoutTruncated(text: string, secrets: readonly string[]): string {
   const parts = text.split("…");
   const last = parts.pop() ?? "";
   const clean = parts.map((part) => {
     let cut = part.length;
     for (const secret of secrets) {
-      const head = secret.slice(0, beginning);
+      const head = secret.slice(0, minPrefix);
       for (let at = part.indexOf(head); at >= 0 && at < cut; at = part.indexOf(head, at + 1)) {
         if (secret.startsWith(part.slice(at))) cut = at;
       }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseJson, readAs } from "./json-file.ts";
+import { parseJson, validated } from "./json-file.ts";
 
 /**
  * Change derived from two synthesized files, used if there is no plan. The base file is assumed to be deployed. Computed values are
@@ -11,7 +11,7 @@ export const removal = z.object({
 });
 
 export const byName = z.record(z.string(), z.record(z.string(), z.object({}).loose()));
-export const document = z
+export const documentSchema = z
   .object({
     terraform: z.unknown().optional(),
     provider: z.unknown().optional(),
@@ -32,13 +32,13 @@ export const document = z
     filesCompared: z.boolean().optional(),
   })
   .loose();
-export type SynthesizedDocument = z.infer<typeof document>;
+export type SynthesizedDocument = z.infer<typeof documentSchema>;
 /**
  * Parses a `cdk.tf.json`.
  *
  * @throws {ReviewError} one line.
  */
 
-export function parseDocument(text: string, shown: string): SynthesizedDocument {
-  return readAs(document, parseJson(text, shown), shown);
+export function parseDocument(text: string, fileName: string): SynthesizedDocument {
+  return validated(documentSchema, parseJson(text, fileName), fileName);
 }

@@ -15,7 +15,7 @@ export function valueAt(values: unknown, path: Path): unknown {
 }
 
 /** What a map has under a key: keys of plans are called `constructor`, too. */
-export function stepInto(map: Readonly<Record<string, unknown>>, key: string): unknown {
+export function ownValue(map: Readonly<Record<string, unknown>>, key: string): unknown {
   return Object.hasOwn(map, key) ? map[key] : undefined;
 }
 
@@ -103,7 +103,7 @@ export function canonical(value: unknown): string {
 }
 
 /** What an absent value is written as, one way in a tree and another in a plan. */
-function isNothing(value: unknown): boolean {
+function isUnset(value: unknown): boolean {
   return (
     value === undefined ||
     value === null ||
@@ -115,12 +115,12 @@ function isNothing(value: unknown): boolean {
 }
 
 export function sameValue(left: unknown, right: unknown): boolean {
-  if (left === right || (isNothing(left) && isNothing(right))) return true;
+  if (left === right || (isUnset(left) && isUnset(right))) return true;
   if (typeof left !== "object" || typeof right !== "object") return false;
   return canonical(left) === canonical(right);
 }
 
-interface ComparedAs {
+interface ComparisonOptions {
   /**
    * `given`: what is absent is none of what it is written as; `null` of `must_run` is not `false` of it.
    *
@@ -130,13 +130,13 @@ interface ComparedAs {
 }
 
 /** Most places that are worth to be named. */
-const mostPaths = 1_000;
+const maxPaths = 1_000;
 
 /** The innermost places where two values differ, at most a thousand of them. Lists of another length differ as a whole. */
 export function changedPaths(
   before: Values | undefined,
   after: Values | undefined,
-  { as = "set" }: ComparedAs = {},
+  { as = "set" }: ComparisonOptions = {},
 ): readonly Path[] {
   const found: Path[] = [];
   const same =
@@ -144,13 +144,13 @@ export function changedPaths(
       ? sameValue
       : (left: unknown, right: unknown) => canonical(left) === canonical(right);
   const walk = (left: unknown, right: unknown, path: Path) => {
-    if (found.length >= mostPaths || left === right) return;
-    if (as === "set" && isNothing(left) && isNothing(right)) return;
+    if (found.length >= maxPaths || left === right) return;
+    if (as === "set" && isUnset(left) && isUnset(right)) return;
     if (Array.isArray(left) && Array.isArray(right) && left.length === right.length) {
       for (const [index, item] of left.entries()) walk(item, right[index], [...path, index]);
     } else if (isObject(left) && isObject(right)) {
       for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-        walk(stepInto(left, key), stepInto(right, key), [...path, key]);
+        walk(ownValue(left, key), ownValue(right, key), [...path, key]);
       }
     } else if (!same(left, right)) found.push(path);
   };
@@ -176,4 +176,4 @@ export function blockOf(
 }
 
 /** What Kubernetes counts and names itself in the `metadata` of an object. */
-export const ofServer = new Set(["resource_version", "generation", "uid", "self_link"]);
+export const serverManagedFields = new Set(["resource_version", "generation", "uid", "self_link"]);

@@ -53,7 +53,7 @@ export function listOf(items: readonly Text[], more = 0, what = ""): readonly Bl
 }
 
 /** A text on one line, and what nobody sees in it by its code: a mark may turn the direction of what follows. */
-export function visible(text: string): string {
+export function withVisibleControls(text: string): string {
   return text.replaceAll(/\s+/g, " ").replaceAll(/[\p{Cc}\p{Cf}]/gu, (mark) => {
     // parts of a picture of a face
     if (mark === "\u200d") return mark;

@@ -77,7 +77,7 @@ function allChanges(changes: readonly ReviewedChange[]): readonly Block[] {
 }
 
 /** Types that a count names. */
-const mostTypes = 12;
+const maxTypes = 12;
 
 /** `Also: 3 × docker_container create, 2 × docker_volume update.` */
 function countsText(label: string, changes: readonly ReviewedChange[]): readonly Block[] {
@@ -88,8 +88,8 @@ function countsText(label: string, changes: readonly ReviewedChange[]): readonly
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   const sorted = [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
-  const shown = sorted.slice(0, mostTypes).map(([key, count]) => `${count} × ${key}`);
-  const rest = sorted.slice(mostTypes).reduce((sum, [, count]) => sum + count, 0);
+  const shown = sorted.slice(0, maxTypes).map(([key, count]) => `${count} × ${key}`);
+  const rest = sorted.slice(maxTypes).reduce((sum, [, count]) => sum + count, 0);
   const text = [...shown, ...(rest === 0 ? [] : [`${rest} of other types`])].join(", ");
   return [{ kind: "text", text: [`${label}: ${text}.`] }];
 }

@@ -1,13 +1,18 @@
 import { dangerOf } from "../changes/danger.ts";
 import { countNames, type StackReview } from "../changes/stack-review.ts";
 import { needsAttention, planningFailed } from "../changes/verdict.ts";
+import { omitsFiles } from "../input/document-change.ts";
 import { few } from "../input/stack-facts.ts";
-import { filesUnknown, modulesUnknown } from "../input/trees.ts";
 import type { Review } from "../review.ts";
 import { type Block, heading, type Level, listOf, plural, type Text } from "./comment-blocks.ts";
 import { capacitySection, servingSection } from "./comment-capacity.ts";
 import { actionWord, changeSection, differenceSection } from "./comment-changes.ts";
-import { driftSection, exposureSection, notKnownSection, ruleSection } from "./comment-findings.ts";
+import {
+  driftSection,
+  exposureSection,
+  limitationSection,
+  ruleSection,
+} from "./comment-findings.ts";
 
 /** Content of a review as blocks. */
 
@@ -26,7 +31,7 @@ export const verdictTitles = {
 } as const;
 
 /** Maximum number of listed reasons. */
-const mostReasons = 12;
+const maxReasons = 12;
 
 export function documentOf(review: Review, options: DocumentOptions): readonly Block[] {
   const { level, rulesUrl } = options;
@@ -34,8 +39,8 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
   return [
     heading(2, `${titleOf(review)}: ${headline(review)}`),
     ...listOf(
-      verdict.reasons.slice(0, mostReasons).map((reason) => [reason]),
-      verdict.reasons.length - mostReasons,
+      verdict.reasons.slice(0, maxReasons).map((reason) => [reason]),
+      verdict.reasons.length - maxReasons,
     ),
     ...(level === "full" ? [] : [shortened(options)]),
     countTable(stacks, level),
@@ -46,17 +51,15 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
     ...(level === "full" ? differenceSection(stacks) : []),
     ...ruleSection(stacks, level, rulesUrl),
     ...driftSection(stacks, level),
-    ...notKnownSection(stacks, level),
+    ...limitationSection(stacks, level),
   ];
 }
 
 /** Qualifies a safe verdict if files were not compared. */
 function titleOf({ verdict, stacks }: Review): string {
-  const untold = stacks.some(({ limitations }) =>
-    limitations.some((it) => [filesUnknown, modulesUnknown].some((start) => it.startsWith(start))),
-  );
+  const isPartial = stacks.some(({ limitations }) => omitsFiles(limitations));
   const bounds =
-    verdict.level === "safe" && untold ? ", except for files that were not compared" : "";
+    verdict.level === "safe" && isPartial ? ", except for files that were not compared" : "";
   return `${verdictTitles[verdict.level]}${bounds}`;
 }
 
@@ -116,7 +119,7 @@ function headline({ verdict, stacks }: Review): string {
 }
 
 /** Stacks with a row of their own where only counts are given. */
-const mostStacks = 100;
+const maxStacks = 100;
 
 /** A row for each stack; without `full` detail one row together for those that need no attention, or are beyond the limit. */
 function countTable(stacks: readonly StackReview[], level: Level): Block {
@@ -137,11 +140,11 @@ function countTable(stacks: readonly StackReview[], level: Level): Block {
       : [...stacks]
           .filter(needsAttention)
           .sort(byWorst)
-          .slice(0, level === "counts" ? mostStacks : stacks.length),
+          .slice(0, level === "counts" ? maxStacks : stacks.length),
   );
   const others = stacks.filter((stack) => !own.has(stack));
   const from = ({ source, terraformVersion: version }: StackReview) =>
-    source === "trees"
+    source === "synthesis"
       ? "two synthesized configurations"
       : `a plan${version === undefined ? "" : ` of Terraform ${version}`}`;
   const otherRow = [

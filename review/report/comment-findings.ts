@@ -161,19 +161,19 @@ export function driftSection(stacks: readonly StackReview[], level: Level): read
 }
 
 /** Statements on what the source of a review does not tell. */
-export function notKnownSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
+export function limitationSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const of = (source: StackReview["source"]) => stacks.filter((it) => it.source === source);
-  const ofTrees = [...new Set(of("trees").flatMap(({ limitations }) => limitations))];
+  const ofTrees = [...new Set(of("synthesis").flatMap(({ limitations }) => limitations))];
   const ofPlans = of("plan").flatMap(({ stack, limitations }) =>
     limitations.map((line) => `${stack}: ${line}`),
   );
-  const most = level === "full" ? ofPlans.length : mostLines;
+  const most = level === "full" ? ofPlans.length : maxLines;
   return [
     ...(ofTrees.length === 0
       ? []
       : [
           details("What only a plan can show", [
-            list(ofTrees.slice(0, mostLines).map((line) => [line])),
+            list(ofTrees.slice(0, maxLines).map((line) => [line])),
           ]),
         ]),
     ...listOf(
@@ -183,4 +183,4 @@ export function notKnownSection(stacks: readonly StackReview[], level: Level): r
   ];
 }
 
-const mostLines = 20;
+const maxLines = 20;

@@ -1,6 +1,6 @@
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { Review } from "../review.ts";
-import { type Block, type Span, type Text, visible } from "./comment-blocks.ts";
+import { type Block, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
 import { documentOf } from "./comment-document.ts";
 
 export interface HtmlOptions {
@@ -78,7 +78,7 @@ function spanHtml(span: Span): string {
 }
 
 export function escapeHtml(text: string): string {
-  return visible(text)
+  return withVisibleControls(text)
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")
     .replaceAll(">", "&gt;")

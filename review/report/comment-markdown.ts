@@ -1,6 +1,6 @@
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { Review } from "../review.ts";
-import { type Block, levels, type Span, type Text, visible } from "./comment-blocks.ts";
+import { type Block, levels, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
 import { documentOf } from "./comment-document.ts";
 
 /** First line of a comment: a workflow finds its own by it. */
@@ -44,14 +44,14 @@ export function markdownComment(review: Review, options: MarkdownOptions = {}): 
 }
 
 /** Plans that a comment names at most, for the limit: another one counts as not reviewed. */
-const mostPlans = 200;
+const maxPlans = 200;
 
 /** How the last line of a comment begins: which plans were reviewed, for `--verify-plan`. Nothing else in it begins so. */
 export const plansMarker = "<!-- clipstack-plans ";
 
 function footer({ stacks }: Review): string {
   const list = stacks
-    .slice(0, mostPlans)
+    .slice(0, maxPlans)
     .map(({ stack, fingerprint }) => `${markerName(stack)}:${fingerprint}`);
   return `${plansMarker}${list.join(" ")} -->`;
 }
@@ -123,7 +123,7 @@ function escaped(text: string): string {
 }
 
 function escapedWords(text: string): string {
-  return visible(text)
+  return withVisibleControls(text)
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")
     .replaceAll(">", "&gt;")
@@ -134,7 +134,7 @@ function escapedWords(text: string): string {
 
 /** What no escape works in, without what programs find in the text of a comment: its markers. */
 function unmarked(text: string): string {
-  return visible(text).replaceAll("<!--", "<! --");
+  return withVisibleControls(text).replaceAll("<!--", "<! --");
 }
 
 /** A span of code, whatever is in it. */

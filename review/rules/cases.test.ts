@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { changeOf, inFormOfPlan, synthesizedText } from "../test-stacks.ts";
+import { changeOf, synthesizedText, withPlanBlocks } from "../test-stacks.ts";
 import type { Example } from "./rule.ts";
 import { rules } from "./rules.ts";
 
@@ -478,13 +478,13 @@ describe.each(cases.map(({ situation, ...one }) => [`${one.rule}: ${situation}`,
     test(message === undefined ? "passes" : "is a violation", () => {
       const change = changeOf(example, "failing");
       expect(rule.find(change).at(0)?.message).toBe(message);
-      expect(rule.find(inFormOfPlan(change))).toEqual(rule.find(change));
+      expect(rule.find(withPlanBlocks(change))).toEqual(rule.find(change));
     });
 
     test("passes with the permitted value", () => {
       const change = changeOf(example, "passing");
       expect(rule.find(change)).toEqual([]);
-      expect(rule.find(inFormOfPlan(change))).toEqual([]);
+      expect(rule.find(withPlanBlocks(change))).toEqual([]);
     });
   },
 );

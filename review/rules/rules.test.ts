@@ -5,7 +5,7 @@ import { ruleIds } from "../../contract/rule-ids.ts";
 import { shippedEnvironments } from "../../stacks/environment-files.ts";
 import { changeOfPlan } from "../input/plan-json.ts";
 import { plannedChange } from "../test-plans.ts";
-import { changeOf, inFormOfPlan } from "../test-stacks.ts";
+import { changeOf, withPlanBlocks } from "../test-stacks.ts";
 import { findingsOfChange, waiverIds } from "./findings.ts";
 import { constructOf } from "./rule-pages.ts";
 import { rules } from "./rules.ts";
@@ -23,8 +23,8 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
   test("finds the same in the form that a plan has", () => {
     const failing = changeOf(rule.example, "failing");
     const passing = changeOf(rule.example, "passing");
-    expect(rule.find(inFormOfPlan(failing))).toEqual(rule.find(failing));
-    expect(rule.find(inFormOfPlan(passing))).toEqual([]);
+    expect(rule.find(withPlanBlocks(failing))).toEqual(rule.find(failing));
+    expect(rule.find(withPlanBlocks(passing))).toEqual([]);
   });
 
   test("is waived for its example as its page says", () => {
@@ -193,7 +193,7 @@ test.each([
 ])("finds in the real plan %s what is worth a look, and nothing else", (plan, expected) => {
   const file = `review/input/plans/${plan}.plan.json`;
   const stack = plan.startsWith("kind-local") ? "kind-local" : "single-gpu";
-  const change = changeOfPlan({ shown: file, text: readFileSync(file, "utf8"), stack });
+  const change = changeOfPlan({ fileName: file, text: readFileSync(file, "utf8"), stack });
   const found = rules
     .filter(({ severity }) => severity !== "note")
     .flatMap((rule) => rule.find(change).map(() => rule.id));

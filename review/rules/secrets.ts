@@ -1,5 +1,5 @@
 import type { Path, ResourceChange } from "../input/change.ts";
-import { canBeSecret, hasSecretForm, isSecretName } from "../input/secrets.ts";
+import { canBeSecret, hasSecretPattern, isSecretName } from "../input/secrets.ts";
 import { isObject, isWithin, textsIn } from "../input/value-paths.ts";
 import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
@@ -111,7 +111,7 @@ export const secretRules: readonly ReviewRule[] = [
         if (resource.mode !== "managed") continue;
         for (const [path, value] of textsIn(resource.after)) {
           if (path[0] === "//" || isFromSensitiveVariable(resource, path)) continue;
-          if (!hasSecretForm(withoutExpressions(value))) continue;
+          if (!hasSecretPattern(withoutExpressions(value))) continue;
           yield {
             address: resource.address,
             message: `${pathName(path)} must not contain what looks like a secret (value hidden)`,

@@ -1,6 +1,6 @@
 import { quantity } from "../../contract/quantity.ts";
 import type { Path, ResourceChange, Values } from "../input/change.ts";
-import { commandWord, hasSecretForm, hidden } from "../input/secrets.ts";
+import { commandWord, hasSecretPattern, hidden } from "../input/secrets.ts";
 import { secondsOf } from "../input/stack-facts.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
@@ -97,7 +97,7 @@ export function commandText(words: readonly string[]): string {
 }
 
 function safeWord(words: readonly string[], word: string, index: number): string {
-  if (hasSecretForm(word)) return hidden;
+  if (hasSecretPattern(word)) return hidden;
   const { option, value } = commandWord(words, index);
   return [option, value].filter((part) => part !== undefined).join("=");
 }
@@ -111,7 +111,7 @@ export function optionText(name: string, value: string): string {
 /** A path of a URL without what is asked for in it. */
 export function pathOnly(url: string): string {
   const path = url.replace(/[?#].*$/s, "");
-  return /^\/[\w./-]{0,200}$/.test(path) && !hasSecretForm(path) ? path : hidden;
+  return /^\/[\w./-]{0,200}$/.test(path) && !hasSecretPattern(path) ? path : hidden;
 }
 
 /** Memory of Kubernetes in MiB: `1Gi` is 1024. */

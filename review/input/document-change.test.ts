@@ -5,8 +5,8 @@ import { findingsOfChange } from "../rules/findings.ts";
 import { savedChange } from "../test-plans.ts";
 import { synthesizedText } from "../test-stacks.ts";
 import type { ResourceChange, StackChange } from "./change.ts";
+import { changeOfDocuments, withDocument } from "./document-change.ts";
 import { parseDocument } from "./synthesized-document.ts";
-import { changeOfTrees, withDocument } from "./trees.ts";
 
 /** Settings of the saved plans, and one thing in them that is different. */
 const settings = (
@@ -23,7 +23,7 @@ tritonTrt: { image: "nvcr.io/nvidia/tritonserver:${more.trt ?? "26.07-py3"}", ma
 const document = (yaml: string) =>
   parseDocument(synthesizedText("single-gpu", yaml), "cdk.tf.json");
 const changed = (more: Parameters<typeof settings>[0]) =>
-  changeOfTrees("single-gpu", document(settings()), document(settings(more)));
+  changeOfDocuments("single-gpu", document(settings()), document(settings(more)));
 
 /** What happens, without what only one source can know. */
 function summary(change: StackChange) {
@@ -53,10 +53,10 @@ describe("two trees and a plan say the same", () => {
 
   test("of a stack that is new, and of one that is destroyed", () => {
     const head = document(settings());
-    expect(summary(changeOfTrees("single-gpu", undefined, head))).toEqual(
+    expect(summary(changeOfDocuments("single-gpu", undefined, head))).toEqual(
       summary(savedChange("create")),
     );
-    expect(summary(changeOfTrees("single-gpu", head, undefined))).toEqual(
+    expect(summary(changeOfDocuments("single-gpu", head, undefined))).toEqual(
       summary(savedChange("stack-destroyed")),
     );
   });
@@ -80,13 +80,14 @@ const of = (change: StackChange, address: string): ResourceChange =>
 test("what a provider cannot change in place is replaced, and the attribute is named", () => {
   const file = (env: string, restart: string) =>
     fileOf({ docker_container: { a: { name: "a", env: [env], restart } } });
-  const change = changeOfTrees("s", file("A=1", "no"), file("A=2", "no"));
+  const change = changeOfDocuments("s", file("A=1", "no"), file("A=2", "no"));
   expect(of(change, "docker_container.a")).toMatchObject({
     action: "replace",
     replacePaths: [["env", 0]],
   });
   expect(
-    of(changeOfTrees("s", file("A=1", "no"), file("A=1", "always")), "docker_container.a").action,
+    of(changeOfDocuments("s", file("A=1", "no"), file("A=1", "always")), "docker_container.a")
+      .action,
   ).toBe("update");
 });
 
@@ -113,7 +114,7 @@ test.each([
   ["docker_volume", { driver: "local" }, { driver: "nfs" }, "replace"],
   ["somebody_elses_thing", { a: 1 }, { a: 2 }, "update"],
 ])("%s with %j and then %j: %s", (type, before, after, action) => {
-  const change = changeOfTrees(
+  const change = changeOfDocuments(
     "s",
     fileOf({ [type]: { a: before } }),
     fileOf({ [type]: { a: after } }),
@@ -128,7 +129,7 @@ test("what refers to a resource that is made anew is replaced in turn", () => {
       docker_container: { c: { image: expression("docker_image.i.image_id") } },
       terraform_data: { gate: { triggers_replace: { c: expression("docker_container.c.id") } } },
     });
-  const change = changeOfTrees("s", file("a:1"), file("a:2"));
+  const change = changeOfDocuments("s", file("a:1"), file("a:2"));
   expect(change.resources.map(({ address, action }) => `${action} ${address}`)).toEqual([
     "replace docker_container.c",
     "replace docker_image.i",
@@ -144,7 +145,7 @@ test("what refers to a name that stays is not touched", () => {
         c: { networks_advanced: [{ name: expression("docker_network.n.name") }] },
       },
     });
-  const change = changeOfTrees("s", file("bridge"), file("overlay"));
+  const change = changeOfDocuments("s", file("bridge"), file("overlay"));
   expect(of(change, "docker_container.c").action).toBe("no-op");
 });
 
@@ -156,7 +157,7 @@ test("a local that becomes another expression changes what names it", () => {
     );
   expect(
     of(
-      changeOfTrees("s", file(expression("sha256(1)")), file(expression("sha256(2)"))),
+      changeOfDocuments("s", file(expression("sha256(1)")), file(expression("sha256(2)"))),
       "docker_image.i",
     ).action,
   ).toBe("replace");
@@ -165,7 +166,9 @@ test("a local that becomes another expression changes what names it", () => {
 test("a change that is ignored is none", () => {
   const file = (name: string) =>
     fileOf({ docker_container: { c: { name, lifecycle: { ignore_changes: ["name"] } } } });
-  expect(of(changeOfTrees("s", file("a"), file("b")), "docker_container.c").action).toBe("no-op");
+  expect(of(changeOfDocuments("s", file("a"), file("b")), "docker_container.c").action).toBe(
+    "no-op",
+  );
 });
 
 test.each([
@@ -181,7 +184,7 @@ test.each([
       docker_container: { c: { name: "a", ...(count === undefined ? {} : { count }) } },
       terraform_data: { t: { triggers_replace: expression("docker_container.c") } },
     });
-  const { resources } = changeOfTrees("s", file(before), file(after));
+  const { resources } = changeOfDocuments("s", file(before), file(after));
   const short = (address: string) => address.replace("docker_container.", "");
   expect(
     resources
@@ -196,7 +199,7 @@ test("instances of a moved resource are moved", () => {
   const file = (name: string, more: object = {}) =>
     fileOf({ docker_volume: { [name]: { name: "v", count: 2 } } }, more);
   const moved = [{ from: "docker_volume.a", to: "docker_volume.b" }];
-  const { resources } = changeOfTrees("s", file("a"), file("b", { moved }));
+  const { resources } = changeOfDocuments("s", file("a"), file("b", { moved }));
   expect(resources.map(({ action, address, movedFrom }) => [action, address, movedFrom])).toEqual([
     ["no-op", "docker_volume.b[0]", "docker_volume.a[0]"],
     ["no-op", "docker_volume.b[1]", "docker_volume.a[1]"],
@@ -209,15 +212,17 @@ test.each([
   ["another provider", { provider: "docker.other" }, "replace"],
 ])("%s is told", (_, more, action) => {
   const file = (own: object) => fileOf({ docker_container: { c: { name: "a", ...own } } });
-  expect(of(changeOfTrees("s", file({}), file(more)), "docker_container.c").action).toBe(action);
+  expect(of(changeOfDocuments("s", file({}), file(more)), "docker_container.c").action).toBe(
+    action,
+  );
 });
 
 test("what is removed from the state and not destroyed is forgotten", () => {
   const was = fileOf({ docker_volume: { v: { name: "v" } } });
   const removed = (destroy: boolean) =>
     fileOf({}, { removed: [{ from: "docker_volume.v", lifecycle: { destroy } }] });
-  expect(of(changeOfTrees("s", was, removed(false)), "docker_volume.v").action).toBe("forget");
-  expect(of(changeOfTrees("s", was, removed(true)), "docker_volume.v").action).toBe("delete");
+  expect(of(changeOfDocuments("s", was, removed(false)), "docker_volume.v").action).toBe("forget");
+  expect(of(changeOfDocuments("s", was, removed(true)), "docker_volume.v").action).toBe("delete");
 });
 
 test.each([
@@ -235,7 +240,7 @@ test.each([
         ...own,
       },
     );
-  const change = changeOfTrees("s", file({}), file(more));
+  const change = changeOfDocuments("s", file({}), file(more));
   const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
   const { verdict } = reviewOf([change], { findings });
   expect(verdict.level).toBe("blocked");
@@ -247,7 +252,7 @@ test.each([
   ["k8s-gpu", "", "cluster: { context: other }"],
 ] as const)("%s whose settings say another place is not safe", (stack, before, after) => {
   const file = (yaml: string) => parseDocument(synthesizedText(stack, yaml), "cdk.tf.json");
-  const change = changeOfTrees(stack, file(before), file(after));
+  const change = changeOfDocuments(stack, file(before), file(after));
   const places = [change.configurationBefore, change.configuration].map((it) =>
     JSON.stringify(it?.provider),
   );
@@ -276,7 +281,7 @@ test.each([
         ...own,
       },
     );
-  const change = changeOfTrees("s", file({}), file(more));
+  const change = changeOfDocuments("s", file({}), file(more));
   const findings = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
   const review = reviewOf([change], { findings });
   expect(review.verdict.level).toBe("attention");
@@ -291,7 +296,7 @@ test("says that a plan will be refused where what is made once gets other argume
       "cdk.tf.json",
     );
   const reasons = (from: string, to: string) =>
-    reviewOf([changeOfTrees("kind-local", file(from), file(to))]).verdict.reasons.join();
+    reviewOf([changeOfDocuments("kind-local", file(from), file(to))]).verdict.reasons.join();
   const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
   const refused = reasons(digest("1"), digest("2"));
   expect(refused).toMatch(/terraform_data\.cluster\S* was created with a different input/);
@@ -300,7 +305,7 @@ test("says that a plan will be refused where what is made once gets other argume
 });
 
 test("what is moved keeps its state", () => {
-  const change = changeOfTrees(
+  const change = changeOfDocuments(
     "s",
     fileOf({ docker_volume: { old: { name: "v" } } }),
     fileOf(
@@ -324,7 +329,7 @@ test("a value of a sensitive variable is marked", () => {
     { docker_container: { c: { hostname: expression("var.secret") } } },
     { variable: { secret: { sensitive: true } } },
   );
-  expect(of(changeOfTrees("s", undefined, file), "docker_container.c").sensitive).toEqual([
+  expect(of(changeOfDocuments("s", undefined, file), "docker_container.c").sensitive).toEqual([
     ["hostname"],
   ]);
 });
@@ -351,6 +356,6 @@ test.each([
   ["allowed more", { capabilities: { drop: ["ALL"] }, read_only: false }, { read_only: true }],
 ])("a container that is %s by a word is changed", (_, before, after) => {
   const file = (more: object) => fileOf({ docker_container: { c: { name: "c", ...more } } });
-  const change = changeOfTrees("s", file(before), file(after));
+  const change = changeOfDocuments("s", file(before), file(after));
   expect(of(change, "docker_container.c")?.action).not.toBe("no-op");
 });
