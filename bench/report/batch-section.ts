@@ -31,85 +31,83 @@ export function batchSection(record: BenchRecord): Section | undefined {
     return loadPoints.length < 2 ? [] : [{ ...series, loadPoints }];
   });
   if (lines.length === 0) return undefined;
-  const clients = clientsOf(lines[0]!.loadPoints[0]!) ?? 1;
-  const gains = lines.flatMap(({ name, loadPoints }) => {
-    const trusted = preferTrusted(loadPoints);
-    const [small, large] = [trusted[0], trusted.at(-1)];
-    return small === undefined || large === undefined || small === large
-      ? []
-      : [
-          {
-            name,
-            small,
-            large,
-            gain: large.imagesPerSecond / small.imagesPerSecond,
-            wait: (large.latencyMs?.p50 ?? 0) / (small.latencyMs?.p50 ?? 1),
-          },
-        ];
-  });
-  const [most] = [...gains].sort((a, b) => b.gain - a.gain);
+  const clients = counted(clientsOf(lines[0]!.loadPoints[0]!) ?? 1, "client");
+  const isUnreliable = lines.some(({ loadPoints }) =>
+    loadPoints.some((point) => trustOf(point) !== "good"),
+  );
   return {
     id: "batch",
     title: "Batch size",
-    answer:
-      most === undefined
-        ? []
-        : [
-            `\`${most.name}\` gains most: ${counted(most.large.imagesPerRequest, "image")} per request give ${formatRatio(most.gain)} the images per second of ${most.small.imagesPerRequest}, for ${formatRatio(most.wait)} the latency.`,
-          ],
+    answer: largestGain(lines),
     figures: batchFigures(lines),
     tables: [
-      pivot(`p50 by batch size, ms, ${counted(clients, "client")}`, lines, (point) =>
+      pivot(`p50 by batch size, ms, ${clients}`, lines, (point) =>
         numberCell(point.latencyMs?.p50, formatMs),
       ),
-      pivot(`Images per second by batch size, ${counted(clients, "client")}`, lines, (point) =>
+      pivot(`Images per second by batch size, ${clients}`, lines, (point) =>
         numberCell(point.imagesPerSecond, formatRate),
       ),
-      {
-        isReference: true,
-        ...tableOf(
-          `Latency and throughput by batch size, ${counted(clients, "client")}`,
-          lines.flatMap(({ name, loadPoints }) =>
-            loadPoints.map((point) => ({
-              name,
-              point,
-              smallest: loadPoints[0]?.imagesPerSecond ?? 1,
-            })),
-          ),
-          [
-            nameField,
-            numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
-            ...latencyFields,
-            metricField("throughput"),
-            numberField(
-              "ms per image",
-              ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,
-              formatMs,
-            ),
-            numberField(
-              "against the smallest",
-              ({ point, smallest }) => point.imagesPerSecond / smallest,
-              formatRatio,
-            ),
-            trustField,
-          ],
-        ),
-      },
+      referenceTable(`Latency and throughput by batch size, ${clients}`, lines),
     ],
     notes: [
-      ...(lines.some(({ loadPoints }) => loadPoints.some((point) => trustOf(point) !== "good"))
-        ? ["~ not stable, ✗ invalid: such figures are not to be relied on."]
-        : []),
+      ...(isUnreliable ? ["Values marked ~ (unstable) or ✗ (invalid) are unreliable."] : []),
       ...studyNotes(record, "batch"),
     ],
   };
 }
 
-/** A row for each endpoint, a column for each batch size. */
+/** Endpoint whose throughput increases most with the batch size, as a sentence. */
+function largestGain(lines: readonly Series[]): readonly string[] {
+  const gains = lines.flatMap(({ name, loadPoints }) => {
+    const trusted = preferTrusted(loadPoints);
+    const [small, large] = [trusted[0], trusted.at(-1)];
+    if (small === undefined || large === undefined || small === large) return [];
+    const throughput = large.imagesPerSecond / small.imagesPerSecond;
+    const latency = (large.latencyMs?.p50 ?? 0) / (small.latencyMs?.p50 ?? 1);
+    return [{ name, small, large, throughput, latency }];
+  });
+  return gains
+    .sort((a, b) => b.throughput - a.throughput)
+    .slice(0, 1)
+    .map(
+      ({ name, small, large, throughput, latency }) =>
+        `\`${name}\` gains most: ${counted(large.imagesPerRequest, "image")} per request instead of ${small.imagesPerRequest} give ${formatRatio(throughput)} the throughput at ${formatRatio(latency)} the latency.`,
+    );
+}
+
+function referenceTable(caption: string, lines: readonly Series[]): DataTable {
+  const rows = lines.flatMap(({ name, loadPoints }) => {
+    const smallest = loadPoints[0]?.imagesPerSecond ?? 1;
+    return loadPoints.map((point) => ({ name, point, smallest }));
+  });
+  return {
+    isReference: true,
+    ...tableOf(caption, rows, [
+      nameField,
+      numberField("batch", ({ point }) => point.imagesPerRequest, formatCount),
+      ...latencyFields,
+      metricField("throughput"),
+      numberField(
+        "ms per image",
+        ({ point }) => (point.latencyMs?.p50 ?? 0) / point.imagesPerRequest,
+        formatMs,
+      ),
+      numberField(
+        "ratio to smallest",
+        ({ point, smallest }) => point.imagesPerSecond / smallest,
+        formatRatio,
+        "Throughput divided by that of the smallest batch",
+      ),
+      trustField,
+    ]),
+  };
+}
+
+/** Table with a row per endpoint and a column per batch size. */
 function pivot(
   caption: string,
   lines: readonly Series[],
-  figure: (point: LoadPoint) => TableCell,
+  cellOf: (point: LoadPoint) => TableCell,
 ): DataTable {
   const sizes = [
     ...new Set(
@@ -125,13 +123,13 @@ function pivot(
         cell: ({ loadPoints }) => {
           const point = loadPoints.find(({ imagesPerRequest }) => imagesPerRequest === size);
           if (point === undefined) return numberCell(undefined, String);
-          const shown = figure(point);
+          const cell = cellOf(point);
           const trust = trustOf(point);
-          if (trust === "good") return shown;
+          if (trust === "good") return cell;
           const invalid = trust === "invalid" || trust === "empty";
           return {
-            ...shown,
-            text: `${shown.text} ${invalid ? "✗" : "~"}`,
+            ...cell,
+            text: `${cell.text} ${invalid ? "✗" : "~"}`,
             tone: invalid ? "bad" : "care",
             title: reliabilityIssues(point).join(" "),
           };

@@ -1,6 +1,6 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { saturationOf, type UslFit, uslThroughput } from "../stats/usl.ts";
-import type { Figure } from "./document.ts";
+import type { Figure, Swatch } from "./document.ts";
 import {
   byEnvironment,
   doubtMarks,
@@ -10,18 +10,19 @@ import {
   titleOf,
 } from "./figure-parts.ts";
 import { clientsOf, endpointOf, type Series, settingText, trustOf } from "./load-points.ts";
-import { formatCount, formatMs, formatPercent, formatRatio } from "./number-format.ts";
+import { counted, formatCount, formatMs, formatPercent, formatRatio } from "./number-format.ts";
 import {
   crossedSwatch,
   endpointStyle,
   openSwatch,
   type PlotLine,
+  type PlotPoint,
   ringSwatch,
 } from "./plot-styles.ts";
 import type { Axis } from "./plots.ts";
 import { rangeLegend, rangePlot } from "./row-plots.ts";
 
-/** p50 to p99 of each endpoint at the smallest load. */
+/** p50 to p99 of each endpoint at the smallest common load. */
 export function endpointLatencyFigure(
   contenders: readonly { readonly name: string; readonly point: LoadPoint }[],
 ): readonly Figure[] {
@@ -43,33 +44,36 @@ export function endpointLatencyFigure(
         ];
   });
   if (rows.length === 0) return [];
-  const [ok, far] = split(rows);
+  const [drawn, outliers] = splitOutliers(rows);
   const draw = { description: "Latency of each endpoint, p50 to p99, in milliseconds", axis: "ms" };
   return [
     {
       title: "Latency of each endpoint",
-      ...(far.length === 0
+      ...(outliers.length === 0
         ? {}
         : {
-            caption: `Not drawn, for it would be far to the right: ${far.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`,
+            caption: `Outside the axis: ${outliers.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`,
           }),
       legend: rangeLegend.filter(
-        ({ label }) => !label.includes("few") || ok.some(({ isP99Unreliable }) => isP99Unreliable),
+        ({ label }) =>
+          !label.includes("few") || drawn.some(({ isP99Unreliable }) => isP99Unreliable),
       ),
-      draw: (width) => rangePlot({ ...draw, rows: ok }, width),
+      draw: (width) => rangePlot({ ...draw, rows: drawn }, width),
     },
   ];
 }
 
-/** What would press all others together at the left of an axis is named, not drawn. */
-function split<T extends { readonly p99: number }>(rows: readonly T[]): readonly [T[], T[]] {
+/** Separates rows whose p99 is so high that the others would be indistinguishable. */
+function splitOutliers<T extends { readonly p99: number }>(
+  rows: readonly T[],
+): readonly [T[], T[]] {
   const sorted = [...rows].sort((a, b) => a.p99 - b.p99);
   const middle = sorted[Math.floor((sorted.length - 1) / 2)]?.p99 ?? 0;
   const near = (row: T) => rows.length < 3 || row.p99 <= 6 * middle;
   return [rows.filter(near), rows.filter((row) => !near(row))];
 }
 
-/** JSON tensors are slower by a decade, and would press all others together. */
+/** Leaves out JSON tensors, which are ten times slower and would make the others indistinguishable. */
 function withoutJson<T extends { readonly endpoint: string }>(lines: readonly T[]): readonly T[] {
   const binary = lines.filter(({ endpoint }) => !endpoint.endsWith("_json"));
   return binary.length === 0 ? lines : binary;
@@ -79,8 +83,7 @@ function withoutJson<T extends { readonly endpoint: string }>(lines: readonly T[
 export function batchFigures(lines: readonly Series[]): readonly Figure[] {
   const x: Axis = { label: "images per request", kind: "steps", format: formatCount };
   const drawn = withoutJson(lines);
-  const left =
-    drawn.length === lines.length ? "" : " Without JSON tensors, which are in the tables.";
+  const omission = drawn.length === lines.length ? "" : " JSON tensors are only in the tables.";
   return byEnvironment(drawn).flatMap(({ suffix, own }) => {
     const plotted = (y: (point: LoadPoint) => number): readonly PlotLine[] =>
       own.map(({ endpoint, loadPoints }) => ({
@@ -97,7 +100,7 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
     return [
       ...lineFigure(
         `Latency by batch size and endpoint${suffix}`,
-        `p50, logarithmic.${left}`,
+        `p50, logarithmic.${omission}`,
         {
           description: "Latency (p50) by batch size, one line for each endpoint",
           x,
@@ -126,67 +129,21 @@ interface Fitted extends Series {
   readonly points: readonly { readonly clients: number; readonly throughput: number }[];
 }
 
-/** Throughput by clients with the fitted law, and what it costs in latency. */
+/** Throughput by clients with the fitted law, and latency by throughput. */
 export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] {
   return byEnvironment(lines).flatMap(({ suffix, own }) => {
     const marks = doubtMarks(own.flatMap(({ loadPoints }) => loadPoints));
-    const growth = own.map((line): PlotLine => {
-      const enough = saturationOf(line.points);
-      return {
-        name: line.endpoint,
-        style: endpointStyle(line.endpoint),
-        points: line.loadPoints.map((point) => ({
-          x: clientsOf(point) ?? 1,
-          y: point.imagesPerSecond,
-          title: titleOf(line.endpoint, point),
-          ...doubtOf(point),
-          ring: enough?.reached === true && enough.sufficient.clients === clientsOf(point),
-        })),
-        ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
-      };
-    });
-    const fitted = own.some(({ fit }) => fit !== undefined);
     return [
-      ...lineFigure(
-        `Throughput by concurrency${suffix}`,
-        fitted
-          ? "Marks are measured; lines are the fitted Universal Scalability Law."
-          : "Too few numbers of clients for a fit.",
-        {
-          description: "Images per second by number of clients, with the fitted scalability law",
-          x: { label: "clients", kind: "log", format: formatCount },
-          y: { label: "images/s", kind: "linear", format: formatCount },
-          lines: growth,
-        },
-        [
-          ...(growth.some(({ points }) => points.some(({ ring }) => ring)) ? [ringSwatch] : []),
-          ...marks,
-        ],
-      ),
+      ...saturationFigure(own, suffix, marks),
       ...lineFigure(
         `Latency by throughput${suffix}`,
-        "Each line goes from few clients to many: once it turns upwards, more clients only wait longer. Down and to the right is better.",
+        "Each line runs from few to many clients. Where it turns upwards, more clients only add latency. Down and to the right is better.",
         {
           description:
-            "Latency (p95) by images per second, one line for each endpoint, from few clients to many",
+            "Latency (p95) by images per second, one line for each endpoint, from few to many clients",
           x: { label: "images/s", kind: "linear", format: formatCount },
           y: { ...milliseconds, label: "p95, ms" },
-          lines: own.map(({ endpoint, loadPoints }) => ({
-            name: endpoint,
-            style: endpointStyle(endpoint),
-            points: loadPoints.flatMap((point) =>
-              point.latencyMs === undefined
-                ? []
-                : [
-                    {
-                      x: point.imagesPerSecond,
-                      y: point.latencyMs.p95,
-                      title: titleOf(endpoint, point),
-                      ...doubtOf(point),
-                    },
-                  ],
-            ),
-          })),
+          lines: own.map((line) => latencyLine(line, ({ imagesPerSecond }) => imagesPerSecond)),
         },
         marks,
       ),
@@ -194,9 +151,69 @@ export function concurrencyFigures(lines: readonly Fitted[]): readonly Figure[] 
   });
 }
 
+function saturationFigure(
+  lines: readonly Fitted[],
+  suffix: string,
+  marks: readonly Swatch[],
+): readonly Figure[] {
+  const growth = lines.map((line): PlotLine => {
+    const saturation = saturationOf(line.points);
+    return {
+      name: line.endpoint,
+      style: endpointStyle(line.endpoint),
+      points: line.loadPoints.map((point) => ({
+        x: clientsOf(point) ?? 1,
+        y: point.imagesPerSecond,
+        title: titleOf(line.endpoint, point),
+        ...doubtOf(point),
+        ring: saturation?.reached === true && saturation.sufficient.clients === clientsOf(point),
+      })),
+      ...(line.fit === undefined ? {} : { curve: curveOf(line.fit, line.points) }),
+    };
+  });
+  const hasRing = growth.some(({ points }) => points.some(({ ring }) => ring));
+  return lineFigure(
+    `Throughput by concurrency${suffix}`,
+    lines.some(({ fit }) => fit !== undefined)
+      ? "Marks are measured; lines are the fitted Universal Scalability Law."
+      : "A fit requires load points with at least four numbers of clients.",
+    {
+      description: "Images per second by number of clients, with the fitted scalability law",
+      x: { label: "clients", kind: "log", format: formatCount },
+      y: { label: "images/s", kind: "linear", format: formatCount },
+      lines: growth,
+    },
+    [...(hasRing ? [ringSwatch] : []), ...marks],
+  );
+}
+
+/** p95 of a series by `x`. */
+function latencyLine(
+  { endpoint, loadPoints }: Series,
+  x: (point: LoadPoint) => number,
+  more: (point: LoadPoint) => Partial<PlotPoint> = doubtOf,
+): PlotLine {
+  return {
+    name: endpoint,
+    style: endpointStyle(endpoint),
+    points: loadPoints.flatMap((point) =>
+      point.latencyMs === undefined
+        ? []
+        : [
+            {
+              x: x(point),
+              y: point.latencyMs.p95,
+              title: titleOf(endpoint, point),
+              ...more(point),
+            },
+          ],
+    ),
+  };
+}
+
 const curveSteps = 60;
 
-/** The law as far as there are points that it was fitted to. */
+/** Fitted law within the measured range. */
 function curveOf(fit: UslFit, points: Fitted["points"]): readonly (readonly [number, number])[] {
   const clients = points.map((point) => point.clients);
   const [from, to] = [Math.min(...clients), Math.max(...clients)];
@@ -210,65 +227,53 @@ function curveOf(fit: UslFit, points: Fitted["points"]): readonly (readonly [num
 export function rateFigures(
   lines: readonly Series[],
   rateOf: (point: LoadPoint) => number,
-  held: (point: LoadPoint) => boolean,
+  isSustained: (point: LoadPoint) => boolean,
 ): readonly Figure[] {
-  return byEnvironment(lines).flatMap(({ suffix, own }) =>
-    lineFigure(
+  const isInvalid = (point: LoadPoint) => trustOf(point) === "invalid";
+  return byEnvironment(lines).flatMap(({ suffix, own }) => {
+    const all = own.flatMap(({ loadPoints }) => loadPoints);
+    return lineFigure(
       `Latency by rate${suffix}`,
-      "p95, counted from when a request was due, logarithmic.",
+      "p95 from the time at which a request was due, logarithmic.",
       {
         description: "Latency (p95) by requests per second, one line for each endpoint",
         x: { label: "requests/s", kind: "linear", format: formatCount },
         y: { ...milliseconds, label: "p95, ms" },
-        lines: own.map(({ endpoint, loadPoints }) => ({
-          name: endpoint,
-          style: endpointStyle(endpoint),
-          points: loadPoints.flatMap((point) =>
-            point.latencyMs === undefined
-              ? []
-              : [
-                  {
-                    x: rateOf(point),
-                    y: point.latencyMs.p95,
-                    title: `${titleOf(endpoint, point)}, answered ${formatPercent(point.achievedShare ?? 1)}`,
-                    ...(held(point) ? {} : { doubt: "open" as const }),
-                    ...(trustOf(point) === "invalid" ? { doubt: "crossed" as const } : {}),
-                  },
-                ],
-          ),
-        })),
+        lines: own.map((line) =>
+          latencyLine(line, rateOf, (point) => ({
+            title: `${titleOf(line.endpoint, point)}, ${formatPercent(point.achievedShare ?? 1)} succeeded`,
+            ...(isSustained(point) ? {} : { doubt: "open" }),
+            ...(isInvalid(point) ? { doubt: "crossed" } : {}),
+          })),
+        ),
       },
       [
-        ...(own.some(({ loadPoints }) => loadPoints.some((point) => !held(point)))
-          ? [{ ...openSwatch, label: "hollow: not held" }]
-          : []),
-        ...(own.some(({ loadPoints }) => loadPoints.some((point) => trustOf(point) === "invalid"))
-          ? [crossedSwatch]
-          : []),
+        ...(all.every(isSustained) ? [] : [{ ...openSwatch, label: "hollow: not sustained" }]),
+        ...(all.some(isInvalid) ? [crossedSwatch] : []),
       ],
-    ),
-  );
+    );
+  });
 }
 
-/** gRPC against HTTP by batch size. */
+/** Throughput of gRPC relative to HTTP, by batch size. */
 export function protocolFigure(
   pairs: readonly { readonly name: string; readonly http: LoadPoint; readonly grpc: LoadPoint }[],
 ): readonly Figure[] {
-  const least = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
-  const alone = pairs.filter(({ http }) => clientsOf(http) === least);
-  const names = [...new Set(alone.map(({ name }) => name))];
+  const fewest = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
+  const drawn = pairs.filter(({ http }) => clientsOf(http) === fewest);
+  const names = [...new Set(drawn.map(({ name }) => name))];
   return lineFigure(
-    "Throughput of gRPC against HTTP",
-    `By batch size, ${least === 1 ? "one client" : `${least} clients`}.`,
+    "Throughput of gRPC relative to HTTP",
+    `By batch size, ${counted(fewest, "client")}.`,
     {
       description: "Images per second of gRPC divided by those of HTTP, by batch size",
       x: { label: "images per request", kind: "steps", format: formatCount },
       y: { label: "gRPC ÷ HTTP", kind: "linear", format: (value) => value.toFixed(1) },
-      rule: { y: 1, label: "as much" },
+      rule: { y: 1, label: "equal" },
       lines: names.map((name) => ({
         name,
         style: endpointStyle(name.split(" ").at(-1) ?? name),
-        points: alone
+        points: drawn
           .filter((pair) => pair.name === name)
           .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest)
           .map(({ http, grpc }) => ({

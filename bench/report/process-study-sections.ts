@@ -10,14 +10,22 @@ import { type StudyBody, studyResults } from "./study-section.ts";
 const seconds = (ms: number) =>
   ms >= 1_000 ? `${(ms / 1_000).toFixed(ms >= 10_000 ? 0 : 1)} s` : `${formatMs(ms)} ms`;
 
+/** Median times of the starts of a service, in milliseconds. */
+interface MedianStart {
+  readonly service: string;
+  readonly live: number;
+  readonly ready: number;
+  readonly first: number;
+  readonly warm: number;
+}
+
 export function coldStart(record: BenchRecord): StudyBody | undefined {
-  const found = studyResults(record, "cold-start");
-  const starts = found.flatMap(({ environment, starts: list }) =>
+  const starts = studyResults(record, "cold-start").flatMap(({ environment, starts: list }) =>
     list.map((start) => ({ environment, ...start })),
   );
   if (starts.length === 0) return undefined;
   const services = [...new Set(starts.map(({ service }) => service))];
-  const medians = services.map((service) => {
+  const medians = services.map((service): MedianStart => {
     const own = starts.filter((start) => start.service === service);
     const over = (ms: (start: (typeof own)[number]) => number) => median(own.map(ms)) ?? 0;
     return {
@@ -32,96 +40,82 @@ export function coldStart(record: BenchRecord): StudyBody | undefined {
     answer: medians.map(({ service, ready, first, warm }) => {
       const slow =
         first > 2 * warm
-          ? `; its first answer takes ${seconds(first)}, a warm one ${seconds(warm)}`
+          ? `; its first response takes ${seconds(first)}, a warm one ${seconds(warm)}`
           : "";
       return `\`${service}\` is ready after ${seconds(ready)}${slow}.`;
     }),
-    figures: barFigure(
-      "From nothing to the first embedding",
-      "Median of the rounds, s.",
-      medians.map(({ service, live, ready, first }) => {
-        return {
-          label: service,
-          value: seconds(ready + first),
-          title: `${service}: live after ${seconds(live)}, ready after ${seconds(ready)}, first answer in ${seconds(first)}`,
-          segments: [
-            { colour: "server", value: live / 1_000 },
-            { colour: "infer", value: (ready - live) / 1_000 },
-            { colour: "queue", value: first / 1_000 },
-          ],
-        };
-      }),
-      "s",
-      [
-        boxSwatch("until live", "server"),
-        boxSwatch("until ready", "infer"),
-        boxSwatch("first answer", "queue"),
-      ],
-    ),
+    figures: startFigure(medians),
     tables: [
-      tableOf("Each start", starts, [
+      tableOf("Cold starts", starts, [
         ...environmentFields(starts),
         textField("service", ({ service }) => service),
         numberField("round", ({ round }) => round, formatCount),
         numberField("live", ({ liveMs }) => liveMs, seconds),
         numberField("ready", ({ readyMs }) => readyMs, seconds),
-        numberField("first answer", ({ firstRequestMs }) => firstRequestMs, seconds),
-        numberField("warm answer", ({ warmRequestMs }) => warmRequestMs, seconds),
+        numberField("first response", ({ firstRequestMs }) => firstRequestMs, seconds),
+        numberField("warm response", ({ warmRequestMs }) => warmRequestMs, seconds),
       ]),
     ],
   };
 }
 
+const startFigure = (medians: readonly MedianStart[]) =>
+  barFigure(
+    "Time from start to first embedding",
+    "Median of the rounds, s.",
+    medians.map(({ service, live, ready, first }) => ({
+      label: service,
+      value: seconds(ready + first),
+      title: `${service}: live after ${seconds(live)}, ready after ${seconds(ready)}, first response in ${seconds(first)}`,
+      segments: [
+        { colour: "server", value: live / 1_000 },
+        { colour: "infer", value: (ready - live) / 1_000 },
+        { colour: "queue", value: first / 1_000 },
+      ],
+    })),
+    "s",
+    [
+      boxSwatch("until live", "server"),
+      boxSwatch("until ready", "infer"),
+      boxSwatch("first response", "queue"),
+    ],
+  );
+
+type OperatorsResult = ReturnType<typeof studyResults<"operators">>[number];
+
 export function operators(record: BenchRecord): StudyBody | undefined {
-  const found = studyResults(record, "operators");
-  if (found.length === 0) return undefined;
+  const profiles = studyResults(record, "operators").map((profile) => ({
+    ...profile,
+    operators: [...profile.operators].sort((a, b) => b.share - a.share),
+  }));
+  if (profiles.length === 0) return undefined;
   return {
-    answer: found.map((study) => {
-      const top = [...study.operators].sort((a, b) => b.share - a.share).slice(0, 3);
-      const shares = top.map(({ operator, share }) => `${operator} ${formatPercent(share)}`);
+    answer: profiles.map(({ service, batch, operators: rows, cpuFallbacks, nodes }) => {
+      const shares = rows
+        .slice(0, 3)
+        .map(({ operator, share }) => `${operator} ${formatPercent(share)}`);
       const fallbacks =
-        study.cpuFallbacks === 0
+        cpuFallbacks === 0
           ? "No node fell back to the CPU."
-          : `${counted(study.cpuFallbacks, "node")} of ${formatCount(study.nodes)} fell back to the CPU.`;
-      return `\`${study.service}\`, batch ${study.batch}: ${listed(shares)} of the compute. ${fallbacks}`;
+          : `${counted(cpuFallbacks, "node")} of ${formatCount(nodes)} fell back to the CPU.`;
+      return `\`${service}\`, batch ${batch}: ${listed(shares)} of the compute time. ${fallbacks}`;
     }),
-    figures: found.flatMap((study) =>
-      barFigure(
-        `Share of the compute by operator${found.length > 1 ? `, ${study.service}, batch ${study.batch}` : ""}`,
-        undefined,
-        [...study.operators]
-          .sort((a, b) => b.share - a.share)
-          .slice(0, drawnOperators)
-          .map((row) => ({
-            label: row.operator,
-            value: formatPercent(row.share),
-            title: `${row.operator}, ${counted(row.nodes, "node")} on ${row.provider}: ${formatPercent(row.share)}`,
-            segments: [
-              {
-                colour: onCpu(row) && study.cpuFallbacks > 0 ? "queue" : "infer",
-                value: row.share * 100,
-              },
-            ],
-          })),
-        "% of the compute",
-        study.cpuFallbacks > 0
-          ? [
-              boxSwatch("on the provider that was asked for", "infer"),
-              boxSwatch("on the CPU instead", "queue"),
-            ]
-          : [],
+    figures: profiles.flatMap((profile) =>
+      operatorFigure(
+        profile,
+        profiles.length > 1 ? `, ${profile.service}, batch ${profile.batch}` : "",
       ),
     ),
-    tables: found.map((study) =>
+    tables: profiles.map((profile) =>
       tableOf(
-        `Operators of ${study.model} in ${study.service} of ${study.environment}, batch ${study.batch}, mean of ${counted(study.runs, "run")}`,
-        [...study.operators].sort((a, b) => b.share - a.share),
+        `Operators of ${profile.model} in ${profile.service} of ${profile.environment}, batch ${profile.batch}, mean of ${counted(profile.runs, "run")}`,
+        profile.operators,
         [
           textField("operator", ({ operator }) => operator),
-          textField("runs on", ({ provider }) => provider.replace("ExecutionProvider", "")),
+          textField("provider", ({ provider }) => provider.replace("ExecutionProvider", "")),
           numberField("nodes", ({ nodes }) => nodes, formatCount),
           numberField(
-            "ms a run",
+            "ms per run",
             ({ msPerRun }) => msPerRun,
             (value) => value.toPrecision(3),
           ),
@@ -130,78 +124,99 @@ export function operators(record: BenchRecord): StudyBody | undefined {
       ),
     ),
     notes: [
-      "From ONNX Runtime's own profile: the share of the time that was spent in operators, not of the wall clock.",
+      "Shares of the time in operators, from ONNX Runtime's profile; not of the wall-clock time.",
     ],
   };
 }
 
-const drawnOperators = 10;
+const maxDrawnOperators = 10;
 
-const onCpu = ({ provider }: { readonly provider: string }) => provider.startsWith("CPU");
+function operatorFigure({ operators: rows, cpuFallbacks }: OperatorsResult, suffix: string) {
+  const isFallback = (provider: string) => cpuFallbacks > 0 && provider.startsWith("CPU");
+  return barFigure(
+    `Share of the compute time by operator${suffix}`,
+    undefined,
+    rows.slice(0, maxDrawnOperators).map(({ operator, nodes, provider, share }) => ({
+      label: operator,
+      value: formatPercent(share),
+      title: `${operator}, ${counted(nodes, "node")} on ${provider}: ${formatPercent(share)}`,
+      segments: [{ colour: isFallback(provider) ? "queue" : "infer", value: share * 100 }],
+    })),
+    "% of the compute time",
+    cpuFallbacks > 0
+      ? [boxSwatch("on the requested provider", "infer"), boxSwatch("fallback to the CPU", "queue")]
+      : [],
+  );
+}
 
 const mebibytes = (value: number) =>
   value >= 1_024 ? `${(value / 1_024).toFixed(2)} GiB` : `${value.toFixed(0)} MiB`;
 
+type ServiceMemory = ReturnType<typeof studyResults<"memory">>[number]["services"][number] & {
+  readonly environment: string;
+};
+
 export function memory(record: BenchRecord): StudyBody | undefined {
-  const found = studyResults(record, "memory").flatMap(({ environment, services }) =>
-    services.map((service) => ({ environment, ...service })),
+  const services = studyResults(record, "memory").flatMap(({ environment, services: list }) =>
+    list.map((service): ServiceMemory => ({ environment, ...service })),
   );
-  if (found.length === 0) return undefined;
-  const places = environmentFields(found);
-  const sum = (pick: (row: (typeof found)[number]) => number | undefined) =>
-    found.reduce((total, row) => total + (pick(row) ?? 0), 0);
-  const [resident, gpu] = [
-    sum((row) => row.residentUnderLoadMiB ?? row.residentMiB),
-    sum((row) => row.gpuMemoryUnderLoadMiB ?? row.gpuMemoryMiB),
-  ];
+  if (services.length === 0) return undefined;
+  const total = (pick: (row: ServiceMemory) => number | undefined) =>
+    services.reduce((sum, row) => sum + (pick(row) ?? 0), 0);
+  const resident = total((row) => row.residentUnderLoadMiB ?? row.residentMiB);
+  const gpu = total((row) => row.gpuMemoryUnderLoadMiB ?? row.gpuMemoryMiB);
   const parts = [
     ...(resident > 0 ? [`${mebibytes(resident)} of memory`] : []),
-    ...(gpu > 0 ? [`${mebibytes(gpu)} of the GPU's`] : []),
+    ...(gpu > 0 ? [`${mebibytes(gpu)} of GPU memory`] : []),
   ];
   return {
     answer:
       parts.length === 0
         ? []
-        : [`Under load, ${counted(found.length, "service")} hold ${listed(parts)} together.`],
-    figures: barFigure(
-      "Memory of each service",
-      "MiB, when ready and what a load adds.",
-      (
-        [
-          ["Resident memory", "residentMiB", "residentUnderLoadMiB"],
-          ["GPU memory", "gpuMemoryMiB", "gpuMemoryUnderLoadMiB"],
-        ] as const
-      ).flatMap(([group, ready, loaded]) =>
-        found.flatMap((row) => {
-          const [before, after] = [row[ready], row[loaded]];
-          const most = Math.max(before ?? 0, after ?? 0);
-          if (most === 0) return [];
-          return [
-            {
-              group,
-              label: `${places.length > 0 ? `${row.environment} ` : ""}${row.service}`,
-              value: mebibytes(most),
-              title: `${row.service}: ${mebibytes(before ?? most)} when ready, ${mebibytes(most)} under load`,
-              segments: [
-                { colour: "infer", value: before ?? most },
-                { colour: "queue", value: most - (before ?? most) },
-              ],
-            },
-          ];
-        }),
-      ),
-      "MiB",
-      [boxSwatch("when ready", "infer"), boxSwatch("more under load", "queue")],
-    ),
+        : [
+            `Under load, ${counted(services.length, "service uses", "services use")} ${listed(parts)}.`,
+          ],
+    figures: memoryFigure(services),
     tables: [
-      tableOf("Memory of each service", found, [
-        ...places,
+      tableOf("Memory by service", services, [
+        ...environmentFields(services),
         textField("service", ({ service }) => service),
         numberField("resident, ready", (row) => row.residentMiB, mebibytes),
-        numberField("under load", (row) => row.residentUnderLoadMiB, mebibytes),
+        numberField("resident, under load", (row) => row.residentUnderLoadMiB, mebibytes),
         numberField("GPU, ready", (row) => row.gpuMemoryMiB, mebibytes),
         numberField("GPU, under load", (row) => row.gpuMemoryUnderLoadMiB, mebibytes),
       ]),
     ],
   };
+}
+
+function memoryFigure(services: readonly ServiceMemory[]) {
+  const isMany = environmentFields(services).length > 0;
+  const groups = [
+    ["Resident memory", "residentMiB", "residentUnderLoadMiB"],
+    ["GPU memory", "gpuMemoryMiB", "gpuMemoryUnderLoadMiB"],
+  ] as const;
+  const bars = groups.flatMap(([group, ready, underLoad]) =>
+    services.flatMap((row) => {
+      const maximum = Math.max(row[ready] ?? 0, row[underLoad] ?? 0);
+      if (maximum === 0) return [];
+      const atReady = row[ready] ?? maximum;
+      return [
+        {
+          group,
+          label: `${isMany ? `${row.environment} ` : ""}${row.service}`,
+          value: mebibytes(maximum),
+          title: `${row.service}: ${mebibytes(atReady)} when ready, ${mebibytes(maximum)} under load`,
+          segments: [
+            { colour: "infer", value: atReady },
+            { colour: "queue", value: maximum - atReady },
+          ],
+        },
+      ];
+    }),
+  );
+  return barFigure("Memory by service", "MiB.", bars, "MiB", [
+    boxSwatch("when ready", "infer"),
+    boxSwatch("added under load", "queue"),
+  ]);
 }
