@@ -48,20 +48,6 @@ const headers = {
  */
 export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
   const app = Fastify({ logger: false, bodyLimit: 8 * 1024 * 1024 });
-  const closing = new AbortController();
-  /** The last move or restore; they run one after the other. */
-  let moving: Promise<unknown> = Promise.resolve();
-  const inTurn = (work: () => Promise<MoveResult>) => {
-    const result = moving.then(work).then((moved) => ({ ...moved, state: reviewState(database) }));
-    moving = result.catch(() => {});
-    return result;
-  };
-  app.addHook("onClose", async () => {
-    // the photo being moved still needs the database
-    closing.abort();
-    await moving;
-  });
-
   app.addHook("onRequest", async (request, reply) => {
     reply.headers(headers);
     const problem = foreignOriginProblem(request);
@@ -79,7 +65,13 @@ export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
     app.get(path, (_request, reply) => reply.type(type).send(content));
   }
   app.get("/favicon.ico", (_request, reply) => reply.code(204).send());
+  registerReviewRoutes(app, database);
+  registerMoveRoutes(app, database);
+  registerImageRoutes(app, database);
+  return app;
+}
 
+function registerReviewRoutes(app: FastifyInstance, database: PhotoDatabase): void {
   app.get("/api/state", async () => reviewState(database));
   app.get("/api/groups/:id", async ({ params }, reply) => {
     const { data } = idParams.safeParse(params);
@@ -92,20 +84,41 @@ export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
     if (decide(database, decisionsBody.parse(body).decisions)) return reviewState(database);
     return reply.code(409).send({ error: "a photo no longer exists: reload the page" });
   });
+}
+
+/** Registers routes that move files: one after the other, and none once the server closes. */
+function registerMoveRoutes(app: FastifyInstance, database: PhotoDatabase): void {
+  const closing = new AbortController();
+  let lastMove: Promise<unknown> = Promise.resolve();
+  const afterLastMove = (move: () => Promise<MoveResult>) => {
+    const result = lastMove
+      .then(move)
+      .then((moved) => ({ ...moved, state: reviewState(database) }));
+    lastMove = result.catch(() => {});
+    return result;
+  };
+  app.addHook("onClose", async () => {
+    // the photo being moved still needs the database
+    closing.abort();
+    await lastMove;
+  });
+
   app.get("/api/moved", async () => ({ photos: movedPhotos(database, 500) }));
   app.post("/api/move-rejected", async ({ body }, reply) => {
     const { rejected } = moveBody.parse(body);
     const now = reviewState(database).rejected;
-    if (rejected === now) return inTurn(() => moveRejected(database, closing.signal));
+    if (rejected === now) return afterLastMove(() => moveRejected(database, closing.signal));
     return reply
       .code(409)
       .send({ error: `${now} photos are rejected by now, not ${rejected}: nothing was moved` });
   });
   app.post("/api/restore", async ({ body }) => {
     const { photo: only } = restoreBody.parse(body);
-    return inTurn(() => restore(database, { only, signal: closing.signal }));
+    return afterLastMove(() => restore(database, { only, signal: closing.signal }));
   });
+}
 
+function registerImageRoutes(app: FastifyInstance, database: PhotoDatabase): void {
   for (const kind of ["thumbnails", "photos"] as const) {
     app.get(`/${kind}/:id`, async ({ params }, reply) => {
       const photo = database.get<{ readonly path: string }>(
@@ -123,7 +136,6 @@ export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
       }
     });
   }
-  return app;
 }
 
 /** @returns A JPEG file. */

@@ -27,25 +27,49 @@ const seconds = [
 
 export function createMetrics(): EmbedMetrics {
   const registry = new Registry();
-  const registers = [registry];
   collectDefaultMetrics({ register: registry });
+  return {
+    ...requestMetrics(registry),
+    ...stageMetrics(registry),
+    ...pendingImages(registry),
+    ...tritonMetrics(registry),
+    ...pendingBytes(registry),
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+  };
+}
 
-  const histogram = (name: string, help: string, labelNames: readonly string[] = []) =>
-    new Histogram({ name, help, labelNames, buckets: seconds, registers });
+function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request" | "embedded"> {
+  const registers = [registry];
   const requests = new Counter({
     name: embedMetrics.requests,
     help: "Requests by route and status; 499 if the client disconnected.",
     labelNames: ["route", "status"],
     registers,
   });
-  const requestSeconds = histogram(embedMetrics.requestSeconds, "Duration of requests, by route.", [
-    "route",
-  ]);
-  const images = new Counter({
-    name: embedMetrics.images,
-    help: "Embedded images.",
+  const requestSeconds = new Histogram({
+    name: embedMetrics.requestSeconds,
+    help: "Duration of requests, by route.",
+    labelNames: ["route"],
+    buckets: seconds,
     registers,
   });
+  const images = new Counter({ name: embedMetrics.images, help: "Embedded images.", registers });
+  return {
+    request(route, status, duration) {
+      requests.inc({ route, status });
+      requestSeconds.observe({ route }, duration);
+    },
+    embedded: (count) => images.inc(count),
+  };
+}
+
+function stageMetrics(
+  registry: Registry,
+): Pick<EmbedMetrics, "decoded" | "queued" | "batch" | "overhead"> {
+  const registers = [registry];
+  const histogram = (name: string, help: string) =>
+    new Histogram({ name, help, buckets: seconds, registers });
   const decodeSeconds = histogram(
     embedMetrics.decodeSeconds,
     "Time to decode and resize one image.",
@@ -68,61 +92,65 @@ export function createMetrics(): EmbedMetrics {
     buckets: [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
     registers,
   });
-  const pendingImages = new Gauge({
-    name: embedMetrics.pendingImages,
-    help: "Accepted images without a response.",
-    registers,
-  });
-  const byTarget = { labelNames: ["target"], registers };
-  const tritonRequests = new Counter({
-    name: embedMetrics.tritonRequests,
-    help: "Calls to Tritons including retries, by target.",
-    ...byTarget,
-  });
-  const tritonFailures = new Counter({
-    name: embedMetrics.tritonFailures,
-    help: "Calls to Tritons without a response or with an error, by target.",
-    ...byTarget,
-  });
-  const tritonHealthy = new Gauge({
-    name: embedMetrics.tritonHealthy,
-    help: "Healthy addresses of a target.",
-    ...byTarget,
-  });
-
-  let readBytes = () => 0;
-  new Gauge({
-    name: embedMetrics.pendingBytes,
-    help: "Bytes of admitted request bodies without a response.",
-    registers,
-    collect() {
-      this.set(readBytes());
-    },
-  });
-
   return {
-    request(route, status, duration) {
-      requests.inc({ route, status });
-      requestSeconds.observe({ route }, duration);
-    },
     decoded: (duration) => decodeSeconds.observe(duration),
-    embedded: (count) => images.inc(count),
-    overhead: (duration) => overheadSeconds.observe(duration),
-    pending: (count) => pendingImages.inc(count),
-    pendingBytesFrom(read) {
-      readBytes = read;
-    },
+    queued: (duration) => queueSeconds.observe(duration),
     batch(batch) {
       batchSize.observe(batch.images);
       inferSeconds.observe(batch.inferSeconds);
     },
-    queued: (duration) => queueSeconds.observe(duration),
-    ended(target, ok) {
-      tritonRequests.inc({ target });
-      tritonFailures.inc({ target }, ok ? 0 : 1);
+    overhead: (duration) => overheadSeconds.observe(duration),
+  };
+}
+
+function pendingImages(registry: Registry): Pick<EmbedMetrics, "pending"> {
+  const gauge = new Gauge({
+    name: embedMetrics.pendingImages,
+    help: "Accepted images without a response.",
+    registers: [registry],
+  });
+  return { pending: (count) => gauge.inc(count) };
+}
+
+function pendingBytes(registry: Registry): Pick<EmbedMetrics, "pendingBytesFrom"> {
+  let readBytes = () => 0;
+  new Gauge({
+    name: embedMetrics.pendingBytes,
+    help: "Bytes of admitted request bodies without a response.",
+    registers: [registry],
+    collect() {
+      this.set(readBytes());
     },
-    health: (target, healthy) => tritonHealthy.set({ target }, healthy),
-    contentType: registry.contentType,
-    text: () => registry.metrics(),
+  });
+  return {
+    pendingBytesFrom(read) {
+      readBytes = read;
+    },
+  };
+}
+
+function tritonMetrics(registry: Registry): TritonPoolObserver {
+  const common = { labelNames: ["target"], registers: [registry] };
+  const requests = new Counter({
+    name: embedMetrics.tritonRequests,
+    help: "Calls to Tritons including retries, by target.",
+    ...common,
+  });
+  const failures = new Counter({
+    name: embedMetrics.tritonFailures,
+    help: "Calls to Tritons without a response or with an error, by target.",
+    ...common,
+  });
+  const healthy = new Gauge({
+    name: embedMetrics.tritonHealthy,
+    help: "Healthy addresses of a target.",
+    ...common,
+  });
+  return {
+    ended(target, ok) {
+      requests.inc({ target });
+      failures.inc({ target }, ok ? 0 : 1);
+    },
+    health: (target, addresses) => healthy.set({ target }, addresses),
   };
 }

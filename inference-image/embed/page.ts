@@ -7,18 +7,7 @@ export const pageSecurityPolicy =
 const keyField = `<p><label>API key <input id="key" type="password" autocomplete="off" size="40"></label></p>
 `;
 
-/**
- * Try-it page: shows the cosine similarity of the chosen images.
- *
- * @param requiresKey - Whether the page has a field for the API key.
- */
-export const page = (requiresKey: boolean) => `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>clipstack embed server</title>
-<style>
-  :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+const style = `  :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
   body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
   #drop { display: block; border: 2px dashed; border-radius: .5rem; padding: 2rem; text-align: center; cursor: pointer }
   #drop:focus-within, #drop.over { outline: 3px solid Highlight }
@@ -28,18 +17,9 @@ export const page = (requiresKey: boolean) => `<!doctype html>
   img { width: 4rem; height: 4rem; object-fit: cover; display: block }
   .error { color: #c02020; font-weight: 600 }
   code { font-size: .9em }
-</style>
-<h1>clipstack embed server</h1>
-<p>State: <strong id="state">…</strong> ·
-  <a href="${embedPaths.openapi}">OpenAPI</a> · <a href="${embedPaths.metrics}">metrics</a> ·
-  <a href="${embedPaths.readyz}">ready</a></p>
-${requiresKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP files
-  <input id="files" type="file" accept="image/jpeg,image/png,image/webp" multiple></label>
-<p id="message" role="status"></p>
-<div id="result"></div>
-<p><code>curl -F image=@photo.jpg <span id="origin"></span>${embedPaths.embed}</code></p>
-<script>
-  const byId = (id) => document.getElementById(id);
+`;
+
+const script = `  const byId = (id) => document.getElementById(id);
   byId("origin").textContent = location.origin;
   const state = async () => {
     const { ready } = await fetch("${embedPaths.readyz}").then((r) => r.json()).catch(() => ({}));
@@ -105,5 +85,29 @@ ${requiresKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP 
     byId("drop").classList.remove("over");
     run(event.dataTransfer.files);
   };
-</script>
+`;
+
+/**
+ * Try-it page: shows the cosine similarity of the chosen images.
+ *
+ * @param requiresKey - Whether the page has a field for the API key.
+ */
+export const page = (requiresKey: boolean) => `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>clipstack embed server</title>
+<style>
+${style}</style>
+<h1>clipstack embed server</h1>
+<p>State: <strong id="state">…</strong> ·
+  <a href="${embedPaths.openapi}">OpenAPI</a> · <a href="${embedPaths.metrics}">metrics</a> ·
+  <a href="${embedPaths.readyz}">ready</a></p>
+${requiresKey ? keyField : ""}<label id="drop">Choose or drop JPEG, PNG or WebP files
+  <input id="files" type="file" accept="image/jpeg,image/png,image/webp" multiple></label>
+<p id="message" role="status"></p>
+<div id="result"></div>
+<p><code>curl -F image=@photo.jpg <span id="origin"></span>${embedPaths.embed}</code></p>
+<script>
+${script}</script>
 `;

@@ -7,8 +7,7 @@ import {
   type InferResult,
   type RequestTiming,
 } from "../../inference/session/types.ts";
-import { CallCounter } from "../http/drain.ts";
-import type { ModelRunner, RunnerEvents, RunOptions } from "./model-runner.ts";
+import { drainable, type ModelRunner, type RunnerEvents, type RunOptions } from "./model-runner.ts";
 import { OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
@@ -29,35 +28,15 @@ export function ensembleRunner(
   modelOf: ModelLookup,
   events: RunnerEvents,
 ): ModelRunner {
-  const calls = new CallCounter();
   const steps = stepsInOrder(config);
-  let closing = false;
 
   async function infer(inputs: readonly Tensor[], options: RunOptions): Promise<InferResult> {
     const startedAt = performance.now();
     const items = inputs[0]?.shape[0] ?? 0;
     events.started(items);
-    const tensors = new Map<string, Promise<Tensor>>(
-      inputs.map((tensor) => [tensor.name, Promise.resolve(tensor)]),
-    );
-    // the steps are in topological order, so the inputs of each step have a promise
-    const results = steps.map((step) => {
-      const stepInputs = Object.entries(step.input_map).map(async ([name, tensor]) => ({
-        ...(await tensors.get(tensor)!),
-        name,
-      }));
-      const result = Promise.all(stepInputs).then((read) =>
-        runStep(step, read, startedAt, options),
-      );
-      for (const [output, tensor] of Object.entries(step.output_map)) {
-        const written = result.then(({ outputs }) => ({
-          ...outputs.find(({ name }) => name === output)!,
-          name: tensor,
-        }));
-        written.catch(() => {});
-        tensors.set(tensor, written);
-      }
-      return result;
+    const { tensors, results } = startSteps(steps, inputs, async (step, stepInputs) => {
+      const stepOptions = { ...options, queueTimeoutMs: remainingMs(startedAt, options) };
+      return await runStep(config.name, step, modelOf, stepInputs, stepOptions);
     });
     await Promise.allSettled(results);
     const done = await Promise.all(results);
@@ -68,40 +47,70 @@ export function ensembleRunner(
     return { outputs, timing, batchSize: items };
   }
 
-  async function runStep(
-    step: EnsembleStep,
-    inputs: readonly Tensor[],
-    startedAt: number,
-    { id, signal, queueTimeoutMs }: RunOptions,
-  ): Promise<InferResult> {
-    const remainingMs =
-      queueTimeoutMs === undefined ? undefined : queueTimeoutMs - (performance.now() - startedAt);
-    if (remainingMs !== undefined && remainingMs <= 0) {
-      throw new InferenceError("expired", `waited longer than ${queueTimeoutMs} ms`);
-    }
-    try {
-      const model = modelOf(step.model_name, stepVersion(step));
-      return await model.inferTensors(inputs, { id, signal, queueTimeoutMs: remainingMs });
-    } catch (error) {
-      if (!(error instanceof OipError)) throw error;
-      throw new OipError(error.code, `in ensemble '${config.name}', ${error.message}`, {
-        cause: error,
-      });
-    }
-  }
-
   return {
     inputNames: config.input.map(({ name }) => name),
-    infer: async (inputs, options) => {
-      if (closing) throw new InferenceError("draining", "the model is draining");
-      return await calls.during(() => infer(inputs, options));
-    },
     downstreamItems: 0,
-    async close() {
-      closing = true;
-      await calls.answered();
-    },
+    ...drainable(infer),
   };
+}
+
+/**
+ * Starts every step once its inputs exist.
+ *
+ * @param steps - In topological order, so the inputs of each step have a promise.
+ * @returns the tensors of the ensemble by name, and the result of each step
+ */
+function startSteps(
+  steps: readonly EnsembleStep[],
+  inputs: readonly Tensor[],
+  run: (step: EnsembleStep, inputs: readonly Tensor[]) => Promise<InferResult>,
+) {
+  const tensors = new Map<string, Promise<Tensor>>(
+    inputs.map((tensor) => [tensor.name, Promise.resolve(tensor)]),
+  );
+  const results = steps.map((step) => {
+    const stepInputs = Object.entries(step.input_map).map(async ([name, tensor]) => ({
+      ...(await tensors.get(tensor)!),
+      name,
+    }));
+    const result = Promise.all(stepInputs).then((read) => run(step, read));
+    for (const [output, tensor] of Object.entries(step.output_map)) {
+      const written = result.then(({ outputs }) => ({
+        ...outputs.find(({ name }) => name === output)!,
+        name: tensor,
+      }));
+      written.catch(() => {});
+      tensors.set(tensor, written);
+    }
+    return result;
+  });
+  return { tensors, results };
+}
+
+/** @throws {InferenceError} `expired` if the queue timeout has passed */
+function remainingMs(startedAt: number, { queueTimeoutMs }: RunOptions): number | undefined {
+  if (queueTimeoutMs === undefined) return undefined;
+  const remaining = queueTimeoutMs - (performance.now() - startedAt);
+  if (remaining > 0) return remaining;
+  throw new InferenceError("expired", `waited longer than ${queueTimeoutMs} ms`);
+}
+
+async function runStep(
+  ensemble: string,
+  step: EnsembleStep,
+  modelOf: ModelLookup,
+  inputs: readonly Tensor[],
+  options: RunOptions,
+): Promise<InferResult> {
+  try {
+    const model = modelOf(step.model_name, stepVersion(step));
+    return await model.inferTensors(inputs, options);
+  } catch (error) {
+    if (!(error instanceof OipError)) throw error;
+    throw new OipError(error.code, `in ensemble '${ensemble}', ${error.message}`, {
+      cause: error,
+    });
+  }
 }
 
 /** Sums the compute time of the steps; their own statistics include the queue time. */

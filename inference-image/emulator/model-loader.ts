@@ -266,7 +266,7 @@ async function startPreprocessing(config: ModelConfigJson, path: string): Promis
   }
   return {
     isAlive: () => true,
-    start: (events) => preprocessRunner({ maxPixels: Number(limit) }, events),
+    start: (events) => preprocessRunner(Number(limit), events),
   };
 }
 

@@ -1,7 +1,13 @@
 import type { ModelConfigJson } from "../../client/triton/model-config.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { Batcher, type Execution } from "../../inference/session/batcher.ts";
-import type { InferOptions, InferResult, ModelSession } from "../../inference/session/types.ts";
+import {
+  InferenceError,
+  type InferOptions,
+  type InferResult,
+  type ModelSession,
+} from "../../inference/session/types.ts";
+import { CallCounter } from "../http/drain.ts";
 
 /** Executes validated requests of a served model. */
 export interface ModelRunner {
@@ -25,6 +31,22 @@ export interface RunnerEvents {
   /** Reports that the oldest items, in this number, have left the queue. */
   started(items: number): void;
   executed(execution: Execution): void;
+}
+
+/** Rejects requests after `close()`, which waits for those in execution. */
+export function drainable(infer: ModelRunner["infer"]): Pick<ModelRunner, "infer" | "close"> {
+  const calls = new CallCounter();
+  let closing = false;
+  return {
+    infer: async (inputs, options) => {
+      if (closing) throw new InferenceError("draining", "the model is draining");
+      return await calls.during(() => infer(inputs, options));
+    },
+    async close() {
+      closing = true;
+      await calls.answered();
+    },
+  };
 }
 
 /** Runs an ONNX model, with Triton's dynamic batching if configured. The runner closes the session. */

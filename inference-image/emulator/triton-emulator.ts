@@ -86,6 +86,7 @@ export async function startTritonEmulator(
   const httpRequests = trackRequests(http);
   const metrics = buildMetricsApp(registry);
   let grpcConnections: ConnectionTracker | undefined;
+  let stopped: Promise<void> | undefined;
   const close = async () => {
     await Promise.all([drainHttp(http, httpRequests), shutdown(grpc, grpcCalls, grpcConnections)]);
     await http.close();
@@ -97,30 +98,12 @@ export async function startTritonEmulator(
     const grpcPort = await bindGrpc(grpc, flags["grpc-address"], flags["grpc-port"]);
     grpcConnections = new ConnectionTracker(grpcPort);
     log(`Started GRPCInferenceService at ${flags["grpc-address"]}:${grpcPort}`);
-    const httpPort = await listen(http, "HTTP", flags["http-address"], flags["http-port"]);
-    log(`Started HTTPService at ${flags["http-address"]}:${httpPort}`);
-    let metricsPort: number | undefined;
-    if (flags["allow-metrics"]) {
-      metricsPort = await listen(
-        metrics,
-        "Metrics",
-        flags["metrics-address"],
-        flags["metrics-port"],
-      );
-      log(`Started Metrics Service at ${flags["metrics-address"]}:${metricsPort}`);
-    }
-    let stopped: Promise<void> | undefined;
+    const httpPorts = await listenHttp({ http, metrics }, flags, log);
     return {
-      ports: { http: httpPort, grpc: grpcPort, metrics: metricsPort },
+      ports: { grpc: grpcPort, ...httpPorts },
       stop: () => {
-        stopped ??= stopWithin(flags["exit-timeout-secs"], {
-          registry,
-          grpc,
-          http,
-          metrics,
-          close,
-          log,
-        });
+        const parts = { registry, grpc, http, metrics, close };
+        stopped ??= stopWithin(flags["exit-timeout-secs"], parts);
         return stopped;
       },
     };
@@ -205,6 +188,25 @@ function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
   return app;
 }
 
+interface HttpServers {
+  readonly http: FastifyInstance;
+  readonly metrics: FastifyInstance;
+}
+
+async function listenHttp(
+  { http, metrics }: HttpServers,
+  flags: ResolvedTritonFlags,
+  log: TritonEmulatorOptions["log"],
+): Promise<Omit<RunningTritonEmulator["ports"], "grpc">> {
+  const port = await listen(http, "HTTP", flags["http-address"], flags["http-port"]);
+  log(`Started HTTPService at ${flags["http-address"]}:${port}`);
+  if (!flags["allow-metrics"]) return { http: port, metrics: undefined };
+  const host = flags["metrics-address"];
+  const metricsPort = await listen(metrics, "Metrics", host, flags["metrics-port"]);
+  log(`Started Metrics Service at ${host}:${metricsPort}`);
+  return { http: port, metrics: metricsPort };
+}
+
 async function listen(
   app: FastifyInstance,
   service: string,
@@ -258,16 +260,13 @@ async function shutdown(
   server.forceShutdown();
 }
 
-interface Stopping {
-  readonly registry: ModelRegistry;
+interface EmulatorParts extends HttpServers {
   readonly grpc: GrpcServer;
-  readonly http: FastifyInstance;
-  readonly metrics: FastifyInstance;
+  readonly registry: ModelRegistry;
   close(): Promise<void>;
-  log(line: string): void;
 }
 
-async function stopWithin(seconds: number, parts: Stopping): Promise<void> {
+async function stopWithin(seconds: number, parts: EmulatorParts): Promise<void> {
   const { registry, grpc, http, metrics, close } = parts;
   registry.beginExit();
   let timer: NodeJS.Timeout | undefined;
