@@ -131,6 +131,7 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack k8s drain", tests: kindTests },
   { command: "npx clipstack k8s quota", tests: kindTests },
   { command: "npx clipstack k8s manifests", tests: kindTests },
+  { command: "npx clipstack init", tests: ["cli/commands/init.test.ts"] },
   { command: "npx clipstack doctor", tests: ["cli/commands/doctor.test.ts"] },
   { command: "npx clipstack wait-healthy", tests: ["cli/commands/wait-healthy.integ.test.ts"] },
   {

@@ -1,0 +1,90 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { Testing } from "../constructs/cdktf.ts";
+import { findingsOf } from "../constructs/checks/findings.ts";
+import { createStack } from "./create-stack.ts";
+import { parseEnvironment, type StackName, stackSchemas } from "./settings.ts";
+import type { JsonSchema } from "./settings-docs.ts";
+
+/** A setting that no construct reads is a mistake: a changed value must change the stack or its findings. */
+
+type Settings = Readonly<Record<string, unknown>>;
+
+/** Blocks of settings whose keys are tested, with the settings around them. */
+const blocks: readonly (readonly [StackName, string, Settings])[] = [
+  ["single-gpu", "embed", {}],
+  ["single-gpu", "tritonTrt", { tritonOnnx: { enabled: false } }],
+  ["multi-gpu", "embed", {}],
+  ["multi-gpu", "perGpu", { topology: "per-gpu", perGpu: { backend: "tensorrt", gpus: [0] } }],
+  ["kind", "embed", {}],
+  ["kubernetes", "embed", {}],
+  ["kubernetes", "triton", { triton: { backend: "tensorrt", engineCache: { enabled: true } } }],
+];
+
+/** Settings without which a key has no effect. */
+const prerequisites: Settings = {
+  "single-gpu embed.upstream": { embed: { backend: "triton" } },
+  "single-gpu tritonTrt.allowUnauthenticated": { tritonTrt: { expose: "all-interfaces" } },
+  "multi-gpu perGpu.allowUnauthenticated": { perGpu: { expose: "all-interfaces" } },
+  "multi-gpu perGpu.backend": { perGpu: { backend: "onnxruntime" } },
+  "kubernetes triton.backend": { triton: { backend: "onnxruntime" } },
+  "kubernetes triton.engineCache.enabled": { triton: { engineCache: { enabled: false } } },
+};
+
+/** Values of settings that are text. */
+const texts: Settings = {
+  image: "registry.example/other:1.0",
+  keySecret: "token",
+  storageClass: "fast",
+  prometheus: "http://prometheus.example",
+};
+
+/** Returns a valid value other than the default. */
+function otherValue(key: string, schema: JsonSchema): unknown {
+  const { type, enum: choices, default: current, minimum = 0 } = schema;
+  if (key in texts) return texts[key];
+  if (type === "boolean") return current !== true;
+  if (choices !== undefined) return choices.find((choice) => choice !== current);
+  if (type === "integer") return current === minimum ? minimum + 1 : minimum;
+  if (type === "array") return [1];
+  throw new Error(`texts must have a value for ${key}`);
+}
+
+/** Paths of the settings below `path`, each with a value other than its default. */
+function changes(path: string, schema: JsonSchema): readonly (readonly [string, unknown])[] {
+  const properties = Object.entries(schema.properties ?? {});
+  if (properties.length === 0) return [[path, otherValue(path.split(".").at(-1) ?? "", schema)]];
+  return properties.flatMap(([key, property]) => changes(`${path}.${key}`, property));
+}
+
+function merge(first: Settings, second: Settings): Settings {
+  const merged: Record<string, unknown> = { ...first };
+  for (const [key, value] of Object.entries(second)) {
+    const isMap = typeof value === "object" && value !== null && !Array.isArray(value);
+    merged[key] = isMap ? merge((merged[key] ?? {}) as Settings, value as Settings) : value;
+  }
+  return merged;
+}
+
+function nested(path: string, value: unknown): Settings {
+  return path
+    .split(".")
+    .reduceRight<unknown>((inner, key) => ({ [key]: inner }), value) as Settings;
+}
+
+/** Terraform JSON and findings of a stack. */
+function outcome(stack: StackName, settings: Settings): string {
+  const yaml = JSON.stringify({ stack, ...settings });
+  const synthesized = createStack(Testing.app(), parseEnvironment("x", "x", yaml));
+  return JSON.stringify([synthesized.toTerraform(), findingsOf(synthesized)]);
+}
+
+describe.each(blocks)("%s, %s", (stack, block, around) => {
+  const schema = z.toJSONSchema(stackSchemas[stack], { io: "input" }) as JsonSchema;
+  const settings = changes(block, schema.properties?.[block] ?? {});
+
+  test.each(settings)("%s has an effect", (path, value) => {
+    const before = merge(around, (prerequisites[`${stack} ${path}`] ?? {}) as Settings);
+    expect(outcome(stack, merge(before, nested(path, value)))).not.toBe(outcome(stack, before));
+  });
+});
