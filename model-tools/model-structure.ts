@@ -96,7 +96,7 @@ function tensorOf({ name, dataType, dims }: OnnxValue): ModelTensor {
 }
 
 /** `image FP32 [batch, 3, 224, 224]` */
-export function shownTensor({ name, dataType, dims }: ModelTensor): string {
+export function tensorText({ name, dataType, dims }: ModelTensor): string {
   return `${name} ${dataType} [${dims.join(", ")}]`;
 }
 
@@ -107,7 +107,7 @@ function* misfitsOf(
   specs: readonly TensorSpec[],
 ): Generator<string> {
   for (const spec of specs) {
-    const wanted = shownTensor({ ...spec, dims: ["batch", ...spec.dims] });
+    const wanted = tensorText({ ...spec, dims: ["batch", ...spec.dims] });
     const [tensor] = tensors;
     if (tensor === undefined || tensors.length !== specs.length) {
       yield `must have one ${what}, ${wanted}, has ${tensors.length}`;

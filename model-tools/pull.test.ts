@@ -9,7 +9,7 @@ import { modelInfo, sha256Of, sidecarPath } from "./model-info.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 import { openProxyDispatcher } from "./proxy-dispatcher.ts";
 import { FolderError, sizeOf } from "./publish-file.ts";
-import { isPulled, type PullOptions, pullModel, pullPartPath, type WantedModel } from "./pull.ts";
+import { isPulled, type PinnedModel, type PullOptions, pullModel, pullPartPath } from "./pull.ts";
 import { exportedTower } from "./test-exported-tower.ts";
 import { type Answer, file, startFileServer, status, type TestServer } from "./test-file-server.ts";
 
@@ -23,7 +23,7 @@ const published = Buffer.concat(
 /** Model in the standard form of this project. */
 let standard: Buffer;
 
-const wanted: WantedModel = {
+const wanted: PinnedModel = {
   weights: "laion2b_s34b_b79k",
   repository: "owner/name",
   revision: "0".repeat(40),
@@ -60,7 +60,7 @@ function pull(server: TestServer, options: Partial<PullOptions> = {}) {
     model: wanted,
     url: new URL("model.onnx?signature=secret", server.url),
     file: model,
-    form: "published",
+    variant: "published",
     dispatcher,
     wait: async () => {},
     ...options,
@@ -75,7 +75,7 @@ async function putOldModel(): Promise<void> {
 
 test("converts the download to the standard form and writes its manifest", async () => {
   const { info, agreement, ...came } = await pull(await serve(file(published)), {
-    form: "standard",
+    variant: "standard",
   });
   expect(came).toEqual({ sha256: wanted.sha256, bytes: published.length, resumed: 0 });
   expect(info).toMatchObject({
@@ -98,7 +98,7 @@ test("keeps a download that is already in the standard form unchanged", async ()
   const own = { ...wanted, bytes: standard.length, sha256: sha256(standard) };
   const { info, agreement } = await pull(await serve(file(standard)), {
     model: own,
-    form: "standard",
+    variant: "standard",
   });
   expect(agreement).toBeUndefined();
   expect(info).toMatchObject({ source: "pulled", sha256: own.sha256 });

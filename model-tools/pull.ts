@@ -18,19 +18,19 @@ import { withFileLock } from "./pull-lock.ts";
 import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
 
 /** Pinned file; without checksum and size, the first download is trusted. */
-export type WantedModel = Omit<LockedModel, "sha256" | "bytes" | "licence"> &
+export type PinnedModel = Omit<LockedModel, "sha256" | "bytes" | "licence"> &
   Partial<Pick<LockedModel, "sha256" | "bytes">>;
 
 export interface PullOptions
   extends Pick<DownloadOptions, "url" | "token" | "onProgress" | "onRetry" | "wait"> {
-  readonly model: WantedModel;
+  readonly model: PinnedModel;
   /** Output path. Its folder is created; an existing file is replaced atomically. */
   readonly file: string;
   /** `standard`: converted to the signature of `openclip_vit_b32`. `published`: the downloaded bytes. */
-  readonly form: "standard" | "published";
+  readonly variant: "standard" | "published";
   readonly dispatcher: Dispatcher;
   /** Called before the complete download is converted to the standard file, which takes seconds. */
-  readonly onChanging?: () => void;
+  readonly onConverting?: () => void;
 }
 
 export interface PulledModel {
@@ -55,15 +55,15 @@ export function pullPartPath(file: string): string {
 /** Returns whether a file is the result of a pull of this model. */
 export async function isPulled(
   file: string,
-  model: WantedModel,
-  form: PullOptions["form"],
+  model: PinnedModel,
+  variant: PullOptions["variant"],
 ): Promise<boolean> {
   const info = await modelInfo(file).catch(() => undefined);
   if (info === undefined || model.sha256 === undefined) return false;
   if (info.sha256 === model.sha256) {
-    return form === "published" || info.source === "pulled";
+    return variant === "published" || info.source === "pulled";
   }
-  return form === "standard" && info.source === "pulled" && info.derivedFrom === model.sha256;
+  return variant === "standard" && info.source === "pulled" && info.derivedFrom === model.sha256;
 }
 
 /**
@@ -98,12 +98,12 @@ export async function pullModel(options: PullOptions): Promise<PulledModel> {
 }
 
 /** Checks the disk space for the download and the converted file before the download. */
-async function checkRoom({ model, file, form }: PullOptions, part: string): Promise<void> {
+async function checkRoom({ model, file, variant }: PullOptions, part: string): Promise<void> {
   if (model.bytes === undefined) return;
   const folder = dirname(file);
   const { bavail, bsize } = await statfs(folder);
   const [free, partBytes] = [bavail * bsize, (await sizeOf(part)) ?? 0];
-  const needed = model.bytes * (form === "standard" ? 2 : 1) - partBytes;
+  const needed = model.bytes * (variant === "standard" ? 2 : 1) - partBytes;
   if (free < needed) {
     const [needs, has] = [needed, free].map((bytes) => Math.ceil(bytes / 1e6));
     throw new FolderError(`${folder}: must have ${needs} MB of free space, has ${has} MB`);
@@ -111,7 +111,7 @@ async function checkRoom({ model, file, form }: PullOptions, part: string): Prom
 }
 
 async function putInPlace(
-  { model, file, form, onChanging }: PullOptions,
+  { model, file, variant, onConverting }: PullOptions,
   part: string,
   sha256: string,
 ): Promise<Pick<PulledModel, "info" | "bytes" | "agreement">> {
@@ -119,13 +119,13 @@ async function putInPlace(
   const published = readOnnx(part);
   const origin = `${model.repository}@${model.revision} ${model.path}`;
   const known = { schema: 1, source: "pulled", weights: model.weights, origin } as const;
-  if (form === "published" || isStandard(published)) {
+  if (variant === "published" || isStandard(published)) {
     const opset = published.opsets.get("");
     const info: ModelInfo = { ...known, sha256, bytes, opset };
     await publishFile(part, file, info);
     return { info, bytes };
   }
-  onChanging?.();
+  onConverting?.();
   const draft = await draftModelFile(file);
   try {
     const { changes, opset, agreement } = await writeStandardModel(part, draft);

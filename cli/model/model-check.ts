@@ -14,7 +14,7 @@ import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { type Counterpart, checkModel, type ModelReport } from "../../model-tools/check-model.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
 import { repositoryModel } from "../../model-tools/generate.ts";
-import { shownTensor } from "../../model-tools/model-structure.ts";
+import { tensorText } from "../../model-tools/model-structure.ts";
 import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
 import { percentage, repeated } from "../option-values.ts";
 import { megabytes, ofFiles, shownPath } from "./model-output.ts";
@@ -154,8 +154,8 @@ export function checkText(file: string, report: ModelReport): string {
     ),
     `  ${info.source === "unknown" ? "not of this project" : info.source}, ${weights}`,
     `  IR version ${structure.irVersion}, operators ${opsets.join(", ")}, written by ${structure.producer || "an unknown producer"}`,
-    ...structure.inputs.map((tensor) => `  input  ${shownTensor(tensor)}`),
-    ...structure.outputs.map((tensor) => `  output ${shownTensor(tensor)}`),
+    ...structure.inputs.map((tensor) => `  input  ${tensorText(tensor)}`),
+    ...structure.outputs.map((tensor) => `  output ${tensorText(tensor)}`),
     ...(structure.tower === undefined ? [] : [`  ${structure.tower}`]),
     "",
     ...findings.map(({ ok, message }) => `${ok ? "ok  " : "FAIL"}  ${message}`),

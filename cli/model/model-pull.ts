@@ -16,7 +16,7 @@ import {
 } from "../../model-tools/model-lock.ts";
 import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { FolderError } from "../../model-tools/publish-file.ts";
-import { isPulled, type PulledModel, pullModel, type WantedModel } from "../../model-tools/pull.ts";
+import { isPulled, type PinnedModel, type PulledModel, pullModel } from "../../model-tools/pull.ts";
 import {
   megabytes,
   ofFiles,
@@ -83,7 +83,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   const lockPath = args.lock === undefined ? repositoryLock : resolve(args.lock);
   const lock = await ofFiles(readModelLock(lockPath));
   const model = wantedOf(lock, args);
-  const form = args.published ? "published" : "standard";
+  const variant = args.published ? "published" : "standard";
   if (args.published && args.output === undefined) {
     throw new UserError(
       "--published requires --output: the model repository is for the standard form",
@@ -92,7 +92,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
 
   await requireNoFolder(file);
   if (!args.force) {
-    if (await isPulled(file, model, form)) {
+    if (await isPulled(file, model, variant)) {
       await reportThere(args, file);
       return;
     }
@@ -103,7 +103,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   const progress = startProgress(redactedUrl(url));
   let pulled: PulledModel;
   try {
-    pulled = await pullModel({ model, url, token, file, form, dispatcher, ...progress.calls });
+    pulled = await pullModel({ model, url, token, file, variant, dispatcher, ...progress.calls });
   } catch (error) {
     const { message } = error as Error;
     if (error instanceof FolderError) throw new UserError(message, { cause: error });
@@ -123,7 +123,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
 }
 
 /** @throws {UserError} */
-function wantedOf(lock: LockedModel, { revision, sha256, updateLock }: PullArguments): WantedModel {
+function wantedOf(lock: LockedModel, { revision, sha256, updateLock }: PullArguments): PinnedModel {
   if (revision === undefined) {
     if (sha256 !== undefined) throw new UserError("--sha256 requires --revision");
     if (updateLock) throw new UserError("--update-lock requires --revision");
@@ -141,7 +141,7 @@ function wantedOf(lock: LockedModel, { revision, sha256, updateLock }: PullArgum
 
 /** Download URL and token. @throws {UserError} */
 function sourceOf(
-  model: WantedModel,
+  model: PinnedModel,
   env: Environment,
 ): { readonly url: URL; readonly token?: string } {
   if (/^(1|on|yes|true)$/i.test(env.HF_HUB_OFFLINE ?? "")) {
@@ -183,7 +183,7 @@ interface Pull {
   readonly file: string;
   readonly lockPath: string;
   readonly lock: LockedModel;
-  readonly model: WantedModel;
+  readonly model: PinnedModel;
   readonly pulled: PulledModel;
 }
 
@@ -226,7 +226,7 @@ function startProgress(source: string) {
         latest = progressLine(progress, progress.bytes - first.bytes, (now - first.at) / 1000);
       },
       onRetry: line.print,
-      onChanging: () => line.show("download complete; converting to the standard form …"),
+      onConverting: () => line.show("download complete; converting to the standard form …"),
     },
   };
 }
