@@ -116,30 +116,30 @@ test("reports why a file of a hub matches no config.pbtxt", async () => {
   );
   const report = await checkModel(path, { images, limit });
   expect(failed(report)).toEqual([
-    "fits no config.pbtxt: input must take a batch of any size as first dimension, takes 1; " +
-      "output must take a batch of any size as first dimension, takes 1",
+    "fits no config.pbtxt: input must have a dynamic batch dimension, got 1; " +
+      "output must have a dynamic batch dimension, got 1",
   ]);
   // the file cannot run a batch of 32
   expect(report.findings.map(({ check }) => check)).toEqual(["fit", "finite", "unequal"]);
-  expect(report.structure.tower).toContain("divides by the length at the end");
+  expect(report.structure.tower).toContain("normalises the embedding");
 });
 
 test.each<[string, SmallModel, string | RegExp]>([
   [
     "other names",
     { input: "pixel_values", output: "image_embeds" },
-    "fits no config.pbtxt: input must be called image, is called pixel_values; " +
-      "output must be called embedding, is called image_embeds",
+    "fits no config.pbtxt: input must be named image, got pixel_values; " +
+      "output must be named embedding, got image_embeds",
   ],
   [
     "another width",
     { width: 768 },
-    "fits no config.pbtxt: output must be [512] after the batch, is [768]",
+    "fits no config.pbtxt: output must be [512] after the batch dimension, got [768]",
   ],
   [
     "values that are not finite",
     { end: [{ op: "Sqrt", inputs: ["mixed"], outputs: ["embedding"] }] },
-    /^\d+ of 32 embeddings have values that are no finite numbers$/,
+    /^\d+ of 32 embeddings have values that are not finite$/,
   ],
   [
     "only zeros",
@@ -147,7 +147,7 @@ test.each<[string, SmallModel, string | RegExp]>([
       end: [{ op: "Mul", inputs: ["mixed", "zero"], outputs: ["embedding"] }],
       more: [scalarInitializer("zero", 0)],
     },
-    "32 of 32 embeddings have nothing but zeros",
+    "32 of 32 embeddings have only zeros",
   ],
   [
     "the same embedding for all images",
@@ -158,7 +158,7 @@ test.each<[string, SmallModel, string | RegExp]>([
       ],
       more: [scalarInitializer("zero", 0), scalarInitializer("one", 1)],
     },
-    "496 pairs of unlike images have the same embedding",
+    "496 pairs of different images have the same embedding",
   ],
   [
     "an embedding that depends on the other images of the batch",
@@ -176,7 +176,7 @@ test.each<[string, SmallModel, string | RegExp]>([
       end: [{ op: "CumSum", inputs: ["mixed", "axis"], outputs: ["embedding"] }],
       more: [{ name: "axis", dataType: "INT64", dims: [], data: () => [new Uint8Array(8)] }],
     },
-    /^each row, whatever its place: largest difference [\d.]+ %/,
+    /^rows in reversed order: largest difference [\d.]+ %/,
   ],
 ])("finds %s", async (name, options, message) => {
   const report = await checkModel(await smallModel(name.replaceAll(" ", "-"), options), {
@@ -217,7 +217,7 @@ test("compares directions if only one of the files normalises", async () => {
   });
   expect(findings.at(-1)).toMatchObject({
     ok: true,
-    message: expect.stringMatching(/^the other, after division by their lengths: largest /),
+    message: expect.stringMatching(/^the other, after normalisation: largest /),
   });
 });
 
@@ -228,7 +228,7 @@ test("reports an embedding of another width as not comparable", async () => {
     limit,
     against: [fileOf(wide)],
   });
-  expect(failed(report)).toEqual(["the other: must give 512 values, gives 768"]);
+  expect(failed(report)).toEqual(["the other: must return 512 values, got 768"]);
 });
 
 test("lists the external data files of the model", async () => {
@@ -257,7 +257,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
       await writeFile(join(folder, "text.onnx"), "real weights\n");
       return join(folder, "text.onnx");
     },
-    /text\.onnx: is not a whole ONNX file$/,
+    /text\.onnx: is not a complete ONNX file$/,
   ],
   [
     "is empty",
@@ -265,7 +265,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
       await writeFile(join(folder, "empty.onnx"), "");
       return join(folder, "empty.onnx");
     },
-    /empty\.onnx: is not a whole ONNX file$/,
+    /empty\.onnx: is not a complete ONNX file$/,
   ],
   [
     "is truncated",
@@ -274,7 +274,7 @@ test.each<[string, () => Promise<string>, RegExp]>([
       await truncate(path, 5000);
       return path;
     },
-    /cut\.onnx: is not a whole ONNX file$/,
+    /cut\.onnx: is not a complete ONNX file$/,
   ],
   [
     "has an unknown operator",

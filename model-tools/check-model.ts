@@ -6,24 +6,23 @@ import { readOnnx } from "./onnx-reader.ts";
 import { openModel, type RunnableModel } from "./run-model.ts";
 import { unitLength } from "./standard-model.ts";
 
-export const modelChecks = [
-  /** It fits a `config.pbtxt` of the model repository. */
-  "fit",
-  /** Its embeddings are as wide as they must be, and of numbers. */
-  "finite",
-  /** Other images have other embeddings. */
-  "unequal",
+type ModelCheck =
+  /** The model fits a `config.pbtxt` of the model repository. */
+  | "fit"
+  /** Embeddings have the expected width and finite values. */
+  | "finite"
+  /** Different images have different embeddings. */
+  | "unequal"
   /** An image has the same embedding alone and in a full batch. */
-  "batch",
-  /** And wherever it is in the batch. */
-  "rows",
-  /** Another file, or another runtime, gives the same embeddings. */
-  "parity",
-] as const;
+  | "batch"
+  /** An image has the same embedding at every position of a batch. */
+  | "rows"
+  /** Another file or runtime returns the same embeddings. */
+  | "parity";
 
-/** One line per check. */
+/** Result of one check. */
 export interface ModelFinding {
-  readonly check: (typeof modelChecks)[number];
+  readonly check: ModelCheck;
   readonly ok: boolean;
   readonly message: string;
   /** Result of a comparison of vectors. */
@@ -39,17 +38,16 @@ export interface ModelReport {
   readonly ok: boolean;
 }
 
-/** Model with which another is compared. */
+/** Model that another one is compared with. */
 export interface Counterpart {
-  /** For people: `the server's form`, or a path. */
+  /** Path or description, for messages. */
   readonly name: string;
   readonly open: () => Promise<RunnableModel>;
-  /** Images of one run. */
   readonly batchSize: number;
 }
 
 export interface CheckModelOptions {
-  /** Full batches of it are run too: `[224, 224, 3]` 8-bit RGB each, at least 32, no two of them the same. */
+  /** `[224, 224, 3]` 8-bit RGB each; at least 32 different images, because full batches are run too. */
   readonly images: readonly Uint8Array[];
   /** @default - none */
   readonly against?: readonly Counterpart[];
@@ -57,16 +55,15 @@ export interface CheckModelOptions {
   readonly limit: number;
 }
 
-/** Images of a full batch. */
 const fullBatch = openclipVitB32.maxBatchSize;
 
-/** Two embeddings that are nearer than this are one: more than float32 loses, less than any two pictures. */
+/** Largest difference of equal embeddings: above the rounding of float32, below the difference of any two photos. */
 const sameDifference = 1e-6;
 
 /**
- * Look at a model file, run it, and compare it with others.
+ * Describes a model file, runs it, and compares it with others.
  *
- * @throws {Error} one line, when a file is missing, broken, or not an image model: there is nothing to check then.
+ * @throws {Error} with one line if a file is missing, damaged, or not an image model
  */
 export async function checkModel(path: string, options: CheckModelOptions): Promise<ModelReport> {
   const { images, against = [], limit } = options;
@@ -89,7 +86,7 @@ export async function checkModel(path: string, options: CheckModelOptions): Prom
     await model.close();
   }
   if (findings.every(({ check, ok }) => check !== "finite" || ok)) {
-    // one at a time: each takes the memory of a model
+    // sequentially, because each model is loaded into memory
     for (const other of against) findings.push(await parityOf(vectors, images, other, limit));
   }
   return { info, structure, findings, limit, ok: findings.every(({ ok }) => ok) };
@@ -97,8 +94,8 @@ export async function checkModel(path: string, options: CheckModelOptions): Prom
 
 function fitOf({ fits, misfits }: ModelStructure): ModelFinding {
   if (fits.length > 0) {
-    const shown = fits.map((name) => `model_repository/${name}/config.pbtxt`).join(", ");
-    return { check: "fit", ok: true, message: `fits ${shown}` };
+    const files = fits.map((name) => `model_repository/${name}/config.pbtxt`).join(", ");
+    return { check: "fit", ok: true, message: `fits ${files}` };
   }
   return { check: "fit", ok: false, message: `fits no config.pbtxt: ${misfits.join("; ")}` };
 }
@@ -106,14 +103,14 @@ function fitOf({ fits, misfits }: ModelStructure): ModelFinding {
 function finiteOf(vectors: readonly Float32Array[]): ModelFinding {
   const widths = [...new Set(vectors.map(({ length }) => length))];
   if (widths.join() !== String(embeddingDims)) {
-    const message = `an embedding must have ${embeddingDims} values, has ${widths.join(" or ")}`;
+    const message = `an embedding must have ${embeddingDims} values, got ${widths.join(" or ")}`;
     return { check: "finite", ok: false, message };
   }
   const bad = vectors.filter((vector) => !vector.every(Number.isFinite)).length;
   const zero = vectors.filter((vector) => vector.every((value) => value === 0)).length;
   if (bad + zero > 0) {
-    const what = bad > 0 ? "values that are no finite numbers" : "nothing but zeros";
-    const message = `${bad || zero} of ${vectors.length} embeddings have ${what}`;
+    const fault = bad > 0 ? "values that are not finite" : "only zeros";
+    const message = `${bad || zero} of ${vectors.length} embeddings have ${fault}`;
     return { check: "finite", ok: false, message };
   }
   const message = `${vectors.length} images give ${embeddingDims} finite values each`;
@@ -123,15 +120,15 @@ function finiteOf(vectors: readonly Float32Array[]): ModelFinding {
 function unequalOf(vectors: readonly Float32Array[]): ModelFinding {
   const units = vectors.map(unitLength);
   let [equal, nearest] = [0, -1];
-  for (const [index, one] of units.entries()) {
+  for (const [index, unit] of units.entries()) {
     for (const other of units.slice(0, index)) {
-      const { minCosine, maxDifference } = compareModels([one], [other]);
+      const { minCosine, maxDifference } = compareModels([unit], [other]);
       if (maxDifference <= sameDifference) equal++;
       nearest = Math.max(nearest, minCosine);
     }
   }
   if (equal > 0) {
-    const message = `${equal} pairs of unlike images have the same embedding`;
+    const message = `${equal} pairs of different images have the same embedding`;
     return { check: "unequal", ok: false, message };
   }
   const message = `no two embeddings are equal; the nearest have a cosine of ${nearest.toFixed(4)}`;
@@ -149,7 +146,7 @@ async function batchesOf(
   const reversed = (await model.embed([...batch].reverse(), fullBatch)).toReversed();
   return [
     compared("batch", limit, `batch 1 and batch ${fullBatch}`, compareModels(alone, together)),
-    compared("rows", limit, "each row, whatever its place", compareModels(together, reversed)),
+    compared("rows", limit, "rows in reversed order", compareModels(together, reversed)),
   ];
 }
 
@@ -168,16 +165,16 @@ async function parityOf(
   }
   const [width, got] = [vectors[0]!.length, others[0]!.length];
   if (width !== got) {
-    const message = `${name}: must give ${width} values, gives ${got}`;
+    const message = `${name}: must return ${width} values, got ${got}`;
     return { check: "parity", ok: false, message };
   }
-  // one that divides by the length at the end says the same
-  const scaled = isUnit(vectors) === isUnit(others) ? "" : ", after division by their lengths";
+  // only one of the two models may normalise its output
+  const normalised = isUnit(vectors) === isUnit(others) ? "" : ", after normalisation";
   const agreement =
-    scaled === ""
+    normalised === ""
       ? compareModels(vectors, others)
       : compareModels(vectors.map(unitLength), others.map(unitLength));
-  return compared("parity", limit, `${name}${scaled}`, agreement);
+  return compared("parity", limit, `${name}${normalised}`, agreement);
 }
 
 function isUnit(vectors: readonly Float32Array[]): boolean {
@@ -190,7 +187,7 @@ function isUnit(vectors: readonly Float32Array[]): boolean {
 function compared(
   check: ModelFinding["check"],
   limit: number,
-  what: string,
+  subject: string,
   { minCosine, maxDifference }: Agreement,
 ): ModelFinding {
   const ok = maxDifference <= limit && minCosine >= 1 - limit;
@@ -199,14 +196,14 @@ function compared(
   return {
     check,
     ok,
-    message: `${what}: ${figures}${rule}`,
+    message: `${subject}: ${figures}${rule}`,
     agreement: { minCosine, maxDifference },
   };
 }
 
-/** `0.000123 %`: three digits that mean something, down to what float32 loses. */
+/** Three significant digits, down to the rounding of float32: `0.000123 %`. */
 function percent(fraction: number): string {
-  if (!Number.isFinite(fraction)) return "beyond measure";
+  if (!Number.isFinite(fraction)) return "not finite";
   const value = 100 * fraction;
   const digits = value > 0 ? Math.min(7, Math.max(0, 2 - Math.floor(Math.log10(value)))) : 0;
   return `${value.toFixed(digits)} %`;

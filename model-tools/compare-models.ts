@@ -9,16 +9,16 @@ export interface Agreement {
   readonly maxDifference: number;
 }
 
-/** Compare the embeddings that two models gave of the same images. */
+/** Compares the embeddings of the same images by two models. */
 export function compareModels(
-  standard: readonly Float32Array[],
-  form: readonly Float32Array[],
+  expected: readonly Float32Array[],
+  actual: readonly Float32Array[],
 ): Agreement {
   let [min, sum, difference, largest] = [1, 0, 0, 0];
-  for (const [index, expected] of standard.entries()) {
-    const got = form[index]!;
+  for (const [index, vector] of expected.entries()) {
+    const got = actual[index]!;
     let [dot, a, b] = [0, 0, 0];
-    for (const [i, value] of expected.entries()) {
+    for (const [i, value] of vector.entries()) {
       dot += value * got[i]!;
       a += value * value;
       b += got[i]! * got[i]!;
@@ -31,7 +31,7 @@ export function compareModels(
   }
   return {
     minCosine: min,
-    meanCosine: sum / standard.length,
+    meanCosine: sum / expected.length,
     maxDifference: difference / largest,
   };
 }

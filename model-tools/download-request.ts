@@ -92,7 +92,7 @@ function checkAnnounced(
   const announced = header("x-linked-etag")?.replace(/^(W\/)?"(.*)"$/, "$2");
   if (sha256 !== undefined && announced !== undefined && /^[0-9a-f]{64}$/.test(announced)) {
     if (announced !== sha256)
-      throw new RejectedDownload(`sha256 must be ${sha256}, has ${announced}`);
+      throw new RejectedDownload(`sha256 must be ${sha256}, got ${announced}`);
   }
   const size = header("x-linked-size");
   if (bytes !== undefined && size !== undefined && Number(size) !== bytes) {
@@ -122,7 +122,7 @@ function statusError(
   url: URL,
   hint: string,
 ): Error {
-  const answered = `${url.host} answered ${status}`;
+  const answered = `${url.host} responded with ${status}`;
   if (status === 408 || status === 429 || status >= 500) {
     return new InterruptedDownload(answered, 0, waitOf(retryAfter));
   }
@@ -147,13 +147,13 @@ export function classify(error: unknown, have: number): unknown {
   }
   const proxyStatus = /^Proxy response \((\d+)\)/.exec(message)?.[1];
   if (proxyStatus !== undefined) {
-    const answered = `the proxy answered ${proxyStatus}`;
+    const answered = `the proxy responded with ${proxyStatus}`;
     return Number(proxyStatus) >= 500
       ? new InterruptedDownload(answered, have)
       : new RejectedDownload(answered);
   }
   if (message.startsWith("Proxy Authentication Required")) {
-    return new RejectedDownload("the proxy answered 407");
+    return new RejectedDownload("the proxy responded with 407");
   }
   if (permanentCodes.test(code)) return new RejectedDownload(`cannot be reached: ${message}`);
   if (networkCodes.test(code))

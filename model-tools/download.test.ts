@@ -196,7 +196,7 @@ test("does not read the body of a redirect or an error", async () => {
   const hub = await serve(endless(302, { location: store.url.href }));
   expect((await get(hub)).content.equals(body)).toBe(true);
   await rm(part);
-  await expect(get(await serve(endless(404, {})))).rejects.toThrow("answered 404");
+  await expect(get(await serve(endless(404, {})))).rejects.toThrow("responded with 404");
 });
 
 test("waits for Retry-After, or with exponential backoff without it", async () => {
@@ -208,20 +208,20 @@ test("waits for Retry-After, or with exponential backoff without it", async () =
   );
   const { waits, lines } = await get(server);
   expect(waits).toEqual([1000, 7000, 4000]);
-  expect(lines[1]).toBe(`${server.url.host} answered 429; retrying in 7 s`);
+  expect(lines[1]).toBe(`${server.url.host} responded with 429; retrying in 7 s`);
 });
 
 test("fails if Retry-After is an hour", async () => {
   const server = await serve(status(503, { "retry-after": "3600" }));
   await expect(get(server)).rejects.toThrow(
-    `${server.url}model.onnx: ${server.url.host} answered 503, and requires a wait of 3600 s`,
+    `${server.url}model.onnx: ${server.url.host} responded with 503, and requires a wait of 3600 s`,
   );
 });
 
 test("fails after five attempts without progress and keeps the part", async () => {
   const server = await serve(file(body, { cut: cutAt(100_000) }), status(502));
   await expect(get(server)).rejects.toThrow(
-    `${server.url}model.onnx: ${server.url.host} answered 502, 5 attempts; 0.1 MB are kept`,
+    `${server.url}model.onnx: ${server.url.host} responded with 502, 5 attempts; 0.1 MB are kept`,
   );
   expect(server.requests).toHaveLength(5);
   expect((await readFile(part)).equals(body.subarray(0, 100_000))).toBe(true);
@@ -245,7 +245,7 @@ test.each([
   [
     "a file with another checksum in the headers of the hub",
     redirect("/elsewhere", { "x-linked-etag": `"${"0".repeat(64)}"` }),
-    `sha256 must be ${sha256}, has ${"0".repeat(64)}`,
+    `sha256 must be ${sha256}, got ${"0".repeat(64)}`,
   ],
   [
     "a redirect to another protocol than HTTP",
@@ -253,7 +253,7 @@ test.each([
     "must lead to http://… or https://… without a user or a password",
   ],
   ["redirects without end", redirect("/again"), "must end after 10 redirects"],
-  ["a missing file", status(404), "answered 404"],
+  ["a missing file", status(404), "responded with 404"],
   [
     "a response that is not HTTP",
     (_request, response) => void response.socket?.end("SSH-2.0-OpenSSH_9.6\r\n\r\n"),
@@ -262,7 +262,7 @@ test.each([
   [
     "a hub that requires a token",
     status(401),
-    "answered 401: HF_TOKEN may be needed, or a proxy or a mirror is in the way",
+    "responded with 401: HF_TOKEN may be needed, or a proxy or a mirror is in the way",
   ],
   [
     "a compressed response",
@@ -284,7 +284,7 @@ test("fails if the response is longer than the file", async () => {
     response.write(body);
     response.end("more");
   };
-  await expect(get(await serve(endless))).rejects.toThrow("must have 300000 bytes, sends more");
+  await expect(get(await serve(endless))).rejects.toThrow("must have 300000 bytes, got more");
 });
 
 test("resumes if the response is shorter than its Content-Length", async () => {
@@ -315,7 +315,7 @@ test("follows a redirect with the range", async () => {
 
 test("stores no secrets next to the part", async () => {
   const server = await serve(file(body, { cut: cutAt(1000) }), status(404));
-  await expect(get(server)).rejects.toThrow("answered 404");
+  await expect(get(server)).rejects.toThrow("responded with 404");
   expect(await readdir(folder)).toEqual(["model.pull.onnx.json", "model.pull.onnx.part"]);
   expect(await readFile(partStatePath(part), "utf8")).not.toContain("secret");
 });
@@ -339,7 +339,9 @@ test("fails at once if the proxy rejects the user", async () => {
   servers.push(proxy);
   const server = await serve(file(body));
   const through = openProxyDispatcher({ HTTP_PROXY: `http://user:wrong@${proxy.url.host}` });
-  await expect(get(server, { dispatcher: through })).rejects.toThrow("the proxy answered 407");
+  await expect(get(server, { dispatcher: through })).rejects.toThrow(
+    "the proxy responded with 407",
+  );
   await through.close();
   expect(server.requests).toHaveLength(0);
 });

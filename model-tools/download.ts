@@ -210,7 +210,7 @@ async function writeResponse(
     for await (const data of response.body) {
       const chunk = data as Buffer;
       if (offset + chunk.length > limit)
-        throw new RejectedDownload(`must have ${limit} bytes, sends more`);
+        throw new RejectedDownload(`must have ${limit} bytes, got more`);
       for (let sent = 0; sent < chunk.length; ) {
         const { bytesWritten } = await handle.write(
           chunk,

@@ -5,19 +5,17 @@ import { ownSuffix } from "./publish-file.ts";
 import { checkoutRepository } from "./repository.ts";
 
 const commit = z.string().regex(/^[0-9a-f]{40}$/, "must be a commit, 40 hexadecimal digits");
-const sha256 = z
-  .string()
-  .regex(/^[0-9a-f]{64}$/, "must be 64 hexadecimal digits, in small letters");
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/, "must be 64 lower-case hexadecimal digits");
 
-/** Which file of a hub the weights are. */
+/** Published file with the weights. */
 export const lockedModel = z.strictObject({
-  /** The name that open_clip gives the weights. */
+  /** Name of the weights in open_clip. */
   weights: z.string().min(1),
-  /** Repository of the hub: `owner/name`. */
+  /** Repository on the hub: `owner/name`. */
   repository: z.string().regex(/^[\w.-]+\/[\w.-]+$/, "must be like owner/name"),
-  /** A commit of it: a branch is another file tomorrow. */
+  /** Commit, because the content of a branch changes. */
   revision: commit,
-  /** The file in it. */
+  /** Path in the repository. */
   path: z.string().regex(/^[\w.-]+(\/[\w.-]+)*$/, "must be like folder/model.onnx"),
   bytes: z.int().min(1),
   sha256,
@@ -29,10 +27,10 @@ export type LockedModel = z.infer<typeof lockedModel>;
 
 const lockFile = z.strictObject({ schema: z.literal(1), model: lockedModel });
 
-/** The lock of this checkout. */
+/** Lock file of this checkout. */
 export const repositoryLock = join(checkoutRepository, "model.lock.json");
 
-/** @throws {Error} one line, when the file is missing or has something wrong. */
+/** @throws {Error} with one line if the file is missing or invalid */
 export async function readModelLock(path: string): Promise<LockedModel> {
   const text = await readFile(path, "utf8").catch((cause: unknown) => {
     throw new Error(`lock file '${path}' does not exist or cannot be read`, { cause });
@@ -46,7 +44,7 @@ export async function readModelLock(path: string): Promise<LockedModel> {
   const parsed = lockFile.safeParse(value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    throw new Error(`${path}: ${issue?.path.join(".") || "it"}: ${issue?.message}`);
+    throw new Error(`${path}: ${issue?.path.join(".") || "the file"}: ${issue?.message}`);
   }
   return parsed.data.model;
 }
@@ -57,10 +55,10 @@ export async function writeModelLock(path: string, model: LockedModel): Promise<
   await rename(part, path);
 }
 
-/** Hugging Face's hub, where `HF_ENDPOINT` names no other. */
+/** Hugging Face's hub, the default of `HF_ENDPOINT`. */
 export const hub = "https://huggingface.co";
 
-/** Address of the file of a lock, at a hub or a mirror of it. */
+/** URL of a locked file on the hub or a mirror. */
 export function lockedUrl(
   model: Pick<LockedModel, "repository" | "revision" | "path">,
   endpoint: string,

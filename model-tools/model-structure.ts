@@ -15,24 +15,24 @@ export interface ModelStructure {
   readonly outputs: readonly ModelTensor[];
   /** Whether the batch dimension is dynamic. */
   readonly dynamicBatch: boolean;
-  /** Files beside it that have its weights. */
+  /** Files beside the model that contain weights. */
   readonly externalData: readonly { readonly file: string; readonly bytes: number }[];
-  /** Models of the repository whose `config.pbtxt` it fits. */
+  /** Models of the repository whose `config.pbtxt` fits the file. */
   readonly fits: readonly string[];
-  /** Differences from the most similar model; empty if it fits one. */
+  /** Differences from the most similar model; empty if the file fits one. */
   readonly misfits: readonly string[];
-  /** Description of the tower for `model optimise`, or why it is not recognised; only for models of normalised images. */
+  /** Description of the image tower, or why it is not recognised; only for models with FP32 input. */
   readonly tower?: string;
 }
 
 export interface ModelTensor {
   readonly name: string;
   readonly dataType: string;
-  /** A word is a dimension of any size. */
+  /** Text is the name of a dynamic dimension. */
   readonly dims: readonly (number | string)[];
 }
 
-/** The protocol's names of `TensorProto.DataType`. */
+/** Names of `TensorProto.DataType` in the Open Inference Protocol. */
 const dataTypes: Readonly<Record<number, string | undefined>> = {
   1: "FP32",
   2: "UINT8",
@@ -50,7 +50,7 @@ const dataTypes: Readonly<Record<number, string | undefined>> = {
   16: "BF16",
 };
 
-/** Models of the repository that have a file of weights. */
+/** Models of the repository with an ONNX file. */
 const candidates = (models as readonly ModelSignature[]).filter(
   ({ platform }) => platform === "onnxruntime_onnx",
 );
@@ -100,44 +100,44 @@ export function tensorText({ name, dataType, dims }: ModelTensor): string {
   return `${name} ${dataType} [${dims.join(", ")}]`;
 }
 
-/** As Triton compares a configuration with a file: a dimension that the file leaves open may be any. */
+/** Compares as Triton does: a dynamic dimension of the file matches any size. */
 function* misfitsOf(
-  what: "input" | "output",
+  kind: "input" | "output",
   tensors: readonly ModelTensor[],
   specs: readonly TensorSpec[],
 ): Generator<string> {
   for (const spec of specs) {
-    const wanted = tensorText({ ...spec, dims: ["batch", ...spec.dims] });
+    const expected = tensorText({ ...spec, dims: ["batch", ...spec.dims] });
     const [tensor] = tensors;
     if (tensor === undefined || tensors.length !== specs.length) {
-      yield `must have one ${what}, ${wanted}, has ${tensors.length}`;
+      yield `must have one ${kind}, ${expected}, got ${tensors.length}`;
       continue;
     }
     if (tensor.name !== spec.name) {
-      yield `${what} must be called ${spec.name}, is called ${tensor.name}`;
+      yield `${kind} must be named ${spec.name}, got ${tensor.name}`;
     }
     if (tensor.dataType !== spec.dataType) {
-      yield `${what} must be ${spec.dataType}, is ${tensor.dataType}`;
+      yield `${kind} must be ${spec.dataType}, got ${tensor.dataType}`;
     }
     const [batch, ...dims] = tensor.dims;
     if (typeof batch === "number") {
-      yield `${what} must take a batch of any size as first dimension, takes ${batch}`;
+      yield `${kind} must have a dynamic batch dimension, got ${batch}`;
     }
-    // an exporter may leave the shape of an output open altogether
-    const isOpen = what === "output" && tensor.dims.length === 0;
+    // exporters may omit the shape of an output
+    const isOpen = kind === "output" && tensor.dims.length === 0;
     const same =
       dims.length === spec.dims.length &&
       dims.every((dim, index) => typeof dim === "string" || dim === spec.dims[index]);
     if (!same && !isOpen) {
-      yield `${what} must be [${spec.dims.join(", ")}] after the batch, is [${dims.join(", ")}]`;
+      yield `${kind} must be [${spec.dims.join(", ")}] after the batch dimension, got [${dims.join(", ")}]`;
     }
   }
 }
 
 function towerOf(file: OnnxFile): string {
   const found = recogniseTower(file);
-  if ("unlike" in found) return `not recognised as an image tower: ${found.unlike}`;
+  if ("mismatch" in found) return `not recognised as an image tower: ${found.mismatch}`;
   const { blocks, width, patchSide, unitLength } = found.tower;
-  const end = unitLength ? ", divides by the length at the end" : "";
+  const end = unitLength ? ", normalises the embedding" : "";
   return `image tower of ${blocks.length} blocks, ${width} wide, patches of ${patchSide} pixels${end}`;
 }

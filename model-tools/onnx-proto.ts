@@ -3,7 +3,7 @@ import protobuf from "protobufjs";
 
 let root: protobuf.Root | undefined;
 
-/** A message of ONNX's own `onnx.proto` (release 1.23.2), for example `TensorProto`. */
+/** Returns a message type of ONNX's `onnx.proto` (release 1.23.2), such as `TensorProto`. */
 export function onnxMessage(name: string): protobuf.Type {
   if (root === undefined) {
     const text = readFileSync(new URL("./proto/onnx.proto", import.meta.url), "utf8");

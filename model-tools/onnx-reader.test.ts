@@ -57,7 +57,7 @@ test("reads weights in an external data file", async () => {
 
   await truncate(join(folder, "weights.bin"), 1_000);
   const file = join(folder, "split.onnx");
-  expect(() => readOnnx(file)).toThrow(`${file}: its external data 'weights.bin' is cut short`);
+  expect(() => readOnnx(file)).toThrow(`${file}: its external data 'weights.bin' is truncated`);
   await rm(join(folder, "weights.bin"));
   expect(() => readOnnx(file)).toThrow(`${file}: its external data 'weights.bin' does not exist`);
 });
@@ -65,7 +65,7 @@ test("reads weights in an external data file", async () => {
 test("fails on external data outside the model's folder", async () => {
   const file = join(folder, "outside.onnx");
   await writeWithExternalData(model, file, "../secret");
-  expect(() => readOnnx(file)).toThrow("has its data in '../secret': not beside the file");
+  expect(() => readOnnx(file)).toThrow("must have its data beside the file, got '../secret'");
 });
 
 test.each([10, 1_000, 30_000, 900_000])(
@@ -73,7 +73,7 @@ test.each([10, 1_000, 30_000, 900_000])(
   async (bytes) => {
     const file = join(folder, "cut.onnx");
     await writeFile(file, (await readFile(await tinyModel())).subarray(0, bytes));
-    expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a whole ONNX file`));
+    expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a complete ONNX file`));
   },
 );
 
@@ -86,7 +86,7 @@ test.each([
 ])("fails on a file of %s", async (_name, bytes) => {
   const file = join(folder, "other.onnx");
   await writeFile(file, bytes);
-  expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a whole ONNX file`));
+  expect(() => readOnnx(file)).toThrow(new Error(`${file}: is not a complete ONNX file`));
 });
 
 test("fails on a file that does not exist, and on a folder", () => {

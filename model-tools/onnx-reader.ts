@@ -7,16 +7,15 @@ export interface OnnxTensor {
   /** `TensorProto.DataType`: see {@link tensorTypes}. */
   readonly dataType: number;
   readonly dims: readonly number[];
-  /** The values, little-endian and row-major; `undefined` for types that this reader does not know. */
+  /** Values, little-endian and row-major; `undefined` for types that this reader does not support. */
   readonly bytes?: Uint8Array;
-  /** Path of the file beside the model that has the values. */
+  /** Path of the file beside the model that contains the values. */
   readonly externalFile?: string;
 }
 
-/** The values of `TensorProto.DataType` that this project uses. */
+/** Supported values of `TensorProto.DataType`. */
 export const tensorTypes = { float: 1, uint8: 2, int8: 3, int32: 6, int64: 7, half: 10 } as const;
 
-/** Value of an attribute, by its type. */
 export interface OnnxFileAttribute {
   readonly int?: number;
   readonly float?: number;
@@ -38,7 +37,7 @@ export interface OnnxFileNode {
 export interface OnnxValue {
   readonly name: string;
   readonly dataType: number;
-  /** A number is a fixed size, a word is a symbolic one. */
+  /** A number is a fixed size, text a dynamic one. */
   readonly dims: readonly (number | string)[];
 }
 
@@ -48,17 +47,17 @@ export interface OnnxFile {
   readonly producer: string;
   /** Version of each operator set, by domain; the domain of ONNX's own is empty. */
   readonly opsets: ReadonlyMap<string, number>;
-  /** In topological order, less the `Constant` nodes: their tensors are among the initializers. */
+  /** In topological order, without `Constant` nodes, whose tensors are among the initializers. */
   readonly nodes: readonly OnnxFileNode[];
   readonly initializers: ReadonlyMap<string, OnnxTensor>;
-  /** Without those that are initializers too. */
+  /** Without initializers. */
   readonly inputs: readonly OnnxValue[];
   readonly outputs: readonly OnnxValue[];
-  /** Whether the file has parts that this reader drops: functions, sparse weights, training information. */
+  /** Whether the file has parts that this reader omits: functions, sparse weights, training information. */
   readonly hasMore: boolean;
 }
 
-/** The messages of `onnx.proto`, as far as they are read; an optional field that is absent is `null`. */
+/** Messages of `onnx.proto` with the fields that are read; an absent optional field is `null`. */
 interface ModelMessage {
   readonly ir_version: number;
   readonly producer_name: string;
@@ -117,7 +116,7 @@ interface ValueMessage {
 /**
  * Reads an ONNX file into memory. Its weights are views of the file's bytes, not copies.
  *
- * @throws {Error} one line, when the file is missing, is not ONNX, is cut short, or lacks its external data.
+ * @throws {Error} with one line if the file is missing, not ONNX or truncated, or its external data is missing
  */
 export function readOnnx(path: string): OnnxFile {
   const file = readModelFile(path);
@@ -128,11 +127,11 @@ export function readOnnx(path: string): OnnxFile {
     const options = { longs: Number, defaults: true, arrays: true };
     model = type.toObject(type.decode(file), options) as ModelMessage;
   } catch (cause) {
-    throw wrong("is not a whole ONNX file", cause);
+    throw wrong("is not a complete ONNX file", cause);
   }
   const { graph } = model;
   if (graph === null || model.ir_version === 0 || model.opset_import.length === 0) {
-    throw wrong("is not a whole ONNX file");
+    throw wrong("is not a complete ONNX file");
   }
   const tensorOf = tensorReader(path, wrong);
   const constants = new Map<NodeMessage, OnnxTensor>();
@@ -168,7 +167,7 @@ function readModelFile(path: string): Buffer {
   }
 }
 
-/** The values of a tensor of floats, as a copy. */
+/** Returns a copy of a tensor's float32 values. */
 export function readFloats(tensor: OnnxTensor): Float32Array<ArrayBuffer> {
   if (tensor.dataType !== tensorTypes.float || tensor.bytes === undefined) {
     throw new Error(`${tensor.name}: expected float32 values`);
@@ -176,7 +175,7 @@ export function readFloats(tensor: OnnxTensor): Float32Array<ArrayBuffer> {
   return new Float32Array(Uint8Array.from(tensor.bytes).buffer);
 }
 
-/** The values of a small tensor of integers; `undefined` for any other. */
+/** Returns the values of an integer tensor of at most 1,024 bytes; `undefined` for any other. */
 export function readIntegers({ dataType, bytes }: OnnxTensor): readonly number[] | undefined {
   if (bytes === undefined || bytes.length > 1024) return undefined;
   const { buffer } = Uint8Array.from(bytes);
@@ -200,7 +199,7 @@ function nodeOf(node: NodeMessage, tensorOf: TensorOf): OnnxFileNode {
   };
 }
 
-/** By `AttributeProto.AttributeType`. */
+/** `type` is `AttributeProto.AttributeType`. */
 function attributeOf(
   { type, f, i, s, t, ints }: AttributeMessage,
   tensorOf: TensorOf,
@@ -221,7 +220,7 @@ function attributeOf(
   }
 }
 
-/** The tensor of a `Constant` node; its output names it. */
+/** Returns the tensor of a `Constant` node, named after the node's output. */
 function constantOf(node: NodeMessage, tensorOf: TensorOf, wrong: Wrong): OnnxTensor | undefined {
   const { op, domain, outputs, attributes } = nodeOf(node, tensorOf);
   const [name] = outputs;
@@ -230,7 +229,7 @@ function constantOf(node: NodeMessage, tensorOf: TensorOf, wrong: Wrong): OnnxTe
   if (value !== undefined) return { ...value, name };
   const integer = attributes.get("value_int")?.int;
   const integers = attributes.get("value_ints")?.ints ?? (integer === undefined ? [] : [integer]);
-  if (integers.length === 0) throw wrong(`constant '${name}' has a form that is not supported`);
+  if (integers.length === 0) throw wrong(`constant '${name}' has an unsupported type`);
   const dims = integer === undefined ? [integers.length] : [];
   return { name, dataType: tensorTypes.int64, dims, bytes: bytesOfIntegers(integers) };
 }
@@ -239,7 +238,7 @@ function bytesOfIntegers(integers: readonly number[]): Uint8Array {
   return new Uint8Array(BigInt64Array.from(integers, BigInt).buffer);
 }
 
-/** Bytes of an element, by `TensorProto.DataType`. */
+/** Bytes per element, by `TensorProto.DataType`. */
 const elementBytes: Readonly<Record<number, number | undefined>> = {
   [tensorTypes.float]: 4,
   [tensorTypes.uint8]: 1,
@@ -256,7 +255,7 @@ function tensorReader(path: string, wrong: Wrong): TensorOf {
     const entries = new Map(tensor.external_data.map(({ key, value }) => [key, value]));
     const location = entries.get("location") ?? "";
     if (location === "" || isAbsolute(location) || location.split(/[\\/]/).includes("..")) {
-      throw wrong(`tensor '${tensor.name}' has its data in '${location}': not beside the file`);
+      throw wrong(`tensor '${tensor.name}' must have its data beside the file, got '${location}'`);
     }
     const externalFile = resolve(dirname(path), location);
     let all = files.get(externalFile);
@@ -269,7 +268,7 @@ function tensorReader(path: string, wrong: Wrong): TensorOf {
     const offset = Number(entries.get("offset") ?? 0);
     const length = Number(entries.get("length") ?? all.length - offset);
     if (!(offset >= 0 && length >= 0 && offset + length <= all.length)) {
-      throw wrong(`its external data '${location}' is cut short`);
+      throw wrong(`its external data '${location}' is truncated`);
     }
     return { bytes: all.subarray(offset, offset + length), externalFile };
   };
@@ -289,7 +288,6 @@ function tensorReader(path: string, wrong: Wrong): TensorOf {
   };
 }
 
-/** Values that the file has as numbers or as bytes. */
 function inlineBytes(tensor: TensorMessage): Uint8Array {
   const { raw_data, float_data, int32_data, int64_data } = tensor;
   if (float_data.length > 0) return new Uint8Array(Float32Array.from(float_data).buffer);

@@ -7,11 +7,10 @@ interface OnnxTensorType {
   readonly name: string;
   /** @default "FLOAT" */
   readonly dataType?: OnnxElementType;
-  /** A number is a fixed size, a word is a symbolic one, for example `batch`. */
+  /** A number is a fixed size, text a dynamic one, such as `batch`. */
   readonly dims: readonly (number | string)[];
 }
 
-/** An attribute: an integer, a list of integers, or a float. */
 export type OnnxAttribute = number | readonly number[] | { readonly float: number };
 
 export interface OnnxNode {
@@ -29,8 +28,8 @@ export interface OnnxInitializer {
   readonly dataType: OnnxElementType;
   readonly dims: readonly number[];
   /**
-   * The values as little-endian bytes, in row-major order, in pieces of any size. A piece is used before the next one is
-   * asked for, so its buffer may be reused.
+   * Values as little-endian bytes in row-major order, in pieces of any size. Each piece is written before the next one is
+   * read, so its buffer may be reused.
    */
   readonly data: () => Iterable<Uint8Array>;
 }
@@ -38,7 +37,7 @@ export interface OnnxInitializer {
 export interface OnnxModel {
   readonly producer: string;
   readonly opset: number;
-  /** Intermediate representation version: 8 goes with opset 15 to 18. */
+  /** Version of the intermediate representation: 8 for opset 15 to 18. */
   readonly irVersion: number;
   readonly graphName: string;
   readonly inputs: readonly OnnxTensorType[];
@@ -48,7 +47,7 @@ export interface OnnxModel {
   readonly initializers: readonly OnnxInitializer[];
 }
 
-/** `TensorProto.DataType`, and the bytes of one element. */
+/** `TensorProto.DataType` and bytes per element. */
 const elementTypes = {
   FLOAT: { code: 1, bytes: 4 },
   UINT8: { code: 2, bytes: 1 },
@@ -59,7 +58,7 @@ type OnnxElementType = keyof typeof elementTypes;
 /** `AttributeProto.AttributeType` */
 const attributeTypes = { float: 1, int: 2, ints: 7 } as const;
 
-/** Field numbers of messages that are written in pieces. */
+/** Numbers of the fields that are written in pieces. */
 const fields = { graph: 7, initializer: 5, rawData: 9 } as const;
 
 /** Yields the file in pieces. A piece is valid until the next one is read. */
@@ -89,7 +88,7 @@ export function onnxBytes(model: OnnxModel): number {
   );
 }
 
-/** An initializer of 64-bit integers, for shapes and axes. */
+/** Returns an initializer of 64-bit integers, for shapes and axes. */
 export function int64Initializer(name: string, values: readonly number[]): OnnxInitializer {
   const data = new Uint8Array(BigInt64Array.from(values, BigInt).buffer);
   return { name, dataType: "INT64", dims: [values.length], data: () => [data] };
@@ -101,7 +100,7 @@ export function scalarInitializer(name: string, value: number): OnnxInitializer 
   return { name, dataType: "FLOAT", dims: [], data: () => [data] };
 }
 
-/** Everything small comes before the weights, so a reader sees the graph at once. */
+/** The graph precedes the weights, so that a reader finds it at the start of the file. */
 function layout(model: OnnxModel) {
   const encoded = (type: string, message: object) => onnxMessage(type).encode(message).finish();
   const tensors = model.initializers.map((initializer) => ({
@@ -150,12 +149,14 @@ function attributeOf(name: string, value: OnnxAttribute) {
 }
 
 function valueInfoOf({ name, dims, dataType = "FLOAT" }: OnnxTensorType) {
-  const dim = dims.map((it) => (typeof it === "number" ? { dim_value: it } : { dim_param: it }));
+  const dim = dims.map((size) =>
+    typeof size === "number" ? { dim_value: size } : { dim_param: size },
+  );
   const { code } = elementTypes[dataType];
   return { name, type: { tensor_type: { elem_type: code, shape: { dim } } } };
 }
 
-/** Everything of a `TensorProto`, its own tag and length included, up to the first byte of its data. */
+/** Bytes of a `TensorProto`, including its tag and length, up to its data. */
 function initializerHeader(initializer: OnnxInitializer): Buffer {
   const { name, dims, dataType } = initializer;
   const bytes = rawBytes(initializer);
@@ -170,7 +171,6 @@ function rawBytes({ dims, dataType }: OnnxInitializer): number {
   return dims.reduce((product, dim) => product * dim, elementTypes[dataType].bytes);
 }
 
-/** Tag and length before a message or bytes. */
 function lengthPrefix(field: number, length: number): Uint8Array {
   return protobuf.Writer.create()
     .uint32((field << 3) | 2)

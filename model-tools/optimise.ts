@@ -12,12 +12,12 @@ import { recogniseTower } from "./recognise-tower.ts";
 import { embedWith } from "./run-model.ts";
 import { towerGraph } from "./tower-graph.ts";
 
-/** Incremented when the same file would give another graph: {@link ensureOptimised} then writes it again. */
+/** Incremented when the graph changes, so that {@link ensureOptimised} writes existing files again. */
 const optimiserVersion = "5";
 
-/** The optimised file differs from a float32 source by the order of additions only. */
+/** For a float32 source, only the order of additions differs. */
 const exactness = { minCosine: 0.999_999, maxDifference: 2e-5 } as const;
-/** A half-precision source rounds differently with every order of operations. */
+/** For a half-precision source, rounding depends on the order of operations. */
 const halfExactness = { minCosine: 0.999_99, maxDifference: 5e-3 } as const;
 
 const samples = fileURLToPath(new URL("./samples/", import.meta.url));
@@ -45,9 +45,9 @@ export async function readPhotos(folder: string = samples): Promise<readonly Uin
 
 /**
  * Writes a model file with the same weights in a graph that computes faster: 8-bit pixels as input, the normalisation folded
- * into the patches, the last block for the class token only. Only ONNX's own operators are used. The manifest has the agreement.
+ * into the patches, the last block for the class token only. Uses standard ONNX operators only. The manifest contains the agreement.
  *
- * @param source - An image tower with the input of `openclip_vit_b32`.
+ * @param source - Image tower with the input of `openclip_vit_b32`.
  * @param file - Replaced only if the embeddings of the photos agree.
  * @param photos - `[224, 224, 3]` 8-bit RGB each. @default those of {@link readPhotos}
  * @throws {Error} one line, if the source cannot be read, its tower is not recognised, or the embeddings differ
@@ -61,9 +61,9 @@ export async function optimiseModel(
   const graph = readOnnx(source);
   requireOwnWeights(graph);
   const found = recogniseTower(graph);
-  if ("unlike" in found) {
+  if ("mismatch" in found) {
     throw new Error(
-      `${source}: its image tower must be recognised to be optimised: ${found.unlike}`,
+      `${source}: its image tower must be recognised to be optimised: ${found.mismatch}`,
     );
   }
   if (found.tower.unitLength) {
@@ -91,15 +91,15 @@ export async function optimiseModel(
       }
       last = `lowest cosine ${minCosine}, largest difference ${maxDifference}`;
     }
-    throw new Error(`${source}: the optimised graph gives other embeddings: ${last}`);
+    throw new Error(`${source}: the optimised graph returns different embeddings: ${last}`);
   } finally {
     await draft.discard();
   }
 }
 
 /**
- * Path of the optimised file of a model, written if it is missing, or was made from another model or by another version.
- * A file that something else wrote is left alone. Safe to call from several processes at once.
+ * Returns the path of the optimised file of a model, written if it is missing or derived from another model or version.
+ * A file of another program is kept. Safe to call from several processes.
  */
 export async function ensureOptimised(
   source: string,
@@ -145,7 +145,9 @@ export function preparedInfo(
 export function requireOwnWeights({ path, initializers }: OnnxFile): void {
   const other = [...initializers.values()].find(({ externalFile }) => externalFile !== undefined);
   if (other !== undefined) {
-    throw new Error(`${path}: must contain its weights, has them in ${other.externalFile}`);
+    throw new Error(
+      `${path}: must contain its weights, got external weights in ${other.externalFile}`,
+    );
   }
 }
 

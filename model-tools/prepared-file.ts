@@ -9,7 +9,7 @@ export function preparedPath(modelPath: string, precision: ModelPrecision): stri
 }
 
 /** Command that writes a prepared file. */
-export function prepareCommand(modelPath: string, precision: ModelPrecision): string {
+function prepareCommand(modelPath: string, precision: ModelPrecision): string {
   const command = precision === "fp32-optimised" ? "optimise" : `convert --precision ${precision}`;
   return `npx clipstack model ${command} --model ${modelPath}`;
 }
@@ -22,10 +22,10 @@ export interface SelectedModel {
 }
 
 /**
- * Selects the file that `MODEL_PRECISION` names. A prepared file must be whole and made from the model.
+ * Selects the file of `MODEL_PRECISION`. A prepared file must be complete and derived from the model.
  *
- * @param modelPath - The model, precision `fp32`; a link is followed.
- * @throws {Error} one line: the file, the rule, and the command that writes it.
+ * @param modelPath - Model of precision `fp32`; a link is followed.
+ * @throws {Error} with one line: the file, the rule, and the command that writes the file
  */
 export async function selectModel(
   modelPath: string,
@@ -42,10 +42,10 @@ export async function selectModel(
   if (manifest?.derivedFrom === undefined) {
     throw fail(`must have a manifest ${sidecarPath(path)} that names its source`);
   }
-  if (manifest.bytes !== bytes) throw fail(`must have ${manifest.bytes} bytes, has ${bytes}`);
+  if (manifest.bytes !== bytes) throw fail(`must have ${manifest.bytes} bytes, got ${bytes}`);
   const { sha256 } = await modelInfo(model);
   if (manifest.derivedFrom !== sha256) {
-    throw fail(`must be made from ${model} (sha256 ${sha256}), not from ${manifest.derivedFrom}`);
+    throw fail(`must be derived from ${model} (sha256 ${sha256}), got ${manifest.derivedFrom}`);
   }
   return { path, manifest };
 }

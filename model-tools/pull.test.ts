@@ -20,7 +20,7 @@ const dispatcher = openProxyDispatcher({});
 const published = Buffer.concat(
   [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
 );
-/** Model in the standard form of this project. */
+/** Model with the standard graph of this project. */
 let standard: Buffer;
 
 const wanted: PinnedModel = {
@@ -73,7 +73,7 @@ async function putOldModel(): Promise<void> {
   await writeFile(model, "old weights");
 }
 
-test("converts the download to the standard form and writes its manifest", async () => {
+test("converts the download to the standard graph and writes its manifest", async () => {
   const { info, agreement, ...came } = await pull(await serve(file(published)), {
     variant: "standard",
   });
@@ -94,7 +94,7 @@ test("converts the download to the standard form and writes its manifest", async
   expect((await readdir(dirname(model))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
 });
 
-test("keeps a download that is already in the standard form unchanged", async () => {
+test("keeps a download that is already with the standard graph unchanged", async () => {
   const own = { ...wanted, bytes: standard.length, sha256: sha256(standard) };
   const { info, agreement } = await pull(await serve(file(standard)), {
     model: own,
@@ -138,7 +138,7 @@ test("resumes an interrupted pull and keeps the old file until it completes", as
   await putOldModel();
   const arrived = async () => ((await sizeOf(pullPartPath(model))) ?? 0) >= 5000;
   const cut = await serve(file(published, { cut: { bytes: 5000, arrived } }), status(404));
-  await expect(pull(cut)).rejects.toThrow("answered 404");
+  await expect(pull(cut)).rejects.toThrow("responded with 404");
   expect(await readFile(model, "utf8")).toBe("old weights");
   const { resumed } = await pull(await serve(file(published)));
   expect(resumed).toBe(5000);
@@ -155,7 +155,7 @@ test("fails if the download is not an image tower, and keeps the download", asyn
   const text = Buffer.from("no model at all, and as long as it likes to be");
   const own = { ...wanted, bytes: text.length, sha256: sha256(text) };
   await expect(pull(await serve(file(text)), { model: own })).rejects.toThrow(
-    /model\.pull\.onnx\.part: is not a whole ONNX file$/,
+    /model\.pull\.onnx\.part: is not a complete ONNX file$/,
   );
   expect(existsSync(pullPartPath(model))).toBe(true);
   expect(existsSync(model)).toBe(false);
@@ -218,7 +218,7 @@ test("fails before the download if the disk space is insufficient", async () => 
   const server = await serve(file(published));
   const huge = { ...wanted, bytes: 2 ** 52 };
   await expect(pull(server, { model: huge })).rejects.toThrow(
-    /1: must have 4503599628 MB of free space, has \d+ MB$/,
+    /1: must have 4503599628 MB of free space, got \d+ MB$/,
   );
   expect(server.requests).toHaveLength(0);
 });

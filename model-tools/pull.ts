@@ -106,7 +106,7 @@ async function checkRoom({ model, file, variant }: PullOptions, part: string): P
   const needed = model.bytes * (variant === "standard" ? 2 : 1) - partBytes;
   if (free < needed) {
     const [needs, has] = [needed, free].map((bytes) => Math.ceil(bytes / 1e6));
-    throw new FolderError(`${folder}: must have ${needs} MB of free space, has ${has} MB`);
+    throw new FolderError(`${folder}: must have ${needs} MB of free space, got ${has} MB`);
   }
 }
 
@@ -142,7 +142,7 @@ async function putInPlace(
     const { message, code } = error as NodeJS.ErrnoException;
     if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
     throw new Error(
-      `${part}: is complete but cannot be converted to the standard form: ${message}`,
+      `${part}: is complete but cannot be converted to the standard graph: ${message}`,
       {
         cause: error,
       },

@@ -41,7 +41,7 @@ describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower
   );
 
   test.each(["torchscript", "dynamo"])(
-    "is converted to the standard form if it has batch size 1 and normalises, exported with %s",
+    "is converted to the standard graph if it has batch size 1 and normalises, exported with %s",
     async (exporter) => {
       const path = join(folder, `${exporter}-published.onnx`);
       await run(python, [program, path, exporter, "published"]);

@@ -1,6 +1,6 @@
 """Export a small open_clip image tower with random weights: python pytorch-export.py FILE torchscript|dynamo [published]
 
-`published`: as a hub has it, for one image, and with an embedding of length 1.
+`published`: like a published file, with batch size 1 and a normalised embedding.
 """
 
 import sys
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-sys.dont_write_bytecode = True  # nothing beside the export of the checkout
-sys.path.insert(0, str(Path(__file__).parents[3] / "model-tools/python/export"))
+sys.dont_write_bytecode = True  # keeps the checkout unchanged
+sys.path.insert(0, str(Path(__file__).parent / "python/export"))
 from export import randomise, tiny  # noqa: E402
 
 file, exporter = sys.argv[1:3]

@@ -3,7 +3,7 @@
  * JavaScript engine (`Math.log` and `Math.sin` may differ in the last bit between versions).
  */
 
-/** Floats of one piece: 1 MiB. */
+/** Floats per piece: 1 MiB. */
 const pieceFloats = 262_144;
 
 /** Standard deviation of the sum of four uniform bytes: √(4 × (256² − 1) / 12). */
@@ -11,10 +11,9 @@ const byteSumDeviation = 147.800_766_8;
 const byteSumMean = 510;
 
 /**
- * Values with a mean of 0 and a standard deviation of `deviation`, near-normal: the sum of the four bytes of a random word.
+ * Yields nearly normal values with mean 0 and standard deviation `deviation`: the sum of the four bytes of a random word.
  *
- * @param seed - The same (seed, stream) gives the same values.
- * @param stream - Name of the tensor: a tensor's values do not depend on which tensors come before it.
+ * @param stream - Name of the tensor; the same seed and name give the same values.
  * @returns Pieces of little-endian float32; the buffer is reused between pieces.
  */
 export function* normalPieces(
@@ -45,7 +44,7 @@ export function* normalPieces(
   }
 }
 
-/** `count` times the same value, as little-endian float32. */
+/** Yields `count` times the same value, as little-endian float32. */
 export function* constantPieces(
   count: number,
   value: number,
@@ -53,7 +52,7 @@ export function* constantPieces(
   yield new Uint8Array(new Float32Array(count).fill(value).buffer);
 }
 
-/** Four words from the seed (FNV-1a over the name, then splitmix32), never all zero. */
+/** Returns four words (FNV-1a of the name, then splitmix32), not all zero. */
 function initialState(seed: number, stream: string): [number, number, number, number] {
   let hash = 0x811c9dc5 ^ seed;
   for (const byte of Buffer.from(stream, "utf8")) hash = Math.imul(hash ^ byte, 0x01000193);

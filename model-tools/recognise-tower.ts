@@ -14,12 +14,12 @@ class Unrecognised extends Error {}
  */
 export function recogniseTower(
   file: OnnxFile,
-): { readonly tower: Tower } | { readonly unlike: string } {
+): { readonly tower: Tower } | { readonly mismatch: string } {
   try {
     if (file.hasMore) throw new Unrecognised("the file has functions or sparse weights");
     return { tower: new Recogniser(file).tower() };
   } catch (error) {
-    if (error instanceof Unrecognised) return { unlike: error.message };
+    if (error instanceof Unrecognised) return { mismatch: error.message };
     throw error;
   }
 }

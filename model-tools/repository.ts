@@ -4,15 +4,15 @@ import { type ModelSignature, models, openclipVitB32U8 } from "../contract/model
 import { repositoryModel } from "./generate.ts";
 import { ensureOptimised } from "./optimise.ts";
 
-/** The model repository of this checkout: `model_repository/<model>/1/model.onnx`. */
+/** Model repository of this checkout, with `<model>/1/model.onnx`. */
 export const checkoutRepository = resolve(dirname(repositoryModel), "..", "..");
 
 /**
- * A copy of the checkout's model repository with another model file.
+ * Writes a copy of the checkout's model repository with another model file.
  *
- * @param modelFile - The image tower as an ONNX file, with the input of `openclip_vit_b32`.
- * @param folder - Where to write it.
- * @param u8File - Where to keep the optimised file, which takes pixels. It is written if it is missing.
+ * @param modelFile - ONNX file of an image tower with the input of `openclip_vit_b32`.
+ * @param folder - Output folder.
+ * @param u8File - Path of the optimised file with pixel input, written if it is missing.
  */
 export async function copyModelRepository(
   modelFile: string,

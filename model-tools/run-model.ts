@@ -4,10 +4,10 @@ import { imageTensor, pixelTensor } from "../inference/preprocess/image-tensor.t
 import { openSession } from "../inference/session/onnx-session.ts";
 import { InferenceError } from "../inference/session/types.ts";
 
-/** A model that is open, whatever its tensors are called. */
+/** Open model with any tensor names. */
 export interface RunnableModel {
   /**
-   * The embeddings of images, in runs of `batchSize` of them; the last run may be shorter.
+   * Embeds images in batches of `batchSize`; the last batch may be smaller.
    *
    * @param images - `[224, 224, 3]` 8-bit RGB each
    * @throws {InferenceError}
@@ -23,23 +23,23 @@ const payloadFormats = [
 ] as const;
 
 /**
- * Open an image model that takes normalised planes or pixels, with a batch of any size or of one.
+ * Opens an image model with normalised planes or pixels as input, and a dynamic batch or batch size 1.
  *
- * @throws {InferenceError} `model`, when it cannot be loaded, or is not one.
+ * @throws {InferenceError} `model` if the file cannot be loaded or is not an image model
  */
 export async function openModel(path: string): Promise<RunnableModel> {
   const session = await openSession({ modelPath: path, batch: "any" });
   const [input] = session.inputs;
   const [output] = session.outputs;
-  const way = payloadFormats.find(
+  const format = payloadFormats.find(
     ({ spec }) => input?.dataType === spec.dataType && input.dims.join() === spec.dims.join(),
   );
-  if (session.inputs.length !== 1 || input === undefined || way === undefined) {
+  if (session.inputs.length !== 1 || input === undefined || format === undefined) {
     const got = session.inputs.map(({ name, dataType, dims }) => `${name} ${dataType} [${dims}]`);
     await session.close();
     throw new InferenceError(
       "model",
-      `${path}: must take one image, FP32 [3, 224, 224] or UINT8 [224, 224, 3], takes ${got.join(", ") || "nothing"}`,
+      `${path}: must take one image, FP32 [3, 224, 224] or UINT8 [224, 224, 3], got ${got.join(", ") || "none"}`,
     );
   }
   return {
@@ -47,13 +47,13 @@ export async function openModel(path: string): Promise<RunnableModel> {
       const vectors: Float32Array[] = [];
       for (let first = 0; first < images.length; first += batchSize) {
         const batch = images.slice(first, first + batchSize);
-        const { outputs } = await session.run([{ ...way.tensorOf(batch), name: input.name }]);
+        const { outputs } = await session.run([{ ...format.tensorOf(batch), name: input.name }]);
         const found = outputs.find(({ name }) => name === output?.name);
         if (found?.dataType !== "FP32" || found.shape[0] !== batch.length) {
-          const shown = found === undefined ? "nothing" : `${found.dataType} [${found.shape}]`;
+          const actual = found === undefined ? "none" : `${found.dataType} [${found.shape}]`;
           throw new InferenceError(
             "model",
-            `${path}: must give FP32 values for each of ${batch.length} images, gives ${shown}`,
+            `${path}: must return FP32 values for each of ${batch.length} images, got ${actual}`,
           );
         }
         const width = elementCount(found.shape) / batch.length;
@@ -67,10 +67,10 @@ export async function openModel(path: string): Promise<RunnableModel> {
   };
 }
 
-/** Images of one run: few, so that it takes little memory. */
+/** Small, to limit memory. */
 const defaultBatchSize = 4;
 
-/** Embeddings of images from a model that is opened for them, as {@link RunnableModel.embed}. */
+/** Opens a model, embeds images as {@link RunnableModel.embed} does, and closes it. */
 export async function embedWith(
   path: string,
   images: readonly Uint8Array[],

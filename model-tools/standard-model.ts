@@ -24,7 +24,7 @@ export interface StandardModel {
   readonly agreement: Agreement & { readonly images: number };
 }
 
-/** Order of additions, and the length of a vector that float32 cannot say to the last bit. */
+/** Tolerates another order of additions and the rounding of a vector's length in float32. */
 const limits = { minCosine: 0.999_999, maxDifference: 1e-4 } as const;
 const imageCount = 4;
 
@@ -47,11 +47,11 @@ export function isStandard(file: OnnxFile): boolean {
 }
 
 /**
- * Write a published image tower in the form that this project's models have: its weights, in the graph of
- * `model generate`: input `image`, output `embedding` that is not normalised, batches of any size.
+ * Writes the weights of a published image tower into the graph of `model generate`: input `image`, output `embedding` without
+ * normalisation, dynamic batch.
  *
- * @param path - An ONNX file of any exporter. Its names, and whether it takes more than one image, do not matter.
- * @throws {Error} one line, when its tower is not recognised, or does not give the same embeddings.
+ * @param path - ONNX file of any exporter, with any tensor names and batch size.
+ * @throws {Error} with one line if the tower is not recognised or the embeddings differ
  */
 export async function writeStandardModel(
   path: string,
@@ -59,10 +59,10 @@ export async function writeStandardModel(
 ): Promise<StandardModel> {
   const file = readOnnx(path);
   const found = recogniseTower(file);
-  if ("unlike" in found) throw new Error(`its image tower is not recognised: ${found.unlike}`);
+  if ("mismatch" in found) throw new Error(`its image tower is not recognised: ${found.mismatch}`);
   const { tower } = found;
   const images = syntheticImages(imageCount);
-  // a published file may take no more than one image at a time
+  // a published file may have batch size 1
   const expected = (await embedWith(path, images, 1)).map(unitLength);
   let last = "no number of attention heads fits";
   for (const heads of tower.heads) {
@@ -76,7 +76,7 @@ export async function writeStandardModel(
     }
     last = `cosine ${minCosine}, difference ${maxDifference}`;
   }
-  throw new Error(`its weights in the standard graph give other embeddings: ${last}`);
+  throw new Error(`its weights in the standard graph return different embeddings: ${last}`);
 }
 
 function changesOf({ inputs, outputs }: OnnxFile, { unitLength }: Tower): readonly string[] {
@@ -89,32 +89,33 @@ function changesOf({ inputs, outputs }: OnnxFile, { unitLength }: Tower): readon
   return changes.length > 0 ? changes : ["graph"];
 }
 
-/** A vector of length 1 in its direction. */
+/** Returns the vector divided by its L2 norm. */
 export function unitLength(vector: Float32Array): Float32Array {
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
   return length > 0 ? vector.map((value) => value / length) : vector;
 }
 
-/** Largest epsilon of a normalisation that is taken for the graph's own, 1e-5. */
+/** Largest difference of an epsilon from the graph's, 1e-5. */
 const epsilonTolerance = 1e-9;
 
 /**
- * The graph of the generated model with the weights of a tower.
+ * Returns the graph of the generated model with the weights of a tower.
  *
  * @param heads - One of `tower.heads`.
- * @throws {Error} where the tower computes something else
+ * @throws {Error} if the tower computes something else
  */
-export function standardGraph(tower: Tower, heads: number): OnnxModel {
+function standardGraph(tower: Tower, heads: number): OnnxModel {
   const { width, blocks, firstNorm, patchSide, imageSide } = tower;
   const norms = [firstNorm, tower.lastNorm, ...blocks.flatMap((b) => [b.attentionNorm, b.mlpNorm])];
-  if (firstNorm === undefined) throw new Error("it has no normalisation before its first block");
+  if (firstNorm === undefined)
+    throw new Error("it must have a normalisation before its first block");
   if (norms.some((norm) => Math.abs(norm!.epsilon - 1e-5) > epsilonTolerance)) {
-    throw new Error("it normalises with another epsilon than 1e-5");
+    throw new Error("the epsilon of its normalisations must be 1e-5");
   }
   if (blocks.some(({ activation }) => activation !== "gelu")) {
-    throw new Error("its activation is not GELU: OpenAI's own weights have another one");
+    throw new Error("its activation must be GELU, unlike in OpenAI's weights");
   }
-  if (tower.projection.bias !== undefined) throw new Error("its last projection has a bias");
+  if (tower.projection.bias !== undefined) throw new Error("its last projection must have no bias");
   const [, mlpWidth] = matrixDims(blocks[0]!.hidden.weight);
   const [, outputs] = matrixDims(tower.projection.weight);
   const tensors = new Map<string, () => Float32Array>();
@@ -148,12 +149,12 @@ export function standardGraph(tower: Tower, heads: number): OnnxModel {
   const sizes = { imageSide, patchSide, width, layers: blocks.length, heads, mlpWidth, outputs };
   return imageTower(sizes, (name) => {
     const values = tensors.get(name)?.();
-    if (values === undefined) throw new Error(`${name}: is in the graph and not in the tower`);
+    if (values === undefined) throw new Error(`the tower has no '${name}'`);
     return [new Uint8Array(values.buffer, values.byteOffset, values.byteLength)];
   });
 }
 
-/** Positions; the class token is part of the first, and a bias of the patches of the others. */
+/** Positions: the first includes the class token, the others the bias of the patches. */
 function embeddingOf({ positions, classToken, patches, width }: Tower): Float32Array {
   const values = readFloats(positions);
   const token = classToken && readFloats(classToken);

@@ -89,7 +89,7 @@ class TowerBuilder {
       to: width,
       pieces: matrix,
     });
-    // a zero row is the place of the class token, whatever the batch size
+    // a zero row for the class token, independent of the batch size
     const padded = graph.node("Pad", "patches.padded", [
       patches,
       graph.integers("patches.pads", [0, 1, 0, 0, 0, 0]),

@@ -69,7 +69,7 @@ test("prints a description of the model and a line per check", async () => {
     expect.stringMatching(
       /^ok {4}batch 1 and batch 32: largest difference .*, cosine at least 1\.0/,
     ),
-    expect.stringMatching(/^ok {4}each row, whatever its place: largest difference /),
+    expect.stringMatching(/^ok {4}rows in reversed order: largest difference /),
     expect.stringMatching(/^ok {4}\S*fast\.onnx: largest difference /),
     "",
     "6 checks, all good",
@@ -137,5 +137,5 @@ test("fails on an unreachable server and on an invalid file", async () => {
   await writeFile(text, "real weights\n");
   const broken = await check("--model", text).catch((error: unknown) => error);
   expect(broken).toBeInstanceOf(UserError);
-  expect((broken as Error).message).toBe(`${text}: is not a whole ONNX file`);
+  expect((broken as Error).message).toBe(`${text}: is not a complete ONNX file`);
 });

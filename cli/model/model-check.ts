@@ -123,7 +123,7 @@ function triton(url: string, model: string): Counterpart {
               timeoutMs: tritonTimeoutMs,
             });
             if (output?.dataType !== "FP32" || output.shape[0] !== batch.length) {
-              throw new Error(`${model} of ${url}: must give FP32 values for each image`);
+              throw new Error(`${model} of ${url}: must return FP32 values for each image`);
             }
             const width = elementCount(output.shape) / batch.length;
             for (let i = 0; i < batch.length; i++) {

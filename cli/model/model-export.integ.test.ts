@@ -80,7 +80,7 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
   test("fails with one line if the published weights are unavailable", () => {
     const { status, last } = exportModel("--output", "published.onnx");
     expect(last).toMatch(
-      /^clipstack: the export failed: the weights laion2b_s34b_b79k cannot be had: .* \(HF_ENDPOINT names a mirror; --weights takes a file\)$/,
+      /^clipstack: the export failed: the weights laion2b_s34b_b79k cannot be downloaded: .* \(set HF_ENDPOINT to a mirror, or --weights to a file\)$/,
     );
     expect(status).toBe(2);
   });

@@ -81,7 +81,7 @@ test("downloads the locked file from a mirror once", async () => {
     expect.stringMatching(/^.*model\.onnx written: 0\.6 MB, sha256 [0-9a-f]{64}$/),
     `Weights laion2b_s34b_b79k (MIT) of owner/name@${"a".repeat(40)} visual/model.onnx.`,
     `Verified: 0.6 MB with sha256 ${sha256}.`,
-    "Converted to the standard form (dynamic batch, not normalised): cosine to the download at least 1.0000000, on 4 synthetic images.",
+    "Converted to the standard graph (dynamic batch, not normalised): cosine to the download at least 1.0000000, on 4 synthetic images.",
   ]);
   expect(await pull()).toMatch(/ exists: 0\.6 MB, sha256 \w+, weights laion2b_s34b_b79k$/);
   expect(mirror.requests).toHaveLength(1);

@@ -86,7 +86,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   const variant = args.published ? "published" : "standard";
   if (args.published && args.output === undefined) {
     throw new UserError(
-      "--published requires --output: the model repository is for the standard form",
+      "--published requires --output: the model repository requires the standard graph",
     );
   }
 
@@ -207,7 +207,7 @@ function report(args: PullArguments, { file, lockPath, lock, model, pulled }: Pu
   if (agreement === undefined) return;
   const cosine = shownCosine(agreement.minCosine);
   console.log(
-    `Converted to the standard form (${info.parts?.join(", ")}): cosine to the download at least ${cosine}, on ${agreement.images} synthetic images.`,
+    `Converted to the standard graph (${info.parts?.join(", ")}): cosine to the download at least ${cosine}, on ${agreement.images} synthetic images.`,
   );
 }
 
@@ -226,7 +226,7 @@ function startProgress(source: string) {
         latest = progressLine(progress, progress.bytes - first.bytes, (now - first.at) / 1000);
       },
       onRetry: line.print,
-      onConverting: () => line.show("download complete; converting to the standard form …"),
+      onConverting: () => line.show("download complete; converting to the standard graph …"),
     },
   };
 }

@@ -67,7 +67,7 @@ test("fails if the prepared file was derived from another model", async () => {
   await copyFile(optimised, stale);
   await copyFile(sidecarPath(optimised), sidecarPath(stale));
   await expect(open({ modelPath: other, precision: "fp32-optimised" })).rejects.toThrow(
-    `${stale}: must be made from ${other} (sha256 ${await sha256Of(other)}), not from ${await sha256Of(modelPath)}; write it with 'npx clipstack model optimise --model ${other}'`,
+    `${stale}: must be derived from ${other} (sha256 ${await sha256Of(other)}), got ${await sha256Of(modelPath)}; write it with 'npx clipstack model optimise --model ${other}'`,
   );
 });
 

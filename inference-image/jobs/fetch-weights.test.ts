@@ -194,7 +194,7 @@ test("keeps the existing weights if the download fails", async () => {
 
 test("fails on a missing file without printing the secret of the URL", async () => {
   await expect(fetchWeights(await options("/absent?signature=secret"))).rejects.toThrow(
-    new RegExp(`^${origin}/absent: 127.0.0.1:\\d+ answered 404$`),
+    new RegExp(`^${origin}/absent: 127.0.0.1:\\d+ responded with 404$`),
   );
 });
 

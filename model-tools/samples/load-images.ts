@@ -2,26 +2,26 @@ import { fileURLToPath } from "node:url";
 import sharp from "sharp";
 import { hash } from "./noise.ts";
 
-/** JPEG files for a load, at the sizes that people have. */
+/** JPEG files for load tests, in typical sizes. */
 export interface LoadImages {
   readonly width: number;
   readonly height: number;
-  /** How many different ones. */
+  /** Number of different files. */
   readonly count: number;
-  /** Each file is as large as it can be below a size between these two, its quality chosen for it. */
+  /** Each file has the highest quality below a target size between these two. */
   readonly bytes: { readonly min: number; readonly max: number };
 }
 
 export const loadImages = {
-  /** A thumbnail of a gallery. */
+  /** Thumbnail of a gallery. */
   thumbnail: { width: 320, height: 240, count: 32, bytes: { min: 9_500, max: 11_000 } },
-  /** A photo that was sent through a messenger. */
+  /** Photo sent through a messenger. */
   photo: { width: 1600, height: 1200, count: 12, bytes: { min: 250_000, max: 360_000 } },
-  /** A photo as a phone's camera writes it. */
+  /** Photo of a phone's camera. */
   camera: { width: 4000, height: 3000, count: 4, bytes: { min: 3_000_000, max: 4_500_000 } },
 } as const satisfies Record<string, LoadImages>;
 
-/** The painted samples that the files are made of. */
+/** Painted samples that the files are derived from. */
 const sources = [
   "mountains.jpg",
   "sunset.jpg",
@@ -35,7 +35,7 @@ const sources = [
 
 const tileSide = 192;
 
-/** Sensor noise, so that a scene that is enlarged has detail at every scale, as a photo has. */
+/** Sensor noise, so that an enlarged scene has detail at every scale, as a photo does. */
 function noiseTile(seed: number, strength: number): Buffer {
   const tile = Buffer.alloc(tileSide * tileSide * 4);
   for (let i = 0; i < tileSide * tileSide; i++) {
@@ -46,7 +46,7 @@ function noiseTile(seed: number, strength: number): Buffer {
   return tile;
 }
 
-/** Make the files of a load: the same bytes every time, with the same libvips. */
+/** Creates the files. The same version of libvips writes the same bytes. */
 export async function makeLoadImages(kind: LoadImages): Promise<readonly Buffer[]> {
   const images: Buffer[] = [];
   for (let index = 0; index < kind.count; index++) {
@@ -59,10 +59,10 @@ export async function makeLoadImages(kind: LoadImages): Promise<readonly Buffer[
 
 async function paintedPixels({ width, height }: LoadImages, index: number): Promise<Buffer> {
   const source = fileURLToPath(new URL(sources[index % sources.length]!, import.meta.url));
-  const turn = Math.floor(index / sources.length) % 4;
+  const mirroring = Math.floor(index / sources.length) % 4;
   return sharp(source)
-    .flop(turn % 2 === 1)
-    .flip(turn > 1)
+    .flop(mirroring % 2 === 1)
+    .flip(mirroring > 1)
     .resize(width, height, { fit: "cover" })
     .composite([
       {
@@ -76,7 +76,7 @@ async function paintedPixels({ width, height }: LoadImages, index: number): Prom
     .toBuffer();
 }
 
-/** Encode at the highest quality that stays below a size. */
+/** Encodes at the highest quality within a size. */
 async function atMost(pixels: Buffer, { width, height }: LoadImages, bytes: number) {
   const encode = (quality: number) =>
     sharp(pixels, { raw: { width, height, channels: 3 } })

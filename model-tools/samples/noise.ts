@@ -1,6 +1,6 @@
-/** Seeded noise for the painted scenes. Integer hashes, so a picture is the same on every machine. */
+/** Seeded noise for the painted scenes, from integer hashes, so that images are the same on every machine. */
 
-/** A value in 0..1 for a point of the integer lattice. */
+/** Returns a value in 0..1 for a point of the integer lattice. */
 export function hash(x: number, y: number, seed: number): number {
   let word = Math.imul(x, 0x27d4eb2d) ^ Math.imul(y, 0x165667b1) ^ Math.imul(seed, 0x9e3779b1);
   word = Math.imul(word ^ (word >>> 15), 0x85ebca6b);

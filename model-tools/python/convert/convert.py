@@ -1,10 +1,10 @@
-"""Convert an ONNX model to half precision or 8-bit integers: convert.py fp16|int8 SOURCE TARGET
+"""Converts an ONNX model to half precision or 8-bit integers: convert.py fp16|int8 SOURCE TARGET
 
 Input and output keep their types. Prints the versions of the tools as one line of JSON.
 
 fp16: weights and computation in half precision. int8: products with a matrix of weights in 8-bit integers with one scale per
-column; their inputs are quantised while the model runs. The product that reads the pixels stays in float32, because it is
-the least exact.
+column; their inputs are quantised at run time. The product that reads the pixels stays in float32, because its error would be
+the largest.
 """
 
 import json
@@ -38,7 +38,7 @@ def main(precision, source, target):
 
 
 def excluded(graph):
-    """Names of the products that stay in float32: that of the pixels, and those with a weight that is no matrix."""
+    """Names of the products that stay in float32: the one that reads the pixels, and those whose weight is not a matrix."""
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     pixels = {value.name for value in graph.input}
     for node in graph.node:

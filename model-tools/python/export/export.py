@@ -1,8 +1,8 @@
 """Export the image tower of OpenCLIP ViT-B/32 to ONNX, and check the file against PyTorch.
 
 The input is `image` FP32 [batch, 3, 224, 224], CLIP-normalised RGB; the output is `embedding` FP32 [batch, 512], not
-normalised. What was done is printed as one line of JSON. Exit codes: 0 good, 1 the file does not agree with PyTorch,
-2 what was asked for cannot be had.
+normalised. Prints a summary as one line of JSON. Exit codes: 0 success, 1 the file differs from PyTorch, 2 usage error, or
+missing packages or files.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 architecture = "ViT-B-32"
 side = 224
-# operator set of the exported graph: the first with LayerNormalization; that of PyTorch's newer exporter is its oldest
+# operator set by exporter: 17 is the first with LayerNormalization, 18 the oldest that PyTorch's newer exporter writes
 opsets = {"torchscript": 17, "dynamo": 18}
 batch_sizes = (1, 32)
 # largest difference of a value of an embedding, relative to the largest value of that embedding
@@ -25,7 +25,7 @@ image_types = {".jpg", ".jpeg", ".png", ".webp"}
 
 
 class ExportError(Exception):
-    """What the user can mend, in one line."""
+    """One-line error that the user can fix."""
 
 
 def main():
@@ -41,7 +41,7 @@ def main():
         fail(2, f"{error.filename or options.output}: {error.strerror or one_line(error)}")
     print(json.dumps(result))
     worst = max(check["maxDifference"] for check in result["checks"])
-    # a difference that is no number is none that is small
+    # also true for NaN
     if not worst <= limit:
         fail(1, f"the file differs from PyTorch by {worst:.3%}, more than {limit:.1%}: the file was discarded")
 
@@ -62,22 +62,22 @@ def tell(message):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     weights = parser.add_mutually_exclusive_group()
-    weights.add_argument("--pretrained", metavar="TAG", help="published weights, as open_clip names them")
+    weights.add_argument("--pretrained", metavar="TAG", help="published weights, by their name in open_clip")
     weights.add_argument("--weights", metavar="FILE", help="a checkpoint of open_clip: .safetensors, .pt, .bin")
-    weights.add_argument("--random-weights", action="store_true", help="no internet; the embeddings mean nothing")
-    parser.add_argument("--seed", type=int, default=1, help="of random weights")
+    weights.add_argument("--random-weights", action="store_true", help="no internet; the embeddings are meaningless")
+    parser.add_argument("--seed", type=int, default=1, help="seed of random weights")
     parser.add_argument("--profile", choices=["vit-b-32", "tiny"], default="vit-b-32", help="tiny is for tests")
     parser.add_argument("--exporter", choices=list(opsets), default="torchscript")
-    parser.add_argument("--images", required=True, metavar="FOLDER", help="what the file is compared with PyTorch on")
+    parser.add_argument("--images", required=True, metavar="FOLDER", help="images on which the file is compared with PyTorch")
     parser.add_argument("--output", required=True, metavar="FILE")
     options = parser.parse_args()
     if options.profile == "tiny" and not options.random_weights:
-        parser.error("--profile tiny is for --random-weights")
+        parser.error("--profile tiny requires --random-weights")
     return options
 
 
 def run(options):
-    # Python looks here first: without this, a program beside this one could take the place of a package
+    # Python searches this folder first, so a file in it could shadow a package
     sys.path = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).parent.resolve()]
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -89,7 +89,7 @@ def run(options):
 
     images = read_images(options.images)
     tower, name = tower_of(options)
-    # a name that ends so is one that somebody else renames
+    # the caller renames a file that ends in .part
     part = Path(options.output if options.output.endswith(".part") else f"{options.output}.part")
     tell(f"exporting the tower of {options.profile} with the weights {name}")
     agrees = False
@@ -124,7 +124,7 @@ def run(options):
 
 
 def read_images(folder):
-    """The images as OpenCLIP's own transform gives them: [N, 3, 224, 224]."""
+    """Returns the images, preprocessed by OpenCLIP's transform: [N, 3, 224, 224]."""
     import open_clip
     import torch
     from PIL import Image
@@ -144,7 +144,7 @@ def read_images(folder):
 
 
 def tower_of(options):
-    """The tower, and the name of its weights."""
+    """Returns the tower and the name of its weights."""
     import open_clip
     import torch
 
@@ -163,14 +163,14 @@ def tower_of(options):
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(architecture))
         raise ExportError(f"--pretrained must be one of {tags}, got '{tag}'")
     if tuple(published["mean"]) != open_clip.OPENAI_DATASET_MEAN:
-        raise ExportError(f"--pretrained {tag}: its images are normalised in another way than CLIP's")
+        raise ExportError(f"--pretrained {tag}: its images must be normalised like CLIP's")
     tell(f"fetching the weights {tag}, or reusing the cached file")
     try:
         file = open_clip.download_pretrained(published)
     except Exception as error:
         raise ExportError(
-            f"the weights {tag} cannot be had: {one_line(error)[:300]} "
-            "(HF_ENDPOINT names a mirror; --weights takes a file)"
+            f"the weights {tag} cannot be downloaded: {one_line(error)[:300]} "
+            "(set HF_ENDPOINT to a mirror, or --weights to a file)"
         ) from error
     gelu = "-quickgelu" if published.get("quick_gelu") else ""
     tower = open_clip.create_model(architecture + gelu).visual
@@ -187,7 +187,7 @@ def tiny():
 
 
 def randomise(tower):
-    """Larger than open_clip's initialisation, with which unlike images have nearly the same embedding."""
+    """Uses larger values than open_clip's initialisation, with which all images have nearly the same embedding."""
     import torch
 
     for name, weights in tower.named_parameters():
@@ -200,7 +200,7 @@ def randomise(tower):
 
 
 def load(tower, file):
-    """Weights of a whole CLIP model, or of its image tower only."""
+    """Loads the weights of a complete CLIP model, or of its image tower only."""
     from open_clip.factory import load_state_dict
 
     if not Path(file).is_file():
@@ -225,11 +225,11 @@ def load(tower, file):
 def write(tower, file, exporter):
     import torch
 
-    # its operator for a whole attention has no form in ONNX
+    # ONNX has no equivalent of the fused attention operator
     torch.backends.mha.set_fastpath_enabled(False)
     names = {"input_names": ["image"], "output_names": ["embedding"], "opset_version": opsets[exporter]}
     image = torch.randn(2, 3, side, side)
-    # what the exporters print is not for users
+    # hides the output of the exporters
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         try:
             if exporter == "dynamo":
@@ -242,11 +242,11 @@ def write(tower, file, exporter):
                 axes = {"image": {0: "batch"}, "embedding": {0: "batch"}}
                 torch.onnx.export(tower, (image,), file, dynamo=False, dynamic_axes=axes, **names)
         except Exception as error:
-            raise ExportError(f"PyTorch {torch.__version__} cannot export it: {one_line(error)[:300]}") from error
+            raise ExportError(f"PyTorch {torch.__version__} cannot export the tower: {one_line(error)[:300]}") from error
 
 
 def compare(tower, file, images, batch):
-    """How far the file's embeddings are from PyTorch's, with a batch of this size; each image is in one."""
+    """Compares the embeddings of all images with PyTorch's, in batches of this size."""
     import onnxruntime
     import torch
 
@@ -264,7 +264,7 @@ def compare(tower, file, images, batch):
         theirs = torch.from_numpy(session.run(None, {"image": images[rows].numpy()})[0]).double()
         differences = (ours - theirs).abs().amax(1) / ours.abs().amax(1)
         cosines = torch.nn.functional.cosine_similarity(ours, theirs)
-        # NaN is passed on: a comparison with it is false
+        # max() would drop NaN
         worst = max(differences.max().item(), worst) if differences.isfinite().all() else float("inf")
         least = min(cosines.min().item(), least)
     return {"batch": batch, "maxDifference": worst, "minCosine": least}

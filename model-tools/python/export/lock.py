@@ -1,11 +1,11 @@
-"""Write the locked requirements again, of requirements.in: python lock.py (needs uv on the PATH)"""
+"""Locks requirements.in: python lock.py (requires uv)"""
 
 import re
 import subprocess
 from pathlib import Path
 
 folder = Path(__file__).parent
-# what comes with PyTorch: from PyPI, or in a smaller form from PyTorch's own index
+# PyTorch's own packages: from PyPI, or CPU-only from PyTorch's index
 with_torch = re.compile(r"(torch|torchvision|triton|nvidia-[a-z0-9-]+)==")
 
 compiled = subprocess.run(
