@@ -224,7 +224,7 @@ test("fails on a Content-Length beyond the limit before anything is written", as
 
 test("fails on a body beyond the limit", async () => {
   expect(await failureOf(fetchWeights({ ...(await options("/is-long")), maxBytes: 4999 }))).toBe(
-    `${origin}/is-long: must have 4999 bytes, sends more`,
+    `${origin}/is-long: must have 4999 bytes, got more`,
   );
   expect(await readdir(folder)).not.toContain("model.onnx");
 });
