@@ -23,6 +23,12 @@ test("image-kernel.wasm equals its compiled source, byte for byte", async () => 
   }
 });
 
+test("npm run kernel writes the file that is loaded", async () => {
+  const config = new URL("./kernel/asconfig.json", import.meta.url);
+  const { outFile } = JSON.parse(await readFile(config, "utf8")).options;
+  expect(new URL(outFile, config).href).toBe(new URL("./image-kernel.wasm", import.meta.url).href);
+});
+
 test("reserved regions start after the kernel's data and do not overlap", () => {
   const kernel = new ImageKernel(compileKernel());
   const sizes = { a: 1, b: 70_000, c: 0, d: 16 };

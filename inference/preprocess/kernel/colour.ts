@@ -2,7 +2,7 @@
 import { interleaveHigh, interleaveLow, pair } from "./simd";
 
 /**
- * Repeats the outermost samples of lines: one before the first, one behind the last.
+ * Repeats the outermost samples of lines: one before the first, one after the last.
  *
  * @param line - address of the first sample of the first line
  */
@@ -14,7 +14,7 @@ export function repeatEdges(line: usize, stride: usize, lines: i32, samples: usi
   }
 }
 
-/** Eight samples of three parts of `near` and one of `far`, in 16 bits each. */
+/** Eight sums of 3 × `near` and `far`, of 16 bits. */
 @inline
 function blended(near: usize, far: usize): v128 {
   return i16x8.add(tripled(v128.load_ext<u8>(near)), v128.load_ext<u8>(far));
@@ -26,13 +26,13 @@ function tripled(values: v128): v128 {
 }
 
 /**
- * Doubles the samples of a line as libjpeg's "fancy" upsampling: each is three parts of the nearest sample and one of the next
- * nearest, horizontally and, with another line as `far`, vertically.
+ * Doubles the samples of a line like libjpeg's "fancy" upsampling: each result is 3/4 of the nearest sample and 1/4 of the next
+ * nearest one, horizontally and, if `far` is another line, vertically.
  *
- * @param near - address of the nearest line, with a sample before its first and behind its last one
- * @param far - address of the next nearest line; `near` if there are as many lines of chroma as of luma
+ * @param near - address of the nearest line, with one more sample at each end
+ * @param far - address of the next nearest line; `near` if chroma has as many lines as luma
  * @param samples - samples of `near`, rounded up to 8; twice as many are written
- * @param even, odd - added to every other sample for rounding, before four bits are cut off
+ * @param even, odd - rounding constants of even and odd samples, added before the lowest four bits are dropped
  */
 export function upsample(
   near: usize,
@@ -50,17 +50,17 @@ export function upsample(
     const right = i16x8.add(here, blended(near + 1, far + 1));
     const first = i16x8.shr_u(i16x8.add(left, evens), 4);
     const second = i16x8.shr_u(i16x8.add(right, odds), 4);
-    // each fits a byte
+    // each result fits in a byte
     v128.store(to, v128.or(first, i16x8.shl(second, 8)));
     far += 8;
     to += 16;
   }
 }
 
-/** Bytes that {@link convertToRgb} may write behind the last pixel. */
+/** Bytes that {@link convertToRgb} may write after the last pixel. */
 export const RGB_OVERSHOOT: i32 = 52;
 
-// fractions of the conversion (ITU-T T.871, 7), as 15-bit and 16-bit fixed point; whole parts are added apart
+// fractions of the conversion (ITU-T T.871, 7), as 15-bit and 16-bit fixed point; integer parts are added separately
 const RED_OF_CR: i16 = 13_173; // 1.402 - 1, 15 bits
 const BLUE_OF_CB: i16 = -7_471; // 1.772 - 2, 15 bits
 const GREEN_OF_CB: i16 = -22_554; // -0.344136, 16 bits
@@ -101,7 +101,7 @@ function greenOf(y: v128, cb: v128, cr: v128): v128 {
   return i16x8.add(i16x8.sub(y, cr), part);
 }
 
-/** Four pixels of 3 bytes from four of 4 bytes; zeros behind. */
+/** Four pixels of 3 bytes from four of 4 bytes, followed by zeros. */
 @inline
 function packedPixels(pixels: v128): v128 {
   return v128.swizzle(pixels, i8x16(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
@@ -110,8 +110,8 @@ function packedPixels(pixels: v128): v128 {
 /**
  * Converts a line of YCbCr to interleaved RGB.
  *
- * @param y, cb, cr - addresses of lines of `samples`; up to 15 bytes behind each are read
- * @param to - 3 × `samples` bytes, and {@link RGB_OVERSHOOT} more
+ * @param y, cb, cr - addresses of lines of `samples`; up to 15 bytes after each are read
+ * @param to - address of 3 × `samples` bytes and {@link RGB_OVERSHOOT} more
  */
 export function convertToRgb(y: usize, cb: usize, cr: usize, samples: usize, to: usize): void {
   for (const end = y + samples; y < end; y += 16) {

@@ -1,17 +1,17 @@
-// Huffman tables and the blocks that are coded with them (ITU-T T.81, annex F.2).
+// Huffman tables and decoding of blocks (ITU-T T.81, annex F.2).
 import { coefficients } from "./coefficients";
 
-/** Codes of up to this many bits are decoded with one lookup, together with the bits of the value if they fit as well. */
+/** Maximum bits of a code, or of a code and its value, that one lookup decodes. */
 const LOOKUP_BITS: i32 = 10;
 const LOOKUP_ENTRIES: usize = 1 << LOOKUP_BITS;
 const MAX_CODE_BITS: i32 = 16;
 
-// A table in memory. Each part begins where the one before ends.
+// Byte offsets of the parts of a table.
 /** Entry of the next ten bits; 0 if their code is longer. See {@link entryOf}. */
 const LOOKUP: usize = 0;
-/** By length of a code: all codes of this length are below it, aligned to the left of 16 bits. A sentinel follows. */
+/** By length of a code: exclusive upper bound of the codes of this length, left-aligned in 16 bits. A sentinel follows. */
 const LIMITS: usize = LOOKUP + LOOKUP_ENTRIES * sizeof<i32>();
-/** By length of a code: index of the first symbol of this length, less the first code. */
+/** By length of a code: index of the first symbol of this length minus the first code. */
 const OFFSETS: usize = LIMITS + (MAX_CODE_BITS + 2) * sizeof<i32>();
 const SYMBOLS: usize = OFFSETS + (MAX_CODE_BITS + 2) * sizeof<i32>();
 const TABLE_BYTES: usize = SYMBOLS + 256;
@@ -20,7 +20,7 @@ const TABLE_BYTES: usize = SYMBOLS + 256;
 const TABLES: usize = 8;
 const tables: usize = memory.data(<i32>(TABLES * TABLE_BYTES), 16);
 
-/** Body of a DHT segment behind its first byte: 16 counts, then up to 256 symbols. */
+/** Body of a DHT segment without its first byte: 16 counts, then up to 256 symbols. */
 const COUNTS: i32 = 16;
 export const TABLE_INPUT_BYTES: i32 = COUNTS + 256;
 const input: usize = memory.data(TABLE_INPUT_BYTES);
@@ -69,14 +69,14 @@ export function defineTable(isAc: bool, id: i32): bool {
   return true;
 }
 
-/** Flag of an entry: the bits of the value follow, and the upper half is their number. Otherwise it is the value itself. */
+/** Flag of an entry: the bits of the value follow, and bits 16-31 are their number instead of the value. */
 const VALUE_FOLLOWS: u32 = 0x80;
-/** Zeros of an entry at the end of a block: no coefficient follows. */
+/** Number of zeros in an entry that ends the block. */
 const END_OF_BLOCK: i32 = 112;
-/** Symbol for sixteen zeros (T.81, F.1.2.2.1). */
+/** Symbol of sixteen zeros (T.81, F.1.2.2.1). */
 const SIXTEEN_ZEROS: u32 = 0xf0;
 
-/** Bits 0-4: bits that are read; 7: {@link VALUE_FOLLOWS}; 8-14: zeros before the coefficient; 16-31: value or its size. */
+/** Entry. Bits 0-4: number of bits read; 7: {@link VALUE_FOLLOWS}; 8-14: zeros before the coefficient; 16-31: value or its size. */
 @inline
 function packed(read: i32, follows: u32, zeros: i32, value: i32): u32 {
   return (value << 16) | (zeros << 8) | follows | read;
@@ -113,7 +113,7 @@ function longEntry(table: usize, bits: u64): u32 {
   return packed(length, VALUE_FOLLOWS, zerosOf(symbol), symbol & 15);
 }
 
-/** Next bits, aligned to the left, and how many of them count. Those behind are zero, or the first of `next`. */
+/** Left-aligned window of the next bits, and the number of valid ones. The others are zero or the first bits of `next`. */
 let bits: u64 = 0;
 let count: i32 = 0;
 /** Address of the next byte. */
@@ -126,13 +126,13 @@ export function seek(address: usize): void {
   next = address;
 }
 
-/** Address behind the last byte of which a bit has been read. */
+/** Address after the last byte of which a bit has been read. */
 @inline
 export function position(): usize {
   return next - <usize>(count >> 3);
 }
 
-/** Eight bytes, most significant first. */
+/** Loads eight bytes, most significant first. */
 @inline
 function bigEndian(address: usize): u64 {
   return i64x2.extract_lane(
@@ -144,7 +144,7 @@ function bigEndian(address: usize): u64 {
   );
 }
 
-/** Coefficients of a block. */
+/** Number of coefficients of a block. */
 const BLOCK_SIZE: i32 = 64;
 
 /** Row-major byte offset of each coefficient in zigzag order (T.81, figure A.6). */
@@ -158,11 +158,11 @@ const zigzag: usize = memory.data<u8>([
  * Reads a block into `coefficients`, which must be zero. Reads at most 64 × (16 + 11) bits, and loads up to 8 bytes beyond.
  *
  * @param dc, ac - addresses of its tables
- * @param predictor - address of the component's previous DC value (i32), which is replaced
+ * @param predictor - address of the component's previous DC value (i32), which is updated
  * @returns index of the last coefficient that was set, in zigzag order; -1 if the data is damaged
  */
 export function readBlock(dc: usize, ac: usize, predictor: usize): i32 {
-  // in locals: globals are loaded and stored each time
+  // copied to locals, because globals are loaded and stored on each use
   let window = bits;
   let valid = count;
   let from = next;
@@ -191,7 +191,7 @@ export function readBlock(dc: usize, ac: usize, predictor: usize): i32 {
   let index = 1;
   let last = 0;
   do {
-    // looked up before the window is filled: at least 25 bits are left, and neither waits for the other
+    // independent of the refill that follows: at least 25 bits are left
     entry = load<u32>(ac + LOOKUP + <usize>((window >> 52) & 0xffc));
     window |= bigEndian(from) >> valid;
     from += (63 - valid) >> 3;

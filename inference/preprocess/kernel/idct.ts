@@ -33,9 +33,69 @@ function levels(a: v128, b: v128): v128 {
   return v128.xor(i8x16.narrow_i16x8_s(a, b), i8x16.splat(-0x80));
 }
 
+/** Results of a pass: eight rows (i32x4) of columns 0 to 3, then eight of columns 4 to 7. */
+const results: usize = memory.data(256, 16);
+
+/** Stores the sum and the difference of an even and an odd term as rows `top` and `bottom`. */
+@inline
+function putRows(to: usize, top: usize, bottom: usize, even: v128, odd: v128, bits: i32): void {
+  v128.store(to + top * 16, i32x4.shr_s(i32x4.add(even, odd), bits));
+  v128.store(to + bottom * 16, i32x4.shr_s(i32x4.sub(even, odd), bits));
+}
+
 /**
- * Block of 8 × 8 samples. The same pass is made over the columns and then over the rows: the block is transposed after each.
- * Coefficients are zero afterwards.
+ * One pass over four columns.
+ *
+ * @param sum04, difference04 - of rows 0 and 4
+ * @param rows26, rows71, rows53 - two interleaved rows each
+ * @param sums - sums of rows 7 and 3 and of rows 5 and 1, interleaved
+ * @param bits - fractional bits to remove from the results
+ * @param to - address of the results
+ */
+@inline
+function transformColumns(
+  sum04: v128, difference04: v128, rows26: v128, sums: v128, rows71: v128, rows53: v128, bits: i32, to: usize,
+): void {
+  // even part
+  const rounding = i32x4.splat((1 << bits) >> 1);
+  const c = i32x4.add(i32x4.shl(sum04, CONST_BITS), rounding);
+  const d = i32x4.add(i32x4.shl(difference04, CONST_BITS), rounding);
+  let a = i32x4.dot_i16x8_s(rows26, pair(FIX_0_541196100, FIX_0_541196100 - FIX_1_847759065));
+  let b = i32x4.dot_i16x8_s(rows26, pair(FIX_0_541196100 + FIX_0_765366865, FIX_0_541196100));
+  const e0 = i32x4.add(c, b);
+  const e3 = i32x4.sub(c, b);
+  const e1 = i32x4.add(d, a);
+  const e2 = i32x4.sub(d, a);
+  // odd part
+  a = i32x4.dot_i16x8_s(sums, pair(FIX_1_175875602 - FIX_1_961570560, FIX_1_175875602));
+  b = i32x4.dot_i16x8_s(sums, pair(FIX_1_175875602, FIX_1_175875602 - FIX_0_390180644));
+  const o0 = i32x4.add(a, i32x4.dot_i16x8_s(rows71, pair(FIX_0_298631336 - FIX_0_899976223, -FIX_0_899976223)));
+  const o3 = i32x4.add(b, i32x4.dot_i16x8_s(rows71, pair(-FIX_0_899976223, FIX_1_501321110 - FIX_0_899976223)));
+  const o1 = i32x4.add(b, i32x4.dot_i16x8_s(rows53, pair(FIX_2_053119869 - FIX_2_562915447, -FIX_2_562915447)));
+  const o2 = i32x4.add(a, i32x4.dot_i16x8_s(rows53, pair(-FIX_2_562915447, FIX_3_072711026 - FIX_2_562915447)));
+  putRows(to, 0, 7, e0, o3, bits);
+  putRows(to, 1, 6, e1, o2, bits);
+  putRows(to, 2, 5, e2, o1, bits);
+  putRows(to, 3, 4, e3, o0, bits);
+}
+
+@inline
+function resultRow(row: usize): v128 {
+  return i16x8.narrow_i32x4_s(v128.load(results + row * 16), v128.load(results + 128 + row * 16));
+}
+
+/** Stores two rows of samples and returns the address of the next row. */
+@inline
+function putLevels(to: usize, stride: usize, a: v128, b: v128): usize {
+  const z = levels(a, b);
+  v128.store_lane<u64>(to, z, 0);
+  v128.store_lane<u64>(to + stride, z, 1);
+  return to + 2 * stride;
+}
+
+/**
+ * Writes a block of 8 × 8 samples and clears the coefficients. The same pass transforms the columns and, after a transposition,
+ * the rows.
  *
  * @param quantisers - address of 64 u16, row-major
  * @param to - address of the first sample
@@ -51,91 +111,44 @@ export function inverseDct(quantisers: usize, to: usize, stride: usize): void {
   let r6 = dequantised(quantisers, 96);
   let r7 = dequantised(quantisers, 112);
   clearCoefficients();
-  let z: v128, a: v128, b: v128, c: v128, d: v128;
-  let e0: v128, e1: v128, e2: v128, e3: v128, o0: v128, o1: v128, o2: v128, o3: v128;
-  let l0: v128, l1: v128, l2: v128, l3: v128, l4: v128, l5: v128, l6: v128, l7: v128;
   for (let bits = CONST_BITS - PASS1_BITS; bits <= CONST_BITS + PASS1_BITS + 3; bits += 2 * PASS1_BITS + 3) {
-    const rounding = i32x4.splat((1 << bits) >> 1);
     const sum04 = i16x8.add(r0, r4);
     const difference04 = i16x8.sub(r0, r4);
     const sum73 = i16x8.add(r7, r3);
     const sum51 = i16x8.add(r5, r1);
-
-    // columns 0 to 3: even part
-    z = interleaveLow(r2, r6);
-    a = i32x4.dot_i16x8_s(z, pair(FIX_0_541196100, FIX_0_541196100 - FIX_1_847759065));
-    b = i32x4.dot_i16x8_s(z, pair(FIX_0_541196100 + FIX_0_765366865, FIX_0_541196100));
-    c = i32x4.add(i32x4.shl(i32x4.extend_low_i16x8_s(sum04), CONST_BITS), rounding);
-    d = i32x4.add(i32x4.shl(i32x4.extend_low_i16x8_s(difference04), CONST_BITS), rounding);
-    e0 = i32x4.add(c, b);
-    e3 = i32x4.sub(c, b);
-    e1 = i32x4.add(d, a);
-    e2 = i32x4.sub(d, a);
-    // odd part
-    z = interleaveLow(sum73, sum51);
-    a = i32x4.dot_i16x8_s(z, pair(FIX_1_175875602 - FIX_1_961570560, FIX_1_175875602));
-    b = i32x4.dot_i16x8_s(z, pair(FIX_1_175875602, FIX_1_175875602 - FIX_0_390180644));
-    z = interleaveLow(r7, r1);
-    o0 = i32x4.add(a, i32x4.dot_i16x8_s(z, pair(FIX_0_298631336 - FIX_0_899976223, -FIX_0_899976223)));
-    o3 = i32x4.add(b, i32x4.dot_i16x8_s(z, pair(-FIX_0_899976223, FIX_1_501321110 - FIX_0_899976223)));
-    z = interleaveLow(r5, r3);
-    o1 = i32x4.add(b, i32x4.dot_i16x8_s(z, pair(FIX_2_053119869 - FIX_2_562915447, -FIX_2_562915447)));
-    o2 = i32x4.add(a, i32x4.dot_i16x8_s(z, pair(-FIX_2_562915447, FIX_3_072711026 - FIX_2_562915447)));
-    l0 = i32x4.shr_s(i32x4.add(e0, o3), bits);
-    l1 = i32x4.shr_s(i32x4.add(e1, o2), bits);
-    l2 = i32x4.shr_s(i32x4.add(e2, o1), bits);
-    l3 = i32x4.shr_s(i32x4.add(e3, o0), bits);
-    l4 = i32x4.shr_s(i32x4.sub(e3, o0), bits);
-    l5 = i32x4.shr_s(i32x4.sub(e2, o1), bits);
-    l6 = i32x4.shr_s(i32x4.sub(e1, o2), bits);
-    l7 = i32x4.shr_s(i32x4.sub(e0, o3), bits);
-
-    // columns 4 to 7: even part
-    z = interleaveHigh(r2, r6);
-    a = i32x4.dot_i16x8_s(z, pair(FIX_0_541196100, FIX_0_541196100 - FIX_1_847759065));
-    b = i32x4.dot_i16x8_s(z, pair(FIX_0_541196100 + FIX_0_765366865, FIX_0_541196100));
-    c = i32x4.add(i32x4.shl(i32x4.extend_high_i16x8_s(sum04), CONST_BITS), rounding);
-    d = i32x4.add(i32x4.shl(i32x4.extend_high_i16x8_s(difference04), CONST_BITS), rounding);
-    e0 = i32x4.add(c, b);
-    e3 = i32x4.sub(c, b);
-    e1 = i32x4.add(d, a);
-    e2 = i32x4.sub(d, a);
-    // odd part
-    z = interleaveHigh(sum73, sum51);
-    a = i32x4.dot_i16x8_s(z, pair(FIX_1_175875602 - FIX_1_961570560, FIX_1_175875602));
-    b = i32x4.dot_i16x8_s(z, pair(FIX_1_175875602, FIX_1_175875602 - FIX_0_390180644));
-    z = interleaveHigh(r7, r1);
-    o0 = i32x4.add(a, i32x4.dot_i16x8_s(z, pair(FIX_0_298631336 - FIX_0_899976223, -FIX_0_899976223)));
-    o3 = i32x4.add(b, i32x4.dot_i16x8_s(z, pair(-FIX_0_899976223, FIX_1_501321110 - FIX_0_899976223)));
-    z = interleaveHigh(r5, r3);
-    o1 = i32x4.add(b, i32x4.dot_i16x8_s(z, pair(FIX_2_053119869 - FIX_2_562915447, -FIX_2_562915447)));
-    o2 = i32x4.add(a, i32x4.dot_i16x8_s(z, pair(-FIX_2_562915447, FIX_3_072711026 - FIX_2_562915447)));
-    r0 = i16x8.narrow_i32x4_s(l0, i32x4.shr_s(i32x4.add(e0, o3), bits));
-    r1 = i16x8.narrow_i32x4_s(l1, i32x4.shr_s(i32x4.add(e1, o2), bits));
-    r2 = i16x8.narrow_i32x4_s(l2, i32x4.shr_s(i32x4.add(e2, o1), bits));
-    r3 = i16x8.narrow_i32x4_s(l3, i32x4.shr_s(i32x4.add(e3, o0), bits));
-    r4 = i16x8.narrow_i32x4_s(l4, i32x4.shr_s(i32x4.sub(e3, o0), bits));
-    r5 = i16x8.narrow_i32x4_s(l5, i32x4.shr_s(i32x4.sub(e2, o1), bits));
-    r6 = i16x8.narrow_i32x4_s(l6, i32x4.shr_s(i32x4.sub(e1, o2), bits));
-    r7 = i16x8.narrow_i32x4_s(l7, i32x4.shr_s(i32x4.sub(e0, o3), bits));
-
-    // transpose: pairs of 16, of 32, then of 64 bits
-    a = interleaveLow(r0, r1);
-    b = interleaveHigh(r0, r1);
-    c = interleaveLow(r2, r3);
-    d = interleaveHigh(r2, r3);
-    e0 = interleaveLow(r4, r5);
-    e1 = interleaveHigh(r4, r5);
-    e2 = interleaveLow(r6, r7);
-    e3 = interleaveHigh(r6, r7);
-    l0 = v128.shuffle<i32>(a, c, 0, 4, 1, 5);
-    l1 = v128.shuffle<i32>(a, c, 2, 6, 3, 7);
-    l2 = v128.shuffle<i32>(e0, e2, 0, 4, 1, 5);
-    l3 = v128.shuffle<i32>(e0, e2, 2, 6, 3, 7);
-    l4 = v128.shuffle<i32>(b, d, 0, 4, 1, 5);
-    l5 = v128.shuffle<i32>(b, d, 2, 6, 3, 7);
-    l6 = v128.shuffle<i32>(e1, e3, 0, 4, 1, 5);
-    l7 = v128.shuffle<i32>(e1, e3, 2, 6, 3, 7);
+    transformColumns(
+      i32x4.extend_low_i16x8_s(sum04), i32x4.extend_low_i16x8_s(difference04),
+      interleaveLow(r2, r6), interleaveLow(sum73, sum51), interleaveLow(r7, r1), interleaveLow(r5, r3), bits, results,
+    );
+    transformColumns(
+      i32x4.extend_high_i16x8_s(sum04), i32x4.extend_high_i16x8_s(difference04),
+      interleaveHigh(r2, r6), interleaveHigh(sum73, sum51), interleaveHigh(r7, r1), interleaveHigh(r5, r3), bits, results + 128,
+    );
+    r0 = resultRow(0);
+    r1 = resultRow(1);
+    r2 = resultRow(2);
+    r3 = resultRow(3);
+    r4 = resultRow(4);
+    r5 = resultRow(5);
+    r6 = resultRow(6);
+    r7 = resultRow(7);
+    // transposition: pairs of 16, of 32, then of 64 bits
+    const a = interleaveLow(r0, r1);
+    const b = interleaveHigh(r0, r1);
+    const c = interleaveLow(r2, r3);
+    const d = interleaveHigh(r2, r3);
+    const e0 = interleaveLow(r4, r5);
+    const e1 = interleaveHigh(r4, r5);
+    const e2 = interleaveLow(r6, r7);
+    const e3 = interleaveHigh(r6, r7);
+    const l0 = v128.shuffle<i32>(a, c, 0, 4, 1, 5);
+    const l1 = v128.shuffle<i32>(a, c, 2, 6, 3, 7);
+    const l2 = v128.shuffle<i32>(e0, e2, 0, 4, 1, 5);
+    const l3 = v128.shuffle<i32>(e0, e2, 2, 6, 3, 7);
+    const l4 = v128.shuffle<i32>(b, d, 0, 4, 1, 5);
+    const l5 = v128.shuffle<i32>(b, d, 2, 6, 3, 7);
+    const l6 = v128.shuffle<i32>(e1, e3, 0, 4, 1, 5);
+    const l7 = v128.shuffle<i32>(e1, e3, 2, 6, 3, 7);
     r0 = v128.shuffle<i64>(l0, l2, 0, 2);
     r1 = v128.shuffle<i64>(l0, l2, 1, 3);
     r2 = v128.shuffle<i64>(l1, l3, 0, 2);
@@ -145,28 +158,13 @@ export function inverseDct(quantisers: usize, to: usize, stride: usize): void {
     r6 = v128.shuffle<i64>(l5, l7, 0, 2);
     r7 = v128.shuffle<i64>(l5, l7, 1, 3);
   }
-  z = levels(r0, r1);
-  v128.store_lane<u64>(to, z, 0);
-  to += stride;
-  v128.store_lane<u64>(to, z, 1);
-  to += stride;
-  z = levels(r2, r3);
-  v128.store_lane<u64>(to, z, 0);
-  to += stride;
-  v128.store_lane<u64>(to, z, 1);
-  to += stride;
-  z = levels(r4, r5);
-  v128.store_lane<u64>(to, z, 0);
-  to += stride;
-  v128.store_lane<u64>(to, z, 1);
-  to += stride;
-  z = levels(r6, r7);
-  v128.store_lane<u64>(to, z, 0);
-  to += stride;
-  v128.store_lane<u64>(to, z, 1);
+  to = putLevels(to, stride, r0, r1);
+  to = putLevels(to, stride, r2, r3);
+  to = putLevels(to, stride, r4, r5);
+  putLevels(to, stride, r6, r7);
 }
 
-/** Block of 8 × 8 equal samples: what {@link inverseDct} gives if only the first coefficient is not zero. */
+/** Result of {@link inverseDct} if only the first coefficient is not zero: 64 equal samples. */
 export function flatBlock(quantisers: usize, to: usize, stride: usize): void {
   const value = i16x8.splat(<i16>((dequantisedAt(quantisers, 0) + 4) >> 3));
   const sample = levels(value, value);
@@ -177,20 +175,20 @@ export function flatBlock(quantisers: usize, to: usize, stride: usize): void {
   }
 }
 
-/** Coefficient in row `v` and column `u`, times its quantiser. */
+/** Coefficient `index` in row-major order, times its quantiser. */
 @inline
-function dequantisedAt(quantisers: usize, place: usize): i32 {
-  return <i32>load<i16>(coefficients + place * 2) * <i32>load<u16>(quantisers + place * 2);
+function dequantisedAt(quantisers: usize, index: usize): i32 {
+  return <i32>load<i16>(coefficients + index * 2) * <i32>load<u16>(quantisers + index * 2);
 }
 
-/** An eighth of `value`, rounded, as a sample. */
+/** Stores an eighth of `value`, rounded, as a sample. */
 @inline
 function putSample(to: usize, value: i32): void {
   const level = ((value + 4) >> 3) + 128;
   store<u8>(to, max(0, min(255, level)));
 }
 
-/** Four numbers around zero as samples, rounded, in 32 bits each. */
+/** Four numbers around zero as rounded samples of 32 bits. */
 @inline
 function roundedLevels(values: v128): v128 {
   return i32x4.trunc_sat_f32x4_s(f32x4.add(values, f32x4.splat(128.5)));
@@ -206,14 +204,14 @@ function dequantisedRow(quantisers: usize, offset: usize): v128 {
   );
 }
 
-/** Block at half of its size: the inverse DCT of the lowest four frequencies of each axis. Coefficients are left as they are. */
+/** Block at half of its size: the inverse DCT of the lowest four frequencies of each axis. Does not clear the coefficients. */
 function halfBlock(quantisers: usize, to: usize, stride: usize): void {
   let r0 = dequantisedRow(quantisers, 0);
   let r1 = dequantisedRow(quantisers, 16);
   let r2 = dequantisedRow(quantisers, 32);
   let r3 = dequantisedRow(quantisers, 48);
   for (let pass = 0; pass < 2; pass++) {
-    // a half of the cosines of 4/16, 2/16 and 6/16 of a turn, as the scale of a block of 8 wants it
+    // cos(4π/16), cos(2π/16) and cos(6π/16), halved because the coefficients have the scale of a block of 8
     const sum = f32x4.mul(f32x4.add(r0, r2), f32x4.splat(0.35355339));
     const difference = f32x4.mul(f32x4.sub(r0, r2), f32x4.splat(0.35355339));
     const outer = f32x4.add(
@@ -251,7 +249,7 @@ function halfBlock(quantisers: usize, to: usize, stride: usize): void {
   v128.store_lane<u32>(to, samples, 3);
 }
 
-/** Block of `side` × `side` samples; `side` is 4, 2 or 1. Coefficients are zero afterwards. */
+/** Writes a block of `side` × `side` samples (4, 2 or 1) and clears the coefficients. */
 export function reducedBlock(side: i32, quantisers: usize, to: usize, stride: usize): void {
   if (side == 4) {
     halfBlock(quantisers, to, stride);

@@ -1,5 +1,5 @@
-// Decoding of baseline JPEG and resampling of images, compiled to `src/engine/image-kernel.wasm` by `npm run kernel`.
-// `src/engine/jpeg.mjs` and `src/engine/resample.mjs` call it.
+// Decoding of baseline JPEG and resampling of images, compiled to `../image-kernel.wasm` by `npm run kernel`.
+// `../jpeg.mjs` and `../resample.mjs` call it.
 export { defineTable, TABLE_INPUT_BYTES, tableInput } from "./entropy";
 export { convertToRgb, repeatEdges, RGB_OVERSHOOT, upsample } from "./colour";
 export {
@@ -21,7 +21,7 @@ export {
   unstuff,
 } from "./scan";
 
-/** Address of the first byte that the kernel itself does not use: the caller's memory begins here. */
+/** Address of the first byte after the kernel's own data. */
 export function heapBase(): usize {
   return __heap_base;
 }

@@ -1,13 +1,13 @@
 // Pillow's resampling of 8-bit images (ImagingResample), bit for bit.
 //
 // A weight w has 22 fractional bits. It is split into high and low, w = high × 2^15 + low, each of 16 bits, so that one
-// `i32x4.dot_i16x8_s` multiplies and adds eight of them. The parts' sums, put together, are the sum that Pillow computes:
-// 32-bit arithmetic is exact modulo 2^32, and Pillow's sum fits 32 bits.
+// `i32x4.dot_i16x8_s` multiplies and adds eight of them. The combined sums equal Pillow's sum:
+// 32-bit arithmetic is exact modulo 2^32, and Pillow's sum fits in 32 bits.
 
 const PRECISION_BITS: i32 = 22;
 const LOW_BITS: i32 = 15;
 
-/** Rounds to 8 bits and clips: sums of high and of low parts in four lanes each, results in the first four bytes. */
+/** Rounds and clips four sums, given as sums of high and of low parts, to the first four bytes. */
 @inline
 function rounded(high: v128, low: v128): v128 {
   const sum = i32x4.add(i32x4.shl(high, LOW_BITS), low);
@@ -30,8 +30,8 @@ function gathered(a: v128, b: v128, c: v128, d: v128): v128 {
 }
 
 /**
- * `sums` and the products of a group of weights (four high parts, four low parts) and four samples: the bytes `a`, `b`, `c` and
- * `d` of `pixels`.
+ * Adds to `sums` the products of a group of weights (four high parts, four low parts) and four samples: the bytes `a`, `b`, `c`
+ * and `d` of `pixels`.
  */
 @inline
 function accumulated(sums: v128, weights: v128, pixels: v128, a: i8, b: i8, c: i8, d: i8): v128 {
@@ -46,11 +46,11 @@ function accumulated(sums: v128, weights: v128, pixels: v128, a: i8, b: i8, c: i
  * Resizes lines horizontally.
  *
  * @param channels - 1 to 4, interleaved
- * @param from, stride, rows - lines of samples; up to 16 bytes behind the last one are read and not used
+ * @param from, stride, rows - lines of samples; up to 16 bytes after the last one are read but not used
  * @param taps - for each column of the result: i32 offset in bytes of its first pixel in a line; i32 number of groups of four
  *   pixels; for each group, i16 high parts of four weights and i16 low parts
  * @param columns - pixels in a line of the result
- * @param to - lines of the result, one behind the other; up to 3 bytes behind the last one are written
+ * @param to - contiguous lines of the result; up to 3 bytes after the last one are written
  */
 @inline
 function horizontal(
@@ -125,7 +125,7 @@ export function horizontal4(from: usize, stride: usize, rows: i32, taps: usize, 
 /**
  * Resizes lines vertically.
  *
- * @param from, stride - lines of samples; one line and 16 bytes behind the last one are read and not used
+ * @param from, stride - lines of samples; one line and 16 bytes after the last one are read but not used
  * @param bytes - samples in a line of the result, rounded up to 16
  * @param taps - for each row of the result: i32 offset in bytes of its first line; i32 number of pairs of lines; for each pair,
  *   i16 high parts of two weights and i16 low parts
@@ -179,7 +179,7 @@ export function vertical(from: usize, stride: usize, bytes: usize, taps: usize, 
   }
 }
 
-/** A product of 8-bit numbers divided by 255, rounded, as Pillow does it. */
+/** Product of 8-bit numbers divided by 255, rounded like Pillow. */
 @inline
 function dividedBy255(product: v128): v128 {
   const sum = i16x8.add(product, i16x8.splat(128));
@@ -193,7 +193,7 @@ function dividedBy255(product: v128): v128 {
  * @param bytes - rounded up to 16
  */
 export function premultiply(pixels: usize, bytes: usize, channels: i32): void {
-  // for each byte, where the alpha of its pixel is; and all ones where it is an alpha itself, whose weight is 255
+  // `alphas` is the position of the alpha of each byte's pixel; `kept` has all ones at an alpha itself, so that its weight is 255
   const alphas =
     channels == 2
       ? i8x16(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15)

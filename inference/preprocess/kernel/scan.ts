@@ -6,31 +6,31 @@ import { flatBlock, inverseDct, reducedBlock } from "./idct";
 const MARKER_EOI: i32 = 0xd9;
 const MARKER_RST0: i32 = 0xd0;
 
-/** Blocks of an MCU with 4:2:0, the largest that is decoded. */
+/** Blocks per MCU with 4:2:0, the largest supported. */
 const MAX_BLOCKS: i32 = 6;
 const MAX_COMPONENTS: u32 = 3;
-/** Quantisers of a component. */
+/** Bytes of the quantisers of a component. */
 const QUANTISER_BYTES: usize = 64 * sizeof<u16>();
 
-/** Bytes behind the entropy-coded data: more than an MCU can take of them, so that it is enough to check after each. */
+/** Bytes after the entropy-coded data: more than an MCU can read, so that one check per MCU suffices. */
 export const DATA_SLACK: i32 = 2_048;
 
 /** One block of an MCU. */
 @unmanaged
 class Block {
-  /** Addresses of its tables, of the component's previous DC value (i32), and of its quantisers. */
+  /** Addresses of the tables, of the component's previous DC value (i32), and of the quantisers. */
   dc: usize;
   ac: usize;
   predictor: usize;
   quantisers: usize;
-  /** Address of its first sample in the first MCU that is needed, and bytes from one line of samples to the next. */
+  /** Address of its first sample in the first required MCU, and bytes from one line of samples to the next. */
   samples: usize;
   stride: usize;
   /** End of the memory for its component. */
   end: usize;
   /** Bytes from one MCU to the next. */
   step: usize;
-  /** Samples on a side: 8, or 4, 2 or 1 if the image is decoded smaller. */
+  /** Samples per side: 8, or 4, 2 or 1 if the image is reduced. */
   side: i32;
 }
 
@@ -50,7 +50,7 @@ export function quantisersOf(component: i32): usize {
   return quantisers + <usize>component * QUANTISER_BYTES;
 }
 
-/** Forgets the blocks of the previous image. */
+/** Removes the blocks of the previous image. */
 export function clearBlocks(): void {
   assert(offsetof<Block>() == 36);
   blockCount = 0;
@@ -60,10 +60,10 @@ export function clearBlocks(): void {
  * Adds a block to the MCU.
  *
  * @param dc, ac - destinations of its tables, 0 to 3
- * @param samples - address of its first sample in the first MCU that is needed
+ * @param samples - address of its first sample in the first required MCU
  * @param end - end of the memory for its component
  * @param step - bytes from one MCU to the next
- * @param side - samples on a side: 8, 4, 2 or 1
+ * @param side - samples per side: 8, 4, 2 or 1
  */
 export function addBlock(
   component: i32,
@@ -92,11 +92,11 @@ export function addBlock(
 /**
  * Copies entropy-coded data up to the end of the image without its stuffed zeros (T.81, B.1.1.5) and restart markers.
  *
- * @param from, end - the file from the first byte of the scan's data on; up to 16 bytes behind it are read
- * @param to - as many bytes and `DATA_SLACK` more
- * @param ends - gets the address of the end of each restart interval (u32)
+ * @param from, end - the file from the first byte of the scan's data; up to 16 bytes after it are read
+ * @param to - address of as many bytes and `DATA_SLACK` more
+ * @param ends - receives the address of the end of each restart interval (u32)
  * @param intervals - expected number of restart intervals
- * @returns false if there are more or fewer of them, or anything but restart markers between them
+ * @returns false if their number differs, or if anything but restart markers separates them
  */
 export function unstuff(from: usize, end: usize, to: usize, ends: usize, intervals: i32): bool {
   let found = 0;
@@ -130,21 +130,21 @@ export function unstuff(from: usize, end: usize, to: usize, ends: usize, interva
   return false;
 }
 
-/** Address of the end of the current restart interval, and behind those of all intervals. */
+/** Addresses of the end of the current restart interval in `ends`, and of the end of `ends`. */
 let intervalEnd: usize = 0;
 let intervalEnds: usize = 0;
 let mcusPerInterval: i32 = 0;
 let mcusLeft: i32 = 0;
 
 /**
- * Starts to decode what {@link unstuff} has copied.
+ * Starts to decode the data that {@link unstuff} has copied.
  *
  * @param data - its `to`
  * @param ends, intervals - its arguments of that name
- * @param mcus - MCUs of a restart interval
+ * @param mcus - MCUs per restart interval
  */
 export function startScan(data: usize, ends: usize, intervals: i32, mcus: i32): void {
-  clearCoefficients(); // damaged data may have left some
+  clearCoefficients(); // the previous image may have been damaged
   memory.fill(predictors, 0, MAX_COMPONENTS * sizeof<i32>());
   intervalEnd = ends;
   intervalEnds = ends + ((<usize>intervals) << 2);
@@ -153,12 +153,12 @@ export function startScan(data: usize, ends: usize, intervals: i32, mcus: i32): 
   seek(data);
 }
 
-/** Whether all data of the current interval has been read, and none beyond. */
+/** Returns whether exactly the data of the current interval has been read. */
 export function isAtEnd(): bool {
   return position() == load<u32>(intervalEnd);
 }
 
-/** Goes on to the next restart interval (T.81, E.2.4). */
+/** Starts the next restart interval (T.81, E.2.4); returns false if there is none or the current one is incomplete. */
 function restart(): bool {
   if (!isAtEnd()) return false;
   const next = load<u32>(intervalEnd);
@@ -173,8 +173,8 @@ function restart(): bool {
 /**
  * Decodes a row of MCUs.
  *
- * @param mcus - MCUs of a row
- * @param from, end - those whose samples are needed; the others are read only
+ * @param mcus - MCUs per row
+ * @param from, end - range of required MCUs; the samples of others are not computed
  * @returns false if the data is damaged
  */
 export function decodeRow(mcus: i32, from: i32, end: i32): bool {
