@@ -1,6 +1,12 @@
-/** What `kubectl get -o json` said on a kind cluster of Kubernetes 1.33, less the fields that only the API server needs. */
+/** Output of `kubectl get -o json` on a kind cluster of Kubernetes 1.33, without fields that only the API server reads. */
 
-/** A Deployment of kind-local at rest. */
+const labels = {
+  "app.kubernetes.io/component": "embed",
+  "app.kubernetes.io/instance": "clipstack",
+  "app.kubernetes.io/name": "clipstack",
+};
+
+/** Settled Deployment of kind-local. */
 export const kubectlDeployment = {
   apiVersion: "apps/v1",
   kind: "Deployment",
@@ -9,11 +15,7 @@ export const kubectlDeployment = {
       "deployment.kubernetes.io/revision": "11",
     },
     generation: 18,
-    labels: {
-      "app.kubernetes.io/component": "embed",
-      "app.kubernetes.io/instance": "clipstack",
-      "app.kubernetes.io/name": "clipstack",
-    },
+    labels,
     name: "clipstack-embed",
     namespace: "clipstack",
     uid: "39e37850-409b-4185-a947-d8b1d927e33d",
@@ -24,11 +26,7 @@ export const kubectlDeployment = {
     replicas: 2,
     revisionHistoryLimit: 3,
     selector: {
-      matchLabels: {
-        "app.kubernetes.io/component": "embed",
-        "app.kubernetes.io/instance": "clipstack",
-        "app.kubernetes.io/name": "clipstack",
-      },
+      matchLabels: labels,
     },
     strategy: {
       rollingUpdate: {
@@ -40,11 +38,7 @@ export const kubectlDeployment = {
     template: {
       metadata: {
         creationTimestamp: null,
-        labels: {
-          "app.kubernetes.io/component": "embed",
-          "app.kubernetes.io/instance": "clipstack",
-          "app.kubernetes.io/name": "clipstack",
-        },
+        labels,
       },
       spec: {
         automountServiceAccountToken: false,
@@ -175,11 +169,7 @@ export const kubectlDeployment = {
         topologySpreadConstraints: [
           {
             labelSelector: {
-              matchLabels: {
-                "app.kubernetes.io/component": "embed",
-                "app.kubernetes.io/instance": "clipstack",
-                "app.kubernetes.io/name": "clipstack",
-              },
+              matchLabels: labels,
             },
             maxSkew: 1,
             topologyKey: "kubernetes.io/hostname",
@@ -225,151 +215,22 @@ export const kubectlDeployment = {
   },
 };
 
-/** One of its pods. */
+/** One of its pods: the template of the Deployment, with the fields that the API server adds. */
 export const kubectlPod = {
   apiVersion: "v1",
   kind: "Pod",
   metadata: {
     generation: 1,
-    labels: {
-      "app.kubernetes.io/component": "embed",
-      "app.kubernetes.io/instance": "clipstack",
-      "app.kubernetes.io/name": "clipstack",
-      "pod-template-hash": "69c68cfb7f",
-    },
+    labels: { ...labels, "pod-template-hash": "69c68cfb7f" },
     name: "clipstack-embed-69c68cfb7f-2zbhk",
     namespace: "clipstack",
     uid: "041ef5bd-7aa6-47fe-88ed-c127e4c98ec1",
   },
   spec: {
-    automountServiceAccountToken: false,
-    containers: [
-      {
-        env: [
-          {
-            name: "BACKEND",
-            value: "onnxruntime",
-          },
-          {
-            name: "EXECUTION_PROVIDER",
-            value: "cpu",
-          },
-          {
-            name: "INTRA_OP_THREADS",
-            value: "1",
-          },
-          {
-            name: "MODEL_PATH",
-            value: "/models/openclip_vit_b32/1/model.onnx",
-          },
-          {
-            name: "PORT",
-            value: "8002",
-          },
-          {
-            name: "ALLOW_ANONYMOUS",
-            value: "true",
-          },
-          {
-            name: "SHUTDOWN_GRACE_SECONDS",
-            value: "30",
-          },
-        ],
-        image: "clipstack/embed:k8s-cpu",
-        imagePullPolicy: "IfNotPresent",
-        lifecycle: {
-          preStop: {
-            exec: {
-              command: ["sleep", "5"],
-            },
-          },
-        },
-        livenessProbe: {
-          failureThreshold: 3,
-          httpGet: {
-            path: "/healthz",
-            port: "http",
-            scheme: "HTTP",
-          },
-          periodSeconds: 10,
-          successThreshold: 1,
-          timeoutSeconds: 5,
-        },
-        name: "embed",
-        ports: [
-          {
-            containerPort: 8002,
-            name: "http",
-            protocol: "TCP",
-          },
-        ],
-        readinessProbe: {
-          failureThreshold: 2,
-          httpGet: {
-            path: "/readyz",
-            port: "http",
-            scheme: "HTTP",
-          },
-          periodSeconds: 5,
-          successThreshold: 1,
-          timeoutSeconds: 2,
-        },
-        resources: {
-          limits: {
-            cpu: "1",
-            memory: "1536Mi",
-          },
-          requests: {
-            cpu: "250m",
-            memory: "1Gi",
-          },
-        },
-        securityContext: {
-          allowPrivilegeEscalation: false,
-          capabilities: {
-            drop: ["ALL"],
-          },
-          readOnlyRootFilesystem: true,
-        },
-        startupProbe: {
-          failureThreshold: 60,
-          httpGet: {
-            path: "/readyz",
-            port: "http",
-            scheme: "HTTP",
-          },
-          periodSeconds: 2,
-          successThreshold: 1,
-          timeoutSeconds: 2,
-        },
-        terminationMessagePath: "/dev/termination-log",
-        terminationMessagePolicy: "File",
-        volumeMounts: [
-          {
-            mountPath: "/tmp",
-            name: "tmp",
-          },
-        ],
-      },
-    ],
-    dnsPolicy: "ClusterFirst",
-    enableServiceLinks: false,
+    ...kubectlDeployment.spec.template.spec,
     nodeName: "shared-control-plane",
     preemptionPolicy: "PreemptLowerPriority",
     priority: 0,
-    restartPolicy: "Always",
-    schedulerName: "default-scheduler",
-    securityContext: {
-      runAsGroup: 1000,
-      runAsNonRoot: true,
-      runAsUser: 1000,
-      seccompProfile: {
-        type: "RuntimeDefault",
-      },
-    },
-    serviceAccount: "clipstack-embed",
-    serviceAccountName: "clipstack-embed",
-    terminationGracePeriodSeconds: 40,
     tolerations: [
       {
         effect: "NoExecute",
@@ -382,29 +243,6 @@ export const kubectlPod = {
         key: "node.kubernetes.io/unreachable",
         operator: "Exists",
         tolerationSeconds: 300,
-      },
-    ],
-    topologySpreadConstraints: [
-      {
-        labelSelector: {
-          matchLabels: {
-            "app.kubernetes.io/component": "embed",
-            "app.kubernetes.io/instance": "clipstack",
-            "app.kubernetes.io/name": "clipstack",
-          },
-        },
-        maxSkew: 1,
-        topologyKey: "kubernetes.io/hostname",
-        whenUnsatisfiable: "ScheduleAnyway",
-      },
-    ],
-    volumes: [
-      {
-        emptyDir: {
-          medium: "Memory",
-          sizeLimit: "64Mi",
-        },
-        name: "tmp",
       },
     ],
   },
@@ -497,11 +335,7 @@ export const kubectlAutoscaler = {
   apiVersion: "autoscaling/v2",
   kind: "HorizontalPodAutoscaler",
   metadata: {
-    labels: {
-      "app.kubernetes.io/component": "embed",
-      "app.kubernetes.io/instance": "clipstack",
-      "app.kubernetes.io/name": "clipstack",
-    },
+    labels,
     name: "clipstack-embed",
     namespace: "clipstack",
     uid: "f1493173-64e2-4059-9506-07ad2d9d3827",
@@ -599,17 +433,13 @@ export const kubectlAutoscaler = {
   },
 };
 
-/** Its disruption budget. */
+/** Its PodDisruptionBudget. */
 export const kubectlBudget = {
   apiVersion: "policy/v1",
   kind: "PodDisruptionBudget",
   metadata: {
     generation: 1,
-    labels: {
-      "app.kubernetes.io/component": "embed",
-      "app.kubernetes.io/instance": "clipstack",
-      "app.kubernetes.io/name": "clipstack",
-    },
+    labels,
     name: "clipstack-embed",
     namespace: "clipstack",
     uid: "0c4d25a5-5337-464b-adc8-a5562a9fe159",
@@ -617,11 +447,7 @@ export const kubectlBudget = {
   spec: {
     maxUnavailable: 1,
     selector: {
-      matchLabels: {
-        "app.kubernetes.io/component": "embed",
-        "app.kubernetes.io/instance": "clipstack",
-        "app.kubernetes.io/name": "clipstack",
-      },
+      matchLabels: labels,
     },
   },
   status: {
@@ -643,7 +469,15 @@ export const kubectlBudget = {
   },
 };
 
-/** The quota of its namespace. */
+const quotaHard = {
+  "limits.cpu": "7",
+  "limits.memory": "10752Mi",
+  pods: "10",
+  "requests.cpu": "1750m",
+  "requests.memory": "7Gi",
+};
+
+/** ResourceQuota of the namespace. */
 export const kubectlQuota = {
   apiVersion: "v1",
   kind: "ResourceQuota",
@@ -656,23 +490,9 @@ export const kubectlQuota = {
     namespace: "clipstack",
     uid: "6edddcc6-c6fd-4012-9ed1-fc7a37139838",
   },
-  spec: {
-    hard: {
-      "limits.cpu": "7",
-      "limits.memory": "10752Mi",
-      pods: "10",
-      "requests.cpu": "1750m",
-      "requests.memory": "7Gi",
-    },
-  },
+  spec: { hard: quotaHard },
   status: {
-    hard: {
-      "limits.cpu": "7",
-      "limits.memory": "10752Mi",
-      pods: "10",
-      "requests.cpu": "1750m",
-      "requests.memory": "7Gi",
-    },
+    hard: quotaHard,
     used: {
       "limits.cpu": "3",
       "limits.memory": "4608Mi",
