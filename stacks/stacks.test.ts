@@ -116,10 +116,10 @@ describe("single-gpu", () => {
     `);
   });
 
-  test("offers all five protocol paths", () => {
+  test("declares all five endpoints", () => {
     const { services } = synthesized(single()).environment;
-    const paths = services.flatMap(({ endpoints }) => endpoints.map(({ name }) => name));
-    expect(paths.filter((path) => path !== undefined)).toEqual([
+    const names = services.flatMap(({ endpoints }) => endpoints.map(({ name }) => name));
+    expect(names.filter((name) => name !== undefined)).toEqual([
       "embed-http",
       "onnx-http",
       "onnx-grpc",

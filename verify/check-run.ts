@@ -31,7 +31,7 @@ export interface CheckOptions {
   readonly chooseModel: ChooseModel;
   readonly portOffset: number;
   /** Length of the load on each endpoint. */
-  readonly secondsPerPath: number;
+  readonly secondsPerEndpoint: number;
   readonly signal: AbortSignal;
   readonly onEvent: (event: VerifyEvent) => void;
 }
@@ -65,7 +65,7 @@ export class CheckRun {
       ...subject,
       environment,
       unavailable: new Set(),
-      loadSeconds: options.secondsPerPath,
+      loadSeconds: options.secondsPerEndpoint,
       signal: options.signal,
       onMeasurement: (measurement) => {
         this.measurements.push(measurement);
@@ -175,7 +175,7 @@ export async function recordOf(
       machine: describeMachine(),
       settings: {
         portOffset: options.portOffset,
-        secondsPerEndpoint: options.secondsPerPath,
+        secondsPerEndpoint: options.secondsPerEndpoint,
         concurrency: loadConcurrency,
         sampleImages: samples.map(({ name }) => name),
         ...parityLimits,

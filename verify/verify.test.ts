@@ -60,7 +60,7 @@ async function run(
     samples: join(project, "model-tools/samples"),
     preprocess: async (image) => normalised(await preprocess(image, { maxPixels: 100_000_000 })),
     portOffset: 0,
-    secondsPerPath: 0.3,
+    secondsPerEndpoint: 0.3,
     signal: new AbortController().signal,
     onEvent: () => {},
     ...changes,
@@ -367,7 +367,7 @@ test("stops all processes when aborted", async () => {
   const [port = 0] = await freePorts(1);
   const controller = new AbortController();
   const running = run([embedsDocument("stopped", [{ name: "embed", port }])], {
-    secondsPerPath: 60,
+    secondsPerEndpoint: 60,
     signal: controller.signal,
     onEvent: (event) => {
       if (event.kind === "phase" && event.text.startsWith("load")) {

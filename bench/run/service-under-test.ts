@@ -19,7 +19,7 @@ export interface ServiceUnderTest {
   readonly instances: readonly RunningInstance[];
   readonly targets: readonly Target[];
   readonly http: HttpClient;
-  /** API key required by the embed API, if published. */
+  /** API key required by the embed API; absent in a simulation, whose servers have none. */
   readonly apiKey?: string;
   /** Open Inference Protocol transport to a target; opened once, closed by {@link closeTransports}. */
   transport(target: Target, encoding?: "json" | "binary"): Transport;

@@ -293,10 +293,11 @@ export function registerBenchServer(program: Command): void {
     .option("--quick", "smoke test: the tiny model, one round, one second")
     .option("--no-baseline", "skip the FastAPI service, which requires Python and its packages")
     .option("--strict", "exit with 1 if a target is missed")
-    .option(
-      "--report <folder>",
-      "folder of the record and its reports",
-      join(project, "bench/reports"),
+    .addOption(
+      new Option("--report <folder>", "folder for the record and the reports").default(
+        join(project, "bench/reports"),
+        "bench/reports",
+      ),
     )
     .option("--json", "print only the record on stdout")
     .addHelpText(

@@ -74,7 +74,7 @@ async function verifyEnvironments(
       samples: join(project, "model-tools/samples"),
       preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
       portOffset,
-      secondsPerPath: args.seconds,
+      secondsPerEndpoint: args.seconds,
       signal,
       onEvent: tell,
     };

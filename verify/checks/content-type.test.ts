@@ -1,35 +1,33 @@
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { expect, onTestFinished, test } from "vitest";
-import { parseArtefact } from "../../artefact/artefact.ts";
-import { dockerDocument } from "../../artefact/test-artefact.ts";
-import { openService } from "../../bench/run/service-under-test.ts";
+import { expect, test } from "vitest";
 import { checkContentType } from "./content-type.ts";
+import { embedService, oneImage, routeOf } from "./test-embed-service.ts";
 
-async function resultOf(contentType: string | undefined) {
-  const server = createServer((_request, response) => {
-    if (contentType !== undefined) response.setHeader("content-type", contentType);
+/** Result for a server that sends `contentType` on `path`, and the expected media type on the other routes. */
+async function resultOf(path?: string, contentType?: string, status = 200) {
+  const service = await embedService(({ url }, response) => {
+    const value = url === path ? contentType : `${routeOf(url)?.mediaType}; charset=utf-8`;
+    if (value !== undefined) response.setHeader("content-type", value);
+    if (url === path) response.statusCode = status;
     response.end("{}");
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  onTestFinished(() => void server.close());
-  const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
-  const workload = workloads.find((it) => it.service.name === "embed");
-  const endpoint = workload?.service.endpoints.find((it) => it.protocol === "embed-http");
-  if (workload === undefined || endpoint === undefined) throw new Error("no embed server");
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const service = openService("test", workload, [], [{ workload, endpoint, url }]);
-  onTestFinished(() => service.http.close());
-  const [result] = await checkContentType(service);
+  const [result] = await checkContentType(service, oneImage);
   return `${result?.outcome}: ${result?.message}`;
 }
 
-test("passes JSON with a charset", async () => {
-  expect(await resultOf("application/json; charset=utf-8")).toMatch(/^pass: /);
+test("passes media types with a charset on every route", async () => {
+  expect(await resultOf()).toBe(
+    "pass: POST /embed application/json, POST /embed/base64 application/json, GET /healthz application/json, GET /health application/json, GET /readyz application/json, GET /metrics text/plain, GET /openapi.json application/json, GET / text/html",
+  );
 });
 
 test.each([undefined, "text/html"])("fails on content-type %s", async (type) => {
-  expect(await resultOf(type)).toBe(
-    `fail: content-type of GET /openapi.json must be application/json, got ${type ?? "none"}`,
+  expect(await resultOf("/embed/base64", type)).toBe(
+    `fail: content-type of POST /embed/base64 must be application/json, got ${type ?? "none"}`,
+  );
+});
+
+test("fails on an error status", async () => {
+  expect(await resultOf("/readyz", "application/json", 503)).toBe(
+    "fail: GET /readyz must respond with 200, got 503",
   );
 });

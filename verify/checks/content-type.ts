@@ -1,52 +1,88 @@
+import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
-import { reason } from "../../bench/run/http-client.ts";
+import { type HttpResponse, reason } from "../../bench/run/http-client.ts";
+import { cycle, type Reference } from "../../bench/run/reference.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Check } from "./check.ts";
+import { routeResponses } from "./route-responses.ts";
 
 const timeoutMs = 10_000;
 
-/** Route and expected media type of each HTTP protocol. */
-const routes = {
-  "embed-http": { route: embedPaths.openapi, mediaType: "application/json" },
-  "oip-http": { route: "/v2", mediaType: "application/json" },
-  metrics: { route: embedPaths.metrics, mediaType: "text/plain" },
-} as const;
-
 export const contentTypeCheck: Check = {
   name: "content-type",
-  question: "Does every HTTP endpoint declare the media type of its responses?",
+  question: "Does every HTTP route declare the media type of its responses?",
   passes: {
-    simulation: "JSON endpoints respond with application/json, metrics with text/plain",
+    simulation:
+      "every route responds with its media type: application/json, text/plain for metrics, text/html for the page",
     deployed: "as in the simulation",
   },
   sendsRequests: true,
-  runService: (service) => checkContentType(service),
+  runService: (service, { reference }) => checkContentType(service, reference),
 };
 
-/** Checks the header `content-type`; one result per HTTP endpoint. */
-export async function checkContentType(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
+/** Checks the header `content-type` of every route; one result per HTTP endpoint. */
+export async function checkContentType(
+  service: ServiceUnderTest,
+  reference: Reference,
+): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
-  for (const { endpoint, url } of service.targets) {
+  for (const target of service.targets) {
+    const { endpoint, url } = target;
     if (url === undefined || endpoint.protocol === "oip-grpc") continue;
-    const { route, mediaType } = routes[endpoint.protocol];
-    const { outcome, found } = await mediaTypeOf(service, `${url}${route}`).then(
-      (type) => ({ outcome: type === mediaType ? "pass" : "fail", found: type }) as const,
-      (error: unknown) => ({ outcome: "fail", found: reason(error) }) as const,
+    const { outcome, message } = await responsesOf(service, target, url, reference).then(
+      findingOf,
+      (error: unknown) => ({ outcome: "fail", message: reason(error) }) as const,
     );
-    const message = `content-type of GET ${route} must be ${mediaType}, got ${found}`;
     const details = { endpoint: endpoint.name };
     results.push(resultOf(service, "content-type", outcome, message, details));
   }
   return results;
 }
 
-/** Media type without parameters, such as `application/json`. */
-async function mediaTypeOf(service: ServiceUnderTest, url: string): Promise<string> {
-  const { headers } = await service.http.send(url, { timeoutMs });
-  return (
-    String(headers["content-type"] ?? "none")
-      .split(";")[0]
-      ?.trim() ?? "none"
+interface TypedResponse {
+  readonly name: string;
+  /** Expected media type. */
+  readonly mediaType: string;
+  readonly response: HttpResponse;
+}
+
+async function responsesOf(
+  service: ServiceUnderTest,
+  { endpoint }: Target,
+  url: string,
+  reference: Reference,
+): Promise<readonly TypedResponse[]> {
+  if (endpoint.protocol === "embed-http") {
+    const [image] = cycle(reference, 1);
+    if (image === undefined) return [];
+    const responses = await routeResponses(service, url, image);
+    return responses.map(({ route, ...rest }) => ({ ...rest, mediaType: route.mediaType }));
+  }
+  const model = `/v2/models/${service.workload.service.model}`;
+  const [paths, mediaType] =
+    endpoint.protocol === "metrics"
+      ? [[embedPaths.metrics], "text/plain"]
+      : [["/v2", model, `${model}/config`, `${model}/stats`], "application/json"];
+  return Promise.all(
+    paths.map(async (path) => ({
+      name: `GET ${path}`,
+      mediaType,
+      response: await service.http.send(`${url}${path}`, { timeoutMs }),
+    })),
   );
+}
+
+function findingOf(responses: readonly TypedResponse[]) {
+  const problems = responses.flatMap(({ name, mediaType, response }) => {
+    if (response.status !== 200) return [`${name} must respond with 200, got ${response.status}`];
+    // without parameters, such as a charset
+    const found = response.headers["content-type"]?.split(";")[0]?.trim() ?? "none";
+    return found === mediaType
+      ? []
+      : [`content-type of ${name} must be ${mediaType}, got ${found}`];
+  });
+  if (problems.length > 0) return { outcome: "fail", message: problems.join("; ") } as const;
+  const passed = responses.map(({ name, mediaType }) => `${name} ${mediaType}`);
+  return { outcome: "pass", message: passed.join(", ") } as const;
 }

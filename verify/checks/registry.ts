@@ -9,6 +9,7 @@ import { endpointsCheck } from "./endpoints.ts";
 import { errorsCheck } from "./errors.ts";
 import { loadCheck } from "./load.ts";
 import { parityCheck } from "./parity.ts";
+import { securityHeadersCheck } from "./security-headers.ts";
 import { startCheck } from "./start.ts";
 import { stopCheck } from "./stop.ts";
 import { wiringCheck } from "./wiring.ts";
@@ -21,6 +22,7 @@ export const checks: readonly Check[] = [
   clusterCheck,
   endpointsCheck,
   contentTypeCheck,
+  securityHeadersCheck,
   embeddingCheck,
   parityCheck,
   batchesCheck,

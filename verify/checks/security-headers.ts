@@ -1,0 +1,115 @@
+import type { CheckResult } from "../../bench/record/record.ts";
+import type { EncodedImage } from "../../bench/run/embed-requests.ts";
+import type { HttpResponse } from "../../bench/run/http-client.ts";
+import { cycle, type Reference } from "../../bench/run/reference.ts";
+import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import { embedErrorStatus } from "../../contract/embed-api.ts";
+import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
+import type { Check } from "./check.ts";
+import { routeResponses } from "./route-responses.ts";
+
+const timeoutMs = 10_000;
+
+export const securityHeadersCheck: Check = {
+  name: "security-headers",
+  question: "Does the embed server send its security headers?",
+  passes: {
+    simulation:
+      "every response of the embed server, errors included, has x-content-type-options: nosniff; its page has a content-security-policy with default-src 'none'",
+    deployed:
+      "as in the simulation; if an API key is required, each route that requires it responds to a wrong one with 401 and a Bearer challenge in www-authenticate",
+  },
+  sendsRequests: true,
+  runService: (service, { reference }) => checkSecurityHeaders(service, reference),
+};
+
+/** Checks the security headers of the embed API; no result for a service without one. */
+export async function checkSecurityHeaders(
+  service: ServiceUnderTest,
+  reference: Reference,
+): Promise<readonly CheckResult[]> {
+  const target = service.targets.find(({ endpoint }) => endpoint.protocol === "embed-http");
+  const [image] = cycle(reference, 1);
+  if (target?.url === undefined || image === undefined) return [];
+  const findings = [
+    ...(await commonHeaders(service, target.url, image)),
+    ...(service.apiKey === undefined ? [] : await keyChallenges(service, target.url)),
+  ];
+  const problems = findings.flatMap(({ problem }) => problem ?? []);
+  const outcome = problems.length === 0 ? "pass" : "fail";
+  const headers = [...new Set(findings.map(({ header }) => header))].join(", ");
+  const message =
+    problems.length === 0 ? `${findings.length} headers: ${headers}` : problems.join("; ");
+  const details = { endpoint: target.endpoint.name };
+  return [resultOf(service, "security-headers", outcome, message, details)];
+}
+
+interface Finding {
+  readonly header: string;
+  readonly problem?: string;
+}
+
+/** Compares a header with a pattern; `expected` completes the sentence "must …". */
+function findingOf(
+  { headers }: HttpResponse,
+  header: string,
+  route: string,
+  pattern: RegExp,
+  expected: string,
+): Finding {
+  const found = String(headers[header] ?? "none");
+  if (pattern.test(found)) return { header };
+  return { header, problem: `${header} of ${route} must ${expected}, got ${found}` };
+}
+
+async function commonHeaders(
+  service: ServiceUnderTest,
+  url: string,
+  image: EncodedImage,
+): Promise<readonly Finding[]> {
+  const unknownPath = "/no-such-path";
+  const responses = [
+    ...(await routeResponses(service, url, image)),
+    {
+      name: `GET ${unknownPath}`,
+      route: undefined,
+      response: await service.http.send(`${url}${unknownPath}`, { timeoutMs }),
+    },
+  ];
+  return responses.flatMap(({ name, route, response }) => [
+    ...Object.entries(embedResponseHeaders).map(([header, value]) =>
+      findingOf(response, header, name, new RegExp(`^${value}$`), `be ${value}`),
+    ),
+    ...(route?.mediaType === "text/html"
+      ? [
+          findingOf(
+            response,
+            "content-security-policy",
+            name,
+            /(?:^|;)\s*default-src\s+'none'\s*(?:;|$)/i,
+            "contain default-src 'none'",
+          ),
+        ]
+      : []),
+  ]);
+}
+
+/** Sends a wrong API key to each route that requires one. RFC 9110 §11.6.1 requires a challenge in every 401. */
+async function keyChallenges(service: ServiceUnderTest, url: string): Promise<readonly Finding[]> {
+  const header = "www-authenticate";
+  const headers = { authorization: "Bearer not-this-key" };
+  const status = embedErrorStatus.unauthorized;
+  const findings: Finding[] = [];
+  for (const { method, path, requiresKey } of Object.values(embedRoutes)) {
+    if (!requiresKey) continue;
+    const route = `${method} ${path}`;
+    const response = await service.http.send(`${url}${path}`, { method, headers, timeoutMs });
+    const problem = `${route} with a wrong key must respond with ${status}, got ${response.status}`;
+    findings.push(
+      response.status === status
+        ? findingOf(response, header, route, /^Bearer(?:\s|$)/i, "be a Bearer challenge")
+        : { header, problem },
+    );
+  }
+  return findings;
+}
