@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { compare } from "../../bench/baselines/compare.ts";
 import { type Load, loads, type SubjectName } from "../../bench/baselines/loads.ts";
