@@ -47,8 +47,8 @@ test("reports a missed target as a sentence", () => {
     ],
   });
   expect(missedTargets).toEqual([
-    "10 KB JPEG, batch 1, concurrency 16: images/s as a ratio to the baseline must be at least 1.3, got 1.200",
-    "10 KB JPEG, batch 1, concurrency 16: p95 as a ratio to the baseline must be at most 0.7, got 0.800",
+    "10 KB JPEG, batch 1, concurrency 16: images/s as a ratio to the baseline must be at least 1.3, got 1.2",
+    "10 KB JPEG, batch 1, concurrency 16: p95 as a ratio to the baseline must be at most 0.7, got 0.8",
   ]);
 });
 
@@ -73,11 +73,11 @@ test("compares the time to ready with the creation of the session", () => {
     ],
   });
   const found = (name: string) => facts.find((fact) => fact.name === name);
-  expect(found("ready, as a ratio to the session's creation")).toMatchObject({
+  expect(found("process start to ready ÷ session creation")).toMatchObject({
     value: 1.5,
     passed: false,
   });
-  expect(found("resident size after load")).toMatchObject({ value: 800, passed: true });
+  expect(found("resident memory after load")).toMatchObject({ value: 800, passed: true });
 });
 
 test("the ceiling of a load is measured at batch sizes that its clients can fill", () => {

@@ -10,13 +10,15 @@ export interface Figure {
   readonly rounds: readonly number[];
 }
 
+interface Target {
+  readonly bound: "at least" | "at most" | "less than";
+  readonly value: number;
+}
+
 /** Figure with its target. */
 export interface Judged extends Figure {
-  readonly target?: {
-    readonly bound: "at least" | "at most" | "less than";
-    readonly value: number;
-  };
-  /** `undefined` without a target. */
+  readonly target?: Target;
+  /** Absent without a target. */
   readonly passed?: boolean;
 }
 
@@ -40,7 +42,7 @@ export interface LoadRow {
 /** Figure that does not belong to one load. */
 export interface Fact extends Judged {
   readonly name: string;
-  readonly unit: "MB" | "ms" | "s" | "ratio" | "cosine";
+  readonly unit: "MB" | "ms" | "ratio" | "cosine";
 }
 
 export interface Comparison {
@@ -79,6 +81,15 @@ function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
     );
   const rate = (run: BenchRun) => run.imagesPerSecond;
   const p95 = (run: BenchRun) => run.latency?.p95Ms;
+  const ratioTo = (
+    subject: SubjectName,
+    value: (run: BenchRun) => number | undefined,
+    bound: Target["bound"],
+    limit: number | undefined,
+  ) => {
+    const found = ratio(runs, measured, subject, value);
+    return found && judge(found, limit === undefined ? undefined : { bound, value: limit });
+  };
   const shares = runs.flatMap(({ othersShare }) => othersShare ?? []);
   return {
     load,
@@ -86,9 +97,9 @@ function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
     p50Ms: bySubject((run) => run.latency?.p50Ms),
     p95Ms: bySubject(p95),
     cpuMsPerImage: bySubject((run) => run.cpuMsPerImage),
-    ofCeiling: atLeast(ratio(runs, measured, "ceiling", rate), targets.ofCeiling),
-    againstBaseline: atLeast(ratio(runs, measured, "baseline", rate), targets.againstBaseline),
-    p95AgainstBaseline: atMost(ratio(runs, measured, "baseline", p95), targets.p95AgainstBaseline),
+    ofCeiling: ratioTo("ceiling", rate, "at least", targets.ofCeiling),
+    againstBaseline: ratioTo("baseline", rate, "at least", targets.againstBaseline),
+    p95AgainstBaseline: ratioTo("baseline", p95, "at most", targets.p95AgainstBaseline),
     failures: runs.reduce((sum, run) => sum + failuresOf(run), 0),
     othersShare: shares.length === 0 ? undefined : Math.max(...shares),
   };
@@ -124,118 +135,117 @@ function figure(values: readonly (number | undefined)[]): Figure | undefined {
   return value === undefined ? undefined : { value, rounds };
 }
 
+function atMost(value: number): Target {
+  return { bound: "at most", value };
+}
+
+type FactRow = readonly [
+  name: string,
+  unit: Fact["unit"],
+  subject: SubjectName,
+  value: (run: BenchRun) => number | undefined,
+  target?: Target,
+];
+
+const residentMB = (run: BenchRun) => run.residentMB;
+const residentAfterMB = (run: BenchRun) => run.residentAfterMB;
+const createMs = (run: BenchRun) => run.createMs;
+const readyMs = (run: BenchRun) => run.readyMs;
+const healthP99Ms = (run: BenchRun) => run.health?.p99Ms;
+
+/** Medians over the runs of a subject with the full model. */
+const factRows: readonly FactRow[] = [
+  ["resident memory when ready", "MB", "server", residentMB],
+  ["resident memory after load", "MB", "server", residentAfterMB, atMost(serverTargets.residentMB)],
+  [
+    "resident memory after load, int8",
+    "MB",
+    "server-int8",
+    residentAfterMB,
+    atMost(serverTargets.residentInt8MB),
+  ],
+  ["resident memory after load, baseline", "MB", "baseline", residentAfterMB],
+  ["session creation, ONNX Runtime alone", "ms", "ceiling", createMs],
+  ["process start to session, ONNX Runtime alone", "ms", "ceiling", readyMs],
+  ["process start to ready", "ms", "server", readyMs],
+  ["process start to ready, int8", "ms", "server-int8", readyMs],
+  ["process start to ready, baseline", "ms", "baseline", readyMs],
+  [
+    "GET /healthz during 32 requests, p99",
+    "ms",
+    "server",
+    healthP99Ms,
+    { bound: "less than", value: serverTargets.healthP99Ms },
+  ],
+  ["GET /healthz during 32 requests, p99, baseline", "ms", "baseline", healthP99Ms],
+];
+
 function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
   const full = runs.filter(({ load }) => loads.find(({ id }) => id === load)?.model === "full");
-  const of = (subject: SubjectName, value: (run: BenchRun) => number | undefined) =>
-    figure(full.filter((run) => run.subject === subject).map(value));
-  const resident = (run: BenchRun) => run.residentMB;
-  const loaded = (run: BenchRun) => run.residentAfterMB;
-  const ready = (run: BenchRun) => run.readyMs;
-  const created = of("ceiling", ({ createMs }) => createMs);
-  const [serverReady, health] = [of("server", ready), of("server", (run) => run.health?.p99Ms)];
-  const added = figure(
-    runs
-      .filter(({ load, subject }) => load === "single" && subject === "server")
-      .map((run) => run.added?.ms),
-  );
-  const cosineOf = (subject: SubjectName) => {
-    const found = full.flatMap((run) =>
-      run.subject === subject ? (run.cosineToServer ?? []) : [],
-    );
-    return found.length === 0 ? undefined : { value: Math.min(...found), rounds: found };
+  const runsOf = (subject: SubjectName) => full.filter((run) => run.subject === subject);
+  const fact = (
+    name: string,
+    unit: Fact["unit"],
+    found: Figure | undefined,
+    target?: Target,
+  ): readonly Fact[] => (found === undefined ? [] : [{ name, unit, ...judge(found, target) }]);
+  const created = figure(runsOf("ceiling").map(createMs));
+  const ready = figure(runsOf("server").map(readyMs));
+  const readyRatio = created && ready && ready.value / created.value;
+  const single = runsOf("server").filter(({ load }) => load === "single");
+  const lowestCosine = (subject: SubjectName): Figure | undefined => {
+    const rounds = runsOf(subject).flatMap((run) => run.cosineToServer ?? []);
+    return rounds.length === 0 ? undefined : { value: Math.min(...rounds), rounds };
   };
-  const fact = (name: string, unit: Fact["unit"], value: Judged | undefined): readonly Fact[] =>
-    value === undefined ? [] : [{ name, unit, ...value }];
-  const { residentMB, residentInt8MB, readyOfCreation, healthP99Ms } = serverTargets;
   return [
-    ...fact("resident size at ready", "MB", judged(of("server", resident))),
-    ...fact("resident size after load", "MB", atMost(of("server", loaded), residentMB)),
-    ...fact(
-      "resident size after load, int8",
-      "MB",
-      atMost(of("server-int8", loaded), residentInt8MB),
+    ...factRows.flatMap(([name, unit, subject, value, target]) =>
+      fact(name, unit, figure(runsOf(subject).map(value)), target),
     ),
-    ...fact("resident size after load, baseline", "MB", judged(of("baseline", loaded))),
-    ...fact("session creation, ONNX Runtime alone", "ms", judged(created)),
     ...fact(
-      "start of the process to a session, ONNX Runtime alone",
-      "ms",
-      judged(of("ceiling", ready)),
-    ),
-    ...fact("start of the process to ready", "ms", judged(serverReady)),
-    ...fact("start of the process to ready, int8", "ms", judged(of("server-int8", ready))),
-    ...fact("start of the process to ready, baseline", "ms", judged(of("baseline", ready))),
-    ...fact(
-      "ready, as a ratio to the session's creation",
+      "process start to ready ÷ session creation",
       "ratio",
-      created && serverReady && atMost(single(serverReady.value / created.value), readyOfCreation),
+      figure([readyRatio]),
+      atMost(serverTargets.readyOfCreation),
     ),
-    ...fact("added beyond preprocessing and compute, concurrency 1", "ms", judged(added)),
-    ...fact("GET /healthz beside 32 requests, p99", "ms", lessThan(health, healthP99Ms)),
     ...fact(
-      "GET /healthz beside 32 requests, p99, baseline",
+      "request time beyond preprocessing and compute, concurrency 1",
       "ms",
-      judged(of("baseline", (run) => run.health?.p99Ms)),
+      figure(single.map((run) => run.added?.ms)),
     ),
-    ...fact(
-      "smallest cosine of embeddings, int8 to fp32",
-      "cosine",
-      judged(cosineOf("server-int8")),
-    ),
-    ...fact(
-      "smallest cosine of embeddings, the baseline to the server",
-      "cosine",
-      judged(cosineOf("baseline")),
-    ),
+    ...fact("lowest cosine similarity, int8 to fp32", "cosine", lowestCosine("server-int8")),
+    ...fact("lowest cosine similarity, baseline to server", "cosine", lowestCosine("baseline")),
   ];
 }
 
-const single = (value: number): Figure => ({ value, rounds: [value] });
+const targetMet: Readonly<Record<Target["bound"], (value: number, limit: number) => boolean>> = {
+  "at least": (value, limit) => value >= limit,
+  "at most": (value, limit) => value <= limit,
+  "less than": (value, limit) => value < limit,
+};
 
-function judged(found: Figure | undefined): Judged | undefined {
-  return found;
+function judge(found: Figure, target: Target | undefined): Judged {
+  return target === undefined
+    ? found
+    : { ...found, target, passed: targetMet[target.bound](found.value, target.value) };
 }
 
-function atLeast(found: Figure | undefined, value?: number): Judged | undefined {
-  if (found === undefined || value === undefined) return found;
-  return { ...found, target: { bound: "at least", value }, passed: found.value >= value };
-}
-
-function atMost(found: Figure | undefined, value?: number): Judged | undefined {
-  if (found === undefined || value === undefined) return found;
-  return { ...found, target: { bound: "at most", value }, passed: found.value <= value };
-}
-
-function lessThan(found: Figure | undefined, value: number): Judged | undefined {
-  if (found === undefined) return found;
-  return { ...found, target: { bound: "less than", value }, passed: found.value < value };
-}
-
-function missedRatios({
-  load,
-  ofCeiling,
-  againstBaseline,
-  p95AgainstBaseline,
-  failures,
-}: LoadRow): readonly string[] {
-  const miss = (what: string, value: Judged | undefined) =>
-    value?.passed === false
-      ? [
-          `${load.title}: ${what} must be ${value.target!.bound} ${value.target!.value}, got ${value.value.toFixed(3)}`,
-        ]
-      : [];
+function missedRatios(row: LoadRow): readonly string[] {
+  const { title } = row.load;
   return [
-    ...miss("images/s as a ratio to the ceiling", ofCeiling),
-    ...miss("images/s as a ratio to the baseline", againstBaseline),
-    ...miss("p95 as a ratio to the baseline", p95AgainstBaseline),
-    ...(failures > 0 ? [`${load.title}: ${failures} requests failed`] : []),
+    ...missedTarget(`${title}: images/s as a ratio to the ceiling`, row.ofCeiling),
+    ...missedTarget(`${title}: images/s as a ratio to the baseline`, row.againstBaseline),
+    ...missedTarget(`${title}: p95 as a ratio to the baseline`, row.p95AgainstBaseline),
+    ...(row.failures > 0 ? [`${title}: ${row.failures} requests failed`] : []),
   ];
 }
 
-function missedFact({ name, unit, value, target, passed }: Fact): readonly string[] {
-  if (passed !== false || target === undefined) return [];
-  const suffix = unit === "MB" || unit === "ms" || unit === "s" ? ` ${unit}` : "";
+const missedFact = (fact: Fact) =>
+  missedTarget(fact.name, fact, fact.unit === "MB" || fact.unit === "ms" ? ` ${fact.unit}` : "");
+
+function missedTarget(name: string, judged: Judged | undefined, unit = ""): readonly string[] {
+  if (judged?.passed !== false || judged.target === undefined) return [];
+  const { value, target } = judged;
   return [
-    `${name} must be ${target.bound} ${target.value}${suffix}, got ${Number(value.toPrecision(4))}${suffix}`,
+    `${name} must be ${target.bound} ${target.value}${unit}, got ${Number(value.toPrecision(4))}${unit}`,
   ];
 }

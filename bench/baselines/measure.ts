@@ -1,15 +1,17 @@
 import { fileURLToPath } from "node:url";
-import { request } from "undici";
 import type { ChildOptions } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
-import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
+import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { measureLoad } from "../load/measure-load.ts";
 import type { MeasuredLoad, MeasureOptions } from "../load/measured-load.ts";
 import type { PreparedRequests } from "../load/prepared-requests.ts";
-import { type Metrics, metricSum, parseMetrics } from "../run/prometheus.ts";
+import { embedBy } from "../run/embed-requests.ts";
+import { type HttpClient, openHttpClient } from "../run/http-client.ts";
+import { readMetrics } from "../run/instance-metrics.ts";
+import { type Metrics, metricSum } from "../run/prometheus.ts";
 import {
   type CpuReading,
   groupCpuMs,
@@ -18,7 +20,7 @@ import {
   readCpu,
   residentMB,
 } from "./cpu-use.ts";
-import { ceilingBatchSizes, type Load, type SubjectName } from "./loads.ts";
+import { ceilingBatchSizes, type ImageKind, type Load, type SubjectName } from "./loads.ts";
 import type { BenchRun } from "./record.ts";
 import { runCommand, type Service, withService } from "./run-process.ts";
 
@@ -37,8 +39,7 @@ export interface Bench {
   };
   /** Bodies of a load's requests. */
   readonly bodies: (load: Load) => readonly Buffer[];
-  /** One request body per image of a load, because all images in one request exceed the server's body limit. */
-  readonly eachImage: (load: Load) => readonly Buffer[];
+  readonly images: ReadonlyMap<ImageKind, readonly Buffer[]>;
   readonly warmupSeconds: number;
   readonly seconds: number;
   readonly signal: AbortSignal;
@@ -68,7 +69,7 @@ export interface OptimisedModel {
 /** Result of one run, and the embeddings of the load's images. */
 export interface Measured {
   readonly run: BenchRun;
-  readonly embeddings: readonly (readonly number[])[];
+  readonly embeddings: readonly Float32Array[];
 }
 
 /** Measures one subject under one load, in a new process. */
@@ -155,11 +156,13 @@ async function measureService(
   { child, url, readyMs }: Service,
 ): Promise<Measured> {
   const resident = residentMB(child.pid);
-  const embeddings = await embedEach(url, bench.eachImage(load), bench.signal);
+  const http = openHttpClient();
+  const source = { name: subject, role: "embed", url } as const;
   const readCounters = async (): Promise<Counters> => ({
-    metrics: await readMetrics(url, subject),
+    metrics: subject === "baseline" ? undefined : await readMetrics(http, source),
     cpu: readCpu(),
   });
+  const embeddings = await embedImages(http, url, bench, load);
   const [found, health] = await Promise.all([
     measureLoad(embedRequests(bench, load, url), {
       ...optionsOf(bench),
@@ -168,7 +171,7 @@ async function measureService(
     }),
     load.healthChecks &&
       measureLoad(healthRequests(url), { ...optionsOf(bench), load: healthLoad }),
-  ]);
+  ]).finally(() => http.close());
   bench.signal.throwIfAborted();
   const { before, after } = (found.counters ?? {}) as { before?: Counters; after?: Counters };
   const cpu = before?.cpu && after?.cpu && { before: before.cpu, after: after.cpu };
@@ -288,42 +291,21 @@ function baselineProcess(bench: Bench, load: Load, port: number): ChildOptions {
   };
 }
 
-/** Embeds each image of the load once. */
-async function embedEach(
+/** Embeds each image in its own request, because all of them exceed the server's body limit. */
+async function embedImages(
+  http: HttpClient,
   url: string,
-  bodies: readonly Buffer[],
-  signal: AbortSignal,
-): Promise<readonly (readonly number[])[]> {
-  const embeddings: (readonly number[])[] = [];
-  for (const body of bodies) embeddings.push(...(await embedOne(url, body, signal)));
-  return embeddings;
-}
-
-async function embedOne(
-  url: string,
-  body: Buffer,
-  signal: AbortSignal,
-): Promise<readonly (readonly number[])[]> {
-  const response = await request(`${url}${embedPaths.embedBase64}`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body,
-    headersTimeout: 120_000,
-    signal,
-  });
-  const text = await response.body.text();
-  if (response.statusCode !== 200) {
-    throw new UserError(
-      `embedding the images of a load failed with status ${response.statusCode}: ${text.slice(0, 200)}`,
+  { images, signal }: Bench,
+  load: Load,
+): Promise<readonly Float32Array[]> {
+  const embeddings: Float32Array[] = [];
+  for (const bytes of images.get(load.images)!) {
+    signal.throwIfAborted();
+    embeddings.push(
+      ...(await embedBy(http, url, "base64", [{ bytes, contentType: "image/jpeg" }])),
     );
   }
-  return embedResponse.parse(JSON.parse(text)).embeddings;
-}
-
-async function readMetrics(url: string, subject: SubjectName): Promise<Metrics | undefined> {
-  if (subject === "baseline") return undefined;
-  const response = await request(`${url}${embedPaths.metrics}`);
-  return parseMetrics(await response.body.text());
+  return embeddings;
 }
 
 /** Mean request time beyond decoding and inference: client latency minus the means of the server's histograms. */

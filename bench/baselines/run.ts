@@ -38,7 +38,6 @@ export function chooseLoads(names: readonly string[]): readonly Load[] {
 export interface Payloads {
   readonly images: ReadonlyMap<ImageKind, readonly Buffer[]>;
   readonly bodies: (load: Load) => readonly Buffer[];
-  readonly eachImage: (load: Load) => readonly Buffer[];
 }
 
 export async function makePayloads(chosen: readonly Load[]): Promise<Payloads> {
@@ -49,7 +48,6 @@ export async function makePayloads(chosen: readonly Load[]): Promise<Payloads> {
   return {
     images,
     bodies: (load) => requestBodies(images.get(load.images)!, load.imagesPerRequest),
-    eachImage: (load) => requestBodies(images.get(load.images)!, 1),
   };
 }
 

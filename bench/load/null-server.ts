@@ -1,18 +1,14 @@
 import { once } from "node:events";
-import {
-  createServer as createHttp2Server,
-  type Http2Server,
-  type ServerHttp2Session,
-} from "node:http2";
-import { type AddressInfo, createServer, type Socket } from "node:net";
+import { createServer as createHttp2Server } from "node:http2";
+import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 
-/** Server without work, to measure the load generator itself. */
+/** Server that only responds, to measure the load generator itself. */
 export interface NullServer {
   /** `http://127.0.0.1:port`, or `127.0.0.1:port` for gRPC. */
   readonly url: string;
-  /** Number of responses. */
+  /** Number of responses so far. */
   readonly responses: number;
-  /** Holds all responses for a time in milliseconds. */
+  /** Delays all responses until a time in milliseconds has passed. */
   pause(ms: number): void;
   close(): Promise<void>;
 }
@@ -25,19 +21,28 @@ export interface NullServerOptions {
 }
 
 const embeddingBytes = 2_048;
+const windowBytes = 8 * 1024 * 1024;
 
-/** Holds responses during a pause. */
-class Gate {
-  #openAt = 0;
+/** Sends responses after a delay. */
+class Responder {
+  responses = 0;
+  #resumeMs = 0;
+
+  constructor(private readonly delayMs: number) {}
 
   pause(ms: number): void {
-    this.#openAt = performance.now() + ms;
+    this.#resumeMs = performance.now() + ms;
   }
 
-  pass(delayMs: number, answer: () => void): void {
-    const waitMs = Math.max(delayMs, this.#openAt - performance.now());
-    if (waitMs > 0) setTimeout(answer, waitMs);
-    else answer();
+  /** @param send - Called once the response is due. */
+  respond(send: () => void): void {
+    const count = () => {
+      this.responses += 1;
+      send();
+    };
+    const waitMs = Math.max(this.delayMs, this.#resumeMs - performance.now());
+    if (waitMs > 0) setTimeout(count, waitMs);
+    else count();
   }
 }
 
@@ -46,62 +51,46 @@ export async function startNullHttpServer({
   delayMs = 0,
   responseBytes = embeddingBytes,
 }: NullServerOptions = {}): Promise<NullServer> {
-  const gate = new Gate();
+  const responder = new Responder(delayMs);
   const sockets = new Set<Socket>();
-  const answer = Buffer.concat([
+  const response = Buffer.concat([
     Buffer.from(
       `HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: ${responseBytes}\r\n\r\n`,
     ),
     Buffer.alloc(responseBytes),
   ]);
-  let answered = 0;
   const server = createServer({ noDelay: true }, (socket) => {
     sockets.add(socket);
-    let head: Buffer = Buffer.alloc(0);
-    /** Remaining bytes of the body. */
-    let left = 0;
-    const read = (chunk: Buffer): void => {
-      if (left > 0) {
-        const size = Math.min(left, chunk.length);
-        left -= size;
-        if (left > 0) return;
-        reply();
-        if (size < chunk.length) read(chunk.subarray(size));
-        return;
-      }
-      head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
-      const end = head.indexOf("\r\n\r\n");
-      if (end < 0) return;
-      const length = /content-length: *(\d+)/i.exec(head.toString("latin1", 0, end))?.[1];
-      const rest = head.subarray(end + 4);
-      head = Buffer.alloc(0);
-      left = Number(length ?? 0);
-      if (left === 0) reply();
-      if (rest.length > 0) read(rest);
-    };
-    const reply = (): void => {
-      gate.pass(delayMs, () => {
-        answered += 1;
-        socket.write(answer);
-      });
-    };
-    socket.on("data", read);
+    const reply = () => responder.respond(() => socket.write(response));
+    socket.on("data", requestReader(reply));
     socket.on("error", () => {});
     socket.on("close", () => sockets.delete(socket));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    get responses() {
-      return answered;
-    },
-    pause: (ms) => gate.pause(ms),
-    async close() {
-      for (const socket of sockets) socket.destroy();
-      server.close();
-      await once(server, "close");
-    },
+  return listen(server, "http://", responder, sockets);
+}
+
+/** Returns a reader of a connection's bytes that calls `onRequest` at the end of each request. */
+function requestReader(onRequest: () => void): (chunk: Buffer) => void {
+  let head: Buffer = Buffer.alloc(0);
+  let missingBodyBytes = 0;
+  return function read(chunk) {
+    if (missingBodyBytes > 0) {
+      const size = Math.min(missingBodyBytes, chunk.length);
+      missingBodyBytes -= size;
+      if (missingBodyBytes > 0) return;
+      onRequest();
+      if (size < chunk.length) read(chunk.subarray(size));
+      return;
+    }
+    head = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
+    const end = head.indexOf("\r\n\r\n");
+    if (end < 0) return;
+    const length = /content-length: *(\d+)/i.exec(head.toString("latin1", 0, end))?.[1];
+    const rest = head.subarray(end + 4);
+    head = Buffer.alloc(0);
+    missingBodyBytes = Number(length ?? 0);
+    if (missingBodyBytes === 0) onRequest();
+    if (rest.length > 0) read(rest);
   };
 }
 
@@ -110,17 +99,14 @@ export async function startNullGrpcServer({
   delayMs = 0,
   responseBytes = embeddingBytes,
 }: NullServerOptions = {}): Promise<NullServer> {
-  const gate = new Gate();
-  const sessions = new Set<ServerHttp2Session>();
+  const responder = new Responder(delayMs);
+  const sessions = new Set<{ destroy(): void }>();
   const message = Buffer.alloc(5 + responseBytes);
   message.writeUInt32BE(responseBytes, 1);
-  let answered = 0;
-  const server: Http2Server = createHttp2Server({
-    settings: { initialWindowSize: 8 * 1024 * 1024 },
-  });
+  const server = createHttp2Server({ settings: { initialWindowSize: windowBytes } });
   server.on("session", (session) => {
     sessions.add(session);
-    session.setLocalWindowSize(8 * 1024 * 1024);
+    session.setLocalWindowSize(windowBytes);
     session.on("close", () => sessions.delete(session));
     session.on("error", () => {});
   });
@@ -128,9 +114,8 @@ export async function startNullGrpcServer({
     stream.on("error", () => {});
     stream.resume();
     stream.on("end", () =>
-      gate.pass(delayMs, () => {
+      responder.respond(() => {
         if (stream.destroyed) return;
-        answered += 1;
         stream.respond(
           { ":status": 200, "content-type": "application/grpc" },
           { waitForTrailers: true },
@@ -140,16 +125,25 @@ export async function startNullGrpcServer({
       }),
     );
   });
+  return listen(server, "", responder, sessions);
+}
+
+async function listen(
+  server: Server,
+  urlPrefix: string,
+  responder: Responder,
+  connections: ReadonlySet<{ destroy(): void }>,
+): Promise<NullServer> {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
-    url: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `${urlPrefix}127.0.0.1:${(server.address() as AddressInfo).port}`,
     get responses() {
-      return answered;
+      return responder.responses;
     },
-    pause: (ms) => gate.pause(ms),
+    pause: (ms) => responder.pause(ms),
     async close() {
-      for (const session of sessions) session.destroy();
+      for (const connection of connections) connection.destroy();
       server.close();
       await once(server, "close");
     },

@@ -92,7 +92,7 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
       baseline:
         "python" in baseline ? { python: baseline.python, settings: baselineSettings } : undefined,
       bodies: payloads.bodies,
-      eachImage: payloads.eachImage,
+      images: payloads.images,
       warmupSeconds,
       seconds: options.seconds,
       signal: interrupt.signal,
