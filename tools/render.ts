@@ -3,13 +3,14 @@ import { existsSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { renderServerRecordSchema } from "../bench/baselines/record.ts";
-import { renderBenchRecordSchema } from "../bench/record/bench-record.ts";
-import { renderRecordSchema } from "../bench/record/record.ts";
+import { serverRecordKind } from "../bench/baselines/record.ts";
+import { benchRecordKind } from "../bench/record/bench-record.ts";
+import { type RecordKind, renderRecordSchema } from "../bench/record/parse-record.ts";
+import { verifyRecordKind } from "../bench/record/record.ts";
 import { ruleIdFile, rulePages } from "../review/rules/rule-pages.ts";
 import { settingsDocs } from "../stacks/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
-import { renderDrillRecordSchema } from "../verify/drills/drill-record.ts";
+import { drillRecordKind } from "../verify/drills/drill-record.ts";
 import { chartFiles } from "./render-chart.ts";
 import { checkFiles } from "./render-checks.ts";
 import { gpuDocs } from "./render-gpus.ts";
@@ -30,11 +31,17 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   checkFiles,
   outputPages,
-  () => [{ path: "bench/record/record.schema.json", text: renderRecordSchema() }],
-  () => [{ path: "bench/record/bench-record.schema.json", text: renderBenchRecordSchema() }],
-  () => [{ path: "verify/drills/drill-record.schema.json", text: renderDrillRecordSchema() }],
-  () => [{ path: "bench/baselines/server-record.schema.json", text: renderServerRecordSchema() }],
+  () => [
+    recordSchemaFile("bench/record/record.schema.json", verifyRecordKind),
+    recordSchemaFile("bench/record/bench-record.schema.json", benchRecordKind),
+    recordSchemaFile("verify/drills/drill-record.schema.json", drillRecordKind),
+    recordSchemaFile("bench/baselines/server-record.schema.json", serverRecordKind),
+  ],
 ];
+
+function recordSchemaFile(path: string, kind: RecordKind<unknown>): RenderedFile {
+  return { path, text: renderRecordSchema(kind) };
+}
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 

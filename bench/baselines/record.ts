@@ -147,28 +147,17 @@ export const serverRecord = z.strictObject({
 });
 export type ServerRecord = z.infer<typeof serverRecord>;
 
-/** Content of `bench/baselines/server-record.schema.json`. */
-export function renderServerRecordSchema(): string {
-  const schema = z.toJSONSchema(serverRecord, { target: "draft-2020-12" });
-  return `${JSON.stringify({ title: "clipstack bench-server record", ...schema }, null, 2)}\n`;
-}
-
-/**
- * Parses a saved record.
- *
- * @param displayPath - Name of the file in messages.
- * @throws {UserError} one line: the file, the field, the rule and the value.
- */
-export function parseServerRecord(text: string, displayPath: string): ServerRecord {
-  return parseRecordAs(recordKind, text, displayPath);
-}
-
-const recordKind: RecordKind<ServerRecord> = {
+export const serverRecordKind: RecordKind<ServerRecord> = {
   kind: "bench-server",
   version: serverRecordVersion,
   schema: serverRecord,
   upgrade: upgradeFrom1,
 };
+
+/** Parses a saved record; see {@link parseRecordAs}. */
+export function parseServerRecord(text: string, displayPath: string): ServerRecord {
+  return parseRecordAs(serverRecordKind, text, displayPath);
+}
 
 const record1 = z.looseObject({
   subject: z.looseObject({

@@ -5,20 +5,19 @@ import { connectionOpener, createSender, type SenderOptions } from "./sender.ts"
 import { clockMs } from "./worker-messages.ts";
 
 export interface RunningLoad {
-  /** Requests answered or failed so far. */
+  /** Requests that succeeded or failed so far. */
   readonly samples: readonly TimedSample[];
   /**
-   * Sends no more and waits for the open requests.
+   * Sends no more requests and waits for the outstanding ones, each of which has a timeout.
    *
-   * @param cut - Ends the wait; a request that is still open has failed then.
-   * @default each request has its own timeout
+   * @param cut - Ends the wait; requests outstanding then count as failed.
    */
   stop(cut?: AbortSignal): Promise<void>;
 }
 
 /**
- * Sends a load from this process until it is stopped, for checks of whether requests are answered. Use `measureLoad` for
- * figures: its workers share their event loop with nothing else.
+ * Sends a load from this process until it is stopped, to check that requests succeed. For figures use `measureLoad`, whose
+ * workers run in their own processes.
  */
 export function startLoad(
   requests: PreparedRequests,

@@ -20,7 +20,6 @@ export interface Collected {
 
 /** Worker processes that share one load. */
 export interface Workers {
-  readonly count: number;
   readonly pids: readonly number[];
   /** @returns Due time of the first request. */
   start(): number;
@@ -69,7 +68,6 @@ export async function startWorkers(
     };
   };
   return {
-    count,
     pids: workers.flatMap(({ pid }) => (pid === undefined ? [] : [pid])),
     start() {
       const atMs = clockMs() + startDelayMs;

@@ -4,7 +4,7 @@ import { endpointNames } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { payloadFormats, serializations } from "./bench-endpoint.ts";
 import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
-import { parseRecordAs } from "./parse-record.ts";
+import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 import { studyIds, studyResult } from "./study-result.ts";
 import { upgradeBenchRecord } from "./upgrade.ts";
@@ -264,11 +264,12 @@ export const benchRecord = z.strictObject({
 });
 export type BenchRecord = z.infer<typeof benchRecord>;
 
-/** Renders `bench/record/bench-record.schema.json`. */
-export function renderBenchRecordSchema(): string {
-  const schema = z.toJSONSchema(benchRecord, { target: "draft-2020-12" });
-  return `${JSON.stringify({ title: "clipstack bench record", ...schema }, null, 2)}\n`;
-}
+export const benchRecordKind: RecordKind<BenchRecord> = {
+  kind: "bench",
+  version: benchRecordVersion,
+  schema: benchRecord,
+  upgrade: upgradeBenchRecord,
+};
 
 /**
  * Reads a saved record.
@@ -286,12 +287,6 @@ export function readBenchRecord(file: string): BenchRecord {
 }
 
 /** Parses a saved record; see {@link parseRecordAs}. */
-export function parseBenchRecord(text: string, shown: string): BenchRecord {
-  const kind = {
-    kind: "bench",
-    version: benchRecordVersion,
-    schema: benchRecord,
-    upgrade: upgradeBenchRecord,
-  };
-  return parseRecordAs(kind, text, shown);
+export function parseBenchRecord(text: string, displayPath: string): BenchRecord {
+  return parseRecordAs(benchRecordKind, text, displayPath);
 }

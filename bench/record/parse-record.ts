@@ -10,7 +10,7 @@ export interface RecordKind<T> {
   /**
    * Converts a record of the preceding version.
    *
-   * @default - such records are rejected by their version, as all other versions are
+   * @default - such records are rejected, as are all other versions
    */
   readonly upgrade?: (record: Readonly<Record<string, unknown>>) => unknown;
   readonly schema: ZodType<T>;
@@ -19,27 +19,33 @@ export interface RecordKind<T> {
 /**
  * Parses a saved record.
  *
- * @param shown - File name, for errors.
+ * @param displayPath - File name in errors.
  * @throws {UserError} one line: the file, the field, the rule and the value.
  */
-export function parseRecordAs<T>(kind: RecordKind<T>, text: string, shown: string): T {
-  const raw = parseJson(text, shown);
+export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath: string): T {
+  const raw = parseJson(text, displayPath);
   const head = z
     .looseObject({ schema: z.unknown().optional(), kind: z.unknown().optional() })
     .safeParse(raw);
-  if (!head.success) throw new UserError(`${shown}: must be a saved record`);
-  requireEqual(shown, "kind", kind.kind, head.data.kind);
+  if (!head.success) throw new UserError(`${displayPath}: must be a saved record`);
+  requireEqual(displayPath, "kind", kind.kind, head.data.kind);
   const { upgrade, version } = kind;
   if (upgrade !== undefined && head.data.schema === version - 1) {
-    return parseAs(kind.schema, upgrade(head.data), shown);
+    return parseAs(kind.schema, upgrade(head.data), displayPath);
   }
-  requireEqual(shown, "schema", version, head.data.schema);
-  return parseAs(kind.schema, raw, shown);
+  requireEqual(displayPath, "schema", version, head.data.schema);
+  return parseAs(kind.schema, raw, displayPath);
 }
 
-function requireEqual(shown: string, name: string, wanted: unknown, got: unknown): void {
-  if (got === wanted) return;
+/** JSON Schema of a kind of record. */
+export function renderRecordSchema({ kind, schema }: RecordKind<unknown>): string {
+  const jsonSchema = z.toJSONSchema(schema, { target: "draft-2020-12" });
+  return `${JSON.stringify({ title: `clipstack ${kind} record`, ...jsonSchema }, null, 2)}\n`;
+}
+
+function requireEqual(displayPath: string, name: string, expected: unknown, got: unknown): void {
+  if (got === expected) return;
   throw new UserError(
-    `${shown}: ${name} must be ${JSON.stringify(wanted)}, got ${got === undefined ? "nothing" : JSON.stringify(got)}`,
+    `${displayPath}: ${name} must be ${JSON.stringify(expected)}, got ${got === undefined ? "nothing" : JSON.stringify(got)}`,
   );
 }

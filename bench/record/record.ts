@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { endpointNames, tritonServers } from "../../contract/environment.ts";
-import { parseRecordAs } from "./parse-record.ts";
+import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { upgradeVerifyRecord } from "./upgrade.ts";
 
 /**
@@ -155,19 +155,14 @@ export const verifyRecord = z.strictObject({
 });
 export type VerifyRecord = z.infer<typeof verifyRecord>;
 
-/** Contents of `bench/record/record.schema.json`. */
-export function renderRecordSchema(): string {
-  const schema = z.toJSONSchema(verifyRecord, { target: "draft-2020-12" });
-  return `${JSON.stringify({ title: "clipstack verify record", ...schema }, null, 2)}\n`;
-}
+export const verifyRecordKind: RecordKind<VerifyRecord> = {
+  kind: "verify",
+  version: recordSchemaVersion,
+  schema: verifyRecord,
+  upgrade: upgradeVerifyRecord,
+};
 
 /** Parses a saved record; see {@link parseRecordAs}. */
-export function parseRecord(text: string, source: string): VerifyRecord {
-  const kind = {
-    kind: "verify",
-    version: recordSchemaVersion,
-    schema: verifyRecord,
-    upgrade: upgradeVerifyRecord,
-  };
-  return parseRecordAs(kind, text, source);
+export function parseRecord(text: string, displayPath: string): VerifyRecord {
+  return parseRecordAs(verifyRecordKind, text, displayPath);
 }

@@ -43,8 +43,6 @@ export interface LoadPointOptions {
   readonly conditions?: Conditions;
   /** Address in place of the target's, for example of a proxy before it. */
   readonly url?: string;
-  /** Settings in place of the context's. */
-  readonly settings?: Partial<BenchRecord["settings"]>;
   /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */
   readonly readGpus?: OpenTargets["readGpus"];
   /** Called with sentences for the record about its load points. */

@@ -27,7 +27,6 @@ export async function measureLoadPoint(
   options: LoadPointOptions,
 ): Promise<LoadPoint> {
   const { batch, load, study, conditions = {}, url = target.url } = options;
-  const settings = { ...context.settings, ...options.settings };
   const id = loadPointId(endpoint, options);
   const requests = await prepareRequests({ ...target, url }, endpoint, context.images, batch);
   const http = openHttpClient();
@@ -37,22 +36,15 @@ export async function measureLoadPoint(
     const readCounters = async (): Promise<Reading> => {
       const atMs = performance.now();
       try {
-        return {
-          atMs,
-          counters: await readServerCounters(http, target.metrics, context.signal),
-        };
+        return { atMs, counters: await readServerCounters(http, target.metrics, context.signal) };
       } catch (error) {
         if (!context.signal.aborted) options.onNote?.(countersNote(target, error));
         throw error;
       }
     };
     const { counters, ...measured } = await measureLoad(requests, {
+      ...context.settings,
       load,
-      windowSeconds: settings.windowSeconds,
-      stableWindows: settings.stableWindows,
-      tolerance: settings.tolerance,
-      maxWindows: settings.maxWindows,
-      durationSeconds: settings.durationSeconds,
       workers: context.workers,
       signal: context.signal,
       readCounters: target.metrics.length === 0 ? undefined : readCounters,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parseJson } from "../../artefact/parse.ts";
-import { parseRecordAs } from "../../bench/record/parse-record.ts";
+import { parseRecordAs, type RecordKind } from "../../bench/record/parse-record.ts";
 import { machineSubject } from "../../bench/record/record.ts";
 
 /**
@@ -126,6 +126,12 @@ export const drillRecord = z.strictObject({
 });
 export type DrillRecord = z.infer<typeof drillRecord>;
 
+export const drillRecordKind: RecordKind<DrillRecord> = {
+  kind: "drill",
+  version: drillRecordSchemaVersion,
+  schema: drillRecord,
+};
+
 /** Fields of schema 1 that were renamed. */
 const drillRecordV1 = z.looseObject({
   schema: z.literal(1),
@@ -145,8 +151,7 @@ const drillRecordV1 = z.looseObject({
 export function parseDrillRecord(text: string, shown: string): DrillRecord {
   const old = drillRecordV1.safeParse(parseJson(text, shown));
   const upgraded = old.success ? JSON.stringify(upgradeV1(old.data)) : text;
-  const kind = { kind: "drill", version: drillRecordSchemaVersion, schema: drillRecord };
-  return parseRecordAs(kind, upgraded, shown);
+  return parseRecordAs(drillRecordKind, upgraded, shown);
 }
 
 function upgradeV1({
@@ -165,10 +170,4 @@ function upgradeV1({
     replicas: replicas.map(({ wanted, ...point }) => ({ ...point, desired: wanted })),
     rejections: refusals.map(({ asked, ...rejection }) => ({ ...rejection, request: asked })),
   };
-}
-
-/** Renders `verify/drills/drill-record.schema.json`. */
-export function renderDrillRecordSchema(): string {
-  const schema = z.toJSONSchema(drillRecord, { target: "draft-2020-12" });
-  return `${JSON.stringify({ title: "clipstack drill record", ...schema }, null, 2)}\n`;
 }
