@@ -1,67 +1,15 @@
 import { z } from "zod";
 import { tritonPorts } from "./ports.ts";
 
-/**
- * Options of `tritonserver` that clipstack uses, by their exact name (`tritonserver --help`). Stacks render them, and the Triton
- * emulator parses them.
- */
-export interface TritonFlags {
-  readonly "model-repository": string;
-  /** Configuration variant: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
-  readonly "model-config-name"?: string;
-  readonly "http-address"?: string;
-  readonly "http-port"?: number;
-  readonly "grpc-address"?: string;
-  readonly "grpc-port"?: number;
-  readonly "metrics-address"?: string;
-  readonly "metrics-port"?: number;
-  /** Maximum size of a request in bytes. */
-  readonly "http-max-input-size"?: number;
-  readonly "model-control-mode"?: "none" | "explicit" | "poll";
-  /** Models to load at start, with `--model-control-mode=explicit`. */
-  readonly "load-model"?: readonly string[];
-  /** `<apis>:<header>=<value>`: header required for these APIs. See {@link modelControlHeaderOf}. */
-  readonly "http-restricted-api"?: readonly string[];
-  /** The same for gRPC, with {@link grpcRestrictionPrefix} before the metadata key. */
-  readonly "grpc-restricted-protocol"?: readonly string[];
-  readonly "strict-readiness"?: boolean;
-  readonly "exit-on-error"?: boolean;
-  readonly "exit-timeout-secs"?: number;
-  readonly "disable-auto-complete-config"?: boolean;
-  readonly "allow-metrics"?: boolean;
-  readonly "allow-gpu-metrics"?: boolean;
-  readonly "log-verbose"?: number;
-}
-
-type FlagKind = "string" | "int" | "bool" | "switch" | "strings";
-
-/** Syntax of each option. A `switch` takes no value. */
-const flagKinds: Readonly<Record<keyof TritonFlags, FlagKind>> = {
-  "model-repository": "string",
-  "model-config-name": "string",
-  "http-address": "string",
-  "http-port": "int",
-  "grpc-address": "string",
-  "grpc-port": "int",
-  "metrics-address": "string",
-  "metrics-port": "int",
-  "http-max-input-size": "int",
-  "model-control-mode": "string",
-  "load-model": "strings",
-  "http-restricted-api": "strings",
-  "grpc-restricted-protocol": "strings",
-  "strict-readiness": "bool",
-  "exit-on-error": "bool",
-  "exit-timeout-secs": "int",
-  "disable-auto-complete-config": "switch",
-  "allow-metrics": "bool",
-  "allow-gpu-metrics": "bool",
-  "log-verbose": "int",
-};
-
 const port = z.int().min(1).max(65_535);
+
+/**
+ * Options of `tritonserver` that clipstack uses, by their exact name (`tritonserver --help`), in the order in which they are rendered.
+ * Stacks render them, and the Triton emulator parses them.
+ */
 const schema = z.strictObject({
   "model-repository": z.string().min(1),
+  /** Configuration variant: `<model>/configs/<name>.pbtxt` replaces `<model>/config.pbtxt`. */
   "model-config-name": z.string().optional(),
   "http-address": z.string().default("0.0.0.0"),
   "http-port": port.default(tritonPorts.http),
@@ -69,11 +17,14 @@ const schema = z.strictObject({
   "grpc-port": port.default(tritonPorts.grpc),
   "metrics-address": z.string().default("0.0.0.0"),
   "metrics-port": port.default(tritonPorts.metrics),
-  // Triton's default, 64 MiB (src/http_server.h, HTTP_DEFAULT_MAX_INPUT_SIZE)
+  /** Maximum size of a request in bytes. Triton's default is 64 MiB (src/http_server.h, HTTP_DEFAULT_MAX_INPUT_SIZE). */
   "http-max-input-size": z.int().min(1).default(67_108_864),
   "model-control-mode": z.enum(["none", "explicit", "poll"]).default("none"),
+  /** Models to load at start, with `--model-control-mode=explicit`. */
   "load-model": z.array(z.string()).default([]),
+  /** `<apis>:<header>=<value>`: header required for these APIs. See {@link modelControlHeaderOf}. */
   "http-restricted-api": z.array(z.string()).default([]),
+  /** The same for gRPC, with {@link grpcRestrictionPrefix} before the metadata key. */
   "grpc-restricted-protocol": z.array(z.string()).default([]),
   "strict-readiness": z.boolean().default(true),
   "exit-on-error": z.boolean().default(true),
@@ -83,17 +34,22 @@ const schema = z.strictObject({
   "allow-gpu-metrics": z.boolean().default(true),
   "log-verbose": z.int().min(0).default(0),
 });
+type FlagName = keyof typeof schema.shape;
+const flagNames = Object.keys(schema.shape) as FlagName[];
+
+/** Options without a value. */
+const switches: ReadonlySet<string> = new Set<FlagName>(["disable-auto-complete-config"]);
 
 /** Options with Triton's defaults. */
 export type ResolvedTritonFlags = z.infer<typeof schema>;
 
 /** Renders the command line of a Triton container, `["tritonserver", "--model-repository=…", …]`, in a fixed order. */
-export function renderTritonCommand(flags: TritonFlags): readonly string[] {
+export function renderTritonCommand(flags: z.input<typeof schema>): readonly string[] {
   const words = ["tritonserver"];
-  for (const name of Object.keys(flagKinds) as (keyof TritonFlags)[]) {
+  for (const name of flagNames) {
     const value = flags[name];
     if (value === undefined) continue;
-    if (flagKinds[name] === "switch") {
+    if (switches.has(name)) {
       if (value === true) words.push(`--${name}`);
     } else if (Array.isArray(value)) {
       words.push(...value.map((item) => `--${name}=${item}`));
@@ -114,17 +70,16 @@ export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
   const words = [...args];
   for (let word = words.shift(); word !== undefined; word = words.shift()) {
     const match = /^--([a-z-]+)(?:=(.*))?$/s.exec(word);
-    const name = match?.[1] ?? "";
-    const kind = flagKinds[name as keyof TritonFlags];
-    if (match === null || kind === undefined) throw new Error(`unrecognized option '${word}'`);
-    if (kind === "switch") {
+    const name = flagNames.find((known) => known === match?.[1]);
+    if (match === null || name === undefined) throw new Error(`unrecognized option '${word}'`);
+    if (switches.has(name)) {
       if (match[2] !== undefined) throw new Error(`--${name} takes no value, got '${match[2]}'`);
       raw[name] = true;
       continue;
     }
     const value = match[2] ?? words.shift();
     if (value === undefined) throw new Error(`--${name} needs a value`);
-    raw[name] = readValue(name, kind, value, raw[name]);
+    raw[name] = readValue(name, value, raw[name]);
   }
   const result = schema.safeParse(raw);
   if (!result.success) {
@@ -185,18 +140,16 @@ export function modelControlHeaderOf(
   return header;
 }
 
-function readValue(name: string, kind: FlagKind, value: string, before: unknown): unknown {
-  switch (kind) {
-    case "int":
-      if (!/^-?\d+$/.test(value)) throw new Error(`--${name} must be an integer, got '${value}'`);
-      return Number(value);
-    case "bool":
-      if (/^(true|1|on|yes)$/i.test(value)) return true;
-      if (/^(false|0|off|no)$/i.test(value)) return false;
-      throw new Error(`--${name} must be true or false, got '${value}'`);
-    case "strings":
-      return [...(Array.isArray(before) ? before : []), value];
-    default:
-      return value;
+function readValue(name: FlagName, value: string, before: unknown): unknown {
+  const field = schema.shape[name];
+  const type = field instanceof z.ZodString ? field : field.unwrap();
+  if (type instanceof z.ZodArray) return [...(Array.isArray(before) ? before : []), value];
+  if (type instanceof z.ZodNumber) {
+    if (!/^-?\d+$/.test(value)) throw new Error(`--${name} must be an integer, got '${value}'`);
+    return Number(value);
   }
+  if (!(type instanceof z.ZodBoolean)) return value;
+  if (/^(true|1|on|yes)$/i.test(value)) return true;
+  if (/^(false|0|off|no)$/i.test(value)) return false;
+  throw new Error(`--${name} must be true or false, got '${value}'`);
 }
