@@ -1,4 +1,4 @@
-import type { Finding } from "../constructs/checks/findings.ts";
+import { type Finding, findingIf } from "../constructs/checks/findings.ts";
 import { imageFindings } from "../constructs/checks/images.ts";
 import type { WeightsSource } from "../constructs/docker/model-weights.ts";
 import type { ImageSetting } from "./image-builds.ts";
@@ -9,34 +9,34 @@ import type { ImageSetting } from "./image-builds.ts";
  */
 
 /** Findings about the model repository: a remote Docker host does not have the project, and images contain only its files. */
-export function modelRepositoryFindings(settings: {
+export function modelRepositoryFindings({
+  host,
+  modelRepository,
+  weights,
+}: {
   readonly host: { readonly docker: string };
   readonly modelRepository: string;
   readonly weights: WeightsSource;
 }): readonly Finding[] {
-  if (settings.weights === "image" && settings.modelRepository !== "model_repository") {
-    return [
-      {
-        path: "modelRepository",
-        must: "be model_repository when weights is image: images are built with the weights of that folder",
-        got: `'${settings.modelRepository}'`,
-      },
-    ];
-  }
-  return settings.weights === "host-path" &&
-    settings.host.docker.startsWith("ssh://") &&
-    !settings.modelRepository.startsWith("/")
-    ? [
-        {
-          path: "modelRepository",
-          must: "be an absolute path when weights is host-path and host.docker is ssh://",
-          got: `'${settings.modelRepository}'`,
-        },
-      ]
-    : [];
+  return [
+    ...findingIf(
+      weights === "image" && modelRepository !== "model_repository",
+      "modelRepository",
+      "be model_repository when weights is image: images are built with the weights of that folder",
+      `'${modelRepository}'`,
+    ),
+    ...findingIf(
+      weights === "host-path" &&
+        host.docker.startsWith("ssh://") &&
+        !modelRepository.startsWith("/"),
+      "modelRepository",
+      "be an absolute path when weights is host-path and host.docker is ssh://",
+      `'${modelRepository}'`,
+    ),
+  ];
 }
 
-/** The embed image has a version, also where only its one-shot roles run. */
+/** Findings about the embed image, which one-shot containers also use if the embed server is disabled. */
 export function embedImageFindings(settings: {
   readonly embed: { readonly image: ImageSetting };
 }): readonly Finding[] {
@@ -44,20 +44,17 @@ export function embedImageFindings(settings: {
   return image.source === "build" ? [] : imageFindings(image.name, "embed.image");
 }
 
-/** A gateway needs the Triton that it asks. */
+/** Findings about the Triton that a gateway forwards to. */
 export function upstreamFindings(settings: {
   readonly embed: { readonly upstream: "triton-onnx" | "triton-trt" };
   readonly tritonOnnx: { readonly enabled: boolean };
   readonly tritonTrt: { readonly enabled: boolean };
 }): readonly Finding[] {
   const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
-  return settings[key].enabled
-    ? []
-    : [
-        {
-          path: "embed.upstream",
-          must: `name a service that is enabled (${key}.enabled is false)`,
-          got: `'${settings.embed.upstream}'`,
-        },
-      ];
+  return findingIf(
+    !settings[key].enabled,
+    "embed.upstream",
+    `name a service that is enabled (${key}.enabled is false)`,
+    `'${settings.embed.upstream}'`,
+  );
 }

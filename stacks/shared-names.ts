@@ -1,4 +1,4 @@
-import type { Finding } from "../constructs/checks/findings.ts";
+import { type Finding, findingIf } from "../constructs/checks/findings.ts";
 import { networkName } from "./docker-settings.ts";
 import type { EnvironmentSettings } from "./settings.ts";
 
@@ -19,11 +19,7 @@ function claimOf({ name, ...environment }: EnvironmentSettings): Claim {
     case "single-gpu":
     case "multi-gpu": {
       const { host, network } = environment.settings;
-      return {
-        setting: "network",
-        value: networkName(name, network),
-        where: host.docker,
-      };
+      return { setting: "network", value: networkName(name, network), where: host.docker };
     }
     case "kind":
       return {
@@ -51,13 +47,10 @@ export function sharedNameFindings(
       return claim.setting === setting && claim.value === value && claim.where === where;
     })
     .map(({ name }) => name);
-  return others.length === 0
-    ? []
-    : [
-        {
-          path: setting,
-          must: `be unique on ${where}`,
-          got: `'${value}', as in ${others.join(", ")}`,
-        },
-      ];
+  return findingIf(
+    others.length > 0,
+    setting,
+    `be unique on ${where}`,
+    `'${value}', as in ${others.join(", ")}`,
+  );
 }

@@ -44,13 +44,8 @@ export class SingleGpuStack extends TerraformStack {
       ? [new EmbedServer(this, "embed", { ...embed, host, image, backend }), ...tritons]
       : tritons;
     if (services.length === 0) {
-      check(this, () => [
-        {
-          path: "embed.enabled",
-          must: "be true, or tritonOnnx.enabled, or tritonTrt.enabled",
-          got: "false",
-        },
-      ]);
+      const must = "be true, or tritonOnnx.enabled, or tritonTrt.enabled";
+      check(this, () => [{ path: "embed.enabled", must, got: "false" }]);
       return;
     }
     new EnvironmentOutput(this, "environment", { where: host, services });

@@ -5,7 +5,7 @@ import type {
   ClusterPlan,
 } from "../kubernetes/cluster-plan.ts";
 import { namedObjects } from "../kubernetes/namespace-requirements.ts";
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
 import { variantGpuCounts } from "./gpus.ts";
 import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
@@ -38,9 +38,12 @@ export function clusterFindings(
     ...imageFindings(embed.image, "embed.image"),
     ...podFindings("embed"),
     ...exposureFindings(embed),
-    ...(embed.backend === "triton" && !triton.enabled
-      ? [{ path: "triton.enabled", must: "be true when embed.backend is triton", got: "false" }]
-      : []),
+    ...findingIf(
+      embed.backend === "triton" && !triton.enabled,
+      "triton.enabled",
+      "be true when embed.backend is triton",
+      "false",
+    ),
     ...(triton.enabled
       ? [
           ...(triton.server === "tritonserver"
@@ -110,52 +113,38 @@ function exposureFindings({
   allowAnonymous,
 }: ClusterEmbed): readonly Finding[] {
   if (keySecret !== undefined && allowAnonymous) {
-    return [
-      {
-        path: "embed.allowAnonymous",
-        must: "be false when embed.keySecret names a Secret",
-        got: "true",
-      },
-    ];
+    const must = "be false when embed.keySecret names a Secret";
+    return [{ path: "embed.allowAnonymous", must, got: "true" }];
   }
-  return service === "ClusterIP" || keySecret !== undefined || allowAnonymous
-    ? []
-    : [
-        {
-          path: "embed.keySecret",
-          must: `name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true`,
-          got: "nothing",
-        },
-      ];
+  return findingIf(
+    service !== "ClusterIP" && keySecret === undefined && !allowAnonymous,
+    "embed.keySecret",
+    `name a Secret with the key when embed.service is ${service}, or embed.allowAnonymous must be true`,
+    "nothing",
+  );
 }
 
 /** Rejects weights from NVIDIA's own image, which has none. */
 function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
-  return model.weights === "image" &&
-    triton.server === "tritonserver" &&
-    triton.image.startsWith("nvcr.io/nvidia/")
-    ? [
-        {
-          path: "model.weights",
-          must: "be pvc or init when triton.image is NVIDIA's own, which has no weights",
-          got: "'image'",
-        },
-      ]
-    : [];
+  return findingIf(
+    model.weights === "image" &&
+      triton.server === "tritonserver" &&
+      triton.image.startsWith("nvcr.io/nvidia/"),
+    "model.weights",
+    "be pvc or init when triton.image is NVIDIA's own, which has no weights",
+    "'image'",
+  );
 }
 
 /** Rejects a number of GPUs per pod without a model configuration. */
 function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
   const counts = variantGpuCounts(model);
-  return gpus === 0 || counts.includes(gpus)
-    ? []
-    : [
-        {
-          path: "triton.gpusPerPod",
-          must: `be ${counts.join(" or ")}, the GPU counts of the model configurations of ${model}`,
-          got: String(gpus),
-        },
-      ];
+  return findingIf(
+    gpus > 0 && !counts.includes(gpus),
+    "triton.gpusPerPod",
+    `be ${counts.join(" or ")}, the GPU counts of the model configurations of ${model}`,
+    gpus,
+  );
 }
 
 /** Rejects an engine cache whose volume cannot be mounted on every node, or whose engines cannot be matched to their weights. */
@@ -165,39 +154,28 @@ function engineCacheFindings(
 ): readonly Finding[] {
   const { enabled, accessMode } = triton.engineCache;
   if (!compiles || !enabled) return [];
-  const unverifiedWeights =
-    model.weights === "pvc" && model.sha256 === undefined
-      ? [
-          {
-            path: "model.sha256",
-            must: "be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used",
-            got: "nothing",
-          },
-        ]
-      : [];
-  const mutableTag =
-    model.weights === "image" && !triton.image.includes("@sha256:")
-      ? [
-          {
-            path: "triton.image",
-            must: "be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used",
-            got: `'${triton.image}'`,
-          },
-        ]
-      : [];
   const podsPerNode = Math.floor(cluster.pool.gpusPerNode / gpus);
   const { maxReplicas } = triton.autoscaler;
-  const singleNodeVolume =
-    accessMode === "ReadWriteOnce" && maxReplicas > Math.max(1, podsPerNode)
-      ? [
-          {
-            path: "triton.engineCache.accessMode",
-            must: `be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${podsPerNode} of them`,
-            got: "'ReadWriteOnce'",
-          },
-        ]
-      : [];
-  return [...unverifiedWeights, ...mutableTag, ...singleNodeVolume];
+  return [
+    ...findingIf(
+      model.weights === "pvc" && model.sha256 === undefined,
+      "model.sha256",
+      "be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used",
+      "nothing",
+    ),
+    ...findingIf(
+      model.weights === "image" && !triton.image.includes("@sha256:"),
+      "triton.image",
+      "be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used",
+      `'${triton.image}'`,
+    ),
+    ...findingIf(
+      accessMode === "ReadWriteOnce" && maxReplicas > Math.max(1, podsPerNode),
+      "triton.engineCache.accessMode",
+      `be ReadWriteMany for triton.autoscaler.maxReplicas ${maxReplicas}: one node has GPUs for ${podsPerNode} of them`,
+      "'ReadWriteOnce'",
+    ),
+  ];
 }
 
 /** Warnings about valid but surprising settings. */

@@ -19,6 +19,16 @@ export function renderFinding({ path, must, got }: Finding): string {
   return `${path} must ${must}${got === undefined ? "" : `, got ${got}`}`;
 }
 
+/** Returns a finding if `isViolated`, otherwise none. */
+export function findingIf(
+  isViolated: boolean,
+  path: string,
+  must: string,
+  got: string | number,
+): readonly Finding[] {
+  return isViolated ? [{ path, must, got: String(got) }] : [];
+}
+
 /** Findings of a part of the settings, with paths relative to the whole. */
 export function within(prefix: string, findings: readonly Finding[]): readonly Finding[] {
   return findings.map((finding) => ({ ...finding, path: `${prefix}.${finding.path}` }));

@@ -1,4 +1,5 @@
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
+import { totalFindings } from "./kubernetes.ts";
 
 /** GPU nodes of a cluster, as the settings declare them. */
 export interface GpuPool {
@@ -21,15 +22,12 @@ export function gpusPerPodFindings(
   { service, gpusPerPod }: GpuPods,
   { gpusPerNode }: GpuPool,
 ): readonly Finding[] {
-  return gpusPerPod <= gpusPerNode
-    ? []
-    : [
-        {
-          path: `${service}.gpusPerPod`,
-          must: `be at most nodePool.gpusPerNode (${gpusPerNode}): the GPUs of a pod are on one node`,
-          got: String(gpusPerPod),
-        },
-      ];
+  return findingIf(
+    gpusPerPod > gpusPerNode,
+    `${service}.gpusPerPod`,
+    `be at most nodePool.gpusPerNode (${gpusPerNode}): the GPUs of a pod are on one node`,
+    gpusPerPod,
+  );
 }
 
 /**
@@ -47,7 +45,12 @@ export function poolFindings(workloads: readonly GpuPods[], pool: GpuPool): read
   });
   return findings.length > 0
     ? findings
-    : totalFindings(fitting, nodes * gpusPerNode, "nodePool.nodes × nodePool.gpusPerNode");
+    : totalFindings(
+        "nodePool.nodes × nodePool.gpusPerNode",
+        nodes * gpusPerNode,
+        fitting,
+        gpusOfPod,
+      );
 }
 
 /** Rejects more GPUs than the quota of the namespace allows, because the API server would reject the pods. */
@@ -55,7 +58,7 @@ export function gpuQuotaFindings(workloads: readonly GpuPods[], gpus: number): r
   const findings = workloads.flatMap((pods) =>
     replicasFindings(pods, Math.floor(gpus / pods.gpusPerPod), `quota.gpus ${gpus}`),
   );
-  return findings.length > 0 ? findings : totalFindings(workloads, gpus, "quota.gpus");
+  return findings.length > 0 ? findings : totalFindings("quota.gpus", gpus, workloads, gpusOfPod);
 }
 
 /**
@@ -72,40 +75,15 @@ function replicasFindings(
   detail = "",
 ): readonly Finding[] {
   const max = capacity - surge;
-  if (maxReplicas <= max) return [];
   const each = `${detail}${gpusPerPod} per pod${surge > 0 ? `, and a rolling update adds ${surge} pod` : ""}`;
-  return [
-    max < 1
-      ? {
-          path: limit,
-          must: `have room for one pod of ${service} (${each})`,
-          got: String(capacity),
-        }
-      : {
-          path: `${service}.autoscaler.maxReplicas`,
-          must: `be at most ${max} to fit ${limit} (${each})`,
-          got: String(maxReplicas),
-        },
-  ];
+  if (max < 1)
+    return findingIf(true, limit, `have room for one pod of ${service} (${each})`, capacity);
+  return findingIf(
+    maxReplicas > max,
+    `${service}.autoscaler.maxReplicas`,
+    `be at most ${max} to fit ${limit} (${each})`,
+    maxReplicas,
+  );
 }
 
-/** Rejects Deployments that need more GPUs in total than `gpus`. */
-function totalFindings(
-  workloads: readonly GpuPods[],
-  gpus: number,
-  limit: string,
-): readonly Finding[] {
-  const parts = workloads.map(({ service, gpusPerPod, maxReplicas, surge }) => ({
-    text: `${service} ${maxReplicas + surge} × ${gpusPerPod}`,
-    gpus: (maxReplicas + surge) * gpusPerPod,
-  }));
-  const needed = parts.reduce((sum, part) => sum + part.gpus, 0);
-  if (needed <= gpus) return [];
-  return [
-    {
-      path: limit,
-      must: `be at least ${needed} (${parts.map(({ text }) => text).join(" + ")})`,
-      got: String(gpus),
-    },
-  ];
-}
+const gpusOfPod = ({ gpusPerPod }: GpuPods) => gpusPerPod;

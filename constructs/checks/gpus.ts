@@ -5,7 +5,7 @@ import {
   modelVariants,
 } from "../../contract/model-config.ts";
 import type { ModelName } from "../../contract/model-signature.ts";
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 
 /** GPU of a host: its index in `nvidia-smi`, or its UUID, which stays the same when cards are moved. */
 export type GpuId = number | string;
@@ -31,22 +31,15 @@ export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): re
   const uuids = gpus.filter((gpu) => typeof gpu === "string");
   const index = gpus.find((gpu) => typeof gpu === "number");
   if (uuids.length > 0 && index !== undefined) {
-    return [
-      {
-        path: "gpus",
-        must: "be named all by index or all by UUID",
-        got: `${index} and ${uuids[0]}`,
-      },
-    ];
+    const must = "be named all by index or all by UUID";
+    return [{ path: "gpus", must, got: `${index} and ${uuids[0]}` }];
   }
-  if (uuids.length <= hostCount) return [];
-  return [
-    {
-      path: "gpus",
-      must: `be at most ${hostCount} UUIDs (host.count is ${hostCount})`,
-      got: `${uuids.length}: ${uuids.join(", ")}`,
-    },
-  ];
+  return findingIf(
+    uuids.length > hostCount,
+    "gpus",
+    `be at most ${hostCount} UUIDs (host.count is ${hostCount})`,
+    `${uuids.length}: ${uuids.join(", ")}`,
+  );
 }
 
 /** Number of GPUs that a model configuration uses. Inside a container, indices start at 0 for any GPUs of the host. */
@@ -74,14 +67,11 @@ export function variantGpuFindings(
   model: ModelName,
 ): readonly Finding[] {
   const counts = variantGpuCounts(model);
-  if ([0, ...counts].includes(gpus.length)) return [];
   if (gpuIndexFindings(gpus, hostCount).length > 0) return [];
-  const supported = counts.join(" or ");
-  return [
-    {
-      path: "gpus",
-      must: `list ${supported} GPUs, as the model configurations of ${model} require`,
-      got: `${gpus.length}: ${gpus.join(", ")}`,
-    },
-  ];
+  return findingIf(
+    ![0, ...counts].includes(gpus.length),
+    "gpus",
+    `list ${counts.join(" or ")} GPUs, as the model configurations of ${model} require`,
+    `${gpus.length}: ${gpus.join(", ")}`,
+  );
 }

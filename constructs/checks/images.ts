@@ -1,5 +1,5 @@
 import type { GpuSpec } from "../../contract/gpus.ts";
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 
 /** Mutable tags, also with the suffix of a variant: `stable-alpine`. With a date or commit, such a tag is a version. */
 const mutableTag =
@@ -29,15 +29,12 @@ const firstWithOptions = "24.06";
 
 /** Rejects a Triton image that is too old for the options of the constructs. */
 export function tritonOptionFindings(image: string, path = "image"): readonly Finding[] {
-  const release = tritonRelease(image);
-  if (release === undefined || release >= firstWithOptions) return [];
-  return [
-    {
-      path,
-      must: `be ${firstWithOptions} or newer, because older Tritons reject --model-config-name`,
-      got: `'${image}'`,
-    },
-  ];
+  return findingIf(
+    (tritonRelease(image) ?? firstWithOptions) < firstWithOptions,
+    path,
+    `be ${firstWithOptions} or newer, because older Tritons reject --model-config-name`,
+    `'${image}'`,
+  );
 }
 
 /** Rejects a GPU that is newer than the image. */
@@ -50,7 +47,10 @@ export function releaseFindings(
   }: Pick<GpuSpec, "label" | "architecture" | "tritonRelease">,
   path = "image",
 ): readonly Finding[] {
-  const release = tritonRelease(image);
-  if (release === undefined || release >= first) return [];
-  return [{ path, must: `be ${first} or newer for ${label} (${architecture})`, got: `'${image}'` }];
+  return findingIf(
+    (tritonRelease(image) ?? first) < first,
+    path,
+    `be ${first} or newer for ${label} (${architecture})`,
+    `'${image}'`,
+  );
 }

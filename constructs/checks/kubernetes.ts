@@ -1,4 +1,4 @@
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 
 /** CPU and memory as in the settings. */
 export interface Quantities {
@@ -66,15 +66,12 @@ export function autoscalerFindings(
   { minReplicas, maxReplicas }: Replicas,
   prefix = "",
 ): readonly Finding[] {
-  return minReplicas <= maxReplicas
-    ? []
-    : [
-        {
-          path: `${prefix}autoscaler.minReplicas`,
-          must: `not exceed ${prefix}autoscaler.maxReplicas (${maxReplicas})`,
-          got: String(minReplicas),
-        },
-      ];
+  return findingIf(
+    minReplicas > maxReplicas,
+    `${prefix}autoscaler.minReplicas`,
+    `not exceed ${prefix}autoscaler.maxReplicas (${maxReplicas})`,
+    minReplicas,
+  );
 }
 
 /**
@@ -87,16 +84,10 @@ export function quotaFindings(
   resources: Resources,
   quota: Quota,
 ): readonly Finding[] {
-  const bounds = [
-    { name: "quota.pods", hard: quota.pods, each: 1 },
-    ...sides.flatMap((side) =>
-      quantities.map((quantity) => ({
-        name: `quota.${side}.${quantity}`,
-        hard: quota[side][quantity],
-        each: resources[side][quantity],
-      })),
-    ),
-  ].map((bound) => ({ ...bound, max: Math.floor(bound.hard / bound.each) - surge }));
+  const bounds = quotaBounds(quota).map(({ name, hard, ofPod }) => {
+    const each = ofPod(resources);
+    return { name, hard, each, max: Math.floor(hard / each) - surge };
+  });
   const perPod = (each: number) => `${each} per pod, and a rolling update adds ${surge} pod`;
   const tooSmall = bounds.filter(({ max }) => max < 1);
   if (tooSmall.length > 0) {
@@ -107,14 +98,49 @@ export function quotaFindings(
     }));
   }
   const tightest = bounds.reduce((a, b) => (b.max < a.max ? b : a));
-  if (maxReplicas <= tightest.max) return [];
+  return findingIf(
+    maxReplicas > tightest.max,
+    "autoscaler.maxReplicas",
+    `be at most ${tightest.max} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)})`,
+    maxReplicas,
+  );
+}
+
+/** Limits of a ResourceQuota, each with the share of one pod. */
+export function quotaBounds(quota: Quota) {
   return [
-    {
-      path: "autoscaler.maxReplicas",
-      must: `be at most ${tightest.max} to fit ${tightest.name} ${tightest.hard} (${perPod(tightest.each)})`,
-      got: String(maxReplicas),
-    },
+    { name: "quota.pods", hard: quota.pods, ofPod: (_: Resources) => 1 },
+    ...sides.flatMap((side) =>
+      quantities.map((quantity) => ({
+        name: `quota.${side}.${quantity}`,
+        hard: quota[side][quantity],
+        ofPod: (resources: Resources) => resources[side][quantity],
+      })),
+    ),
   ];
+}
+
+/**
+ * Rejects a limit that is too small for several Deployments at their maximum, including the surge of rolling updates.
+ *
+ * @param ofPod - Share of one pod of a Deployment.
+ */
+export function totalFindings<
+  Pods extends { readonly service: string; readonly maxReplicas: number; readonly surge: number },
+>(
+  path: string,
+  limit: number,
+  workloads: readonly Pods[],
+  ofPod: (pods: Pods) => number,
+): readonly Finding[] {
+  const parts = workloads.map((pods) => ({
+    pods: pods.maxReplicas + pods.surge,
+    each: ofPod(pods),
+    service: pods.service,
+  }));
+  const needed = parts.reduce((sum, { pods, each }) => sum + pods * each, 0);
+  const list = parts.map(({ service, pods, each }) => `${service} ${pods} × ${each}`).join(" + ");
+  return findingIf(needed > limit, path, `be at least ${needed} (${list})`, limit);
 }
 
 /**
@@ -128,22 +154,23 @@ export function resourceFindings(
   prefix = "",
 ): readonly Finding[] {
   return quantities.flatMap((quantity) => {
-    const findings: Finding[] = [];
-    if (resources.requests[quantity] > resources.limits[quantity]) {
-      findings.push({
-        path: `${prefix}resources.requests.${quantity}`,
-        must: `not exceed ${prefix}resources.limits.${quantity} (${resources.limits[quantity]})`,
-        got: String(resources.requests[quantity]),
-      });
-    }
-    if (max !== undefined && resources.limits[quantity] > max[quantity]) {
-      findings.push({
-        path: `${prefix}resources.limits.${quantity}`,
-        must: `be at most limitRange.max.${quantity} (${max[quantity]})`,
-        got: String(resources.limits[quantity]),
-      });
-    }
-    return findings;
+    const request = resources.requests[quantity];
+    const limit = resources.limits[quantity];
+    const most = max?.[quantity] ?? Number.POSITIVE_INFINITY;
+    return [
+      ...findingIf(
+        request > limit,
+        `${prefix}resources.requests.${quantity}`,
+        `not exceed ${prefix}resources.limits.${quantity} (${limit})`,
+        request,
+      ),
+      ...findingIf(
+        limit > most,
+        `${prefix}resources.limits.${quantity}`,
+        `be at most limitRange.max.${quantity} (${most})`,
+        limit,
+      ),
+    ];
   });
 }
 
@@ -157,52 +184,29 @@ export function budgetFindings(
   prefix = "",
 ): readonly Finding[] {
   const { maxUnavailable, minAvailable } = budget;
+  const path = `${prefix}budget`;
   if ((maxUnavailable === undefined) === (minAvailable === undefined)) {
-    return [
-      {
-        path: `${prefix}budget`,
-        must: "set either maxUnavailable or minAvailable",
-        got: JSON.stringify(budget),
-      },
-    ];
+    const must = "set either maxUnavailable or minAvailable";
+    return findingIf(true, path, must, JSON.stringify(budget));
   }
   const less = `be less than ${prefix}autoscaler.minReplicas (${minReplicas})`;
-  if (maxUnavailable !== undefined && maxUnavailable < 1) {
+  const noDrain = "or no node can be drained";
+  const allDown = "or all pods may be unavailable at once";
+  if (maxUnavailable !== undefined) {
+    const name = `${path}.maxUnavailable`;
     return [
-      {
-        path: `${prefix}budget.maxUnavailable`,
-        must: "be at least 1, or no node can be drained",
-        got: String(maxUnavailable),
-      },
+      ...findingIf(maxUnavailable < 1, name, `be at least 1, ${noDrain}`, maxUnavailable),
+      ...findingIf(
+        minReplicas > 1 && maxUnavailable >= minReplicas,
+        name,
+        `${less}, ${allDown}`,
+        maxUnavailable,
+      ),
     ];
   }
-  if (maxUnavailable !== undefined && minReplicas > 1 && maxUnavailable >= minReplicas) {
-    return [
-      {
-        path: `${prefix}budget.maxUnavailable`,
-        must: `${less}, or all pods may be unavailable at once`,
-        got: String(maxUnavailable),
-      },
-    ];
-  }
-  if (minAvailable !== undefined && minAvailable < 1) {
-    return [
-      {
-        path: `${prefix}budget.minAvailable`,
-        must: "be at least 1, or all pods may be unavailable at once",
-        got: String(minAvailable),
-      },
-    ];
-  }
-  if (minAvailable !== undefined && minAvailable >= minReplicas) {
-    const instead = minReplicas === 1 ? "; set maxUnavailable to 1 instead" : "";
-    return [
-      {
-        path: `${prefix}budget.minAvailable`,
-        must: `${less}, or no node can be drained${instead}`,
-        got: String(minAvailable),
-      },
-    ];
-  }
-  return [];
+  const name = `${path}.minAvailable`;
+  const available = minAvailable ?? 0;
+  if (available < 1) return findingIf(true, name, `be at least 1, ${allDown}`, available);
+  const instead = minReplicas === 1 ? "; set maxUnavailable to 1 instead" : "";
+  return findingIf(available >= minReplicas, name, `${less}, ${noDrain}${instead}`, available);
 }

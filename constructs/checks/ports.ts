@@ -1,5 +1,5 @@
 import { nodePortRange } from "../../contract/ports.ts";
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 
 /** Host port that a service publishes. */
 export interface PortClaim {
@@ -33,18 +33,15 @@ export function portConflicts(
 /** Rejects a NodePort outside Kubernetes' range or without a port mapping. */
 export function nodePortFindings(nodePort: number, mapped: readonly number[]): readonly Finding[] {
   const { min, max } = nodePortRange;
-  const findings: Finding[] = [];
-  if (nodePort < min || nodePort > max) {
-    findings.push({ path: "nodePort", must: `be ${min} to ${max}`, got: String(nodePort) });
-  }
-  if (!mapped.includes(nodePort)) {
-    findings.push({
-      path: "nodePort",
-      must: `be one that kind maps (cluster.portMappings: ${mapped.join(", ")})`,
-      got: String(nodePort),
-    });
-  }
-  return findings;
+  return [
+    ...findingIf(nodePort < min || nodePort > max, "nodePort", `be ${min} to ${max}`, nodePort),
+    ...findingIf(
+      !mapped.includes(nodePort),
+      "nodePort",
+      `be one that kind maps (cluster.portMappings: ${mapped.join(", ")})`,
+      nodePort,
+    ),
+  ];
 }
 
 /** Rejects a Triton published on all interfaces, because Triton has no authentication. */
@@ -54,20 +51,18 @@ export function exposureFindings(
   modelControl: "none" | "explicit" | "open",
 ): readonly Finding[] {
   if (expose === "loopback") return [];
-  if (allowUnauthenticated && modelControl === "open")
-    return [
-      {
-        path: "modelControl",
-        must: "be explicit or none if all interfaces reach Triton: with open, every client could load another configuration or unload the model",
-        got: "'open'",
-      },
-    ];
-  if (allowUnauthenticated) return [];
-  return [
-    {
-      path: "expose",
-      must: "be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it anyway",
-      got: "'all-interfaces'",
-    },
-  ];
+  if (allowUnauthenticated) {
+    return findingIf(
+      modelControl === "open",
+      "modelControl",
+      "be explicit or none if all interfaces reach Triton: with open, every client could load another configuration or unload the model",
+      "'open'",
+    );
+  }
+  return findingIf(
+    true,
+    "expose",
+    "be loopback: Triton has no authentication, so it is reached through the embed server as gateway, or with 'npx clipstack tunnel'; allowUnauthenticated: true exposes it anyway",
+    "'all-interfaces'",
+  );
 }

@@ -1,5 +1,11 @@
-import type { Finding } from "./findings.ts";
-import type { Quota, Replicas, Resources } from "./kubernetes.ts";
+import { type Finding, findingIf } from "./findings.ts";
+import {
+  type Quota,
+  quotaBounds,
+  type Replicas,
+  type Resources,
+  totalFindings,
+} from "./kubernetes.ts";
 
 /** Autoscaling metric of Triton and its source. */
 export interface ScalingMetric {
@@ -25,22 +31,20 @@ export function metricSourceFindings(
   { minReplicas, maxReplicas }: Replicas,
 ): readonly Finding[] {
   if (metric === "cpu" || minReplicas === maxReplicas) return [];
-  const findings: Finding[] = [];
-  if (source === "keda" && prometheus === undefined) {
-    findings.push({
-      path: `${service}.autoscaler.prometheus`,
-      must: "be the address of Prometheus when source is keda",
-      got: "nothing",
-    });
-  }
-  if (scraping === "none") {
-    findings.push({
-      path: "scraping",
-      must: `be service-monitor or annotations when ${service}.autoscaler.metric is queue-time: otherwise no metrics are collected`,
-      got: "'none'",
-    });
-  }
-  return findings;
+  return [
+    ...findingIf(
+      source === "keda" && prometheus === undefined,
+      `${service}.autoscaler.prometheus`,
+      "be the address of Prometheus when source is keda",
+      "nothing",
+    ),
+    ...findingIf(
+      scraping === "none",
+      "scraping",
+      `be service-monitor or annotations when ${service}.autoscaler.metric is queue-time: otherwise no metrics are collected`,
+      "'none'",
+    ),
+  ];
 }
 
 /** Warnings about a single replica and about GPU pods that scale on CPU. */
@@ -74,25 +78,7 @@ export interface Pods extends Replicas {
 
 /** Rejects a quota that is too small for all Deployments at their maximum, including the surge of rolling updates. */
 export function sharedQuotaFindings(workloads: readonly Pods[], quota: Quota): readonly Finding[] {
-  const bounds = [
-    { name: "quota.pods", hard: quota.pods, each: () => 1 },
-    ...(["requests", "limits"] as const).flatMap((side) =>
-      (["cpuMillicores", "memoryMiB"] as const).map((quantity) => ({
-        name: `quota.${side}.${quantity}`,
-        hard: quota[side][quantity],
-        each: ({ resources }: Pods) => resources[side][quantity],
-      })),
-    ),
-  ];
-  return bounds.flatMap(({ name, hard, each }) => {
-    const parts = workloads.map((pods) => ({
-      pods: pods.maxReplicas + pods.surge,
-      each: each(pods),
-      service: pods.service,
-    }));
-    const needed = parts.reduce((sum, part) => sum + part.pods * part.each, 0);
-    if (needed <= hard) return [];
-    const list = parts.map((part) => `${part.service} ${part.pods} × ${part.each}`).join(" + ");
-    return [{ path: name, must: `be at least ${needed} (${list})`, got: String(hard) }];
-  });
+  return quotaBounds(quota).flatMap(({ name, hard, ofPod }) =>
+    totalFindings(name, hard, workloads, ({ resources }) => ofPod(resources)),
+  );
 }

@@ -1,5 +1,5 @@
 import { stopMarginSeconds } from "../../contract/pods.ts";
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 
 /** Time limit of a stop: pre-stop delay, grace period and margin, in seconds. */
 export function stopSeconds(graceSeconds: number, preStopSeconds = 0): number {
@@ -14,13 +14,11 @@ export function stopTimeFindings(
   preStopSeconds = 0,
 ): readonly Finding[] {
   const least = stopSeconds(graceSeconds, preStopSeconds);
-  if (seconds !== undefined && seconds >= least) return [];
   const before = preStopSeconds > 0 ? `${preStopSeconds} before the stop + ` : "";
-  return [
-    {
-      path: prop,
-      must: `be at least ${least} (${before}${graceSeconds} of grace + ${stopMarginSeconds})`,
-      got: `${seconds ?? "nothing"}`,
-    },
-  ];
+  return findingIf(
+    (seconds ?? 0) < least,
+    prop,
+    `be at least ${least} (${before}${graceSeconds} of grace + ${stopMarginSeconds})`,
+    seconds ?? "nothing",
+  );
 }

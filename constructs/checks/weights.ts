@@ -1,16 +1,14 @@
-import type { Finding } from "./findings.ts";
+import { type Finding, findingIf } from "./findings.ts";
 
 /** Rejects a Triton that would load every model of an image with weights. */
 export function weightsFindings(
   weights: "volume" | "host-path" | "image",
   modelControl: "none" | "explicit" | "open",
 ): readonly Finding[] {
-  if (weights !== "image" || modelControl !== "none") return [];
-  return [
-    {
-      path: "modelControl",
-      must: "be explicit when weights is image, or Triton loads every model that the image has",
-      got: "'none'",
-    },
-  ];
+  return findingIf(
+    weights === "image" && modelControl === "none",
+    "modelControl",
+    "be explicit when weights is image, or Triton loads every model that the image has",
+    "'none'",
+  );
 }
