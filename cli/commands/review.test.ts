@@ -65,7 +65,7 @@ test("prints a comment for a plan and writes it in every requested format", asyn
   expect([stdout, md, html, json].join()).not.toContain(plantedKey);
 });
 
-test("compares two synthesized trees", async () => {
+test("compares two synthesized folders", async () => {
   const { code, stdout } = await review("--base", base, "--head", join(head, "stacks"));
   expect(code).toBe(0);
   expect(stdout).toContain("- dynamic_batching.max_queue_delay_microseconds: 5000");
@@ -229,9 +229,9 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
 });
 
 test.each([
-  ["a file that is none", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
-  ["a day that is none", ["--plan", "a", "--today", "soon"], "It must be a day, as in 2026-11-30."],
-])("ends with exit code 2 and no stack trace for %s", async (_, args, message) => {
+  ["a missing file", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
+  ["an invalid date", ["--plan", "a", "--today", "soon"], "It must be a day, as in 2026-11-30."],
+])("exits with code 2 and no stack trace for %s", async (_, args, message) => {
   const { code, stdout, stderr } = await clipstack(["review", ...args]);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toContain(message);
@@ -239,9 +239,9 @@ test.each([
 });
 
 test.each([
-  ["a file that is none", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
+  ["a missing file", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
   ["an unknown option", ["--bogus"], "error: unknown option '--bogus'"],
-])("ends with exit code 1 for %s where 2 says that something changes", async (_, args, message) => {
+])("exits with code 1 for %s with --detailed-exitcode", async (_, args, message) => {
   const { code, stdout, stderr } = await clipstack(["review", "--detailed-exitcode", ...args]);
   expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
   expect(stderr).toContain(message);

@@ -34,7 +34,7 @@ const stepsOf = (text: string) =>
 test.each([
   ["plan.yml", plan],
   ["plan-comment.yml", comment],
-])("%s takes actions by their commit, and says their version", (_, text) => {
+])("%s pins actions by commit, with their version in a comment", (_, text) => {
   const used = [...text.matchAll(/uses: (\S+)(.*)$/gm)];
   expect(used.length).toBeGreaterThan(0);
   for (const [, action, version] of used) {
@@ -43,7 +43,7 @@ test.each([
   }
 });
 
-test("plan.yml runs the code of a pull request without secrets and without the right to write", () => {
+test("plan.yml runs the code of a pull request without secrets or write permission", () => {
   const workflow = parse(plan) as Workflow;
   expect(workflow.permissions).toEqual({ contents: "read" });
   expect(workflow.on).toEqual({ pull_request: null });
@@ -51,7 +51,7 @@ test("plan.yml runs the code of a pull request without secrets and without the r
   expect(plan).toContain("persist-credentials: false");
 });
 
-test("plan-comment.yml may write a comment, and checks out and runs nothing of a pull request", () => {
+test("plan-comment.yml may write comments, but runs no code of a pull request", () => {
   const workflow = parse(comment) as Workflow;
   expect(workflow.permissions).toEqual({});
   expect(Object.values(workflow.jobs).map(({ permissions }) => permissions)).toEqual([
@@ -67,7 +67,7 @@ test("plan-comment.yml may write a comment, and checks out and runs nothing of a
 test.each([
   ["plan.yml", plan],
   ["gitlab-review.yml", gitlab],
-])("%s runs scripts that package.json has", (_, text) => {
+])("%s runs existing scripts of package.json", (_, text) => {
   const { scripts } = JSON.parse(read("package.json"));
   const names = [...text.matchAll(/npm run (?:--silent )?([\w:]+)/g)].map((match) => match[1]);
   expect(names.length).toBeGreaterThan(1);
@@ -77,7 +77,7 @@ test.each([
 describe("the step that updates the comment", () => {
   const script = stepsOf(comment).at(-1);
 
-  /** What the step asks of GitHub, with a `gh` that answers what it is told to. */
+  /** Requests that the step sends to GitHub, with a stub `gh` that returns fixed responses. */
   async function asked(
     review: string,
     head: string,
@@ -112,14 +112,14 @@ describe("the step that updates the comment", () => {
     return { ...result, writes };
   }
 
-  test("writes a comment where there is none", async () => {
+  test("creates a comment", async () => {
     expect(await asked(`${commentMarker}\nfine\n`, "c0ffee", "")).toMatchObject({
       code: 0,
       writes: ["api --silent --method POST repos/a/b/issues/7/comments -F body=@review/review.md"],
     });
   });
 
-  test("updates the one that is there", async () => {
+  test("updates an existing comment", async () => {
     expect(await asked(`${commentMarker}\nfine\n`, "c0ffee", "41")).toMatchObject({
       code: 0,
       writes: [
@@ -128,7 +128,7 @@ describe("the step that updates the comment", () => {
     });
   });
 
-  test("writes no comment where nothing changes, and updates one that is there", async () => {
+  test("creates no comment if nothing changes, but updates an existing one", async () => {
     const same = `${commentMarker}\nnothing changes\n`;
     expect(await asked(same, "c0ffee", "", { changes: "" })).toMatchObject({ code: 0, writes: [] });
     expect(await asked(same, "c0ffee", "41", { changes: "" })).toMatchObject({
@@ -139,7 +139,7 @@ describe("the step that updates the comment", () => {
     });
   });
 
-  test("writes nothing where the pull request is closed, or has another commit by now", async () => {
+  test("writes nothing if the pull request is closed or has a newer commit", async () => {
     for (const head of ["", "decaf"]) {
       expect(await asked(`${commentMarker}\nfine\n`, head, "41")).toMatchObject({
         code: 0,
@@ -148,7 +148,7 @@ describe("the step that updates the comment", () => {
     }
   });
 
-  test("fails for a number that is none, and asks nothing", async () => {
+  test("fails for an invalid number without a request", async () => {
     const review = `${commentMarker}\nfine\n`;
     for (const number of ["", "7/../../x", "0", "-1"]) {
       expect(await asked(review, "c0ffee", "41", { number })).toMatchObject({
@@ -159,9 +159,9 @@ describe("the step that updates the comment", () => {
   });
 
   test.each([
-    ["a text without the marker", "buy here\n"],
+    ["a text without the marker", "advertisement\n"],
     ["a text that is too long", `${commentMarker}\n${"é".repeat(65_600)}`],
-  ])("fails on %s, and writes nothing", async (_, review) => {
+  ])("fails for %s and writes nothing", async (_, review) => {
     expect(await asked(review, "c0ffee", "41")).toMatchObject({ code: 1, writes: [] });
   });
 });
@@ -173,7 +173,7 @@ describe("the note of GitLab", () => {
   const me = 5;
   const talk = (id: number) => ({ id, body: "a question", author: 6 });
 
-  /** Runs the script against notes of a merge request, 2 a page; gives what was written. */
+  /** Runs the script against the notes of a merge request, 2 per page; returns the write requests. */
   async function noted(
     notes: readonly { id: number; body: string; author: number }[],
     { token = "token-of-test", review = `${commentMarker}\nfine`, changes = "fine" } = {},
@@ -216,7 +216,7 @@ describe("the note of GitLab", () => {
   }
   const path = "/projects/1/merge_requests/2/notes";
 
-  test("is written where there is none", async () => {
+  test("is created", async () => {
     expect(await noted([talk(1)])).toEqual({
       code: 0,
       out: "wrote the note\n",
@@ -224,7 +224,7 @@ describe("the note of GitLab", () => {
     });
   });
 
-  test("is updated where it is, also on a later page", async () => {
+  test("is updated, also on a later page", async () => {
     const old = { id: 9, body: `${commentMarker}\nold`, author: me };
     expect(await noted([1, 2, 3].map(talk).concat(old))).toMatchObject({
       code: 0,
@@ -232,12 +232,12 @@ describe("the note of GitLab", () => {
     });
   });
 
-  test("never replaces what somebody else wrote with the same marker", async () => {
+  test("does not replace a note by another author with the same marker", async () => {
     const theirs = { id: 9, body: `${commentMarker}\nmine`, author: 6 };
     expect(await noted([theirs])).toMatchObject({ out: "wrote the note\n" });
   });
 
-  test("is not written where nothing changes, and updated where it is there", async () => {
+  test("is not created if nothing changes, but an existing one is updated", async () => {
     expect(await noted([], { changes: "" })).toEqual({
       code: 0,
       out: "nothing changes: no note\n",
@@ -248,7 +248,7 @@ describe("the note of GitLab", () => {
   });
 
   test.each([
-    ["a token that may not", { token: "another" }, "no note: GET user: HTTP 403\n"],
+    ["an unauthorised token", { token: "another" }, "no note: GET user: HTTP 403\n"],
     [
       "no token",
       { token: "" },
@@ -259,12 +259,12 @@ describe("the note of GitLab", () => {
       { review: "buy here" },
       "no note: review.md is not a report of 'clipstack review'\n",
     ],
-  ])("is left out with %s, and the job goes on", async (_, given, out) => {
+  ])("is omitted with %s, and the job succeeds", async (_, given, out) => {
     expect(await noted([], given)).toEqual({ code: 0, out, written: [] });
   });
 });
 
-test("GitLab's job that runs the code of a merge request has no token, and its note is not of that code", () => {
+test("GitLab's review job has no token, and its note job runs no code of the merge request", () => {
   const jobs = parse(gitlab) as Readonly<
     Record<string, { readonly environment?: { readonly name: string }; readonly script: string[] }>
   >;
@@ -276,8 +276,8 @@ test("GitLab's job that runs the code of a merge request has no token, and its n
   expect(note?.script[1]).toMatch(/^git show FETCH_HEAD:/);
 });
 
-describe("a commit that cannot be reviewed replaces the review of an earlier one", () => {
-  /** What the script leaves where there is no review. */
+describe("a commit that cannot be reviewed replaces an earlier review", () => {
+  /** Comment that the script writes if there is no review. */
   async function left(script: string, env: Readonly<Record<string, string>>) {
     const folder = mkdtempSync(join(tmpdir(), "clipstack-not-reviewed-"));
     const { code } = await ended("bash", ["-ec", script], {
@@ -299,7 +299,7 @@ describe("a commit that cannot be reviewed replaces the review of an earlier one
     ],
   });
 
-  test("on GitHub, before the artifact is kept, and whatever Terraform says of the stacks", async () => {
+  test("on GitHub, before the upload and independent of validation", async () => {
     const steps = stepsOf(plan);
     const place = steps.findIndex(({ name }) => name === "Report a failed review");
     expect(steps[place]?.if).toMatch(/^failure\(\)/);

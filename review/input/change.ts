@@ -1,16 +1,5 @@
-/** Model of a change, read from a Terraform plan or two synthesized folders. Rules and report use only this model. */
-
 /** Terraform's action on one resource; a replacement is one action, regardless of its order. */
-export const actions = [
-  "delete",
-  "replace",
-  "update",
-  "create",
-  "forget",
-  "read",
-  "no-op",
-] as const;
-export type Action = (typeof actions)[number];
+export type Action = "delete" | "replace" | "update" | "create" | "forget" | "read" | "no-op";
 
 /** Path to a value: attribute names and list indices. */
 export type Path = readonly (string | number)[];
@@ -54,11 +43,12 @@ export interface ResourceChange {
 
 export type Values = Readonly<Record<string, unknown>>;
 
+/** A change of one stack, read from a Terraform plan or two synthesized files. Rules and reports use only this model. */
 export interface StackChange {
   /** Name of the stack: `single-gpu`. */
   readonly stack: string;
   readonly source: "plan" | "synthesis";
-  /** By address. */
+  /** Sorted by address. */
   readonly resources: readonly ResourceChange[];
   /** Resources changed outside of Terraform. */
   readonly drift: readonly ResourceChange[];
@@ -88,7 +78,7 @@ export interface StackChange {
   readonly limitations: readonly string[];
 }
 
-/** The stack before a change, as a change without actions. */
+/** Returns the stack before a change, in the form of a change without actions. */
 export function stateBefore(change: StackChange): StackChange {
   return {
     ...change,
@@ -115,7 +105,7 @@ export interface PlanFacts {
   readonly outputs: PlanPart;
   readonly variables: PlanPart;
   readonly providers: PlanPart;
-  /** By the address of their resource. */
+  /** By address of the resource. */
   readonly provisioners: PlanPart;
   /** Provider actions invoked by the apply (Terraform 1.14 and newer), with their triggers, by address. */
   readonly actions: PlanPart;
@@ -155,7 +145,7 @@ export interface Rule {
   readonly severity: Severity;
   /** Requirement in one line. */
   readonly title: string;
-  /** Pure; examines the state after the change. */
+  /** Pure; examines the stack after the change. */
   readonly find: (
     change: StackChange,
   ) => readonly Omit<RuleFinding, "rule" | "severity" | "stack">[];

@@ -2,6 +2,7 @@ import type { ResourceChange, Values } from "./change.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { blockOf, blocksOf, canonical, isObject, valueAt } from "./value-paths.ts";
 
+/** Resource or data source in a synthesized file. */
 export interface DeclaredResource {
   readonly address: string;
   readonly type: string;
@@ -23,7 +24,6 @@ export interface DeclaredResource {
   readonly replacedBy: readonly string[];
 }
 
-/** Terraform's meta-arguments. */
 const metaArguments = new Set(
   "// depends_on count for_each provider lifecycle provisioner connection".split(" "),
 );
@@ -32,7 +32,7 @@ export function declaredIn(
   from: SynthesizedDocument | undefined,
 ): ReadonlyMap<string, DeclaredResource> {
   const found = new Map<string, DeclaredResource>();
-  const take = (
+  const addAll = (
     all: Readonly<Record<string, Record<string, unknown>>>,
     mode: DeclaredResource["mode"],
   ) => {
@@ -41,19 +41,20 @@ export function declaredIn(
         if (!isObject(body)) continue;
         const address = `${mode === "data" ? "data." : ""}${type}.${name}`;
         for (const key of keysOf(body.count)) {
-          const own = `${address}${key}`;
-          found.set(own, declared(own, type, name, mode, body, from));
+          const instance = `${address}${key}`;
+          found.set(instance, declared(instance, type, name, mode, body, from));
         }
       }
     }
   };
-  take(from?.resource ?? {}, "managed");
-  take(from?.data ?? {}, "data");
+  addAll(from?.resource ?? {}, "managed");
+  addAll(from?.data ?? {}, "data");
   return found;
 }
 
 /** Maximum number of instances listed separately. */
 const maxInstances = 100;
+
 /** Address suffix of each `count` instance; one empty suffix if `count` is missing or an expression. */
 function keysOf(count: unknown): readonly string[] {
   const number = Number(count ?? Number.NaN);
@@ -69,7 +70,7 @@ function declared(
   body: Readonly<Record<string, unknown>>,
   from: SynthesizedDocument | undefined,
 ): DeclaredResource {
-  const own = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
+  const args = Object.fromEntries(Object.entries(body).filter(([key]) => !metaArguments.has(key)));
   const lifecycle = isObject(body.lifecycle) ? body.lifecycle : {};
   const path = valueAt(body, ["//", "metadata", "path"]);
   return {
@@ -78,7 +79,7 @@ function declared(
     name,
     mode,
     constructPath: typeof path === "string" ? path : undefined,
-    values: resolved(own, from) as Values,
+    values: resolved(args, from) as Values,
     forEach: body.for_each === undefined ? undefined : withLocals(String(body.for_each), from),
     count:
       keysOf(body.count)[0] === "" && body.count !== undefined
@@ -119,25 +120,27 @@ function textsOf(value: unknown): readonly string[] {
 
 /** Reference to one attribute of one resource: `${docker_network.host.name}`. */
 const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
+
 /** Reference to a resource within an expression. */
 export const anyReference =
   /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
 export const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;
+
 /** Resolves references to values in the same file. */
 export function resolved(value: unknown, from: SynthesizedDocument | undefined): unknown {
   if (typeof value === "string") {
-    return value.replace(reference, (whole, type: string, id: string, path: string) => {
+    return value.replace(reference, (match, type: string, name: string, path: string) => {
       const steps = path.split(/[.[\]]+/).filter((step) => step !== "");
       const found = steps.reduce<unknown>(
         (inner, step) =>
           step === "0" && isObject(inner)
             ? inner
             : valueAt(inner, [/^\d+$/.test(step) ? Number(step) : step]),
-        from?.resource?.[type]?.[id],
+        from?.resource?.[type]?.[name],
       );
-      return (typeof found === "string" || typeof found === "number") && found !== whole
+      return (typeof found === "string" || typeof found === "number") && found !== match
         ? String(found)
-        : whole;
+        : match;
     });
   }
   if (Array.isArray(value)) return value.map((item) => resolved(item, from));
@@ -150,8 +153,8 @@ export function resolved(value: unknown, from: SynthesizedDocument | undefined):
 /** Expands the locals in an expression, for comparison. */
 export function withLocals(text: string, from: SynthesizedDocument | undefined, depth = 0): string {
   if (depth > 8) return text;
-  return text.replace(localReference, (whole, name: string) => {
+  return text.replace(localReference, (match, name: string) => {
     const local = from?.locals?.[name];
-    return local === undefined ? whole : `(${withLocals(JSON.stringify(local), from, depth + 1)})`;
+    return local === undefined ? match : `(${withLocals(JSON.stringify(local), from, depth + 1)})`;
   });
 }

@@ -89,7 +89,7 @@ function derivedAction(
     )
     .map(({ path }) => path);
   const different = unique([
-    ...changedPaths(before.values, after.values, { as: "given" }),
+    ...changedPaths(before.values, after.values, { unset: "distinct" }),
     ...recomputed,
   ]).filter(([first]) => !after.ignored.includes(String(first)) && !after.ignored.includes("all"));
   const forcing = [

@@ -8,7 +8,7 @@ import type { ResourceChange, StackChange } from "./change.ts";
 import { changeOfDocuments, withDocument } from "./document-change.ts";
 import { parseDocument } from "./synthesized-document.ts";
 
-/** Settings of the saved plans, and one thing in them that is different. */
+/** Settings of the saved plans, with one change. */
 const settings = (
   more: { readonly gpu?: string; readonly delay?: number; readonly trt?: string } = {},
 ) => `
@@ -25,7 +25,7 @@ const document = (yaml: string) =>
 const changed = (more: Parameters<typeof settings>[0]) =>
   changeOfDocuments("single-gpu", document(settings()), document(settings(more)));
 
-/** What happens, without what only one source can know. */
+/** Actions without details that only one source contains. */
 function summary(change: StackChange) {
   const { stacks } = reviewOf([change]);
   const { changes, capacity, exposures } = stacks[0]!;
@@ -42,16 +42,16 @@ function summary(change: StackChange) {
   };
 }
 
-describe("two trees and a plan say the same", () => {
+describe("two synthesized files and a plan yield the same actions", () => {
   test.each([
     ["a queue delay", "queue-delay-changed", { delay: 2_000 }],
     ["an image", "image-changed", { trt: "26.06-py3" }],
     ["a GPU", "gpu-swapped", { gpu: "a10" }],
-  ] as const)("of %s that changes", (_, plan, more) => {
+  ] as const)("for a change of %s", (_, plan, more) => {
     expect(summary(changed(more))).toEqual(summary(savedChange(plan)));
   });
 
-  test("of a stack that is new, and of one that is destroyed", () => {
+  test("for a new stack and a destroyed one", () => {
     const head = document(settings());
     expect(summary(changeOfDocuments("single-gpu", undefined, head))).toEqual(
       summary(savedChange("create")),
@@ -61,12 +61,11 @@ describe("two trees and a plan say the same", () => {
     );
   });
 
-  test("of nothing that changes", () => {
+  test("for an unchanged stack", () => {
     expect(summary(changed({}))).toEqual(summary(savedChange("nothing-changed")));
   });
 });
 
-/** A file with some resources. */
 function fileOf(
   resource: Readonly<Record<string, Readonly<Record<string, object>>>>,
   more: object = {},
@@ -77,7 +76,7 @@ function fileOf(
 const of = (change: StackChange, address: string): ResourceChange =>
   change.resources.find((it) => it.address === address)!;
 
-test("what a provider cannot change in place is replaced, and the attribute is named", () => {
+test("an attribute with ForceNew replaces the resource", () => {
   const file = (env: string, restart: string) =>
     fileOf({ docker_container: { a: { name: "a", env: [env], restart } } });
   const change = changeOfDocuments("s", file("A=1", "no"), file("A=2", "no"));
@@ -112,7 +111,7 @@ test.each([
   ["terraform_data", { triggers_replace: 1 }, { triggers_replace: 2 }, "replace"],
   ["docker_image", { keep_locally: true }, { keep_locally: false }, "update"],
   ["docker_volume", { driver: "local" }, { driver: "nfs" }, "replace"],
-  ["somebody_elses_thing", { a: 1 }, { a: 2 }, "update"],
+  ["unknown_type", { a: 1 }, { a: 2 }, "update"],
 ])("%s with %j and then %j: %s", (type, before, after, action) => {
   const change = changeOfDocuments(
     "s",
@@ -122,7 +121,7 @@ test.each([
   expect(of(change, `${type}.a`).action).toBe(action);
 });
 
-test("what refers to a resource that is made anew is replaced in turn", () => {
+test("a reference to a recreated resource replaces the dependent", () => {
   const file = (name: string) =>
     fileOf({
       docker_image: { i: { name } },
@@ -137,7 +136,7 @@ test("what refers to a resource that is made anew is replaced in turn", () => {
   ]);
 });
 
-test("what refers to a name that stays is not touched", () => {
+test("a reference to an unchanged name does not change the dependent", () => {
   const file = (driver: string) =>
     fileOf({
       docker_network: { n: { name: "net", driver } },
@@ -149,7 +148,7 @@ test("what refers to a name that stays is not touched", () => {
   expect(of(change, "docker_container.c").action).toBe("no-op");
 });
 
-test("a local that becomes another expression changes what names it", () => {
+test("a changed local changes the resources that reference it", () => {
   const file = (hash: string) =>
     fileOf(
       { docker_image: { i: { name: `a:${expression("local.hash")}` } } },
@@ -163,7 +162,7 @@ test("a local that becomes another expression changes what names it", () => {
   ).toBe("replace");
 });
 
-test("a change that is ignored is none", () => {
+test("ignore_changes suppresses a change", () => {
   const file = (name: string) =>
     fileOf({ docker_container: { c: { name, lifecycle: { ignore_changes: ["name"] } } } });
   expect(of(changeOfDocuments("s", file("a"), file("b")), "docker_container.c").action).toBe(
@@ -174,11 +173,11 @@ test("a change that is ignored is none", () => {
 test.each([
   ["more instances", 1, 3, ["no-op c[0]", "create c[1]", "create c[2]"]],
   ["fewer instances", 3, 1, ["no-op c[0]", "delete c[1]", "delete c[2]"]],
-  ["none", 2, 0, ["delete c[0]", "delete c[1]"]],
-  ["one and then several", undefined, 2, ["no-op c[0] from c", "create c[1]"]],
-  ["several and then one", 2, undefined, ["no-op c from c[0]", "delete c[1]"]],
-  ["more than anybody counts", 1e9, 1e9, ["no-op c"]],
-])("a count makes instances: %s", (_, before, after, effects) => {
+  ["no instances", 2, 0, ["delete c[0]", "delete c[1]"]],
+  ["count added", undefined, 2, ["no-op c[0] from c", "create c[1]"]],
+  ["count removed", 2, undefined, ["no-op c from c[0]", "delete c[1]"]],
+  ["a count above the maximum", 1e9, 1e9, ["no-op c"]],
+])("expands count: %s", (_, before, after, effects) => {
   const file = (count: number | undefined) =>
     fileOf({
       docker_container: { c: { name: "a", ...(count === undefined ? {} : { count }) } },
@@ -210,14 +209,14 @@ test.each([
   ["a count of 0", { count: 0 }, "delete"],
   ["a count that is an expression", { count: expression("local.many") }, "replace"],
   ["another provider", { provider: "docker.other" }, "replace"],
-])("%s is told", (_, more, action) => {
+])("detects %s", (_, more, action) => {
   const file = (own: object) => fileOf({ docker_container: { c: { name: "a", ...own } } });
   expect(of(changeOfDocuments("s", file({}), file(more)), "docker_container.c").action).toBe(
     action,
   );
 });
 
-test("what is removed from the state and not destroyed is forgotten", () => {
+test("a removed block with destroy = false forgets the resource", () => {
   const was = fileOf({ docker_volume: { v: { name: "v" } } });
   const removed = (destroy: boolean) =>
     fileOf({}, { removed: [{ from: "docker_volume.v", lifecycle: { destroy } }] });
@@ -230,7 +229,7 @@ test.each([
   ["host-moved", { provider: { docker: { host: "ssh://root@another.example" } } }],
   ["state-moved", { terraform: { backend: { s3: { bucket: "b", key: "k" } } } }],
   ["state-moved", { terraform: { backend: { local: { path: "other" } } } }],
-])("a stack of which only the place is another breaks %s", (rule, more) => {
+])("a change of location alone violates %s", (rule, more) => {
   const file = (own: object) =>
     fileOf(
       { docker_container: { c: { name: "a" } } },
@@ -271,7 +270,7 @@ test.each([
   [{ terraform: { required_providers: { docker: { source: "a/docker", version: "~> 5.0" } } } }],
   [{ provider: { docker: [{ registry_auth: [{ password: "planted-00000" }] }] } }],
   [{ provider: { docker: [{ ssh_opts: ["-o", "StrictHostKeyChecking=no"] }] } }],
-])("a stack of which only a provider is another has something to look at: %j", (more) => {
+])("a provider change alone needs attention: %j", (more) => {
   const file = (own: object) =>
     fileOf(
       { docker_container: { c: { name: "a" } } },
@@ -289,7 +288,7 @@ test.each([
   expect(JSON.stringify(review)).not.toContain("planted");
 });
 
-test("says that a plan will be refused where what is made once gets other arguments", () => {
+test("reports that conditions will fail for ignored changes", () => {
   const file = (node: string) =>
     parseDocument(
       synthesizedText("kind-local", `cluster: { nodeImage: "${node}" }`),
@@ -304,7 +303,7 @@ test("says that a plan will be refused where what is made once gets other argume
   expect(reasons(digest("1"), digest("1"))).toBe("");
 });
 
-test("what is moved keeps its state", () => {
+test("a moved resource is not recreated", () => {
   const change = changeOfDocuments(
     "s",
     fileOf({ docker_volume: { old: { name: "v" } } }),
@@ -320,11 +319,11 @@ test("what is moved keeps its state", () => {
   });
 });
 
-test("says that only a plan knows whether hashed files changed", () => {
+test("lists hashed files as a limitation", () => {
   expect(changed({}).limitations.join()).toContain("Terraform hashes them during the plan");
 });
 
-test("a value of a sensitive variable is marked", () => {
+test("marks values of sensitive variables", () => {
   const file = fileOf(
     { docker_container: { c: { hostname: expression("var.secret") } } },
     { variable: { secret: { sensitive: true } } },
@@ -334,7 +333,7 @@ test("a value of a sensitive variable is marked", () => {
   ]);
 });
 
-test("gives a plan the paths of its constructs, and the backend", () => {
+test("adds construct paths and the backend to a plan", () => {
   const change = withDocument(savedChange("queue-delay-changed"), document(settings()));
   const embed = change.resources.find(({ address }) =>
     address.startsWith("docker_container.embed"),
@@ -344,7 +343,7 @@ test("gives a plan the paths of its constructs, and the backend", () => {
 });
 
 test.each([
-  ["no JSON", "{", "a/cdk.tf.json: must be JSON, got a text truncated after 1 characters"],
+  ["invalid JSON", "{", "a/cdk.tf.json: must be JSON, got a text truncated after 1 characters"],
   ["a list", "[]", "a/cdk.tf.json: : Invalid input: expected object, received array"],
 ])("fails for %s in one line", (_, text, message) => {
   expect(() => parseDocument(text, "a/cdk.tf.json")).toThrow(message);
@@ -353,8 +352,8 @@ test.each([
 test.each([
   ["started", { start: false }, {}],
   ["not started", {}, { start: false }],
-  ["allowed more", { capabilities: { drop: ["ALL"] }, read_only: false }, { read_only: true }],
-])("a container that is %s by a word is changed", (_, before, after) => {
+  ["privileged", { capabilities: { drop: ["ALL"] }, read_only: false }, { read_only: true }],
+])("detects a container that is newly %s", (_, before, after) => {
   const file = (more: object) => fileOf({ docker_container: { c: { name: "c", ...more } } });
   const change = changeOfDocuments("s", file(before), file(after));
   expect(of(change, "docker_container.c")?.action).not.toBe("no-op");

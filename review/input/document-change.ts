@@ -14,7 +14,10 @@ import { few, withoutKey } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
 import { changedPaths, sameValue, textsIn, valueAt } from "./value-paths.ts";
 
-/** Compares two synthesized files of a stack; a missing file has no resources. */
+/**
+ * Derives a change from two synthesized files of a stack; a missing file has no resources. The base is assumed to be deployed. Computed
+ * values are expressions, which are assumed to change if a resource that they reference is recreated.
+ */
 export function changeOfDocuments(
   stack: string,
   base: SynthesizedDocument | undefined,

@@ -13,12 +13,12 @@ const withSecret = (value: string) =>
     { ...base, after: { env: [`API_KEY=${value}`] }, more: { after_sensitive: { env: true } } },
   ]);
 
-test("the same plan twice is no difference", () => {
+test("a plan does not differ from itself", () => {
   expect(planDifferences([savedChange("gpu-swapped")], [savedChange("gpu-swapped")])).toEqual([]);
   expect(fingerprintOf(savedChange("gpu-swapped"))).toBe(fingerprintOf(savedChange("gpu-swapped")));
 });
 
-test("resources that do not change are no difference", () => {
+test("ignores unchanged resources", () => {
   const same = {
     address: "docker_volume.v",
     actions: ["no-op"],
@@ -39,7 +39,7 @@ test.each<readonly [string, readonly PlannedResource[], string]>([
     [{ ...base, actions: ["delete", "create"] }],
     "docker_container.a: the reviewed action is update, the new plan's is replace",
   ],
-  ["one that is gone", [], "docker_container.a: update is not in the new plan"],
+  ["a removed change", [], "docker_container.a: update is not in the new plan"],
   [
     "a new one",
     [base, { address: "docker_volume.v", actions: ["delete"], before: {} }],
@@ -61,7 +61,7 @@ test.each<readonly [string, readonly PlannedResource[], string]>([
   ]);
 });
 
-test("a plan that nobody reviewed, and one that is missing, are differences", () => {
+test("reports a plan that was not reviewed and a missing plan", () => {
   const [a, b] = ["a", "b"].map((stack) => ({ ...plannedChange([base]), stack }));
   expect(planDifferences([a!], [b!])).toEqual([
     "a: was reviewed but has no new plan",
@@ -69,12 +69,12 @@ test("a plan that nobody reviewed, and one that is missing, are differences", ()
   ]);
 });
 
-test("another secret is a difference of plans, and its value is not said", () => {
+test("reports a changed secret without its value", () => {
   const lines = planDifferences([withSecret("first-1234")], [withSecret("second-1234")]);
   expect(lines).toEqual(["test: docker_container.a: different value at env[0]"]);
 });
 
-test("a fingerprint does not tell one secret from another", () => {
+test("a fingerprint is independent of secrets", () => {
   expect(fingerprintOf(withSecret("first-1234"))).toBe(fingerprintOf(withSecret("second-1234")));
 });
 
@@ -107,10 +107,10 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
         provider_config: { docker: { expressions: { host: { constant_value: "tcp://b:1" } } } },
       },
     }),
-    /providers: docker is another/,
+    /providers: docker differs/,
   ],
   [
-    "the other order",
+    "another order of actions",
     (plan) => {
       plan.resource_changes.find(isReplaced)!.change.actions = ["create", "delete"];
       return {};
@@ -120,11 +120,11 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
   [
     "another output",
     () => ({ output_changes: { other: { actions: ["create"], after: "z" } } }),
-    /outputs: other is another/,
+    /outputs: other differs/,
   ],
-  ["another variable", () => ({ variables: { db: { value: "b" } } }), /variables: db is another/],
+  ["another variable", () => ({ variables: { db: { value: "b" } } }), /variables: db differs/],
   [
-    "a check that fails",
+    "a failing check",
     () => ({ checks: [{ status: "fail", address: { to_display: "check.c" } }] }),
     /check check\.c fails/,
   ],
@@ -145,7 +145,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
     /\(deposed ab12\): delete is not in the reviewed plan/,
   ],
   [
-    "a program that a data source runs",
+    "a program of a data source",
     (plan) => ({
       resource_changes: [
         ...plan.resource_changes,
@@ -161,7 +161,7 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
     /data\.external\.run: read is not in the reviewed plan/,
   ],
   [
-    "a program that a resource runs",
+    "a program of a provisioner",
     () => ({
       configuration: {
         root_module: {
@@ -169,10 +169,10 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
         },
       },
     }),
-    /provisioners: a\.b is another/,
+    /provisioners: a\.b differs/,
   ],
   [
-    "false where nothing was given",
+    "null instead of false",
     (plan) => {
       const { change } = plan.resource_changes.find(
         (it) => it.type === "docker_container" && isReplaced(it),
@@ -182,14 +182,14 @@ test.each<readonly [string, (plan: Edited) => object, RegExp]>([
     },
     /different value at stdin_open/,
   ],
-])("%s is a difference, of plans and of fingerprints", (_, edit, line) => {
+])("%s changes the plan and its fingerprint", (_, edit, line) => {
   const [reviewed, fresh] = [edited(() => ({})), edited(edit)];
   expect(planDifferences([reviewed], [fresh]).join("\n")).toMatch(line);
   expect(fingerprintOf(fresh)).not.toBe(fingerprintOf(reviewed));
   expect(planDifferences([reviewed], [reviewed])).toEqual([]);
 });
 
-test("a fingerprint has no secret of a provider or a variable", () => {
+test("a fingerprint is independent of secrets of providers and variables", () => {
   const of = (secret: string) =>
     edited(() => ({
       variables: { api_token: { value: secret } },
@@ -204,7 +204,7 @@ test.each([
   ["planning failed", { errored: true }],
   ["the new plan is incomplete", { complete: false }],
   [
-    "the new plan defers 1 changes",
+    "the new plan defers changes of a.b",
     {
       deferred_changes: [
         {
@@ -237,24 +237,24 @@ const action = {
   },
 };
 
-test("an action of a provider that nobody reviewed is a difference, and so is another argument of it", () => {
-  const [without, one, other, rotated] = [
+test("reports a new provider action and changed arguments of one", () => {
+  const [without, invoked, changed, rotated] = [
     [],
     [action],
     [{ ...action, config_values: { command: "false", token: "planted" } }],
     [{ ...action, config_values: { command: "true", token: "another" } }],
   ].map((actions) => plannedChange([base], { action_invocations: actions }));
-  const line = ["test: actions: action.local_command.x is another"];
-  expect(planDifferences([without!], [one!])).toEqual(line);
-  expect(planDifferences([one!], [other!])).toEqual(line);
-  expect(planDifferences([one!], [one!])).toEqual([]);
-  const prints = [without, one, other, rotated].map((it) => fingerprintOf(it!));
+  const line = ["test: actions: action.local_command.x differs"];
+  expect(planDifferences([without!], [invoked!])).toEqual(line);
+  expect(planDifferences([invoked!], [changed!])).toEqual(line);
+  expect(planDifferences([invoked!], [invoked!])).toEqual([]);
+  const prints = [without, invoked, changed, rotated].map((it) => fingerprintOf(it!));
   expect(new Set(prints).size).toBe(3);
   expect(prints[3]).toBe(prints[1]);
   expect(fingerprintOf(plannedChange([base]))).toBe(prints[0]);
 });
 
-test("a plan that puts off an action is none to apply", () => {
+test("rejects a plan that defers a provider action", () => {
   const change = plannedChange([], {
     deferred_action_invocations: [{ reason: "unknown", action_invocation: action }],
   });

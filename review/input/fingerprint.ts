@@ -1,37 +1,36 @@
 import { createHash } from "node:crypto";
 import type { ResourceChange, StackChange } from "./change.ts";
 import { mask } from "./secrets.ts";
+import { few } from "./stack-facts.ts";
 import { canonical, changedPaths, isWithin, pathText } from "./value-paths.ts";
-
-/** Comparison of plans. */
 
 /**
  * SHA-256 of a stack's planned changes, without secrets because it is published. Plans that differ only in a secret's value have the
  * same fingerprint; {@link planDifferences} detects those too.
  */
 export function fingerprintOf(change: StackChange): string {
-  const own = changedResources(change).map((it) => [
+  const resources = changedResources(change).map((it) => [
     ...identityOf(it),
     mask(it.before ?? {}, it.sensitive),
     mask(it.after ?? {}, it.sensitive),
     it.unknown,
   ]);
-  const outside = change.drift.map((it) => [...identityOf(it), mask(it.after ?? {}, it.sensitive)]);
+  const drift = change.drift.map((it) => [...identityOf(it), mask(it.after ?? {}, it.sensitive)]);
   const { plan } = change;
-  const besides = partNames.flatMap((name) => {
+  const parts = partNames.flatMap((name) => {
     const part = plan?.[name];
     const masked = part === undefined ? {} : mask(part.values, part.sensitive);
-    // empty optional parts are left out, so that they do not change existing fingerprints
+    // omitted if empty, so that existing fingerprints stay valid
     return name === "actions" && Object.keys(masked).length === 0 ? [] : [masked];
   });
   return createHash("sha256")
-    .update(canonical([change.stack, own, outside, besides, plan?.failedChecks ?? []]))
+    .update(canonical([change.stack, resources, drift, parts, plan?.failedChecks ?? []]))
     .digest("hex");
 }
 
 const partNames = ["outputs", "variables", "providers", "provisioners", "actions"] as const;
 
-/** Excludes unchanged resources; includes data sources read during the apply, which may run programs. */
+/** Resources with an action, including data sources that are read during the apply and may run programs. */
 function changedResources({ resources }: StackChange): readonly ResourceChange[] {
   return resources.filter(
     ({ action, movedFrom, imported }) =>
@@ -62,7 +61,9 @@ export function rejectionReasons({ stack, plan }: StackChange): readonly string[
     ...(plan.complete || plan.errored ? [] : [`${stack}: the new plan is incomplete`]),
     ...(plan.deferred.length === 0
       ? []
-      : [`${stack}: the new plan defers ${plan.deferred.length} changes`]),
+      : [
+          `${stack}: the new plan defers changes of ${few(plan.deferred.map(({ address }) => address))}`,
+        ]),
     ...(plan.deferredActions.length === 0
       ? []
       : [`${stack}: the new plan defers ${plan.deferredActions.join(", ")}`]),
@@ -76,26 +77,25 @@ export function planDifferences(
 ): readonly string[] {
   const names = [...new Set([...reviewed, ...fresh].map(({ stack }) => stack))].sort();
   return names.flatMap((name) => {
-    const [was, is] = [reviewed, fresh].map((all) => all.find(({ stack }) => stack === name));
-    if (was === undefined) return [`${name}: was not reviewed`];
-    if (is === undefined) return [`${name}: was reviewed but has no new plan`];
-    return stackDifferences(was, is).map((line) => `${name}: ${line}`);
+    const [old, current] = [reviewed, fresh].map((all) => all.find(({ stack }) => stack === name));
+    if (old === undefined) return [`${name}: was not reviewed`];
+    if (current === undefined) return [`${name}: was reviewed but has no new plan`];
+    return stackDifferences(old, current).map((line) => `${name}: ${line}`);
   });
 }
 
-/** Key that identifies a resource in both plans. */
-const given = { as: "given" } as const;
+const strictly = { unset: "distinct" } as const;
 
 function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {
-  const besides = partNames.flatMap((name) => {
-    const [was, is] = [reviewed, fresh].map((change) => change.plan?.[name].values ?? {});
-    const names = changedPaths(was, is, given).map(([first = ""]) => String(first));
-    return [...new Set(names)].map((it) => `${name}: ${it} is another`);
+  const parts = partNames.flatMap((name) => {
+    const [old, current] = [reviewed, fresh].map((change) => change.plan?.[name].values ?? {});
+    const names = changedPaths(old, current, strictly).map(([first = ""]) => String(first));
+    return [...new Set(names)].map((it) => `${name}: ${it} differs`);
   });
   const checks = (fresh.plan?.failedChecks ?? [])
     .filter((it) => !reviewed.plan?.failedChecks.includes(it))
     .map((it) => `check ${it} fails`);
-  const outside = fresh.drift
+  const drift = fresh.drift
     .filter((it) => {
       const old = reviewed.drift.find((other) => keyOf(other) === keyOf(it));
       return (
@@ -105,31 +105,31 @@ function stackDifferences(reviewed: StackChange, fresh: StackChange): readonly s
       );
     })
     .map((it) => `${keyOf(it)}: has changed outside of Terraform since the review`);
-  return [...resourceDifferences(reviewed, fresh), ...besides, ...checks, ...outside];
+  return [...resourceDifferences(reviewed, fresh), ...parts, ...checks, ...drift];
 }
 
 function resourceDifferences(reviewed: StackChange, fresh: StackChange): readonly string[] {
-  const [was, is] = [reviewed, fresh].map(
-    (change) => new Map(changedResources(change).map((it) => [keyOf(it), it])),
-  );
-  return [...new Set([...(was?.keys() ?? []), ...(is?.keys() ?? [])])].sort().flatMap((address) => {
-    const [old, now] = [was?.get(address), is?.get(address)];
+  const byKey = (change: StackChange) =>
+    new Map(changedResources(change).map((it) => [keyOf(it), it]));
+  const [before, after] = [byKey(reviewed), byKey(fresh)];
+  return [...new Set([...before.keys(), ...after.keys()])].sort().flatMap((address) => {
+    const [old, now] = [before.get(address), after.get(address)];
     if (old === undefined) return [`${address}: ${now?.action} is not in the reviewed plan`];
     if (now === undefined) return [`${address}: ${old.action} is not in the new plan`];
     if (old.action !== now.action) {
       return [`${address}: the reviewed action is ${old.action}, the new plan's is ${now.action}`];
     }
-    const places = [
-      ...changedPaths(old.before, now.before, given),
-      ...changedPaths(old.after, now.after, given),
+    const paths = [
+      ...changedPaths(old.before, now.before, strictly),
+      ...changedPaths(old.after, now.after, strictly),
       ...[...old.unknown, ...now.unknown].filter(
         (path) =>
           old.unknown.some((it) => isWithin(path, it)) !==
           now.unknown.some((it) => isWithin(path, it)),
       ),
     ];
-    const shown = [...new Set(places.map((path) => pathText(path.slice(0, 3))))].slice(0, 5);
-    if (shown.length > 0) return [`${address}: different value at ${shown.join(", ")}`];
+    const names = [...new Set(paths.map((path) => pathText(path.slice(0, 3))))].slice(0, 5);
+    if (names.length > 0) return [`${address}: different value at ${names.join(", ")}`];
     return canonical(identityOf(old)) === canonical(identityOf(now))
       ? []
       : [`${address}: different cause of replacement, or different order of actions`];

@@ -2,13 +2,13 @@ import type { z } from "zod";
 import { ReviewError } from "./review-error.ts";
 
 /** Maximum nesting depth; deeper input is rejected. */
-export const maxDepth = 100;
+const maxDepth = 100;
+
 /**
  * Validates a value with a schema.
  *
  * @throws {ReviewError} with the path and the rule in one line, without the content, which may contain secrets.
  */
-
 export function validated<T extends z.ZodType>(
   schema: T,
   value: unknown,
@@ -25,34 +25,32 @@ export function validated<T extends z.ZodType>(
  *
  * @throws {ReviewError} with the position of the error in one line, without the content.
  */
-
 export function parseJson(text: string, fileName: string): unknown {
-  const plain = text.replace(/^\uFEFF/, "");
-  if (plain.startsWith("PK")) {
+  const content = text.replace(/^\uFEFF/, "");
+  if (content.startsWith("PK")) {
     throw new ReviewError(
       `${fileName}: must be JSON, got a binary plan; run: terraform show -json PLAN > plan.json`,
     );
   }
-  if (plain.trim() === "") throw new ReviewError(`${fileName}: must be JSON, got an empty file`);
-  if (/^\s*\{"@level"/.test(plain)) {
+  if (content.trim() === "") throw new ReviewError(`${fileName}: must be JSON, got an empty file`);
+  if (/^\s*\{"@level"/.test(content)) {
     throw new ReviewError(
-      `${fileName}: must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'`,
+      `${fileName}: must be the output of 'terraform show -json PLAN', got the log of 'terraform plan -json'`,
     );
   }
   let value: unknown;
   try {
-    value = JSON.parse(plain);
+    value = JSON.parse(content);
   } catch (error) {
-    // the original message quotes the text, which may be a secret
+    // the original message quotes the text, which may contain a secret
     const message = error instanceof Error ? error.message : "";
-    const ends = /end of JSON input|Unterminated|Expected .* or/i.test(message);
-    const at = /position (\d+)/.exec(message)?.[1] ?? String(ends ? plain.length : 0);
-    const cut = Number(at) >= plain.trimEnd().length - 1;
-    const place = at === "0" ? "" : ` at character ${at}`;
+    const isTruncated = /end of JSON input|Unterminated|Expected .* or/i.test(message);
+    const at = /position (\d+)/.exec(message)?.[1] ?? String(isTruncated ? content.length : 0);
+    const position = at === "0" ? "" : ` at character ${at}`;
     throw new ReviewError(
-      cut
-        ? `${fileName}: must be JSON, got a text truncated after ${plain.length} characters`
-        : `${fileName}: must be JSON, got invalid JSON${place}`,
+      Number(at) >= content.trimEnd().length - 1
+        ? `${fileName}: must be JSON, got a text truncated after ${content.length} characters`
+        : `${fileName}: must be JSON, got invalid JSON${position}`,
     );
   }
   if (tooDeep(value)) {
@@ -62,8 +60,7 @@ export function parseJson(text: string, fileName: string): unknown {
 }
 
 /** Iterative, because recursion could exhaust the stack. */
-
-export function tooDeep(value: unknown): boolean {
+function tooDeep(value: unknown): boolean {
   let level: object[] = typeof value === "object" && value !== null ? [value] : [];
   for (let depth = 0; level.length > 0; depth += 1) {
     if (depth > maxDepth) return true;

@@ -4,12 +4,12 @@ import type { ActionInvocation, Plan } from "./plan-schema.ts";
 import { isSecretName, secretPaths } from "./secrets.ts";
 import { isObject, markedPaths } from "./value-paths.ts";
 
-/** Values of variables that are sensitive or named like a secret; a plan contains them in plain text. */
+/** Variables that are sensitive or have the name of a secret; a plan contains their values in plain text. */
 export function sensitiveVariables(
-  read: Plan,
+  plan: Plan,
 ): readonly (readonly [name: string, value: unknown])[] {
-  const declared = read.configuration?.root_module?.variables ?? {};
-  return Object.entries(read.variables ?? {})
+  const declared = plan.configuration?.root_module?.variables ?? {};
+  return Object.entries(plan.variables ?? {})
     .filter(
       ([name]) =>
         (Object.hasOwn(declared, name) && declared[name]?.sensitive === true) || isSecretName(name),
@@ -17,18 +17,18 @@ export function sensitiveVariables(
     .map(([name, { value }]) => [name, value]);
 }
 
-export function factsOfPlan(read: Plan, fileName: string): PlanFacts {
-  const outputs = Object.entries(read.output_changes ?? {}).filter(
+export function factsOfPlan(plan: Plan, fileName: string): PlanFacts {
+  const outputs = Object.entries(plan.output_changes ?? {}).filter(
     ([, { actions }]) => actions.join() !== "no-op",
   );
   return {
-    errored: read.errored === true,
-    complete: read.complete !== false,
-    failedChecks: (read.checks ?? [])
+    errored: plan.errored === true,
+    complete: plan.complete !== false,
+    failedChecks: (plan.checks ?? [])
       .filter(({ status }) => status === "fail" || status === "error")
-      .map(({ address }) => address?.to_display ?? "without a name"),
+      .map(({ address }) => address?.to_display ?? "(unnamed)"),
     deferred: changesOf(
-      (read.deferred_changes ?? []).map((it) => it.resource_change),
+      (plan.deferred_changes ?? []).map((it) => it.resource_change),
       fileName,
     ),
     outputs: partOf(
@@ -38,21 +38,21 @@ export function factsOfPlan(read: Plan, fileName: string): PlanFacts {
           { actions, before, after, unknown },
         ]),
       ),
-      outputs.flatMap(([name, { before_sensitive: was, after_sensitive: is }]) => [
-        ...markedPaths(was).map((path) => [name, "before", ...path]),
-        ...markedPaths(is).map((path) => [name, "after", ...path]),
+      outputs.flatMap(([name, { before_sensitive, after_sensitive }]) => [
+        ...markedPaths(before_sensitive).map((path) => [name, "before", ...path]),
+        ...markedPaths(after_sensitive).map((path) => [name, "after", ...path]),
       ]),
     ),
     variables: partOf(
       Object.fromEntries(
-        Object.entries(read.variables ?? {}).map(([name, { value }]) => [name, value]),
+        Object.entries(plan.variables ?? {}).map(([name, { value }]) => [name, value]),
       ),
-      sensitiveVariables(read).map(([name]) => [name]),
+      sensitiveVariables(plan).map(([name]) => [name]),
     ),
-    providers: partOf(plainValues(read.configuration?.provider_config ?? {})),
-    provisioners: partOf(plainValues(provisionersIn(read.configuration?.root_module, ""))),
-    actions: actionsPart(read.action_invocations ?? []),
-    deferredActions: (read.deferred_action_invocations ?? [])
+    providers: partOf(plainValues(plan.configuration?.provider_config ?? {})),
+    provisioners: partOf(plainValues(provisionersIn(plan.configuration?.root_module, ""))),
+    actions: actionsPart(plan.action_invocations ?? []),
+    deferredActions: (plan.deferred_action_invocations ?? [])
       .map((it) => it.action_invocation.address)
       .sort(),
   };
@@ -64,8 +64,8 @@ function actionsPart(invocations: readonly ActionInvocation[]): PlanPart {
   for (const it of invocations) {
     const list = byAddress.get(it.address) ?? [];
     byAddress.set(it.address, list);
-    const place = [it.address, list.length, "config"];
-    sensitive.push(...markedPaths(it.config_sensitive).map((path) => [...place, ...path]));
+    const config = [it.address, list.length, "config"];
+    sensitive.push(...markedPaths(it.config_sensitive).map((path) => [...config, ...path]));
     list.push({
       config: it.config_values,
       unknown: it.config_unknown,

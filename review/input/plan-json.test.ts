@@ -17,7 +17,7 @@ function messageOf(run: () => unknown): string {
   return "nothing was thrown";
 }
 
-test("reads what Terraform planned, and takes a replacement for one action", () => {
+test("reads planned actions, a replacement as one action", () => {
   const { stack, terraformVersion, resources } = savedChange("image-changed");
   expect({ stack, terraformVersion }).toEqual({ stack: "single-gpu", terraformVersion: "1.11.4" });
   const trt = resources.find(({ address }) => address.startsWith("docker_container.triton-trt_c"));
@@ -25,25 +25,25 @@ test("reads what Terraform planned, and takes a replacement for one action", () 
   expect(trt?.address).toMatch(/triton-trt_configuration/);
 });
 
-test("says which half of a replacement comes first", () => {
+test("reads the order of a replacement", () => {
   const { resources } = savedChange("image-changed");
   const of = (part: string) => resources.find(({ address }) => address.includes(part));
   expect(of("engine-cache_volume")?.createBeforeDestroy).toBe(true);
   expect(of("triton-trt_container")?.createBeforeDestroy).toBeUndefined();
 });
 
-test("knows which docker_image a container runs, also where the plan does not know its id", () => {
+test("resolves the docker_image of a container, even if its id is unknown", () => {
   const { resources } = savedChange("create");
   const embed = resources.find(({ address }) => address.startsWith("docker_container.embed"));
   expect(embed?.imageResource).toMatch(/^docker_image\.host_embed-gpu-image/);
 });
 
-test("leaves out drift that is only another way to write nothing", () => {
+test("ignores drift between forms of an unset attribute", () => {
   expect(JSON.parse(planText("nothing-changed")).resource_drift.length).toBeGreaterThan(5);
   expect(savedChange("nothing-changed").drift).toEqual([]);
 });
 
-test("keeps drift that somebody made", () => {
+test("keeps manual changes as drift", () => {
   const drifted = { before: { restart: "no" }, after: { restart: "always" } };
   const [resource] = JSON.parse(
     plannedText([{ address: "docker_container.a", ...drifted }]),
@@ -52,7 +52,7 @@ test("keeps drift that somebody made", () => {
   expect(drift.map(({ address }) => address)).toEqual(["docker_container.a"]);
 });
 
-test("takes the constraint of a provider from the plan", () => {
+test("reads the version constraint of a provider", () => {
   expect(savedChange("create").configuration?.terraform).toMatchObject({
     required_providers: { docker: { source: "kreuzwerker/docker", version: "~> 4.5" } },
   });
@@ -82,7 +82,7 @@ test.each([
   [
     "a log",
     '{"@level":"info"}\n{"@level":"info"}',
-    "must be what 'terraform show -json PLAN' prints, got the log of 'terraform plan -json'",
+    "must be the output of 'terraform show -json PLAN', got the log of 'terraform plan -json'",
   ],
   ["an empty file", "\n", "must be JSON, got an empty file"],
   ["a list", "[]", "must be a JSON object, as 'terraform show -json PLAN' prints it"],
@@ -105,7 +105,7 @@ test.each([
   expect(messageOf(() => read(text))).toBe(`ReviewError: plan.json: ${message}`);
 });
 
-test("accepts any version 1, and what it does not know", () => {
+test("accepts any version 1.x and unknown fields", () => {
   const text = plannedText([{ address: "a.b", more: { some_future_field: [1] } }], { future: {} });
   expect(read(text.replace('"1.2"', '"1.9"')).resources).toHaveLength(1);
 });
@@ -114,20 +114,20 @@ test("reads a file with a byte order mark", () => {
   expect(read(`\uFEFF${plannedText([])}`).resources).toEqual([]);
 });
 
-describe("a plan that was cut off", () => {
-  const whole = planText("port-exposed");
+describe("a truncated plan", () => {
+  const text = planText("port-exposed");
 
-  test("says that it ends too early, and nothing of what is in it", () => {
-    const message = messageOf(() => read(whole.slice(0, whole.indexOf("planted-secret") + 10)));
+  test("is rejected without quoting its content", () => {
+    const message = messageOf(() => read(text.slice(0, text.indexOf("planted-secret") + 10)));
     expect(message).toMatch(
       /^ReviewError: plan\.json: must be JSON, got a text truncated after \d+ characters$/,
     );
   });
 
-  test("is refused wherever it is cut", () => {
+  test("is rejected at any length", () => {
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: whole.trimEnd().length - 1 }), (length) => {
-        const message = messageOf(() => read(whole.slice(0, length)));
+      fc.property(fc.integer({ min: 0, max: text.trimEnd().length - 1 }), (length) => {
+        const message = messageOf(() => read(text.slice(0, length)));
         expect(message).toMatch(/^ReviewError: plan\.json: must be JSON[^\n]*$/);
         expect(message).not.toContain("planted");
       }),
@@ -136,12 +136,12 @@ describe("a plan that was cut off", () => {
   });
 });
 
-test("any change of a plan's bytes is read or refused in one line", () => {
-  const whole = planText("create");
+test("any change of a plan's bytes is read or rejected in one line", () => {
+  const text = planText("create");
   fc.assert(
-    fc.property(fc.nat(whole.length - 1), fc.string({ minLength: 1, maxLength: 3 }), (at, text) => {
+    fc.property(fc.nat(text.length - 1), fc.string({ minLength: 1, maxLength: 3 }), (at, text) => {
       const message = messageOf(() =>
-        read(whole.slice(0, at) + text + whole.slice(at + text.length)),
+        read(text.slice(0, at) + text + text.slice(at + text.length)),
       );
       expect(message).toMatch(/^(nothing was thrown|ReviewError: plan\.json: [^\n]*)$/);
     }),
@@ -149,7 +149,7 @@ test("any change of a plan's bytes is read or refused in one line", () => {
   );
 });
 
-test("any JSON is read or refused in one line", () => {
+test("any JSON is read or rejected in one line", () => {
   fc.assert(
     fc.property(fc.json(), (json) => {
       expect(messageOf(() => read(json))).toMatch(/^ReviewError: plan\.json: [^\n]*$/);
@@ -157,7 +157,7 @@ test("any JSON is read or refused in one line", () => {
   );
 });
 
-test("any JSON in the place of a resource is read or refused in one line", () => {
+test("any JSON in place of a resource is read or rejected in one line", () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.jsonValue(), (before, after) => {
       const text = plannedText([{ address: "docker_container.a", before, after }]);
@@ -182,7 +182,7 @@ test.each(["constructor", "__proto__", "toString"])(
   },
 );
 
-test("an address with a line break is refused in one line", () => {
+test("rejects an address with a line break in one line", () => {
   const text = plannedText([{ address: "docker_container.a\n\u2028`<b>", actions: ["explode"] }]);
   expect(() => changeOfPlan({ fileName: "a", text })).toThrow(
     /^a: docker_container\.a `<b>: change\.actions must be an action of Terraform 1$/,

@@ -9,14 +9,14 @@ import { ReviewError } from "./review-error.ts";
 import { withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, ownValue, textsIn } from "./value-paths.ts";
 
-export interface PlanFile {
+interface PlanFile {
   /** Name in messages. */
   readonly fileName: string;
   readonly text: string;
   /**
    * Name of the stack.
    *
-   * @default - that of the output `environment`, or `fileName`
+   * @default - name in the output `environment`, or `fileName`
    */
   readonly stack?: string;
 }
@@ -24,46 +24,51 @@ export interface PlanFile {
 /**
  * Parses a plan.
  *
- * @throws {ReviewError} in one line, without the content.
+ * @throws {ReviewError} with a message that does not quote the content.
  */
 export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
   const raw = parseJson(text, fileName);
   checkVersion(raw, fileName);
-  const read = validated(planSchema, raw, fileName);
-  const imageOf = imagesOfContainers(read);
-  const provisioners = plainValues(provisionersIn(read.configuration?.root_module, ""));
-  const output = read.output_changes?.[environmentOutput];
+  const plan = validated(planSchema, raw, fileName);
+  const imageOf = imagesOfContainers(plan);
+  const provisioners = plainValues(provisionersIn(plan.configuration?.root_module, ""));
+  const output = plan.output_changes?.[environmentOutput];
   const environmentAfter = output?.after ?? undefined;
   const environmentBefore = output?.before ?? undefined;
   return {
     stack:
       stack ?? nameOf(environmentAfter) ?? nameOf(environmentBefore) ?? basename(fileName, ".json"),
     source: "plan",
-    resources: changesOf(read.resource_changes ?? [], fileName).map((it) => {
+    resources: changesOf(plan.resource_changes ?? [], fileName).map((it) => {
       const imageResource = imageOf.get(withoutKey(it.address));
-      const own = ownValue(provisioners, it.address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, ""));
+      const own = ownValue(provisioners, withoutInstanceKeys(it.address));
       return {
         ...it,
         ...(imageResource === undefined ? {} : { imageResource }),
         ...(own === undefined ? {} : { programs: commandsOf(own) }),
       };
     }),
-    drift: driftOf(read, fileName),
+    drift: driftOf(plan, fileName),
     environmentBefore,
     environmentAfter,
-    secrets: sensitiveVariables(read).flatMap(([, value]) =>
+    secrets: sensitiveVariables(plan).flatMap(([, value]) =>
       [...textsIn(value)].map(([, text]) => text),
     ),
-    configuration: configurationOf(read),
-    terraformVersion: read.terraform_version ?? undefined,
-    plan: factsOfPlan(read, fileName),
+    configuration: configurationOf(plan),
+    terraformVersion: plan.terraform_version ?? undefined,
+    plan: factsOfPlan(plan, fileName),
     limitations: [
-      ...(read.errored ? ["Planning failed: the plan is incomplete."] : []),
-      ...(read.complete === false && !read.errored
+      ...(plan.errored ? ["Planning failed: the plan is incomplete."] : []),
+      ...(plan.complete === false && !plan.errored
         ? ["The plan is incomplete: a second plan and apply is required."]
         : []),
     ],
   };
+}
+
+/** Removes the instance keys of a resource and its modules. */
+function withoutInstanceKeys(address: string): string {
+  return address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, "");
 }
 
 function checkVersion(raw: unknown, fileName: string): void {
@@ -74,7 +79,7 @@ function checkVersion(raw: unknown, fileName: string): void {
   const { format_version: version } = raw;
   if (typeof version !== "string" || !/^\d{1,4}\.\d{1,4}$/.test(version)) {
     throw new ReviewError(
-      `${fileName}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another text" : "nothing"}`,
+      `${fileName}: format_version must be 1.x, as 'terraform show -json PLAN' writes it, got ${typeof version === "string" ? "another format" : "nothing"}`,
     );
   }
   if (!version.startsWith("1.")) {
@@ -139,7 +144,7 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
   };
 }
 
-/** Commands of one resource's provisioners in a plan. */
+/** Commands of provisioners in a plan. */
 function commandsOf(provisioners: unknown): readonly string[] {
   return blocksOf(provisioners).map(({ type, expressions }) => {
     const command = isObject(expressions) ? expressions.command : undefined;

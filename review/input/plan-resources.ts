@@ -10,12 +10,12 @@ import {
   valueAt,
 } from "./value-paths.ts";
 
-/** Drift, except for fields maintained by Kubernetes and replica counts owned by an autoscaler. */
-export function driftOf(read: Plan, fileName: string): readonly ResourceChange[] {
-  const isScaled = (read.resource_changes ?? []).some(({ type }) =>
+/** Drift, except for fields that Kubernetes maintains and replica counts that an autoscaler owns. */
+export function driftOf(plan: Plan, fileName: string): readonly ResourceChange[] {
+  const isScaled = (plan.resource_changes ?? []).some(({ type }) =>
     /^kubernetes_horizontal_pod_autoscaler/.test(type),
   );
-  return changesOf(read.resource_drift ?? [], fileName).filter((it) =>
+  return changesOf(plan.resource_drift ?? [], fileName).filter((it) =>
     isRealDrift(it, (path) => {
       if (!it.type.startsWith("kubernetes_")) return false;
       const last = String(path.at(-1));
@@ -29,13 +29,13 @@ export function driftOf(read: Plan, fileName: string): readonly ResourceChange[]
 /** Ignores differences between `null` and empty values, because providers store unset attributes as either. */
 function isRealDrift(
   { action, before, after }: ResourceChange,
-  isOthers: (path: Path) => boolean,
+  isExcluded: (path: Path) => boolean,
 ): boolean {
   if (action === "no-op") return false;
   if (action !== "update") return true;
   return changedPaths(before, after).some(
     (path) =>
-      !isOthers(path) &&
+      !isExcluded(path) &&
       [valueAt(before, path), valueAt(after, path)].some((value) => value && value !== true),
   );
 }
@@ -70,7 +70,7 @@ function resourceChange(it: PlannedResource, fileName: string): ResourceChange {
       ...markedPaths(before_sensitive),
       ...markedPaths(after_sensitive),
       ...secretPaths(it.type, before),
-      // unchanged values have secrets at the same paths
+      // an unchanged resource has its secrets at the same paths
       ...(it.change.actions.join() === "no-op" && before !== undefined
         ? []
         : secretPaths(it.type, after)),
@@ -87,13 +87,14 @@ function resourceChange(it: PlannedResource, fileName: string): ResourceChange {
 
 const singleActions = ["no-op", "create", "read", "update", "delete", "forget"] as const;
 const replaceActions = ["delete,create", "create,delete", "create,forget"];
-function actionOf(actions: readonly string[], place: string): Action {
+
+function actionOf(actions: readonly string[], resource: string): Action {
   const words = actions.join();
   const action = replaceActions.includes(words)
     ? "replace"
     : singleActions.find((single) => single === words);
   if (action !== undefined) return action;
-  throw new ReviewError(`${place}: change.actions must be an action of Terraform 1`);
+  throw new ReviewError(`${resource}: change.actions must be an action of Terraform 1`);
 }
 
 export function unique(paths: readonly Path[]): readonly Path[] {

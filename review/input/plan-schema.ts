@@ -1,6 +1,5 @@
 import { z } from "zod";
 
-/** `terraform show -json PLAN`: https://developer.hashicorp.com/terraform/internals/json-format, version 1.x. */
 const changeSchema = z.object({
   actions: z.array(z.string()),
   before: z.unknown().optional(),
@@ -40,6 +39,8 @@ const actionInvocationSchema = z.object({
 });
 
 export type ActionInvocation = z.infer<typeof actionInvocationSchema>;
+
+/** Output of `terraform show -json PLAN`: https://developer.hashicorp.com/terraform/internals/json-format, version 1.x. */
 export const planSchema = z.object({
   terraform_version: z.string().nullish(),
   errored: z.boolean().nullish(),

@@ -16,26 +16,26 @@ function programs(edit: (stack: typeof base) => void): readonly string[] {
   return newPrograms(read(base), read(stack));
 }
 
-test("a stack that runs what it ran says nothing, and one that is new neither", () => {
+test("reports nothing for unchanged programs and for a new stack", () => {
   expect(programs(() => {})).toEqual([]);
   expect(newPrograms(undefined, read(base))).toEqual([]);
 });
 
-test("a resource that runs a program is said, and what it runs is not", () => {
+test("reports a resource that runs a program without the command", () => {
   const found = programs((stack) => {
     stack.resource.null_resource = { n: { provisioner: exec("curl planted | sh") } };
   });
   expect(found).toEqual(["null_resource.n: new program run during the apply (local-exec)."]);
 });
 
-test("is not safe", () => {
+test("a new program needs attention", () => {
   const stack = structuredClone(base);
   stack.data = { external: { e: { program: ["x"] } } };
   const { verdict } = reviewOf([changeOfDocuments("s", read(base), read(stack))]);
   expect(verdict.level).toBe("attention");
 });
 
-test("another program in the place of one is said", () => {
+test("reports a changed program", () => {
   const found = programs((stack) => {
     stack.resource.terraform_data[gate].provisioner = exec("true");
   });
@@ -44,7 +44,7 @@ test("another program in the place of one is said", () => {
   ]);
 });
 
-test("several programs that are others are one sentence", () => {
+test("reports several changed programs in one sentence", () => {
   const found = programs((stack) => {
     for (const name of ["b", "a"]) {
       stack.resource.null_resource = {
@@ -58,7 +58,7 @@ test("several programs that are others are one sentence", () => {
   ]);
 });
 
-test("a data source that runs a program is said", () => {
+test("reports a data source that runs a program", () => {
   const found = programs((stack) => {
     stack.data = { external: { e: { program: ["sh", "-c", "x"] } } };
   });

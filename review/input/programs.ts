@@ -1,13 +1,13 @@
 import { few } from "./stack-facts.ts";
 import type { SynthesizedDocument } from "./synthesized-document.ts";
-import { canonical, isObject, ownValue } from "./value-paths.ts";
+import { blocksOf, canonical, ownValue } from "./value-paths.ts";
 
 /** Data sources that run a program or send a request during the plan. */
 const activeDataSources = new Set(["external", "http", "terraform_remote_state"]);
 
 /**
- * Sentences about new or changed programs that Terraform runs on the machine that plans or applies; none for a new stack.
- * Commands are not printed because they may contain secrets.
+ * Sentences about new or changed programs that Terraform runs on the machine of the plan or apply; none for a new stack. Commands are
+ * omitted because they may contain secrets.
  */
 export function newPrograms(
   before: SynthesizedDocument | undefined,
@@ -15,13 +15,15 @@ export function newPrograms(
 ): readonly string[] {
   if (before === undefined) return [];
   const old = programsIn(before);
-  const alike = new Map<string, string[]>();
+  const addressesOf = new Map<string, string[]>();
   for (const [address, { kind, definition }] of programsIn(after)) {
     if (old.get(address)?.definition === definition) continue;
     const change = `${old.has(address) ? "changed" : "new"} ${kind}`;
-    alike.set(change, [...(alike.get(change) ?? []), address]);
+    addressesOf.set(change, [...(addressesOf.get(change) ?? []), address]);
   }
-  return [...alike].map(([change, addresses]) => `${few(addresses.sort())}: ${change}.`).sort();
+  return [...addressesOf]
+    .map(([change, addresses]) => `${few(addresses.sort())}: ${change}.`)
+    .sort();
 }
 
 interface Program {
@@ -34,8 +36,7 @@ function programsIn(from: SynthesizedDocument | undefined): ReadonlyMap<string, 
   const found = new Map<string, Program>();
   for (const [type, resources] of Object.entries(from?.resource ?? {})) {
     for (const [name, body] of Object.entries(resources)) {
-      const given = ownValue(body, "provisioner");
-      const list = (Array.isArray(given) ? given : [given]).filter(isObject);
+      const list = blocksOf(ownValue(body, "provisioner"));
       if (list.length === 0) continue;
       const kinds = [...new Set(list.flatMap((it) => Object.keys(it)))].sort().join(", ");
       found.set(`${type}.${name}`, {

@@ -1,7 +1,7 @@
 import type { Values } from "./change.ts";
 import { isObject } from "./value-paths.ts";
 
-/** Types that are examined for impact, exposure, capacity and cost, without the version of their API. */
+/** Resource types that are examined for impact, exposure, capacity and cost, without API version. */
 const examinedTypes = [
   ...["docker_container", "docker_image", "docker_network", "docker_volume"],
   ...["terraform_data", "null_resource", "helm_release"],
@@ -27,17 +27,17 @@ export function isExaminedType(base: string): base is ExaminedType {
   return examined.has(base);
 }
 
-/** `kubernetes_deployment` of `kubernetes_deployment_v1`. */
+/** Type without API version: `kubernetes_deployment` for `kubernetes_deployment_v1`. */
 export function baseType(type: string): string {
   return type.replace(/_v\d\w*$/, "");
 }
 
-export interface TypedResource {
+interface TypedResource {
   readonly type: string;
   readonly values: Values;
 }
 
-/** A `kubernetes_manifest` of an examined kind as the typed resource of that kind; anything else as it is. */
+/** Converts a `kubernetes_manifest` of an examined kind to that kind's typed resource; returns others unchanged. */
 export function asTyped(type: string, values: Values): TypedResource {
   if (type !== "kubernetes_manifest" || !isObject(values.manifest)) return { type, values };
   const kind = `kubernetes_${snakeCase(String(values.manifest.kind))}`;
@@ -45,8 +45,8 @@ export function asTyped(type: string, values: Values): TypedResource {
   return { type: kind, values: asBlocks(values.manifest) as Values };
 }
 
-/** Names of blocks in the provider, which Kubernetes has in the plural. */
-const singular: Readonly<Record<string, string>> = {
+/** Provider's names of Kubernetes lists. */
+const blockNames: Readonly<Record<string, string>> = {
   containers: "container",
   init_containers: "init_container",
   volumes: "volume",
@@ -55,8 +55,8 @@ const singular: Readonly<Record<string, string>> = {
   subjects: "subject",
 };
 
-/** Maps whose keys are data. */
-const opaque = new Set(
+/** Maps with user-defined keys. */
+const userMaps = new Set(
   "labels annotations matchLabels limits requests data stringData nodeSelector".split(" "),
 );
 
@@ -66,7 +66,7 @@ function asBlocks(value: unknown): unknown {
   return Object.fromEntries(
     Object.entries(value).map(([key, inner]) => {
       const name = snakeCase(key);
-      return [singular[name] ?? name, opaque.has(key) ? inner : asBlocks(inner)];
+      return [blockNames[name] ?? name, userMaps.has(key) ? inner : asBlocks(inner)];
     }),
   );
 }

@@ -1,14 +1,15 @@
 import { UserError } from "../../contract/user-error.ts";
 
-const longLine = 500;
+/** Maximum length of a message in characters. */
+const maxLength = 500;
 
-/** What cannot be reviewed, in one line that names the file, the rule and what is there. Never a part of its content. */
+/** Input that cannot be reviewed. The message is one line that names the file and the rule, and never quotes the content. */
 export class ReviewError extends UserError {
   override readonly name = "ReviewError";
 
   constructor(message: string) {
-    // an address of a plan may have any character, and any length
+    // an address in a plan may contain any characters
     const line = message.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, " ");
-    super(line.length <= longLine ? line : `${line.slice(0, longLine - 1)}…`);
+    super(line.length <= maxLength ? line : `${line.slice(0, maxLength - 1)}…`);
   }
 }

@@ -7,7 +7,7 @@ import type { ResourceChange, StackChange, Values } from "./change.ts";
 import { asTyped } from "./resource-types.ts";
 import { blockOf, blocksOf } from "./value-paths.ts";
 
-/** Resources and services of a stack, before or after a change. */
+/** Resources and services of a stack at one point in time. */
 export interface StackFacts {
   readonly environment?: Environment;
   /** Existing resources, by address. */
@@ -30,30 +30,30 @@ export function factsOf({ environmentAfter, resources }: StackChange): StackFact
   return { environment, values: new Map(values), services: new Map(services) };
 }
 
-/** Whether a container is one-shot: the apply waits until it exits. `restart` is no indicator because Docker's default is `no`. */
+/** Returns whether a container is one-shot: the apply blocks until it exits. `restart` is no indicator because Docker's default is `no`. */
 export function isOneShot(container: Values | undefined): boolean {
   return container?.must_run === false && container.attach === true;
 }
 
-/** Whether a release is of this project's chart. */
+/** Returns whether a release is of this project's chart. */
 export function isOwnChart(release: Values | undefined): boolean {
   return /(^|\/)clipstack$/.test(String(release?.chart ?? ""));
 }
 
-/** The first items of a list and the number of the others. */
+/** Lists the first items and the number of the others. */
 export function few(all: readonly string[]): string {
   return all.length <= 5
     ? all.join(", ")
     : `${all.slice(0, 4).join(", ")} and ${all.length - 4} more`;
 }
 
-/** Whether labels match a selector; match expressions are assumed to match. */
+/** Returns whether labels match a selector; match expressions are assumed to match. */
 export function selects(selector: Values, labels: Values): boolean {
-  const asked = Object.entries(selector);
-  return asked.length > 0 && asked.every(([name, value]) => labels[name] === value);
+  const required = Object.entries(selector);
+  return required.length > 0 && required.every(([name, value]) => labels[name] === value);
 }
 
-/** `docker_container.weights_check["09000a0fb7d8"]` without its key. */
+/** Address without instance key: `docker_container.weights_check` for `docker_container.weights_check["09000a0fb7d8"]`. */
 export function withoutKey(address: string): string {
   return address.replace(/\[[^\]]*\]$/, "");
 }
@@ -67,20 +67,19 @@ export function titleOf({ constructPath, address }: ResourceChange): string {
     .replaceAll("_", "/");
 }
 
-/** A label of a container. */
 export function labelOf(values: Values | undefined, name: string): string | undefined {
   const label = blocksOf(values?.labels).find((it) => it.label === name)?.value;
   return typeof label === "string" ? label : undefined;
 }
 
 /** Volume mounted at a path of a container. */
-export function volumeAt(values: Values | undefined, place: string): string | undefined {
-  const volume = blocksOf(values?.volumes).find((it) => it.container_path === place);
+export function volumeAt(values: Values | undefined, path: string): string | undefined {
+  const volume = blocksOf(values?.volumes).find((it) => it.container_path === path);
   const name = volume?.volume_name ?? volume?.host_path;
   return typeof name === "string" && name !== "" ? name : undefined;
 }
 
-/** Seconds of `2m0s`, `90s`, `1h` or `500ms`. */
+/** Parses a duration such as `2m0s`, `90s`, `1h` or `500ms`, in seconds. */
 export function secondsOf(text: unknown): number | undefined {
   if (typeof text === "number") return text;
   if (typeof text !== "string" || !/^(\d+(\.\d+)?(h|m|s|ms|us|µs|ns))+$/.test(text))
@@ -95,7 +94,7 @@ export function secondsOf(text: unknown): number | undefined {
   );
 }
 
-/** `35 s`, `2 min`, `7 min 30 s`. */
+/** Formats a duration: `35 s`, `2 min`, `7 min 30 s`. */
 export function durationText(seconds: number): string {
   if (seconds < 100) return `${Math.round(seconds)} s`;
   const minutes = Math.floor(seconds / 60);
@@ -103,12 +102,11 @@ export function durationText(seconds: number): string {
   return rest === 0 ? `${minutes} min` : `${minutes} min ${rest} s`;
 }
 
-/** Whether an address is on the loopback interface. */
+/** Returns whether an address is on the loopback interface. */
 export function isLoopback(address: string): boolean {
   return /^(127\.|::1$|\[::1\]$|localhost$)/.test(address);
 }
 
-/** Names of a Kubernetes object: `clipstack/clipstack-embed`. */
 export function objectName(values: Values | undefined): {
   readonly namespace: string;
   readonly name: string;

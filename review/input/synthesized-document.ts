@@ -1,17 +1,13 @@
 import { z } from "zod";
 import { parseJson, validated } from "./json-file.ts";
 
-/**
- * Change derived from two synthesized files, used if there is no plan. The base file is assumed to be deployed. Computed values are
- * expressions, which are assumed to change if a resource that they reference is recreated.
- */
-export const removal = z.object({
+const removal = z.object({
   from: z.string(),
   lifecycle: z.object({ destroy: z.boolean().optional() }).loose().optional(),
 });
 
-export const byName = z.record(z.string(), z.record(z.string(), z.object({}).loose()));
-export const documentSchema = z
+const byName = z.record(z.string(), z.record(z.string(), z.object({}).loose()));
+const documentSchema = z
   .object({
     terraform: z.unknown().optional(),
     provider: z.unknown().optional(),
@@ -24,21 +20,21 @@ export const documentSchema = z
     moved: z
       .union([
         z.array(z.object({ from: z.string(), to: z.string() })),
-        z.object({ from: z.string(), to: z.string() }).transform((one) => [one]),
+        z.object({ from: z.string(), to: z.string() }).transform((single) => [single]),
       ])
       .optional(),
-    removed: z.union([z.array(removal), removal.transform((one) => [one])]).optional(),
-    /** Not part of Terraform: set if files that the stack hashes were compared with those of the base. */
+    removed: z.union([z.array(removal), removal.transform((single) => [single])]).optional(),
+    /** Not part of Terraform: whether the files that the stack hashes were compared with those of the base. */
     filesCompared: z.boolean().optional(),
   })
   .loose();
 export type SynthesizedDocument = z.infer<typeof documentSchema>;
+
 /**
  * Parses a `cdk.tf.json`.
  *
- * @throws {ReviewError} one line.
+ * @throws {ReviewError} in one line.
  */
-
 export function parseDocument(text: string, fileName: string): SynthesizedDocument {
   return validated(documentSchema, parseJson(text, fileName), fileName);
 }

@@ -1,12 +1,10 @@
 import type { Path, Values } from "./change.ts";
 
-/** Values of Terraform and the steps into them. */
-
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The value at `path`, or nothing. */
+/** Value at a path; `undefined` if it does not exist. */
 export function valueAt(values: unknown, path: Path): unknown {
   return path.reduce<unknown>((inner, step) => {
     if (Array.isArray(inner)) return inner[Number(step)];
@@ -14,7 +12,7 @@ export function valueAt(values: unknown, path: Path): unknown {
   }, values);
 }
 
-/** What a map has under a key: keys of plans are called `constructor`, too. */
+/** Own property of a map, because a plan may have keys such as `constructor`. */
 export function ownValue(map: Readonly<Record<string, unknown>>, key: string): unknown {
   return Object.hasOwn(map, key) ? map[key] : undefined;
 }
@@ -30,12 +28,14 @@ export function pathText(path: Path): string {
     .join("");
 }
 
-/** Whether `path` is `above` or lies in it. */
-export function isWithin(path: Path, above: Path): boolean {
-  return above.length <= path.length && above.every((step, i) => String(step) === String(path[i]));
+/** Returns whether `path` is `ancestor` or below it. */
+export function isWithin(path: Path, ancestor: Path): boolean {
+  return (
+    ancestor.length <= path.length && ancestor.every((step, i) => String(step) === String(path[i]))
+  );
 }
 
-/** Where a tree of marks, as Terraform writes `after_unknown` and `after_sensitive`, says `true`. */
+/** Paths that are `true` in `after_unknown` or `after_sensitive`. */
 export function markedPaths(marks: unknown): readonly Path[] {
   const found: Path[] = [];
   const walk = (mark: unknown, path: Path) => {
@@ -48,7 +48,7 @@ export function markedPaths(marks: unknown): readonly Path[] {
   return found;
 }
 
-/** Every text in a value, with its path. */
+/** Yields every string in a value with its path. */
 export function* textsIn(
   value: unknown,
   path: Path = [],
@@ -62,17 +62,17 @@ export function* textsIn(
 }
 
 /**
- * Call `visit` with every text in a value. For values by the thousand: `path` is one list that goes on changing, copy it.
+ * Calls `visit` with every string in a value. Faster than {@link textsIn}.
  *
- * @param visit - `above` is the list or map that the text is in.
+ * @param visit - `path` is reused by the next call; `parent` is the list or map that contains the string.
  */
 export function visitTexts(
   value: unknown,
-  visit: (text: string, path: Path, above: unknown) => void,
+  visit: (text: string, path: Path, parent: unknown) => void,
 ): void {
   const path: (string | number)[] = [];
-  const walk = (inner: unknown, above: unknown) => {
-    if (typeof inner === "string") visit(inner, path, above);
+  const walk = (inner: unknown, parent: unknown) => {
+    if (typeof inner === "string") visit(inner, path, parent);
     else if (Array.isArray(inner)) {
       for (let index = 0; index < inner.length; index += 1) {
         path.push(index);
@@ -90,7 +90,7 @@ export function visitTexts(
   walk(value, undefined);
 }
 
-/** A value as JSON, whatever the order of its keys: equal texts are equal values. */
+/** JSON with sorted keys: equal values have equal texts. */
 export function canonical(value: unknown): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "null";
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
@@ -102,7 +102,7 @@ export function canonical(value: unknown): string {
   return `{${fields.join()}}`;
 }
 
-/** What an absent value is written as, one way in a tree and another in a plan. */
+/** Whether a value is one of the forms of an unset attribute, which differ between synthesized files and plans. */
 function isUnset(value: unknown): boolean {
   return (
     value === undefined ||
@@ -122,30 +122,30 @@ export function sameValue(left: unknown, right: unknown): boolean {
 
 interface ComparisonOptions {
   /**
-   * `given`: what is absent is none of what it is written as; `null` of `must_run` is not `false` of it.
+   * Whether unset, `null`, `false` and empty values are equal.
    *
-   * @default "set" - `null`, `false` and what is empty are all the same nothing
+   * @default "equal"
    */
-  readonly as?: "set" | "given";
+  readonly unset?: "equal" | "distinct";
 }
 
-/** Most places that are worth to be named. */
+/** Maximum number of different paths. */
 const maxPaths = 1_000;
 
-/** The innermost places where two values differ, at most a thousand of them. Lists of another length differ as a whole. */
+/** Innermost paths at which two values differ. Lists of different lengths differ as a whole. */
 export function changedPaths(
   before: Values | undefined,
   after: Values | undefined,
-  { as = "set" }: ComparisonOptions = {},
+  { unset = "equal" }: ComparisonOptions = {},
 ): readonly Path[] {
   const found: Path[] = [];
   const same =
-    as === "set"
+    unset === "equal"
       ? sameValue
       : (left: unknown, right: unknown) => canonical(left) === canonical(right);
   const walk = (left: unknown, right: unknown, path: Path) => {
     if (found.length >= maxPaths || left === right) return;
-    if (as === "set" && isUnset(left) && isUnset(right)) return;
+    if (unset === "equal" && isUnset(left) && isUnset(right)) return;
     if (Array.isArray(left) && Array.isArray(right) && left.length === right.length) {
       for (const [index, item] of left.entries()) walk(item, right[index], [...path, index]);
     } else if (isObject(left) && isObject(right)) {
@@ -158,13 +158,13 @@ export function changedPaths(
   return found;
 }
 
-/** A block, which a tree has as an object and a plan as a list of one. */
+/** Blocks of a value: an object in a synthesized file, a list in a plan. */
 export function blocksOf(value: unknown): readonly Readonly<Record<string, unknown>>[] {
   if (Array.isArray(value)) return value.filter(isObject);
   return isObject(value) ? [value] : [];
 }
 
-/** The one block of its name, or an empty one. */
+/** First block at a path of names; empty if it does not exist. */
 export function blockOf(
   value: unknown,
   ...names: readonly string[]
@@ -175,5 +175,5 @@ export function blockOf(
   );
 }
 
-/** What Kubernetes counts and names itself in the `metadata` of an object. */
+/** Fields of `metadata` that Kubernetes maintains. */
 export const serverManagedFields = new Set(["resource_version", "generation", "uid", "self_link"]);

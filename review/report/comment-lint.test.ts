@@ -5,7 +5,7 @@ import { reviewOf } from "../review.ts";
 import { plannedChange } from "../test-plans.ts";
 import { markdownComment } from "./comment-markdown.ts";
 
-/** What is wrong with the Markdown of a comment: everything that is opened is closed, in order, and tables are whole. */
+/** Lists errors in the Markdown of a comment: unclosed fences and details, and incomplete table rows. */
 function faultsIn(text: string): readonly string[] {
   const faults: string[] = [];
   let fence = "";
@@ -16,7 +16,7 @@ function faultsIn(text: string): readonly string[] {
     const fault = (message: string) => faults.push(`line ${index + 1}: ${message}`);
     const [ticks = ""] = /^`{3,}/.exec(line) ?? [];
     if (fence !== "") {
-      // only as many, alone, close it
+      // closed by a line of at least as many backticks
       if (line.startsWith(fence) && /^`+$/.test(line)) fence = "";
       continue;
     }
@@ -24,7 +24,8 @@ function faultsIn(text: string): readonly string[] {
     if (line === "<details>") folds += 1;
     if (line === "</details>") folds -= 1;
     if (folds < 0) fault("closes a fold that is not open");
-    if (line.startsWith("#") && !/^#{2,4} \S/.test(line)) fault("is no heading of level 2 to 4");
+    if (line.startsWith("#") && !/^#{2,4} \S/.test(line))
+      fault("must be a heading of level 2 to 4");
     empty = line === "" ? empty + 1 : 0;
     if (empty > 1) fault("is a second empty line");
     const row = line.startsWith("|") ? line.split(/(?<!\\)\|/).length : 0;
@@ -39,7 +40,7 @@ function faultsIn(text: string): readonly string[] {
 describe("the Markdown of a comment", () => {
   const folder = fileURLToPath(new URL("../input/plans/", import.meta.url));
   for (const name of readdirSync(folder).filter((it) => it.endsWith(".review.md"))) {
-    test(`${name} is whole`, () => {
+    test(`${name} is well-formed`, () => {
       expect(faultsIn(readFileSync(`${folder}${name}`, "utf8"))).toEqual([]);
     });
   }
@@ -55,7 +56,7 @@ describe("the Markdown of a comment", () => {
       more: { replace_paths: [["restart"]] },
     })),
   );
-  test("is whole with hostile texts, however short it has to be", () => {
+  test("is well-formed with hostile texts at every size limit", () => {
     const findings = [
       {
         rule: "x",
@@ -75,8 +76,8 @@ describe("the Markdown of a comment", () => {
 
 test.each([
   ["a fence", "```\nx", "a fence is not closed"],
-  ["a fold", "<details>", "a fold is not closed"],
+  ["details", "<details>", "a fold is not closed"],
   ["a table", "| a | b |\n| --- |", "line 2: has 1 cells, not 2"],
-])("%s that is broken is found", (_, text, fault) => {
+])("detects an error in %s", (_, text, fault) => {
   expect(faultsIn(text)).toEqual([fault]);
 });

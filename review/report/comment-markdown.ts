@@ -32,7 +32,7 @@ export function markdownComment(review: Review, options: MarkdownOptions = {}): 
     // GitHub counts characters as JavaScript does not: one of a pair is none to it
     if (text.length < limit) return `${text}\n`;
   }
-  const note = `\n\n**Cut here**: see the full report for the rest.\n\n${footer(review)}\n`;
+  const note = `\n\n**Truncated**: see the full report for the rest.\n\n${footer(review)}\n`;
   const closing = "\n\n</details>";
   const room = Math.max(0, limit - note.length - closing.length - 1);
   const cut = text
