@@ -34,7 +34,7 @@ test("the HTML report has a section for every question", () => {
       table
     Endpoints
       table
-    Before you rely on it
+    Limitations
     Evidence
     Latency and throughput
       figure
@@ -58,13 +58,13 @@ test("the HTML report has a section for every question", () => {
       table
       details
       table
-    What was measured, and on what"
+    System under test"
   `);
 });
 
 test("a failure comes first in the HTML report, with the container's name", () => {
   const html = reportHtml(failed());
-  expect(html.indexOf("What failed")).toBeLessThan(html.indexOf(">Checks<"));
+  expect(html.indexOf("Failures")).toBeLessThan(html.indexOf(">Checks<"));
   expect(html).toContain("docker_container.triton (container &#39;single-gpu-triton-onnx&#39;)");
   expect(html).toContain("1 of 41 checks failed");
 });
@@ -127,7 +127,7 @@ test("text of a record is not markup in the Markdown report", () => {
 
 test("a report lists the limitations of its figures", () => {
   expect(verifyReport(testRecord()).caveats.map(({ title }) => title)).toEqual([
-    "CPU in place of a GPU",
+    "CPU instead of GPU",
     "Local simulation",
     "Short load",
     "Random weights",
@@ -224,8 +224,8 @@ test("the table for a terminal is aligned", () => {
 
     Closed loop: 4 clients, one image per request, 3 s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of 2 images against the local reference.
 
-    ! CPU in place of a GPU: single-gpu will run on GPUs, but this run used 2 CPU cores, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which endpoint is faster on it.
-    ! Local simulation: Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tested.
+    ! CPU instead of GPU: single-gpu is configured for GPUs, but this run used 2 CPU cores, shared with the load generator. The figures predict neither the latency and throughput on a GPU nor which endpoint is faster there.
+    ! Local simulation: Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols were tested as synthesized; images, drivers, networks and resource limits were not.
     ! Short load: A p99 marked with * comes from fewer than 500 requests, and is about the slowest of them.
 
     ✗ wiring single-gpu/triton-onnx: docker_container.triton (container 'single-gpu-triton-onnx'): publishes 8010 for its port 8009, but listens on 8000, 8001, 8002

@@ -28,7 +28,7 @@ export function benchReport(record: BenchRecord): Report {
     facts: headFacts(record),
     failures: failures.map((text) => ({ text })),
     caveats: caveatsOf(record),
-    summary: [choiceSection(verdict.choices), ...limitSections(verdict)],
+    summary: [recommendationSection(verdict.choices), ...sloSections(verdict)],
     sections: sectionsOf(record).map((section) =>
       section.id === "loads" ? { ...section, terminal: true } : section,
     ),
@@ -36,11 +36,11 @@ export function benchReport(record: BenchRecord): Report {
   };
 }
 
-function choiceSection(choices: readonly Choice[]): Section {
+function recommendationSection(choices: readonly Choice[]): Section {
   const cards = choices.map(({ winner, ...choice }): Card => ({ ...choice, choice: winner?.name }));
   return {
     id: "choose",
-    title: "What to choose",
+    title: "Recommendations",
     answer: [],
     cards,
     figures: [],
@@ -49,18 +49,18 @@ function choiceSection(choices: readonly Choice[]): Section {
   };
 }
 
-function limitSections({ sloChoices }: Verdict): readonly Section[] {
+function sloSections({ sloChoices }: Verdict): readonly Section[] {
   if (sloChoices.length === 0) return [];
-  const table = tableOf("Highest throughput whose p95 stays within a limit", sloChoices, [
+  const table = tableOf("Load point with the highest throughput within each SLO", sloChoices, [
     numberField(
-      "p95 at most",
+      "p95 SLO",
       ({ sloMs }) => sloMs,
       (sloMs) => `${sloMs} ms`,
     ),
-    textField("choose", ({ name }) => name),
+    textField("endpoint", ({ name }) => name),
     textField("load", ({ point }) => settingText(point)),
     numberField("images/s", ({ point }) => point.imagesPerSecond, formatRate),
-    numberField("its p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
+    numberField("p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
   ]);
-  return [tableSection("limits", "If latency is limited", table)];
+  return [tableSection("slos", "Highest throughput within a p95 SLO", table)];
 }

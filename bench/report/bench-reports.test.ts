@@ -21,44 +21,44 @@ const withoutLoadPoints = (): BenchRecord =>
 
 const section = (record: BenchRecord, id: string) => sectionsOf(record).find((it) => it.id === id);
 
-test("the record of the tests is a record", () => {
+test("the test record is valid", () => {
   expect(parseBenchRecord(benchRecordText(testBenchRecord()), "x")).toEqual(
     JSON.parse(JSON.stringify(testBenchRecord())),
   );
 });
 
-test("the page answers first, then warns, then shows the evidence", () => {
+test("the page has recommendations, limitations and evidence, in this order", () => {
   const html = benchReportHtml(testBenchRecord());
   const headings = [...html.matchAll(/<h2[^>]*>(.*?)<\/h2>/g)].map((match) => match[1]);
   expect(headings).toMatchInlineSnapshot(`
     [
-      "What to choose",
-      "If latency is limited",
-      "Before you rely on it",
+      "Recommendations",
+      "Highest throughput within a p95 SLO",
+      "Limitations",
       "Evidence",
       "Latency of each endpoint at low load",
       "Batch size",
       "Concurrency and saturation",
       "Latency by part",
       "Cost",
-      "Open loop: fixed rates",
+      "Fixed request rates (open loop)",
       "Cold start",
       "Queue delay of the batcher",
-      "HTTP against gRPC",
-      "JSON against binary tensors",
-      "Through a slower link",
+      "gRPC compared with HTTP",
+      "JSON compared with binary tensors",
+      "Slow network link",
       "Operators of the model",
       "Memory",
-      "Several GPUs",
-      "One Triton over all GPUs, or one for each",
-      "The same embeddings on every endpoint",
+      "Scaling across GPUs",
+      "One Triton across all GPUs, or one per GPU",
+      "Embedding parity",
       "All load points",
-      "What was measured, and on what",
+      "System under test",
     ]
   `);
 });
 
-test("every study has a section that answers it", () => {
+test("every study has a section with an answer", () => {
   const ids = new Set(sectionsOf(testBenchRecord()).map(({ id }) => id));
   for (const study of studyIds) expect(ids, study).toContain(study);
   for (const { id, answer } of sectionsOf(testBenchRecord())) {
@@ -66,7 +66,7 @@ test("every study has a section that answers it", () => {
   }
 });
 
-test("what a study noted is in its section, also where it measured nothing", () => {
+test("the notes of a study are in its section, also without results", () => {
   const studies = (["batch", "concurrency", "link"] as const).map((study) => ({
     study,
     environment: "single-gpu",
@@ -79,15 +79,15 @@ test("what a study noted is in its section, also where it measured nothing", () 
   for (const { study } of studies) {
     expect(section(record, study)!.notes, study).toContain(`${study} was cut short.`);
   }
-  expect(section(record, "link")!.answer).toEqual(["Nothing was measured that answers it."]);
+  expect(section(record, "link")!.answer).toEqual(["No result."]);
 });
 
-test("every heading that is linked to is there", () => {
+test("every linked heading exists", () => {
   const html = benchReportHtml(testBenchRecord());
   for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(html).toContain(`id="${id}"`);
 });
 
-test("the page asks the network for nothing, and runs no script but its own", () => {
+test("the page loads nothing from the network and runs only its own script", () => {
   const html = benchReportHtml(testBenchRecord());
   expect(html).not.toMatch(/<link|<img|<iframe|@import|url\(|\ssrc=|https?:\/\//i);
   expect(html.match(/<script/g)).toHaveLength(1);
@@ -96,7 +96,7 @@ test("the page asks the network for nothing, and runs no script but its own", ()
   );
 });
 
-test("text of a record is not markup, in a page and in Markdown", () => {
+test("text of a record is escaped in HTML and Markdown", () => {
   const record = testBenchRecord({
     failures: ['<b>&"quoted"</b>'],
     notes: ["a|b <script>alert(1)</script> *d*"],
@@ -107,14 +107,14 @@ test("text of a record is not markup, in a page and in Markdown", () => {
   expect(benchReportMarkdown(record)).toContain("a\\|b \\<script\\>alert(1)\\</script\\> \\*d\\*");
 });
 
-test("a failed run says so before anything else", () => {
+test("a failed run starts with its failures", () => {
   const html = benchReportHtml(
     testBenchRecord({ passed: false, failures: ["trt-http: other embeddings"] }),
   );
   expect(html).toContain('<header class="bad">');
-  expect(html.indexOf("trt-http: other embeddings")).toBeLessThan(html.indexOf("What to choose"));
+  expect(html.indexOf("trt-http: other embeddings")).toBeLessThan(html.indexOf("Recommendations"));
   expect(benchReportMarkdown(testBenchRecord({ passed: false, failures: ["x"] }))).toContain(
-    "### What failed",
+    "### Failures",
   );
   expect(benchReportText(testBenchRecord({ passed: false, failures: ["x is wrong"] }))).toContain(
     "x is wrong",
@@ -166,7 +166,7 @@ test.each([
   }
 });
 
-test("several environments keep their paths apart", () => {
+test("endpoints of several environments are separate series", () => {
   const other = testBenchRecord().loadPoints.map((point) => ({
     ...point,
     environment: "multi-gpu-4x",
@@ -179,13 +179,13 @@ test("several environments keep their paths apart", () => {
   expect(titles).toContain("Throughput by concurrency, multi-gpu-4x");
 });
 
-test("saturation is what was measured, beside what the law says", () => {
+test("saturation is the measured maximum, next to the fitted one", () => {
   const table = section(testBenchRecord(), "concurrency")!.tables[0]!;
   const row = table.rows.find(([name]) => name?.text === "onnx-http")!;
   expect(row.slice(1, 6).map(({ text }) => text)).toEqual(["679", "32", "16", "683", "28"]);
 });
 
-test("an invalid load is left out of the fit and drawn as such", () => {
+test("an invalid load point is excluded from the fit and crossed out", () => {
   const html = benchReportHtml(testBenchRecord());
   expect(html).toContain('class="crossed"');
   const table = section(testBenchRecord(), "concurrency")!.tables[0]!;
@@ -193,7 +193,7 @@ test("an invalid load is left out of the fit and drawn as such", () => {
   expect(Number(row[2]!.text)).toBeLessThan(128);
 });
 
-test("the parts of a request's time add up to the whole", () => {
+test("the parts of the latency add up to its mean", () => {
   const table = section(testBenchRecord(), "time")!.tables[0]!;
   for (const row of table.rows) {
     const [whole, ...parts] = row.slice(2, 10).map(({ sort }) => Number(sort ?? 0));
@@ -201,40 +201,40 @@ test("the parts of a request's time add up to the whole", () => {
   }
 });
 
-test("there is no figure of cost without a price", () => {
+test("costs require a price", () => {
   const found = section(testSimulationRecord(), "cost")!;
   expect(found.figures).toEqual([]);
   expect(found.tables).toEqual([]);
   expect(found.answer[0]).toContain("--price");
 });
 
-test("scaling is measured against one GPU at the same load for each", () => {
+test("scaling is relative to one GPU at the same load per GPU", () => {
   const rows = section(testBenchRecord(), "scaling")!.tables[0]!.rows;
   const [one, , four] = rows.map((row) => Number(row[3]!.sort));
   expect(rows.map((row) => row[1]!.text)).toEqual(["1", "2", "4"]);
   expect(Number(rows[2]![5]!.sort)).toBeCloseTo(four! / (4 * one!), 9);
 });
 
-test("the Markdown fits into a comment of a pull request, and names what it left out", () => {
+test("the Markdown fits into a pull request comment and names omitted sections", () => {
   const many = Array.from({ length: 12 }, (_, i) =>
     testBenchRecord().loadPoints.map((point) => ({ ...point, environment: `environment-${i}` })),
   ).flat();
   const text = benchReportMarkdown(testBenchRecord({ loadPoints: many }));
   expect(text.length).toBeLessThan(65_536);
-  expect(text).toMatch(/Too long for here: .*\. See the HTML report\./);
+  expect(text).toMatch(/Omitted because of the length limit: .*\. See the HTML report\./);
 });
 
-test("the Markdown begins with the answer and its warning", () => {
+test("the Markdown begins with the verdict and its warning", () => {
   const lines = benchReportMarkdown(testSimulationRecord()).split("\n");
   expect(lines[0]).toMatch(
-    /^## Sweep: Lowest latency: `onnx-http_uint8`, .*, on a CPU: this says nothing about the GPU that it will run on$/,
+    /^## Sweep: Lowest latency: `onnx-http_uint8`, .*, measured on a CPU, not on the GPU of the deployment$/,
   );
   expect(lines.slice(0, 8).join("\n")).toContain(
-    "> [!WARNING]\n> CPU in place of a GPU, local simulation,",
+    "> [!WARNING]\n> CPU instead of GPU, local simulation,",
   );
 });
 
-test("the text for a terminal has every load, what to choose, what limits it, and the verdict last", () => {
+test("the text has all load points, recommendations and limitations, and ends with the verdict", () => {
   const text = benchReportText(testBenchRecord());
   expect(text).toMatch(/Lowest latency +onnx-http_uint8 +4\.\d+ ms p50/);
   expect(text).toContain("! 1 load point invalid: trt-grpc b1 c128.");
@@ -243,7 +243,7 @@ test("the text for a terminal has every load, what to choose, what limits it, an
   expect(text.trimEnd().split("\n").at(-1)).toMatch(/^Lowest latency: .*\.$/);
 });
 
-test("a record and its reports are saved under one name", () => {
+test("a record and its reports are saved with the same name", () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-reports-"));
   try {
     const record = testBenchRecord();
@@ -259,7 +259,7 @@ test("a record and its reports are saved under one name", () => {
   }
 });
 
-test("the name of a run of addresses given by hand has no environment", () => {
+test("the file name of a run against addresses names no environment", () => {
   const base = withoutLoadPoints();
   const record = { ...base, subject: { ...base.subject, environments: [] } };
   expect(benchReportName(record)).toBe("2026-11-21T10-30-00Z-bench-addresses");

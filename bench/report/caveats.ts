@@ -14,12 +14,12 @@ export interface RunSubject {
   readonly environments: readonly EnvironmentSubject[];
 }
 
-/** Limitations of a benchmark's figures, the gravest first. */
+/** Limitations of a benchmark's figures, most severe first. */
 export function caveatsOf(record: BenchRecord): readonly Caveat[] {
   return [...subjectCaveats(record.subject), ...figureCaveats(record), ...knowledge(record)];
 }
 
-/** The gravest limitations in a few words; empty if there are none. */
+/** Severe limitations in a few words; empty if there are none. */
 export function warningText(record: BenchRecord): string {
   const titles = caveatsOf(record)
     .filter(({ kind }) => kind !== "know")
@@ -39,20 +39,20 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
   const onGpu = subject.environments.filter(({ accelerator }) => accelerator === "gpu");
   if (subject.target === "simulation" && onGpu.length > 0) {
     add(
-      "CPU in place of a GPU",
-      `${listed(onGpu.map(({ name }) => name))} will run on GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. Latency and throughput do not predict those of a GPU, nor which endpoint is faster on it.`,
+      "CPU instead of GPU",
+      `${listed(onGpu.map(({ name }) => name))} is configured for GPUs, but this run used ${counted(subject.machine.cores, "CPU core")}, shared with the load generator. The figures predict neither the latency and throughput on a GPU nor which endpoint is faster there.`,
     );
   }
   if (subject.target === "simulation") {
     add(
       "Local simulation",
-      "Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols are the synthesized ones; images, drivers, networks and limits were not tested.",
+      "Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols were tested as synthesized; images, drivers, networks and resource limits were not.",
     );
   }
   if (subject.model.name === "tiny") {
     add(
       "Tiny model",
-      "A small test model with random weights replaced ViT-B/32: the figures are those of the servers and protocols around it, and its embeddings are meaningless.",
+      "A small test model with random weights replaced ViT-B/32. The figures show the cost of servers and protocols without the model, and the embeddings are meaningless.",
     );
   }
   return caveats;
@@ -70,24 +70,24 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   }
   const invalid = loadPoints.filter((point) => trustOf(point) === "invalid");
   if (invalid.length > 0) {
-    const reasons = alike(invalid.flatMap((point) => point.invalid));
+    const reasons = distinctReasons(invalid.flatMap((point) => point.invalid));
     add(
       `${counted(invalid.length, "load point")} invalid`,
-      `${named(invalid)}. ${reasons.slice(0, 3).join(" ")} They are reported, but excluded from every choice.`,
+      `${named(invalid)}. ${reasons.slice(0, 3).join(" ")} Invalid load points are listed but never recommended.`,
     );
   }
   const unstable = loadPoints.filter((point) => trustOf(point) === "unstable");
   if (unstable.length > 0) {
-    const never = unstable.filter(({ stability }) => stability.verdict === "unstable");
+    const disagreeing = unstable.filter(({ stability }) => stability.verdict === "unstable");
     const what =
-      never.length === unstable.length
+      disagreeing.length === unstable.length
         ? "unstable"
-        : never.length === 0
+        : disagreeing.length === 0
           ? "too short"
           : "unstable or too short";
     add(
       `${counted(unstable.length, "load point")} ${what}`,
-      `${named(unstable)}. ${settings.stableWindows} consecutive windows must agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99; here they did not, or there were too few. Every choice prefers stable load points.`,
+      `${named(unstable)}. ${settings.stableWindows} consecutive windows must agree within ${Math.round(settings.tolerance * 100)} % in throughput and p99; here, they differed or were too few. Stable load points are preferred in recommendations.`,
     );
   }
   const empty = loadPoints.filter((point) => trustOf(point) === "empty");
@@ -106,7 +106,7 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
     }
     add(
       "Failed requests",
-      `${listed([...codes].map(([code, count]) => `${formatCount(count)} × ${code}`))} in ${named(failed)}, warm-up included. They are counted, but excluded from the percentiles.`,
+      `${listed([...codes].map(([code, count]) => `${formatCount(count)} × ${code}`))} in ${named(failed)}, warm-up included. Percentiles exclude them.`,
     );
   }
   const few = loadPoints.filter(({ latencyMs }) => latencyMs?.p99Reliable === false);
@@ -127,16 +127,16 @@ export function runCaveats(subject: RunSubject): readonly Caveat[] {
   if (model.weights === "random" && model.name !== "tiny") {
     add(
       "Random weights",
-      "The model has the real architecture and cost, but its embeddings are meaningless. Timings and agreement between endpoints hold; do not judge the quality of embeddings from this run.",
+      "The model has the real architecture and cost, but its embeddings are meaningless. Timings and parity between endpoints are valid; the quality of embeddings is not.",
     );
   }
   if (target === "deployed") {
     add(
       "Network included",
-      "Requests came from the machine named below: latency includes the network between, and clients elsewhere see different figures.",
+      "Requests came from the load generator named below, so latency includes its network path; other clients see different figures.",
     );
   }
-  if (dirty === true) add("Changes", "Files differed from the named commit.");
+  if (dirty === true) add("Uncommitted changes", "Files differed from the commit.");
   for (const { name, artefact, model: own, notes } of environments) {
     if (own !== undefined) add(name, `Compared with its own model, ${modelText(own)}.`);
     if (artefact.editedByHand) {
@@ -154,27 +154,27 @@ function knowledge({ subject, loadPoints, notes }: BenchRecord): readonly Caveat
   if (payloads.has("jpeg") && payloads.size > 1) {
     add(
       "Decoding",
-      "Endpoints that accept image files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others received tensors prepared before the clock started: their figures exclude that work of the client.",
+      "Endpoints that accept image files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others received tensors that were prepared before the measurement, so their figures exclude that client work.",
     );
   }
   if (subject.target === "addresses") {
     add(
       "Addresses given by hand",
-      "How the servers were deployed is unknown, except for what they report of themselves.",
+      "The deployment of the servers is unknown, except for what they report about themselves.",
     );
   }
   if (loadPoints.some(({ load }) => load.kind === "closed loop")) {
     add(
       "Closed loop",
-      "Each client sends its next request after the last response: this shows the capacity of an endpoint, and hides stalls that arrivals at a given rate would meet.",
+      "Each client sends its next request after the previous response. This measures the capacity of an endpoint and hides stalls that requests at a fixed rate would encounter.",
     );
   }
   for (const note of notes) add("Note", sentence(note));
   return caveats;
 }
 
-/** The first of each reason: loads say the same with other numbers. */
-function alike(reasons: readonly string[]): readonly string[] {
+/** Removes reasons that differ only in numbers. */
+function distinctReasons(reasons: readonly string[]): readonly string[] {
   const known = new Map<string, string>();
   for (const reason of reasons) {
     const key = reason.replace(/[\d.]+/g, "#");
@@ -183,12 +183,12 @@ function alike(reasons: readonly string[]): readonly string[] {
   return [...known.values()];
 }
 
-const shown = 4;
+const maxListed = 4;
 
 function named(loadPoints: readonly LoadPoint[]): string {
-  const names = loadPoints.slice(0, shown).map(({ id }) => id);
-  return loadPoints.length > shown
-    ? `${names.join("; ")}; and ${counted(loadPoints.length - shown, "other")}`
+  const names = loadPoints.slice(0, maxListed).map(({ id }) => id);
+  return loadPoints.length > maxListed
+    ? `${names.join("; ")}; and ${counted(loadPoints.length - maxListed, "other")}`
     : names.join("; ");
 }
 

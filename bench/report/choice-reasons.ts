@@ -11,7 +11,8 @@ import {
   formatRatio,
   listed,
 } from "./number-format.ts";
-/** Of an open loop: whether it kept up. */
+
+/** Whether an open loop achieved the offered rate; empty for a closed loop. */
 export function offeredRateReasons(point: LoadPoint): readonly string[] {
   const { load, achievedShare, imagesPerRequest } = point;
   if (load.kind !== "open loop") return [];
@@ -23,6 +24,7 @@ export function offeredRateReasons(point: LoadPoint): readonly string[] {
   ];
 }
 
+/** Difference between the winner and the runner-up, as a sentence. */
 export function runnerUpReason(
   first: Contender,
   second: Contender,
@@ -33,24 +35,26 @@ export function runnerUpReason(
     metric === "p50"
       ? [second.point.latencyMs?.p50 ?? 0, first.point.latencyMs?.p50 ?? 1]
       : [first.point.imagesPerSecond, second.point.imagesPerSecond];
-  const word = metric === "p50" ? "shorter" : "more";
-  const next = `\`${second.name}\`, the next`;
+  const runnerUp = `\`${second.name}\``;
   if (better < other) {
     const doubt = isFailing(second.point)
       ? `${formatPercent(failedShare(second.point))} of its requests failed`
-      : "was not stable";
-    return `\`${second.name}\` looked better (${formatMsOrRate(second.point, metric)}), but ${doubt}.`;
+      : "it was not stable";
+    return `${runnerUp} measured better (${formatMsOrRate(second.point, metric)}), but ${doubt}.`;
   }
   if (interval !== undefined && !differs(interval)) {
-    return `${next}, is equal within the noise (${formatMsOrRate(second.point, metric)}); either is suitable.`;
+    return `The difference from ${runnerUp} is within the noise (${formatMsOrRate(second.point, metric)}); either is suitable.`;
   }
   const range =
     interval === undefined
       ? ""
       : metric === "p50"
-        ? `, 95 % confidence interval ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
-        : `, 95 % confidence interval ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
-  return `${formatRatio(better / other)} ${word} than ${next} (${formatMsOrRate(second.point, metric)}${range}).`;
+        ? `, 95 % confidence interval of the ratio ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
+        : `, 95 % confidence interval of the ratio ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
+  const figures = `${formatMsOrRate(second.point, metric)}${range}`;
+  return metric === "p50"
+    ? `${runnerUp} takes ${formatRatio(better / other)} as long (${figures}).`
+    : `${formatRatio(better / other)} the throughput of ${runnerUp} (${figures}).`;
 }
 
 function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string {
@@ -59,62 +63,67 @@ function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string 
     : `${formatRate(point.imagesPerSecond)} images/s`;
 }
 
-/** Where the time goes that the second needs besides. */
+/** Part of the latency in which the runner-up loses most, as a sentence. */
 export function slowestPartReasons(
   first: LoadPoint,
   { name, point: second }: Contender,
 ): readonly string[] {
   const parts = new Map(timeParts(first).map(({ id, ms }) => [id, ms]));
-  const [most] = timeParts(second)
-    .map(({ id, ms }) => ({ id, more: ms - (parts.get(id) ?? 0) }))
-    .sort((a, b) => b.more - a.more);
-  if (most === undefined || most.id === "unknown" || most.more < 0.05) return [];
+  const [largest] = timeParts(second)
+    .map(({ id, ms }) => ({ id, excessMs: ms - (parts.get(id) ?? 0) }))
+    .sort((a, b) => b.excessMs - a.excessMs);
+  if (largest === undefined || largest.id === "unknown" || largest.excessMs < 0.05) return [];
   const sizes =
-    most.id === "network" && second.requestBytes > 1.5 * first.requestBytes
-      ? `: its request is ${formatBytes(second.requestBytes)}, not ${formatBytes(first.requestBytes)}`
+    largest.id === "network" && second.requestBytes > 1.5 * first.requestBytes
+      ? `: its requests have ${formatBytes(second.requestBytes)} instead of ${formatBytes(first.requestBytes)}`
       : "";
   return [
-    `\`${name}\` spends ${formatMs(most.more)} ms more on ${timePartNames[most.id].phrase}${sizes}.`,
+    `\`${name}\` spends ${formatMs(largest.excessMs)} ms more on ${timePartNames[largest.id].phrase}${sizes}.`,
   ];
 }
 
-/** Who sends tensors has decoded and resized the images before: which endpoint does not ask that of its clients. */
+/** Work that a winner with tensor input leaves to its clients; empty if it accepts image files. */
 export function clientWorkReasons(ranked: readonly Contender[]): readonly string[] {
   const [first] = ranked;
   if (first === undefined || first.point.payload === "jpeg") return [];
-  const files = ranked.find(({ point }) => point.payload === "jpeg");
+  const fileEndpoint = ranked.find(({ point }) => point.payload === "jpeg");
   const other =
-    files === undefined
+    fileEndpoint === undefined
       ? ""
-      : ` \`${files.name}\` accepts image files: ${formatMs(files.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(files.point.imagesPerSecond)} images/s.`;
+      : ` \`${fileEndpoint.name}\` accepts image files: ${formatMs(fileEndpoint.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(fileEndpoint.point.imagesPerSecond)} images/s.`;
   return [
-    `Its clients must decode and resize every image first; this figure excludes that work.${other}`,
+    `Its clients must decode and resize each image first; the figures exclude that work.${other}`,
   ];
 }
 
+/** Largest part of the latency, as a sentence. */
 export function largestPartReasons(point: LoadPoint): readonly string[] {
   const parts = timeParts(point);
-  const [most] = [...parts].sort((a, b) => b.ms - a.ms);
+  const [largest] = [...parts].sort((a, b) => b.ms - a.ms);
   const mean = point.latencyMs?.mean;
-  if (most === undefined || mean === undefined || most.id === "unknown") return [];
-  const share = Math.min(1, most.ms / mean);
-  // as it is written: 50.3 % is no "most of it (50 %)"
-  const most50 = Math.round(share * 100) > 50;
-  const bound = !most50
+  if (largest === undefined || mean === undefined || largest.id === "unknown") return [];
+  const share = Math.min(1, largest.ms / mean);
+  // rounded as printed, so that 50.3 % is not called most
+  const isMost = Math.round(share * 100) > 50;
+  const limitation = !isMost
     ? ""
-    : most.id === "decode"
+    : largest.id === "decode"
       ? " It is limited by decoding on the CPU, not by the model."
-      : most.id === "network"
+      : largest.id === "network"
         ? " It is limited by the network, not by the model."
         : "";
   return [
-    `${most50 ? "Most" : "The largest part"} of a request's time there (${formatPercent(share)}) goes into ${timePartNames[most.id].phrase}.${bound}`,
+    `${isMost ? "Most" : "The largest part"} of its latency (${formatPercent(share)}) is ${timePartNames[largest.id].phrase}.${limitation}`,
   ];
 }
 
-export function gpuReasons({ server }: LoadPoint, use: number | undefined): readonly string[] {
+/** GPU utilisation and executed batch size, as a sentence. */
+export function gpuReasons(
+  { server }: LoadPoint,
+  utilization: number | undefined,
+): readonly string[] {
   const parts = [
-    ...(use === undefined ? [] : [`GPU utilisation ${formatPercent(use)}`]),
+    ...(utilization === undefined ? [] : [`GPU utilisation ${formatPercent(utilization)}`]),
     ...(server?.averageBatch === undefined
       ? []
       : [`${server.averageBatch.toFixed(1)} images per execution of the model`]),

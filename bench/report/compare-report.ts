@@ -31,7 +31,7 @@ const marks: Readonly<Record<Judgement, string>> = {
   "slightly worse": "slightly worse",
   "slightly better": "slightly better",
   same: "same",
-  unsure: "unsure",
+  unsure: "unknown",
 };
 
 const tones: Readonly<Partial<Record<Judgement, Tone>>> = { worse: "bad", better: "good" };
@@ -42,7 +42,7 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
   const doubts = loadPoints.filter(({ exclusionReasons }) => exclusionReasons.length > 0);
   const isBad = regressions.length + broken.length > 0;
   return {
-    title: "Bench compared",
+    title: "Comparison",
     verdict: verdictText(comparison),
     tone: isBad ? "bad" : comparison.judged === 0 ? "care" : "good",
     ...(warnings.length === 0 ? {} : { warning: warnings.map(bare).join("; ") }),
@@ -56,18 +56,18 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
     ],
     caveats: warnings.map((text) => ({ kind: "figures", title: "The runs differ", text })),
     summary: [
-      tableSection("paths", "Endpoints", pathTable(comparison), {
+      tableSection("endpoints", "Endpoints", endpointTable(comparison), {
         notes: [
           "Ratios are the second record's figures divided by the first's, with their 95 % confidence intervals: throughput above 1 and latency below 1 is better.",
         ],
       }),
       tableSection("loads", "Load points", loadPointTable(comparison)),
       listSection("drift", "Possible drift", suspects, [
-        "One load point of several: the machine may have drifted between the runs.",
+        "A single load point of several is worse: the machine may have drifted between the runs.",
       ]),
       listSection(
         "doubts",
-        "Not judged",
+        "Not compared",
         doubts.map(({ name, exclusionReasons }) => `${name}: ${exclusionReasons.join(" ")}`),
       ),
       listSection("missing", "Only in one record", [
@@ -97,36 +97,40 @@ export function verdictText(comparison: Comparison): string {
   const percent = `${Number((limit * 100).toPrecision(3))} %`;
   if (regressions.length + broken.length > 0) {
     return listed([
-      ...(broken.length === 0 ? [] : [`${counted(broken.length, "thing")} failed or missing`]),
+      ...(broken.length === 0
+        ? []
+        : [
+            `${counted(broken.length, "failed run or missing load point", "failed runs or missing load points")}`,
+          ]),
       ...(regressions.length === 0
         ? []
         : [`${counted(regressions.length, "regression")} of more than ${percent}`]),
     ]);
   }
-  if (loadPoints.length === 0) return "no load is in both records";
+  if (loadPoints.length === 0) return "no common load point";
   if (judged === 0) {
     return loadPoints.every(({ exclusionReasons }) => exclusionReasons.length > 0)
-      ? "no load could be judged"
-      : "no load has windows enough to be sure of";
+      ? "no reliable load point to compare"
+      : "no load point has enough windows to compare";
   }
   const better = endpoints.filter(({ changes }) =>
     changes.some(({ metric, judgement }) => metric === "throughput" && judgement === "better"),
   );
   const gain =
-    better.length === 0 ? "" : `; more throughput: ${listed(better.map(({ name }) => name))}`;
-  return `no regression of more than ${percent} in ${counted(judged, "load")}${gain}`;
+    better.length === 0 ? "" : `; higher throughput: ${listed(better.map(({ name }) => name))}`;
+  return `no regression of more than ${percent} in ${counted(judged, "load point")}${gain}`;
 }
 
 function subjectText(record: BenchRecord): string {
   return `${environmentText(record)}, ${commitText(record.subject)}, ${dateText(record.startedAt)} UTC`;
 }
 
-const shown = 6;
+const maxListed = 6;
 
 function missingLine(which: string, names: readonly string[]): readonly string[] {
   if (names.length === 0) return [];
-  const rest = names.length > shown ? ` and ${counted(names.length - shown, "other")}` : "";
-  return [`${which}: ${names.slice(0, shown).join("; ")}${rest}`];
+  const rest = names.length > maxListed ? ` and ${counted(names.length - maxListed, "other")}` : "";
+  return [`${which}: ${names.slice(0, maxListed).join("; ")}${rest}`];
 }
 
 const throughputOf = <Change extends { readonly metric: ComparedMetric }>({
@@ -143,22 +147,22 @@ const ratioFields = comparedMetrics.map(
   }),
 );
 
-function pathTable({ endpoints }: Comparison): DataTable {
-  return tableOf("Each endpoint, all its load points together", endpoints, [
+function endpointTable({ endpoints }: Comparison): DataTable {
+  return tableOf("Mean over the load points of each endpoint", endpoints, [
     textField("endpoint", ({ name }) => name),
-    numberField("loads", ({ loads }) => loads, String),
+    numberField("load points", ({ loads }) => loads, String),
     ...ratioFields,
-    textField("throughput is", (path) => judgementCell(throughputOf(path)?.judgement)),
+    textField("throughput", (endpoint) => judgementCell(throughputOf(endpoint)?.judgement)),
   ]);
 }
 
 function loadPointTable({ loadPoints }: Comparison): DataTable {
   return tableOf("Each load point", loadPoints, [
-    longField("load", ({ name }) => name),
-    numberField("images/s", (change) => throughputOf(change)?.from, formatRate),
-    numberField("then", (change) => throughputOf(change)?.to, formatRate),
+    longField("load point", ({ name }) => name),
+    numberField("images/s from", (change) => throughputOf(change)?.from, formatRate),
+    numberField("images/s to", (change) => throughputOf(change)?.to, formatRate),
     ...ratioFields,
-    textField("outcome", outcomeCell),
+    textField("result", outcomeCell),
   ]);
 }
 
@@ -186,13 +190,13 @@ const order: readonly Judgement[] = [
   "unsure",
 ];
 
-/** The gravest of what became of a load. */
+/** Most severe judgement of a load point. */
 function outcomeCell({ changes, exclusionReasons }: LoadPointChange): TableCell {
   if (exclusionReasons.length > 0) {
-    return { text: "not judged", tone: "care", title: exclusionReasons.join(" ") };
+    return { text: "not compared", tone: "care", title: exclusionReasons.join(" ") };
   }
-  const [gravest] = [...changes].sort(
+  const [mostSevere] = [...changes].sort(
     (a, b) => order.indexOf(a.judgement) - order.indexOf(b.judgement),
   );
-  return judgementCell(gravest?.judgement);
+  return judgementCell(mostSevere?.judgement);
 }

@@ -18,7 +18,7 @@ const cells = (slower: number, changes: Partial<LoadPoint> = {}) =>
     [1, 8].map((batch) => testLoadPoint({ endpoint, batch, slower }, changes)),
   );
 
-test("a record against itself has no regression", () => {
+test("a record compared with itself has no regression", () => {
   const all = testBenchRecord();
   const found = compareRecords(all, all, limit);
   expect(found.regressions).toEqual([]);
@@ -28,23 +28,23 @@ test("a record against itself has no regression", () => {
   ).toBe(true);
 });
 
-test("30 % slower is a regression of each endpoint and of each load, named with its ratio and its interval", () => {
+test("30 % slower is a regression of each endpoint and load point, with ratio and interval", () => {
   const { regressions } = compareRecords(record(cells(1)), record(cells(1.3)), limit);
   expect(regressions[0]).toMatch(
-    /^embed-http: throughput over its 2 loads 0\.7\d × \(0\.7\d to 0\.\d\d\)$/,
+    /^embed-http: throughput over its 2 load points 0\.7\d × \(0\.7\d to 0\.\d\d\)$/,
   );
   expect(regressions.join("\n")).toMatch(
     /onnx-grpc, 8 images per request, 1 client: p50 1\.3\d × \(1\.2\d to 1\.3\d\)/,
   );
 });
 
-test("5 % slower is no regression where 10 % are allowed, and one where 2 % are", () => {
+test("5 % slower is a regression with a limit of 2 %, not of 10 %", () => {
   const [before, after] = [record(cells(1)), record(cells(1.05))];
   expect(compareRecords(before, after, limit).regressions).toEqual([]);
   expect(compareRecords(before, after, { failOver: 0.005 }).regressions).not.toEqual([]);
 });
 
-test("one load of several that is a little beyond the limit is to look at, and a regression from twice the limit on", () => {
+test("one load point of several needs attention beyond the limit and is a regression beyond twice the limit", () => {
   const one = (slower: number) =>
     [1, 4, 8, 16, 32].map((batch) => testLoadPoint({ batch, slower: batch === 8 ? slower : 1 }));
   const little = compareRecords(record(one(1)), record(one(1.16)), limit);
@@ -58,7 +58,7 @@ test("one load of several that is a little beyond the limit is to look at, and a
   );
 });
 
-test("two runs whose loads drift by a few percent do not fail, and one that is 20 % slower does", () => {
+test("drift of a few percent does not fail; 20 % slower does", () => {
   let seed = 7;
   const uniform = () => {
     seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
@@ -83,10 +83,12 @@ test("two runs whose loads drift by a few percent do not fail, and one that is 2
 
 test("the only load of an endpoint is a load in words", () => {
   const [before, after] = [1, 1.4].map((slower) => record([testLoadPoint({ slower })]));
-  expect(compareRecords(before!, after!, limit).regressions[0]).toMatch(/over its 1 load 0\.7/);
+  expect(compareRecords(before!, after!, limit).regressions[0]).toMatch(
+    /over its 1 load point 0\.7/,
+  );
 });
 
-test("30 % slower is no regression where the windows differ as much", () => {
+test("30 % slower is no regression if the windows differ as much", () => {
   const noisy = (slower: number) =>
     cells(slower).map((point) => ({
       ...point,
@@ -101,39 +103,39 @@ test("30 % slower is no regression where the windows differ as much", () => {
   expect(loads).toEqual([]);
 });
 
-test("30 % faster is better, and no regression", () => {
+test("30 % faster is better and not a regression", () => {
   const found = compareRecords(record(cells(1.3)), record(cells(1)), limit);
   expect(found.regressions).toEqual([]);
   expect(verdictText(found)).toBe(
-    "no regression of more than 10 % in 4 loads; more throughput: embed-http and onnx-grpc",
+    "no regression of more than 10 % in 4 load points; higher throughput: embed-http and onnx-grpc",
   );
 });
 
-test("an invalid or unstable load is shown and not judged", () => {
+test("an invalid or unstable load point is listed but not compared", () => {
   const bad = cells(2, { invalid: ["The client was the limit."] });
   const found = compareRecords(record(cells(1)), record(bad), limit);
   expect(found.regressions).toEqual([]);
   expect(found.loadPoints[0]?.exclusionReasons).toEqual([
     "second record: The client was the limit.",
   ]);
-  expect(verdictText(found)).toBe("no load could be judged");
+  expect(verdictText(found)).toBe("no reliable load point to compare");
 });
 
-test("requests that fail now and did not before are a regression", () => {
+test("new failed requests are a regression", () => {
   const failing = cells(1, { errors: { "503": 400 } });
   const { regressions } = compareRecords(record(cells(1)), record(failing), limit);
   expect(regressions[0]).toMatch(
-    /^embed-http, 1 image per request, 1 client: 1\d\.\d % of the requests failed, 0\.0 % before$/,
+    /^embed-http, 1 image per request, 1 client: 1\d\.\d % of the requests failed, previously 0\.0 %$/,
   );
 });
 
-test("loads that only one record has are named", () => {
+test("load points of only one record are listed", () => {
   const found = compareRecords(record(cells(1)), record(cells(1).slice(0, 3)), limit);
   expect(found.onlyFrom).toEqual(["onnx-grpc, 8 images per request, 1 client"]);
   expect(found.onlyTo).toEqual([]);
 });
 
-test("an endpoint or load that the second record lacks is missing, unless that is allowed", () => {
+test("a missing endpoint or load point fails unless allowed", () => {
   const [before, all] = [record(cells(1)), cells(1)];
   const missing = (left: readonly LoadPoint[], allowMissing = false) =>
     compareRecords(before, record(left), { ...limit, allowMissing }).broken;
@@ -142,29 +144,29 @@ test("an endpoint or load that the second record lacks is missing, unless that i
     "onnx-grpc, 8 images per request, 1 client: not in the second record",
   ]);
   expect(missing(all.slice(0, 2))).toEqual([
-    "onnx-grpc: not in the second record, the first has 2 loads of it",
+    "onnx-grpc: not in the second record, the first has 2 load points",
   ]);
   expect(missing(all.slice(0, 2), true)).toEqual([]);
 });
 
-test("a run that failed where the first had passed is broken, and its failures are named", () => {
+test("a failed second run is listed with its failures if the first passed", () => {
   const failed = { passed: false, failures: ["trt-http: other embeddings"] };
   const found = compareRecords(record(cells(1)), record(cells(1), failed), limit);
   expect(found.broken).toEqual([
-    "The second run failed, the first had passed: trt-http: other embeddings",
+    "The second run failed and the first passed: trt-http: other embeddings",
   ]);
-  expect(verdictText(found)).toBe("1 thing failed or missing");
+  expect(verdictText(found)).toBe("1 failed run or missing load point");
   expect(compareRecords(record(cells(1), failed), record(cells(1), failed), limit).broken).toEqual(
     [],
   );
 });
 
-test("the same load of a study and of the grid is compared once", () => {
+test("a load point of both a study and the grid is compared once", () => {
   const twice = [testLoadPoint(), testLoadPoint({ study: "batch" })];
   expect(compareRecords(record(twice), record(twice), limit).loadPoints).toHaveLength(1);
 });
 
-test("records of another machine, model, target, GPU or images are not for comparison, each with its reason", () => {
+test("records of different machines, models, targets, GPUs or images are not comparable", () => {
   const base = testBenchRecord();
   const { subject, settings } = base;
   const other: BenchRecord = {
@@ -184,11 +186,11 @@ test("records of another machine, model, target, GPU or images are not for compa
     "the target differs: deployed, then addresses",
     "the model differs: generated abababababab, then tiny",
     "the GPU differs: 1 × NVIDIA A10, then none",
-    "the set of images differs: 32 of 10240 bytes in the mean, then 3 of 10240 bytes in the mean",
+    "the set of images differs: 32 (mean 10240 bytes), then 3 (mean 10240 bytes)",
   ]);
 });
 
-test("another Node is a difference to know, and no reason to refuse", () => {
+test("another version of Node is a difference, not a mismatch", () => {
   const base = testBenchRecord();
   const machine = { ...base.subject.machine, node: "v22.0.0" };
   const other = { ...base, subject: { ...base.subject, machine } };
@@ -196,14 +198,14 @@ test("another Node is a difference to know, and no reason to refuse", () => {
   expect(differences(base, other)).toEqual(["The Node differs: v20.20.0, then v22.0.0."]);
 });
 
-test("the comparison as text has ratios with their intervals, and the verdict last", () => {
+test("the text has ratios with intervals and ends with the verdict", () => {
   const [before, after] = [record(cells(1)), record(cells(1.3))];
   const text = renderText(compareReport(before, after, compareRecords(before, after, limit)));
   expect(text).toMatch(/embed-http +2 +0\.7\d × \(/);
   expect(text.trimEnd().split("\n").at(-1)).toMatch(/^\d+ regressions of more than 10 %\.$/);
 });
 
-test("the comparison as Markdown has what is worse before its tables", () => {
+test("the Markdown lists regressions before the tables", () => {
   const [before, after] = [record(cells(1)), record(cells(1.3))];
   const text = renderMarkdown(compareReport(before, after, compareRecords(before, after, limit)));
   expect(text.indexOf("- **Worse**")).toBeGreaterThan(0);

@@ -65,7 +65,7 @@ export interface Comparison {
   readonly limit: number;
   readonly endpoints: readonly EndpointChange[];
   readonly loadPoints: readonly LoadPointChange[];
-  /** Loads that only one of the records has. */
+  /** Load points that only one of the records has. */
   readonly onlyFrom: readonly string[];
   readonly onlyTo: readonly string[];
   /** Number of loads with reliable figures and enough windows in both records. */
@@ -134,7 +134,7 @@ function newFailures(from: BenchRecord, to: BenchRecord): readonly string[] {
   const { failures } = to;
   const rest = failures.length - maxListedFailures;
   return [
-    `The second run failed, the first had passed${failures.length === 0 ? "" : `: ${failures.slice(0, maxListedFailures).join("; ")}`}${rest > 0 ? ` and ${counted(rest, "other")}` : ""}`,
+    `The second run failed and the first passed${failures.length === 0 ? "" : `: ${failures.slice(0, maxListedFailures).join("; ")}`}${rest > 0 ? ` and ${counted(rest, "other")}` : ""}`,
   ];
 }
 
@@ -153,7 +153,7 @@ function lostLoads(
     );
     if (gone && lost.length > 0) {
       return [
-        `${many ? `${environment} ` : ""}${endpoint}: not in the second record, the first has ${counted(lost.length, "load")} of it`,
+        `${many ? `${environment} ` : ""}${endpoint}: not in the second record, the first has ${counted(lost.length, "load point")}`,
       ];
     }
     return lost.map((point) => `${nameOf(point, many)}: not in the second record`);
@@ -208,10 +208,10 @@ function countsForEndpoint({ exclusionReasons, from }: LoadPointChange): boolean
 }
 
 function endpointChanges(
-  cells: readonly LoadPointChange[],
+  loadPoints: readonly LoadPointChange[],
   limit: number,
 ): readonly EndpointChange[] {
-  const judged = cells.filter(countsForEndpoint);
+  const judged = loadPoints.filter(countsForEndpoint);
   return seriesOf(judged.map(({ from }) => from)).map(({ name, loadPoints: own }) => {
     const pairs = judged
       .filter(({ from }) => own.includes(from))
@@ -233,47 +233,50 @@ function endpointChanges(
  * Additional tolerance of a single load if its endpoint has several, because the intervals do not include the drift between
  * runs and one of many loads often drifts far.
  */
-const loneMargin = 0.1;
+const singleMargin = 0.1;
 
 function worseOf(
-  cells: readonly LoadPointChange[],
-  paths: readonly EndpointChange[],
+  loadPoints: readonly LoadPointChange[],
+  endpoints: readonly EndpointChange[],
   limit: number,
 ): Pick<Comparison, "regressions" | "suspects"> {
-  const loneLimit = limit + Math.max(limit, loneMargin);
-  const ofPaths = paths.flatMap(({ name, loads, changes }) =>
+  const singleLimit = limit + Math.max(limit, singleMargin);
+  const worseEndpoints = endpoints.flatMap(({ name, loads, changes }) =>
     changes
       .filter(({ judgement }) => judgement === "worse")
       .map(
         ({ metric, interval }) =>
-          `${name}: ${metric} over its ${counted(loads, "load")} ${ratioText(interval)}`,
+          `${name}: ${metric} over its ${counted(loads, "load point")} ${ratioText(interval)}`,
       ),
   );
-  const loadsOf = new Map(paths.map(({ name, loads }) => [name, loads]));
+  const loadsOf = new Map(endpoints.map(({ name, loads }) => [name, loads]));
   const ofSeveral = new Set(
-    seriesOf(cells.filter(countsForEndpoint).map(({ from }) => from)).flatMap(
+    seriesOf(loadPoints.filter(countsForEndpoint).map(({ from }) => from)).flatMap(
       ({ name, loadPoints: own }) => ((loadsOf.get(name) ?? 0) > 1 ? own : []),
     ),
   );
-  const ofCells = cells.flatMap(({ name, from, changes, exclusionReasons }) =>
+  const worseLoadPoints = loadPoints.flatMap(({ name, from, changes, exclusionReasons }) =>
     (exclusionReasons.length > 0 ? [] : changes)
       .filter(({ judgement }) => judgement === "worse")
       .map(({ metric, interval }) => ({
         text: `${name}: ${metric} ${ratioText(interval)}`,
-        fails: !ofSeveral.has(from) || judge(metric, interval, loneLimit) === "worse",
+        fails: !ofSeveral.has(from) || judge(metric, interval, singleLimit) === "worse",
       })),
   );
   // failures are not subject to noise
-  const failing = cells.flatMap(({ name, failed }) =>
+  const failing = loadPoints.flatMap(({ name, failed }) =>
     failed[1] > failed[0] + maxFailureIncrease
       ? [
-          `${name}: ${(failed[1] * 100).toFixed(1)} % of the requests failed, ${(failed[0] * 100).toFixed(1)} % before`,
+          `${name}: ${(failed[1] * 100).toFixed(1)} % of the requests failed, previously ${(failed[0] * 100).toFixed(1)} %`,
         ]
       : [],
   );
   const textsOf = (fails: boolean) =>
-    ofCells.filter((it) => it.fails === fails).map(({ text }) => text);
-  return { regressions: [...ofPaths, ...textsOf(true), ...failing], suspects: textsOf(false) };
+    worseLoadPoints.filter((point) => point.fails === fails).map(({ text }) => text);
+  return {
+    regressions: [...worseEndpoints, ...textsOf(true), ...failing],
+    suspects: textsOf(false),
+  };
 }
 
 /** `0.81 × (0.78 to 0.84)`. */
@@ -295,8 +298,8 @@ export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[
     ["GPU", gpuText(from), gpuText(to)],
     ["set of images", imagesText(from), imagesText(to)],
   ];
-  return facts.flatMap(([name, one, other]) =>
-    one === other ? [] : [`the ${name} differs: ${one}, then ${other}`],
+  return facts.flatMap(([name, first, second]) =>
+    first === second ? [] : [`the ${name} differs: ${first}, then ${second}`],
   );
 }
 
@@ -310,8 +313,8 @@ export function differences(from: BenchRecord, to: BenchRecord): readonly string
     ["tolerance", String(a.tolerance), String(b.tolerance)],
   ];
   return [
-    ...facts.flatMap(([name, one, other]) =>
-      one === other ? [] : [`The ${name} differs: ${one}, then ${other}.`],
+    ...facts.flatMap(([name, first, second]) =>
+      first === second ? [] : [`The ${name} differs: ${first}, then ${second}.`],
     ),
     ...[from, to].flatMap(({ interrupted }, i) =>
       interrupted ? [`The ${i === 0 ? "first" : "second"} run was interrupted.`] : [],
@@ -332,5 +335,5 @@ function gpuText({ subject: { gpu } }: BenchRecord): string {
 }
 
 function imagesText({ settings: { images } }: BenchRecord): string {
-  return `${images.count} of ${Math.round(images.meanBytes)} bytes in the mean`;
+  return `${images.count} (mean ${Math.round(images.meanBytes)} bytes)`;
 }

@@ -14,7 +14,7 @@ import { clientsOf, isUnmodified, type Series, seriesOf, trustOf } from "./load-
 import { counted, formatCount, formatPercent, formatRate } from "./number-format.ts";
 import { studyNotes } from "./study-section.ts";
 
-/** One path's throughput by clients, with the law that fits it. */
+/** Throughput of an endpoint by clients, with the fitted law. */
 export interface ConcurrencyLine extends Series {
   readonly fit?: UslFit;
   readonly points: readonly Point[];
@@ -40,7 +40,7 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
   const batch = lines[0]?.loadPoints[0]?.imagesPerRequest ?? 1;
   const saturated = lines.map((line) => ({ line, saturation: saturationOf(line.points) }));
   const answer = saturated.map(({ line: { name, loadPoints, points }, saturation }) => {
-    if (saturation === undefined) return `\`${name}\`: too few load points for a fit.`;
+    if (saturation === undefined) return `\`${name}\`: too few valid load points.`;
     const { maximum, sufficient, reached } = saturation;
     const tried = Math.max(...loadPoints.map((point) => clientsOf(point) ?? 0));
     const trusted = Math.max(...points.map(({ clients }) => clients));
@@ -91,7 +91,7 @@ function saturationTable(
     const largest = Math.max(...points.map(({ clients }) => clients));
     return { name, fit, saturation, isBeyond: (fit?.peak?.clients ?? largest + 1) > largest };
   });
-  return tableOf("Saturation: measured, and by the fitted law", rows, [
+  return tableOf("Saturation, measured and fitted", rows, [
     nameField,
     numberField("maximum images/s", ({ saturation }) => saturation?.maximum.throughput, formatRate),
     numberField("at clients", ({ saturation }) => saturation?.maximum.clients, formatCount),

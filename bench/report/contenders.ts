@@ -1,25 +1,22 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { closedLoop, loadText, type Series, unreliabilityRank } from "./load-points.ts";
+
+/** Load point with which an endpoint competes. */
 export interface Contender {
   readonly name: string;
   readonly point: LoadPoint;
 }
 
 /**
- * The smallest load that the most paths were measured with (one image, one client where that is there), as far as it can be
- * trusted of each.
+ * Load points of the smallest load that most endpoints share, without invalid ones. With `openLoop`, the smallest common rate.
  */
-export function smallestLoad(series: readonly Series[]): readonly Contender[] {
-  return smallestOf(series, closedLoop);
-}
-
-export function smallestOf(
+export function smallestLoad(
   series: readonly Series[],
-  cellsOf: (loadPoints: readonly LoadPoint[]) => readonly LoadPoint[],
+  select: (loadPoints: readonly LoadPoint[]) => readonly LoadPoint[] = closedLoop,
 ): readonly Contender[] {
   const loads = new Map<string, Contender[]>();
   for (const { name, loadPoints } of series) {
-    for (const point of cellsOf(loadPoints)) {
+    for (const point of select(loadPoints)) {
       const key = JSON.stringify([point.imagesPerRequest, loadText(point.load)]);
       loads.set(key, [...(loads.get(key) ?? []), { name, point }]);
     }
@@ -31,8 +28,8 @@ export function smallestOf(
     (a, b) => b.length - a.length || size(a[0]!) - size(b[0]!),
   );
   for (const all of sorted) {
-    const usable = all.filter(({ point }) => unreliabilityRank(point) !== undefined);
-    if (usable.length > 0) return usable;
+    const valid = all.filter(({ point }) => unreliabilityRank(point) !== undefined);
+    if (valid.length > 0) return valid;
   }
   return [];
 }

@@ -12,7 +12,7 @@ import {
 import { formatUsd } from "./number-format.ts";
 import { costFigure } from "./time-figures.ts";
 
-/** Each endpoint's cheapest load. */
+/** Cost of each endpoint at its highest throughput, cheapest first. */
 export function costRows(
   record: BenchRecord,
 ): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
@@ -56,12 +56,12 @@ export function costSection(record: BenchRecord): Section | undefined {
           ({ usd }) => usd * 1_000,
           (value) => `$${value.toFixed(2)}`,
         ),
-        numberField("time for a million", ({ point }) => 1e6 / point.imagesPerSecond, duration),
+        numberField("duration of a million", ({ point }) => 1e6 / point.imagesPerSecond, duration),
         trustField,
       ]),
     ],
     notes: [
-      `Price: $${basis.usdPerHour} per hour, from ${basis.source}, on ${basis.date}. Prices change: check the current one. Cost = price ÷ 3600 ÷ images per second × 1000, at full load.`,
+      `Price: $${basis.usdPerHour} per hour, from ${basis.source}, on ${basis.date}. Check the current price. Cost = price ÷ 3600 ÷ images per second × 1000, at full load.`,
     ],
   };
 }

@@ -20,7 +20,7 @@ export interface Report {
   readonly caveats: readonly Caveat[];
   /** Sections in every format, before the evidence. */
   readonly summary: readonly Section[];
-  /** Evidence: whole in HTML, as far as it fits in Markdown, left out of text. */
+  /** Evidence: complete in HTML, as far as it fits in Markdown, omitted in text. */
   readonly sections: readonly Section[];
   /** Details of the subject: versions, hashes, settings. */
   readonly subject: readonly Fact[];
@@ -41,14 +41,14 @@ export interface Caveat {
   readonly title: string;
   /** Whole sentences; inline text. */
   readonly text: string;
-  /** `subject`: the figures are not those of the deployment. `figures`: some are unreliable. `know`: good to know. */
+  /** `subject`: the figures are not those of the deployment. `figures`: some are unreliable. `know`: background. */
   readonly kind: "subject" | "figures" | "know";
 }
 
 /** Recommendation for one goal. */
 export interface Card {
   readonly title: string;
-  /** Absent if nothing can be recommended; `why` gives the reason. */
+  /** Absent if nothing can be recommended; `why` contains the reason. */
   readonly choice?: string;
   /** Alternatives within the noise. */
   readonly ties: readonly string[];
@@ -84,7 +84,7 @@ export interface DataTable {
   readonly caption: string;
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly TableCell[])[];
-  /** A long reference table: collapsed in HTML, left out of Markdown. */
+  /** Long reference table: collapsed in HTML, omitted in Markdown. */
   readonly isReference?: boolean;
 }
 
@@ -98,7 +98,7 @@ export interface Swatch {
 
 export interface Figure {
   readonly title: string;
-  /** How to read it; inline text. */
+  /** Reading aid; inline text. */
   readonly caption?: string;
   readonly legend: readonly Swatch[];
   /** Draws the whole SVG, `width` pixels wide. */
@@ -177,7 +177,7 @@ export function p99Field<Row>(latencyOf: (row: Row) => Latency | undefined): Fie
   const cell = (row: Row): TableCell => {
     const latency = latencyOf(row);
     if (latency === undefined) return { text: "–", tone: "quiet" };
-    const few = "from too few requests: about the slowest of them";
+    const few = "from too few requests; close to the maximum";
     return {
       text: formatP99(latency),
       sort: latency.p99,
@@ -228,7 +228,7 @@ export function machineText(machine: { cpu: string; cores: number; memoryMiB: nu
   return `${machine.cpu}, ${machine.cores} cores, ${Math.round(machine.memoryMiB / 1_024)} GiB`;
 }
 
-/** A cell of a table from a number; absent: a dash that sorts last. */
+/** Table cell of a number; a dash that sorts last if absent. */
 export function numberCell(
   value: number | undefined,
   format: (value: number) => string,

@@ -11,7 +11,6 @@ import {
 } from "./plot-styles.ts";
 import { type Axis, type LinePlot, linePlot } from "./plots.ts";
 import { type BarRow, barPlot } from "./row-plots.ts";
-/** The figures of a report, from its cells. Pure. */
 
 export const milliseconds: Axis = { label: "ms", kind: "log", format: formatTick };
 
@@ -19,7 +18,7 @@ export function formatTick(value: number): string {
   return value >= 1_000 ? formatCount(value) : String(Number(value.toPrecision(2)));
 }
 
-/** A figure of lines; one environment each, so that an endpoint has one look. */
+/** Line figure, or none without points. */
 export function lineFigure(
   title: string,
   caption: string | undefined,
@@ -37,7 +36,7 @@ export function lineFigure(
   ];
 }
 
-/** Series by environment, in their order. */
+/** Series grouped by environment, because an endpoint has the same style in each. */
 export function byEnvironment<T extends { readonly environment: string }>(
   list: readonly T[],
 ): readonly { readonly suffix: string; readonly own: readonly T[] }[] {
@@ -64,12 +63,12 @@ export function titleOf(name: string, point: LoadPoint): string {
   const latency = point.latencyMs;
   const times =
     latency === undefined
-      ? "no answer"
+      ? "no response"
       : `p50 ${formatMs(latency.p50)} ms, p95 ${formatMs(latency.p95)} ms`;
   return `${name}, ${settingText(point)}: ${formatRate(point.imagesPerSecond)} images/s, ${times}`;
 }
 
-/** Lines that are not paths, each with its own look. */
+/** Line without the style of an endpoint. */
 export interface UnstyledLine {
   readonly name: string;
   readonly points: readonly PlotPoint[];
@@ -86,7 +85,7 @@ export function indexedLineFigure(
   });
 }
 
-/** A bar for each row, under headings. */
+/** Bar figure, or none without rows. */
 export function barFigure(
   title: string,
   caption: string | undefined,

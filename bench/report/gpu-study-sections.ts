@@ -13,7 +13,7 @@ import {
 } from "./number-format.ts";
 import { isSameLoad, loadTable, type StudyBody, usableLoadPoints } from "./study-section.ts";
 
-/** Throughput by GPUs against one, at the most clients for each GPU that all were measured with. */
+/** Throughput by number of GPUs relative to one GPU, at the load per GPU with the most measured numbers of GPUs. */
 export interface ScalingLine extends Pick<Series, "name"> {
   readonly points: readonly {
     readonly gpus: number;
@@ -61,11 +61,11 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
       return last === undefined
         ? []
         : [
-            `\`${name}\`: ${counted(last.gpus, "GPU")} do ${formatRatio(last.speedup)} of one, an efficiency of ${formatPercent(last.efficiency)}.`,
+            `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}.`,
           ];
     }),
-    figures: indexedLineFigure("Throughput by GPUs", "Against N times one GPU.", {
-      description: "Images per second by number of GPUs, and what N times one would be",
+    figures: indexedLineFigure("Throughput by number of GPUs", "Compared with N times one GPU.", {
+      description: "Images per second by number of GPUs, and N times one GPU",
       x: { label: "GPUs", kind: "linear", format: formatCount },
       y: { label: "images/s", kind: "linear", format: formatCount },
       lines: lines.flatMap(({ name, points }) => {
@@ -88,19 +88,19 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
     }),
     tables: [
       tableOf(
-        "Throughput by GPUs, at the same load for each GPU",
+        "Throughput by number of GPUs, at the same load per GPU",
         lines.flatMap(({ name, points }) => points.map((point) => ({ name, ...point }))),
         [
           nameField,
           numberField("GPUs", ({ gpus }) => gpus, formatCount),
           loadField,
           metricField("throughput"),
-          numberField("against one", ({ speedup }) => speedup, formatRatio),
+          numberField("ratio to one", ({ speedup }) => speedup, formatRatio),
           numberField(
             "efficiency",
             ({ efficiency }) => efficiency,
             formatPercent,
-            "Against N times one",
+            "Throughput divided by N times that of one GPU",
           ),
           numberField("p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
           trustField,
@@ -110,7 +110,7 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
   };
 }
 
-/** The same load, once for each topology. */
+/** Load points of both topologies with the same load. */
 export interface TopologyPair {
   readonly name: string;
   readonly clients: number;
@@ -136,18 +136,19 @@ export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
 export function topology(record: BenchRecord): StudyBody | undefined {
   const loadPoints = loadPointsOfStudy(record, "topology");
   if (loadPoints.length === 0) return undefined;
-  const [most] = [...topologyPairs(record)].sort(
+  const [fastest] = [...topologyPairs(record)].sort(
     (a, b) =>
       Math.max(b.group.imagesPerSecond, b.perGpu.imagesPerSecond) -
       Math.max(a.group.imagesPerSecond, a.perGpu.imagesPerSecond),
   );
-  const ratio = most === undefined ? 1 : most.perGpu.imagesPerSecond / most.group.imagesPerSecond;
+  const ratio =
+    fastest === undefined ? 1 : fastest.perGpu.imagesPerSecond / fastest.group.imagesPerSecond;
   return {
     answer:
-      most === undefined
+      fastest === undefined
         ? []
         : [
-            `\`${most.name}\` with ${counted(most.clients, "client")}: one Triton for each GPU does ${formatRate(most.perGpu.imagesPerSecond)} images/s, one over all ${formatRate(most.group.imagesPerSecond)}: ${formatRatio(ratio)}.`,
+            `\`${fastest.name}\` with ${counted(fastest.clients, "client")}: one Triton per GPU reaches ${formatRate(fastest.perGpu.imagesPerSecond)} images/s, one across all GPUs ${formatRate(fastest.group.imagesPerSecond)} (${formatRatio(ratio)}).`,
           ],
     figures: barFigure(
       "Throughput by topology",
@@ -155,8 +156,8 @@ export function topology(record: BenchRecord): StudyBody | undefined {
       topologyPairs(record).flatMap(({ name, clients, group, perGpu }) =>
         (
           [
-            ["one over all GPUs", group, "queue"],
-            ["one for each GPU", perGpu, "infer"],
+            ["one Triton, all GPUs", group, "queue"],
+            ["one Triton per GPU", perGpu, "infer"],
           ] as const
         ).map(([label, point, colour]) => ({
           group: `${name}, ${counted(clients, "client")}`,
@@ -168,6 +169,6 @@ export function topology(record: BenchRecord): StudyBody | undefined {
       ),
       "images/s",
     ),
-    tables: [loadTable("Loads by topology", loadPoints)],
+    tables: [loadTable("Load points by topology", loadPoints)],
   };
 }

@@ -28,11 +28,11 @@ test("reads each row, microseconds as milliseconds", () => {
   });
 });
 
-test("without a label the file's name is one", () => {
+test("without a label, the file name is the label", () => {
   expect(parsePerfAnalyzer(csv, "x/onnx-grpc.csv").rows[0]?.label).toBe("onnx-grpc");
 });
 
-test("reads a run at given rates, and columns that are not there as nothing", () => {
+test("reads a run at fixed rates; missing columns have no value", () => {
   const { rows } = parsePerfAnalyzer(
     "Request Rate,Inferences/Second,p99 latency\n50,49.8,9000\n",
     "r.csv",
@@ -44,11 +44,11 @@ test("reads a run at given rates, and columns that are not there as nothing", ()
 test.each([
   [
     "a,b\n1,2\n",
-    "x.csv: must be a table of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
+    "x.csv: must be CSV of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
   ],
   [
     "",
-    "x.csv: must be a table of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
+    "x.csv: must be CSV of perf_analyzer with the columns Concurrency or Request Rate and Inferences/Second",
   ],
   [
     "Concurrency,Inferences/Second\n1,fast\n",
@@ -74,14 +74,14 @@ test.each([
   expect(() => parsePerfAnalyzer(text, "x.csv")).toThrow(message);
 });
 
-test("a labelled load stands beside ours, with the ratio", () => {
+test("a labelled load is compared with its load point", () => {
   const record = testBenchRecord();
   const section = importedSection({
     ...record,
     imported: [parsePerfAnalyzer(csv, "triton.csv", "onnx-http b1")],
   })!;
   expect(section.answer[0]).toMatch(
-    /^2 loads were measured by both: throughput differs by at most \d\.\d %\.$/,
+    /^In 2 common load points, throughput differs by at most \d\.\d %\.$/,
   );
   expect(section.tables[0]?.rows[0]?.slice(0, 5).map(({ text }) => text)).toEqual([
     "onnx-http b1",
@@ -92,21 +92,21 @@ test("a labelled load stands beside ours, with the ratio", () => {
   ]);
 });
 
-test("far from ours the difference is a factor, and not a percentage above 100", () => {
+test("a large difference is printed as a factor", () => {
   const slow = csv.replace("136.5", "50.5");
   const section = importedSection({
     ...testBenchRecord(),
     imported: [parsePerfAnalyzer(slow, "triton.csv", "onnx-http b1")],
   })!;
   expect(section.answer[0]).toMatch(
-    /^2 loads were measured by both: throughput differs by a factor of up to 2\.\d\d\.$/,
+    /^In 2 common load points, throughput differs by a factor of up to 2\.\d\d\.$/,
   );
 });
 
-test("without a label of ours the figures stand alone, and the section says how to put them beside", () => {
+test("without a matching label, the section explains how to label the file", () => {
   const section = importedSection({
     ...testBenchRecord(),
     imported: [parsePerfAnalyzer(csv, "triton.csv")],
   })!;
-  expect(section.answer[0]).toContain("label a file as `onnx-http b8`");
+  expect(section.answer[0]).toContain("label the file with a load, as in `onnx-http b8`");
 });

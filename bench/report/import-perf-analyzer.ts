@@ -7,10 +7,10 @@ type Imported = BenchRecord["imported"][number];
 type Row = Imported["rows"][number];
 
 /**
- * What NVIDIA's perf_analyzer wrote with `-f file.csv`: a row for each concurrency or rate, times in microseconds.
+ * Parses the CSV of NVIDIA's perf_analyzer (`-f file.csv`): a row per concurrency or rate, times in microseconds.
  *
- * @param label - Which load it was, as `onnx-http b8`; without one, the file's name.
- * @throws {UserError} one line: what is not a table of it.
+ * @param label - Load of the file, as `onnx-http b8`; without it, the file name.
+ * @throws {UserError} if the file is not such a table.
  */
 export function parsePerfAnalyzer(text: string, file: string, label?: string): Imported {
   let lines: Record<string, string>[];
@@ -23,7 +23,7 @@ export function parsePerfAnalyzer(text: string, file: string, label?: string): I
   const by = first === undefined ? undefined : loads.find((name) => name in first);
   if (first === undefined || by === undefined || !(rate in first)) {
     throw new UserError(
-      `${file}: must be a table of perf_analyzer with the columns ${loads.join(" or ")} and ${rate}`,
+      `${file}: must be CSV of perf_analyzer with the columns ${loads.join(" or ")} and ${rate}`,
     );
   }
   const name = label ?? basename(file).replace(/\.csv$/i, "");
@@ -43,13 +43,13 @@ function rowOf(
   line: Readonly<Record<string, string>>,
   by: (typeof loads)[number],
   label: string,
-  shown: string,
+  location: string,
 ): Row {
   const number = (column: string, rule = "a number, at least 0", ok = atLeastZero): number => {
     const value = Number(line[column]);
     if (line[column] === "" || !Number.isFinite(value) || !ok(value)) {
       throw new UserError(
-        `${shown}: ${column} must be ${rule}, got ${JSON.stringify(line[column])}`,
+        `${location}: ${column} must be ${rule}, got ${JSON.stringify(line[column])}`,
       );
     }
     return value;

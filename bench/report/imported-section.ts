@@ -5,7 +5,7 @@ import { counted, formatCount, formatMs, formatRate, formatRatio } from "./numbe
 
 type Row = BenchRecord["imported"][number]["rows"][number];
 
-/** Figures of another program beside ours, where the label of its file says which load it was. */
+/** Figures of perf_analyzer next to the load points that their labels name. */
 export function importedSection(record: BenchRecord): Section | undefined {
   if (record.imported.length === 0) return undefined;
   const rows = record.imported.flatMap(({ rows: list }) =>
@@ -23,15 +23,15 @@ export function importedSection(record: BenchRecord): Section | undefined {
       : `at most ${((factor - 1) * 100).toFixed(1)} %`;
   return {
     id: "imported",
-    title: "Beside perf_analyzer",
+    title: "Comparison with perf_analyzer",
     answer: [
       ratios.length === 0
-        ? "No load of this run is the same as one of these: label a file as `onnx-http b8` to put it beside ours."
-        : `${counted(ratios.length, "load was", "loads were")} measured by both: throughput differs by ${off}.`,
+        ? "No load point matches: label the file with a load, as in `onnx-http b8`, to compare."
+        : `In ${counted(ratios.length, "common load point")}, throughput differs by ${off}.`,
     ],
     figures: [],
     tables: [
-      tableOf("Measured by perf_analyzer, and by clipstack", rows, [
+      tableOf("Figures of perf_analyzer and clipstack", rows, [
         textField("label", ({ row }) => row.label),
         numberField(
           "concurrency or rate",
@@ -39,32 +39,32 @@ export function importedSection(record: BenchRecord): Section | undefined {
           formatCount,
         ),
         numberField("images/s", ({ row }) => row.inferencesPerSecond, formatRate),
-        numberField("ours", ({ ours }) => ours?.imagesPerSecond, formatRate),
+        numberField("clipstack images/s", ({ ours }) => ours?.imagesPerSecond, formatRate),
         numberField(
           "ratio",
           ({ row, ours }) => ours && ours.imagesPerSecond / row.inferencesPerSecond,
           formatRatio,
         ),
         numberField("p50 ms", ({ row }) => row.p50Ms, formatMs),
-        numberField("ours", ({ ours }) => ours?.latencyMs?.p50, formatMs),
+        numberField("clipstack p50 ms", ({ ours }) => ours?.latencyMs?.p50, formatMs),
         numberField(
           "ratio",
           ({ row: { p50Ms = Number.NaN }, ours }) => ours?.latencyMs && ours.latencyMs.p50 / p50Ms,
           formatRatio,
         ),
         numberField("p95 ms", ({ row }) => row.p95Ms, formatMs),
-        numberField("ours", ({ ours }) => ours?.latencyMs?.p95, formatMs),
+        numberField("clipstack p95 ms", ({ ours }) => ours?.latencyMs?.p95, formatMs),
         numberField("queue ms", ({ row }) => row.queueMs, formatMs),
         numberField("model ms", ({ row }) => row.inferMs, formatMs),
       ]),
     ],
     notes: [
-      `Read from ${record.imported.map(({ file }) => file).join(", ")}. Its figures are beside ours, and in no choice of this report.`,
+      `Read from ${record.imported.map(({ file }) => file).join(", ")}. These figures do not affect the recommendations.`,
     ],
   };
 }
 
-/** Our cell of the load that a label names: `onnx-http b8`, or an endpoint alone for one image per request. */
+/** Load point named by a label: `onnx-http b8`, or `onnx-http` for one image per request. */
 export function sameLoad(loadPoints: readonly LoadPoint[], row: Row): LoadPoint | undefined {
   const [endpoint = "", batch = "b1"] = row.label.split(" ");
   return closedLoop(loadPoints).find(

@@ -1,20 +1,21 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { clientsOf, closedLoop } from "./load-points.ts";
-/** Of the loads of a series, those with as many clients as most batches were measured with. */
+
+/** Load points by batch size, at the number of clients with the most batch sizes. */
 export function batchPoints(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   return widest(closedLoop(loadPoints), clientsOf, ({ imagesPerRequest }) => imagesPerRequest).sort(
     (a, b) => a.imagesPerRequest - b.imagesPerRequest,
   );
 }
 
-/** Of the loads of a series, those with the batch that most numbers of clients were measured with. */
+/** Load points by clients, at the batch size with the most numbers of clients. */
 export function concurrencyPoints(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
   return widest(closedLoop(loadPoints), ({ imagesPerRequest }) => imagesPerRequest, clientsOf).sort(
     (a, b) => (clientsOf(a) ?? 0) - (clientsOf(b) ?? 0),
   );
 }
 
-/** The load points that agree in `fixed` and have the most different values of `varied`; the smallest `fixed` of equals. */
+/** Load points with equal `fixed` and the most values of `varied`; in a tie, those with the smallest `fixed`. */
 function widest(
   loadPoints: readonly LoadPoint[],
   fixed: (point: LoadPoint) => number | undefined,

@@ -1,5 +1,4 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import type { StudyId } from "../record/study-result.ts";
 import { type Figure, numberField, tableOf, textField } from "./document.ts";
 import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import { protocolFigure } from "./figures.ts";
@@ -46,7 +45,7 @@ export function queueDelay(record: BenchRecord): StudyBody | undefined {
     const low = delayOf(least);
     if (best === low) {
       return [
-        `\`${name}\`: ${counted(many, "client")} get no more with a delay longer than ${low / 1_000} ms.`,
+        `\`${name}\`: with ${counted(many, "client")}, a delay above ${low / 1_000} ms does not increase the throughput.`,
       ];
     }
     const alone = (delay: number) =>
@@ -55,9 +54,9 @@ export function queueDelay(record: BenchRecord): StudyBody | undefined {
     const price =
       few === many || !(cost > 0)
         ? ""
-        : `, and costs ${counted(few, "client")} ${formatMs(cost)} ms of latency`;
+        : `, and adds ${formatMs(cost)} ms of latency with ${counted(few, "client")}`;
     return [
-      `\`${name}\`: a delay of ${best / 1_000} ms gives ${counted(many, "client")} most, ${formatRatio(most.imagesPerSecond / least.imagesPerSecond)} the throughput of ${low / 1_000} ms${price}.`,
+      `\`${name}\`: with ${counted(many, "client")}, a delay of ${best / 1_000} ms has the highest throughput, ${formatRatio(most.imagesPerSecond / least.imagesPerSecond)} that of ${low / 1_000} ms${price}.`,
     ];
   });
   return {
@@ -110,7 +109,7 @@ function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
 
 const delayOf = ({ conditions }: LoadPoint) => conditions.queueDelayUs ?? 0;
 
-/** The same backend, payload, batch and clients, once over HTTP and once over gRPC. */
+/** Load points with the same backend, payload, batch size and clients over HTTP and gRPC. */
 export interface ProtocolPair {
   readonly name: string;
   readonly http: LoadPoint;
@@ -133,9 +132,9 @@ export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly Protoc
   });
 }
 
-export function protocol(record: BenchRecord, study: StudyId): StudyBody | undefined {
+export function protocol(record: BenchRecord): StudyBody | undefined {
   const loadPoints = record.loadPoints.filter(
-    (point) => point.study === study || (isUnmodified(point) && point.study === undefined),
+    (point) => point.study === "protocol" || (isUnmodified(point) && point.study === undefined),
   );
   const pairs = protocolPairs(loadPoints);
   if (pairs.length === 0) return undefined;
@@ -150,16 +149,16 @@ export function protocol(record: BenchRecord, study: StudyId): StudyBody | undef
     if (small === undefined || large === undefined) return "";
     const of = (pair: ProtocolPair) =>
       `${formatRatio(rate(pair))} with ${counted(pair.http.imagesPerRequest, "image")} per request`;
-    return `\`${name}\`, ${counted(least, "client")}: gRPC does ${small === large ? of(small) : listed([of(small), of(large)])}, against HTTP.`;
+    return `\`${name}\`, ${counted(least, "client")}: the throughput of gRPC is ${small === large ? of(small) : listed([of(small), of(large)])}, relative to HTTP.`;
   });
   return {
     answer: [
       ...byBatch.filter((line) => line !== ""),
-      `gRPC does more images per second in ${better.length} of ${counted(pairs.length, "load")} that both were measured with.`,
+      `gRPC has the higher throughput in ${better.length} of ${counted(pairs.length, "common load point")}.`,
     ],
     figures: protocolFigure(pairs),
     tables: [
-      tableOf("gRPC against HTTP, the same load", pairs, [
+      tableOf("gRPC compared with HTTP at the same load", pairs, [
         textField("backend", ({ name }) => name),
         numberField("batch", ({ http }) => http.imagesPerRequest, formatCount),
         numberField("clients", ({ http }) => clientsOf(http), formatCount),
@@ -191,30 +190,30 @@ export function serialization(record: BenchRecord): StudyBody | undefined {
     return json === undefined || binary === undefined
       ? []
       : [
-          `The client alone needs ${formatMs(json.encodeMs)} ms to write ${counted(batch, "image")} as JSON and ${formatMs(binary.encodeMs)} ms as binary, and sends ${formatRatio(json.bytes / binary.bytes)} the bytes.`,
+          `A client needs ${formatMs(json.encodeMs)} ms to encode ${counted(batch, "image")} as JSON and ${formatMs(binary.encodeMs)} ms as binary tensors; JSON is ${formatRatio(json.bytes / binary.bytes)} the size.`,
         ];
   });
   const served = loads.map(
     ({ json, binary }) =>
-      `With a batch of ${json.imagesPerRequest}, a request as JSON takes ${formatRatio((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1))} as long.`,
+      `With ${counted(json.imagesPerRequest, "image")} per request, a JSON request takes ${formatRatio((json.latencyMs?.p50 ?? 0) / (binary.latencyMs?.p50 ?? 1))} as long as a binary one.`,
   );
   return {
     answer: [...answer.slice(-1), ...served],
     tables: [
-      tableOf("The client alone: writing a request, reading an answer, median", client, [
-        textField("written as", (row) => row.serialization),
+      tableOf("Client time to encode a request and decode a response, median", client, [
+        textField("encoding", (row) => row.serialization),
         numberField("batch", ({ batch }) => batch, formatCount),
-        numberField("write ms", ({ encodeMs }) => encodeMs, formatMs),
-        numberField("read ms", ({ decodeMs }) => decodeMs, formatMs),
+        numberField("encode ms", ({ encodeMs }) => encodeMs, formatMs),
+        numberField("decode ms", ({ decodeMs }) => decodeMs, formatMs),
         numberField("request", ({ bytes }) => bytes, formatBytes),
       ]),
       loadTable(
-        "Requests as JSON and as binary tensors",
+        "Requests with JSON and binary tensors",
         loads.flatMap(({ json, binary }) => [json, binary]),
       ),
     ].filter(({ rows }) => rows.length > 0),
     notes: [
-      "Bodies are written before a load begins, so the figures of a load are those of the server and the way there: what the client needs to write them comes on top.",
+      "Load points exclude the encoding time of the client, because requests are encoded before the load starts.",
     ],
   };
 }
@@ -235,7 +234,7 @@ function jsonPairs(
   });
 }
 
-/** Cells of one emulated link. */
+/** Load points of one emulated link. */
 export interface LinkGroup {
   readonly label: string;
   readonly rows: readonly { readonly name: string; readonly point: LoadPoint }[];
@@ -246,7 +245,7 @@ export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
   for (const { name, loadPoints } of seriesOf(loadPointsOfStudy(record, "link"))) {
     for (const point of loadPoints) {
       const batch = point.imagesPerRequest === 1 ? "" : ` b${point.imagesPerRequest}`;
-      const label = conditionsText(point.conditions) || "no link between";
+      const label = conditionsText(point.conditions) || "no emulated link";
       groups.set(label, [...(groups.get(label) ?? []), { name: `${name}${batch}`, point }]);
     }
   }
@@ -265,18 +264,18 @@ export function link(record: BenchRecord): StudyBody | undefined {
       return best === undefined || worst === undefined || best === worst
         ? []
         : [
-            `${label}: \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.point.requestBytes)} a request).`,
+            `${label}: \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.point.requestBytes)} per request).`,
           ];
     }),
     figures: barFigure(
-      "Latency through a link",
+      "Latency by link",
       "p50, ms.",
       groups.flatMap(({ label, rows }) =>
         rows.map(({ name, point }) => ({
           group: label,
           label: name,
           value: `${formatMs(point.latencyMs?.p50 ?? 0)} ms`,
-          title: `${name}, ${label}: p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, ${formatBytes(point.requestBytes)} a request`,
+          title: `${name}, ${label}: p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, ${formatBytes(point.requestBytes)} per request`,
           segments: [
             {
               colour: endpointStyle(endpointOf(point)).colour,
@@ -289,7 +288,7 @@ export function link(record: BenchRecord): StudyBody | undefined {
     ),
     tables: [loadTable("Latency by link and payload", loadPointsOfStudy(record, "link"))],
     notes: [
-      "The link is a proxy on this machine that lets through so many bits per second and holds back each byte for half of the round trip, in both directions. Loss and congestion are not emulated.",
+      "The link is emulated by a local proxy that limits the bandwidth and delays each byte by half of the round trip, in each direction. Packet loss and congestion are not emulated.",
     ],
   };
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { escapeInline, escapeMarkdown, markdownTable } from "./markdown.ts";
 
-test("text is on one line, so that a line of it is no heading, list or row", () => {
+test("escaped text is on one line, so that no line becomes a heading, list or row", () => {
   expect(escapeMarkdown("a note\n# of two\r\n\r\nlines")).toBe("a note # of two lines");
   const table = markdownTable({
     caption: "",
@@ -11,13 +11,13 @@ test("text is on one line, so that a line of it is no heading, list or row", () 
   expect(table.split("\n").at(-1)).toBe("| one two |");
 });
 
-test("text mentions nobody", () => {
+test("escaped text has no mentions", () => {
   expect(escapeMarkdown("image@sha256:ab by @someone")).toBe(
     "image@\u200bsha256:ab by @\u200bsomeone",
   );
 });
 
-test("markup in a text is text, but for code in backticks", () => {
+test("markup is escaped except code in backticks", () => {
   expect(escapeMarkdown("[a](b) <i> *c* `d`")).toBe("\\[a\\](b) \\<i\\> \\*c\\* \\`d\\`");
   expect(escapeInline("`onnx-http_uint8` and a_b")).toBe("`onnx-http_uint8` and a\\_b");
 });

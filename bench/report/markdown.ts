@@ -8,13 +8,13 @@ export function markdownTable({ columns, rows }: DataTable): string {
   );
 }
 
-/** A table of texts that are Markdown already. */
+/** Table of cells that contain Markdown. */
 export function tableOf(header: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(" | ")} |`;
   return [line(header), line(header.map(() => "---")), ...rows.map(line)].join("\n");
 }
 
-/** Text that Markdown must not read as markup, on one line, and that mentions nobody: `@name` would call people. */
+/** Escapes text to one line without markup or mentions: `@name` would notify a user. */
 export function escapeMarkdown(text: string): string {
   return text
     .replace(/\s*[\r\n\u2028\u2029]+\s*/g, " ")
@@ -22,7 +22,7 @@ export function escapeMarkdown(text: string): string {
     .replace(/@(?=\w)/g, "@\u200b");
 }
 
-/** The same, but for code in backticks. */
+/** Escapes text except code in backticks. */
 export function escapeInline(text: string): string {
   return text
     .split(/(`[^`]*`)/)

@@ -8,19 +8,19 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${formatCount(count)} ${count === 1 ? one : many}`;
 }
 
-/** With a thin gap between thousands. */
+/** Integer with narrow no-break spaces between thousands. */
 export function formatCount(count: number): string {
   return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
-/** Bytes with the unit that fits. */
+/** Bytes in B, kB or MB. */
 export function formatBytes(bytes: number): string {
   if (bytes < 1_000) return `${Math.round(bytes)} B`;
   const [value, unit] = bytes < 1_000_000 ? [bytes / 1_000, "kB"] : [bytes / 1_000_000, "MB"];
   return `${value >= 100 ? value.toFixed(0) : value.toFixed(1)} ${unit}`;
 }
 
-/** Dollars with three significant digits, small ones too. */
+/** US dollars with at least three significant digits. */
 export function formatUsd(usd: number): string {
   if (usd === 0) return "$0";
   const digits = Math.max(2, 2 - Math.floor(Math.log10(usd)));
@@ -32,7 +32,7 @@ export function formatRatio(ratio: number): string {
   return `${ratio >= 10 ? ratio.toFixed(1) : ratio.toFixed(2)} ×`;
 }
 
-/** A part of a whole, without false precision. */
+/** Fraction as a percentage, with one decimal below 10 %. */
 export function formatPercent(fraction: number): string {
   const percentage = fraction * 100;
   return `${percentage !== 0 && Math.abs(percentage) < 10 ? percentage.toFixed(1) : percentage.toFixed(0)} %`;

@@ -1,15 +1,15 @@
 /**
- * The only script of a report: it makes the headings of tables into buttons that sort, and adds buttons that copy a table.
- * Without it the page is whole. Plain JavaScript, for it is put into the page as it stands.
+ * Only script of a report: makes table headings sort buttons and adds copy buttons. The page is complete without it. Plain
+ * JavaScript, because it is embedded unchanged.
  */
 export const pageScript = `
 "use strict";
-const said = document.getElementById("said");
-const say = (text) => { said.textContent = ""; requestAnimationFrame(() => { said.textContent = text; }); };
+const statusLine = document.getElementById("status");
+const announce = (text) => { statusLine.textContent = ""; requestAnimationFrame(() => { statusLine.textContent = text; }); };
 const keyOf = (cell) => {
-  const given = cell.dataset.sort;
-  if (given === undefined) return cell.textContent.trim();
-  return given === "" ? undefined : Number.isNaN(Number(given)) ? given : Number(given);
+  const key = cell.dataset.sort;
+  if (key === undefined) return cell.textContent.trim();
+  return key === "" ? undefined : Number.isNaN(Number(key)) ? key : Number(key);
 };
 const compare = (a, b) =>
   typeof a === "number" && typeof b === "number"
@@ -22,14 +22,14 @@ function sort(table, column, heading) {
   const body = table.tBodies[0];
   const rows = [...body.rows].map((row, index) => ({ row, index, key: keyOf(row.cells[column]) }));
   rows.sort((a, b) => {
-    // what has no figure is last, whichever way
+    // absent figures are last in both orders
     if (a.key === undefined || b.key === undefined) {
       return a.key === b.key ? a.index - b.index : a.key === undefined ? 1 : -1;
     }
     return (descending ? -1 : 1) * compare(a.key, b.key) || a.index - b.index;
   });
   body.append(...rows.map(({ row }) => row));
-  say("Sorted by " + heading.textContent.trim() + ", " + (descending ? "descending" : "ascending"));
+  announce("Sorted by " + heading.textContent.trim() + ", " + (descending ? "descending" : "ascending"));
 }
 const texts = (table) =>
   [...table.rows].map((row) => [...row.cells].map((cell) => cell.textContent.trim().replace(/\\s+/g, " ")));
@@ -73,7 +73,7 @@ for (const table of document.querySelectorAll("table.data")) {
       const focused = document.activeElement;
       const done = await copy(render(table));
       if (focused instanceof HTMLElement) focused.focus();
-      say(done ? "Copied" : "Could not be copied: select the table");
+      announce(done ? "Copied" : "Could not be copied: select the table");
       button.textContent = done ? "Copied ✓" : "Not copied";
       setTimeout(() => { button.textContent = label; }, 1500);
     });

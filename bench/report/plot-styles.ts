@@ -11,7 +11,7 @@ import type { Swatch } from "./document.ts";
 import { round } from "./plot-svg.ts";
 
 export interface LineStyle {
-  /** A class of the style sheet. */
+  /** Class of the style sheet. */
   readonly colour: string;
   readonly dashed: boolean;
   readonly mark: SymbolType;
@@ -42,7 +42,7 @@ function markOf(variant: string | undefined, grpc: boolean): SymbolType {
 
 const sequence = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond];
 
-/** The n-th of lines that are not paths. */
+/** Style of the n-th line of a figure whose lines are not endpoints. */
 export function indexedStyle(index: number): LineStyle {
   return {
     colour: `k${index % 5}`,
@@ -51,7 +51,7 @@ export function indexedStyle(index: number): LineStyle {
   };
 }
 
-/** A line as a legend shows it. */
+/** Legend entry of a line. */
 export function lineSwatch({ name, style }: Pick<PlotLine, "name" | "style">): Swatch {
   return {
     label: name,
@@ -71,7 +71,7 @@ export const crossedSwatch: Swatch = {
 };
 
 export const ringSwatch: Swatch = {
-  label: "ringed: 95 % of the most",
+  label: "ringed: 95 % of the maximum",
   mark: `<g class="series plain"><circle class="ring" cx="13" cy="7" r="6"/></g>`,
 };
 
@@ -81,16 +81,12 @@ export function boxSwatch(label: string, colour: string): Swatch {
     mark: `<rect class="part ${colour}" x="5" y="1" width="16" height="12" rx="2"/>`,
   };
 }
-/**
- * Plots as inline SVG: no script, no network. Colours come from the page's style sheet, so they follow its theme; a line is also
- * told by its mark and its dashes, never by its colour alone.
- */
-
+/** Point of an inline SVG plot. Lines differ in marks and dashes as well, never in colour alone. */
 export interface PlotPoint {
   readonly x: number;
   readonly y: number;
   readonly title: string;
-  /** `open`: not to be relied on. `crossed`: invalid, and no line leads to it. */
+  /** `open`: unreliable. `crossed`: invalid and not joined by the line. */
   readonly doubt?: "open" | "crossed";
   readonly ring?: boolean;
 }
@@ -98,11 +94,12 @@ export interface PlotPoint {
 export interface PlotLine {
   readonly name: string;
   readonly style: LineStyle;
-  /** In the order in which they are joined. */
+  /** In drawing order. */
   readonly points: readonly PlotPoint[];
-  /** Drawn in place of the line that joins the points. */
+  /** Drawn instead of straight lines between the points. */
   readonly curve?: readonly (readonly [x: number, y: number])[];
 }
+
 export function markAt({ mark }: LineStyle, x: number, y: number, more: string, size = 52): string {
   const times = mark === symbolTimes;
   return `<path class="mark${times ? " thin" : ""}${more}" transform="translate(${x} ${y})" d="${(symbol(mark, times ? 30 : size)() ?? "").replace(/\d+\.\d+/g, (number) => String(round(Number(number))))}"/>`;

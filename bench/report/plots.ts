@@ -16,7 +16,7 @@ import {
 
 export interface Axis {
   readonly label: string;
-  /** `steps`: each value as far from the next, whatever it is. */
+  /** `steps`: equal distances between values. */
   readonly kind: "linear" | "log" | "steps";
   readonly format: (value: number) => string;
 }
@@ -26,25 +26,25 @@ export interface LinePlot {
   readonly x: Axis;
   readonly y: Axis;
   readonly lines: readonly PlotLine[];
-  /** A line across, to compare with. */
+  /** Horizontal reference line. */
   readonly rule?: { readonly y: number; readonly label: string };
 }
 
-/** Lines over two axes, each with its name at its end where there is room. */
+/** Lines on two axes; wide plots have the name at the end of each line. */
 export function linePlot(plot: LinePlot, width: number): string {
   const all = plot.lines.flatMap(({ points, curve = [] }) => [
     ...points.map(({ x, y }) => [x, y] as const),
     ...curve,
   ]);
   if (all.length === 0) return "";
-  const small = width < narrowWidth;
-  const height = small ? 290 : 400;
-  const longest = Math.max(...plot.lines.map(({ name }) => name.length));
+  const isNarrow = width < narrowWidth;
+  const height = isNarrow ? 290 : 400;
+  const longestName = Math.max(...plot.lines.map(({ name }) => name.length));
   const top = 34;
   const bottom = height - 44;
   const left =
     10 + letterWidth * Math.max(...yTicks(plot, all).map((tick) => plot.y.format(tick).length));
-  const right = width - (small ? 12 : longest * letterWidth + 26);
+  const right = width - (isNarrow ? 12 : longestName * letterWidth + 26);
   const x = xScale(
     plot.x,
     all.map(([value]) => value),
@@ -55,8 +55,8 @@ export function linePlot(plot: LinePlot, width: number): string {
   return svg(width, height, plot.description, [
     ...grid(plot, all, { x, y, left, right, bottom, top }),
     ...ruleOf(plot, { y, left, right }),
-    ...plot.lines.map((line) => seriesOf(line, x, y, small)),
-    ...(small ? [] : endLabels(plot.lines, x, y, right, [top, bottom])),
+    ...plot.lines.map((line) => seriesOf(line, x, y, isNarrow)),
+    ...(isNarrow ? [] : endLabels(plot.lines, x, y, right, [top, bottom])),
   ]);
 }
 
@@ -80,19 +80,19 @@ function xScale(axis: Axis, values: readonly number[], from: number, to: number)
 
 function yDomain({ y, rule }: LinePlot, all: readonly (readonly [number, number])[]) {
   const values = [...all.map(([, value]) => value), ...(rule === undefined ? [] : [rule.y])];
-  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const [min, max] = [Math.min(...values), Math.max(...values)];
   if (y.kind !== "log")
-    return scaleLinear([0, most * 1.02], [0, 1])
+    return scaleLinear([0, max * 1.02], [0, 1])
       .nice(5)
       .domain();
-  const steps = stepsOf(most / least);
+  const steps = stepsOf(max / min);
   const power = (value: number) => 10 ** Math.floor(Math.log10(value));
-  const below = [...steps].reverse().find((step) => step * power(least) <= least) ?? 1;
-  const above = [...steps, 10].find((step) => step * power(most) >= most) ?? 10;
-  return [below * power(least), above * power(most)];
+  const below = [...steps].reverse().find((step) => step * power(min) <= min) ?? 1;
+  const above = [...steps, 10].find((step) => step * power(max) >= max) ?? 10;
+  return [below * power(min), above * power(max)];
 }
 
-/** Steps of each decade of a logarithmic axis, the more the fewer decades there are. */
+/** Ticks within each decade of a logarithmic axis; more for a smaller span. */
 function stepsOf(span: number): readonly number[] {
   if (span < 12) return [1, 1.5, 2, 3, 4, 5, 7];
   return span < 1_000 ? [1, 2, 5] : span < 20_000 ? [1, 3] : [1];
@@ -145,7 +145,7 @@ function grid(
     .flatMap((tick) => {
       const text = plot.x.format(tick);
       const at = x(tick);
-      // numbers that would touch are left out
+      // leave out labels that would overlap
       if (at - last < text.length * letterWidth + 8) return [];
       last = at;
       return [
@@ -161,7 +161,12 @@ function grid(
   ];
 }
 
-function seriesOf({ style, points, curve }: PlotLine, x: Scale, y: Scale, small: boolean): string {
+function seriesOf(
+  { style, points, curve }: PlotLine,
+  x: Scale,
+  y: Scale,
+  isNarrow: boolean,
+): string {
   const path = lineShape<readonly [number, number]>(
     ([value]) => round(x(value)),
     ([, value]) => round(y(value)),
@@ -175,13 +180,13 @@ function seriesOf({ style, points, curve }: PlotLine, x: Scale, y: Scale, small:
     const mark =
       point.doubt === "crossed"
         ? crossAt(at, up)
-        : markAt(style, at, up, point.doubt === "open" ? " open" : "", small ? 38 : 52);
+        : markAt(style, at, up, point.doubt === "open" ? " open" : "", isNarrow ? 38 : 52);
     return `<g><title>${escapeHtml(point.title)}</title><circle class="hit" cx="${at}" cy="${up}" r="11"/>${ring}${mark}</g>`;
   });
   return `<g class="series ${style.colour}"><path class="line${style.dashed ? " dashed" : ""}" d="${path(joined) ?? ""}"/>${marks.join("")}</g>`;
 }
 
-/** Names at the ends of lines, moved apart where they would overlap. */
+/** Names at the ends of lines, moved apart if they overlap. */
 function endLabels(
   lines: readonly PlotLine[],
   x: Scale,
@@ -211,11 +216,12 @@ function endLabels(
       `<g class="series ${end.colour}"><path class="leader" d="M${round(end.x + 7)} ${round(end.want)}L${round(right + 6)} ${round(end.y)}"/>${label(right + 10, end.y + 4, "name", end.name)}</g>`,
   );
 }
-export function linearTicks(all: readonly (readonly [number, number])[]): number[] {
+
+function linearTicks(all: readonly (readonly [number, number])[]): number[] {
   return scaleLinear([0, Math.max(...all.map(([value]) => value))], [0, 1]).ticks(6);
 }
 
-export function ruleOf(
+function ruleOf(
   { rule }: LinePlot,
   { y, left, right }: Pick<Frame, "y" | "left" | "right">,
 ): readonly string[] {

@@ -30,7 +30,7 @@ export function renderHtml(report: Report): string {
 <style>${pageStyle}</style>
 </head>
 <body>
-${sections.length === 0 ? "" : '<a class="skip" href="#evidence">To the evidence</a>'}
+${sections.length === 0 ? "" : '<a class="skip" href="#evidence">Skip to the evidence</a>'}
 <main>
 ${[
   header(report),
@@ -41,12 +41,12 @@ ${[
   sections.length === 0 ? "" : `<div id="evidence">\n${sections.map(section).join("\n")}\n</div>`,
   report.subject.length === 0
     ? ""
-    : titled("subject", "What was measured, and on what", facts(report.subject, true)),
+    : titled("subject", "System under test", facts(report.subject, true)),
 ]
   .filter((part) => part !== "")
   .join("\n")}
 </main>
-<p id="said" class="reader" role="status"></p>
+<p id="status" class="reader" role="status"></p>
 <script>${pageScript}</script>
 </body>
 </html>
@@ -90,7 +90,7 @@ function failures(list: readonly Failure[]): string {
       "</li>",
     ].join(""),
   );
-  return titled("failed", "What failed", `<ul>${items.join("\n")}</ul>`, "failed");
+  return titled("failed", "Failures", `<ul>${items.join("\n")}</ul>`, "failed");
 }
 
 function card({ title, choice, ties, value, unit, setting, why, doubts }: Card): string {
@@ -113,9 +113,9 @@ ${also}${doubt}<ul>${reasons}</ul>
 }
 
 const caveatHeads: Readonly<Record<Caveat["kind"], string>> = {
-  subject: "These are not the figures of the deployment",
+  subject: "Not the figures of the deployment",
   figures: "Some figures are unreliable",
-  know: "Good to know",
+  know: "Background",
 };
 
 function caveats(list: readonly Caveat[]): string {
@@ -128,7 +128,7 @@ function caveats(list: readonly Caveat[]): string {
     );
     return [`<div class="${kind}"><h3>${caveatHeads[kind]}</h3><ul>${items.join("\n")}</ul></div>`];
   });
-  return titled("care", "Before you rely on it", groups.join("\n"), "caveats");
+  return titled("care", "Limitations", groups.join("\n"), "caveats");
 }
 
 function contents({ sections, subject }: Report): string {
@@ -136,7 +136,7 @@ function contents({ sections, subject }: Report): string {
   const links = sections.map(
     ({ id, title }) => `<li><a href="#${id}">${escapeHtml(title)}</a></li>`,
   );
-  const last = subject.length === 0 ? "" : '<li><a href="#subject">What was measured</a></li>';
+  const last = subject.length === 0 ? "" : '<li><a href="#subject">System under test</a></li>';
   return `<nav aria-label="Evidence"><h2>Evidence</h2><ul>${links.join("")}${last}</ul></nav>`;
 }
 
@@ -159,7 +159,7 @@ function answerHtml(answer: readonly string[]): string {
   return `<ul class="answer">${answer.map((line) => `<li>${inline(line)}</li>`).join("")}</ul>`;
 }
 
-/** Each figure is drawn twice, so that its text has the same size on a phone and a screen; CSS shows one. */
+/** Widths at which each figure is drawn, so that its text has the same size on phones and larger screens; CSS shows one. */
 const columnWidths = { wide: 984, narrow: 358 } as const;
 
 function figure({ title, caption, legend, draw }: Figure): string {
@@ -188,19 +188,19 @@ function tableHtml(table: DataTable): string {
     (row) =>
       `<tr>${row.map((cell, column) => cellHtml(cell, table.columns[column]?.kind ?? "text", column === 0)).join("")}</tr>`,
   );
-  const whole = `<div class="table"><div class="tablehead"><p class="caption">${escapeHtml(table.caption)}</p></div>
+  const content = `<div class="table"><div class="tablehead"><p class="caption">${escapeHtml(table.caption)}</p></div>
 <div class="scroll" role="region" aria-label="${escapeHtml(table.caption)}" tabindex="0"><table class="data"><thead><tr>${head.join("")}</tr></thead>
 <tbody>
 ${body.join("\n")}
 </tbody></table></div></div>`;
   return table.isReference === true || table.rows.length > longTable
-    ? `<details><summary>${escapeHtml(table.caption)} <small>${table.rows.length} rows</small></summary>\n${whole}\n</details>`
-    : whole;
+    ? `<details><summary>${escapeHtml(table.caption)} <small>${table.rows.length} rows</small></summary>\n${content}\n</details>`
+    : content;
 }
 
 function cellHtml({ text, sort, tone, title }: TableCell, kind: string, first: boolean): string {
   const classes = [kind, ...(tone === undefined ? [] : [tone])].join(" ");
-  // a dash is an absent figure and sorts last
+  // absent figures sort last
   const key = sort ?? (text === "–" ? "" : undefined);
   const attributes = [
     `class="${classes}"`,

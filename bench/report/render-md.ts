@@ -10,12 +10,12 @@ export function renderMarkdown(report: Report): string {
   const { failures, warning, caveats } = report;
   const blocks = [
     `## ${report.title}: ${escapeInline(report.verdict)}`,
-    failures.length === 0 ? "" : `### What failed\n\n${failures.map(failureItem).join("\n")}`,
+    failures.length === 0 ? "" : `### Failures\n\n${failures.map(failureItem).join("\n")}`,
     warning === undefined ? "" : `> [!WARNING]\n> ${escapeMarkdown(warning)}.`,
     ...report.summary.map((section) => sectionBlock(section, section.notes)),
     caveats.length === 0
       ? ""
-      : `### How to read this\n\n${caveats
+      : `### Limitations\n\n${caveats
           .map(({ title, text }) => `- **${escapeMarkdown(title)}**: ${escapeInline(text)}`)
           .join("\n")}`,
   ];
@@ -23,7 +23,7 @@ export function renderMarkdown(report: Report): string {
     factList(report.facts),
     report.subject.length === 0
       ? ""
-      : `<details><summary>What was measured, and on what</summary>\n\n${factList(report.subject)}\n\n</details>`,
+      : `<details><summary>System under test</summary>\n\n${factList(report.subject)}\n\n</details>`,
   ];
   let length = [...blocks, ...end].join("\n\n").length;
   const omitted: string[] = [];
@@ -37,7 +37,7 @@ export function renderMarkdown(report: Report): string {
     blocks.push(block);
   }
   if (omitted.length > 0)
-    blocks.push(`Too long for here: ${listed(omitted)}. See the HTML report.`);
+    blocks.push(`Omitted because of the length limit: ${listed(omitted)}. See the HTML report.`);
   return `${[...blocks, ...end].filter((block) => block !== "").join("\n\n")}\n`;
 }
 
@@ -74,7 +74,7 @@ function sectionBlock(section: Section, notes: readonly string[] = []): string {
 
 function cardTable(cards: readonly Card[]): string {
   return tableOf(
-    ["goal", "choose", "figure", "with"],
+    ["goal", "endpoint", "result", "load"],
     cards.map(({ title, choice, doubts, value, unit, setting }) =>
       choice === undefined
         ? [title, "–", "–", ""]

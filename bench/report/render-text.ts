@@ -1,7 +1,7 @@
 import type { Card, Failure, Report, Section } from "./document.ts";
 import { aligned, textTable } from "./text-table.ts";
 
-/** Renders a report for a terminal: facts, summary, what limits the figures, failures, and the verdict last. */
+/** Renders a report for a terminal: facts, summary, limitations, failures, and the verdict last. */
 export function renderText(report: Report): string {
   const caveats = report.caveats.filter(({ kind }) => kind !== "know");
   return `${[

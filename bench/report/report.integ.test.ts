@@ -106,14 +106,14 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     }
   }
 
-  test("opens without a message on the console and asks for nothing else", async () => {
+  test("opens without console messages or further requests", async () => {
     await withPage({}, async (page, complaints) => {
       await page.getByRole("button", { name: "p50 ms" }).first().click();
       expect(complaints).toEqual([]);
     });
   });
 
-  test("draws every plot: each has a size, marks inside, and no text that sticks out", async () => {
+  test("draws every plot with a size, marks and no overflowing text", async () => {
     const plots = await withPage({}, (page) => page.evaluate<readonly PlotFacts[]>(plotFacts));
     expect(plots.length).toBeGreaterThan(14);
     for (const { name, width, marks, outside } of plots) {
@@ -123,7 +123,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     }
   });
 
-  test("a table sorts by the button of a heading, up and then down, and says so", async () => {
+  test("a heading sorts its table in both directions and announces it", async () => {
     await withPage({}, async (page) => {
       const table = page.locator("section[aria-labelledby=paths] table.data");
       const heading = table.getByRole("columnheader", { name: "images/s" });
@@ -133,7 +133,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
       const up = await figures();
       expect(await heading.getAttribute("aria-sort")).toBe("ascending");
       expect(up).toEqual([...up].sort((a, b) => a - b));
-      await expect.poll(() => page.locator("#said").textContent()).toContain("ascending");
+      await expect.poll(() => page.locator("#status").textContent()).toContain("ascending");
       await heading.getByRole("button").click();
       expect(await heading.getAttribute("aria-sort")).toBe("descending");
       expect(await figures()).toEqual([...up].reverse());
@@ -141,7 +141,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     });
   });
 
-  test("what has no figure is last whichever way a table is sorted", async () => {
+  test("absent figures are last in both sort orders", async () => {
     await withPage({}, async (page) => {
       const table = page.locator("section[aria-labelledby=batch] table.data").first();
       const heading = table.getByRole("columnheader", { name: "32 images" }).getByRole("button");
@@ -153,7 +153,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     });
   });
 
-  test("sorting and copying work with the keyboard alone", async () => {
+  test("sorting and copying work with the keyboard", async () => {
     await withPage({}, async (page) => {
       const table = page.locator("section[aria-labelledby=paths] .table");
       const heading = table.getByRole("columnheader", { name: "p95 ms" });
@@ -163,7 +163,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
       const copy = table.getByRole("button", { name: "Copy as TSV" });
       await copy.focus();
       await page.keyboard.press("Space");
-      await expect.poll(() => page.locator("#said").textContent()).toBe("Copied");
+      await expect.poll(() => page.locator("#status").textContent()).toBe("Copied");
       await page.keyboard.press("Tab");
       const focused = page.locator("*:focus");
       expect(await focused.textContent()).toBe("Copy as Markdown");
@@ -223,7 +223,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     },
   );
 
-  test("prints every row, also of what is folded away, and no button", async () => {
+  test("prints all rows, also of collapsed tables, and no buttons", async () => {
     await withPage({}, async (page) => {
       await page.emulateMedia({ media: "print" });
       await page.evaluate(beforePrint);
@@ -234,16 +234,16 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     });
   });
 
-  test("is whole without its script", async () => {
+  test("is complete without its script", async () => {
     await withPage({ script: false }, async (page, complaints) => {
-      expect(await page.getByRole("heading", { name: "What to choose" }).isVisible()).toBe(true);
+      expect(await page.getByRole("heading", { name: "Recommendations" }).isVisible()).toBe(true);
       expect(await page.locator("figure svg[role=img]:visible").count()).toBeGreaterThan(14);
       expect(await page.locator("button").count()).toBe(0);
       expect(complaints).toEqual([]);
     });
   });
 
-  test("the links of the page lead to its sections", async () => {
+  test("links lead to the sections of the page", async () => {
     await withPage({}, async (page) => {
       await page.getByRole("link", { name: "Where the time goes" }).click();
       const heading = page.getByRole("heading", { name: "Where the time goes" });

@@ -27,7 +27,7 @@ interface RowChart {
   readonly domain: readonly [number, number];
   readonly kind?: "linear" | "log";
   readonly format: (value: number) => string;
-  /** A vertical line to compare with. */
+  /** Vertical reference line. */
   readonly limit?: { readonly x: number; readonly label: string };
 }
 
@@ -37,9 +37,9 @@ const rowHeight = 30;
 function rowChart(chart: RowChart, width: number): string {
   const { rows, domain, kind = "linear", format, limit } = chart;
   if (rows.length === 0) return "";
-  const small = width < narrowWidth;
+  const isNarrow = width < narrowWidth;
   const nameWidth = Math.min(
-    small ? 130 : 240,
+    isNarrow ? 130 : 240,
     Math.max(...rows.map((row) => row.label.length)) * letterWidth + 22,
   );
   const valueWidth = Math.max(...rows.map(({ value }) => value.length)) * letterWidth + 10;
@@ -71,12 +71,12 @@ function rowChart(chart: RowChart, width: number): string {
     );
     y += rowHeight;
   }
-  const values = kind === "log" ? decades(domain, small ? 3 : 6) : scale.ticks(small ? 3 : 6);
+  const values = kind === "log" ? decades(domain, isNarrow ? 3 : 6) : scale.ticks(isNarrow ? 3 : 6);
   const ticks = values.map((tick, i) => {
     const x = round(scale(tick));
     return `<line class="grid" x1="${x}" x2="${x}" y1="${top - 8}" y2="${y}"/>${label(x, top - 14, "tick", format(tick), i === 0 ? "start" : "middle")}`;
   });
-  const title = small ? [] : [label(0, top - 14, "axis-label", chart.axis)];
+  const title = isNarrow ? [] : [label(0, top - 14, "axis-label", chart.axis)];
   return svg(width, y + 6, chart.description, [
     ...title,
     ...ticks,
@@ -103,7 +103,7 @@ export interface BarRow extends Omit<ChartRow, "marks"> {
 }
 
 export interface BarSegment {
-  /** A class of the style sheet. */
+  /** Class of the style sheet. */
   readonly colour: string;
   readonly value: number;
   /** Label inside the segment, if it fits. */
@@ -164,7 +164,7 @@ export interface RangeRow extends Omit<ChartRow, "marks"> {
   readonly isP99Unreliable: boolean;
 }
 
-/** p50 to p99: a dot, a tick and the end of a line. */
+/** p50 as a dot, p95 as a tick and p99 as the end of a line. */
 export function rangePlot(
   {
     rows,
@@ -214,7 +214,7 @@ export function dotPlot(
 ): string {
   const { rows, limit, format } = plot;
   const all = rows.flatMap(({ dots }) => dots.map(({ value }) => value)).filter(Number.isFinite);
-  const power = (value: number, whole: (value: number) => number) => 10 ** whole(Math.log10(value));
+  const power = (value: number, round: (value: number) => number) => 10 ** round(Math.log10(value));
   const least = Math.min(limit.x, ...all.filter((value) => value > 0)) / 10;
   const low = power(Math.max(smallestDot, least), Math.floor);
   return rowChart(
@@ -251,7 +251,7 @@ export const rangeLegend: readonly Swatch[] = [
   },
   { label: "p99", mark: `<g class="series plain"><circle class="mark" cx="13" cy="7" r="4"/></g>` },
   {
-    label: "p99 of too few requests",
+    label: "p99 from too few requests",
     mark: `<g class="series plain"><circle class="mark open" cx="13" cy="7" r="4"/></g>`,
   },
 ];

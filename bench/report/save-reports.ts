@@ -31,7 +31,7 @@ export function recordText(record: unknown): string {
   return `${JSON.stringify(record, null, 2)}\n`;
 }
 
-/** The same for a benchmark, with each pair of a histogram on one line. */
+/** Saved form of a benchmark record, with each pair of a histogram on one line. */
 export function benchRecordText(record: BenchRecord): string {
   return recordText(record).replace(/\[\n\s+(\d+),\n\s+(\d+)\n\s+\]/g, "[$1, $2]");
 }

@@ -38,11 +38,10 @@ import {
 import { studySections } from "./study-sections.ts";
 import { timeSection } from "./time-section.ts";
 
-/** The evidence behind the verdict, as sections that every report renders. Pure. */
-
+/** Sections with the evidence for the recommendations. */
 export function sectionsOf(record: BenchRecord): readonly Section[] {
   return [
-    pathsSection(record),
+    latencySection(record),
     batchSection(record),
     concurrencySection(record),
     timeSection(record),
@@ -55,7 +54,7 @@ export function sectionsOf(record: BenchRecord): readonly Section[] {
   ].filter((section) => section !== undefined);
 }
 
-function pathsSection(record: BenchRecord): Section | undefined {
+function latencySection(record: BenchRecord): Section | undefined {
   const series = seriesOf(record.loadPoints.filter(isUnmodified));
   const contenders = smallestLoad(series);
   const [first] = contenders;
@@ -93,7 +92,7 @@ function openLoopSection(record: BenchRecord): Section | undefined {
   const lines = seriesOf(openLoop(record.loadPoints));
   if (lines.length === 0) return undefined;
   const rateOf = ({ load }: LoadPoint) => (load.kind === "open loop" ? load.ratePerSecond : 0);
-  const isHeld = (point: LoadPoint) =>
+  const isSustained = (point: LoadPoint) =>
     (point.achievedShare ?? 0) >= minAchievedShare && trustOf(point) === "good";
   const sorted = lines.map((line) => ({
     ...line,
@@ -101,23 +100,23 @@ function openLoopSection(record: BenchRecord): Section | undefined {
   }));
   return {
     id: "rates",
-    title: "Open loop: fixed rates",
+    title: "Fixed request rates (open loop)",
     answer: sorted.map(({ name, loadPoints }) => {
-      const most = loadPoints.filter(isHeld).at(-1);
-      return most === undefined
+      const highest = loadPoints.filter(isSustained).at(-1);
+      return highest === undefined
         ? `\`${name}\` sustained none of the tested rates.`
-        : `\`${name}\` sustains ${formatRate(rateOf(most))} requests per second with a p95 of ${formatMs(most.latencyMs?.p95 ?? 0)} ms${most === loadPoints.at(-1) ? ", the highest tested rate" : ""}.`;
+        : `\`${name}\` sustains ${formatRate(rateOf(highest))} requests per second with a p95 of ${formatMs(highest.latencyMs?.p95 ?? 0)} ms${highest === loadPoints.at(-1) ? ", the highest tested rate" : ""}.`;
     }),
-    figures: rateFigures(sorted, rateOf, isHeld),
+    figures: rateFigures(sorted, rateOf, isSustained),
     tables: [
-      tableOf("Requests sent at a fixed rate", loadPointRows(sorted), [
+      tableOf("Latency by request rate", loadPointRows(sorted), [
         nameField,
         textField("arrivals", ({ point: { load } }) =>
           load.kind === "open loop" ? load.arrivals : "",
         ),
         numberField("rate /s", ({ point }) => rateOf(point), formatRate),
         numberField(
-          "answered",
+          "succeeded",
           ({ point }) => point.achievedShare,
           formatPercent,
           "Fraction of the requests due in the measured windows",
@@ -137,16 +136,16 @@ function openLoopSection(record: BenchRecord): Section | undefined {
 function paritySection({ parity }: BenchRecord): Section | undefined {
   if (parity.length === 0) return undefined;
   const wrong = parity.filter(({ passed }) => !passed);
-  const many = new Set(parity.map(({ environment }) => environment)).size > 1;
+  const isMany = new Set(parity.map(({ environment }) => environment)).size > 1;
   const name = (row: (typeof parity)[number]) =>
-    `${many ? `${row.environment} ` : ""}${endpointOf(row)}`;
+    `${isMany ? `${row.environment} ` : ""}${endpointOf(row)}`;
   return {
     id: "parity",
-    title: "The same embeddings on every endpoint",
+    title: "Embedding parity",
     answer: [
       wrong.length === 0
-        ? `Before anything was timed, ${parity.length === 1 ? "the endpoint" : `all ${parity.length} endpoints`} returned the embeddings of the local reference.`
-        : `Not timed, because their embeddings differ from the local reference: ${listed(wrong.map((row) => `\`${name(row)}\``))}.`,
+        ? `${parity.length === 1 ? "The endpoint" : `All ${parity.length} endpoints`} returned the embeddings of the local reference.`
+        : `Not measured, because their embeddings differ from the local reference: ${listed(wrong.map((row) => `\`${name(row)}\``))}.`,
     ],
     figures: [],
     tables: [
@@ -206,17 +205,17 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
           {
             label: "windows",
             kind: "number",
-            title: "Measured, of all",
+            title: "Measured windows of all windows",
             cell: ({ point: { measuredWindows, windows } }) => ({
               text: `${measuredWindows}/${windows.length}`,
               sort: windows.length,
             }),
           },
           numberField(
-            "generator",
+            "generator CPU",
             ({ point }) => point.client.busiestWorkerCores,
             formatPercent,
-            "CPU utilisation of its busiest process",
+            "CPU utilisation of the busiest load generator process",
             ({ point }) => (point.client.busiestWorkerCores > 0.9 ? { tone: "bad" } : {}),
           ),
           trustField,
@@ -224,7 +223,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
       },
     ],
     notes: [
-      `Windows of ${settings.windowSeconds} s, until ${settings.stableWindows} consecutive windows agree within ${Math.round(settings.tolerance * 100)} % on throughput and p99, at most ${settings.maxWindows}; the metrics are computed from the last ones and exclude the warm-up.`,
+      `After the warm-up, windows of ${settings.windowSeconds} s are measured until ${settings.stableWindows} consecutive ones agree within ${Math.round(settings.tolerance * 100)} % in throughput and p99, at most ${settings.maxWindows}. The metrics are computed from these consecutive windows.`,
     ],
   };
 }

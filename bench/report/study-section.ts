@@ -13,27 +13,27 @@ import {
 import { clientsOf, seriesOf, trustOf } from "./load-points.ts";
 import { formatCount } from "./number-format.ts";
 
-/** A section for each study that a record has. Pure. */
+type ResultOf<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
 
-type Found<Id extends StudyId> = Extract<StudyResult, { readonly study: Id }>;
-
-/** Contents of a study's section; its title, question and notes come from the record. */
+/** Contents of a study's section besides its title and question. */
 export type StudyBody = Pick<Section, "answer" | "tables"> &
   Partial<Pick<Section, "figures" | "notes">>;
 
-/** Text of a study besides its figures. */
+/** Distinct notes of a study, as sentences. */
 export function studyNotes(record: BenchRecord, study: StudyId): readonly string[] {
-  return [...new Set(record.studies.flatMap((it) => (it.study === study ? it.notes : [])))];
+  return [
+    ...new Set(record.studies.flatMap((result) => (result.study === study ? result.notes : []))),
+  ];
 }
 
 export function studyResults<Id extends StudyId>(
   record: BenchRecord,
   study: Id,
-): readonly Found<Id>[] {
-  return record.studies.filter((it): it is Found<Id> => it.study === study);
+): readonly ResultOf<Id>[] {
+  return record.studies.filter((result): result is ResultOf<Id> => result.study === study);
 }
 
-/** A table of a study's loads: what it changed, then the figures. */
+/** Table of the load points of a study, with the changed conditions. */
 export function loadTable(caption: string, loadPoints: readonly LoadPoint[]): DataTable {
   return tableOf(caption, loadPointRows(seriesOf(loadPoints)), [
     nameField,
@@ -50,7 +50,7 @@ export function loadTable(caption: string, loadPoints: readonly LoadPoint[]): Da
 export const usableLoadPoints = (loadPoints: readonly LoadPoint[]) =>
   loadPoints.filter((point) => trustOf(point) === "good" || trustOf(point) === "unstable");
 
-/** Returns whether two cells send the same requests with as many clients. */
+/** Returns whether two load points have the same environment, payload format, batch size and clients. */
 export const isSameLoad = (a: LoadPoint, b: LoadPoint) =>
   a.environment === b.environment &&
   a.payload === b.payload &&

@@ -6,49 +6,40 @@ import { link, protocol, queueDelay, serialization } from "./load-study-sections
 import { coldStart, memory, operators } from "./process-study-sections.ts";
 import { type StudyBody, studyNotes } from "./study-section.ts";
 
-const bodies: Readonly<
-  Partial<Record<StudyId, (record: BenchRecord, study: StudyId) => StudyBody | undefined>>
-> = {
-  "cold-start": coldStart,
-  "queue-delay": queueDelay,
-  protocol,
-  serialization,
-  link,
-  operators,
-  memory,
-  scaling,
-  topology,
-};
+interface StudySection {
+  readonly title: string;
+  /** Contents of the section; `undefined` if the record has no results. */
+  readonly body: (record: BenchRecord) => StudyBody | undefined;
+}
 
-const titles: Readonly<Partial<Record<StudyId, string>>> = {
-  "cold-start": "Cold start",
-  "queue-delay": "Queue delay of the batcher",
-  protocol: "HTTP against gRPC",
-  serialization: "JSON against binary tensors",
-  link: "Through a slower link",
-  operators: "Operators of the model",
-  memory: "Memory",
-  scaling: "Several GPUs",
-  topology: "One Triton over all GPUs, or one for each",
+/** Sections in their order; `batch` and `concurrency` are sections of every benchmark. */
+const studies: Readonly<Record<Exclude<StudyId, "batch" | "concurrency">, StudySection>> = {
+  "cold-start": { title: "Cold start", body: coldStart },
+  "queue-delay": { title: "Queue delay of the batcher", body: queueDelay },
+  protocol: { title: "gRPC compared with HTTP", body: protocol },
+  serialization: { title: "JSON compared with binary tensors", body: serialization },
+  link: { title: "Slow network link", body: link },
+  operators: { title: "Operators of the model", body: operators },
+  memory: { title: "Memory", body: memory },
+  scaling: { title: "Scaling across GPUs", body: scaling },
+  topology: { title: "One Triton across all GPUs, or one per GPU", body: topology },
 };
 
 export function studySections(record: BenchRecord): readonly Section[] {
-  return (Object.keys(bodies) as StudyId[]).flatMap((study) => {
-    const notes = studyNotes(record, study);
-    const asked = record.studies.some((it) => it.study === study);
-    const body =
-      bodies[study]?.(record, study) ??
-      (asked ? { answer: ["Nothing was measured that answers it."], tables: [] } : undefined);
-    if (body === undefined) return [];
+  return (Object.keys(studies) as (keyof typeof studies)[]).flatMap((study) => {
+    const { title, body } = studies[study];
+    const hasRun = record.studies.some((result) => result.study === study);
+    const content = body(record) ?? (hasRun ? { answer: ["No result."], tables: [] } : undefined);
+    if (content === undefined) return [];
     return [
       {
         id: study,
-        title: titles[study] ?? study,
+        title,
         question: studyQuestions[study],
-        answer: body.answer,
-        figures: body.figures ?? [],
-        tables: body.tables,
-        notes: [...(body.notes ?? []), ...notes],
+        answer: content.answer,
+        figures: content.figures ?? [],
+        tables: content.tables,
+        notes: [...(content.notes ?? []), ...studyNotes(record, study)],
       },
     ];
   });

@@ -4,15 +4,13 @@ import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
 import { commitText, type Fact, machineText, whenText } from "./document.ts";
 import { formatBytes, listed } from "./number-format.ts";
 
-/** Facts about the subject of a benchmark. */
-
-/** The few that belong to the headline. */
+/** Facts shown below the headline. */
 export function headFacts(record: BenchRecord): readonly Fact[] {
   const { subject } = record;
   return [
     ["Environment", environmentText(record)],
-    ["Computed on", deviceText(record)],
-    ["Triton as deployed", tritonsText(subject.environments) || undefined],
+    ["Hardware", deviceText(record)],
+    ["Triton servers", tritonsText(subject.environments) || undefined],
     ["Model", modelText(subject.model)],
     ["Price", priceText(record)],
     ["Commit", commitText(subject)],
@@ -20,7 +18,7 @@ export function headFacts(record: BenchRecord): readonly Fact[] {
   ].filter((fact): fact is [string, string] => fact[1] !== undefined);
 }
 
-/** Everything else that belongs to a result. */
+/** Facts of the last section: hardware, versions, hashes, settings. */
 export function allFacts(record: BenchRecord): readonly Fact[] {
   const { subject, settings } = record;
   const { machine, model } = subject;
@@ -46,14 +44,14 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
     ],
     [
       "Images",
-      `${settings.images.source}: ${settings.images.count}, ${formatBytes(settings.images.meanBytes)} in the mean`,
+      `${settings.images.source}: ${settings.images.count}, mean ${formatBytes(settings.images.meanBytes)}`,
     ],
-    ["Paths", settings.endpoints.join(", ")],
+    ["Endpoints", settings.endpoints.join(", ")],
     [
       "Windows",
       settings.iterations === undefined
-        ? `${settings.windowSeconds} s, ${settings.stableWindows} of them within ${Math.round(settings.tolerance * 100)} %, at most ${settings.maxWindows}; ${settings.durationSeconds} s a load at most`
-        : `${settings.iterations} requests a load; ${settings.durationSeconds} s at most`,
+        ? `${settings.windowSeconds} s each until ${settings.stableWindows} agree within ${Math.round(settings.tolerance * 100)} %, at most ${settings.maxWindows}; at most ${settings.durationSeconds} s per load point`
+        : `${settings.iterations} requests per load point, at most ${settings.durationSeconds} s`,
     ],
     ["Seed", String(settings.seed)],
     ...artefactFacts(subject.environments),
@@ -61,13 +59,20 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
   ].filter((fact): fact is [string, string] => fact[1] !== "");
 }
 
+const targetNames = {
+  simulation: "local simulation",
+  deployed: "deployed",
+  addresses: "addresses given by hand",
+} as const;
+
+/** Names of the environments and the kind of target. */
 export function environmentText({ subject, loadPoints }: BenchRecord): string {
   const names = subject.environments.map(({ name }) => name);
   const measured = [...new Set(loadPoints.map(({ environment }) => environment))];
-  return `${listed(names.length > 0 ? names : measured) || "none"}, ${subject.target === "addresses" ? "addresses given by hand" : `${subject.target} runtime`}`;
+  return `${listed(names.length > 0 ? names : measured) || "none"}, ${targetNames[subject.target]}`;
 }
 
-/** Computing hardware; in a local simulation, this machine. */
+/** Hardware that executes the model; in a local simulation, this machine. */
 export function deviceText({ subject }: BenchRecord): string {
   const { gpu, target, machine } = subject;
   if (target === "simulation") return `this machine's ${machine.cores} CPU cores`;
@@ -102,7 +107,7 @@ export function tritonsText(environments: readonly EnvironmentSubject[]): string
   return parts.join("; ");
 }
 
-/** File and place of each environment. */
+/** Artefact and Docker endpoint or cluster of each environment. */
 export function artefactFacts(environments: readonly EnvironmentSubject[]): readonly Fact[] {
   return environments.map(({ name, artefact, where }) => [
     name,
@@ -113,5 +118,5 @@ export function artefactFacts(environments: readonly EnvironmentSubject[]): read
 export function priceText({ subject: { price } }: BenchRecord): string | undefined {
   return price === undefined
     ? undefined
-    : `$${price.usdPerHour} an hour (${price.source}, seen ${price.date})`;
+    : `$${price.usdPerHour} per hour (${price.source}, ${price.date})`;
 }

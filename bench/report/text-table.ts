@@ -1,6 +1,6 @@
 import type { DataTable } from "./document.ts";
 
-/** A table for a terminal. */
+/** Table for a terminal. */
 export function textTable({ columns, rows }: DataTable): string {
   return aligned(
     [
@@ -11,7 +11,7 @@ export function textTable({ columns, rows }: DataTable): string {
   );
 }
 
-/** Rows with their columns under each other, two spaces apart. */
+/** Rows with aligned columns, two spaces apart. */
 export function aligned(
   rows: readonly (readonly string[])[],
   align: (column: number) => "left" | "right",

@@ -19,7 +19,7 @@ const choice = (of: BenchRecord, goal: string) =>
 
 const closed = (concurrency: number) => ({ kind: "closed loop", concurrency }) as const;
 
-test("the endpoint with the lowest p50 of one image and one client is chosen for latency", () => {
+test("recommends the endpoint with the lowest p50 of one image and one client for latency", () => {
   const found = choice(
     record([testLoadPoint({ endpoint: "onnx-http" }), testLoadPoint({ endpoint: "trt-grpc" })]),
     "latency",
@@ -27,21 +27,21 @@ test("the endpoint with the lowest p50 of one image and one client is chosen for
   expect(found.winner?.name).toBe("trt-grpc");
   expect(found.setting).toContain("1 image per request, 1 client");
   expect(found.why[0]).toMatch(
-    /^1\.4\d × shorter than `onnx-http`, the next \(7\.\d+ ms, 95 % confidence interval 1\.3\d to 1\.\d+\)\.$/,
+    /^`onnx-http` takes 1\.4\d × as long \(7\.\d+ ms, 95 % confidence interval of the ratio 1\.3\d to 1\.\d+\)\.$/,
   );
 });
 
-test("the reason is where the next one's time goes", () => {
+test("the reason names the part in which the runner-up loses most", () => {
   const found = choice(
     record([testLoadPoint({ endpoint: "embed-http" }), testLoadPoint({ endpoint: "onnx-http" })]),
     "latency",
   );
   expect(found.why[1]).toBe(
-    "`onnx-http` spends 3.24 ms more on transfer and network: its request is 602 kB, not 10.6 kB.",
+    "`onnx-http` spends 3.24 ms more on transfer and network: its requests have 602 kB instead of 10.6 kB.",
   );
 });
 
-test("the load with the most images per second is chosen for throughput, with what it costs in latency", () => {
+test("recommends the load point with the most images per second for throughput, with its latency", () => {
   const found = choice(
     record([
       testLoadPoint({ endpoint: "onnx-grpc" }),
@@ -54,7 +54,7 @@ test("the load with the most images per second is chosen for throughput, with wh
   expect(found.setting).toMatch(/^1 image per request, 32 clients; p50 [\d.]+ ms, p95 [\d.]+ ms$/);
 });
 
-test("cost is the price of an hour divided by the images of an hour", () => {
+test("cost is the price per hour divided by the images per hour", () => {
   const point = testLoadPoint(
     { endpoint: "embed-http", load: closed(32) },
     { imagesPerSecond: 24.3 },
@@ -66,7 +66,7 @@ test("cost is the price of an hour divided by the images of an hour", () => {
   expect(found.value).toBe("$0.0229");
 });
 
-test("what one other endpoint costs is one figure, and what several cost is a range", () => {
+test("the cost of one other endpoint is a figure, of several a range", () => {
   const loadPoints = ["embed-http", "onnx-http", "trt-grpc"].map((endpoint) =>
     testLoadPoint({ endpoint }),
   );
@@ -78,23 +78,23 @@ test("what one other endpoint costs is one figure, and what several cost is a ra
   );
 });
 
-test("half of the time is not most of it", () => {
+test("half of the latency is not called most of it", () => {
   const point = testLoadPoint({ endpoint: "onnx-http" });
   const server = { source: "triton", requests: 1, requestMs: 5.03, inferMs: 5.03 } as const;
   const found = choice(
     record([{ ...point, latencyMs: { ...point.latencyMs!, mean: 10 }, server }]),
     "throughput",
   );
-  expect(found.why.join(" ")).toContain("The largest part of a request's time there (50 %)");
+  expect(found.why.join(" ")).toContain("The largest part of its latency (50 %)");
 });
 
-test("there is no cost where no GPU computed, and the report says why", () => {
+test("without a measured GPU, the report has no cost and gives the reason", () => {
   const found = choice(testSimulationRecord(), "cost");
   expect(found.winner).toBeUndefined();
   expect(found.why[0]).toContain("No GPU computed here");
 });
 
-test("a price given by hand is used with local processes too", () => {
+test("--price also applies to local simulations", () => {
   const embedded = testSimulationRecord();
   const price = { usdPerHour: 0.1, date: "2026-11-21", source: "--price" };
   expect(
@@ -102,7 +102,7 @@ test("a price given by hand is used with local processes too", () => {
   ).toBeDefined();
 });
 
-test("an invalid load wins nothing, however good its figures are", () => {
+test("an invalid load point is never recommended", () => {
   const best = testLoadPoint(
     { endpoint: "trt-grpc", load: closed(64), slower: 0.1 },
     { invalid: ["The client was the limit."] },
@@ -115,7 +115,7 @@ test("an invalid load wins nothing, however good its figures are", () => {
   ]);
 });
 
-test("an unstable load wins only where no load of another path is stable, and says so", () => {
+test("an unstable load point is recommended only without a stable one, and is marked", () => {
   const unstable = testLoadPoint(
     { endpoint: "trt-grpc", load: closed(32) },
     { stability: { verdict: "unstable", throughputDeviation: 0.31, tolerance: 0.1 } },
@@ -125,7 +125,9 @@ test("an unstable load wins only where no load of another path is stable, and sa
     winner: { name: "onnx-http" },
     doubts: [],
     why: expect.arrayContaining([
-      expect.stringMatching(/^`trt-grpc` looked better \(.* images\/s\), but was not stable\.$/),
+      expect.stringMatching(
+        /^`trt-grpc` measured better \(.* images\/s\), but it was not stable\.$/,
+      ),
     ]),
   });
   expect(choice(record([unstable]), "throughput").doubts).toEqual([
@@ -133,7 +135,7 @@ test("an unstable load wins only where no load of another path is stable, and sa
   ]);
 });
 
-test("a difference within the noise is called a tie", () => {
+test("a difference within the noise is a tie", () => {
   const [a, b] = [
     testLoadPoint({ endpoint: "onnx-http" }),
     testLoadPoint({ endpoint: "onnx-http" }, { endpoint: "trt-http" }),
@@ -142,23 +144,23 @@ test("a difference within the noise is called a tie", () => {
   expect(found.ties).toHaveLength(1);
   expect(found.why).toEqual([
     expect.stringMatching(
-      /^`trt-http`, the next, is equal within the noise .*; either is suitable\.$/,
+      /^The difference from `trt-http` is within the noise .*; either is suitable\.$/,
     ),
-    "Its clients must decode and resize every image first; this figure excludes that work.",
+    "Its clients must decode and resize each image first; the figures exclude that work.",
   ]);
 });
 
-test("it says of an endpoint with tensors that the client has to make them", () => {
+test("names the client work of an endpoint with tensor input", () => {
   const found = choice(
     record([testLoadPoint({ endpoint: "trt-grpc" }), testLoadPoint({ endpoint: "embed-http" })]),
     "latency",
   );
   expect(found.why.join(" ")).toMatch(
-    /must decode and resize every image first.*`embed-http` accepts image files/,
+    /must decode and resize each image first.*`embed-http` accepts image files/,
   );
 });
 
-test("the most within a limit of latency is named for each limit that gives more", () => {
+test("lists the highest throughput for each SLO that allows more", () => {
   const { sloChoices } = verdictOf(testBenchRecord());
   const rates = sloChoices.map(({ point }) => point.imagesPerSecond);
   expect(sloChoices.length).toBeGreaterThan(1);
@@ -167,7 +169,7 @@ test("the most within a limit of latency is named for each limit that gives more
     expect(point.latencyMs!.p95).toBeLessThanOrEqual(sloMs);
 });
 
-test("cells under a study's conditions are no choice for the environment as it is", () => {
+test("load points of a study with changed conditions are not recommended", () => {
   const four = testLoadPoint({
     endpoint: "onnx-grpc",
     study: "scaling",
@@ -179,32 +181,32 @@ test("cells under a study's conditions are no choice for the environment as it i
   ).toBe("onnx-http");
 });
 
-test("without a load to trust nothing is chosen", () => {
+test("without a reliable load point, nothing is recommended", () => {
   const found = verdictOf(record([testLoadPoint({}, { invalid: ["The client was the limit."] })]));
-  expect(found.headline).toBe("Nothing was measured that can be trusted");
+  expect(found.headline).toBe("No reliable load point was measured");
   expect(found.choices.every(({ winner }) => winner === undefined)).toBe(true);
 });
 
-test("the headline of local processes in place of a GPU says that it is not the GPU's", () => {
+test("the headline of a local simulation names the CPU", () => {
   expect(verdictOf(testSimulationRecord()).headline).toMatch(
-    /^Lowest latency: `onnx-http_uint8`, .* images\/s, on a CPU: this says nothing about the GPU that it will run on$/,
+    /^Lowest latency: `onnx-http_uint8`, .* images\/s, measured on a CPU, not on the GPU of the deployment$/,
   );
 });
 
-test("the headline of a failed run is that it failed, not a choice", () => {
+test("the headline of a failed run is the failure", () => {
   const failed = testBenchRecord({ passed: false, failures: ["trt-http: other embeddings"] });
   expect(verdictOf(failed).headline).toBe(
-    "The run failed: 1 failure; choices below are of what held",
+    "The run failed: 1 failure; the recommendations cover the remaining load points",
   );
 });
 
-test("the headline of a deployed run is the choice", () => {
+test("the headline of a deployed run is the recommendation", () => {
   expect(verdictOf(testBenchRecord()).headline).toMatch(
     /^Lowest latency: `[\w-]+`, [\d.]+ ms p50; highest throughput: `[\w-]+`, [\d.]+ images\/s$/,
   );
 });
 
-test("the headline names paths within the noise of each other together", () => {
+test("the headline names tied endpoints together", () => {
   const [a, b] = [
     testLoadPoint({ endpoint: "trt-http" }),
     testLoadPoint({ endpoint: "trt-http" }, { endpoint: "onnx-http" }),
@@ -214,18 +216,18 @@ test("the headline names paths within the noise of each other together", () => {
   );
 });
 
-test("the headline of a run in which nothing was stable starts with that", () => {
+test("the headline starts with missing stability", () => {
   const unstable = { stability: { verdict: "unstable", tolerance: 0.1 } } as const;
   const all = ["trt-grpc", "onnx-http"].map((endpoint) => testLoadPoint({ endpoint }, unstable));
   expect(verdictOf(record(all)).headline).toMatch(
-    /^Nothing was stable\. Lowest latency: `trt-grpc`/,
+    /^No stable load point\. Lowest latency: `trt-grpc`/,
   );
 });
 
 const poisson = (ratePerSecond: number) =>
   ({ kind: "open loop", arrivals: "poisson", ratePerSecond, seed: 1 }) as const;
 
-test("without a closed loop, latency is that of the same rate, and an offered rate is not a throughput", () => {
+test("without closed loops, latency is compared at the same rate, and an offered rate is not a throughput", () => {
   const held = record([
     testLoadPoint({ endpoint: "trt-grpc", load: poisson(20) }),
     testLoadPoint({ endpoint: "onnx-http", load: poisson(20) }),
@@ -243,7 +245,7 @@ test("without a closed loop, latency is that of the same rate, and an offered ra
   );
 });
 
-test("a rate that was not held is the highest throughput", () => {
+test("a rate that was not sustained is the highest throughput", () => {
   const late = record([testLoadPoint({ load: poisson(5_000) })]);
   expect(choice(late, "throughput").title).toBe("Highest throughput");
   expect(choice(late, "throughput").why[0]).toMatch(
@@ -251,13 +253,13 @@ test("a rate that was not held is the highest throughput", () => {
   );
 });
 
-test("the headline has the right figures where nothing can be said of latency", () => {
+test("the headline is correct without a latency recommendation", () => {
   const failedAlone = testLoadPoint({}, { invalid: ["The client was the limit."] });
   const held = record([failedAlone, testLoadPoint({ load: poisson(20) })]);
   expect(verdictOf(held).headline).not.toContain("$");
 });
 
-test("an endpoint of which many requests fail is behind those that answer, and says so", () => {
+test("an endpoint with many failed requests ranks last, with the reason", () => {
   const failing = testLoadPoint(
     { endpoint: "trt-grpc", slower: 0.1 },
     { errors: { UNAVAILABLE: 900_000 } },
@@ -266,19 +268,19 @@ test("an endpoint of which many requests fail is behind those that answer, and s
   expect(choice(found, "latency").winner?.name).toBe("onnx-http");
   expect(choice(found, "throughput").winner?.name).toBe("onnx-http");
   expect(choice(found, "throughput").why[0]).toMatch(
-    /^`trt-grpc` looked better \(.*\), but \d\d % of its requests failed\.$/,
+    /^`trt-grpc` measured better \(.*\), but \d\d % of its requests failed\.$/,
   );
   const alone = verdictOf(record([failing]));
   expect(alone.choices[1]?.doubts).toEqual([
     expect.stringMatching(/^9\d % of its requests failed\.$/),
   ]);
-  expect(alone.headline).toMatch(/^Requests failed\. Lowest latency: `trt-grpc`/);
+  expect(alone.headline).toMatch(/^Many requests failed\. Lowest latency: `trt-grpc`/);
   expect(alone.sloChoices).toEqual([]);
 });
 
-test("caveats come with the gravest first", () => {
+test("caveats are ordered by severity", () => {
   expect(caveatsOf(testSimulationRecord()).map(({ kind, title }) => `${kind}: ${title}`)).toEqual([
-    "subject: CPU in place of a GPU",
+    "subject: CPU instead of GPU",
     "subject: Local simulation",
     "figures: 1 load point invalid",
     "figures: 1 load point unstable",
@@ -290,13 +292,13 @@ test("caveats come with the gravest first", () => {
   ]);
 });
 
-test("the warning at the top names what must not be missed", () => {
+test("the warning names the severe caveats", () => {
   expect(warningText(testBenchRecord())).toBe(
     "1 load point invalid, 1 load point unstable, failed requests and few samples",
   );
 });
 
-test("latency is chosen by the load that all paths had, also where one of them is invalid there", () => {
+test("latency is compared at the smallest common load, also if an endpoint is invalid there", () => {
   const grid = ["embed-http", "onnx-http"].flatMap((endpoint) => [
     testLoadPoint(
       { endpoint },
@@ -309,22 +311,22 @@ test("latency is chosen by the load that all paths had, also where one of them i
   expect(found.setting).toContain("1 client;");
 });
 
-test("a reason that loads share but for its numbers is named once", () => {
+test("reasons that differ only in numbers are listed once", () => {
   const late = (ms: number) => ({ invalid: [`The generator was ${ms} ms late.`] });
   const [first] = caveatsOf(
     record([testLoadPoint({}, late(11.5)), testLoadPoint({ batch: 8 }, late(30))]),
   );
-  expect(first?.text).toContain("The generator was 11.5 ms late. They are reported");
+  expect(first?.text).toContain("The generator was 11.5 ms late. Invalid load points are listed");
 });
 
-test("a caveat names the loads that it is about, and their reason", () => {
+test("a caveat names its load points and their reason", () => {
   const [first] = caveatsOf(testBenchRecord());
   expect(first?.text).toBe(
-    "trt-grpc b1 c128. The busiest worker of the load generator used 0.97 of a core: the client may be the limit. They are reported, but excluded from every choice.",
+    "trt-grpc b1 c128. The busiest worker of the load generator used 0.97 of a core: the client may be the limit. Invalid load points are listed but never recommended.",
   );
 });
 
-test("an edited file and the notes of an environment are caveats", () => {
+test("an edited artefact and the notes of an environment are caveats", () => {
   const base = testBenchRecord();
   const environments = [
     testEnvironment({

@@ -10,7 +10,7 @@ import {
   runnerUpReason,
   slowestPartReasons,
 } from "./choice-reasons.ts";
-import { type Contender, smallestLoad, smallestOf } from "./contenders.ts";
+import { type Contender, smallestLoad } from "./contenders.ts";
 import {
   closedLoop,
   costBasis,
@@ -32,7 +32,7 @@ import { counted, formatMs, formatRate, formatUsd } from "./number-format.ts";
 export const goals = ["latency", "throughput", "cost"] as const;
 export type Goal = (typeof goals)[number];
 
-/** The best way to one goal. */
+/** Recommended endpoint and load for one goal. */
 export interface Choice {
   readonly goal: Goal;
   readonly title: string;
@@ -45,19 +45,19 @@ export interface Choice {
   readonly setting: string;
   /** Whole sentences. */
   readonly why: readonly string[];
-  /** Why it must not be relied on. */
+  /** Reasons not to rely on it, as sentences. */
   readonly doubts: readonly string[];
 }
 
 export interface Verdict {
-  /** One sentence. Path names are in backticks. */
+  /** One sentence with endpoint names in backticks. */
   readonly headline: string;
   readonly choices: readonly Choice[];
-  /** For each limit of latency: the most that can be had within it. */
+  /** Highest throughput within each p95 SLO. */
   readonly sloChoices: readonly SloChoice[];
 }
 
-/** The most throughput whose p95 stays within a limit. */
+/** Load point with the highest throughput within a p95 SLO. */
 export interface SloChoice {
   readonly sloMs: number;
   readonly name: string;
@@ -73,8 +73,8 @@ export function verdictOf(record: BenchRecord): Verdict {
 function latencyChoice(series: readonly Series[]): Choice {
   const base = { goal: "latency", title: "Lowest latency", unit: "ms p50" } as const;
   const closed = smallestLoad(series);
-  // without a closed loop: the same rate for all
-  const ranked = [...(closed.length > 0 ? closed : smallestOf(series, openLoop))].sort(
+  // without closed loops, compare at the smallest common rate
+  const ranked = [...(closed.length > 0 ? closed : smallestLoad(series, openLoop))].sort(
     (a, b) => weak(a) - weak(b) || (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0),
   );
   const [winner, second] = ranked;
@@ -103,7 +103,7 @@ function latencyChoice(series: readonly Series[]): Choice {
       ...(best95.name === winner.name
         ? []
         : [
-            `\`${best95.name}\` has the lower p95: ${formatMs(best95.point.latencyMs?.p95 ?? 0)} ms.`,
+            `\`${best95.name}\` has a lower p95: ${formatMs(best95.point.latencyMs?.p95 ?? 0)} ms.`,
           ]),
     ],
     doubts: reliabilityIssues(winner.point),
@@ -150,7 +150,7 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
     value: costOf(winner),
     setting: `${settingText(winner.point)}; ${formatRate(winner.point.imagesPerSecond)} images/s`,
     why: [
-      `At $${basis.usdPerHour} per hour (${basis.source}, ${basis.date}), at full load: an hour costs the same with fewer images.`,
+      `At $${basis.usdPerHour} per hour (${basis.source}, ${basis.date}) and full load; at a lower load, an image costs more.`,
       ...(isOffered(winner.point)
         ? ["This is the cost at the offered rate; a higher load costs less per image."]
         : []),
@@ -178,8 +178,8 @@ function nothing(base: Pick<Choice, "goal" | "title" | "unit">): Choice {
 }
 
 /**
- * Each endpoint's best load point, the fastest first. A path whose best is unstable is behind those to be trusted. An offered rate is no
- * throughput of its own: it counts only where there is no closed loop.
+ * Fastest load point of each endpoint, reliable ones first, then by throughput. Open loops count only if there is no closed loop,
+ * because an offered rate is not a maximum.
  */
 function rankedByRate(series: readonly Series[]): readonly Contender[] {
   const closed = series.some(({ loadPoints }) => fastest(closedLoop(loadPoints)) !== undefined);
@@ -195,7 +195,7 @@ function rankedByRate(series: readonly Series[]): readonly Contender[] {
 /** Ranks unstable load points after stable ones, and those with many failures last. */
 const weak = ({ point }: Contender) => unreliabilityRank(point) ?? 3;
 
-/** Those that noise may have put behind the first. */
+/** Names of contenders whose difference from the first is within the noise. */
 function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
   const [first, ...others] = ranked;
   if (first === undefined) return [];
@@ -216,40 +216,40 @@ function sloChoicesOf(series: readonly Series[]): readonly SloChoice[] {
   for (const sloMs of slosMs) {
     const within = all.filter(({ point }) => (point.latencyMs?.p95 ?? Infinity) <= sloMs);
     const [best] = within.sort((a, b) => b.point.imagesPerSecond - a.point.imagesPerSecond);
-    // a looser limit that gives nothing more is not a row
+    // leave out a looser SLO that allows no more throughput
     if (best !== undefined && best.point !== chosen.at(-1)?.point) chosen.push({ sloMs, ...best });
   }
   return chosen;
 }
 
-/** Why the figures are not those of what will run, in a few words; nothing where they are. */
+/** Difference between the measured and the deployed system in a few words, if any. */
 function subjectDoubt(record: BenchRecord): string | undefined {
   if (representsDeployment(record)) return undefined;
   const { target, environments, model } = record.subject;
   if (target === "simulation" && environments.some(({ accelerator }) => accelerator === "gpu")) {
-    return "on a CPU: this says nothing about the GPU that it will run on";
+    return "measured on a CPU, not on the GPU of the deployment";
   }
   return model.name === "tiny"
-    ? "with a toy in place of the model"
-    : "with local processes in place of the containers";
+    ? "measured with a tiny test model"
+    : "measured in a local simulation";
 }
 
 /** Winner and value of each goal in one sentence, with the reason for caution first. */
 function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   if (!record.passed && record.failures.length > 0) {
-    return `The run failed: ${counted(record.failures.length, "failure")}; choices below are of what held`;
+    return `The run failed: ${counted(record.failures.length, "failure")}; the recommendations cover the remaining load points`;
   }
   const chosen = choices.flatMap(({ goal, winner, ...choice }) =>
     goal === "cost" || winner === undefined ? [] : [{ ...choice, winner }],
   );
-  if (chosen.length === 0) return "Nothing was measured that can be trusted";
+  if (chosen.length === 0) return "No reliable load point was measured";
   const figures = chosen.map(({ title, winner, ties, value, unit }, i) => {
     const names = [winner.name, ...ties].map((name) => `\`${name}\``).join(" or ");
     return `${i === 0 ? title : title.toLowerCase()}: ${names}, ${value} ${unit}`;
   });
   const weakness = Math.min(...chosen.map(({ winner }) => weak(winner)));
   const caution =
-    weakness === 0 ? "" : weakness === 1 ? "Nothing was stable. " : "Requests failed. ";
+    weakness === 0 ? "" : weakness === 1 ? "No stable load point. " : "Many requests failed. ";
   const doubt = subjectDoubt(record);
   return `${caution}${figures.join("; ")}${doubt === undefined ? "" : `, ${doubt}`}`;
 }

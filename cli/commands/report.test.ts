@@ -90,7 +90,7 @@ test("imported figures of perf_analyzer are compared in the report", () => {
   const text = renderRecord(file("bench.json"), "md", [
     { label: "onnx-http b1", file: file("pa.csv") },
   ]);
-  expect(text).toContain("### Beside perf_analyzer");
+  expect(text).toContain("### Comparison with perf_analyzer");
 });
 
 test.each([

@@ -44,7 +44,7 @@ describe("an environment with its own model file", () => {
     return { model, outdir, file: { name, file, displayPath: file, editedByHand: false } };
   }
 
-  test("is compared with that file", async () => {
+  test("is the reference of the embeddings", async () => {
     const { model, outdir } = await ownRepository("own");
     vi.stubEnv("CDKTF_OUTDIR", outdir);
     const prepared = await withPreparedBench(
@@ -69,7 +69,7 @@ describe("an environment with its own model file", () => {
     expect(prepared.sources).toMatchObject([{ kind: "simulated", modelFile: undefined }]);
   });
 
-  test("fails beside an environment with another file", async () => {
+  test("fails with another environment that loads a different file", async () => {
     const [one, two] = [await ownRepository("one"), await ownRepository("two")];
     expect(() => sharedModel([one.file, two.file])).toThrow(
       `environments of one run must load the same model file, got ${one.model} (one) and ${two.model} (two): measure one at a time`,
