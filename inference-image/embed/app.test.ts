@@ -18,7 +18,7 @@ import { quietMs } from "../http/drain.ts";
 import { buildApp, type Limits } from "./app.ts";
 import type { Embedder } from "./embedder.ts";
 import { createMetrics, type EmbedMetrics } from "./metrics.ts";
-import { openOnnxEmbedder } from "./onnx-embedder.ts";
+import { createOnnxEmbedder, openServerModel } from "./onnx-embedder.ts";
 
 const limits: Limits = {
   maxQueueSize: 256,
@@ -72,9 +72,8 @@ describe("with the tiny model", () => {
   beforeAll(async () => {
     const modelPath = await tinyModel();
     const metrics = createMetrics();
-    const embedder = await openOnnxEmbedder({
-      modelPath,
-      intraOpThreads: 1,
+    const model = await openServerModel({ modelPath, intraOpThreads: 1 });
+    const embedder = createOnnxEmbedder(model, {
       maxBatchSize: 32,
       maxQueueDelayMicroseconds: 5_000,
       observer: metrics,

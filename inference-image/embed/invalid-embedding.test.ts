@@ -8,7 +8,7 @@ import { int64Initializer } from "../../model-tools/onnx-writer.ts";
 import { writeModel } from "../../model-tools/test-model.ts";
 import { buildApp } from "./app.ts";
 import { createMetrics } from "./metrics.ts";
-import { openOnnxEmbedder } from "./onnx-embedder.ts";
+import { createOnnxEmbedder, openServerModel } from "./onnx-embedder.ts";
 
 /** Model that returns the square root of the first 512 values: finite for a white image, NaN for a black one. */
 async function writeRootModel(file: string): Promise<void> {
@@ -49,9 +49,8 @@ test("fails with the index of the image whose embedding is not finite", async ()
   const folder = await mkdtemp(join(tmpdir(), "invalid-embedding-"));
   const modelPath = join(folder, "model.onnx");
   await writeRootModel(modelPath);
-  const embedder = await openOnnxEmbedder({
-    modelPath,
-    intraOpThreads: 1,
+  const model = await openServerModel({ modelPath, intraOpThreads: 1 });
+  const embedder = createOnnxEmbedder(model, {
     maxBatchSize: 32,
     maxQueueDelayMicroseconds: 0,
   });

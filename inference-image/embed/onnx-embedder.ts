@@ -21,17 +21,6 @@ export interface OnnxEmbedderOptions {
   readonly observer?: EmbedderObserver;
 }
 
-/**
- * Opens a model and returns an embedder that closes it.
- *
- * @throws {InferenceError} as {@link openServerModel}
- */
-export async function openOnnxEmbedder(
-  options: ServerModelOptions & OnnxEmbedderOptions,
-): Promise<Embedder> {
-  return createOnnxEmbedder(await openServerModel(options), options);
-}
-
 /** Embeds with ONNX Runtime in this process, with dynamic batching. The embedder closes the model. */
 export function createOnnxEmbedder(model: ServerModel, options: OnnxEmbedderOptions): Embedder {
   const { session, toInput } = model;

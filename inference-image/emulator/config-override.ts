@@ -1,7 +1,7 @@
 import protoJson from "protobufjs/ext/protojson.js";
 import textFormat from "protobufjs/ext/textformat.js";
 import { modelConfigType } from "../../client/triton/model-config.ts";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument } from "./oip-error.ts";
 
 /**
  * Converts a model configuration in JSON to the text of a `config.pbtxt`, so that one reader checks both.
@@ -13,10 +13,9 @@ export function configTextOfJson(json: string): string {
   try {
     return textFormat.toText(type, protoJson.fromJsonString(type, json));
   } catch (error) {
-    throw new OipError(
-      "invalid-argument",
+    throw invalidArgument(
       `failed to parse the config override: ${(error as Error).message}`,
-      { cause: error },
+      error,
     );
   }
 }

@@ -1,5 +1,5 @@
 import protobuf from "protobufjs";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument } from "./oip-error.ts";
 
 /** Fields of a `ModelInferRequest` that identify it. */
 export interface InferHead {
@@ -24,10 +24,6 @@ export function readHead(message: Buffer): InferHead {
   try {
     return headType.toObject(headType.decode(message), { defaults: true }) as InferHead;
   } catch (error) {
-    throw new OipError(
-      "invalid-argument",
-      `failed to parse the request: ${(error as Error).message}`,
-      { cause: error },
-    );
+    throw invalidArgument(`failed to parse the request: ${(error as Error).message}`, error);
   }
 }

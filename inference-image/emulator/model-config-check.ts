@@ -4,7 +4,7 @@ import type { ModelConfig, ModelConfigTensor } from "../../contract/model-config
 import { loadProblems } from "../../contract/model-config-check.ts";
 import type { TensorSpec } from "../../contract/tensor.ts";
 import type { ModelSession } from "../../inference/session/types.ts";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument } from "./oip-error.ts";
 import { dataTypeOf } from "./served-model.ts";
 
 /**
@@ -20,18 +20,20 @@ export function checkModelConfig(
   parts: readonly ModelConfig[],
 ): void {
   if (config.name !== folder) {
-    throw invalid(`the name of model '${config.name}' must be that of its folder, '${folder}'`);
+    throw invalidArgument(
+      `the name of model '${config.name}' must be that of its folder, '${folder}'`,
+    );
   }
   // a configuration may come from a client
   if (config.default_model_filename.split(/[\\/]/).includes("..")) {
-    throw invalid(
+    throw invalidArgument(
       `default_model_filename '${config.default_model_filename}' of model '${config.name}' must be in its folder`,
     );
   }
   for (const feature of unsupportedFeatures(config)) {
-    throw invalid(`model '${config.name}' has ${feature}: not supported by this server`);
+    throw invalidArgument(`model '${config.name}' has ${feature}: not supported by this server`);
   }
-  for (const problem of loadProblems(config, parts)) throw invalid(problem);
+  for (const problem of loadProblems(config, parts)) throw invalidArgument(problem);
 }
 
 /** Features of Triton that the emulator lacks and that change the results. */
@@ -60,7 +62,7 @@ export function checkModelFits(
   session: Pick<ModelSession, "inputs" | "outputs">,
 ): void {
   if (config.input.length !== session.inputs.length) {
-    throw invalid(
+    throw invalidArgument(
       `model '${config.name}': the configuration has ${config.input.length} inputs, the model ${session.inputs.length}`,
     );
   }
@@ -78,10 +80,10 @@ function checkTensorFits(
   const spec = specs.find(({ name }) => name === tensor.name);
   if (spec === undefined) {
     const allowed = specs.map(({ name }) => name).join(", ");
-    throw invalid(`${subject} must be one of the model's: ${allowed}`);
+    throw invalidArgument(`${subject} must be one of the model's: ${allowed}`);
   }
   if (dataTypeOf(tensor) !== spec.dataType) {
-    throw invalid(`${subject} must be TYPE_${spec.dataType}, got ${tensor.data_type}`);
+    throw invalidArgument(`${subject} must be TYPE_${spec.dataType}, got ${tensor.data_type}`);
   }
   const model = [-1, ...spec.dims];
   const configured = config.max_batch_size > 0 ? [-1, ...tensor.dims] : tensor.dims;
@@ -89,11 +91,7 @@ function checkTensorFits(
     model.length === configured.length &&
     model.every((dim, axis) => dim === -1 || configured[axis] === -1 || dim === configured[axis]);
   if (fits) return;
-  throw invalid(
+  throw invalidArgument(
     `${subject} must have the model's shape ${shapeText(model)}, got ${shapeText(configured)}`,
   );
-}
-
-function invalid(message: string): OipError {
-  return new OipError("invalid-argument", message);
 }

@@ -41,7 +41,7 @@ export class ModelCounters {
   computeOutput = zero;
   readonly #batches = new Map<number, Omit<BatchCount, "batchSize">>();
 
-  /** By batch size, ascending. */
+  /** In ascending order of batch size. */
   get batches(): readonly BatchCount[] {
     return [...this.#batches]
       .sort(([left], [right]) => left - right)

@@ -9,7 +9,7 @@ import { isFolder } from "../../model-tools/publish-file.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument, OipError } from "./oip-error.ts";
 import { preprocessRunner } from "./preprocess-runner.ts";
 import { ServedModel, type ServedModelProps } from "./served-model.ts";
 
@@ -23,8 +23,8 @@ export interface LoadModelOptions {
   readonly override?: string;
   /** Looks up the members of an ensemble, which are loaded before it. Throws {@link OipError} for a missing one. */
   readonly modelOf: ModelLookup;
-  /** Previous versions, whose counters continue. */
-  readonly before: readonly ServedModel[];
+  /** Previously loaded versions, whose counters continue. */
+  readonly previous: readonly ServedModel[];
   readonly log: (line: string) => void;
 }
 
@@ -97,25 +97,12 @@ export async function modifiedAt({
 
 /** Names of the folders of a repository that can hold a model. */
 export async function modelFolders(repository: string): Promise<readonly string[]> {
-  const entries = await readdir(repository, { withFileTypes: true }).catch((error: Error) => {
-    throw new OipError(
-      "invalid-argument",
-      `failed to open the model repository: ${error.message}`,
-      {
-        cause: error,
-      },
-    );
+  const entries = await readdir(repository).catch((error: Error) => {
+    throw invalidArgument(`failed to open the model repository: ${error.message}`, error);
   });
-  const folders: string[] = [];
-  for (const entry of entries) {
-    if (entry.name.startsWith(".")) continue;
-    const isFolder =
-      entry.isDirectory() ||
-      (entry.isSymbolicLink() &&
-        (await stat(join(repository, entry.name)).catch(() => undefined))?.isDirectory());
-    if (isFolder) folders.push(entry.name);
-  }
-  return folders.sort();
+  const names = entries.filter((name) => !name.startsWith(".")).sort();
+  const areFolders = await Promise.all(names.map((name) => isFolder(join(repository, name))));
+  return names.filter((_, index) => areFolders[index]);
 }
 
 async function readConfig(
@@ -131,9 +118,7 @@ async function readConfig(
   }
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
     const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
-    throw new OipError("invalid-argument", `failed to open text file for read ${file}: ${reason}`, {
-      cause: error,
-    });
+    throw invalidArgument(`failed to open text file for read ${file}: ${reason}`, error);
   });
   return parseConfig(text, file);
 }
@@ -157,7 +142,7 @@ function parseConfig(text: string, file: string): ModelConfigJson {
   try {
     return readModelConfig(text, file);
   } catch (error) {
-    throw new OipError("invalid-argument", (error as Error).message, { cause: error });
+    throw invalidArgument((error as Error).message, error);
   }
 }
 
@@ -201,8 +186,7 @@ async function versionsToServe(folder: string, config: ModelConfigJson): Promise
         ? found.slice(-Math.max(1, latest.num_versions))
         : found;
   if (versions.length > 0) return versions;
-  throw new OipError(
-    "invalid-argument",
+  throw invalidArgument(
     `at least one version must be available under the version policy of model '${config.name}'`,
   );
 }
@@ -214,7 +198,7 @@ async function loadVersion(
   options: LoadModelOptions,
 ): Promise<ServedModel> {
   const started = await startModel(config, version, path, options);
-  const counters = options.before.find((model) => model.version === version)?.counters;
+  const counters = options.previous.find((model) => model.version === version)?.counters;
   return new ServedModel({ config, version, counters, ...started });
 }
 
@@ -249,18 +233,17 @@ function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedMo
 
 /** Starts the emulation of the repository's one Python model; this server does not run Python. */
 async function startPreprocessing(config: ModelConfigJson, path: string): Promise<StartedModel> {
-  const invalid = (problem: string) => new OipError("invalid-argument", problem);
   if (config.name !== openclipPreprocess.name) {
-    throw invalid(
+    throw invalidArgument(
       `model '${config.name}' has the backend python, which this server supports for '${openclipPreprocess.name}' only, with its own preprocessing`,
     );
   }
   if (!(await isFile(path)))
-    throw invalid(`failed to load '${config.name}': ${path} does not exist`);
+    throw invalidArgument(`failed to load '${config.name}': ${path} does not exist`);
   checkModelFits(config, openclipPreprocess);
   const limit = config.parameters?.[maxImagePixelsParameter]?.string_value ?? "";
   if (!/^[1-9]\d{0,9}$/.test(limit)) {
-    throw invalid(
+    throw invalidArgument(
       `parameter ${maxImagePixelsParameter} of model '${config.name}' must be a number of pixels, got '${limit}'`,
     );
   }

@@ -3,7 +3,7 @@ import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { configTextOfJson } from "./config-override.ts";
 import { ensembleMembers, loadModel, modelFolders, modifiedAt } from "./model-loader.ts";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument, OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** Entry of `/v2/repository/index`. */
@@ -154,15 +154,12 @@ export class ModelRegistry {
     if (name === "") return this.models;
     const versions = this.#versionsOf(name);
     if (versions.length === 0) {
-      throw new OipError("invalid-argument", `requested model '${name}' is not available`);
+      throw invalidArgument(`requested model '${name}' is not available`);
     }
     if (version === "") return versions;
     const found = versions.filter((model) => model.version === version);
     if (found.length > 0) return found;
-    throw new OipError(
-      "invalid-argument",
-      `requested model version is not available for model '${name}'`,
-    );
+    throw invalidArgument(`requested model version is not available for model '${name}'`);
   }
 
   #versionsOf(name: string): readonly ServedModel[] {
@@ -231,7 +228,7 @@ export class ModelRegistry {
     await this.#serialise(async () => {
       const entry = this.#entries.get(name);
       if (entry === undefined) {
-        throw new OipError("invalid-argument", "Model to be unloaded has not been served");
+        throw invalidArgument("Model to be unloaded has not been served");
       }
       this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
       await Promise.all(entry.versions.map((model) => model.close()));
@@ -278,7 +275,7 @@ export class ModelRegistry {
         variant: this.#flags["model-config-name"],
         override,
         modelOf: (other, version) => this.model(other, version),
-        before: previous?.versions ?? [],
+        previous: previous?.versions ?? [],
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
@@ -305,8 +302,7 @@ export class ModelRegistry {
     const ancestors = [...path, name];
     for (const member of await ensembleMembers({ repository, name, variant, override })) {
       if (ancestors.includes(member)) {
-        throw new OipError(
-          "invalid-argument",
+        throw invalidArgument(
           `circular dependency between ensembles: ${[...ancestors, member].join(" -> ")}`,
         );
       }
@@ -359,8 +355,7 @@ const unloaded = "unloaded";
 /** Checks that a version is a positive integer, or empty for the latest. */
 function checkVersion(version: string): void {
   if (version === "" || /^[1-9]\d*$/.test(version)) return;
-  throw new OipError(
-    "invalid-argument",
+  throw invalidArgument(
     `failed to get model version from specified version string '${version}', version should be an integral value > 0`,
   );
 }

@@ -11,10 +11,7 @@ export const defaultLimits: AdmissionLimits = {
   maxQueueBytes: serverEnv.shape.MAX_QUEUE_BYTES.parse(undefined),
 };
 
-/**
- * Bounds the queue of all models, over HTTP and gRPC together. A model's own `max_queue_size` is counted separately, as in
- * Triton.
- */
+/** Bounds the queue of all models, over HTTP and gRPC together; `max_queue_size` of a model is a separate limit, as in Triton. */
 export class OipAdmission {
   readonly #admission: Admission;
 

@@ -9,18 +9,18 @@ import type { Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { announcedLength, readBody } from "../http/request-body.ts";
 import { type OipAdmission, oipErrorOf } from "./oip-admission.ts";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument, OipError } from "./oip-error.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** Maximum body of other requests than inference: the configuration of a model is some KiB. */
+/** Maximum body of requests other than inference, in bytes. A model configuration has some KiB. */
 const maxControlBytes = 4 * 1024 * 1024;
 
-/** Maximum number of concurrent decompressions: each result may have the maximum body size. */
+/** Maximum number of concurrent decompressions, because each result may have the maximum body size. */
 const maxDecompressing = 2;
 
-export interface InferBodiesOptions {
+export interface RequestBodiesOptions {
   readonly admission: OipAdmission;
-  /** Maximum body size, before and after decompression. */
+  /** Maximum body size in bytes, before and after decompression. */
   readonly maxInputBytes: number;
 }
 
@@ -31,13 +31,13 @@ interface AdmittedRequest {
   reservation: Reservation;
 }
 
-/** Reads the request bodies of an HTTP server; those of inference requests need an admission. */
+/** Reads the request bodies of an HTTP server. Inference requests must be admitted first. */
 export class RequestBodies {
-  readonly #options: InferBodiesOptions;
+  readonly #options: RequestBodiesOptions;
   readonly #admitted = new WeakMap<FastifyRequest, AdmittedRequest>();
   readonly #decompressing = new Budget(maxDecompressing);
 
-  constructor(app: FastifyInstance, options: InferBodiesOptions) {
+  constructor(app: FastifyInstance, options: RequestBodiesOptions) {
     this.#options = options;
     app.removeAllContentTypeParsers();
     app.addContentTypeParser("*", (request: FastifyRequest, body: IncomingMessage) =>
@@ -66,7 +66,7 @@ export class RequestBodies {
     });
   }
 
-  /** The body of an inference request, decompressed. */
+  /** Returns the decompressed body of an admitted request. */
   async infer(request: FastifyRequest, reply: FastifyReply): Promise<InferBody> {
     const admitted = this.#admitted.get(request);
     if (admitted === undefined) throw new Error("the request was not admitted");
@@ -92,7 +92,7 @@ export class RequestBodies {
       const bytes = await readBody(body, {
         maxBytes,
         onBytes: (count) => admitted?.reservation.receive(count),
-        signal: admitted?.signal ?? never,
+        signal: admitted?.signal ?? neverAborted,
       });
       admitted?.reservation.complete();
       return bytes;
@@ -111,7 +111,7 @@ interface InferBody {
   readonly admitted: AdmittedRequest;
 }
 
-const never = new AbortController().signal;
+const neverAborted = new AbortController().signal;
 
 export function bodyOf(request: FastifyRequest): Buffer {
   return Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
@@ -123,8 +123,7 @@ export function singleHeader(request: FastifyRequest, name: string): string | un
 }
 
 function tooLarge(maxBytes: number): OipError {
-  return new OipError(
-    "invalid-argument",
+  return invalidArgument(
     `request body exceeds the maximum allowed input size of ${maxBytes} bytes. Use --http-max-input-size to increase the limit.`,
   );
 }
@@ -146,12 +145,11 @@ async function decompressed(body: Buffer, encoding: Encoding, maxBytes: number):
     return await decompressors[encoding](body, { maxOutputLength: maxBytes });
   } catch (error) {
     const tooLarge = (error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE";
-    throw new OipError(
-      "invalid-argument",
+    throw invalidArgument(
       tooLarge
         ? `decompressed request exceeds the maximum allowed input size of ${maxBytes} bytes. Use --http-max-input-size to increase the limit.`
         : `failed to decompress the request: ${(error as Error).message}`,
-      { cause: error },
+      error,
     );
   }
 }

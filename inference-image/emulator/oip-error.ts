@@ -24,6 +24,11 @@ export class OipError extends Error {
   }
 }
 
+/** Error for a request or configuration that the server rejects. */
+export function invalidArgument(message: string, cause?: unknown): OipError {
+  return new OipError("invalid-argument", message, { cause });
+}
+
 /** Unexpected error in one line for the log, with the location at which it was thrown. */
 export function errorWithLocation(error: unknown): string {
   if (!(error instanceof Error)) return String(error);

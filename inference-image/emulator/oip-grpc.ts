@@ -30,13 +30,13 @@ import { CallCounter } from "../http/drain.ts";
 import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
-import { errorWithLocation, OipError, type OipErrorCode } from "./oip-error.ts";
+import { errorWithLocation, invalidArgument, OipError, type OipErrorCode } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 
 export interface OipGrpcOptions {
-  /** Receives internal errors, of which the client receives no details. */
+  /** Receives internal errors; their details are not sent to the client. */
   readonly log?: (line: string) => void;
-  /** Counts calls that have been received and have no result yet. */
+  /** Counts received calls without a response. */
   readonly accepted?: CallCounter;
   /**
    * Bounds the queue. Shared with the HTTP server.
@@ -93,7 +93,7 @@ type UnaryCall<Name extends keyof InferenceMethods> = handleUnaryCall<
 
 type UnaryHandlers = <Name extends keyof InferenceMethods>(handle: Handle<Name>) => UnaryCall<Name>;
 
-/** Returns a function that makes unary calls of request handlers. */
+/** Returns a function that turns request handlers into handlers of unary calls. */
 function unaryHandlers(
   accepted: CallCounter,
   fail: (error: unknown) => ServiceError,
@@ -224,7 +224,7 @@ function controlHandlers(
   };
 }
 
-/** The service, with undecoded inference requests. */
+/** Inference service that passes inference requests on undecoded. */
 const undecodedService: ServiceDefinition = {
   ...inferenceService,
   ...Object.fromEntries(
@@ -240,11 +240,7 @@ function decodeMessage(message: Buffer): ModelInferRequest {
   try {
     return methodOf("ModelInfer").requestDeserialize(message);
   } catch (error) {
-    throw new OipError(
-      "invalid-argument",
-      `failed to parse the request: ${(error as Error).message}`,
-      { cause: error },
-    );
+    throw invalidArgument(`failed to parse the request: ${(error as Error).message}`, error);
   }
 }
 

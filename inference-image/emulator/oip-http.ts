@@ -13,11 +13,11 @@ import { JsonThread } from "../http/json-thread.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";
-import { errorWithLocation, OipError, type OipErrorCode } from "./oip-error.ts";
+import { errorWithLocation, invalidArgument, OipError, type OipErrorCode } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 
 export interface OipAppOptions {
-  /** Largest request body, before and after decompression, in bytes: `--http-max-input-size`. */
+  /** Maximum request body in bytes, before and after decompression: `--http-max-input-size`. */
   readonly maxInputBytes: number;
   /**
    * Bounds the queue. Shared with the gRPC server.
@@ -25,7 +25,7 @@ export interface OipAppOptions {
    * @default - one with the default limits
    */
   readonly admission?: OipAdmission;
-  /** Receives internal errors, of which the client receives no details. */
+  /** Receives internal errors; their details are not sent to the client. */
   readonly log?: (line: string) => void;
   /**
    * Header that the model control API requires.
@@ -114,7 +114,7 @@ function registerMetadataRoutes(app: FastifyInstance, registry: ModelRegistry): 
   registerModelRoute(app, "GET", "/ready", (request, reply) => {
     const { model, version } = modelOf(request);
     if (registry.modelReady(model, version)) return reply.code(200).send();
-    throw new OipError("invalid-argument", "Model version not ready");
+    throw invalidArgument("Model version not ready");
   });
   registerModelRoute(app, "GET", "", (request) => {
     const { model: name, version } = modelOf(request);
@@ -234,7 +234,7 @@ function errorResponse(error: Error & { code?: string; statusCode?: number }): {
     return { status: error.code === "too_large" ? 413 : 400, message: error.message };
   }
   const status = error.statusCode ?? 500;
-  // Fastify's own errors are the client's; the text of any other error stays internal
+  // errors of Fastify are caused by the client; the text of any other error stays internal
   return status < 500
     ? { status: 400, message: error.message }
     : { status: 500, message: "internal error" };
@@ -251,9 +251,7 @@ function encodeResponse(encode: () => HttpBody): HttpBody {
     return encode();
   } catch (error) {
     if (error instanceof WireError) {
-      throw new OipError("invalid-argument", `failed to write output ${error.message}`, {
-        cause: error,
-      });
+      throw invalidArgument(`failed to write output ${error.message}`, error);
     }
     throw error;
   }
@@ -267,15 +265,10 @@ function parseControl<T>(schema: z.ZodType<T>, body: Buffer): T {
   try {
     if (body.byteLength > 0) value = JSON.parse(body.toString("utf8"));
   } catch (error) {
-    throw new OipError("invalid-argument", `failed to parse JSON: ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw invalidArgument(`failed to parse JSON: ${(error as Error).message}`, error);
   }
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   const [issue] = result.error.issues;
-  throw new OipError(
-    "invalid-argument",
-    `Invalid value for '${issue?.path.join(".")}': ${issue?.message}`,
-  );
+  throw invalidArgument(`Invalid value for '${issue?.path.join(".")}': ${issue?.message}`);
 }

@@ -1,8 +1,8 @@
-"""Runs model_repository/openclip_preprocess/1/model.py without a Triton, on image files, and prints what it answers.
+"""Runs model_repository/openclip_preprocess/1/model.py on image files, without Triton.
 
 usage: preprocess-model-run.py MODEL_PY MAX_PIXELS OUT_FILE [IMAGE_FILE...]
 
-The images are one batch. OUT_FILE gets the pixels; standard output is {"error": …} or {"shape": …, "dtype": …}.
+The images form one batch. Writes the pixels to OUT_FILE and prints {"name", "shape", "dtype"} or {"error", "code"}.
 """
 
 import importlib.util

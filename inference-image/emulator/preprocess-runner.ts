@@ -9,7 +9,7 @@ import {
 } from "../../inference/preprocess/preprocess.ts";
 import { InferenceError, type InferResult } from "../../inference/session/types.ts";
 import { drainable, type ModelRunner, type RunnerEvents, type RunOptions } from "./model-runner.ts";
-import { OipError } from "./oip-error.ts";
+import { invalidArgument } from "./oip-error.ts";
 
 /**
  * Emulates the Python model `openclip_preprocess` with this server's preprocessing. It has no queue: the images of all requests
@@ -76,9 +76,7 @@ async function preprocessAll(
       if (result.status === "fulfilled") return result.value;
       const { reason } = result;
       if (reason instanceof ImageError) {
-        throw new OipError("invalid-argument", `image ${index} ${reason.message}`, {
-          cause: reason,
-        });
+        throw invalidArgument(`image ${index} ${reason.message}`, reason);
       }
       if (ended.signal.aborted)
         throw new InferenceError("expired", "cancelled or timed out in the queue");

@@ -12,7 +12,7 @@ import { messageOf } from "../../contract/user-error.ts";
 import { InferenceError, type InferResult } from "../../inference/session/types.ts";
 import { type FailureReason, ModelCounters } from "./model-counters.ts";
 import type { ModelRunner, RunnerEvents } from "./model-runner.ts";
-import { OipError, type OipErrorCode } from "./oip-error.ts";
+import { invalidArgument, OipError, type OipErrorCode } from "./oip-error.ts";
 
 /** Response of a model to one request. */
 export interface ModelResponse {
@@ -118,7 +118,7 @@ export class ServedModel {
         : this.#outputNames.map((name) => ({ name, binary: binaryOutputs }));
     for (const { name } of requested) {
       if (this.#outputNames.includes(name)) continue;
-      throw invalid(`unexpected inference output '${name}' for model '${this.name}'`);
+      throw invalidArgument(`unexpected inference output '${name}' for model '${this.name}'`);
     }
     const queueTimeoutMs = timeoutMs(parameters.timeout);
     const items = this.#checkInputs(inputs);
@@ -189,17 +189,17 @@ export class ServedModel {
     const byName = new Map(inputs.map((input) => [input.name, input]));
     if (byName.size !== inputs.length) {
       const duplicate = inputs.find((input) => byName.get(input.name) !== input);
-      throw invalid(`input '${duplicate?.name}' already exists in request`);
+      throw invalidArgument(`input '${duplicate?.name}' already exists in request`);
     }
     if (inputs.length !== this.#inputs.size) {
-      throw invalid(
+      throw invalidArgument(
         `expected ${this.#inputs.size} inputs but got ${inputs.length} inputs for model '${model}'`,
       );
     }
     const specOfInput = ({ name }: TensorHead) => {
       const spec = this.#inputs.get(name);
       if (spec !== undefined) return spec;
-      throw invalid(`unexpected inference input '${name}' for model '${model}'`);
+      throw invalidArgument(`unexpected inference input '${name}' for model '${model}'`);
     };
     for (const input of inputs) specOfInput(input);
 
@@ -221,20 +221,24 @@ export class ServedModel {
     let items: number | undefined;
     for (const { name, shape } of inputs) {
       if (shape.length === 0) {
-        throw invalid(
+        throw invalidArgument(
           `input '${name}' has no shape but model requires batch dimension for '${this.name}'`,
         );
       }
       items ??= shape[0]!;
       if (shape[0] !== items) {
-        throw invalid(`input '${name}' batch size does not match other inputs for '${this.name}'`);
+        throw invalidArgument(
+          `input '${name}' batch size does not match other inputs for '${this.name}'`,
+        );
       }
     }
     if (items === undefined || items > max) {
-      throw invalid(`inference request batch-size must be <= ${max} for '${this.name}'`);
+      throw invalidArgument(`inference request batch-size must be <= ${max} for '${this.name}'`);
     }
     if (!Number.isInteger(items) || items < 1) {
-      throw invalid(`inference request batch-size must be >= 1 for '${this.name}', got ${items}`);
+      throw invalidArgument(
+        `inference request batch-size must be >= 1 for '${this.name}', got ${items}`,
+      );
     }
     return items;
   }
@@ -242,7 +246,7 @@ export class ServedModel {
   #checkInput({ name, dataType, shape }: TensorHead, spec: TensorSpec): void {
     const model = this.name;
     if (dataType !== spec.dataType) {
-      throw invalid(
+      throw invalidArgument(
         `inference input '${name}' data-type is '${dataType}', but model '${model}' expects '${spec.dataType}'`,
       );
     }
@@ -254,7 +258,7 @@ export class ServedModel {
         spec.dims[axis]! < 0 ? Number.isInteger(dim) && dim >= 0 : dim === spec.dims[axis],
       );
     if (fits) return;
-    throw invalid(
+    throw invalidArgument(
       `unexpected shape for input '${name}' for model '${model}'. Expected ${shapeText(this.#withBatchDimension(spec).dims)}, got ${shapeText(shape)}`,
     );
   }
@@ -319,9 +323,7 @@ function timeoutMs(timeout: unknown = 0): number | undefined {
   if (typeof timeout === "number" && Number.isSafeInteger(timeout) && timeout >= 0) {
     return timeout / 1000 || undefined;
   }
-  throw invalid(`Unable to parse 'timeout': must be a whole number of at least 0, got ${timeout}`);
-}
-
-function invalid(message: string): OipError {
-  return new OipError("invalid-argument", message);
+  throw invalidArgument(
+    `Unable to parse 'timeout': must be a whole number of at least 0, got ${timeout}`,
+  );
 }

@@ -10,7 +10,7 @@ interface Family {
   readonly name: string;
   readonly help: string;
   readonly type: "counter" | "gauge";
-  /** One value, or one for each value of the label `reason`. */
+  /** Value, or values by label `reason`. */
   value(model: ServedModel): number | Readonly<Record<string, number>>;
 }
 

@@ -11,7 +11,7 @@ import { tinyModel } from "../../model-tools/test-model.ts";
 import { type AppOptions, buildApp, type Limits } from "../embed/app.ts";
 import type { Embedder, EmbedOptions } from "../embed/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../embed/metrics.ts";
-import { openOnnxEmbedder } from "../embed/onnx-embedder.ts";
+import { createOnnxEmbedder, openServerModel } from "../embed/onnx-embedder.ts";
 
 const limits: Limits = {
   maxQueueSize: 64,
@@ -28,9 +28,8 @@ let metrics: EmbedMetrics;
 
 beforeAll(async () => {
   jpeg = await picture("jpeg");
-  embedder = await openOnnxEmbedder({
-    modelPath: await tinyModel(),
-    intraOpThreads: 1,
+  const model = await openServerModel({ modelPath: await tinyModel(), intraOpThreads: 1 });
+  embedder = createOnnxEmbedder(model, {
     maxBatchSize: 32,
     maxQueueDelayMicroseconds: 0,
   });
