@@ -62,14 +62,14 @@ function rows(path: string, schema: JsonSchema): readonly Row[] {
     const name = path === "" ? key : `${path}.${key}`;
     const description = property.description ?? "";
     if (property.properties === undefined) {
-      return [{ name, values: valuesOf(property), fallback: shown(property.default), description }];
+      return [{ name, values: valuesOf(property), fallback: code(property.default), description }];
     }
     const head = description === "" ? [] : [{ name, values: "", fallback: "", description }];
     const inner = rows(name, property).map((row) => ({
       ...row,
       fallback:
         row.fallback === ""
-          ? shown(defaultAt(property, row.name.slice(name.length + 1)))
+          ? code(defaultAt(property, row.name.slice(name.length + 1)))
           : row.fallback,
     }));
     return [...head, ...inner];
@@ -87,15 +87,15 @@ function valuesOf(schema: JsonSchema): string {
   const choices = schema.anyOf ?? schema.oneOf;
   if (choices !== undefined) return [...new Set(choices.map(valuesOf))].join(" or ");
   if (schema.properties !== undefined) {
-    const inner = Object.entries(schema.properties).map(([key, { const: word }]) =>
-      word === undefined ? key : `${key}: ${word}`,
+    const inner = Object.entries(schema.properties).map(([key, { const: value }]) =>
+      value === undefined ? key : `${key}: ${value}`,
     );
     return `{ ${inner.join(", ")} }`;
   }
   if (schema.enum !== undefined) {
     return schema.enum
-      .filter((word) => word !== "")
-      .map((word) => `\`${word}\``)
+      .filter((choice) => choice !== "")
+      .map(code)
       .join(", ");
   }
   if (schema.type === "array") {
@@ -108,11 +108,10 @@ function valuesOf(schema: JsonSchema): string {
   if (schema.minimum !== undefined && schema.maximum !== undefined) {
     return `${schema.minimum} to ${schema.maximum}`;
   }
-  if (schema.type === "object") return "map";
   return schema.type === "boolean" ? "`true`, `false`" : "text";
 }
 
-function shown(value: unknown): string {
+function code(value: unknown): string {
   if (value === undefined) return "";
   if (value === "") return '`""`';
   return `\`${typeof value === "string" ? value : JSON.stringify(value)}\``;

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import type { SynthesizeResult } from "./synthesize.ts";
+import type { WrittenStacks } from "./write-stacks.ts";
 
 /** Destination of the command's output. */
 export interface Output {
@@ -97,7 +97,7 @@ function parseArguments(args: readonly string[]): Arguments {
 }
 
 function report(
-  { summaries, notes, rejected }: SynthesizeResult,
+  { summaries, notes, rejected }: WrittenStacks,
   skipInvalid: boolean,
   output: Output,
 ): number {

@@ -1,25 +1,13 @@
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { loadEnvironments, type RejectedEnvironment } from "./environment-files.ts";
+import { loadEnvironments } from "./environment-files.ts";
+import type { WriteOptions, WrittenStacks } from "./write-stacks.ts";
 
-export interface SynthesizeOptions {
+export interface SynthesizeOptions extends WriteOptions {
   /** Folder of the environments. */
   readonly environments: string;
   /** Folder that held the settings in earlier versions. */
   readonly formerFolder?: string;
-  /** Output folder. */
-  readonly outdir: string;
-  /** Receives each warning, as one line. */
-  readonly warn?: (line: string) => void;
-}
-
-export interface SynthesizeResult {
-  /** One line for each written stack with its services. */
-  readonly summaries: readonly string[];
-  /** Ports and GPUs that environments share, one line each. */
-  readonly notes: readonly string[];
-  /** Environments with errors, which are not written, by name. */
-  readonly rejected: readonly RejectedEnvironment[];
 }
 
 /**
@@ -31,7 +19,7 @@ export async function synthesize({
   environments: folder,
   formerFolder,
   ...options
-}: SynthesizeOptions): Promise<SynthesizeResult> {
+}: SynthesizeOptions): Promise<WrittenStacks> {
   removeOutput(options.outdir);
   const { environments, rejected } = loadEnvironments(folder, formerFolder);
   // cdktf and the provider bindings take most of the time

@@ -36,7 +36,7 @@ export interface WrittenStacks {
   readonly summaries: readonly string[];
   /** Ports and GPUs that environments share, one line each. */
   readonly notes: readonly string[];
-  /** Environments with findings; their stacks are not written. */
+  /** Environments with errors, whose stacks are not written. */
   readonly rejected: readonly RejectedEnvironment[];
 }
 

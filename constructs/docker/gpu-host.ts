@@ -15,6 +15,7 @@ import { check } from "../checks/findings.ts";
 import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "../checks/gpus.ts";
 import { type PortClaim, portConflicts } from "../checks/ports.ts";
 import { type VramUse, vramFindings, vramMiB } from "../checks/vram.ts";
+import type { RunsClipstack } from "../clipstack-command.ts";
 import { expression, projectFolder } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
 import type { HealthGate } from "./health-gate.ts";
@@ -36,7 +37,7 @@ export interface PublishedPort extends PortClaim {
   readonly expose: Exposure;
 }
 
-export interface GpuHostProps {
+export interface GpuHostProps extends RunsClipstack {
   /** Docker endpoint: `ssh://user@host` or `unix:///var/run/docker.sock`. */
   readonly docker: string;
   /** GPU model in the host. */
@@ -55,12 +56,6 @@ export interface GpuHostProps {
    * @default - the name of the stack and the path of the construct, joined with `-`
    */
   readonly network?: string;
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /**
@@ -83,9 +78,7 @@ export class GpuHost extends Construct {
   readonly services: DockerProvider;
 
   readonly #ports: PublishedPort[] = [];
-  readonly #gpus = new Set<GpuId>();
-  readonly #models = new Map<GpuId, VramUse[]>();
-  readonly #uses: VramUseOnGpus[] = [];
+  readonly #uses: { readonly gpus: readonly GpuId[]; readonly use: VramUse }[] = [];
   readonly #tritonImages: string[] = [];
   readonly #disk: RequiredDisk[] = [];
   readonly #files: RequiredFile[] = [];
@@ -138,9 +131,14 @@ export class GpuHost extends Construct {
       host: expression(`${this.#prepared.fqn}.input.docker`),
     });
 
-    check(this, () => gpuNamingFindings([...this.#gpus], this.count));
+    check(this, () => gpuNamingFindings(this.#usedGpus(), this.count));
     check(this, () =>
-      [...this.#models].flatMap(([gpu, uses]) => vramFindings(gpu, uses, this.gpu.vramMiB)),
+      this.#usedGpus()
+        .filter((gpu) => typeof gpu === "string" || gpu < this.count)
+        .flatMap((gpu) => {
+          const uses = this.#uses.filter(({ gpus }) => gpus.includes(gpu)).map(({ use }) => use);
+          return vramFindings(gpu, uses, this.gpu.vramMiB);
+        }),
     );
   }
 
@@ -151,7 +149,7 @@ export class GpuHost extends Construct {
    */
   addPrerequisite(resource: TerraformResource, version: string): void {
     this.#prerequisites.push({ resource, version });
-    this.#prepared.dependsOn = this.#prerequisites.map((it) => addressOf(it.resource));
+    this.#prepared.dependsOn = this.#prerequisites.map((each) => addressOf(each.resource));
   }
 
   /**
@@ -231,12 +229,10 @@ export class GpuHost extends Construct {
     if (this.accelerator === "cpu") return;
     check(service, () => gpuIndexFindings(gpus, this.count));
     this.#uses.push({ gpus, use });
-    for (const gpu of gpus) {
-      this.#gpus.add(gpu);
-      if (typeof gpu === "string" || gpu < this.count) {
-        this.#models.set(gpu, [...(this.#models.get(gpu) ?? []), use]);
-      }
-    }
+  }
+
+  #usedGpus(): readonly GpuId[] {
+    return [...new Set(this.#uses.flatMap(({ gpus }) => gpus))];
   }
 
   #requirements(): HostRequirements {
@@ -291,11 +287,6 @@ export class GpuHost extends Construct {
   path(path: string): string {
     return path.startsWith("/") ? path : expression(`abspath("${projectFolder}/${path}")`);
   }
-}
-
-interface VramUseOnGpus {
-  readonly gpus: readonly GpuId[];
-  readonly use: VramUse;
 }
 
 /** Disk space of an unpacked image in Docker's data folder, in MiB, including the layers that a build leaves. */

@@ -1,21 +1,15 @@
 import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import { DataResource } from "../cdktf.ts";
-import { clipstackCommand } from "../clipstack-command.ts";
+import { clipstackCommand, type RunsClipstack } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 
-export interface HealthGateProps {
+export interface HealthGateProps extends RunsClipstack {
   /** Container with a health check. */
   readonly container: Container;
   /** Docker endpoint of its host. */
   readonly docker: string;
   readonly timeoutSeconds: number;
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /**

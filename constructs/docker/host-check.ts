@@ -1,6 +1,6 @@
 import { Construct } from "constructs";
 import { DataResource, Lazy, TerraformStack } from "../cdktf.ts";
-import { clipstackCommand } from "../clipstack-command.ts";
+import { clipstackCommand, type RunsClipstack } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 import {
   type HostRequirements,
@@ -8,7 +8,7 @@ import {
   hostRequirementsVariable,
 } from "./host-requirements.ts";
 
-export interface HostCheckProps {
+export interface HostCheckProps extends RunsClipstack {
   /**
    * Docker endpoint of the host.
    *
@@ -24,12 +24,6 @@ export interface HostCheckProps {
   readonly repeats?: "with-requirements" | "never";
   /** Returns the requirements. Called at synthesis, after all services have added theirs. */
   readonly requirements: () => HostRequirements;
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import type { TritonServerKind } from "../../contract/environment.ts";
 import { engineCacheMount, type ModelVariant } from "../../contract/model-config.ts";
 import type { ModelName } from "../../contract/model-signature.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
@@ -22,9 +23,6 @@ import { gpuRequest } from "./gpu-request.ts";
 import type { ModelConfiguration } from "./model-configuration.ts";
 import type { ModelWeights } from "./model-weights.ts";
 
-/** Program of the container: NVIDIA's Triton or the Triton emulator. */
-type TritonProgram = "tritonserver" | "emulator";
-
 /** Access to the model control API, which loads and unloads models. */
 export type ModelControl =
   /** A running Triton loads a changed configuration. The API requires a key that only a deployment has. */
@@ -36,7 +34,7 @@ export type ModelControl =
 
 /** Options of a Triton container. */
 export interface TritonContainerOptions {
-  readonly server: TritonProgram;
+  readonly server: TritonServerKind;
   readonly model: ModelName;
   readonly variant: ModelVariant;
   readonly modelControl: ModelControl;
@@ -111,7 +109,7 @@ function tritonCommand(options: TritonContainerOptions): readonly string[] {
 const readyUrl = `http://127.0.0.1:${tritonPorts.http}${oipPaths.ready}`;
 
 /** Health check command that each image provides. */
-const readyTest: Readonly<Record<TritonProgram, readonly string[]>> = {
+const readyTest: Readonly<Record<TritonServerKind, readonly string[]>> = {
   tritonserver: ["CMD", "curl", "-fsS", readyUrl],
   emulator: healthcheckOf(readyUrl),
 };

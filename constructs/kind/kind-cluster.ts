@@ -5,12 +5,13 @@ import { Construct } from "constructs";
 import { DataResource, TerraformStack } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { portConflicts } from "../checks/ports.ts";
+import type { RunsClipstack } from "../clipstack-command.ts";
 import { HostCheck } from "../docker/host-check.ts";
 import type { HostRequirements } from "../docker/host-requirements.ts";
 import { expression } from "../expression.ts";
 import type { ClusterAccess, PortMapping } from "../kubernetes/cluster-access.ts";
 
-export interface KindClusterProps {
+export interface KindClusterProps extends RunsClipstack {
   /** Name of the cluster; its kubeconfig context is `kind-<name>`. */
   readonly name: string;
   /**
@@ -23,12 +24,6 @@ export interface KindClusterProps {
   readonly portMappings: readonly PortMapping[];
   /** Kubeconfig to which kind adds the cluster; `~` is the home folder. */
   readonly kubeconfig: string;
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /** Time limit of `kind create cluster` for the control plane. */

@@ -1,7 +1,8 @@
 import type { TerraformResource } from "../cdktf.ts";
+import type { RunsClipstack } from "../clipstack-command.ts";
 
 /** Access to a Kubernetes cluster. The stack configures the Kubernetes and Helm providers for the same cluster. */
-export interface ClusterAccess {
+export interface ClusterAccess extends RunsClipstack {
   /** Path of the kubeconfig, absolute or a Terraform expression. */
   readonly kubeconfig: string;
   /** Context of the kubeconfig. */
@@ -18,12 +19,6 @@ export interface ClusterAccess {
    * @default - none
    */
   readonly portMappings?: readonly PortMapping[];
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /** NodePort of a cluster and the port of this machine that leads to it. */

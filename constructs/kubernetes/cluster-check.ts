@@ -1,6 +1,6 @@
 import { Construct } from "constructs";
 import { DataResource, Lazy, TerraformStack } from "../cdktf.ts";
-import { clipstackCommand } from "../clipstack-command.ts";
+import { clipstackCommand, type RunsClipstack } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 import {
   type ClusterRequirements,
@@ -8,17 +8,11 @@ import {
   clusterRequirementsVariable,
 } from "./cluster-requirements.ts";
 
-export interface ClusterCheckProps {
+export interface ClusterCheckProps extends RunsClipstack {
   readonly kubeconfig: string;
   readonly context: string;
   /** Returns the requirements. Called at synthesis, after all services have added theirs. */
   readonly requirements: () => ClusterRequirements;
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /**

@@ -50,7 +50,6 @@ export class ClusterInference extends Construct {
       namespace,
       values: clusterChartValues(props, plan),
       timeoutSeconds: Math.max(...plan.workloads.map(({ rolloutSeconds }) => rolloutSeconds)),
-      waits: "gate",
     });
 
     const services = [embedService(props, plan), tritonService(props, plan)];

@@ -3,6 +3,7 @@ import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/inde
 import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
 import { DataResource, movedFrom, TerraformStack } from "../cdktf.ts";
+import type { RunsClipstack } from "../clipstack-command.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
 import { type ClusterLocation, gpusOf } from "../environment-output.ts";
 import { expression } from "../expression.ts";
@@ -34,7 +35,7 @@ export interface NodePool {
   readonly tolerations: readonly Toleration[];
 }
 
-export interface GpuClusterProps {
+export interface GpuClusterProps extends RunsClipstack {
   /** Path of the kubeconfig; `~` is the home folder. */
   readonly kubeconfig: string;
   /** Context of the kubeconfig. The current context is never used, because another command may change it. */
@@ -43,12 +44,6 @@ export interface GpuClusterProps {
   readonly accelerator: Accelerator;
   /** GPU nodes of the cluster. Ignored if the accelerator is `cpu`. */
   readonly pool: NodePool;
-  /**
-   * clipstack command line, run in the project's folder.
-   *
-   * @default "npx --no-install clipstack"
-   */
-  readonly command?: string;
 }
 
 /** Requirements of the services of one namespace. */

@@ -54,18 +54,14 @@ test("keeps the type of every value, Terraform expressions included", () => {
   expect(JSON.parse(values)).toEqual({ embed: { image: { tag }, replicas: 2 } });
 });
 
-test("waits for the time limit and rolls back afterwards", () => {
+test("limits the time of the operation, and leaves the readiness of the pods to a gate", () => {
   expect(release({ timeoutSeconds: 1500 })).toMatchObject({
-    wait: true,
+    wait: false,
     timeout: 1500,
     timeouts: { create: "1560s", update: "1560s", delete: "1560s" },
-    atomic: true,
+    atomic: false,
     cleanup_on_fail: true,
   });
-});
-
-test("does not wait when a gate waits", () => {
-  expect(release({ waits: "gate" })).toMatchObject({ wait: false, atomic: false });
 });
 
 test("depends on the given resources", () => {

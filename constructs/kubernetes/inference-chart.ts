@@ -17,15 +17,8 @@ export interface InferenceChartProps {
   readonly namespace: string;
   /** Values of the chart that differ from its defaults. */
   readonly values: ChartValues;
-  /** Time limit for the installed objects to become ready, after an installation and after an upgrade. */
+  /** Time limit of an installation or upgrade, without the readiness of the pods. */
   readonly timeoutSeconds: number;
-  /**
-   * Owner of the readiness check. `helm` rolls back if the installed objects do not become ready, which deletes their pods and
-   * logs. `gate`, a `RolloutGate` after the release, prints the reason and keeps the pods.
-   *
-   * @default "helm"
-   */
-  readonly waits?: "helm" | "gate";
   /**
    * Resources that must exist before the installation.
    *
@@ -53,7 +46,6 @@ export class InferenceChart extends Construct {
     const chart = `${projectFolder}/${props.folder}`;
     const hash = expression(contentHash({ folder: chart, files: ["**"], ignored }));
     const { timeoutSeconds } = props;
-    const helmWaits = props.waits !== "gate";
     // the provider's default of 20 minutes applies to the whole operation
     const limit = `${timeoutSeconds + 60}s`;
     this.release = new Release(this, "release", {
@@ -63,11 +55,11 @@ export class InferenceChart extends Construct {
       description: `chart ${hash}`,
       // JSON is YAML with quoted strings, so that values interpolated by Terraform stay strings
       values: [values],
-      wait: helmWaits,
+      // a `RolloutGate` waits: after a failure Helm would roll back and delete the pods with their logs
+      wait: false,
       timeout: timeoutSeconds,
       timeouts: { create: limit, update: limit, delete: limit },
-      // a failed installation is removed; a failed upgrade is rolled back
-      atomic: helmWaits,
+      atomic: false,
       cleanupOnFail: true,
       maxHistory: 10,
       dependsOn: props.dependsOn === undefined ? undefined : [...props.dependsOn],

@@ -45,7 +45,6 @@ export class InferenceRelease extends Construct {
       namespace: namespace.namespace.metadata.name,
       values: { ...values, embed: { ...embed, podAnnotations: { ...image.annotations } } },
       timeoutSeconds: progressDeadlineSeconds(),
-      waits: "gate",
       dependsOn: image.resource === undefined ? undefined : [image.resource],
     });
     this.ready = new RolloutGate(this, "ready", {
