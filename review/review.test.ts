@@ -365,12 +365,12 @@ test("reports that only an output changes", () => {
     }),
   ]);
   expect(review.stacks.every(isUnchanged)).toBe(false);
-  expect(markdownComment(review)).toContain("Safe: test: no resource changes, but the output url");
+  expect(markdownComment(review)).toContain("Safe: test: no resource changes, only the output url");
 });
 
 test("does not report a failed plan as unchanged", () => {
   const text = markdownComment(reviewOf([plannedChange([], { errored: true })]));
-  expect(text).toContain("Blocked: planning test failed");
+  expect(text).toContain("Blocked: planning of test failed");
   expect(text).not.toContain("does not change");
 });
 

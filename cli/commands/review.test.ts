@@ -69,7 +69,7 @@ test("compares two synthesized folders", async () => {
   const { code, stdout } = await review("--base", base, "--head", join(head, "stacks"));
   expect(code).toBe(0);
   expect(stdout).toContain("- dynamic_batching.max_queue_delay_microseconds: 5000");
-  expect(stdout).toContain("What only a plan can show");
+  expect(stdout).toContain("Visible only in a plan");
 });
 
 test("exits with code 1 from the severity of --fail-on", async () => {
@@ -177,7 +177,7 @@ writeFileSync(join(broken, "single-gpu.yaml"), "stack: single-gpu\naccelerator: 
 afterAll(() => rmSync(broken, { recursive: true, force: true }));
 
 test.each<readonly [string, () => readonly string[], RegExp]>([
-  ["no input", () => [], /^needs --plan FILE, or --base FOLDER and --head FOLDER$/],
+  ["no input", () => [], /^requires --plan FILE, or --base FOLDER and --head FOLDER$/],
   ["a missing file", () => ["--plan", "none.json"], /^none\.json: cannot be read \(ENOENT\)$/],
   [
     "a truncated plan",
@@ -230,7 +230,7 @@ test.each<readonly [string, () => readonly string[], RegExp]>([
 
 test.each([
   ["a missing file", ["--plan", "none.json"], "clipstack: none.json: cannot be read (ENOENT)"],
-  ["an invalid date", ["--plan", "a", "--today", "soon"], "It must be a day, as in 2026-11-30."],
+  ["an invalid date", ["--plan", "a", "--today", "soon"], "It must be a date, as in 2026-11-30."],
 ])("exits with code 2 and no stack trace for %s", async (_, args, message) => {
   const { code, stdout, stderr } = await clipstack(["review", ...args]);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });

@@ -12,7 +12,6 @@ import {
 } from "../../review/input/synthesized-document.ts";
 import { isUnchanged } from "../../review/report/comment-document.ts";
 import { htmlReport } from "../../review/report/comment-html.ts";
-import { jsonReport } from "../../review/report/comment-json.ts";
 import { markdownComment } from "../../review/report/comment-markdown.ts";
 import { type Review, reviewOf } from "../../review/review.ts";
 import { findingsOfChange } from "../../review/rules/findings.ts";
@@ -54,6 +53,17 @@ const processOutlet: ReviewOutlet = {
     process.exitCode = code;
   },
 };
+
+const helpText = `
+Secrets are never printed: sensitive values of Terraform, values with a name or format typical of secrets, and chart values.
+
+Examples:
+  $ terraform show -json plan > plan.json && npx clipstack review --plan plan.json
+  $ npx clipstack review --plan single-gpu=a.json --plan kind-local=b.json --output review.md --output review.html
+  $ npx clipstack review --base ../main/cdktf.out --head cdktf.out
+  $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply fresh
+
+Exit codes: 0 success, 1 the change is blocked or differs from the reviewed change, 2 invalid usage or files.`;
 
 /** `clipstack review`: renders a plan as a comment for the reviewers of a change. */
 export function registerReview(program: Command, outlet = processOutlet): void {
@@ -105,20 +115,8 @@ export function registerReview(program: Command, outlet = processOutlet): void {
       "URL of the complete report, linked from a truncated comment",
       httpUrl,
     )
-    .option("--today <date>", "date for the expiry of waivers, YYYY-MM-DD (default: today)", day)
-    .addHelpText(
-      "after",
-      `
-Secrets are never printed: sensitive values of Terraform, values with a name or format typical of secrets, and chart values.
-
-Examples:
-  $ terraform show -json plan > plan.json && npx clipstack review --plan plan.json
-  $ npx clipstack review --plan single-gpu=a.json --plan kind-local=b.json --output review.md --output review.html
-  $ npx clipstack review --base ../main/cdktf.out --head cdktf.out
-  $ npx clipstack review --plan fresh.json --verify-plan reviewed.json && terraform apply fresh
-
-Exit codes: 0 success, 1 the change is blocked or differs from the reviewed change, 2 wrong usage or files.`,
-    )
+    .option("--today <date>", "date for the expiry of waivers, YYYY-MM-DD (default: today)", date)
+    .addHelpText("after", helpText)
     .action((args: ReviewArguments) => {
       const { text, code } = review(args);
       outlet.print(text);
@@ -136,11 +134,11 @@ function review(args: ReviewArguments): ReviewOutput {
   if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
   const settings = reviewSettings(args.environments);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
-  const judged = changes.map((change) => withGoal(change, settings));
-  const findings = judged.flatMap((change): readonly RuleFinding[] =>
+  const withGoals = changes.map((change) => withGoal(change, settings));
+  const findings = withGoals.flatMap((change): readonly RuleFinding[] =>
     findingsOfChange(change, { waivers: settings(change.stack).waivers, today }),
   );
-  const result = reviewOf(judged, { findings, predict: environmentPredictor() });
+  const result = reviewOf(withGoals, { findings, predict: environmentPredictor() });
   const unchanged = result.stacks.every(isUnchanged);
   for (const file of args.output) writeOutput(file, renderReview(result, formatOf(file), args));
   const format = args.json ? "json" : args.html ? "html" : "md";
@@ -155,8 +153,8 @@ function review(args: ReviewArguments): ReviewOutput {
 /** Returns 1 if the verdict reaches the severity of `--fail-on`. */
 function exitCode({ verdict }: Review, failOn: ReviewArguments["failOn"]): 0 | 1 {
   if (failOn === "never") return 0;
-  const least = failOn === "error" ? "blocked" : "attention";
-  return verdictLevels.indexOf(verdict.level) >= verdictLevels.indexOf(least) ? 1 : 0;
+  const lowest = failOn === "error" ? "blocked" : "attention";
+  return verdictLevels.indexOf(verdict.level) >= verdictLevels.indexOf(lowest) ? 1 : 0;
 }
 
 function verifyReviewedPlans(
@@ -181,7 +179,7 @@ function renderReview(result: Review, format: Format, args: ReviewArguments): st
   const { rulesUrl, reportUrl } = args;
   switch (format) {
     case "json":
-      return jsonReport(result);
+      return `${JSON.stringify(result, undefined, 2)}\n`;
     case "html":
       return htmlReport(result, { rulesUrl });
     case "md":
@@ -199,8 +197,8 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
     if (base !== undefined)
       throw new UserError("--base requires --head and cannot be combined with --plan");
     const documents = head === undefined ? new Map() : documentsIn(head, "--head");
-    const changes = plan.map((given) => {
-      const change = changeOfPlan(planInput(given));
+    const changes = plan.map((argument) => {
+      const change = changeOfPlan(planInput(argument));
       const document = documents.get(change.stack);
       return document === undefined ? change : withDocument(change, document);
     });
@@ -215,7 +213,7 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
     return changes;
   }
   if (base === undefined || head === undefined) {
-    throw new UserError("needs --plan FILE, or --base FOLDER and --head FOLDER");
+    throw new UserError("requires --plan FILE, or --base FOLDER and --head FOLDER");
   }
   const before = documentsIn(base, "--base");
   const after = documentsIn(head, "--head");
@@ -226,14 +224,16 @@ function changesOf({ plan, base, head }: ReviewArguments): readonly StackChange[
   return names.map((name) => changeOfDocuments(name, before.get(name), after.get(name)));
 }
 
-function planInput(given: string) {
-  const [, stack, file] = /^([\w.-]+)=(.+)$/s.exec(given) ?? [];
-  const input = readInput(file !== undefined && !existsSync(given) ? file : given);
-  return stack === undefined || existsSync(given) ? input : { ...input, stack };
+/** Parses `NAME=FILE` or `FILE`. */
+function planInput(argument: string) {
+  const [, stack, file] = /^([\w.-]+)=(.+)$/s.exec(argument) ?? [];
+  return file === undefined || existsSync(argument)
+    ? readInput(argument)
+    : { ...readInput(file), stack };
 }
 
 /** Reads a file or the standard input. */
-export function readInput(file: string): ReviewedFile {
+function readInput(file: string): ReviewedFile {
   let bytes: Buffer;
   try {
     bytes = readFileSync(file === "-" ? 0 : file);
@@ -301,9 +301,9 @@ function folderUrl(url: string): string {
   return httpUrl(url).replace(/\/?$/, "/");
 }
 
-function day(text: string): string {
+function date(text: string): string {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text) || Number.isNaN(Date.parse(text))) {
-    throw new InvalidArgumentError("It must be a day, as in 2026-11-30.");
+    throw new InvalidArgumentError("It must be a date, as in 2026-11-30.");
   }
   return text;
 }

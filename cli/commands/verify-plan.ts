@@ -33,22 +33,24 @@ export function verifyPlans(
   fresh: readonly StackChange[],
 ): readonly string[] {
   const plans: StackChange[] = [];
-  const prints = new Map<string, string>();
+  const fingerprints = new Map<string, string>();
   for (const file of reviewed) {
     const found = fingerprintsIn(file);
     if (found === undefined) plans.push(changeOfPlan(file));
-    else for (const [stack, print] of found) prints.set(stack, print);
+    else for (const [stack, fingerprint] of found) fingerprints.set(stack, fingerprint);
   }
-  const ofPlans = planDifferences(
+  const planLines = planDifferences(
     plans,
-    fresh.filter(({ stack }) => !prints.has(stack)),
+    fresh.filter(({ stack }) => !fingerprints.has(stack)),
   );
-  const ofPrints = [...prints].flatMap(([stack, print]) => {
+  const fingerprintLines = [...fingerprints].flatMap(([stack, fingerprint]) => {
     const change = fresh.find((it) => it.stack === stack);
     if (change === undefined) return [`${stack}: was reviewed but has no new plan`];
-    return fingerprintOf(change) === print ? [] : [`${stack}: differs from the reviewed change`];
+    return fingerprintOf(change) === fingerprint
+      ? []
+      : [`${stack}: differs from the reviewed change`];
   });
-  return [...fresh.flatMap(rejectionReasons), ...ofPlans, ...ofPrints].sort();
+  return [...fresh.flatMap(rejectionReasons), ...planLines, ...fingerprintLines].sort();
 }
 
 /** Reads the fingerprints of a review; undefined if the text is not a review. */

@@ -2,8 +2,6 @@ import { gapTexts, type Topic } from "../changes/coverage.ts";
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { StackReview } from "../changes/stack-review.ts";
 
-/** Headings, lists and tables that Markdown and HTML are made of. */
-
 export type Span =
   | string
   | { readonly break: true }
@@ -12,6 +10,7 @@ export type Span =
   | { readonly link: string; readonly text: string };
 export type Text = readonly Span[];
 
+/** Block of a document, rendered to Markdown and HTML. */
 export type Block =
   | { readonly kind: "heading"; readonly level: 2 | 3 | 4; readonly text: Text }
   | { readonly kind: "text"; readonly text: Text }
@@ -24,7 +23,7 @@ export type Block =
   | { readonly kind: "diff"; readonly title: string; readonly diffs: readonly DiffBlock[] }
   | { readonly kind: "details"; readonly summary: Text; readonly blocks: readonly Block[] };
 
-/** Detail of a comment: everything; what needs attention by name and the rest counted; counts. */
+/** Levels of detail: everything; changes that need attention listed, the others counted; counts only. */
 export const levels = ["full", "attention", "counts"] as const;
 export type Level = (typeof levels)[number];
 
@@ -45,23 +44,23 @@ export function plural(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-export function listOf(items: readonly Text[], more = 0, what = ""): readonly Block[] {
+export function listOf(items: readonly Text[], more = 0, description = ""): readonly Block[] {
   if (items.length === 0 && more <= 0) return [];
   const rest: readonly Text[] =
-    more > 0 ? [[`and ${more} more${what === "" ? "" : `: ${what}`}`]] : [];
+    more > 0 ? [[`and ${more} more${description === "" ? "" : `: ${description}`}`]] : [];
   return [list([...items, ...rest])];
 }
 
-/** A text on one line, and what nobody sees in it by its code: a mark may turn the direction of what follows. */
+/** Joins lines and prints control characters as codes, because they can reverse the direction of the text. */
 export function withVisibleControls(text: string): string {
-  return text.replaceAll(/\s+/g, " ").replaceAll(/[\p{Cc}\p{Cf}]/gu, (mark) => {
-    // parts of a picture of a face
-    if (mark === "\u200d") return mark;
-    return `(U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")})`;
+  return text.replaceAll(/\s+/g, " ").replaceAll(/[\p{Cc}\p{Cf}]/gu, (character) => {
+    // joins emoji
+    if (character === "\u200d") return character;
+    return `(U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")})`;
   });
 }
 
-/** One for each group of resources that a statement of the comment does not cover. */
+/** Items for the resources that were not examined for a topic. */
 export function gapItems(stacks: readonly StackReview[], topic: Topic): readonly Text[] {
   const all = stacks.flatMap(({ coverage }) => coverage.unexamined);
   return gapTexts(all, topic).map((text) => [text]);

@@ -14,21 +14,22 @@ import {
   type Text,
 } from "./comment-blocks.ts";
 
-/** GPUs, replicas and cost of each environment; without `full` detail only of those that change. */
+/** GPUs, replicas and cost of each environment; only of changed ones unless `level` is `full`. */
 export function capacitySection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const known = stacks.filter(({ capacity }) => capacity.before ?? capacity.after);
   if (known.length === 0) return [];
-  const isOther = ({ capacity: { before, after } }: StackReview) => !sameValue(before, after);
-  const changed = level === "attention" ? known.filter(isOther) : [];
-  const shown = level === "full" ? known : changed;
+  const shown = known.filter(
+    ({ capacity: { before, after } }) =>
+      level === "full" || (level === "attention" && !sameValue(before, after)),
+  );
   const gaps = gapItems(stacks, "capacity and cost");
   const cell = (
     { capacity: { before, after } }: StackReview,
     text: (capacity: Capacity) => string | undefined,
     none = "none",
   ): Text => {
-    const [was, is] = [before, after].map((it) => (it === undefined ? none : (text(it) ?? "–")));
-    return transition(was, is);
+    const cellText = (it: Capacity | undefined) => (it === undefined ? none : (text(it) ?? "–"));
+    return transition(cellText(before), cellText(after));
   };
   const rows = shown.map((stack): readonly Text[] => [
     [{ code: stack.stack }],
@@ -46,7 +47,7 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
   ]);
   const total = totalRow(known);
   if (level === "counts" && total === undefined) return [];
-  const left = level === "counts" ? 0 : known.length - shown.length;
+  const omitted = level === "counts" ? 0 : known.length - shown.length;
   return [
     heading(3, "Capacity and cost"),
     {
@@ -63,11 +64,11 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
       ],
       rows: [...rows, ...(total === undefined ? [] : [total])],
     },
-    ...listOf([...(shown.length === 0 ? [] : capacityNotes(shown)), ...gaps], left, "unchanged"),
+    ...listOf([...(shown.length === 0 ? [] : capacityNotes(shown)), ...gaps], omitted, "unchanged"),
   ];
 }
 
-/** What each Triton runs: what is another in sight, the others folded. */
+/** Image, instances and TensorRT settings of each Triton, unchanged ones collapsed. */
 export function servingSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   if (level === "counts") return [];
   const all = stacks.flatMap(({ stack, serving }) => serving.map((it) => ({ stack, ...it })));
@@ -75,33 +76,31 @@ export function servingSection(stacks: readonly StackReview[], level: Level): re
     { before, after }: ServingChange,
     text: (serving: Serving) => string | undefined,
   ): Text => {
-    const [was = "", is = ""] = [before ?? after, after ?? before].map((it) =>
-      it === undefined ? "" : (text(it) ?? "not used"),
-    );
-    return transition(was, is);
+    const cellText = (it: Serving | undefined) => (it && text(it)) ?? "not used";
+    return transition(cellText(before ?? after), cellText(after ?? before));
   };
-  const fate = ({ before, after }: ServingChange): Text => {
+  const status = ({ before, after }: ServingChange): Text => {
     if (before === undefined) return [", ", { strong: "new" }];
-    return after === undefined ? [", ", { strong: "gone" }] : [];
+    return after === undefined ? [", ", { strong: "removed" }] : [];
   };
   const table = (some: typeof all): Block => ({
     kind: "table",
     head: [["Triton"], ["image"], ["instances"], ["largest batch"], ["TensorRT"]],
     rows: some.map((it) => [
-      [{ code: `${it.stack}: ${it.service}` }, ...fate(it)],
+      [{ code: `${it.stack}: ${it.service}` }, ...status(it)],
       cell(it, ({ image }) => image),
       cell(it, ({ instances }) => instances),
       cell(it, ({ maxBatch }) => (maxBatch === undefined ? undefined : String(maxBatch))),
       cell(it, ({ tensorrt }) => tensorrt),
     ]),
   });
-  // an unknown image may be another
+  // an unknown image may have changed
   const isSame = ({ before, after }: ServingChange) =>
     sameValue(before, after) && before?.image !== "–";
-  const others = all.filter((it) => !isSame(it));
+  const changed = all.filter((it) => !isSame(it));
   const same = all.filter(isSame);
   return [
-    ...(others.length === 0 ? [] : [table(others)]),
+    ...(changed.length === 0 ? [] : [table(changed)]),
     ...(same.length === 0 || level !== "full"
       ? []
       : [
@@ -113,9 +112,9 @@ export function servingSection(stacks: readonly StackReview[], level: Level): re
   ];
 }
 
-/** `1 → 2`, or what stays. */
-function transition(was = "", is = ""): Text {
-  return was === is ? [is] : [`${was} → `, { strong: is }];
+/** `1 → 2`, or the unchanged text. */
+function transition(before: string, after: string): Text {
+  return before === after ? [after] : [`${before} → `, { strong: after }];
 }
 
 function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
@@ -125,10 +124,8 @@ function totalRow(stacks: readonly StackReview[]): readonly Text[] | undefined {
   if (priced.length < 2) return undefined;
   const sum = (moment: "before" | "after") =>
     priced.reduce((all, { capacity }) => all + (capacity[moment]?.usdPerHour ?? 0), 0);
-  const cell = (digits: number, times: number): Text => {
-    const [was, is] = [sum("before"), sum("after")].map((usd) => (usd * times).toFixed(digits));
-    return transition(was, is);
-  };
+  const cell = (digits: number, hours: number): Text =>
+    transition((sum("before") * hours).toFixed(digits), (sum("after") * hours).toFixed(digits));
   return [["all"], [""], [""], [""], [""], cell(2, 1), cell(0, hoursPerMonth), [""]];
 }
 
@@ -171,11 +168,11 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
             `images/s of ${few([...without.keys()])}: no prediction${onCpu ? " (available for GPUs only)" : ""}`,
           ],
         ]),
-    [
-      "VRAM: estimate for the GPU with the highest use; usable VRAM is the total less a safety margin",
-    ],
+    ...(capacities.some(({ vramUsableMiB }) => vramUsableMiB !== undefined)
+      ? [["VRAM: estimate for the fullest GPU; usable VRAM is the total less a safety margin"]]
+      : []),
     ...(dates.length === 0
       ? []
-      : [[`prices: typical prices of the GPUs alone, as of ${dates.join(" and ")}`]]),
+      : [[`cost: typical prices of the GPUs only, as of ${dates.join(" and ")}`]]),
   ];
 }

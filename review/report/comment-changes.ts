@@ -12,12 +12,12 @@ import {
   type Text,
 } from "./comment-blocks.ts";
 
-/** An action in Terraform's words for people. */
+/** Terraform's word for an action. */
 export function actionWord(action: string): string {
   return { delete: "destroy", "no-op": "keep" }[action] ?? action;
 }
 
-/** Changes of each stack; without `full` detail only those that need attention by name, the others counted. */
+/** Changes of each stack; unless `level` is `full`, those that need attention are listed and the others counted. */
 export function changeSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const changing = stacks.filter(({ changes }) => changes.length > 0);
   if (level === "counts") return dangerCounts(stacks);
@@ -59,12 +59,12 @@ function allChanges(changes: readonly ReviewedChange[]): readonly Block[] {
   const main = changes.filter(({ isStep }) => !isStep);
   const steps = changes.filter(({ isStep }) => isStep);
   const creations = main.filter(({ action }) => action === "create");
-  const folded = creations.length > 8 ? creations : [];
+  const collapsed = creations.length > 8 ? creations : [];
   return [
-    ...listOf(main.filter((it) => !folded.includes(it)).map(changeText)),
-    ...(folded.length === 0
+    ...listOf(main.filter((it) => !collapsed.includes(it)).map(changeText)),
+    ...(collapsed.length === 0
       ? []
-      : [details(`${folded.length} are created`, [list(folded.map(changeText))])]),
+      : [details(`${collapsed.length} created resources`, [list(collapsed.map(changeText))])]),
     ...(steps.length === 0
       ? []
       : [
@@ -76,7 +76,7 @@ function allChanges(changes: readonly ReviewedChange[]): readonly Block[] {
   ];
 }
 
-/** Types that a count names. */
+/** Maximum number of types in a count. */
 const maxTypes = 12;
 
 /** `Also: 3 × docker_container create, 2 × docker_volume update.` */
@@ -128,23 +128,25 @@ function changeText(change: ReviewedChange): Text {
 export function differenceSection(stacks: readonly StackReview[]): readonly Block[] {
   const render = ({ title, diffs }: ReviewedChange): Block => ({ kind: "diff", title, diffs });
   const blocks = stacks.flatMap(({ stack, changes }) => {
-    const parts = changes.filter(({ diffs }) => diffs.length > 0);
-    const titled = parts.filter(({ diffs }) => hasTitle(diffs));
-    const others = parts.filter(({ diffs }) => !hasTitle(diffs));
-    const quiet = others.filter(({ isStep }) => isStep);
+    const different = changes.filter(({ diffs }) => diffs.length > 0);
+    const titled = different.filter(({ diffs }) => hasTitle(diffs));
+    const others = different.filter(({ diffs }) => !hasTitle(diffs));
+    const steps = others.filter(({ isStep }) => isStep);
     return [
-      ...(stacks.length > 1 && parts.length > 0 ? [heading(4, stack)] : []),
-      // of a step only what it writes into a file
-      ...titled.map((part) =>
+      ...(stacks.length > 1 && different.length > 0 ? [heading(4, stack)] : []),
+      // of a step, only the files that it writes
+      ...titled.map((change) =>
         render(
-          part.isStep ? { ...part, diffs: part.diffs.filter(({ title }) => title !== "") } : part,
+          change.isStep
+            ? { ...change, diffs: change.diffs.filter(({ title }) => title !== "") }
+            : change,
         ),
       ),
       ...others.filter(({ isStep }) => !isStep).map(render),
-      ...(quiet.length === 0
+      ...(steps.length === 0
         ? []
         : [
-            details(`Differences of ${plural(quiet.length, "deployment step")}`, quiet.map(render)),
+            details(`Differences of ${plural(steps.length, "deployment step")}`, steps.map(render)),
           ]),
     ];
   });

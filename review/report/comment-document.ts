@@ -14,17 +14,15 @@ import {
   ruleSection,
 } from "./comment-findings.ts";
 
-/** Content of a review as blocks. */
-
-export interface DocumentOptions {
+interface DocumentOptions {
   readonly level: Level;
-  /** Address of the folder with the pages of the rules, with a slash at its end. */
+  /** URL of the folder with the rule pages, with a trailing slash. */
   readonly rulesUrl?: string;
-  /** Where the whole report is, for a comment that is shortened. */
+  /** URL of the full report, for a shortened comment. */
   readonly reportUrl?: string;
 }
 
-export const verdictTitles = {
+const verdictTitles = {
   safe: "✅ Safe",
   attention: "⚠️ Needs attention",
   blocked: "⛔ Blocked",
@@ -33,6 +31,7 @@ export const verdictTitles = {
 /** Maximum number of listed reasons. */
 const maxReasons = 12;
 
+/** Content of a review as blocks. */
 export function documentOf(review: Review, options: DocumentOptions): readonly Block[] {
   const { level, rulesUrl } = options;
   const { verdict, stacks } = review;
@@ -58,17 +57,17 @@ export function documentOf(review: Review, options: DocumentOptions): readonly B
 /** Qualifies a safe verdict if files were not compared. */
 function titleOf({ verdict, stacks }: Review): string {
   const isPartial = stacks.some(({ limitations }) => omitsFiles(limitations));
-  const bounds =
+  const exception =
     verdict.level === "safe" && isPartial ? ", except for files that were not compared" : "";
-  return `${verdictTitles[verdict.level]}${bounds}`;
+  return `${verdictTitles[verdict.level]}${exception}`;
 }
 
 function shortened({ level, reportUrl }: DocumentOptions): Block {
-  const whole: Text =
+  const fullReport: Text =
     reportUrl === undefined
       ? ["the full report (", { code: "clipstack review --html" }, " or ", { code: "--json" }, ")"]
       : [{ link: reportUrl, text: "the full report" }];
-  const left =
+  const content =
     level === "attention"
       ? "changes that need attention are listed, the others counted"
       : "counts only";
@@ -76,8 +75,8 @@ function shortened({ level, reportUrl }: DocumentOptions): Block {
     kind: "text",
     text: [
       { strong: "Shortened" },
-      ` to fit the size limit of a comment: ${left}. See `,
-      ...whole,
+      ` to fit the size limit of a comment: ${content}. See `,
+      ...fullReport,
       ".",
     ],
   };
@@ -90,15 +89,15 @@ export function isUnchanged({ changes, drift, outputs, notes }: StackReview): bo
 function headline({ verdict, stacks }: Review): string {
   const changing = stacks.filter((stack) => stack.changes.length > 0);
   if (changing.length === 0) {
-    const broken = stacks.filter(planningFailed).map(({ stack }) => stack);
-    if (broken.length > 0) return `planning ${few(broken)} failed`;
+    const failed = stacks.filter(planningFailed).map(({ stack }) => stack);
+    if (failed.length > 0) return `planning of ${few(failed)} failed`;
     const outputs = stacks.filter((it) => it.outputs.length > 0);
     if (outputs.length > 0) {
       const names = [...new Set(outputs.flatMap((it) => it.outputs))];
-      return `${few(outputs.map(({ stack }) => stack))}: no resource changes, but the output ${few(names)}`;
+      return `${few(outputs.map(({ stack }) => stack))}: no resource changes, only ${names.length === 1 ? "the output" : "the outputs"} ${few(names)}`;
     }
-    const what = verdict.level === "safe" ? "nothing changes" : "no resource changes";
-    return stacks.length === 1 ? `${stacks[0]?.stack}: ${what}` : what;
+    const summary = verdict.level === "safe" ? "nothing changes" : "no resource changes";
+    return stacks.length === 1 ? `${stacks[0]?.stack}: ${summary}` : summary;
   }
   const changes = changing.flatMap((stack) => stack.changes);
   const words = { delete: "destroyed", replace: "replaced", update: "updated", create: "created" };
@@ -113,17 +112,16 @@ function headline({ verdict, stacks }: Review): string {
     changing.length <= 3
       ? changing.map(({ stack }) => stack).join(", ")
       : `${changing.length} stacks`;
-  const also = steps === 0 ? [] : [plural(steps, "deployment step")];
-  const all = [...parts, ...also];
+  const all = [...parts, ...(steps === 0 ? [] : [plural(steps, "deployment step")])];
   return all.length === 0 ? `${names}: no resource changes` : `${names}: ${all.join(", ")}`;
 }
 
-/** Stacks with a row of their own where only counts are given. */
+/** Maximum number of rows if `level` is `counts`. */
 const maxStacks = 100;
 
-/** A row for each stack; without `full` detail one row together for those that need no attention, or are beyond the limit. */
+/** A row for each stack; unless `level` is `full`, one row for all stacks that need no attention or exceed the limit. */
 function countTable(stacks: readonly StackReview[], level: Level): Block {
-  // rare columns only where something is counted, so that the table fits a telephone
+  // rare columns only if not empty, so that the table fits a phone
   const always = new Set(["delete", "replace", "update", "create", "unchanged"]);
   const shown = countNames.filter(
     (name) => always.has(name) || stacks.some(({ counts }) => counts[name] > 0),
@@ -131,10 +129,10 @@ function countTable(stacks: readonly StackReview[], level: Level): Block {
   const cells = (count: (name: (typeof countNames)[number]) => number) =>
     shown.map((name): Text => {
       const text = String(count(name));
-      const loud = count(name) > 0 && (name === "delete" || name === "replace");
-      return [loud ? { strong: text } : text];
+      const isDangerous = count(name) > 0 && (name === "delete" || name === "replace");
+      return [isDangerous ? { strong: text } : text];
     });
-  const own = new Set(
+  const listed = new Set(
     level === "full"
       ? stacks
       : [...stacks]
@@ -142,36 +140,39 @@ function countTable(stacks: readonly StackReview[], level: Level): Block {
           .sort(byWorst)
           .slice(0, level === "counts" ? maxStacks : stacks.length),
   );
-  const others = stacks.filter((stack) => !own.has(stack));
-  const from = ({ source, terraformVersion: version }: StackReview) =>
+  const others = stacks.filter((stack) => !listed.has(stack));
+  const sourceText = ({ source, terraformVersion: version }: StackReview) =>
     source === "synthesis"
       ? "two synthesized configurations"
-      : `a plan${version === undefined ? "" : ` of Terraform ${version}`}`;
+      : `plan${version === undefined ? "" : ` of Terraform ${version}`}`;
   const otherRow = [
-    [own.size === 0 ? plural(others.length, "stack") : `${others.length} more`],
+    [listed.size === 0 ? plural(others.length, "stack") : `${others.length} more`],
     ...cells((name) => others.reduce((sum, { counts }) => sum + counts[name], 0)),
     [""],
   ];
   return {
     kind: "table",
-    head: [["stack"], ...shown.map((name) => [actionWord(name)]), ["from"]],
+    head: [["stack"], ...shown.map((name) => [actionWord(name)]), ["source"]],
     rows: [
       ...stacks
-        .filter((stack) => own.has(stack))
+        .filter((stack) => listed.has(stack))
         .map((stack) => [
           [{ code: stack.stack }],
           ...cells((name) => stack.counts[name]),
-          [from(stack)],
+          [sourceText(stack)],
         ]),
       ...(others.length === 0 ? [] : [otherRow]),
     ],
   };
 }
 
-/** Stacks with the worst change first, then those with the most of them. */
+/** Sorts by the most dangerous change, then by the number of dangerous changes. */
 function byWorst(a: StackReview, b: StackReview): number {
   const [left, right] = [a, b].map(({ changes }) => changes.map(dangerOf));
-  const worst = (all: readonly number[] = []) => all.reduce((one, two) => Math.min(one, two), 4);
-  const many = (all: readonly number[] = []) => all.filter((it) => it < 3).length;
-  return worst(left) - worst(right) || many(right) - many(left) || (a.stack < b.stack ? -1 : 1);
+  const worst = (all: readonly number[] = []) =>
+    all.reduce((least, danger) => Math.min(least, danger), 4);
+  const dangerous = (all: readonly number[] = []) => all.filter((it) => it < 3).length;
+  return (
+    worst(left) - worst(right) || dangerous(right) - dangerous(left) || (a.stack < b.stack ? -1 : 1)
+  );
 }

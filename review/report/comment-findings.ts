@@ -15,7 +15,7 @@ import {
   type Text,
 } from "./comment-blocks.ts";
 
-/** Ports, privileges and rights; without `full` detail those that are as before are counted. */
+/** Ports, privileges and permissions; unless `level` is `full`, unchanged ones are counted. */
 export function exposureSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const exposed = stacks.flatMap(({ stack, exposures }) =>
     exposures.map((exposure) => ({ stack, ...exposure })),
@@ -58,13 +58,13 @@ function noExposure(stacks: readonly StackReview[]): Block {
   const text =
     examined === 0
       ? "No resource was examined for exposure."
-      : `None of the ${examined} resources examined publishes a port beyond loopback or its cluster, is privileged, or runs as root (steps that end before the services start are ignored).`;
+      : `None of the ${examined} resources examined publishes a port beyond loopback or its cluster, is privileged, or runs as root (deployment steps are ignored).`;
   return { kind: "text", text: [text] };
 }
 
 const severityMarks = { error: "⛔ error", warning: "⚠️ warning", note: "note" } as const;
 
-/** Findings of rules: those of the change first, the others folded; without `full` detail the others are counted. */
+/** Findings of rules: those of the change first, the others collapsed, or counted unless `level` is `full`. */
 export function ruleSection(
   stacks: readonly StackReview[],
   level: Level,
@@ -80,16 +80,13 @@ export function ruleSection(
   const notes = of("note");
   const waived = findings.filter((it) => it.waived !== undefined);
   const others: readonly (readonly [readonly RuleFinding[], string, string])[] = [
-    [
-      old,
-      `${old.length} existing ${old.length === 1 ? "violation" : "violations"}, not caused by this change`,
-      "how to fix",
-    ],
+    [old, `${plural(old.length, "existing violation")}, not caused by this change`, "how to fix"],
     [notes, plural(notes.length, "note"), "how to fix"],
-    [waived, `${waived.length} waived`, "reason"],
+    [waived, `${plural(waived.length, "waived finding")}`, "reason"],
   ];
-  const given = others.filter(([some]) => some.length > 0);
-  const table = (some: readonly RuleFinding[], last: string) => findingTable(some, last, rulesUrl);
+  const nonEmpty = others.filter(([list]) => list.length > 0);
+  const table = (list: readonly RuleFinding[], lastColumn: string) =>
+    findingTable(list, lastColumn, rulesUrl);
   const counts = `${plural(of("error").length, "error")}, ${plural(of("warning").length, "warning")} of this change`;
   return [
     heading(3, "Rules"),
@@ -99,28 +96,28 @@ export function ruleSection(
         ? [list([[counts]])]
         : [table(fresh, "how to fix")]),
     ...(level === "full"
-      ? given.map(([some, summary, last]) => details(summary, [table(some, last)]))
-      : listOf(given.map(([, summary]) => [summary]))),
+      ? nonEmpty.map(([list, summary, last]) => details(summary, [table(list, last)]))
+      : listOf(nonEmpty.map(([, summary]) => [summary]))),
     ...listOf(ruleGaps(stacks)),
   ];
 }
 
 function findingTable(
   findings: readonly RuleFinding[],
-  last: string,
+  lastColumn: string,
   rulesUrl: string | undefined,
 ): Block {
   const rule = (id: string): Span =>
     rulesUrl === undefined ? { code: id } : { link: `${rulesUrl}${id}.md`, text: id };
-  const place = ({ stack, address }: RuleFinding) =>
+  const resource = ({ stack, address }: RuleFinding) =>
     address === undefined ? stack : `${stack}: ${address}`;
   return {
     kind: "table",
-    head: [["severity"], ["rule"], ["resource"], ["finding"], [last]],
+    head: [["severity"], ["rule"], ["resource"], ["finding"], [lastColumn]],
     rows: findings.map((finding) => [
       [severityMarks[finding.severity]],
       [rule(finding.rule)],
-      [{ code: place(finding) }],
+      [{ code: resource(finding) }],
       [finding.message],
       [finding.waived ?? finding.fix],
     ]),
@@ -141,44 +138,44 @@ function ruleGaps(stacks: readonly StackReview[]): readonly Text[] {
 /** Resources that were changed outside of Terraform. */
 export function driftSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const drifts = stacks.flatMap(({ stack, drift }) => drift.map((it) => ({ stack, ...it })));
-  // the table of counts has them
+  // the table of counts includes drift
   if (drifts.length === 0 || level === "counts") return [];
-  const places = ({ diffs }: (typeof drifts)[number]) =>
+  const paths = ({ diffs }: (typeof drifts)[number]) =>
     diffs.flatMap(({ lines }) => lines.map(({ path }) => path)).slice(0, 6);
   return [
     heading(3, "Changed outside of Terraform"),
     list(
       drifts.map(
         (drift): Text => [
-          { strong: drift.action === "delete" ? "gone" : "changed" },
+          { strong: drift.action === "delete" ? "deleted" : "changed" },
           " ",
           { code: `${drift.stack}: ${drift.address}` },
-          ...(drift.diffs.length === 0 ? [] : [`: ${places(drift).join(", ")}`]),
+          ...(drift.diffs.length === 0 ? [] : [`: ${paths(drift).join(", ")}`]),
         ],
       ),
     ),
   ];
 }
 
-/** Statements on what the source of a review does not tell. */
+/** Limitations of the sources. */
 export function limitationSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
-  const of = (source: StackReview["source"]) => stacks.filter((it) => it.source === source);
-  const ofTrees = [...new Set(of("synthesis").flatMap(({ limitations }) => limitations))];
-  const ofPlans = of("plan").flatMap(({ stack, limitations }) =>
+  const from = (source: StackReview["source"]) => stacks.filter((it) => it.source === source);
+  const ofSynthesis = [...new Set(from("synthesis").flatMap(({ limitations }) => limitations))];
+  const ofPlans = from("plan").flatMap(({ stack, limitations }) =>
     limitations.map((line) => `${stack}: ${line}`),
   );
-  const most = level === "full" ? ofPlans.length : maxLines;
+  const count = level === "full" ? ofPlans.length : maxLines;
   return [
-    ...(ofTrees.length === 0
+    ...(ofSynthesis.length === 0
       ? []
       : [
-          details("What only a plan can show", [
-            list(ofTrees.slice(0, maxLines).map((line) => [line])),
+          details("Visible only in a plan", [
+            list(ofSynthesis.slice(0, maxLines).map((line) => [line])),
           ]),
         ]),
     ...listOf(
-      ofPlans.slice(0, most).map((line) => [line]),
-      ofPlans.length - most,
+      ofPlans.slice(0, count).map((line) => [line]),
+      ofPlans.length - count,
     ),
   ];
 }

@@ -3,12 +3,11 @@ import type { Review } from "../review.ts";
 import { type Block, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
 import { documentOf } from "./comment-document.ts";
 
-export interface HtmlOptions {
-  readonly rulesUrl?: string;
-}
-
-/** A review as one HTML file, whole: opens from disk, asks the network for nothing, prints, and follows a dark theme. */
-export function htmlReport(review: Review, { rulesUrl }: HtmlOptions = {}): string {
+/** Renders a review as one HTML file that loads nothing else and supports printing and dark mode. */
+export function htmlReport(
+  review: Review,
+  { rulesUrl }: { readonly rulesUrl?: string } = {},
+): string {
   const blocks = documentOf(review, { level: "full", rulesUrl });
   const names = review.stacks.map(({ stack }) => stack).join(", ");
   return `<!doctype html>
@@ -77,7 +76,7 @@ function spanHtml(span: Span): string {
     : `<a href="${escapeHtml(link)}">${escapeHtml(span.text)}</a>`;
 }
 
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return withVisibleControls(text)
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")

@@ -3,50 +3,49 @@ import type { Review } from "../review.ts";
 import { type Block, levels, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
 import { documentOf } from "./comment-document.ts";
 
-/** First line of a comment: a workflow finds its own by it. */
+/** First line of a comment, by which a workflow finds its own. */
 export const commentMarker = "<!-- clipstack-review -->";
 
 /** GitHub rejects longer comments. */
 export const commentLimit = 65_536;
 
-export interface MarkdownOptions {
-  /** Address of the folder with the pages of the rules, with a slash at its end. */
+interface MarkdownOptions {
+  /** URL of the folder with the rule pages, with a trailing slash. */
   readonly rulesUrl?: string;
-  /** Where the whole report is, for a comment that is shortened. */
+  /** URL of the full report, for a shortened comment. */
   readonly reportUrl?: string;
   /**
-   * Longest comment, in characters.
+   * Maximum length of the comment in characters.
    *
    * @default 65536 - GitHub's limit
    */
   readonly limit?: number;
 }
 
-/** A comment in GitHub's Markdown, in the most detailed level that fits. */
+/** Renders a review as GitHub Markdown, in the most detailed level that fits. */
 export function markdownComment(review: Review, options: MarkdownOptions = {}): string {
   const { limit = commentLimit, ...links } = options;
   let text = "";
   for (const level of levels) {
     const blocks = documentOf(review, { level, ...links });
     text = [commentMarker, ...blocks.map(blockText), footer(review), ""].join("\n\n").trimEnd();
-    // GitHub counts characters as JavaScript does not: one of a pair is none to it
     if (text.length < limit) return `${text}\n`;
   }
   const note = `\n\n**Truncated**: see the full report for the rest.\n\n${footer(review)}\n`;
   const closing = "\n\n</details>";
   const room = Math.max(0, limit - note.length - closing.length - 1);
-  const cut = text
+  const truncated = text
     .slice(0, room)
     .replace(/\n[^\n]*$/, "")
     .trimEnd();
-  const isOpen = cut.split("<details>").length > cut.split("</details>").length;
-  return `${cut}${isOpen ? closing : ""}${note}`;
+  const isOpen = truncated.split("<details>").length > truncated.split("</details>").length;
+  return `${truncated}${isOpen ? closing : ""}${note}`;
 }
 
-/** Plans that a comment names at most, for the limit: another one counts as not reviewed. */
+/** Maximum number of identified plans; others count as not reviewed. */
 const maxPlans = 200;
 
-/** How the last line of a comment begins: which plans were reviewed, for `--verify-plan`. Nothing else in it begins so. */
+/** Start of the last line, which identifies the reviewed plans for `--verify-plan`. Occurs nowhere else in a comment. */
 export const plansMarker = "<!-- clipstack-plans ";
 
 function footer({ stacks }: Review): string {
@@ -56,7 +55,7 @@ function footer({ stacks }: Review): string {
   return `${plansMarker}${list.join(" ")} -->`;
 }
 
-/** A name without spaces, which ends no comment of HTML: `decodeURIComponent` gives it back. */
+/** Encodes a name without spaces and `--`, which would end the HTML comment; `decodeURIComponent` decodes it. */
 function markerName(text: string): string {
   return encodeURIComponent(text.replaceAll(/\p{Surrogate}/gu, "_")).replaceAll("--", "%2D%2D");
 }
@@ -111,13 +110,13 @@ function spansPlain(spans: Text): string {
     .join("");
 }
 
-/** An address, without the punctuation of the sentence behind it: a bare one would be a link. */
-const address = /((?:[a-z][a-z0-9+.-]*:\/\/|www\.)[^\s<>]*[^\s<>.,:;!?'")\]])/i;
+/** URL without trailing punctuation, which GitHub would turn into a link. */
+const url = /((?:[a-z][a-z0-9+.-]*:\/\/|www\.)[^\s<>]*[^\s<>.,:;!?'")\]])/i;
 
-/** Text that nothing is made of: no tag, no emphasis, no link, no mention of a person. */
+/** Escapes tags, emphasis, links and mentions. */
 function escaped(text: string): string {
   return text
-    .split(address)
+    .split(url)
     .map((part, index) => (index % 2 === 1 ? code(part) : escapedWords(part)))
     .join("");
 }
@@ -129,17 +128,16 @@ function escapedWords(text: string): string {
     .replaceAll(">", "&gt;")
     .replaceAll(/[\\`*[\]~]/g, "\\$&")
     .replaceAll(/(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])/g, "\\_")
-    .replaceAll(/[@#](?=\w)|\bGH-(?=\d)|:(?=\/\/)|\bwww(?=\.)/gi, (sign) => `${sign}<!---->`);
+    .replaceAll(/[@#](?=\w)|\bGH-(?=\d)|:(?=\/\/)|\bwww(?=\.)/gi, (match) => `${match}<!---->`);
 }
 
-/** What no escape works in, without what programs find in the text of a comment: its markers. */
-function unmarked(text: string): string {
+/** Removes the markers that programs search for, in code that cannot be escaped. */
+function withoutMarkers(text: string): string {
   return withVisibleControls(text).replaceAll("<!--", "<! --");
 }
 
-/** A span of code, whatever is in it. */
 function code(text: string): string {
-  const line = unmarked(text);
+  const line = withoutMarkers(text);
   const runs = [...line.matchAll(/`+/g)].map(([run]) => run.length);
   const fence = "`".repeat(Math.max(0, ...runs) + 1);
   const space = line.startsWith("`") || line.endsWith("`") ? " " : "";
@@ -150,7 +148,6 @@ function htmlText(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/** A fence that GitHub colours: what goes in red, what comes in green. */
 function diffText(title: string, diffs: readonly DiffBlock[]): string {
   const lines = diffs.flatMap(({ title: part, lines: all }) => [
     ...(part === "" ? [] : [`@@ ${part} @@`]),
@@ -159,7 +156,7 @@ function diffText(title: string, diffs: readonly DiffBlock[]): string {
       ...(after === undefined ? [] : [`+ ${path}: ${after}`]),
     ]),
   ]);
-  const clean = lines.map(unmarked);
+  const clean = lines.map(withoutMarkers);
   const runs = clean.flatMap((line) => [...line.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = "`".repeat(Math.max(2, ...runs) + 1);
   return `**${escaped(title)}**\n\n${fence}diff\n${clean.join("\n")}\n${fence}`;
