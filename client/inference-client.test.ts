@@ -82,7 +82,7 @@ async function serviceUrl(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** A port that refuses connections. */
+/** Port that refuses connections. */
 async function closedPort(): Promise<number> {
   const server = createTcpServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -121,8 +121,8 @@ const remotes: readonly [string, () => Partial<InferenceClientOptions>][] = [
   ],
 ];
 
-/** A Triton over both protocols, with each model that takes another form of the image. */
-const tritonForms = (["triton", "triton_grpc"] as const).flatMap((backend) =>
+/** Triton over both protocols, with the models for the other payload formats. */
+const tritonFormats = (["triton", "triton_grpc"] as const).flatMap((backend) =>
   ["openclip_vit_b32_u8", "openclip_vit_b32_jpeg"].map((model): (typeof remotes)[number] => [
     `${backend}, ${model}`,
     () => ({
@@ -136,7 +136,7 @@ const tritonForms = (["triton", "triton_grpc"] as const).flatMap((backend) =>
 
 describe.each([
   ...remotes,
-  ...tritonForms,
+  ...tritonFormats,
   ["the local model", () => ({ mode: "local" as const })] as const,
 ])("%s", (_name, options) => {
   test("returns the embeddings of the model in order", async () => {
@@ -146,10 +146,10 @@ describe.each([
 
   test("splits more than 32 images and keeps their order", async () => {
     const client = await open(options());
-    // an odd number, so that it shows when the second request comes before the first
+    // an odd number, so that swapped requests are detected
     const many = Array.from({ length: 35 }, (_, i) => images[i % 2]!);
-    const wanted = many.map((_, i) => expected[i % 2]!);
-    expectSame(await client.embed(many), wanted);
+    const expectedMany = many.map((_, i) => expected[i % 2]!);
+    expectSame(await client.embed(many), expectedMany);
   });
 
   test("reports the index of an undecodable image in the whole list", async () => {

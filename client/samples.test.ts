@@ -21,7 +21,7 @@ import {
 } from "../inference-image/emulator/triton-emulator.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
 
-/** The samples of README.md, compiled against the built package and run against servers with a tiny model. */
+/** Samples of README.md, compiled against the built package and run against servers with the tiny model. */
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../", import.meta.url));

@@ -101,12 +101,12 @@ const ownStackTests = ["tests/examples-own-stack.integ.test.ts"];
 const imageTests = ["tests/deploy/images.integ.test.ts"];
 
 export const commandsTested: readonly TestedCommand[] = [
-  // deployments to a Docker engine or a kind cluster, on the CPU
-  // the packages in a project of their own
+  // packages in a separate project
   { command: "npm run build", tests: ownStackTests, words: ["build"] },
   { command: "npm pack", tests: ownStackTests, words: ["pack"] },
   { command: "npm install", tests: ownStackTests, words: ["install"] },
   { command: "npx tsx embed.ts", tests: ownStackTests, words: ["embed.ts"] },
+  // deployments to a Docker engine or a kind cluster, on the CPU
   { command: "npx cdktf synth", tests: [".ci/run"], words: ["npx cdktf synth"] },
   { command: "npx cdktf diff", tests: deploymentTests, words: ["plan("] },
   { command: "npx cdktf deploy single-gpu", tests: deploymentTests },

@@ -38,7 +38,7 @@ const pages: ReadonlyMap<string, Page> = new Map(
 
 interface Documented extends DocumentedCommand {
   /** `docs/deploy.md:12` */
-  readonly place: string;
+  readonly location: string;
 }
 
 const documented: readonly Documented[] = [...pages].flatMap(([path, { blocks }]) =>
@@ -46,18 +46,18 @@ const documented: readonly Documented[] = [...pages].flatMap(([path, { blocks }]
     const commands = { sh: commandsOfBlock, console: commandsOfSession }[block.language];
     return (commands?.(block) ?? []).map((command) => ({
       ...command,
-      place: `${path}:${command.line}`,
+      location: `${path}:${command.line}`,
     }));
   }),
 );
 
 /** Arguments of the documented commands of one program. */
-function argumentsOf(program: string): readonly { place: string; args: readonly string[] }[] {
+function argumentsOf(program: string): readonly { location: string; args: readonly string[] }[] {
   const words = program.split(" ");
-  return documented.flatMap(({ place, commands }) =>
+  return documented.flatMap(({ location, commands }) =>
     commands
       .filter((command) => words.every((word, index) => command[index] === word))
-      .map((command) => ({ place, args: command.slice(words.length) })),
+      .map((command) => ({ location, args: command.slice(words.length) })),
   );
 }
 
@@ -80,23 +80,23 @@ beforeAll(async () => {
 
 async function rejected(
   program: Command,
-  all: readonly { readonly place: string; readonly args: readonly string[] }[],
+  all: readonly { readonly location: string; readonly args: readonly string[] }[],
 ): Promise<readonly string[]> {
   const wrong: string[] = [];
-  for (const { place, args } of all) {
+  for (const { location, args } of all) {
     try {
       await program.parseAsync([...args], { from: "user" });
     } catch (error) {
       if (messageOf(error) !== "(outputHelp)")
-        wrong.push(`${place}: ${args.join(" ")}: ${messageOf(error)}`);
+        wrong.push(`${location}: ${args.join(" ")}: ${messageOf(error)}`);
     }
   }
   return wrong;
 }
 
 test("finds commands in every kind of page", () => {
-  const places = documented.map(({ place }) => place.replace(/:\d+$/, ""));
-  expect(places).toEqual(
+  const locations = documented.map(({ location }) => location.replace(/:\d+$/, ""));
+  expect(locations).toEqual(
     expect.arrayContaining(["README.md", "docs/guides/single-gpu.md", "bench/README.md"]),
   );
   expect(documented.length).toBeGreaterThan(100);
@@ -109,7 +109,7 @@ test("every code block names its language", () => {
   expect(silent).toEqual([]);
 });
 
-test("no command hides in a block of another language", () => {
+test("text blocks contain no commands", () => {
   const hidden = [...pages].flatMap(([path, { blocks }]) =>
     blocks
       .filter(({ language }) => language === "text")
@@ -130,12 +130,12 @@ test("clipstack-dedupe has every command, option and choice", async () => {
   expect(await rejected(dedupe, argumentsOf("npx clipstack-dedupe"))).toEqual([]);
 });
 
-test("a command that does not exist is found", async () => {
+test("reports commands, options and choices that do not exist", async () => {
   const all = [
-    { place: "a", args: ["verfy"] },
-    { place: "b", args: ["verify", "--tarjet", "deployed"] },
-    { place: "c", args: ["review", "--fail-on", "sometimes"] },
-    { place: "d", args: ["review", "--fail-on", "never"] },
+    { location: "a", args: ["verfy"] },
+    { location: "b", args: ["verify", "--tarjet", "deployed"] },
+    { location: "c", args: ["review", "--fail-on", "sometimes"] },
+    { location: "d", args: ["review", "--fail-on", "never"] },
   ];
   expect(await rejected(clipstack, all)).toEqual([
     expect.stringContaining("unknown command 'verfy'"),
@@ -144,7 +144,7 @@ test("a command that does not exist is found", async () => {
   ]);
 });
 
-test("commands inside of sentences have names and options that exist", () => {
+test("commands in sentences have existing names and options", () => {
   const wrong = [...pages].flatMap(([path, { spans }]) =>
     spans.flatMap(({ line, text }) => {
       const [, name, rest = ""] = /^(?:npx )?(clipstack|clipstack-dedupe) (.*)$/.exec(text) ?? [];
@@ -183,27 +183,27 @@ test("the applied plan is the one that was compared with the review", () => {
       const [, file] = /--plan (\S+) --verify-plan/.exec(text) ?? [];
       const [, plan] = new RegExp(`show -json (\\S+) > ${file}$`, "m").exec(text) ?? [];
       const [, applied] = /--verify-plan \S+ && terraform .*\bapply (\S+)$/m.exec(text) ?? [];
-      return [{ place: `${path}:${line}`, plan, applied }];
+      return [{ location: `${path}:${line}`, plan, applied }];
     }),
   );
   expect(compared.length).toBeGreaterThan(2);
-  for (const { place, plan, applied } of compared) {
-    expect(plan, place).toBeDefined();
-    expect(applied, place).toBe(plan);
+  for (const { location, plan, applied } of compared) {
+    expect(plan, location).toBeDefined();
+    expect(applied, location).toBe(plan);
   }
 });
 
 test("every npm script exists", () => {
   const manifest = (folder: string): { readonly scripts: Readonly<Record<string, string>> } =>
     JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
-  const missing = documented.flatMap(({ place, commands }) =>
+  const missing = documented.flatMap(({ location, commands }) =>
     commands
       .filter(([program, run]) => program === "npm" && run === "run")
       .filter(([, , script = "", workspace, folder = ""]) => {
         const { scripts } = manifest(workspace === "-w" ? folder : "");
         return scripts[script] === undefined;
       })
-      .map((words) => `${place}: ${words.join(" ")}`),
+      .map((words) => `${location}: ${words.join(" ")}`),
   );
   expect(missing).toEqual([]);
 });
@@ -212,7 +212,7 @@ test("every cdktf command names an environment, and options of cdktf", () => {
   const options = new Set([
     ...["--auto-approve", "--skip-provider-lock", "--migrate-state", "--skip-synth", "--hcl"],
   ]);
-  const wrong = argumentsOf("npx cdktf").flatMap(({ place, args: [name = "", ...rest] }) => {
+  const wrong = argumentsOf("npx cdktf").flatMap(({ location, args: [name = "", ...rest] }) => {
     const names = rest.filter((word) => !word.startsWith("-"));
     const known: readonly string[] = shippedEnvironments;
     const good =
@@ -220,7 +220,7 @@ test("every cdktf command names an environment, and options of cdktf", () => {
       names.every((word) => known.includes(word)) &&
       (name === "synth" || names.length > 0) &&
       rest.every((word) => !word.startsWith("-") || options.has(word));
-    return good ? [] : [`${place}: ${name} ${rest.join(" ")}`];
+    return good ? [] : [`${location}: ${name} ${rest.join(" ")}`];
   });
   expect(wrong).toEqual([]);
 });
@@ -228,25 +228,25 @@ test("every cdktf command names an environment, and options of cdktf", () => {
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Settings of a file with those that a page shows. */
-function changed(file: unknown, shown: unknown): unknown {
-  if (!isMap(file) || !isMap(shown)) return shown;
-  const keys = Object.entries(shown).map(([key, value]) => [key, changed(file[key], value)]);
+/** Settings of a file, overridden by the excerpt on a page. */
+function merged(file: unknown, excerpt: unknown): unknown {
+  if (!isMap(file) || !isMap(excerpt)) return excerpt;
+  const keys = Object.entries(excerpt).map(([key, value]) => [key, merged(file[key], value)]);
   return { ...file, ...Object.fromEntries(keys) };
 }
 
-test("settings that a page shows are settings", () => {
+test("settings on every page are valid", () => {
   const shown = [...pages].flatMap(([path, { blocks }]) =>
     blocks.flatMap(({ line, lines }) => {
       const [, file, name] = /^# (environments\/(.*)\.yaml)$/.exec(lines[0] ?? "") ?? [];
-      return file === undefined ? [] : [{ place: `${path}:${line}`, file, name, lines }];
+      return file === undefined ? [] : [{ location: `${path}:${line}`, file, name, lines }];
     }),
   );
   expect(shown.length).toBeGreaterThan(6);
-  for (const { place, file, name, lines } of shown) {
+  for (const { location, file, name, lines } of shown) {
     const whole = existsSync(join(root, file)) ? parse(readFileSync(join(root, file), "utf8")) : {};
-    const text = stringify(changed(whole, parse(lines.join("\n"))));
-    expect(() => parseEnvironment(name ?? "", place, text)).not.toThrow();
+    const text = stringify(merged(whole, parse(lines.join("\n"))));
+    expect(() => parseEnvironment(name ?? "", location, text)).not.toThrow();
   }
 });
 
@@ -258,21 +258,22 @@ const folders = readdirSync(root, { withFileTypes: true })
   .map(({ name }) => name);
 
 /** Paths that are generated and not committed. */
-const made =
+const generatedPaths =
   /model\.onnx|^bench\/reports\/(?!2026-11-22)|^inference-image\/dist|prepared|\.gen\/|[*…<{$]/;
 
 function isMissing(path: string, page: string): boolean {
   const named = path.replace(/[:#].*$/, "").replace(/\/$/, "");
-  if (!folders.some((folder) => named.startsWith(`${folder}/`)) || made.test(named)) return false;
+  if (!folders.some((folder) => named.startsWith(`${folder}/`)) || generatedPaths.test(named))
+    return false;
   return !existsSync(join(root, named)) && !existsSync(join(root, dirname(page), named));
 }
 
-test("every file that a command or a sentence names exists", () => {
-  const inCommands = documented.flatMap(({ place, commands }) =>
+test("every file named in a command or a sentence exists", () => {
+  const inCommands = documented.flatMap(({ location, commands }) =>
     commands
       .flat()
-      .filter((word) => isMissing(word.replace(/^\.\//, ""), place))
-      .map((word) => `${place}: ${word}`),
+      .filter((word) => isMissing(word.replace(/^\.\//, ""), location))
+      .map((word) => `${location}: ${word}`),
   );
   const inSentences = [...pages].flatMap(([path, { spans }]) =>
     spans
@@ -318,7 +319,7 @@ test("every page under docs can be reached from docs/README.md", () => {
 });
 
 /** Requirements that a page may state for a command because tests cannot provide them. */
-const needs =
+const knownRequirements =
   /^(a GPU|a GPU host|four GPUs|a cluster|a GPU cluster|kind|Docker|the internet|a registry|root|\w+ and the internet)$/;
 
 const wordsOf = (command: string) => command.split(" ");
@@ -350,15 +351,15 @@ const untestedPrograms = new Set([
 ]);
 
 test("every command is run by a test or states what it needs", () => {
-  const open = documented.flatMap(({ place, commands, needs: said }) =>
-    said !== undefined
-      ? needs.test(said) || commands.some((words) => words.includes(said))
+  const open = documented.flatMap(({ location, commands, needs: requirement }) =>
+    requirement !== undefined
+      ? knownRequirements.test(requirement) || commands.some((words) => words.includes(requirement))
         ? []
-        : [`${place}: '# needs ${said}' is none of the words for it`]
+        : [`${location}: '# needs ${requirement}' is not a known requirement`]
       : commands
           .filter((words) => !untestedPrograms.has(words[0] ?? ""))
           .filter((words) => !isRun(words) && entryFor(words) === undefined)
-          .map((words) => `${place}: ${normalText(words)}`),
+          .map((words) => `${location}: ${normalText(words)}`),
   );
   expect(open).toEqual([]);
 });
@@ -373,8 +374,8 @@ const textOf = (() => {
 })();
 
 test("the test of a command contains its words and options", () => {
-  const missing = documented.flatMap(({ place, commands, needs: said }) =>
-    said !== undefined
+  const missing = documented.flatMap(({ location, commands, needs: requirement }) =>
+    requirement !== undefined
       ? []
       : commands
           .filter((words) => !isRun(words))
@@ -389,7 +390,7 @@ test("the test of a command contains its words and options", () => {
               .map((word) => word.replace(/=.*$/, ""));
             return [...wordsToFind(entry), ...options]
               .filter((word) => !text.includes(word))
-              .map((word) => `${place}: '${word}' is not in ${entry.tests.join(", ")}`);
+              .map((word) => `${location}: '${word}' is not in ${entry.tests.join(", ")}`);
           }),
   );
   expect(missing).toEqual([]);
@@ -415,7 +416,7 @@ test("every listed test exists and is used", () => {
   expect(unused.map(({ command }) => command)).toEqual([]);
 });
 
-test("no page names a place of the machine that it was written on", () => {
+test("no page contains a path of the author's machine", () => {
   const wrong = [...pages.keys()].filter((path) =>
     /\/work\/|\/root\/|\/tmp\/[fh]\//.test(readFileSync(join(root, path), "utf8")),
   );

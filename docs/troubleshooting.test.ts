@@ -68,13 +68,13 @@ test("covers messages of this project and of other programs", () => {
   );
 });
 
-test("every message of this project is in the sources", () => {
+test("the sources contain every message of this project", () => {
   const gone = own.flatMap(({ text }) =>
     missingParts(text).map((part) => `${text}: not in the sources: '${part}'`),
   );
   expect(gone).toEqual([]);
 });
 
-test("a message that is in no source is found", () => {
+test("reports a message that no source contains", () => {
   expect(missingParts("the moon is not … enough for a deployment of GPUs")).not.toEqual([]);
 });

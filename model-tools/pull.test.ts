@@ -20,7 +20,7 @@ const dispatcher = openProxyDispatcher({});
 const published = Buffer.concat(
   [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
 );
-/** Model with the standard graph of this project. */
+/** Model with this project's standard graph. */
 let standard: Buffer;
 
 const wanted: PinnedModel = {
@@ -94,7 +94,7 @@ test("converts the download to the standard graph and writes its manifest", asyn
   expect((await readdir(dirname(model))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
 });
 
-test("keeps a download that is already with the standard graph unchanged", async () => {
+test("keeps a download with the standard signature unchanged", async () => {
   const own = { ...wanted, bytes: standard.length, sha256: sha256(standard) };
   const { info, agreement } = await pull(await serve(file(standard)), {
     model: own,

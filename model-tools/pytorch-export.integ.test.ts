@@ -20,7 +20,7 @@ const missing = await run(python, ["-c", "import torch, onnxscript, open_clip"])
     ` (skipped: '${python}' lacks torch, onnxscript or open_clip; set CLIPSTACK_PYTHON_TORCH to a Python that has them)`,
 );
 
-describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower${missing}`, () => {
+describe.skipIf(missing !== "")(`open_clip's image tower, exported by PyTorch${missing}`, () => {
   let folder: string;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "clipstack-pytorch-"));
@@ -41,7 +41,7 @@ describe.skipIf(missing !== "")(`what PyTorch exports of open_clip's image tower
   );
 
   test.each(["torchscript", "dynamo"])(
-    "is converted to the standard graph if it has batch size 1 and normalises, exported with %s",
+    "is converted to the standard graph from batch size 1 with normalisation, exported with %s",
     async (exporter) => {
       const path = join(folder, `${exporter}-published.onnx`);
       await run(python, [program, path, exporter, "published"]);

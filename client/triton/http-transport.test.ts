@@ -38,7 +38,7 @@ async function clientOf(
   return transport;
 }
 
-/** An inference response: JSON, and what follows it. */
+/** Inference response: JSON, then binary tensors. */
 function respond(json: unknown, binary = new Uint8Array(), headerLength?: number) {
   return (_request: IncomingMessage, response: ServerResponse) => {
     const head = Buffer.from(JSON.stringify(json));

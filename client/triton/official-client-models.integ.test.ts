@@ -23,7 +23,7 @@ import { pngOf } from "./test-png.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 import { realTritonMissing, startRealTriton } from "./test-real-triton.ts";
 
-/** NVIDIA's Python client, as it comes from PyPI: every form of the model, loaded and changed on request. */
+/** NVIDIA's Python client from PyPI, unmodified: models for every payload format, loaded and changed on request. */
 
 const python = await pythonWithTritonClient();
 const script = fileURLToPath(new URL("./official-client-models.py", import.meta.url));
@@ -33,19 +33,19 @@ const loadedOnRequest = [
   openclipVitB32Jpeg.name,
 ] as const;
 
-interface Answers {
+interface ClientResults {
   readonly before: Readonly<Record<string, boolean>>;
   readonly loaded: Readonly<Record<string, boolean>>;
   readonly embeddings: Readonly<Record<string, readonly number[]>>;
-  /** Microseconds by which an override, and then the file again, changed the queue delay. */
+  /** Queue delays in microseconds: with an override, and with the file again. */
   readonly delays: readonly number[];
   readonly counted: number;
   readonly after: Readonly<Record<string, boolean>>;
-  readonly refusal: string;
+  readonly rejection: string;
   readonly wrongConfig: string;
 }
 
-interface Running {
+interface RunningServer {
   readonly targets: readonly string[];
   stop(): Promise<void>;
 }
@@ -53,7 +53,7 @@ interface Running {
 const servers: readonly {
   readonly name: string;
   readonly missing: string;
-  start(repository: TestRepository): Promise<Running>;
+  start(repository: TestRepository): Promise<RunningServer>;
 }[] = [
   {
     name: "this project's server",
@@ -90,11 +90,11 @@ const servers: readonly {
 for (const { name, missing: serverMissing, start } of servers) {
   const missing = python.missing || serverMissing;
   describe.skipIf(missing !== "")(
-    `tritonclient from PyPI with ${name}${missing === "" ? "" : ` (not here: ${missing})`}`,
+    `tritonclient from PyPI with ${name}${missing === "" ? "" : ` (skipped: ${missing})`}`,
     () => {
       let repository: TestRepository | undefined;
-      let server: Running | undefined;
-      let answers: Readonly<Record<"http" | "grpc", Answers>>;
+      let server: RunningServer | undefined;
+      let results: Readonly<Record<"http" | "grpc", ClientResults>>;
 
       beforeAll(async () => {
         repository = await wholeRepository();
@@ -110,7 +110,7 @@ for (const { name, missing: serverMissing, start } of servers) {
           { maxBuffer: 64 * 1024 * 1024 },
         );
         await rm(folder, { recursive: true });
-        answers = JSON.parse(stdout);
+        results = JSON.parse(stdout);
       });
       afterAll(async () => {
         await server?.stop();
@@ -122,15 +122,15 @@ for (const { name, missing: serverMissing, start } of servers) {
           Object.fromEntries(loadedOnRequest.map((model) => [model, value]));
 
         test("loads models on request", () => {
-          expect(answers[protocol].before).toEqual(all(false));
-          expect(answers[protocol].loaded).toEqual(all(true));
+          expect(results[protocol].before).toEqual(all(false));
+          expect(results[protocol].loaded).toEqual(all(true));
         });
 
         test("returns one embedding for every payload format of an image", () => {
-          const { embeddings } = answers[protocol];
-          const forms = Object.keys(embeddings);
-          expect(forms).toContain("BYTES");
-          expect(forms.length).toBe(protocol === "http" ? 8 : 4);
+          const { embeddings } = results[protocol];
+          const formats = Object.keys(embeddings);
+          expect(formats).toContain("BYTES");
+          expect(formats.length).toBe(protocol === "http" ? 8 : 4);
           const [first] = Object.values(embeddings);
           for (const embedding of Object.values(embeddings)) {
             expect(embedding).toHaveLength(embeddingDims);
@@ -139,19 +139,19 @@ for (const { name, missing: serverMissing, start } of servers) {
         });
 
         test("changes a model's configuration without a restart, and back", () => {
-          expect(answers[protocol].delays).toEqual([77, 77, 0]);
-          expect(answers[protocol].counted).toBeGreaterThanOrEqual(0);
+          expect(results[protocol].delays).toEqual([77, 77, 0]);
+          expect(results[protocol].counted).toBeGreaterThanOrEqual(0);
         });
 
         test("unloads models and rejects requests for them", () => {
-          expect(answers[protocol].after).toEqual(all(false));
-          expect(answers[protocol].refusal).toContain(
+          expect(results[protocol].after).toEqual(all(false));
+          expect(results[protocol].rejection).toContain(
             `Request for unknown model: '${openclipVitB32U8.name}'`,
           );
         });
 
         test("rejects an invalid configuration", () => {
-          expect(answers[protocol].wrongConfig).not.toBeNull();
+          expect(results[protocol].wrongConfig).not.toBeNull();
         });
       });
     },

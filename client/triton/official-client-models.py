@@ -1,9 +1,9 @@
-"""Asks a server that loads models on request through NVIDIA's own client, unmodified, and prints one JSON object.
+"""Calls a server that loads models on request with NVIDIA's client, unmodified, and prints one JSON object.
 
 usage: official-client-models.py HTTP_HOST_PORT GRPC_HOST_PORT INPUT_FOLDER
 
-INPUT_FOLDER holds `pixels`, 224 x 224 x 3 bytes of RGB, `tensor`, the same normalised, 3 x 224 x 224 float32, and `file`,
-the same as an image file. All three forms of the model give the embedding of this image.
+INPUT_FOLDER contains one image in three payload formats: `pixels`, 224 x 224 x 3 bytes of RGB; `tensor`, normalised, 3 x 224 x 224
+float32; and `file`, an image file. The models for all three return the same embedding.
 """
 
 import json
@@ -30,17 +30,17 @@ def infer(module, client, model, kind, data, binary_in=None, binary_out=None):
     return client.infer(model, [item], outputs=[output]).as_numpy("embedding").reshape(-1).tolist()
 
 
-def forms(module, client):
-    ways = {"": (None, None)} if module is grpcclient else {
+def embeddings(module, client):
+    encodings = {"": (None, None)} if module is grpcclient else {
         " binary": (True, True),
         " JSON": (False, False),
         " JSON in, binary out": (False, True),
     }
     found = {}
-    for way, (binary_in, binary_out) in ways.items():
+    for encoding, (binary_in, binary_out) in encodings.items():
         for model, kind, data in ((FP32, "FP32", tensor), (UINT8, "UINT8", pixels)):
-            found[kind + way] = infer(module, client, model, kind, data, binary_in, binary_out)
-    # JSON carries no bytes that are not text
+            found[kind + encoding] = infer(module, client, model, kind, data, binary_in, binary_out)
+    # JSON cannot represent bytes that are not text
     found["BYTES"] = infer(module, client, BYTES, "BYTES", file)
     return found
 
@@ -59,10 +59,10 @@ def count_of(client):
     return int(statistics["model_stats"][0]["inference_stats"]["success"].get("count", 0))
 
 
-def refusal(call):
+def rejection(call):
     try:
         call()
-    except Exception as error:  # the client has a class of its own for each protocol
+    except Exception as error:  # the error class depends on the protocol
         return str(error)
     return None
 
@@ -72,7 +72,7 @@ def ask(module, client):
     for model in PARTS:
         client.load_model(model)
     loaded = {model: client.is_model_ready(model) for model in PARTS}
-    found = forms(module, client)
+    found = embeddings(module, client)
     first = delay_of(client)
     override = config_of(client)
     override["dynamic_batching"]["max_queue_delay_microseconds"] = first + 77
@@ -87,7 +87,7 @@ def ask(module, client):
     fourth = delay_of(client)
     for model in reversed(PARTS):
         client.unload_model(model)
-    gone = refusal(lambda: infer(module, client, UINT8, "UINT8", pixels))
+    gone = rejection(lambda: infer(module, client, UINT8, "UINT8", pixels))
     return {
         "before": before,
         "loaded": loaded,
@@ -95,8 +95,8 @@ def ask(module, client):
         "delays": [second - first, third - first, fourth - first],
         "counted": counted,
         "after": {model: client.is_model_ready(model) for model in PARTS},
-        "refusal": gone,
-        "wrongConfig": refusal(lambda: client.load_model(UINT8, config="{")),
+        "rejection": gone,
+        "wrongConfig": rejection(lambda: client.load_model(UINT8, config="{")),
     }
 
 

@@ -18,7 +18,7 @@ import {
 import { openHttpTransport } from "./http-transport.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 
-/** NVIDIA's Python client, as it comes from PyPI, against this project's server. */
+/** NVIDIA's Python client from PyPI, unmodified, against this project's server. */
 const run = promisify(execFile);
 const python = await pythonWithTritonClient();
 
@@ -34,7 +34,7 @@ const image: Fp32Tensor = {
   ),
 };
 
-interface Answers {
+interface ClientResults {
   readonly live: boolean;
   readonly ready: boolean;
   readonly modelReady: boolean;
@@ -45,19 +45,19 @@ interface Answers {
   readonly infer: Readonly<
     Record<string, { readonly id: string; readonly embedding: readonly (readonly number[])[] }>
   >;
-  readonly refusal: string;
+  readonly rejection: string;
   readonly load: string;
   readonly statistics: unknown;
 }
 
 describe.skipIf(python.missing !== "")(
-  `tritonclient from PyPI${python.missing === "" ? "" : ` (not here: ${python.missing})`}`,
+  `tritonclient from PyPI${python.missing === "" ? "" : ` (skipped: ${python.missing})`}`,
   () => {
     let repository: TestRepository;
     let server: RunningTritonEmulator;
     let expected: readonly (readonly number[])[];
-    let http: Answers;
-    let grpc: Answers & { readonly streamRefusal: string };
+    let http: ClientResults;
+    let grpc: ClientResults & { readonly streamRejection: string };
     let descriptors: Readonly<Record<string, readonly string[]>>;
 
     beforeAll(async () => {
@@ -95,21 +95,21 @@ describe.skipIf(python.missing !== "")(
     });
 
     const both = [
-      { protocol: "HTTP", answers: () => http },
-      { protocol: "gRPC", answers: (): Answers => grpc },
+      { protocol: "HTTP", results: () => http },
+      { protocol: "gRPC", results: (): ClientResults => grpc },
     ];
 
-    test.each(both)("gets live and ready over $protocol", ({ answers }) => {
-      expect(answers()).toMatchObject({ live: true, ready: true, modelReady: true });
+    test.each(both)("gets live and ready over $protocol", ({ results }) => {
+      expect(results()).toMatchObject({ live: true, ready: true, modelReady: true });
     });
 
-    test.each(both)("gets the server's and the model's metadata over $protocol", ({ answers }) => {
-      expect(answers().serverMetadata.extensions).toContain("binary_tensor_data");
-      // integers of 64 bits are strings in protobuf's JSON
+    test.each(both)("gets the server's and the model's metadata over $protocol", ({ results }) => {
+      expect(results().serverMetadata.extensions).toContain("binary_tensor_data");
+      // 64-bit integers are strings in protobuf's JSON
       const shape = ["-1", "3", "224", "224"].map((dim) =>
-        answers() === http ? Number(dim) : dim,
+        results() === http ? Number(dim) : dim,
       );
-      expect(answers().modelMetadata).toMatchObject({
+      expect(results().modelMetadata).toMatchObject({
         name: openclipVitB32.name,
         versions: ["1"],
         platform: "onnxruntime_onnx",
@@ -118,8 +118,8 @@ describe.skipIf(python.missing !== "")(
       });
     });
 
-    test.each(both)("gets the model's configuration over $protocol", ({ answers }) => {
-      const config = answers() === http ? http.modelConfig : grpc.modelConfig.config;
+    test.each(both)("gets the model's configuration over $protocol", ({ results }) => {
+      const config = results() === http ? http.modelConfig : grpc.modelConfig.config;
       expect(config).toMatchObject({
         name: openclipVitB32.name,
         max_batch_size: 32,
@@ -128,22 +128,22 @@ describe.skipIf(python.missing !== "")(
       });
     });
 
-    test.each(both)("gets the repository's index over $protocol", ({ answers }) => {
+    test.each(both)("gets the repository's index over $protocol", ({ results }) => {
       const entries = [{ name: openclipVitB32.name, version: "1", state: "READY" }];
-      expect(answers().repositoryIndex).toEqual(answers() === http ? entries : { models: entries });
+      expect(results().repositoryIndex).toEqual(results() === http ? entries : { models: entries });
     });
 
     test.each([
       ...["binary", "json", "binary in, JSON out", "no outputs named", "gzip", "deflate"].map(
-        (way) => ({ protocol: "HTTP", way, answers: () => http }),
+        (way) => ({ protocol: "HTTP", way, results: () => http }),
       ),
       ...["raw", "no outputs named", "gzip", "stream"].map((way) => ({
         protocol: "gRPC",
         way,
-        answers: (): Answers => grpc,
+        results: (): ClientResults => grpc,
       })),
-    ])("gets the embedding that our client gets, $protocol: $way", ({ way, answers }) => {
-      const { id, embedding } = answers().infer[way]!;
+    ])("gets the embedding that our client gets, $protocol: $way", ({ way, results }) => {
+      const { id, embedding } = results().infer[way]!;
       expect(id).toBe(way === "stream" ? "first" : "42");
       expect(embedding).toHaveLength(batch);
       for (const [row, values] of embedding.entries()) {
@@ -152,20 +152,20 @@ describe.skipIf(python.missing !== "")(
       }
     });
 
-    test.each(both)("gets statistics that count its requests, $protocol", ({ answers }) => {
-      const [stats] = (answers().statistics as { model_stats: Record<string, string>[] })
+    test.each(both)("gets statistics that count its requests, $protocol", ({ results }) => {
+      const [stats] = (results().statistics as { model_stats: Record<string, string>[] })
         .model_stats;
       expect(Number(stats?.inference_count)).toBe(Number(stats?.execution_count) * batch);
       expect(Number(stats?.execution_count)).toBeGreaterThanOrEqual(
-        Object.keys(answers().infer).length,
+        Object.keys(results().infer).length,
       );
     });
 
     test("is rejected with Triton's status and message", () => {
       const words = `unexpected inference input 'imagee' for model '${openclipVitB32.name}'`;
-      expect(http.refusal).toBe(`[400] ${words}`);
-      expect(grpc.refusal).toBe(`[StatusCode.INVALID_ARGUMENT] ${words}`);
-      expect(grpc.streamRefusal).toContain(words);
+      expect(http.rejection).toBe(`[400] ${words}`);
+      expect(grpc.rejection).toBe(`[StatusCode.INVALID_ARGUMENT] ${words}`);
+      expect(grpc.streamRejection).toContain(words);
       expect(http.load).toMatch(/^\[503\] explicit model load \/ unload is not allowed/);
       expect(grpc.load).toMatch(/^\[StatusCode\.UNAVAILABLE\] explicit model load \/ unload/);
     });
@@ -186,7 +186,7 @@ function relativeDifference(actual: readonly number[], wanted: readonly number[]
   return norm(actual.map((value, index) => value - wanted[index]!)) / norm(wanted);
 }
 
-/** The lines that `official-client.py` makes of the client's descriptors, made of our `.proto` file. */
+/** Returns the lines that `official-client.py` prints for the client's descriptors, from this project's `.proto` file. */
 function describeProto(file: string): readonly string[] {
   const root = new protobuf.Root();
   const folder = fileURLToPath(new URL("./proto/", import.meta.url));
@@ -237,7 +237,7 @@ function describeProto(file: string): readonly string[] {
   return lines.sort();
 }
 
-/** protoc's name for the entries of a map: `response_stats` has `ResponseStatsEntry`. */
+/** Name that protoc gives the entries of a map: `ResponseStatsEntry` for `response_stats`. */
 function entryName(field: string): string {
   return `${field.replaceAll(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase())}Entry`;
 }

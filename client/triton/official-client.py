@@ -1,8 +1,8 @@
-"""Asks a server through NVIDIA's own client, unmodified, and prints what it answered as one JSON object.
+"""Calls a server with NVIDIA's client, unmodified, and prints the responses as one JSON object.
 
 usage: official-client.py HTTP_HOST_PORT GRPC_HOST_PORT MODEL INPUT_FILE BATCH
 
-INPUT_FILE holds BATCH x 3 x 224 x 224 float32 values, little endian.
+INPUT_FILE contains BATCH x 3 x 224 x 224 float32 values, little endian.
 """
 
 import json
@@ -23,21 +23,21 @@ def infer(module, client, encode_input, output, **options):
     encode_input(tensor)
     result = client.infer(model, [tensor], outputs=[output] if output else None, request_id="42", **options)
     if isinstance(result.get_response(), dict):
-        answered_id = result.get_response()["id"]
+        response_id = result.get_response()["id"]
     else:
-        answered_id = result.get_response().id
-    return {"id": answered_id, "embedding": result.as_numpy("embedding").tolist()}
+        response_id = result.get_response().id
+    return {"id": response_id, "embedding": result.as_numpy("embedding").tolist()}
 
 
-def refusal(call):
+def rejection(call):
     try:
         call()
-    except Exception as error:  # the client has a class of its own for each protocol
+    except Exception as error:  # the error class depends on the protocol
         return str(error)
     return None
 
 
-def ask_http():
+def call_http():
     with httpclient.InferenceServerClient(http_url) as client:
         wrong = httpclient.InferInput("imagee", list(image.shape), "FP32")
         wrong.set_data_from_numpy(image)
@@ -65,13 +65,13 @@ def ask_http():
                     request_compression_algorithm="deflate", response_compression_algorithm="deflate",
                 ),
             },
-            "refusal": refusal(lambda: client.infer(model, [wrong])),
-            "load": refusal(lambda: client.load_model(model)),
+            "rejection": rejection(lambda: client.infer(model, [wrong])),
+            "load": rejection(lambda: client.load_model(model)),
             "statistics": client.get_inference_statistics(model),
         }
 
 
-def ask_grpc():
+def call_grpc():
     with grpcclient.InferenceServerClient(grpc_url) as client:
         wrong = grpcclient.InferInput("imagee", list(image.shape), "FP32")
         wrong.set_data_from_numpy(image)
@@ -104,15 +104,15 @@ def ask_grpc():
                     "embedding": streamed[0].as_numpy("embedding").tolist(),
                 },
             },
-            "streamRefusal": str(refused[1]),
-            "refusal": refusal(lambda: client.infer(model, [wrong])),
-            "load": refusal(lambda: client.load_model(model)),
+            "streamRejection": str(refused[1]),
+            "rejection": rejection(lambda: client.infer(model, [wrong])),
+            "load": rejection(lambda: client.load_model(model)),
             "statistics": client.get_inference_statistics(model, as_json=True),
         }
 
 
 def describe(module):
-    """Every message, field, enum and method of a .proto file, as the client's own descriptors have them."""
+    """Lists every message, field, enum and method of a .proto file, from the client's descriptors."""
     file = descriptor_pb2.FileDescriptorProto()
     module.DESCRIPTOR.CopyToProto(file)
     lines = []
@@ -147,8 +147,8 @@ def describe(module):
 print(
     json.dumps(
         {
-            "http": ask_http(),
-            "grpc": ask_grpc(),
+            "http": call_http(),
+            "grpc": call_grpc(),
             "descriptors": {
                 "grpc_service.proto": describe(service_pb2),
                 "model_config.proto": describe(model_config_pb2),

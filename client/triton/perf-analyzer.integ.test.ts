@@ -15,21 +15,22 @@ import {
 } from "../../inference-image/emulator/triton-emulator.ts";
 import { realTritonMissing, realTritonProgram } from "./test-real-triton.ts";
 
-/** NVIDIA's load generator, as it comes from PyPI, against this project's server. */
+/** NVIDIA's load generator from PyPI, unmodified, against this project's server. */
 
 const run = promisify(execFile);
 
 interface Row {
   readonly concurrency: number;
   readonly perSecond: number;
-  /** Mean, in microseconds: of the server's statistics, and of the client's clock. */
+  /** Means in microseconds, from the server's statistics. */
   readonly queueUs: number;
   readonly inferUs: number;
+  /** Measured by the client. */
   readonly p50Us: number;
 }
 
 describe.skipIf(realTritonMissing !== "")(
-  `perf_analyzer from PyPI${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
+  `perf_analyzer from PyPI${realTritonMissing === "" ? "" : ` (skipped: ${realTritonMissing})`}`,
   () => {
     let repository: TestRepository;
     let server: RunningTritonEmulator;
@@ -62,7 +63,7 @@ describe.skipIf(realTritonMissing !== "")(
           [
             ...["-m", model, "-i", protocol, "-u", `127.0.0.1:${server.ports[protocol]}`],
             ...["--concurrency-range", `1:8:${levels[1] - levels[0]}`, "-b", "1", "-f", report],
-            // a bounded number of requests, not a stable result: this is a test of the protocol
+            // a bounded number of requests instead of a stable result, because only the protocol is tested
             ...["--measurement-mode", "count_windows", "--measurement-request-count", "30"],
             ...["--max-trials", "3", "--stability-percentage", "999"],
           ],
@@ -74,7 +75,7 @@ describe.skipIf(realTritonMissing !== "")(
         expect(rows.map(({ concurrency }) => concurrency)).toEqual(levels);
         for (const { perSecond, inferUs, p50Us } of rows) {
           expect(perSecond).toBeGreaterThan(0);
-          // what it computes from the server's statistics
+          // computed from the server's statistics
           expect(inferUs).toBeGreaterThan(0);
           expect(p50Us).toBeGreaterThan(0);
         }
@@ -85,8 +86,10 @@ describe.skipIf(realTritonMissing !== "")(
     );
 
     async function inferences(model: string): Promise<{ success: number; fail: number }> {
-      const answer = await fetch(`http://127.0.0.1:${server.ports.http}/v2/models/${model}/stats`);
-      const { model_stats: stats } = (await answer.json()) as {
+      const response = await fetch(
+        `http://127.0.0.1:${server.ports.http}/v2/models/${model}/stats`,
+      );
+      const { model_stats: stats } = (await response.json()) as {
         model_stats: [{ inference_stats: Record<"success" | "fail", { count: number }> }];
       };
       const { success, fail } = stats[0].inference_stats;
@@ -95,7 +98,7 @@ describe.skipIf(realTritonMissing !== "")(
   },
 );
 
-/** The lines of `perf_analyzer -f`, by its column names. */
+/** Parses the output of `perf_analyzer -f`. */
 function readReport(csv: string): readonly Row[] {
   const [head = "", ...lines] = csv.trim().split("\n");
   const columns = head.split(",");

@@ -14,22 +14,22 @@ import { openHttpTransport } from "./http-transport.ts";
 import { type RealTriton, realTritonMissing, startRealTriton } from "./test-real-triton.ts";
 import { describeTransport } from "./transport.suite.ts";
 
-/** Another `tritonserver`, that serves `model_repository/`: `http://host:port` and `host:port`. */
+/** Address of an existing `tritonserver` with `model_repository/`: `http://host:port` and `host:port`. */
 const { CLIPSTACK_TRITON_HTTP = "", CLIPSTACK_TRITON_GRPC = "" } = process.env;
-const other = CLIPSTACK_TRITON_HTTP !== "" && CLIPSTACK_TRITON_GRPC !== "";
-const missing = other ? "" : realTritonMissing;
+const isExternal = CLIPSTACK_TRITON_HTTP !== "" && CLIPSTACK_TRITON_GRPC !== "";
+const missing = isExternal ? "" : realTritonMissing;
 
 const models: readonly ModelSignature[] = [openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg];
 
 describe.skipIf(missing !== "")(
-  `against a real Triton${missing === "" ? "" : ` (not here: ${missing})`}`,
+  `against a real Triton${missing === "" ? "" : ` (skipped: ${missing})`}`,
   () => {
     let repository: TestRepository | undefined;
     let triton: RealTriton | undefined;
     let url = CLIPSTACK_TRITON_HTTP;
     let target = CLIPSTACK_TRITON_GRPC;
     beforeAll(async () => {
-      if (other) return;
+      if (isExternal) return;
       repository = await wholeRepository();
       triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
       url = triton.url;
@@ -41,7 +41,7 @@ describe.skipIf(missing !== "")(
     });
 
     for (const model of models) {
-      // JSON carries no bytes that are not text
+      // JSON cannot represent bytes that are not text
       const isFile = model.inputs[0]?.dataType === "BYTES";
       for (const encoding of isFile ? (["binary"] as const) : (["binary", "json"] as const)) {
         const at = (port: number) =>

@@ -1,4 +1,4 @@
-"""For tests: an ONNX file in Triton's Python backend, where no ONNX Runtime backend is to be had."""
+"""Runs an ONNX file in Triton's Python backend, for tests without the ONNX Runtime backend."""
 
 import json
 import os
@@ -18,7 +18,7 @@ class TritonPythonModel:
         (self.input,) = (value.name for value in self.session.get_inputs())
 
     def execute(self, requests):
-        """One execution for all requests that Triton's batcher put together, as the ONNX Runtime backend does it."""
+        """Executes a batch of requests at once, as the ONNX Runtime backend does."""
         images = [pb_utils.get_input_tensor_by_name(request, self.input).as_numpy() for request in requests]
         results = self.session.run(self.outputs, {self.input: np.concatenate(images)})
         responses, start = [], 0

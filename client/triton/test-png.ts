@@ -1,6 +1,6 @@
 import { crc32, deflateSync } from "node:zlib";
 
-/** For tests: a PNG file of 8-bit RGB, rows of interleaved pixels. */
+/** Encodes rows of interleaved 8-bit RGB pixels as PNG, for tests. */
 export function pngOf(width: number, height: number, rgb: Uint8Array): Uint8Array {
   const head = Buffer.alloc(13);
   head.writeUInt32BE(width, 0);

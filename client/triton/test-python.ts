@@ -5,17 +5,17 @@ import { promisify } from "node:util";
 
 const folder = fileURLToPath(new URL("../../.ci/", import.meta.url));
 
-interface Found {
+interface InstalledTool {
   readonly path: string;
-  /** Why it is not there; empty where it is. */
+  /** Reason why the tool is unavailable; otherwise empty. */
   readonly missing: string;
 }
 
-/** What a script of `.ci/` prints, or why it cannot be had here. They keep what they make in the user's cache folder. */
+/** Runs a script of `.ci/`, which installs a tool in the user's cache folder and prints its path. */
 export async function ciScript(
   name: "python-venv" | "real-triton" | "hey",
   ...args: readonly string[]
-): Promise<Found> {
+): Promise<InstalledTool> {
   try {
     const { stdout } = await promisify(execFile)(join(folder, name), args, { timeout: 600_000 });
     return { path: stdout.trim(), missing: "" };
@@ -26,8 +26,8 @@ export async function ciScript(
   }
 }
 
-/** NVIDIA's Python client, as it comes from PyPI. */
-export async function pythonWithTritonClient(): Promise<Found> {
+/** Installs NVIDIA's Python client from PyPI, unmodified. */
+export async function pythonWithTritonClient(): Promise<InstalledTool> {
   const { path, missing } = await ciScript("python-venv", "tritonclient");
   return { path: join(path, "bin", "python"), missing };
 }

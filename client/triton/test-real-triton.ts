@@ -9,8 +9,8 @@ import { openHttpTransport } from "./http-transport.ts";
 import { ciScript } from "./test-python.ts";
 
 /**
- * For tests: a real `tritonserver`, `perf_analyzer` and a Python that has `tritonclient`. `CLIPSTACK_REAL_TRITON` names the
- * folder where `.ci/real-triton` has put them together; without it the script is run.
+ * Real `tritonserver`, `perf_analyzer` and Python with `tritonclient`, for tests: from the folder `CLIPSTACK_REAL_TRITON`, or
+ * installed by `.ci/real-triton`.
  */
 const { CLIPSTACK_REAL_TRITON } = process.env;
 const { path: home, missing } =
@@ -18,7 +18,7 @@ const { path: home, missing } =
     ? await ciScript("real-triton")
     : { path: CLIPSTACK_REAL_TRITON, missing: "" };
 
-/** Why there is no real Triton here; empty where there is one. */
+/** Reason why no real Triton is available; otherwise empty. */
 export const realTritonMissing = missing;
 
 export function realTritonProgram(name: "tritonserver" | "perf_analyzer" | "python"): string {
@@ -29,25 +29,23 @@ export interface RealTriton {
   readonly url: string;
   readonly httpTarget: string;
   readonly grpcTarget: string;
-  /** Of HTTP, gRPC and metrics; another one can be started there when this one is gone. */
+  /** Ports of HTTP, gRPC and metrics, which another Triton can use after this one has stopped. */
   readonly ports: readonly number[];
   readonly process: ChildProcess;
-  /** What it wrote. */
   readonly output: string;
   stop(): Promise<void>;
 }
 
 /**
- * Start it and wait until it is ready, on 127.0.0.1.
+ * Starts Triton on 127.0.0.1 and waits until it is ready.
  *
- * @param repository - Its models of the ONNX Runtime backend are changed to run in the Python backend: that is the only one
- *   that PyPI's package has.
+ * @param repository - Models of the ONNX Runtime backend are changed to the Python backend, the only one in PyPI's package.
  */
 export async function startRealTriton(
   repository: string,
   { flags = [] as readonly string[], ports = undefined as readonly number[] | undefined } = {},
 ): Promise<RealTriton> {
-  await useThePythonBackend(repository);
+  await usePythonBackend(repository);
   const used = ports ?? (await freePorts(3));
   const [http, grpc, metrics] = used;
   const child = spawn(
@@ -106,7 +104,7 @@ export async function startRealTriton(
   };
 }
 
-async function useThePythonBackend(repository: string): Promise<void> {
+async function usePythonBackend(repository: string): Promise<void> {
   const backend = fileURLToPath(new URL("./test-onnx-backend.py", import.meta.url));
   for (const model of await readdir(repository)) {
     const folder = join(repository, model);

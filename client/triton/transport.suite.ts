@@ -7,18 +7,18 @@ import { elementCount, type Tensor } from "../../contract/tensor.ts";
 import { pngOf } from "./test-png.ts";
 import { type Transport, TritonError } from "./transport.ts";
 
-/** What every {@link Transport} must do, as tests. They hold for this project's server and for a real Triton. */
+/** Tests that every {@link Transport} passes, with this project's server and with a real Triton. */
 export interface TransportSuite {
   readonly name: string;
-  /** Loaded on the server: one input that is FP32, UINT8 or an image file (BYTES), and one FP32 output. */
+  /** Model loaded on the server, with one FP32, UINT8 or BYTES (image file) input and one FP32 output. */
   readonly model: ModelSignature;
   /** Called once, after the hooks of the surrounding `describe`. */
   open(): Transport;
-  /** To a server that takes connections and never answers, at this port of 127.0.0.1. */
+  /** Opens a transport to a server on 127.0.0.1 that accepts connections and never responds. */
   openSilent(port: number): Transport;
-  /** To a port of 127.0.0.1 with no listener. */
+  /** Opens a transport to a port of 127.0.0.1 without a listener. */
   openUnreachable(port: number): Transport;
-  /** Largest batch whose request the server accepts; larger ones are rejected by their bytes. @default model.maxBatchSize */
+  /** Largest batch within the server's limit of request bytes. @default model.maxBatchSize */
   readonly largestBatch?: number;
 }
 
@@ -39,7 +39,7 @@ export function describeTransport({
 
   const pattern = Float32Array.from({ length: itemElements }, (_, index) => Math.sin(index / 7));
 
-  /** Images that differ from each other: item i of `inputOf(n, first)` is that of `inputOf(1, first + i)`. */
+  /** Different images: item i of `inputOf(n, first)` equals `inputOf(1, first + i)`. */
   function inputOf(items: number, first = 0): Tensor {
     const head = { name: inputSpec!.name, shape: [items, ...inputSpec!.dims] };
     if (inputSpec!.dataType === "BYTES") {
@@ -64,21 +64,21 @@ export function describeTransport({
 
   const bytePattern = Uint8Array.from(pattern, (value) => 128 + 127 * value);
 
-  /** Item `index` of two, where its bytes are a part of another array. */
-  function partOf(whole: Tensor, index: number): Tensor {
+  /** Item `index` of two, as a view of the batch. */
+  function viewOf(batch: Tensor, index: number): Tensor {
     const shape = [1, ...inputSpec!.dims];
     const cut = [index * itemElements, (index + 1) * itemElements] as const;
-    switch (whole.dataType) {
+    switch (batch.dataType) {
       case "BYTES": {
-        const all = Buffer.concat(whole.data);
-        const start = index === 0 ? 0 : whole.data[0]!.byteLength;
-        const data = [all.subarray(start, start + whole.data[index]!.byteLength)];
-        return { ...whole, shape, data };
+        const all = Buffer.concat(batch.data);
+        const start = index === 0 ? 0 : batch.data[0]!.byteLength;
+        const data = [all.subarray(start, start + batch.data[index]!.byteLength)];
+        return { ...batch, shape, data };
       }
       case "FP32":
-        return { ...whole, shape, data: whole.data.subarray(...cut) };
+        return { ...batch, shape, data: batch.data.subarray(...cut) };
       default:
-        return { ...whole, shape, data: whole.data.subarray(...cut) };
+        return { ...batch, shape, data: batch.data.subarray(...cut) };
     }
   }
 
@@ -167,7 +167,7 @@ export function describeTransport({
     });
 
     test("sends an input that is a view of another array", async () => {
-      const [row] = await rows(partOf(inputOf(2), 1));
+      const [row] = await rows(viewOf(inputOf(2), 1));
       const [same] = await rows(inputOf(1, 1));
       expect(row).toEqual(same);
     });
@@ -197,7 +197,7 @@ export function describeTransport({
       }
       await transport.infer(model.name, [inputOf(4)], options);
       await transport.infer(model.name, [inputOf(2)], options);
-      // a Triton counts a request a moment after it has answered it
+      // Triton counts a request shortly after its response
       const after = await vi.waitUntil(async () => {
         const now = await transport.statistics(model.name, options);
         return now.success.count - before.success.count >= 2 ? now : undefined;
@@ -315,14 +315,14 @@ export function describeTransport({
   });
 }
 
-/** A small image file of one colour and a pattern, another one for each index. */
+/** Small image file, different for each index. */
 function picture(index: number): Uint8Array {
   const rgb = new Uint8Array(16 * 16 * 3).fill((index * 31) % 256, 0, 16 * 8 * 3);
   for (let at = 16 * 8 * 3; at < rgb.length; at += 1) rgb[at] = (at * (index + 1)) % 251;
   return pngOf(16, 16, rgb);
 }
 
-/** A port of 127.0.0.1 that had no listener a moment ago. */
+/** Port of 127.0.0.1 without a listener. */
 async function freePort(): Promise<number> {
   const server = await listening(createServer());
   const { port } = server;
@@ -330,7 +330,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Takes connections, and never says a word. */
+/** Accepts connections and never responds. */
 function silentServer(): Promise<{ port: number; close(): void }> {
   return listening(createServer((socket) => socket.on("error", () => {}).resume()));
 }

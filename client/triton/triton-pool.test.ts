@@ -4,7 +4,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import { TritonPool } from "./triton-pool.ts";
 import { inferenceService } from "./wire-grpc.ts";
 
-/** A Triton in a cluster is one of several addresses of a name, and they change: here the test says which there are. */
+/** In a cluster, a name resolves to the changing addresses of several Tritons; here the test sets them. */
 
 const name = "tritons.test";
 const cleanUps: (() => unknown)[] = [];
@@ -49,7 +49,7 @@ class AskedServer {
   }
 }
 
-/** Servers on 127.0.0.1, 127.0.0.2, …, all on one port, as pods have it. */
+/** Servers on 127.0.0.1, 127.0.0.2, … with the same port, as pods have. */
 async function serversOn(count: number): Promise<{ servers: AskedServer[]; port: number }> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
     const servers = Array.from({ length: count }, (_, at) => new AskedServer(`127.0.0.${at + 1}`));
@@ -127,7 +127,7 @@ function gate(): { readonly closed: Promise<void>; open(): void } {
 }
 
 const addressesOf = (servers: readonly AskedServer[]) => servers.map(({ address }) => address);
-// other systems have 127.0.0.1 only
+// other systems have only 127.0.0.1
 const onLinux = test.runIf(process.platform === "linux");
 
 onLinux("distributes the calls to a name over all of its addresses", async () => {
@@ -234,7 +234,7 @@ onLinux("loses no call while one address after another is replaced", async () =>
     await vi.waitFor(() => expect(servers[next]!.asked).toBeGreaterThan(before), {
       timeout: 10_000,
     });
-    // the pod ends after its address is gone
+    // the pod terminates after its address was removed
     servers[old]!.stop();
   }
   const after = answered;

@@ -38,7 +38,7 @@ function decoded(body: HttpBody): InferRequest {
   return decodeInferRequest(...whole(body), "m");
 }
 
-/** A request body: JSON, and what follows it. */
+/** Request body: JSON, then binary tensors. */
 function request(json: unknown, binary: Uint8Array = new Uint8Array()): [Buffer, string] {
   const head = Buffer.from(typeof json === "string" ? json : JSON.stringify(json));
   return [Buffer.concat([head, binary]), String(head.byteLength)];

@@ -16,7 +16,7 @@ function fp32(shape: readonly number[], data: Float32Array): Tensor {
   return { name: "x", dataType: "FP32", shape, data };
 }
 
-/** Bytes that start at any offset of their memory, as the parts of a message do. */
+/** Bytes at any offset of their buffer, like the parts of a message. */
 function shifted(bytes: Uint8Array, offset: number): Uint8Array {
   const memory = new Uint8Array(offset + bytes.byteLength);
   memory.set(bytes, offset);

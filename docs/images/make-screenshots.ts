@@ -14,7 +14,7 @@ import { type Browser, chromium } from "playwright-core";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const executablePath = process.env.CLIPSTACK_CHROMIUM ?? "/usr/bin/chromium";
-const mostBytes = 300_000;
+const maxBytes = 300_000;
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 try {
@@ -50,7 +50,7 @@ async function reviewPage(from: Browser): Promise<void> {
         url = /http:\/\/127\.0\.0\.1:\d+\S*/.exec(line)?.[0];
         if (url !== undefined) break;
       }
-      if (url === undefined) throw new Error("the review page did not say where it is");
+      if (url === undefined) throw new Error("the review page printed no URL");
       await picture(from, "dedupe-review.png", url, { height: 770, waitFor: "Group 1 of" });
     } finally {
       page.kill("SIGINT");
@@ -81,6 +81,6 @@ async function picture(
   await page.screenshot({ path });
   await page.close();
   const { size } = statSync(path);
-  if (size > mostBytes) throw new Error(`${name} must be at most ${mostBytes} bytes, got ${size}`);
+  if (size > maxBytes) throw new Error(`${name} must be at most ${maxBytes} bytes, got ${size}`);
   console.log(`${name}: ${size} bytes`);
 }

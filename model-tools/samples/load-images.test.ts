@@ -2,7 +2,7 @@ import sharp from "sharp";
 import { expect, test } from "vitest";
 import { loadImages, makeLoadImages } from "./load-images.ts";
 
-test("makes different JPEG files of the size that is asked for, the same ones every time", async () => {
+test("creates different JPEG files of the requested size, deterministically", async () => {
   const kind = { ...loadImages.thumbnail, count: 10 };
   const [first, second] = [await makeLoadImages(kind), await makeLoadImages(kind)];
   expect(first).toEqual(second);

@@ -30,7 +30,7 @@ test("samples.json lists every image, and together they are under 1 MB", () => {
   expect(images.reduce((sum, { bytes }) => sum + bytes, 0)).toBeLessThan(1_000_000);
 });
 
-test.each(images)("$file is what samples.json says", async (sample) => {
+test.each(images)("$file has the properties in samples.json", async (sample) => {
   expect(statSync(path(sample.file)).size).toBe(sample.bytes);
   const meta = await sharp(path(sample.file)).metadata();
   expect(meta.format).toBe(formats[extname(sample.file)]);
@@ -38,7 +38,7 @@ test.each(images)("$file is what samples.json says", async (sample) => {
   expect(meta.autoOrient).toEqual({ width: sample.width, height: sample.height });
 });
 
-test("there is one of each kind that readers get wrong", async () => {
+test("the samples include every kind that decoders often get wrong", async () => {
   const all = await Promise.all(images.map(({ file }) => sharp(path(file)).metadata()));
   const has = (kind: (meta: (typeof all)[number]) => boolean) => all.some(kind);
   for (const orientation of [3, 6, 8]) expect(has((m) => m.orientation === orientation)).toBe(true);
