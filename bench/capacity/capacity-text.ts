@@ -1,3 +1,4 @@
+import { formatPercent, formatUsd } from "../report/number-format.ts";
 import { aligned } from "../report/text-table.ts";
 import { median } from "../stats/statistics.ts";
 import type { RecordCalibration } from "./calibrate-record.ts";
@@ -23,8 +24,6 @@ import {
 
 /** Text output of `clipstack capacity`. Pure. */
 
-const right = (text: string, width: number) => text.padStart(width);
-
 /** Table with right-aligned numeric columns. */
 export function textTable(rows: readonly (readonly string[])[]): string {
   const number = /^([-+]?[$]?\d.*)?$/;
@@ -34,7 +33,7 @@ export function textTable(rows: readonly (readonly string[])[]): string {
 }
 
 /** Number with three significant digits. */
-export function formatNumber(value: number): string {
+function formatNumber(value: number): string {
   const size = Math.abs(value);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
@@ -43,23 +42,19 @@ export function formatNumber(value: number): string {
   return size >= 1 || size === 0 ? value.toFixed(2) : value.toPrecision(2);
 }
 
-export const formatError = (error: number | undefined): string => {
+function formatError(error: number | undefined): string {
   if (error === undefined) return "";
   const percent = Math.round(100 * error);
   return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
-};
+}
 
 /** Utilisation from which a station, not the number of clients, counts as the bottleneck. */
 const saturatedFrom = 0.8;
 
-const percent = (part: number) => `${Math.round(100 * part)} %`;
-
-const money = (usd: number) => (usd < 1 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`);
-
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
 /** Scenario in one line. */
-export function scenarioLine(scenario: Scenario): string {
+function scenarioLine(scenario: Scenario): string {
   const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = scenario;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
   const clients = concurrency === 1 ? "1 client" : `${concurrency} clients`;
@@ -78,49 +73,49 @@ export interface Trust {
 function boundOf({ parts, bottleneck }: ScenarioPrediction): {
   readonly isSaturated: boolean;
   readonly station: StationName;
+  /** Utilisation of the bottleneck, 0..1. */
+  readonly utilization: number;
 } {
   const utilization = parts.find(({ station }) => station === bottleneck)?.utilization ?? 0;
   const [slowest] = [...parts].sort((a, b) => b.ms - a.ms);
   return utilization >= saturatedFrom || slowest === undefined
-    ? { isSaturated: true, station: bottleneck }
-    : { isSaturated: false, station: slowest.station };
+    ? { isSaturated: true, station: bottleneck, utilization }
+    : { isSaturated: false, station: slowest.station, utilization };
 }
 
 /** Prediction of one scenario as text. */
 export function scenarioText(
   scenario: Scenario,
-  answer: ScenarioPrediction,
-  others: readonly Alternative[],
+  prediction: ScenarioPrediction,
+  alternatives: readonly Alternative[],
   trust: Trust,
 ): string {
-  const { isSaturated, station } = boundOf(answer);
-  const utilization =
-    answer.parts.find(({ station }) => station === answer.bottleneck)?.utilization ?? 0;
-  const limit = `${formatNumber(answer.limitImagesPerSecond)} images/s with more clients`;
+  const { isSaturated, station, utilization } = boundOf(prediction);
+  const limit = `${formatNumber(prediction.limitImagesPerSecond)} images/s with more clients`;
   const bound = isSaturated
-    ? `${stationNames[answer.bottleneck]}, ${percent(utilization)} utilised: at most ${limit}`
-    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[answer.bottleneck]}, at ${limit}`;
+    ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: at most ${limit}`
+    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, at ${limit}`;
   const { device, gpus } = scenario;
   const price =
-    answer.usdPerThousand === undefined || device.usdPerHour === undefined
+    prediction.usdPerThousand === undefined || device.usdPerHour === undefined
       ? "unknown: set --price <dollars per hour for one GPU>"
-      : `${answer.usdPerThousand.toPrecision(2)}  (${money(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price" : `price of ${device.priceDate}`})`;
-  const parts = [...answer.parts]
+      : `${prediction.usdPerThousand.toPrecision(2)}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price" : `price of ${device.priceDate}`})`;
+  const parts = [...prediction.parts]
     .filter(({ ms }) => ms >= 0.005)
     .sort((a, b) => b.ms - a.ms)
     .map(({ station, ms, utilization }) => [
       `  ${stationNames[station]}`,
       `${ms.toFixed(1)} ms`,
-      `${Math.round((100 * ms) / answer.latencyMs)} %`,
-      utilization > 0 ? `${Math.round(100 * utilization)} % utilised` : "",
+      formatPercent(ms / prediction.latencyMs),
+      utilization > 0 ? `${formatPercent(utilization)} utilised` : "",
     ]);
   return [
     scenarioLine(scenario),
     "",
-    `  images/s        ${formatNumber(answer.imagesPerSecond)}`,
-    `  latency         ${formatNumber(answer.latencyMs)} ms, mean`,
+    `  images/s        ${formatNumber(prediction.imagesPerSecond)}`,
+    `  latency         ${formatNumber(prediction.latencyMs)} ms, mean`,
     `  $/1,000 images  ${price}`,
-    `  GPUs alone      ${formatNumber(answer.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
+    `  GPUs alone      ${formatNumber(prediction.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
     `  bottleneck      ${bound}`,
     "",
     "latency by station",
@@ -128,20 +123,20 @@ export function scenarioText(
       .trimStart()
       .replace(/^/, "  "),
     "",
-    others.length === 0
+    alternatives.length === 0
       ? "no single change increases the throughput by 5 %"
       : "changes that increase the throughput, each on its own",
-    ...(others.length === 0 ? [] : [otherRows(others)]),
+    ...(alternatives.length === 0 ? [] : [alternativesTable(alternatives)]),
     "",
     "accuracy",
     ...[...trust.sources, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
 }
 
-function otherRows(others: readonly Alternative[]): string {
+function alternativesTable(alternatives: readonly Alternative[]): string {
   return textTable([
     ["  change", "images/s", "latency", "new bottleneck"],
-    ...others.map(({ change, prediction }) => [
+    ...alternatives.map(({ change, prediction }) => [
       `  ${change}`,
       formatNumber(prediction.imagesPerSecond),
       `${formatNumber(prediction.latencyMs)} ms`,
@@ -193,7 +188,7 @@ export function notesOf(
 }
 
 /** Plan of a job as text. */
-export function planText(job: Job, plan: Plan, shown: number, trust: Trust): string {
+export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): string {
   const { options } = plan;
   const meeting = options.filter(({ meetsDeadline }) => meetsDeadline);
   const [best] = options;
@@ -207,7 +202,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
       String(scenario.concurrency),
       formatNumber(imagesPerSecond),
       `${formatNumber(hours)} h`,
-      usd === undefined ? "-" : money(usd),
+      usd === undefined ? "-" : formatUsd(usd),
       stationNames[option.bottleneck],
     ];
   };
@@ -223,7 +218,7 @@ export function planText(job: Job, plan: Plan, shown: number, trust: Trust): str
   ];
   const listed = (meeting.length > 0 ? meeting : options)
     .filter((option, index, all) => index === all.findIndex((other) => sameKind(other, option)))
-    .slice(0, shown);
+    .slice(0, maxRows);
   const rate = `${job.images.toLocaleString("en-US")} images in ${formatNumber(job.withinHours)} h require ${formatNumber(plan.requiredImagesPerSecond)} images/s`;
   return [
     rate,
@@ -273,18 +268,17 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
       "",
     ].join("\n"),
   );
-  const explained = `${Math.round(100 * explainedError)} %`;
   return [
     ...tables,
     "* part of the load is not in the source and is assumed; the model's latencies are means, also next to a p50 or p95",
     "",
     ...Object.entries(summary.byRole).map(
-      ([role, count]) => `${right(String(count), 4)}  ${role}: ${roles[role as Role]}`,
+      ([role, count]) => `${String(count).padStart(4)}  ${role}: ${roles[role as Role]}`,
     ),
     "",
     summaryLine(summary),
     "",
-    `unexplained (error above ${explained}):`,
+    `unexplained (error above ${formatPercent(explainedError)}):`,
     ...summary.predicted.notExplained.map(
       (row) => `  ${formatError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
     ),
@@ -293,7 +287,7 @@ export function checkText(rows: readonly CheckRow[], summary: CheckSummary): str
 }
 
 export function summaryLine({ byRole, predicted }: CheckSummary): string {
-  return `Of ${byRole.predicted} predicted figures, ${predicted.within10} are within 10 % and ${predicted.within25} within ${Math.round(100 * explainedError)} %; the median error is ${Math.round(100 * predicted.medianError)} %.`;
+  return `Of ${byRole.predicted} predicted figures, ${predicted.within10} are within 10 % and ${predicted.within25} within ${formatPercent(explainedError)}; the median error is ${formatPercent(predicted.medianError)}.`;
 }
 
 export function parametersText(parameters: readonly Parameter[]): string {
@@ -323,7 +317,7 @@ export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): rea
   const loads =
     predicted.length === 1 ? "1 predicted load point" : `${predicted.length} predicted load points`;
   return [
-    `Median error over ${loads}: ${percent(throughput)} of images/s, ${percent(latency)} of latency (--check).`,
+    `Median error over ${loads}: ${formatPercent(throughput)} of images/s, ${formatPercent(latency)} of latency (--check).`,
     ...(Math.max(throughput, latency) > maxMedianError
       ? ["WARNING: the model does not fit this record; measure instead of predicting."]
       : []),

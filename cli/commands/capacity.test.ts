@@ -61,7 +61,7 @@ test("calibrates with a record and prints the error of each load point", async (
   writeFileSync(file, JSON.stringify(testBenchRecord()));
   const checked = await run("--record", file, "--check");
   expect(checked.stdout).toMatch(/onnx-http b1 c16 .* predicted/);
-  const error = /Median error over \d+ predicted load points: \d+ % of images\/s/;
+  const error = /Median error over \d+ predicted load points: [\d.]+ % of images\/s/;
   expect(checked.stdout).toMatch(error);
   const asked = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
   expect(asked.stdout).toContain(`Calibrated with ${file}`);
