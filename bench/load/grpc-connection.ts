@@ -60,20 +60,17 @@ interface Call {
 }
 
 class GrpcConnection implements Connection {
-  readonly #url: string;
-  readonly #calls: readonly Call[];
-  readonly #events: ConnectionEvents;
   #session: ClientHttp2Session | undefined;
   #stream: ClientHttp2Stream | undefined;
 
-  constructor(url: string, calls: readonly Call[], events: ConnectionEvents) {
-    this.#url = url;
-    this.#calls = calls;
-    this.#events = events;
-  }
+  constructor(
+    private readonly url: string,
+    private readonly calls: readonly Call[],
+    private readonly events: ConnectionEvents,
+  ) {}
 
   send(request: number): void {
-    const { headers, message } = this.#calls[request]!;
+    const { headers, message } = this.calls[request]!;
     const stream = this.#openSession().request(headers);
     this.#stream = stream;
     const response: Response = {
@@ -107,8 +104,8 @@ class GrpcConnection implements Connection {
       if (!isComplete && !isClosed) return;
       this.#stream = undefined;
       if (isComplete)
-        this.#events.answered(responseCode(response), Math.max(0, response.bytes - frameBytes));
-      else this.#events.failed(code);
+        this.events.answered(responseCode(response), Math.max(0, response.bytes - frameBytes));
+      else this.events.failed(code);
     };
     // the response is complete; the stream closes later
     stream.on("end", () => end(false));
@@ -119,7 +116,7 @@ class GrpcConnection implements Connection {
   abandon(code: string): void {
     const open = this.#stream !== undefined;
     this.close();
-    if (open) this.#events.failed(code);
+    if (open) this.events.failed(code);
   }
 
   close(): void {
@@ -131,7 +128,7 @@ class GrpcConnection implements Connection {
   #openSession(): ClientHttp2Session {
     const open = this.#session;
     if (open !== undefined && !open.closed && !open.destroyed) return open;
-    const session = connect(this.#url, {
+    const session = connect(this.url, {
       settings: { initialWindowSize: windowBytes, enablePush: false },
     });
     this.#session = session;

@@ -67,10 +67,6 @@ interface MeasuredWindow {
 
 /** One load, from its first request to its last response. */
 export class LoadRun {
-  readonly #workers: Workers;
-  readonly #requests: PreparedRequests;
-  readonly #options: MeasureOptions;
-  readonly #totals: Totals;
   /** Responses not yet assigned to a window. */
   #pending: TimedSample[] = [];
   /** All samples, from which the figures are computed at the end. */
@@ -78,33 +74,28 @@ export class LoadRun {
   #boundary: Boundary = { atMs: 0, countedToMs: 0, workers: [], counters: undefined };
 
   constructor(
-    workers: Workers,
-    requests: PreparedRequests,
-    options: MeasureOptions,
-    totals: Totals,
-  ) {
-    this.#workers = workers;
-    this.#requests = requests;
-    this.#options = options;
-    this.#totals = totals;
-  }
+    private readonly workers: Workers,
+    private readonly requests: PreparedRequests,
+    private readonly options: MeasureOptions,
+    private readonly totals: Totals,
+  ) {}
 
   /** Runs the warm-up and returns the CPU utilisation of the busiest worker in its last window, 0..1. */
   async warmUp(): Promise<number> {
-    const { durationSeconds, windowSeconds, warmupSeconds } = this.#options;
-    const startMs = this.#workers.start();
+    const { durationSeconds, windowSeconds, warmupSeconds } = this.options;
+    const startMs = this.workers.start();
     const maxDurationMs = durationSeconds * 1_000;
     const warmupMs =
       warmupSeconds === undefined ? maxDurationMs * maxWarmupShare : warmupSeconds * 1_000;
-    if (Number.isNaN(this.#totals.endMs)) this.#totals.endMs = startMs + maxDurationMs;
-    const untilMs = Math.min(this.#totals.endMs, startMs + warmupMs);
+    if (Number.isNaN(this.totals.endMs)) this.totals.endMs = startMs + maxDurationMs;
+    const untilMs = Math.min(this.totals.endMs, startMs + warmupMs);
     const { workers } = await this.#collect(true);
     this.#boundary = { atMs: startMs, countedToMs: startMs, workers, counters: undefined };
     let last: MeasuredWindow;
     let before: MeasuredWindow | undefined;
     do {
       last = await this.#timedWindow(windowSeconds, untilMs);
-      this.#totals.warmup.requests += last.window.good.length;
+      this.totals.warmup.requests += last.window.good.length;
       if (last.window.good.length === 0) this.#rejectUnreachable(last.window.failed);
       if (
         warmupSeconds === undefined &&
@@ -113,22 +104,22 @@ export class LoadRun {
       )
         break;
       before = last;
-    } while (this.#boundary.atMs < untilMs && !this.#options.signal.aborted);
-    this.#totals.warmup.seconds += (this.#boundary.atMs - startMs) / 1_000;
+    } while (this.#boundary.atMs < untilMs && !this.options.signal.aborted);
+    this.totals.warmup.seconds += (this.#boundary.atMs - startMs) / 1_000;
     return clientUse([last], undefined).busiestWorkerCores;
   }
 
   /** Measures windows until they are stable. Call {@link warmUp} first. */
   async measure(): Promise<MeasuredLoad> {
-    const { signal, stableWindows, tolerance, maxWindows, windowSeconds, onWindow } = this.#options;
+    const { signal, stableWindows, tolerance, maxWindows, windowSeconds, onWindow } = this.options;
     const windows: MeasuredWindow[] = [];
     this.#kept = this.#kept.filter(({ doneMs }) => doneMs > this.#boundary.atMs);
-    const { imagesPerRequest } = this.#requests;
+    const { imagesPerRequest } = this.requests;
     const soFar = () => windows.map(({ window }) => describeWindow(window, imagesPerRequest));
     while (windows.length < maxWindows && !signal.aborted) {
-      const isLast = clockMs() + windowSeconds * 1_000 > this.#totals.endMs;
+      const isLast = clockMs() + windowSeconds * 1_000 > this.totals.endMs;
       if (isLast && windows.length > 0) break;
-      const next = await this.#timedWindow(windowSeconds, this.#totals.endMs);
+      const next = await this.#timedWindow(windowSeconds, this.totals.endMs);
       if (!next.complete && windows.length > 0) break;
       windows.push(next);
       onWindow?.(describeWindow(next.window, imagesPerRequest), windows.length - 1);
@@ -156,7 +147,7 @@ export class LoadRun {
           : "unstable";
     return {
       ...this.#figures(measured),
-      warmup: this.#totals.warmup,
+      warmup: this.totals.warmup,
       windows: described,
       measuredWindows: measured.length,
       stability: { verdict, ...found, tolerance },
@@ -165,15 +156,15 @@ export class LoadRun {
 
   /** Stops sending and waits for outstanding responses. */
   async stop(): Promise<void> {
-    const { signal } = this.#options;
+    const { signal } = this.options;
     await this.#collect(false);
     const slowestMs = this.#kept.reduce(
       (most, { dueMs, doneMs }) => Math.max(most, doneMs - dueMs),
       0,
     );
     const waitMs = Math.min(Math.max(drainMs, drainLatencies * slowestMs), maxDrainMs);
-    const stopped = this.#workers.stop(signal.aborted ? 0 : waitMs);
-    // Ctrl-C during the wait ends it; missing responses are left out
+    const stopped = this.workers.stop(signal.aborted ? 0 : waitMs);
+    // Ctrl-C during the wait ends it; missing responses are excluded
     const rest = signal.aborted ? await stopped : await unlessAborted(stopped, signal, 0);
     if (rest !== undefined) this.#addSamples(rest);
   }
@@ -181,16 +172,16 @@ export class LoadRun {
   #figures(
     measured: readonly MeasuredWindow[],
   ): Omit<MeasuredLoad, "warmup" | "windows" | "measuredWindows" | "stability"> {
-    const { load, readCounters } = this.#options;
-    const { imagesPerRequest, requests } = this.#requests;
-    const due = this.#measuredRequests(measured);
+    const { load, readCounters } = this.options;
+    const { imagesPerRequest, requests } = this.requests;
+    const [first, last] = [measured[0], measured.at(-1)];
+    const due = first && last ? this.#dueIn(first, last) : [];
     const good = due.filter(isGood);
     const seconds = measured.reduce((sum, { window }) => sum + window.seconds, 0);
-    const answers = measured.reduce((sum, { window }) => sum + window.good.length, 0);
-    const perSecond = seconds > 0 ? answers / seconds : 0;
+    const responses = measured.reduce((sum, { window }) => sum + window.good.length, 0);
+    const perSecond = seconds > 0 ? responses / seconds : 0;
     const latency = describeLatency(sortedLatencies(good));
     const client = clientUse(measured, load.kind === "open loop" ? load : undefined);
-    const [first, last] = [measured[0], measured.at(-1)];
     const counters = { before: first?.start.counters, after: last?.end.counters };
     const hasCounters =
       readCounters !== undefined && counters.before !== undefined && counters.after !== undefined;
@@ -204,7 +195,7 @@ export class LoadRun {
         : {}),
       ...latency,
       errors: countCodes(due),
-      errorsWithWarmup: Object.fromEntries(this.#totals.errors),
+      errorsWithWarmup: Object.fromEntries(this.totals.errors),
       client,
       requestBytes: mean(requests.map(({ body }) => body.byteLength)),
       responseBytes: mean(good.map(({ bytes }) => bytes)),
@@ -214,29 +205,23 @@ export class LoadRun {
   }
 
   /**
-   * Requests due in the measured windows, however late their responses, so that a stall at the end counts in full. Requests
-   * already outstanding at the start are left out.
+   * Requests due between the start of one window and the end of another, however late their responses, so that a stall at the
+   * end counts in full. Requests already outstanding at the start are excluded.
    */
-  #measuredRequests(measured: readonly MeasuredWindow[]): readonly TimedSample[] {
-    const [first, last] = [measured[0], measured.at(-1)];
-    return first === undefined || last === undefined ? [] : this.#dueIn(first, last);
-  }
-
-  /** Requests due between the start of one window and the end of another. */
   #dueIn({ start }: MeasuredWindow, { end }: MeasuredWindow): readonly TimedSample[] {
     return this.#kept.filter(({ dueMs }) => dueMs >= start.atMs && dueMs < end.atMs);
   }
 
   /** Runs one window, extended while it has too few responses, until `untilMs` at the latest. */
   async #timedWindow(seconds: number, untilMs: number): Promise<MeasuredWindow> {
-    const { load } = this.#options;
+    const { load } = this.options;
     const start = this.#boundary;
     const required =
       load.kind === "closed loop" ? Math.max(minResponses, 2 * load.concurrency) : minResponses;
     const endMs = start.atMs + seconds * 1_000;
     await this.#sleep(Math.min(endMs, untilMs) - clockMs());
     await this.#collect(false);
-    const isOver = () => this.#options.signal.aborted || clockMs() >= untilMs;
+    const isOver = () => this.options.signal.aborted || clockMs() >= untilMs;
     while (this.#pending.length < required && !isOver()) {
       await this.#sleep(pollMs);
       await this.#collect(false);
@@ -253,7 +238,7 @@ export class LoadRun {
 
   #endWindow(inside: readonly TimedSample[], mark: Boundary, complete: boolean): MeasuredWindow {
     const start = this.#boundary;
-    const window = makeWindow(inside, { sinceMs: start.countedToMs, endMs: mark.atMs });
+    const window = makeWindow(inside, start.countedToMs, mark.atMs);
     const end = { ...mark, countedToMs: window.countedToMs };
     this.#boundary = end;
     return { window, start, end, complete };
@@ -270,38 +255,38 @@ export class LoadRun {
 
   /** Server counters; `undefined` on errors, because a server without metrics can still be measured. */
   async #readCounters(): Promise<unknown> {
-    const { readCounters, signal } = this.#options;
+    const { readCounters, signal } = this.options;
     if (readCounters === undefined) return undefined;
     return await unlessAborted(readCounters(), signal, countersGraceMs).catch(() => undefined);
   }
 
   async #collect(boundary: boolean): Promise<Collected> {
-    const collected = await this.#workers.collect(boundary);
+    const collected = await this.workers.collect(boundary);
     this.#addSamples(collected);
     return collected;
   }
 
   #addSamples({ samples }: Collected): void {
     for (const sample of samples) {
-      // requests that were cut off by the end of the load are no errors
-      if (sample.code === ownCodes.ended && this.#options.signal.aborted) continue;
+      // requests cut off by an interrupt are not errors
+      if (sample.code === ownCodes.ended && this.options.signal.aborted) continue;
       this.#pending.push(sample);
       this.#kept.push(sample);
       if (isGood(sample)) continue;
       const code = codeText(sample.code);
-      this.#totals.errors.set(code, (this.#totals.errors.get(code) ?? 0) + 1);
+      this.totals.errors.set(code, (this.totals.errors.get(code) ?? 0) + 1);
     }
   }
 
   #rejectUnreachable(failed: readonly TimedSample[]): void {
     const [first] = failed;
     if (first === undefined || !failed.every(({ code }) => unreachable.includes(code))) return;
-    throw new UserError(`${this.#requests.url}: ${codeText(first.code)}`);
+    throw new UserError(`${this.requests.url}: ${codeText(first.code)}`);
   }
 
   async #sleep(ms: number): Promise<void> {
     if (ms <= 0) return;
-    await sleep(ms, undefined, { signal: this.#options.signal }).catch(() => {});
+    await sleep(ms, undefined, { signal: this.options.signal }).catch(() => {});
   }
 }
 

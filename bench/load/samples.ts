@@ -1,7 +1,7 @@
 import { reason } from "../run/http-client.ts";
 import { sampleColumns, sampleWidth } from "./worker-messages.ts";
 
-/** One request, as its sender saw it. Times on the clock of `clockMs`. */
+/** Request with its times on the clock of `clockMs`. */
 export interface TimedSample {
   readonly dueMs: number;
   readonly sentMs: number;

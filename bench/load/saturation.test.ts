@@ -12,7 +12,7 @@ function windowOf(cores: readonly number[], lateMs: readonly number[], eventLoop
     code: "",
   }));
   return {
-    window: makeWindow(samples, { sinceMs: 0, endMs: 1_000 }),
+    window: makeWindow(samples, 0, 1_000),
     start: { workers: cores.map(() => ({ cpuMs: 500, atMs: 0, eventLoopDelayP99Ms: 99 })) },
     end: {
       workers: cores.map((core) => ({
@@ -58,10 +58,10 @@ test("each way in which the generator was the bottleneck is explained in a sente
     delayedSends: 0.032,
   };
   expect(invalidReasons(busy, 20, 0)).toEqual([
-    "No request was answered well.",
-    "The load generator was the limit: its busiest process used 0.97 of a core.",
-    "The load generator was late to see answers: the p99 of its event loop's delay was 23.0 ms.",
-    "The load generator was late to send: 3.2 % of the requests left after they were due.",
+    "No request succeeded.",
+    "The load generator was the bottleneck: its busiest process used 0.97 of a core.",
+    "The load generator processed responses late: the p99 of its event loop delay was 23.0 ms.",
+    "The load generator sent late: 3.2 % of the requests were sent after they were due.",
   ]);
 });
 

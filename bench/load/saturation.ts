@@ -16,11 +16,11 @@ interface WorkerReading {
   readonly eventLoopDelayP99Ms: number;
 }
 
-const maximumCores = 0.9;
-const maximumEventLoopDelayMs = 10;
+const maxCores = 0.9;
+const maxEventLoopDelayMs = 10;
 /** Share of the p50 latency below which a delay is irrelevant. */
-const maximumEventLoopDelayShare = 0.1;
-const maximumDelayedSends = 0.01;
+const maxEventLoopDelayShare = 0.1;
+const maxDelayedSends = 0.01;
 /** A request is delayed if it is sent later than 1 ms or a tenth of the mean gap after its due time, whichever is longer. */
 const delayedMs = 1;
 const delayedGapShare = 0.1;
@@ -62,23 +62,23 @@ export function invalidReasons(
   samples: number,
 ): string[] {
   const reasons: string[] = [];
-  if (samples === 0) reasons.push("No request was answered well.");
-  if (busiestWorkerCores > maximumCores) {
+  if (samples === 0) reasons.push("No request succeeded.");
+  if (busiestWorkerCores > maxCores) {
     reasons.push(
-      `The load generator was the limit: its busiest process used ${busiestWorkerCores.toFixed(2)} of a core.`,
+      `The load generator was the bottleneck: its busiest process used ${busiestWorkerCores.toFixed(2)} of a core.`,
     );
   }
   if (
-    eventLoopDelayP99Ms > maximumEventLoopDelayMs &&
-    eventLoopDelayP99Ms > maximumEventLoopDelayShare * (p50Ms ?? 0)
+    eventLoopDelayP99Ms > maxEventLoopDelayMs &&
+    eventLoopDelayP99Ms > maxEventLoopDelayShare * (p50Ms ?? 0)
   ) {
     reasons.push(
-      `The load generator was late to see answers: the p99 of its event loop's delay was ${eventLoopDelayP99Ms.toFixed(1)} ms.`,
+      `The load generator processed responses late: the p99 of its event loop delay was ${eventLoopDelayP99Ms.toFixed(1)} ms.`,
     );
   }
-  if (delayedSends > maximumDelayedSends) {
+  if (delayedSends > maxDelayedSends) {
     reasons.push(
-      `The load generator was late to send: ${(100 * delayedSends).toFixed(1)} % of the requests left after they were due.`,
+      `The load generator sent late: ${(100 * delayedSends).toFixed(1)} % of the requests were sent after they were due.`,
     );
   }
   return reasons;

@@ -34,7 +34,7 @@ export interface Sender {
   take(): Float64Array;
   /** Error codes: the number n in a sample is `codes[n - 1]`. */
   readonly codes: readonly string[];
-  /** Sends no more requests; resolves when all outstanding ones are answered. `cut` ends the wait. */
+  /** Sends no more requests; resolves when none is outstanding. `cut` ends the wait. */
   stop(cut: AbortSignal): Promise<void>;
 }
 
@@ -79,7 +79,7 @@ interface Schedule {
   end(): void;
 }
 
-/** Each client sends its next request as soon as the previous one is answered. */
+/** Each client sends its next request as soon as the previous one has ended. */
 function closedLoop(
   { concurrency }: Extract<LoadShape, { kind: "closed loop" }>,
   { index, workers }: SenderOptions,
@@ -89,7 +89,7 @@ function closedLoop(
   let ended = false;
   pool.onEnd = (slot, failed) => {
     if (ended) return;
-    // the pause is part of no latency; a slow failure needs none
+    // not part of a latency; a slow failure needs no pause
     if (failed && clockMs() - slot.sentMs < failedPauseMs) {
       setTimeout(() => {
         if (!ended) pool.send(slot);
@@ -142,20 +142,19 @@ function openLoop(
 
 /** Connections of a sender; each carries one request at a time. */
 class ConnectionPool {
-  /** Called when a request of a slot was answered or has failed. */
+  /** Called when a request of a slot has ended. */
   onEnd: (slot: Slot, failed: boolean) => void = () => {};
   /** Number of outstanding requests. */
   busy = 0;
-  readonly #options: SenderOptions;
-  readonly #log: SampleLog;
   readonly #slots: Slot[] = [];
   readonly #timeoutTimer: NodeJS.Timeout;
   #next: number;
   #onIdle = () => {};
 
-  constructor(options: SenderOptions, log: SampleLog) {
-    this.#options = options;
-    this.#log = log;
+  constructor(
+    private readonly options: SenderOptions,
+    private readonly log: SampleLog,
+  ) {
     this.#next = options.index;
     this.#timeoutTimer = setInterval(() => this.#abandonOverdue(), timeoutCheckMs);
     this.#timeoutTimer.unref();
@@ -163,14 +162,14 @@ class ConnectionPool {
 
   open(): Slot {
     const end = (code: string, bytes: number, failed: boolean) => {
-      this.#log.add(slot.dueMs, slot.sentMs, clockMs(), bytes, code);
+      this.log.add(slot.dueMs, slot.sentMs, clockMs(), bytes, code);
       slot.busy = false;
       this.busy -= 1;
       this.onEnd(slot, failed);
       if (this.busy === 0) this.#onIdle();
     };
     const slot: Slot = {
-      connection: this.#options.open({
+      connection: this.options.open({
         answered: (code, bytes) => end(code, bytes, code !== ""),
         failed: (code) => end(code, 0, true),
       }),
@@ -188,8 +187,8 @@ class ConnectionPool {
     slot.dueMs = dueMs ?? slot.sentMs;
     slot.busy = true;
     this.busy += 1;
-    const request = this.#next % this.#options.requests;
-    this.#next += this.#options.workers;
+    const request = this.#next % this.options.requests;
+    this.#next += this.options.workers;
     slot.connection.send(request);
   }
 
@@ -207,7 +206,7 @@ class ConnectionPool {
   }
 
   #abandonOverdue(): void {
-    const latest = clockMs() - (this.#options.timeoutMs ?? defaultTimeoutMs);
+    const latest = clockMs() - (this.options.timeoutMs ?? defaultTimeoutMs);
     for (const slot of this.#slots) {
       if (slot.busy && slot.sentMs < latest) slot.connection.abandon(ownCodes.timeout);
     }
@@ -226,16 +225,13 @@ interface Slot {
 class SampleLog {
   readonly codes: string[] = [];
   readonly #numbers = new Map<string, number>([["", 0]]);
-  readonly #onFull: (() => void) | undefined;
   #rows = new Float64Array(initialSamples * sampleWidth);
   #used = 0;
 
-  constructor(onFull: (() => void) | undefined) {
-    this.#onFull = onFull;
-  }
+  constructor(private readonly onFull: (() => void) | undefined) {}
 
   add(dueMs: number, sentMs: number, doneMs: number, bytes: number, code: string): void {
-    if (this.#used === this.#rows.length) this.#onFull?.();
+    if (this.#used === this.#rows.length) this.onFull?.();
     if (this.#used === this.#rows.length) {
       const larger = new Float64Array(this.#rows.length * 2);
       larger.set(this.#rows);

@@ -80,6 +80,6 @@ test("a hanging request fails when the wait for responses is aborted", async () 
   await sleep(50);
   await load.stop(AbortSignal.timeout(50));
   expect(load.samples.map(({ code }) => code)).toEqual(
-    Array(2).fill("no answer before the load ended"),
+    Array(2).fill("no response before the load ended"),
   );
 });

@@ -23,11 +23,11 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def execute(self, requests):
         time.sleep(${ms / 1_000})
-        answer = [pb_utils.Tensor("embedding", np.zeros((1, 512), np.float32))]
-        return [pb_utils.InferenceResponse(answer) for _ in requests]
+        response = [pb_utils.Tensor("embedding", np.zeros((1, 512), np.float32))]
+        return [pb_utils.InferenceResponse(response) for _ in requests]
 `;
 
-/** For tests: a real Triton whose model takes so long for a request, and no processor: two requests at a time. */
+/** Starts a real Triton whose model sleeps for `ms` per request; two requests run concurrently. */
 export async function startSleepingTriton(
   ms: number,
 ): Promise<Pick<RealTriton, "url" | "grpcTarget" | "stop">> {

@@ -1,7 +1,7 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { mean } from "../stats/statistics.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
-import type { TimedSample } from "./samples.ts";
+import { isGood, type TimedSample } from "./samples.ts";
 
 /** Responses between two times. */
 export interface LoadWindow {
@@ -17,23 +17,21 @@ export interface LoadWindow {
 }
 
 /** Minimum number of responses for comparing p99s; with fewer, the p99 is the slowest response. */
-export const minP99Samples = 100;
+const minP99Samples = 100;
 
 /** Number of mean gaps between responses after which a silence is a stall. */
 const maxSilenceGaps = 2;
 
-export interface WindowBounds {
-  /** End of the previous window's count. */
-  readonly sinceMs: number;
-  readonly endMs: number;
-}
-
-/** @param samples - Requests that ended within the bounds. */
+/**
+ * @param samples - Requests that ended within the window.
+ * @param sinceMs - End of the previous window's count.
+ */
 export function makeWindow(
   samples: readonly TimedSample[],
-  { sinceMs, endMs }: WindowBounds,
+  sinceMs: number,
+  endMs: number,
 ): LoadWindow {
-  const good = samples.filter(({ code }) => code === "");
+  const good = samples.filter(isGood);
   const times = Float64Array.from(good, ({ doneMs }) => doneMs).sort();
   const lastMs = times.at(-1) ?? sinceMs;
   const isSilent = !(endMs - lastMs <= maxSilenceGaps * expectedGap(times, sinceMs));
@@ -42,7 +40,7 @@ export function makeWindow(
     seconds: (countedToMs - sinceMs) / 1_000,
     countedToMs,
     good,
-    failed: samples.filter(({ code }) => code !== ""),
+    failed: samples.filter((sample) => !isGood(sample)),
   };
 }
 
@@ -60,26 +58,23 @@ function expectedGap(times: Float64Array, sinceMs: number): number {
   return squares / (last - sinceMs);
 }
 
-export function requestsPerSecond({ good, seconds }: LoadWindow): number {
-  return seconds > 0 ? good.length / seconds : 0;
-}
-
 /**
  * Window for the record.
  *
- * @param answers - Requests of its p99; until late responses have arrived, those that ended in the window.
+ * @param requests - Requests of its p99; until late responses have arrived, those that ended in the window.
  */
 export function describeWindow(
   window: LoadWindow,
   imagesPerRequest: number,
-  answers: readonly TimedSample[] = window.good,
+  requests: readonly TimedSample[] = window.good,
 ): LoadPoint["windows"][number] {
+  const { seconds, good, failed } = window;
   return {
-    seconds: window.seconds,
-    requests: window.good.length,
-    imagesPerSecond: requestsPerSecond(window) * imagesPerRequest,
-    p99Ms: answers.length === 0 ? undefined : percentile(sortedLatencies(answers), 99),
-    failed: window.failed.length,
+    seconds,
+    requests: good.length,
+    imagesPerSecond: seconds > 0 ? (good.length / seconds) * imagesPerRequest : 0,
+    p99Ms: requests.length === 0 ? undefined : percentile(sortedLatencies(requests), 99),
+    failed: failed.length,
   };
 }
 

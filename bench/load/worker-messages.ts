@@ -23,13 +23,13 @@ export type ToWorker =
       /** Whether a window ends here, so that the event loop delay is reset. */
       readonly boundary: boolean;
     }
-  /** Stops sending, and waits at most `patienceMs` for open requests. */
+  /** Stops sending, and waits at most `patienceMs` for outstanding requests. */
   | { readonly kind: "stop"; readonly patienceMs: number };
 
 /** Message from a worker process. */
 export type FromWorker =
   | { readonly kind: "prepared" }
-  /** Sent unrequested, because many samples at once would block the worker. */
+  /** Sent without a request, because many samples at once would block the worker. */
   | {
       readonly kind: "samples";
       /** Consecutive rows of {@link sampleColumns}. */
@@ -52,11 +52,9 @@ export type FromWorker =
 
 /** Columns of a sample. Times are on the clock of {@link clockMs}. */
 export const sampleColumns = {
-  /** Due time. */
   dueMs: 0,
-  /** Time of sending. */
   sentMs: 1,
-  /** Time of the complete response or the failure. */
+  /** Complete response or failure. */
   doneMs: 2,
   /** Size of the response body. */
   bytes: 3,
@@ -68,7 +66,7 @@ export const sampleWidth = Object.keys(sampleColumns).length;
 export const ownCodes = {
   timeout: "no response in time",
   tooManyOpen: "not sent: too many open",
-  ended: "no answer before the load ended",
+  ended: "no response before the load ended",
 } as const;
 
 /** Monotonic clock that all processes of a machine share, in milliseconds. */

@@ -25,7 +25,7 @@ export interface Workers {
   start(): number;
   /** @param boundary - Whether a window ends here. */
   collect(boundary: boolean): Promise<Collected>;
-  /** Stops sending, waits for open requests, and returns the remaining samples. */
+  /** Stops sending, waits for outstanding requests, and returns the remaining samples. */
   stop(patienceMs: number): Promise<Collected>;
   /** Kills the processes. */
   close(): Promise<void>;
@@ -56,15 +56,13 @@ export async function startWorkers(
     throw error;
   }
   const requestAll = async (message: ToWorker): Promise<Collected> => {
-    const answers = await Promise.all(workers.map((worker) => worker.request(message)));
-    const collected = answers.flatMap((answer) => (answer.kind === "collected" ? [answer] : []));
+    const responses = await Promise.all(workers.map((worker) => worker.request(message)));
+    const collected = responses.flatMap((response) =>
+      response.kind === "collected" ? [response] : [],
+    );
     return {
       samples: workers.flatMap((worker) => worker.takeSamples()),
-      workers: collected.map(({ cpuMs, atMs, eventLoopDelayP99Ms }) => ({
-        cpuMs,
-        atMs,
-        eventLoopDelayP99Ms,
-      })),
+      workers: collected,
     };
   };
   return {
@@ -85,7 +83,7 @@ class Worker {
   readonly #samples: TimedSample[] = [];
   #stderr = "";
   #closing = false;
-  #pending: { resolve: (answer: FromWorker) => void; reject: (error: Error) => void } | undefined;
+  #pending: { resolve: (response: FromWorker) => void; reject: (error: Error) => void } | undefined;
 
   constructor() {
     this.#child = fork(program, {
@@ -97,12 +95,12 @@ class Worker {
     this.#child.stderr?.on("data", (chunk: Buffer) => {
       this.#stderr = `${this.#stderr}${chunk.toString("utf8")}`.slice(-2_000);
     });
-    this.#child.on("message", (answer: FromWorker) => {
-      if (answer.kind !== "prepared") addRows(this.#samples, answer.samples, answer.codes);
-      if (answer.kind === "samples") return;
+    this.#child.on("message", (response: FromWorker) => {
+      if (response.kind !== "prepared") addRows(this.#samples, response.samples, response.codes);
+      if (response.kind === "samples") return;
       const pending = this.#pending;
       this.#pending = undefined;
-      pending?.resolve(answer);
+      pending?.resolve(response);
     });
     this.#child.on("error", (error) => this.#fail(error.message));
     this.#child.on("exit", (code, signal) =>
