@@ -85,7 +85,7 @@ function* checkTensorrt(config: ModelConfig, { parameters = {} }: Accelerator): 
   for (const [key, value] of Object.entries(parameters)) {
     const rule = Object.hasOwn(tensorrtParameters, key) ? tensorrtParameters[key] : undefined;
     if (rule === undefined) {
-      yield `tensorrt parameter '${key}' is not one that the onnxruntime backend knows`;
+      yield `tensorrt parameter '${key}' is unknown to the onnxruntime backend`;
     } else if (!rule[0].test(value)) {
       yield `tensorrt parameter ${key} must be ${rule[1]}, got '${value}'`;
     }

@@ -22,14 +22,17 @@ const all = tunableModels.flatMap((model) =>
   modelVariants.map((variant) => [model, variant] as const),
 );
 
-test.each(all)("%s, %s: without settings it is what the repository has", (model, variant) => {
-  const { config, text, problems } = deployedModelConfig(model, variant);
-  expect(config).toEqual(modelConfigs[model][variant]);
-  expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(modelConfigs[model][variant]));
-  expect(problems).toEqual([]);
-});
+test.each(all)(
+  "%s, %s: without settings it equals the file in the repository",
+  (model, variant) => {
+    const { config, text, problems } = deployedModelConfig(model, variant);
+    expect(config).toEqual(modelConfigs[model][variant]);
+    expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(modelConfigs[model][variant]));
+    expect(problems).toEqual([]);
+  },
+);
 
-test("the text says how many instances run, and where to change it", () => {
+test("the heading has the number of instances and names the settings", () => {
   const { text } = deployedModelConfig("openclip_vit_b32", "multi-gpu-4x", { instancesPerGpu: 2 });
   expect(text.split("\n").slice(0, 3)).toEqual([
     "# Rendered from the settings of the environment: change those.",
@@ -46,20 +49,20 @@ test("a queue delay changes one line of the text", () => {
   ]);
 });
 
-test("a queue delay of 0 is written, since without one Triton has its own", () => {
+test("a queue delay of 0 is written, because Triton would otherwise use its default", () => {
   expect(onnx({ maxQueueDelayMicroseconds: 0 }).text).toContain(
     "max_queue_delay_microseconds: 0\n",
   );
 });
 
-test("instances are for each GPU", () => {
+test("instancesPerGpu applies to each GPU", () => {
   const { config } = deployedModelConfig("openclip_vit_b32_trt", "multi-gpu-4x", {
     instancesPerGpu: 3,
   });
   expect(executionInstances(config, 4)).toBe(12);
 });
 
-test("another optimum batch has an engine of its own in the cache", () => {
+test("another optimum batch size has its own engine in the cache", () => {
   expect(accelerator(trt({ optimumBatchSize: 8 }))?.parameters).toMatchObject({
     trt_profile_min_shapes: "image:1x3x224x224",
     trt_profile_opt_shapes: "image:8x3x224x224",
@@ -69,7 +72,7 @@ test("another optimum batch has an engine of its own in the cache", () => {
   expect(trt({ optimumBatchSize: 16 })).toEqual(trt({}));
 });
 
-test("the prefix of the engine cache begins with what the deployment says, Terraform expressions included", () => {
+test("the engine cache prefix starts with that of the deployment, which may contain Terraform expressions", () => {
   const prefix = ({ engineCachePrefix }: ModelConfigSettings) =>
     accelerator(trt({ engineCachePrefix }))?.parameters?.trt_engine_cache_prefix;
   expect(prefix({ engineCachePrefix: "4f1c_26.07" })).toBe(
@@ -85,14 +88,14 @@ test("CUDA graphs are an option of TensorRT's execution provider", () => {
   for (const variant of ["single-gpu", "cpu"] as const) {
     const { problems } = deployedModelConfig("openclip_vit_b32", variant, { cudaGraphs: true });
     expect(problems, variant).toEqual([
-      expect.stringMatching(/^cudaGraphs must be false where ONNX Runtime runs .*, got true$/),
+      expect.stringMatching(/^cudaGraphs must be false if ONNX Runtime runs .*, got true$/),
     ]);
   }
   expect(trt({ cudaGraphs: false })).toEqual(trt({}));
   expect(onnx({ cudaGraphs: false })).toEqual(onnx({}));
 });
 
-test("on a CPU only the queue delay counts", () => {
+test("on a CPU only the queue delay has an effect", () => {
   const settings = {
     maxQueueDelayMicroseconds: 100,
     instancesPerGpu: 4,
@@ -116,22 +119,22 @@ describe("rejects", () => {
       "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got -1",
     ],
     [
-      "a delay of half a microsecond",
+      "a fractional delay",
       { maxQueueDelayMicroseconds: 0.5 },
       "maxQueueDelayMicroseconds must be a whole number, 0 to 1000000, got 0.5",
     ],
     [
-      "no instance",
+      "zero instances",
       { instancesPerGpu: 0 },
       "instancesPerGpu must be a whole number, 1 to 16, got 0",
     ],
     [
-      "an optimum that was not tried",
+      "an unsupported optimum batch size",
       { optimumBatchSize: 12 as 8 },
       "optimumBatchSize must be 8 or 16, got 12",
     ],
     [
-      "a prefix that leads out of the cache",
+      "a prefix outside the cache folder",
       { engineCachePrefix: "../x" },
       "engineCachePrefix must be letters, digits, '.', '_' and '-', got '../x'",
     ],
@@ -146,7 +149,7 @@ describe("rejects", () => {
     expect(config).toEqual(modelConfigs.openclip_vit_b32_trt["single-gpu"]);
   });
 
-  test("what is TensorRT's for a model without it", () => {
+  test("TensorRT options of a model without TensorRT", () => {
     expect(onnx({ optimumBatchSize: 16, engineCachePrefix: "x" }).problems).toEqual([
       "optimumBatchSize is for TensorRT, which openclip_vit_b32 does not use, got 16",
       "engineCachePrefix is for TensorRT, which openclip_vit_b32 does not use, got x",

@@ -11,7 +11,7 @@ import {
 import { checkModelConfig } from "./model-config-check.ts";
 import { openclipVitB32, openclipVitB32Trt, openclipVitB32U8 } from "./model-signature.ts";
 
-/** Models whose configuration a deployment may change. */
+/** Models with a configuration that a deployment may change. */
 export const tunableModels = [
   openclipVitB32.name,
   openclipVitB32Trt.name,
@@ -84,15 +84,15 @@ export function deployedModelConfig(
   variant: ModelVariant,
   settings: ModelConfigSettings = {},
 ): DeployedModelConfig {
-  const wrong = settingsProblems(model, variant, settings);
+  const problems = settingsProblems(model, variant, settings);
   const config =
-    wrong.length > 0
+    problems.length > 0
       ? modelConfigs[model][variant]
       : withSettings(modelConfigs[model][variant], variant, settings);
   return {
     config,
     text: `${headingOf(config, variant)}\n\n${printModelConfig(config)}`,
-    problems: [...wrong, ...checkModelConfig(config)],
+    problems: [...problems, ...checkModelConfig(config)],
   };
 }
 
@@ -129,7 +129,7 @@ function settingsProblems(
   // also checked for the variant cpu, where it has no effect, because the same settings may be used with a GPU
   if (cudaGraphs && tensorrtOf(modelConfigs[model]["single-gpu"]) === undefined) {
     problems.push(
-      `cudaGraphs must be false where ONNX Runtime runs ${model}: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true`,
+      `cudaGraphs must be false if ONNX Runtime runs ${model}: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true`,
     );
   }
   if (variant === "cpu" || tensorrtOf(modelConfigs[model][variant]) !== undefined) return problems;
@@ -154,11 +154,11 @@ function withSettings(
     delay === undefined
       ? config.dynamic_batching
       : { ...config.dynamic_batching, max_queue_delay_microseconds: delay };
-  const waiting: ModelConfig = { ...config, dynamic_batching: batching };
-  if (variant === "cpu") return waiting;
+  const batched: ModelConfig = { ...config, dynamic_batching: batching };
+  if (variant === "cpu") return batched;
   const accelerator = acceleratorOf(config, settings);
   return {
-    ...waiting,
+    ...batched,
     instance_group: config.instance_group?.map((group) => ({
       ...group,
       count: settings.instancesPerGpu ?? group.count,
@@ -210,6 +210,6 @@ function headingOf(config: ModelConfig, variant: ModelVariant): string {
 export function instancesText(config: ModelConfig): string {
   const gpus = config.instance_group?.flatMap((group) => group.gpus ?? []) ?? [];
   const total = executionInstances(config, gpus.length);
-  const where = gpus.length === 0 ? "on the CPU" : `count on each GPU of [${gpus.join(", ")}]`;
-  return `Execution instances: ${total} (${where}).`;
+  const devices = gpus.length === 0 ? "on the CPU" : `count on each GPU of [${gpus.join(", ")}]`;
+  return `Execution instances: ${total} (${devices}).`;
 }

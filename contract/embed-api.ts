@@ -76,7 +76,7 @@ export const timeoutMicroseconds = z
   .int()
   .min(1)
   .max(3_600_000_000)
-  .describe("How long the caller waits for the answer, in microseconds; then it is 504.");
+  .describe("Deadline of the request in microseconds, after which the response is 504.");
 
 /** Header of a successful response: milliseconds of `receive`, `decode`, `queue`, `infer` and `total`. */
 export const serverTimingHeader = "server-timing";

@@ -18,7 +18,7 @@ const problemsOf = (config: ModelConfig) => [
   ),
 ];
 
-test("the ensemble of the model repository has no problem", () => {
+test("the ensemble of the model repository passes all checks", () => {
   expect(problemsOf(ensemble)).toEqual([]);
 });
 
@@ -30,7 +30,7 @@ test("orders steps after those that write their inputs", () => {
 describe("rejects", () => {
   const name = "openclip_vit_b32_jpeg";
   test.each<[string, ModelConfig, string]>([
-    ["no step", withSteps(), `must specify 'step' for ensemble '${name}'`],
+    ["an ensemble without steps", withSteps(), `must specify 'step' for ensemble '${name}'`],
     [
       "a step without a model",
       withSteps({ ...first, model_name: "" }, second),
@@ -42,7 +42,7 @@ describe("rejects", () => {
       `must specify 'output_map' in step 1 of ensemble '${name}'`,
     ],
     [
-      "a model that is not there",
+      "a missing model",
       withSteps(first, { ...second, model_name: "resnet" }),
       `ensemble ${name} contains models that are not available or ambiguous: resnet`,
     ],
@@ -52,7 +52,7 @@ describe("rejects", () => {
       `in ensemble ${name}, ensemble tensor pixels is mapping to non-existing input mask in model openclip_vit_b32_u8`,
     ],
     [
-      "an input of a model that gets nothing",
+      "an unmapped input of a model",
       withSteps(first, { ...second, input_map: { imagee: "pixels" } }),
       `in ensemble ${name}, input image in model openclip_vit_b32_u8 is not mapped to any ensemble tensors`,
     ],
@@ -62,17 +62,17 @@ describe("rejects", () => {
       `in ensemble ${name}, ensemble tensor embedding is mapped from non-existing output logits in model openclip_vit_b32_u8`,
     ],
     [
-      "a type that does not fit",
+      "a type mismatch",
       withSteps(first, { ...second, model_name: "openclip_vit_b32" }),
       `in ensemble ${name}, ensemble tensor pixels: inconsistent data type: TYPE_UINT8 is inferred from model openclip_preprocess while TYPE_FP32 is inferred from model openclip_vit_b32`,
     ],
     [
-      "a shape that does not fit",
+      "a shape mismatch",
       { ...ensemble, output: [{ ...ensemble.output[0]!, dims: [256] }] },
       `in ensemble ${name}, ensemble tensor embedding: inconsistent shape: [-1,256] is inferred from model ${name} while [-1,512] is inferred from model openclip_vit_b32_u8`,
     ],
     [
-      "a larger batch than a model takes",
+      "a batch size above the maximum of a model",
       { ...ensemble, max_batch_size: 64 },
       `ensemble ${name} allows maximum batch size 64, but it contains model openclip_preprocess which only allows maximum batch size to be 32`,
     ],
@@ -92,7 +92,7 @@ describe("rejects", () => {
       `ensemble input 'mask' for ensemble ${name} is not used`,
     ],
     [
-      "steps that wait for each other",
+      "cyclic steps",
       withSteps({ ...first, input_map: { encoded: "pixels2" } }, second, {
         ...first,
         input_map: { encoded: "pixels" },

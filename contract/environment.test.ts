@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { environment } from "./environment.ts";
 
-test("reads schema 1, with the names that it had", () => {
+test("reads schema 1 with its former names", () => {
   const first = {
     schema: 1,
     name: "single-gpu",

@@ -22,7 +22,6 @@ export type EndpointName = (typeof endpointNames)[number];
 export const environmentSchema = 2;
 
 export const endpoint = z.strictObject({
-  /** Protocol of the endpoint. */
   protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
   /**
    * `http://host:port`, or `host:port` for gRPC, without a path. A host `<Service>.<namespace>.svc` resolves only inside the cluster;
@@ -42,7 +41,7 @@ export const service = z.strictObject({
   /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …; the id of its construct in the stack. */
   name: z.string().min(1),
   kind: z.enum(["embed", "triton"]),
-  /** What executes the model; `triton` is the embed server as gateway. */
+  /** Backend that executes the model; `triton` is the embed server as gateway. */
   backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
   /** Program that serves Triton's protocol; absent for `embed`. */
   server: z.enum(tritonServers).optional(),
@@ -57,34 +56,34 @@ export const service = z.strictObject({
     service: z.string().optional(),
     /** `terraform_data` of a kind cluster. */
     cluster: z.string().optional(),
-    /** `helm_release` of the chart that makes the Deployment, where there is no typed resource for it. */
+    /** `helm_release` of the chart, if the Deployment has no typed resource. */
     release: z.string().optional(),
   }),
-  /** Name of its Deployment in the cluster. Absent for a container. */
+  /** Name of the Deployment; absent for a container. */
   workload: z.string().min(1).optional(),
   endpoints: z.array(endpoint).min(1),
 });
 export type Service = z.infer<typeof service>;
 
 const currentEnvironment = z.strictObject({
-  /** Incremented when a field changes its name or meaning. */
+  /** Version of the format, incremented when the name or meaning of a field changes. */
   schema: z.literal(environmentSchema),
   name: z.string().min(1),
-  /** Docker endpoint, or kubeconfig context, that the services run on. */
+  /** Docker endpoint, or context of the kubeconfig, on which the services run. */
   where: z.string().min(1),
-  /** kubeconfig file that has this context, as the settings name it. Absent: the one that kubectl takes by itself. */
+  /** Path of the kubeconfig with this context, as in the settings; absent for kubectl's default. */
   kubeconfig: z.string().min(1).optional(),
-  /** Namespace of the services, on a cluster. */
+  /** Namespace of the services; absent on a Docker host. */
   namespace: z.string().min(1).optional(),
   accelerator: z.enum(["gpu", "cpu"]),
-  /** Absent on CPU. */
+  /** GPUs; absent on the CPU. */
   gpu: z
     .strictObject({
       /** Key of the GPU catalogue. */
       name: z.string(),
       count: z.int().min(1),
       vramMiB: z.int().min(1),
-      /** US dollars an hour for all GPUs of the environment, and the day the price was seen. */
+      /** US dollars per hour for all GPUs of the environment, and the month of the price. */
       usdPerHour: z.number().min(0),
       priceDate: z.string(),
     })
@@ -93,7 +92,7 @@ const currentEnvironment = z.strictObject({
 });
 export type Environment = z.infer<typeof currentEnvironment>;
 
-/** Schema 1, which states and plans may still contain; it has other names for the same fields. */
+/** Schema 1, which existing states and plans may contain. */
 const firstSchema = z.looseObject({
   schema: z.literal(1),
   services: z.array(
@@ -120,5 +119,5 @@ function upgraded(value: unknown): unknown {
   return { ...data, schema: environmentSchema, services };
 }
 
-/** Reads the current schema and schema 1. */
+/** Schema of the output; reads schema 1 too. */
 export const environment = z.preprocess(upgraded, currentEnvironment);

@@ -3,7 +3,7 @@ import { type GpuSpec, gpuCatalogue } from "./gpus.ts";
 
 const specs = Object.entries<GpuSpec>(gpuCatalogue);
 
-test("names every GPU differently", () => {
+test("gives every GPU a unique label", () => {
   expect(new Set(specs.map(([, spec]) => spec.label)).size).toBe(specs.length);
 });
 
@@ -33,7 +33,7 @@ test.each(specs)("%s has a plausible size, speed and price", (_, spec) => {
   expect(spec.price.date).toMatch(/^20\d\d-(0[1-9]|1[0-2])$/);
 });
 
-test("gives the memory in the label less what the card keeps for itself", () => {
+test("lists the memory in the label minus the reserved part", () => {
   for (const [, { label, vramMiB }] of specs) {
     const gigabytes = / (\d+) GB$/.exec(label)?.[1];
     if (gigabytes === undefined) continue;

@@ -14,7 +14,7 @@ const trt = modelConfigs.openclip_vit_b32_trt["single-gpu"];
 
 const all = Object.values(modelConfigs).flatMap((variants) => Object.entries(variants));
 
-test.each(all)("%s of every model has no problem", (variant, config) => {
+test.each(all)("%s of every model passes all checks", (variant, config) => {
   const gpus = { "single-gpu": 1, "multi-gpu-4x": 4, cpu: 0 }[variant];
   expect(checkModelConfig(config, { gpus })).toEqual([]);
 });
@@ -23,18 +23,18 @@ describe("execution instances are the sum of count × GPUs", () => {
   const of = (instance_group: readonly InstanceGroup[] | undefined, gpus: number) =>
     executionInstances({ ...onnx, instance_group }, gpus);
 
-  test("multi-gpu-4x is four, one on each GPU", () => {
+  test("multi-gpu-4x has four, one per GPU", () => {
     const config = modelConfigs.openclip_vit_b32["multi-gpu-4x"];
     expect(config.instance_group).toEqual([{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }]);
     expect(executionInstances(config, 4)).toBe(4);
   });
-  test("count is for each GPU listed", () => {
+  test("count applies to each listed GPU", () => {
     expect(of([{ kind: "KIND_GPU", count: 2, gpus: [1, 2] }], 4)).toBe(4);
   });
-  test("no GPUs listed means every GPU of the host", () => {
+  test("a group without a GPU list uses every GPU of the host", () => {
     expect(of([{ kind: "KIND_GPU", count: 4 }], 4)).toBe(16);
   });
-  test("groups add up", () => {
+  test("all groups are added", () => {
     expect(
       of(
         [
@@ -45,7 +45,7 @@ describe("execution instances are the sum of count × GPUs", () => {
       ),
     ).toBe(4);
   });
-  test("no group is one on each GPU, or two on a CPU", () => {
+  test("without a group there is one per GPU, or two on a CPU", () => {
     expect(of(undefined, 4)).toBe(4);
     expect(of([], 0)).toBe(2);
   });
@@ -64,17 +64,17 @@ describe("TensorRT", () => {
       trt_timing_cache_path: "/engine-cache/openclip_vit_b32_trt",
     });
   });
-  test("shape profiles cover every batch, so that none builds an engine", () => {
+  test("shape profiles cover every batch size, so that no request builds an engine", () => {
     expect(parametersOf(trt)).toMatchObject({
       trt_profile_min_shapes: "image:1x3x224x224",
       trt_profile_opt_shapes: "image:16x3x224x224",
       trt_profile_max_shapes: "image:32x3x224x224",
     });
   });
-  test("warms up the batch sizes of the bench, the smallest and the largest among them", () => {
+  test("warms up all batch sizes of the bench, including the smallest and the largest", () => {
     expect(trt.model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 4, 8, 16, 32]);
   });
-  test("is left out on a CPU", () => {
+  test("is omitted on a CPU", () => {
     expect(modelConfigs.openclip_vit_b32_trt.cpu).not.toHaveProperty("optimization");
   });
 });
@@ -85,7 +85,7 @@ test("every variant has a file name and a configuration", () => {
   }
 });
 
-test("prints text format: enums bare, strings in quotes, maps as entries", () => {
+test("prints text format: unquoted enums, quoted strings, maps as entries", () => {
   expect(
     printModelConfig({
       name: "m",
@@ -147,12 +147,12 @@ describe("rejects", () => {
 
   test.each<[string, ModelConfig, string]>([
     [
-      "no name",
+      "a missing name",
       { ...onnx, name: "" },
       "model: name must be the name of the model's folder, got nothing",
     ],
     [
-      "another backend",
+      "an unsupported backend",
       { ...onnx, platform: "tensorrt_plan" },
       "platform must be onnxruntime_onnx or ensemble, or backend python, got 'tensorrt_plan'",
     ],
@@ -187,7 +187,7 @@ describe("rejects", () => {
       "output embedding: dims must not include the batch dimension, which max_batch_size adds, got [32, 512]",
     ],
     [
-      "another width of the output",
+      "a wrong output width",
       { ...onnx, output: [{ ...onnx.output[0]!, dims: [768] }] },
       "output embedding: dims must be [512], got [768]",
     ],
@@ -197,18 +197,18 @@ describe("rejects", () => {
       "output embedding: dims must be integers of at least 1, or -1 for any size, got [0]",
     ],
     [
-      "no dims",
+      "missing dims",
       { ...onnx, output: [{ ...onnx.output[0]!, dims: [] }] },
       "output embedding: dims must be given",
     ],
     [
-      "no input",
+      "missing inputs",
       { ...onnx, input: [], model_warmup: [] },
       "input must list at least one tensor, got none",
     ],
-    ["an input twice", { ...onnx, input: [image, image] }, "input must not name 'image' twice"],
+    ["a repeated input", { ...onnx, input: [image, image] }, "input must not name 'image' twice"],
     [
-      "another data type",
+      "a wrong data type",
       { ...onnx, output: [{ ...onnx.output[0]!, data_type: "TYPE_UINT8" }] },
       "output embedding: data_type must be TYPE_FP32, got TYPE_UINT8",
     ],
@@ -223,7 +223,7 @@ describe("rejects", () => {
       "instance_group[0].gpus must be 0 to 3, the host has 4, got 4",
     ],
     [
-      "a GPU twice",
+      "a repeated GPU",
       group({ gpus: [1, 1] }),
       "instance_group[0].gpus must not list 1 twice; more instances on one GPU are a higher count",
     ],
@@ -243,7 +243,7 @@ describe("rejects", () => {
       "optimization.cuda.graphs is for the TensorRT backend only, and onnxruntime ignores it: remove it",
     ],
     [
-      "eager batching, which is another backend's",
+      "eager batching, an option of the TensorRT backend",
       { ...onnx, optimization: { eager_batching: true } },
       "optimization.eager_batching is for the TensorRT backend only, and onnxruntime ignores it: remove it",
     ],
@@ -265,7 +265,7 @@ describe("rejects", () => {
     [
       "an unknown TensorRT parameter",
       withParameters({ trt_fp16_enable: "true" }),
-      "tensorrt parameter 'trt_fp16_enable' is not one that the onnxruntime backend knows",
+      "tensorrt parameter 'trt_fp16_enable' is unknown to the onnxruntime backend",
     ],
     [
       "an unknown precision",
@@ -278,12 +278,12 @@ describe("rejects", () => {
       "tensorrt parameter trt_engine_cache_path must be an absolute path when trt_engine_cache_enable is true, got ''",
     ],
     [
-      "profiles that are not complete",
+      "incomplete profiles",
       withParameters({ trt_profile_opt_shapes: undefined }),
       "tensorrt parameters trt_profile_opt_shapes must be given: batches of 1 to 32 would each build an engine",
     ],
     [
-      "profiles that leave out the largest batches",
+      "profiles without the largest batch sizes",
       withParameters({ trt_profile_max_shapes: "image:16x3x224x224" }),
       "tensorrt shape profiles must cover batches of 1 to max_batch_size (32), got 1 to 16",
     ],
@@ -298,7 +298,7 @@ describe("rejects", () => {
       "tensorrt parameter trt_profile_min_shapes must be image:Nx3x224x224, got 'image:1x224x224x3'",
     ],
     [
-      "a profile that cannot be read",
+      "an invalid profile",
       withParameters({ trt_profile_min_shapes: "1x3x224x224" }),
       "tensorrt parameter trt_profile_min_shapes must be input:1x3x224x224[,input:…], got '1x3x224x224'",
     ],
@@ -308,7 +308,7 @@ describe("rejects", () => {
       "model_warmup[0].batch_size must be 1 to 32, got 33",
     ],
     [
-      "more warm-up runs than a model may have",
+      "more than the maximum number of warm-up runs",
       warmup({ count: 101 }),
       "model_warmup must run at most 100 times in all, got 101",
     ],
@@ -322,7 +322,7 @@ describe("rejects", () => {
     expect(checkModelConfig(config, { gpus: 4 })).toEqual([line]);
   });
 
-  test("everything at once", () => {
+  test("all errors at once", () => {
     const problems = checkModelConfig(
       { ...group({ count: 0, gpus: [9] }), dynamic_batching: { preferred_batch_size: [64] } },
       { gpus: 1 },
@@ -335,7 +335,7 @@ describe("rejects", () => {
   });
 });
 
-test("a GPU index is accepted while it is not known how many GPUs there are", () => {
+test("accepts any GPU index if the number of GPUs is unknown", () => {
   expect(checkModelConfig(modelConfigs.openclip_vit_b32["multi-gpu-4x"])).toEqual([]);
 });
 

@@ -132,7 +132,7 @@ export function modelControlHeaderOf(
       throw new Error(`--${flag} must be <apis>:<header>=<value>, got '${text.split("=")[0]}'`);
     }
     if (apis !== "model-repository") {
-      throw new Error(`--${flag} knows model-repository, got '${apis}'`);
+      throw new Error(`--${flag} must be for the API model-repository, got '${apis}'`);
     }
     const prefix = flag === "grpc-restricted-protocol" ? grpcRestrictionPrefix : "";
     header = { name: `${prefix}${name.toLowerCase()}`, value };

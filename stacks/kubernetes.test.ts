@@ -7,7 +7,7 @@ import { environment } from "../contract/environment.ts";
 import { KubernetesStack } from "./kubernetes.ts";
 import { parseSettings } from "./settings.ts";
 
-/** An image that nobody can move. */
+/** Image pinned by digest. */
 const pinned = `registry.example/triton@sha256:${"a".repeat(64)}`;
 
 const stackOf = (yaml = "") =>
@@ -17,7 +17,7 @@ const findings = (yaml: string) =>
 const warnings = (yaml: string) =>
   warningsOf(stackOf(yaml)).map((line) => line.replace("k8s-gpu/inference: ", ""));
 
-/** Terraform JSON; tests name what they expect inside. */
+/** Synthesized stack: Terraform JSON, release, chart values and environment output. */
 function synthesized(yaml = "") {
   const json = JSON.parse(Testing.synth(stackOf(yaml), true));
   const [release] = Object.values(json.resource.helm_release) as { values: string[] }[];
@@ -28,7 +28,7 @@ function synthesized(yaml = "") {
 const values = (yaml = "") => chartValues.parse(synthesized(yaml).values);
 
 describe("k8s-gpu", () => {
-  test("is a cluster that is there, a namespace and the chart", () => {
+  test("consists of an existing cluster, a namespace and the chart", () => {
     expect(Testing.renderConstructTree(stackOf())).toMatchInlineSnapshot(`
       "k8s-gpu (KubernetesStack)
       ├── backend (LocalBackend)
@@ -89,12 +89,12 @@ describe("k8s-gpu", () => {
     expect(gpu).toMatchObject({ name: "l4", count: 4, usdPerHour: 3.22 });
   });
 
-  test("costs what the whole pool does, whichever part of it is used", () => {
+  test("costs as much as the whole node pool, however much of it is used", () => {
     const yaml = "nodePool: { gpu: a100-sxm4-80gb, nodes: 3, gpusPerNode: 8 }";
     expect(synthesized(yaml).environment.gpu).toMatchObject({ count: 24, usdPerHour: 36 });
   });
 
-  test("talks to the context of the settings, and never to the current one", () => {
+  test("uses the context of the settings and never the current one", () => {
     const { provider, resource } = synthesized(
       "cluster: { context: prod, kubeconfig: ~/.kube/prod }",
     ).json;
@@ -107,7 +107,7 @@ describe("k8s-gpu", () => {
     const [[context]] = Object.entries(resource.terraform_data).filter(([name]) =>
       name.startsWith("cluster_context"),
     ) as [[string, object]];
-    // through the check, so that nothing is made before it
+    // through the check, so that nothing is created before it
     const access = {
       config_path: `\${terraform_data.${id}.input.kubeconfig}`,
       config_context: `\${terraform_data.${context}.input.context}`,
@@ -116,7 +116,7 @@ describe("k8s-gpu", () => {
     expect(provider.helm).toEqual([{ kubernetes: access }]);
   });
 
-  test("stays in the context of its first deployment, which no other setting leads away from", () => {
+  test("rejects a plan with another context after the first deployment", () => {
     const { resource } = synthesized("cluster: { context: next }").json;
     const [context] = Object.entries(resource.terraform_data)
       .filter(([name]) => name.startsWith("cluster_context"))
@@ -136,7 +136,7 @@ describe("k8s-gpu", () => {
     });
   });
 
-  test("makes the namespace, which refuses pods that are not hardened, or takes one that is there", () => {
+  test("creates a namespace that enforces the Pod Security Standard, or uses an existing one", () => {
     const [namespace] = Object.values(synthesized().json.resource.kubernetes_namespace_v1);
     expect(namespace).toMatchObject({
       metadata: {
@@ -149,7 +149,7 @@ describe("k8s-gpu", () => {
     expect(release).toMatchObject({ namespace: "ml" });
   });
 
-  test("waits until the pods of each Deployment are ready, as many as there must be", () => {
+  test("waits until the minimum number of pods of each Deployment is ready", () => {
     const gates = Object.values(synthesized().json.resource.terraform_data) as {
       provisioner?: { "local-exec": { command: string } }[];
     }[];
@@ -163,12 +163,12 @@ describe("k8s-gpu", () => {
     }
   });
 
-  test("gives the chart time for every pod to start anew", () => {
-    // six gateways, each on a node that pulls its image, and which may wait for a Triton; the first of those pulls one too
+  test("allows the chart the time to replace every pod", () => {
+    // six gateways, each on a new node that pulls the image and with a Triton to start; the first Triton also pulls its image
     expect(synthesized().release).toMatchObject({ timeout: 900 + 6 * (300 + 120 + 120 + 40) });
   });
 
-  test("has the cluster looked at before anything is made in it", () => {
+  test("checks the cluster before it creates anything", () => {
     const { resource } = synthesized().json;
     const [check] = Object.entries(resource.terraform_data)
       .filter(([name]) => name.startsWith("cluster_check"))
@@ -222,7 +222,7 @@ describe("k8s-gpu", () => {
     ]);
   });
 
-  test("has the volume of the weights looked at, and the Prometheus that is to find the pods", () => {
+  test("checks the volume of the weights and the labels that Prometheus selects", () => {
     const requirements = (yaml: string) => {
       const { resource } = synthesized(yaml).json;
       const [check] = Object.entries(resource.terraform_data)
@@ -249,7 +249,7 @@ describe("k8s-gpu", () => {
     expect(requirements("scraping: annotations")).not.toHaveProperty("serviceMonitor");
   });
 
-  test("needs no GPU when the accelerator is cpu", () => {
+  test("requires no GPU if the accelerator is cpu", () => {
     const cpu = "accelerator: cpu\ntriton: { server: emulator }";
     const { triton, embed, quota } = values(cpu);
     expect(triton).toMatchObject({ gpus: 0, runtimeClassName: "", tolerations: [] });
@@ -262,7 +262,7 @@ describe("k8s-gpu", () => {
 });
 
 describe("the pods of k8s-gpu", () => {
-  test("have their GPUs on the nodes of the pool, and the gateway has none", () => {
+  test("request GPUs on the node pool, but not for the gateway", () => {
     const yaml =
       "nodePool: { runtimeClass: none, selector: { nvidia.com/gpu.product: NVIDIA-L4 }, tolerations: [{ key: gpu, operator: Equal, value: 'yes' }] }";
     const { triton, embed } = values(yaml);
@@ -276,7 +276,7 @@ describe("the pods of k8s-gpu", () => {
     expect(values().triton.runtimeClassName).toBe("nvidia");
   });
 
-  test("are embed servers with a GPU each when the engine is onnx", () => {
+  test("are embed servers with one GPU each with the backend onnxruntime", () => {
     const yaml =
       "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }";
     const { triton, embed } = values(yaml);
@@ -292,7 +292,7 @@ describe("the pods of k8s-gpu", () => {
     ]);
   });
 
-  test("have the model configuration that the settings make", () => {
+  test("have the model configuration of the settings", () => {
     const yaml = "triton: { maxQueueDelayMicroseconds: 1234, instancesPerGpu: 2 }";
     const { variant, text } = values(yaml).triton.modelConfig;
     expect(variant).toBe("single-gpu");
@@ -300,7 +300,7 @@ describe("the pods of k8s-gpu", () => {
     expect(text).toMatch(/kind: KIND_GPU\s+count: 2/);
   });
 
-  test("use four GPUs with the configuration for four", () => {
+  test("use the model configuration for four GPUs with gpusPerPod 4", () => {
     const yaml =
       "nodePool: { nodes: 2, gpusPerNode: 4 }\nquota: { gpus: 8 }\ntriton: { gpusPerPod: 4, autoscaler: { maxReplicas: 2 } }";
     expect(values(yaml).triton).toMatchObject({
@@ -309,7 +309,7 @@ describe("the pods of k8s-gpu", () => {
     });
   });
 
-  test("name TensorRT's engines by the weights and the image, and keep them on a volume", () => {
+  test("name TensorRT engines by weights and image, and cache them on a volume", () => {
     const sha256 = "0123456789abcdef".repeat(4);
     const yaml = `model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }
 triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, sizeGiB: 3 } }`;
@@ -328,7 +328,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     });
   });
 
-  test("may take as long to start as TensorRT takes to build its engines, which the gateway's start does not need", () => {
+  test("may start for as long as TensorRT builds engines, unlike the gateway", () => {
     const { triton, embed } = values(
       `triton: { backend: tensorrt, image: '${pinned}', instancesPerGpu: 2, engineCache: { enabled: true } }`,
     );
@@ -336,7 +336,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(embed).not.toHaveProperty("startSeconds");
   });
 
-  test("are a fixed number when there are to be as many at the least as at the most", () => {
+  test("have no autoscaler if the minimum equals the maximum", () => {
     const { triton } = values("triton: { autoscaler: { minReplicas: 3, maxReplicas: 3 } }");
     expect(triton).toMatchObject({ replicas: 3, autoscaling: { enabled: false } });
   });
@@ -353,7 +353,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(cpu.triton.autoscaling).toMatchObject({ metric: "cpu", cpuPercent: 70 });
   });
 
-  test("are found by Prometheus through a ServiceMonitor, or through annotations", () => {
+  test("are discovered by Prometheus through a ServiceMonitor or annotations", () => {
     expect(values().serviceMonitor.enabled).toBe(true);
     const annotated = values("scraping: annotations");
     expect(annotated.serviceMonitor.enabled).toBe(false);
@@ -368,7 +368,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(annotated.triton.podAnnotations).toMatchObject({ "prometheus.io/port": "8002" });
   });
 
-  test("ask for the key of a Secret, and the environment says so", () => {
+  test("require the key in a Secret, which the environment output declares", () => {
     const yaml = "createNamespace: false\nembed: { service: LoadBalancer, keySecret: embed-key }";
     expect(values(yaml).embed).toMatchObject({
       service: { type: "LoadBalancer" },
@@ -378,7 +378,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(synthesized().environment.services[0]).not.toHaveProperty("authorization");
   });
 
-  test("have the weights of a volume", () => {
+  test("mount the weights from a volume", () => {
     const { model } = values(
       "createNamespace: false\nmodel: { weights: pvc, claim: weights, folder: vit-b-32 }",
     );
@@ -388,7 +388,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     });
   });
 
-  test("are pulled with the Secret that the settings name", () => {
+  test("use the image pull secret of the settings", () => {
     expect(values("createNamespace: false\nimagePullSecret: registry").imagePullSecrets).toEqual([
       { name: "registry" },
     ]);
@@ -398,7 +398,7 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
 const fourGpus = "nodePool: { gpusPerNode: 4 }\nquota: { gpus: 16 }";
 
 describe("k8s-gpu fails", () => {
-  test("on nothing, as it is", () => {
+  test("with no findings for the defaults", () => {
     expect(findings("")).toEqual([]);
     expect(warnings("")).toEqual([]);
   });
@@ -425,7 +425,7 @@ describe("k8s-gpu fails", () => {
       ],
     ],
     [
-      "a spare GPU that is not there",
+      "a spare GPU that the pool does not have",
       "triton: { spareGpu: true }",
       [
         "triton.autoscaler.maxReplicas must be at most 3 to fit nodePool (4 × 1 GPUs, 1 per pod, and a rolling update adds 1 pod), got 4",
@@ -441,28 +441,28 @@ describe("k8s-gpu fails", () => {
       ],
     ],
     [
-      "a number of GPUs that no model configuration is for",
+      "a number of GPUs without a model configuration",
       `${fourGpus}\ntriton: { gpusPerPod: 2 }`,
       [
         "triton.gpusPerPod must be 1 or 4, the GPU counts of the model configurations of openclip_vit_b32, got 2",
       ],
     ],
     [
-      "a metric that nobody reads",
+      "a metric that is not scraped",
       "scraping: none",
       [
         "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
       ],
     ],
     [
-      "a budget that no drain gets past",
+      "a PDB that blocks every drain",
       "triton: { budget: { minAvailable: 2 } }",
       [
         "triton.budget.minAvailable must be less than triton.autoscaler.minReplicas (2), or no node can be drained, got 2",
       ],
     ],
     [
-      "a budget that protects nothing",
+      "a PDB that protects no pod",
       "embed: { budget: { maxUnavailable: 6 } }",
       [
         "embed.budget.maxUnavailable must be less than embed.autoscaler.minReplicas (2), or all pods may be unavailable at once, got 6",
@@ -482,7 +482,7 @@ describe("k8s-gpu fails", () => {
       ],
     ],
     [
-      "images that can change under their name",
+      "images without a version",
       "embed: { image: registry.example/embed }\ntriton: { image: 'registry.example/triton:latest' }",
       [
         "embed.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'registry.example/embed'",
@@ -497,7 +497,7 @@ describe("k8s-gpu fails", () => {
       ],
     ],
     [
-      "weights in an image that has none",
+      "weights in NVIDIA's image, which has none",
       "triton: { image: 'nvcr.io/nvidia/tritonserver:26.07-py3' }",
       [
         "model.weights must be pvc or init when triton.image is NVIDIA's own, which has no weights, got 'image'",
@@ -509,40 +509,40 @@ describe("k8s-gpu fails", () => {
       ["triton.enabled must be true when embed.backend is triton, got false"],
     ],
     [
-      "an embed server that everybody reaches",
+      "an exposed embed server without authentication",
       "embed: { service: NodePort }",
       [
         "embed.keySecret must name a Secret with the key when embed.service is NodePort, or embed.allowAnonymous must be true, got nothing",
       ],
     ],
     [
-      "a key that nobody has to send",
+      "a key together with anonymous access",
       "createNamespace: false\nembed: { keySecret: key, allowAnonymous: true }",
       ["embed.allowAnonymous must be false when embed.keySecret names a Secret, got true"],
     ],
     [
-      "engines on a volume that one node holds",
+      "an engine cache on a volume of one node for pods on several",
       `triton: { backend: tensorrt, image: '${pinned}', engineCache: { enabled: true, accessMode: ReadWriteOnce } }`,
       [
         "triton.engineCache.accessMode must be ReadWriteMany for triton.autoscaler.maxReplicas 4: one node has GPUs for 1 of them, got 'ReadWriteOnce'",
       ],
     ],
     [
-      "engines of weights that may change under a tag",
+      "an engine cache for weights in an image with a tag",
       "triton: { backend: tensorrt, image: 'registry.example/triton:1', engineCache: { enabled: true } }",
       [
         "triton.image must be pinned by digest, like 'name@sha256:…', when triton.engineCache.enabled is true and model.weights is image: the weights behind a tag can change, and engines of the old weights would be used, got 'registry.example/triton:1'",
       ],
     ],
     [
-      "engines of weights that nobody knows",
+      "an engine cache for weights without a checksum",
       "createNamespace: false\nmodel: { weights: pvc, claim: weights }\ntriton: { backend: tensorrt, engineCache: { enabled: true } }",
       [
         "model.sha256 must be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used, got nothing",
       ],
     ],
     [
-      "what must be in a namespace that is not there yet",
+      "existing objects in a namespace that the deployment creates",
       "imagePullSecret: registry\nembed: { keySecret: key }\nmodel: { weights: pvc, claim: weights }",
       [
         "createNamespace must be false when imagePullSecret names an existing object of the namespace ('registry'), got true",
@@ -554,56 +554,56 @@ describe("k8s-gpu fails", () => {
       "CUDA graphs that ONNX Runtime would replay",
       "triton: { cudaGraphs: true }",
       [
-        "triton.cudaGraphs must be false where ONNX Runtime runs openclip_vit_b32: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true",
+        "triton.cudaGraphs must be false if ONNX Runtime runs openclip_vit_b32: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true",
       ],
     ],
   ])("on %s", (_, yaml, expected) => {
     expect([...findings(yaml)].sort()).toEqual([...expected].sort());
   });
 
-  test("on a queue time that KEDA cannot ask for", () => {
+  test("on KEDA without the address of Prometheus", () => {
     const yaml = "triton: { autoscaler: { prometheus: ftp://x } }";
     expect(() => parseSettings("kubernetes", "test", yaml)).toThrow(/triton.autoscaler.prometheus/);
   });
 });
 
-describe("k8s-gpu warns", () => {
+describe("k8s-gpu warns about", () => {
   test.each([
     [
-      "of CPU as the measure of embed servers on GPUs",
+      "embed servers on GPUs that scale on CPU",
       "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
       [
         "embed.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
       ],
     ],
     [
-      "of metrics that want a key which annotations do not give",
+      "scraping by annotations, which send no key",
       "createNamespace: false\nembed: { keySecret: key }\nscraping: annotations",
       [
         "scraping is annotations, and embed.keySecret names a Secret: Prometheus sends no key and receives 401 from /metrics of the embed server; service-monitor provides the key",
       ],
     ],
     [
-      "of a single pod",
+      "a single pod",
       "triton: { autoscaler: { minReplicas: 1 } }",
       [
         "triton.autoscaler.minReplicas is 1: a node drain interrupts the service until the next pod is ready",
       ],
     ],
     [
-      "of CPU as the measure of a GPU",
+      "Tritons on GPUs that scale on CPU",
       "triton: { autoscaler: { metric: cpu } }",
       [
         "triton.autoscaler scales on CPU, but its pods run on GPUs: CPU utilisation does not reflect GPU utilisation",
       ],
     ],
     [
-      "of GPUs that nobody asks for",
+      "unused GPUs",
       "triton: { server: emulator }",
       ["triton.server is emulator, which runs on the CPU and requests no GPU"],
     ],
     [
-      "of pods that compile whenever they start",
+      "pods that build engines at every start",
       "triton: { backend: tensorrt }",
       [
         "triton.engineCache.enabled is false: each new pod builds TensorRT engines for up to 420 s before it is ready",

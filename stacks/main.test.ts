@@ -18,7 +18,7 @@ interface Outcome {
   readonly folder: string;
 }
 
-/** Run `tsx stacks/main.ts` in a folder of its own. */
+/** Runs `tsx stacks/main.ts` in an empty folder. */
 function run(
   environments: string | undefined,
   env: Readonly<Record<string, string>> = {},
@@ -63,7 +63,7 @@ function filesBelow(folder: string): readonly string[] {
     .sort();
 }
 
-/** Every file that was written, by its path inside `cdktf.out`. */
+/** Written files by path inside `cdktf.out`. */
 function written({ folder }: Outcome): Readonly<Record<string, string>> {
   const out = join(folder, "cdktf.out");
   return Object.fromEntries(
@@ -105,11 +105,11 @@ test("synthesizes the same bytes from any folder, and prints the services of eac
   ]);
   expect(written(two)).toEqual(files);
 
-  // no setting is a secret, so there is no variable that would have to be sensitive
+  // no setting is a secret, so there is no sensitive variable
   for (const name of shippedEnvironments) {
     expect(JSON.parse(files[`stacks/${name}/cdk.tf.json`] ?? "")).not.toHaveProperty("variable");
   }
-  // nothing of this machine, and nothing of the environment of the process
+  // no host name, user, path or environment variable of this machine
   const text = Object.values(written(two)).join("\n");
   expect(text).not.toContain(canary);
   for (const folder of [one.folder, two.folder, process.cwd(), process.env.HOME ?? "/root"]) {
@@ -127,7 +127,7 @@ test("synthesizes the same bytes from any folder, and prints the services of eac
   }
 });
 
-/** Run the command in this process. */
+/** Runs the command in this process. */
 async function runHere(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
   const outdir = join(mkdtempSync(join(tmpdir(), "clipstack-synth-")), "cdktf.out");
   const log: string[] = [];
@@ -208,7 +208,7 @@ test("exits with 0 for cdktf when at least one environment is valid", async () =
   expect((await skip(folder)).code).toBe(2);
 });
 
-test("prints and writes no password of a URL", async () => {
+test("neither prints nor writes a password in a URL", async () => {
   const password = "canary-51e0";
   const docker = `host: { docker: "ssh://gpu:${password}@gpu-1" }`;
   const { code, stdout, stderr, folder } = await run(folderWith({ "single-gpu": docker }));
@@ -347,7 +347,7 @@ test.each([
   expect(result.stdout).toMatch(/loaded \[\]\n$/);
 });
 
-test("prints warnings, and synthesizes all the same", async () => {
+test("prints warnings and still synthesizes", async () => {
   const { code, stdout, stderr } = await runHere([
     "--environments",
     folderWith({ "k8s-gpu": "triton: { autoscaler: { minReplicas: 1 } }" }),

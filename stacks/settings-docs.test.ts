@@ -14,7 +14,7 @@ test("gives range, default and meaning of a setting", () => {
   );
 });
 
-test("takes a default from the object that names it", () => {
+test("uses the default of the surrounding object", () => {
   expect(settingsDocs()).toContain(
     "| `budget.maxUnavailable` | 0 to 1000 | `1` | Maximum number of unavailable pods; less than minReplicas unless that is 1. |",
   );

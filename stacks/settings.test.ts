@@ -23,21 +23,21 @@ function mistakes(stack: StackName, yaml: string): readonly string[] {
   return [];
 }
 
-/** The same, of mistakes against the schema. */
+/** Error lines of schema violations. */
 function schemaMistakes(stack: StackName, yaml: string): readonly string[] {
   const [head, ...lines] = mistakes(stack, yaml);
   expect(head).toBe("environments/x.yaml:");
   return lines.map((line) => line.replace(/^ {2}/, ""));
 }
 
-test.each(stackNames)("%s needs no setting at all", (environment) => {
+test.each(stackNames)("%s requires no settings", (environment) => {
   expect(mistakes(environment, "")).toEqual([]);
 });
 
 const shippedFile = (name: string) =>
   readFileSync(new URL(`../environments/${name}.yaml`, import.meta.url), "utf8");
 
-test.each(shippedEnvironments)("the file of %s only spells out defaults", (name) => {
+test.each(shippedEnvironments)("the file of %s contains only defaults", (name) => {
   const { stack, settings } = parseEnvironment(name, name, shippedFile(name));
   expect(stack).toBe(shippedStacks[name]);
   expect(settings).toEqual(parseSettings(stack, name, ""));
@@ -49,7 +49,7 @@ test.each(shippedEnvironments)("the file of %s names its JSON Schema", (name) =>
   );
 });
 
-test("fails with every mistake at once: path, rule and value", () => {
+test("reports every error at once: path, rule and value", () => {
   const yaml = "host: { gpu: a10g, count: 0 }\nembed: { port: 70000, expose: everybody }";
   expect(mistakes("single-gpu", yaml)).toEqual([
     "environments/x.yaml:",
@@ -60,14 +60,14 @@ test("fails with every mistake at once: path, rule and value", () => {
   ]);
 });
 
-test("fails on an unknown key, and says which one may be meant", () => {
+test("fails on an unknown key and suggests the nearest one", () => {
   expect(schemaMistakes("single-gpu", "hots: {}\nhost: { gpuu: t4 }")).toEqual([
     "unknown key 'host.gpuu' (did you mean 'host.gpu'?)",
     "unknown key 'hots' (did you mean 'host'?)",
   ]);
 });
 
-test("fails on an unknown key that is like no other, and lists those that are known", () => {
+test("fails on an unknown key without a near match and lists the known keys", () => {
   expect(schemaMistakes("kind", "budget: { evictions: 1 }")).toContain(
     "unknown key 'budget.evictions' (known: maxUnavailable, minAvailable)",
   );
@@ -77,7 +77,7 @@ test.each([
   ["kind", "budget: { minAvailable: 0 }", "budget"],
   ["kubernetes", "embed: { budget: { minAvailable: 0 } }", "embed.budget"],
   ["kubernetes", "triton: { budget: { minAvailable: 0 } }", "triton.budget"],
-] as const)("fails on a budget of %s that keeps no pod: %s", (environment, yaml, budget) => {
+] as const)("fails on a PDB of %s that keeps no pod: %s", (environment, yaml, budget) => {
   expect(schemaMistakes(environment, yaml)).toEqual([
     `${budget}.minAvailable must be 1 to 1000, got 0`,
   ]);
@@ -120,7 +120,7 @@ test.each([
   expect(schemaMistakes("single-gpu", yaml)).toEqual([message]);
 });
 
-test.each(stackNames)("takes waivers of a review, and a goal, for %s", (environment) => {
+test.each(stackNames)("accepts review waivers and a latency goal for %s", (environment) => {
   const yaml =
     "review: { p99GoalMilliseconds: 100, waivers: [{ rule: image-digest, reason: our mirror moves no tag, expires: 2027-01-31 }] }";
   expect(parseSettings(environment, "x", yaml).review).toEqual({
@@ -154,13 +154,13 @@ test("fails when a list item lacks a setting", () => {
   ]);
 });
 
-test("fails on YAML that cannot be read, with line and column", () => {
+test("fails on a YAML syntax error with line and column", () => {
   const [line, ...more] = mistakes("single-gpu", "host:\n  gpu: t4\n gpu: l4\n");
   expect(more).toEqual([]);
   expect(line).toMatch(/^environments\/x\.yaml:3:1: /);
 });
 
-test("fails on a key that is there twice", () => {
+test("fails on a repeated key", () => {
   expect(mistakes("single-gpu", "accelerator: gpu\naccelerator: cpu")).toEqual([
     "environments/x.yaml:2:1: Map keys must be unique",
   ]);
@@ -182,13 +182,13 @@ test.each([
     "host: &a { gpu: *a }",
     ": has aliases that grow without bound",
   ],
-  ["a tag that is not known", "accelerator: !machine gpu", ":1:14: Unresolved tag: !machine"],
+  ["an unknown tag", "accelerator: !machine gpu", ":1:14: Unresolved tag: !machine"],
   ["a NUL", "network: a\0b", ": must be UTF-8 text, without control characters"],
 ])("fails in one line on %s", (_, yaml, line) => {
   expect(mistakes("single-gpu", yaml)).toEqual([`environments/x.yaml${line}`]);
 });
 
-test("fails in one line on a value of several lines", () => {
+test("fails in one line on a multi-line value", () => {
   expect(schemaMistakes("single-gpu", "accelerator: |\n  gpu\n  cpu\n")).toEqual([
     "accelerator must be one of gpu, cpu, got 'gpu\\ncpu\\n'",
   ]);
@@ -198,20 +198,20 @@ test.each([
   ["ssh://gpu:hunter2@gpu-1", "'ssh://gpu:…@gpu-1'"],
   ["ssh://gpu:hunter@hunter2/x@gpu-1:22", "'ssh://gpu:…@gpu-1:22'"],
   ["ssh://:hunter2@gpu-1", "'ssh://:…@gpu-1'"],
-])("refuses a password in a URL and does not repeat it: %s", (docker, shown) => {
+])("rejects a password in a URL without printing it: %s", (docker, shown) => {
   expect(schemaMistakes("single-gpu", `host: { docker: '${docker}' }`)).toEqual([
     `host.docker must be 'ssh://[user@]host[:port]' or 'unix:///path', got ${shown}`,
   ]);
 });
 
-test("refuses weights at a signed address, and does not repeat its secret", () => {
+test("rejects weights at a signed URL without printing its secret", () => {
   const model = `{ weights: init, url: "https://a.example/m.onnx?signature=hunter2", sha256: ${"a".repeat(64)} }`;
   expect(schemaMistakes("kubernetes", `model: ${model}`)).toEqual([
     "model.url must be a URL without a user, a password or a query, got 'https://a.example/m.onnx?…'",
   ]);
 });
 
-test.each(stackNames)("every setting of %s says what it is for", (environment) => {
+test.each(stackNames)("every setting of %s has a description", (environment) => {
   interface Schema {
     readonly description?: string;
     readonly properties?: Readonly<Record<string, Schema>>;

@@ -25,7 +25,7 @@ function synthesized(stack: Stack) {
   };
 }
 
-/** Terraform addresses, which are what the state knows a resource by: a change destroys and creates. */
+/** Terraform addresses: a changed address destroys and recreates the resource. */
 function addresses(stack: Stack): readonly string[] {
   const { json } = synthesized(stack);
   return Object.entries(json.resource as Record<string, object>)
@@ -37,7 +37,7 @@ const servicesOf = (stack: Stack) => synthesized(stack).environment.services.map
 const tree = (stack: Stack) => Testing.renderConstructTree(stack);
 
 describe("single-gpu", () => {
-  test("is a host with the embed server and two Tritons", () => {
+  test("consists of a host, the embed server and two Tritons", () => {
     expect(tree(single())).toMatchInlineSnapshot(`
       "single-gpu (SingleGpuStack)
       ├── backend (LocalBackend)
@@ -128,12 +128,12 @@ describe("single-gpu", () => {
     ]);
   });
 
-  test("leaves out what is not enabled", () => {
+  test("omits disabled services", () => {
     expect(servicesOf(single("tritonTrt: { enabled: false }"))).toEqual(["embed", "triton-onnx"]);
     expect(servicesOf(single("embed: { enabled: false }"))).toEqual(["triton-onnx", "triton-trt"]);
   });
 
-  test("turns the embed server into a gateway when its backend is triton", () => {
+  test("makes the embed server a gateway with the backend triton", () => {
     const [embed] = synthesized(single("embed: { backend: triton, upstream: triton-trt }"))
       .environment.services;
     expect(embed).toMatchObject({ backend: "triton", model: "openclip_vit_b32_trt" });
@@ -148,7 +148,7 @@ describe("single-gpu", () => {
 });
 
 describe("multi-gpu-4x", () => {
-  test("is a host with a gateway and two Tritons over all GPUs", () => {
+  test("consists of a host, a gateway and two Tritons on all GPUs", () => {
     expect(tree(multi())).toMatchInlineSnapshot(`
       "multi-gpu-4x (MultiGpuStack)
       ├── backend (LocalBackend)
@@ -263,7 +263,7 @@ describe("multi-gpu-4x", () => {
     `);
   });
 
-  test("asks the ONNX Triton unless it is told to ask the other", () => {
+  test("forwards to the ONNX Triton by default", () => {
     const grpcUrls = (yaml: string) =>
       JSON.stringify(synthesized(multi(yaml)).json).match(/TRITON_GRPC_URLS=([^"]*)/)?.[1];
     expect(grpcUrls("")).toBe("multi-gpu-4x-triton-onnx:8001");
@@ -300,7 +300,7 @@ describe("multi-gpu-4x", () => {
     ]);
   });
 
-  test("fails on a number of GPUs that no model configuration is for", () => {
+  test("fails on a number of GPUs without a model configuration", () => {
     expect(findingsOf(multi("tritonOnnx: { gpus: [0, 1] }"))).toEqual([
       "multi-gpu-4x/triton-onnx: gpus must list 1 or 4 GPUs, as the model configurations of openclip_vit_b32 require, got 2: 0, 1",
     ]);
@@ -310,7 +310,7 @@ describe("multi-gpu-4x", () => {
 describe("GPUs by UUID", () => {
   const uuid = (digit: number) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${digit}`;
 
-  test("are asked for by it, in every service of the host", () => {
+  test("are requested by UUID by every service of the host", () => {
     const gpus = `gpus: [${uuid(0)}]`;
     const yaml = `embed: { ${gpus} }\ntritonOnnx: { ${gpus} }\ntritonTrt: { ${gpus} }`;
     const stack = single(yaml);
@@ -318,7 +318,7 @@ describe("GPUs by UUID", () => {
     expect(JSON.stringify(synthesized(stack).json)).not.toMatch(/device=0|DEVICES=0/);
   });
 
-  test("fail beside indices, and where there are more than GPUs", () => {
+  test("fail together with indices, and if there are more than the host has", () => {
     expect(findingsOf(single(`tritonTrt: { gpus: [${uuid(0)}] }`))).toEqual([
       `single-gpu/host: gpus must be named all by index or all by UUID, got 0 and ${uuid(0)}`,
     ]);
@@ -350,7 +350,7 @@ describe("the state", () => {
     });
   });
 
-  test("is kept in a storage that speaks S3", () => {
+  test("is kept in S3-compatible storage", () => {
     const yaml =
       "{ backend: s3, bucket: my-bucket, region: main, endpoint: 'https://storage.example' }";
     expect(backend(yaml).s3).toMatchObject({
@@ -375,14 +375,14 @@ describe("images", () => {
       synthesized(stack).json.resource.docker_image as Record<string, { name: string }>,
     ).map(({ name }) => name.replace(/\$\{.*\}/, "HASH"));
 
-  test("are one of each kind on a host, and its services share them", () => {
+  test("exist once per kind on a host and are shared by its services", () => {
     const triton = "nvcr.io/nvidia/tritonserver:26.07-py3";
     expect(images(single())).toEqual(["clipstack/embed:gpu-HASH", triton]);
     expect(images(single("accelerator: cpu"))).toEqual(["clipstack/embed:cpu-HASH", triton]);
     expect(images(multi("topology: per-gpu"))).toEqual(["clipstack/embed:cpu-HASH", triton]);
   });
 
-  test("are the embed image alone where every server is the emulator", () => {
+  test("are only the embed image if every Triton is the emulator", () => {
     const yaml =
       "accelerator: cpu\ntritonOnnx: { server: emulator }\ntritonTrt: { server: emulator }";
     expect(images(single(yaml))).toEqual(["clipstack/embed:cpu-HASH"]);
@@ -390,7 +390,7 @@ describe("images", () => {
 });
 
 describe("kind-local", () => {
-  test("is a cluster with a namespace and the embed server", () => {
+  test("consists of a cluster, a namespace and the embed server", () => {
     expect(tree(kind())).toMatchInlineSnapshot(`
       "kind-local (KindStack)
       ├── backend (LocalBackend)
@@ -473,7 +473,7 @@ describe("kind-local", () => {
     `);
   });
 
-  test("is reached on the port that kind maps", () => {
+  test("is reachable on the port that kind maps", () => {
     const mapped = "cluster: { portMappings: [{ nodePort: 30092, hostPort: 9999 }] }";
     const [embed] = synthesized(kind(mapped)).environment.services;
     expect(embed?.endpoints[0]?.url).toBe("http://127.0.0.1:9999");
@@ -481,7 +481,7 @@ describe("kind-local", () => {
 });
 
 describe("rules between settings", () => {
-  test("fail on a relative folder of another machine", () => {
+  test("fail on a relative path on a remote host", () => {
     const remote = "host: { docker: ssh://gpu@gpu-1 }\nweights: host-path";
     expect(findingsOf(multi(remote))).toEqual([
       "multi-gpu-4x: modelRepository must be an absolute path when weights is host-path and host.docker is ssh://, got 'model_repository'",
@@ -491,7 +491,7 @@ describe("rules between settings", () => {
     expect(findingsOf(multi("host: { docker: ssh://gpu@gpu-1 }"))).toEqual([]);
   });
 
-  test("fail on weights that an image would not be built with", () => {
+  test("fail on a model repository from which no image is built", () => {
     const yaml = (folder: string) =>
       `weights: image\nmodelRepository: ${folder}\ntritonOnnx: { modelControl: explicit }\ntritonTrt: { modelControl: explicit }`;
     expect(findingsOf(multi(yaml("/srv/models")))).toEqual([
@@ -500,14 +500,14 @@ describe("rules between settings", () => {
     expect(findingsOf(multi(yaml("model_repository")))).toEqual([]);
   });
 
-  test("fail on an embed image without a version, also where no embed server runs", () => {
+  test("fail on an embed image without a version, even if the embed server is disabled", () => {
     const yaml = "embed: { enabled: false, image: 'clipstack/embed' }";
     expect(findingsOf(single(yaml))).toEqual([
       "single-gpu: embed.image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'clipstack/embed'",
     ]);
   });
 
-  test("fail when the gateway asks a Triton that is left out", () => {
+  test("fail if the gateway's Triton is disabled", () => {
     const gateway =
       "embed: { backend: triton, upstream: triton-trt }\ntritonTrt: { enabled: false }";
     expect(findingsOf(single(gateway))).toEqual([
@@ -520,7 +520,7 @@ describe("rules between settings", () => {
     expect(findingsOf(single("tritonOnnx: { enabled: false }"))).toEqual([]);
   });
 
-  test("fail when every service is left out", () => {
+  test("fail if every service is disabled", () => {
     const nothing =
       "embed: { enabled: false }\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }";
     expect(findingsOf(single(nothing))).toEqual([
@@ -528,7 +528,7 @@ describe("rules between settings", () => {
     ]);
   });
 
-  test("fail when a budget says both, or nothing", () => {
+  test("fail if a PDB sets both properties or neither", () => {
     const rule = "kind-local/embed: budget must set either maxUnavailable or minAvailable, got";
     expect(findingsOf(kind("budget: { maxUnavailable: 1, minAvailable: 1 }"))).toEqual([
       `${rule} {"maxUnavailable":1,"minAvailable":1}`,
@@ -536,7 +536,7 @@ describe("rules between settings", () => {
     expect(findingsOf(kind("budget: {}"))).toEqual([`${rule} {}`]);
   });
 
-  test("fail together with what the constructs find", () => {
+  test("are reported together with the findings of the constructs", () => {
     const yaml =
       "host: { docker: ssh://gpu-1 }\nweights: host-path\nembed: { port: 8020 }\ntritonOnnx: { enabled: false }";
     expect(findingsOf(multi(yaml))).toEqual([

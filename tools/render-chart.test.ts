@@ -118,7 +118,7 @@ test.each(files.filter(({ path }) => path.endsWith(".pbtxt")))(
   },
 );
 
-test("the options of Triton that the templates begin with are safe", () => {
+test("the templates pass safe options to Triton", () => {
   const facts = JSON.parse(
     /"clipstack\.contract" -\}\}\n([\s\S]*)\n\{\{- end/.exec(
       textOf("templates/_contract.tpl"),
@@ -143,14 +143,15 @@ describe("helm test", () => {
   });
 
   /** Runs the script with a server that sends this response. */
-  async function run(answer: string, status = 200, env: Record<string, string> = {}) {
-    const asked: { readonly key?: string; readonly type?: string; readonly bytes: number }[] = [];
+  async function run(body: string, status = 200, env: Record<string, string> = {}) {
+    const requests: { readonly key?: string; readonly type?: string; readonly bytes: number }[] =
+      [];
     server = createServer(async (request, response) => {
       let bytes = 0;
       for await (const chunk of request) bytes += (chunk as Buffer).length;
       const { authorization: key, "content-type": type } = request.headers;
-      asked.push({ key, type, bytes });
-      response.writeHead(status).end(answer);
+      requests.push({ key, type, bytes });
+      response.writeHead(status).end(body);
     });
     await new Promise<void>((resolve) => server?.listen(0, "127.0.0.1", resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -162,40 +163,40 @@ describe("helm test", () => {
       ({ stdout }) => ({ code: 0, text: stdout }),
       (error: { code: number; stderr: string }) => ({ code: error.code, text: error.stderr }),
     );
-    return { ...outcome, text: outcome.text.trim().replace(url, "URL"), asked };
+    return { ...outcome, text: outcome.text.trim().replace(url, "URL"), requests };
   }
   const vector = (length: number) => Array.from({ length }, () => 1 / Math.sqrt(length));
-  const answerOf = (...embeddings: readonly unknown[]) => JSON.stringify({ embeddings });
+  const responseOf = (...embeddings: readonly unknown[]) => JSON.stringify({ embeddings });
 
-  test("passes on one vector of 512 finite numbers, for a picture that is one", async () => {
-    const { code, text, asked } = await run(answerOf(vector(512)), 200, { API_KEY: "secret" });
-    expect({ code, text }).toEqual({ code: 0, text: "URL answers with 512 finite values" });
-    expect(asked).toEqual([{ key: "Bearer secret", type: "image/png", bytes: 484 }]);
+  test("sends an image and accepts one embedding of 512 finite values", async () => {
+    const { code, text, requests } = await run(responseOf(vector(512)), 200, { API_KEY: "secret" });
+    expect({ code, text }).toEqual({ code: 0, text: "URL returned 512 finite values" });
+    expect(requests).toEqual([{ key: "Bearer secret", type: "image/png", bytes: 484 }]);
   });
 
   test.each<[string, string, number, string]>([
-    ["another length", answerOf(vector(511)), 200, "expected 512 values, got 511"],
+    ["a wrong length", responseOf(vector(511)), 200, "expected 512 values, got 511"],
     [
       "two vectors",
-      answerOf([1], [2]),
+      responseOf([1], [2]),
       200,
       'expected one embedding, got {"embeddings":[[1],[2]]}',
     ],
     [
-      "a value that is none",
-      answerOf([...vector(511), null]),
+      "a value that is not a number",
+      responseOf([...vector(511), null]),
       200,
       "value 511 must be a finite number, got null",
     ],
     [
-      "a vector that is not normalised",
-      answerOf(vector(512).map((value) => 2 * value)),
+      "a vector without unit norm",
+      responseOf(vector(512).map((value) => 2 * value)),
       200,
-      expect.stringMatching(/^the length of the vector must be 1, got (2|1\.99)/) as never,
+      expect.stringMatching(/^the norm of the embedding must be 1, got (2|1\.99)/) as never,
     ],
-    ["a refusal", "no key", 401, "URL/embed answers 401: no key"],
-  ])("fails on %s", async (_name, answer, status, message) => {
-    const { code, text } = await run(answer, status);
+    ["an error status", "no key", 401, "URL/embed returned 401: no key"],
+  ])("fails on %s", async (_name, body, status, message) => {
+    const { code, text } = await run(body, status);
     expect({ code, text }).toEqual({ code: 1, text: message });
   });
 

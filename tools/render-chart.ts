@@ -202,8 +202,8 @@ function adapterRules(): string {
   };
   return [
     "# Rendered by 'npm run render'. Do not edit.",
-    "# Values of the chart prometheus-adapter, for triton.autoscaling.source prometheus-adapter. Where Prometheus reads the",
-    "# metrics less often than every 15 seconds, write four times that in place of 1m.",
+    "# Values of the chart prometheus-adapter, for triton.autoscaling.source prometheus-adapter. If the scrape interval is",
+    "# longer than 15 seconds, replace 1m with four times the interval.",
     "",
     stringify({ rules: { custom: [rule] } }, { lineWidth: 0 }),
   ].join("\n");

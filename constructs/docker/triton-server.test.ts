@@ -353,7 +353,7 @@ test("enables CUDA graphs with TensorRT and rejects them with ONNX Runtime, whos
     "trt_cuda_graph_enable",
   );
   expect(() => synthTriton({ backend: "onnxruntime", cudaGraphs: true })).toThrow(
-    "cudaGraphs must be false where ONNX Runtime runs openclip_vit_b32: its CUDA graphs can answer with the result of an earlier request (microsoft/onnxruntime#20050), got true",
+    "cudaGraphs must be false if ONNX Runtime runs openclip_vit_b32: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true",
   );
 });
 

@@ -42,7 +42,7 @@ test("parses the options that the constructs render", () => {
 
 test.each([
   ["model-repository", "must be <apis>:<header>=<value>, got 'model-repository'"],
-  ["health:key=secret", "knows model-repository, got 'health'"],
+  ["health:key=secret", "must be for the API model-repository, got 'health'"],
 ])("fails on --http-restricted-api=%s, without the value", (value, message) => {
   expect(() =>
     parseTritonArgs(["--model-repository=/m", `--http-restricted-api=${value}`]),
