@@ -6,8 +6,8 @@ interface Claim {
 }
 
 /**
- * Limit of what work in progress may hold together, such as decoded pixels. First in, first out; a claim that exceeds the limit
- * by itself is granted once nothing else is held.
+ * Limit of a resource shared by concurrent work, such as decoded pixels in memory. First in, first out; a claim above the limit
+ * is granted once nothing else is held.
  */
 export class Budget {
   readonly #limit: number;
@@ -19,9 +19,9 @@ export class Budget {
   }
 
   /**
-   * Calls `granted` as soon as `amount` more fits, which may be at once.
+   * Calls `granted` once `amount` is available, possibly before it returns.
    *
-   * @returns Gives the amount back, or gives up waiting for it. Call it once.
+   * @returns Releases the amount, or cancels the claim. Call it once.
    */
   acquire(amount: number, granted: () => void): () => void {
     const claim = { amount, granted };
@@ -33,7 +33,7 @@ export class Budget {
     };
   }
 
-  /** Waits until `amount` more fits, and holds it while `work` runs. */
+  /** Holds `amount` while `work` runs. */
   async during<T>(amount: number, work: () => Promise<T>): Promise<T> {
     let release = () => {};
     await new Promise<void>((granted) => {

@@ -1,28 +1,25 @@
-/** Limits on how long an entry of a {@link WaitQueue} waits. */
+/** Conditions that remove a waiting entry of a {@link WaitQueue}. */
 export interface WaitLimits {
-  /** Removes the entry when it is aborted. */
   readonly signal?: AbortSignal;
-  /** Removes the entry after this time. */
   readonly timeoutMs?: number;
 }
 
-/** Why an entry left its queue before its turn. */
+/** Reason for which a waiting entry was removed. */
 export type Expiry = "aborted" | "timeout";
 
 /**
- * First-in-first-out queue of requests that wait for a resource. Entries are removed when their signal is aborted or their time
- * is up. Queue libraries (p-queue, fastq) run tasks up to a concurrency; here the owner decides when the oldest entries start,
- * by their size, and how many start together.
+ * First-in-first-out queue of requests that wait for a resource. Entries are removed when their signal is aborted or their timeout
+ * passes. Queue libraries (p-queue, fastq) run tasks up to a concurrency; here the owner decides, by the size of the oldest
+ * entries, when and how many start together.
  */
 export class WaitQueue<T extends object> implements Iterable<T> {
-  /** In order of arrival, each with the function that removes its timer and its abort listener. */
+  /** Entries in order of arrival; the value removes the timer and the abort listener. */
   readonly #entries = new Map<T, () => void>();
 
   get length(): number {
     return this.#entries.size;
   }
 
-  /** The oldest entry. */
   get first(): T | undefined {
     return this.#entries.keys().next().value;
   }
@@ -31,7 +28,7 @@ export class WaitQueue<T extends object> implements Iterable<T> {
     return this.#entries.keys();
   }
 
-  /** @param onExpiry - Called after the entry was removed by its limits; at once if its signal is aborted already. */
+  /** @param onExpiry - Called after the limits removed the entry; immediately if its signal is already aborted. */
   push(
     entry: T,
     { signal, timeoutMs }: WaitLimits = {},
@@ -62,7 +59,7 @@ export class WaitQueue<T extends object> implements Iterable<T> {
     return first;
   }
 
-  /** @returns Whether the entry was waiting. */
+  /** Removes an entry and returns whether it was waiting. */
   delete(entry: T): boolean {
     this.#entries.get(entry)?.();
     return this.#entries.delete(entry);

@@ -20,7 +20,7 @@ export interface Window {
 
 /** Source samples and weights of each result sample, along one axis. */
 export interface Taps {
-  /** First required stored sample, and the number of required samples. */
+  /** First stored sample that contributes to the result, and number of samples from it. */
   readonly start: number;
   readonly span: number;
   /** First source sample of each result sample, counted from `start`, and their number. */

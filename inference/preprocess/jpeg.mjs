@@ -56,7 +56,7 @@ export class JpegDecoder {
 
 /** Rows of an image that a plan needs, decoded from the top as they are read. */
 class JpegRows {
-  /** Members of `Rows`. */
+  /** See `Rows`. */
   left;
   width;
   channels;

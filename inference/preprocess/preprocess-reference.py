@@ -1,12 +1,13 @@
-"""What OpenCLIP's transform makes of images, with Pillow.
+"""Reference results of OpenCLIP's validation transform, computed with Pillow.
 
-The result is the 224 x 224 x 3 bytes after resizing, cropping and `convert("RGB")`, as open_clip does it with Pillow and
+A result is the 224 x 224 x 3 bytes after resizing, cropping and `convert("RGB")`, as in open_clip with Pillow and
 torchvision (bicubic, shortest side, centre crop), before the normalisation.
 
-    python3 preprocess-reference.py write FOLDER   images of every kind; beside each, its result as NAME.EXT.rgb
-    python3 preprocess-reference.py hash FOLDER    SHA-256 of the result of every image in the folder, as JSON
+    python3 preprocess-reference.py write FOLDER   writes images of every kind, each with its result as NAME.EXT.rgb
+    python3 preprocess-reference.py hash FOLDER    prints the SHA-256 of the result of every image in the folder, as JSON
 
-preprocess.integ.test.ts runs `write`, and compares `hash model-tools/samples` with preprocess-golden.json, which was made so.
+preprocess.integ.test.ts runs `write`, and compares `hash model-tools/samples` with preprocess-golden.json, the
+output of an earlier run.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ random = np.random.default_rng(7)
 
 
 def photo(width, height, channels=3):
-    """Smooth shapes, edges and a little grain."""
+    """Photo-like image with smooth shapes, edges and a little grain."""
     coarse = random.integers(0, 256, (max(2, height // 40 + 2), max(2, width // 40 + 2), channels), dtype=np.uint8)
     planes = [
         np.asarray(Image.fromarray(coarse[:, :, c]).resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
@@ -39,7 +40,7 @@ def photo(width, height, channels=3):
 
 
 def translucent(width, height, channels):
-    """A photo that fades out to one side and is cut out along a circle."""
+    """Photo with an alpha gradient, transparent outside a circle."""
     picture = photo(width, height, channels)
     y, x = np.mgrid[0:height, 0:width]
     inside = (x - width / 2) ** 2 + (y - height / 2) ** 2 < (min(width, height) * 0.45) ** 2
@@ -59,9 +60,9 @@ def transform(image):
 
 
 def reference(path):
-    """The result, of the image as it is seen: open_clip leaves the EXIF orientation to its caller."""
+    """Returns the result for the displayed image: open_clip leaves the EXIF orientation to its caller."""
     read = ImageOps.exif_transpose(Image.open(path))
-    if read.mode == "P":  # resized as it is, Pillow would take the nearest pixel
+    if read.mode == "P":  # Pillow resizes palette images with nearest neighbour
         read = read.convert("RGBA" if "transparency" in read.info else "RGB")
     if read.mode == "1":  # likewise
         read = read.convert("L")
@@ -71,7 +72,7 @@ def reference(path):
 
 
 def png(width, height, depth, kind, rows, *chunks):
-    """A PNG of a form that Pillow reads and does not write."""
+    """PNG of a kind that Pillow reads but does not write."""
     chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)
     data = zlib.compress(b"".join(b"\0" + row for row in rows))
@@ -80,7 +81,7 @@ def png(width, height, depth, kind, rows, *chunks):
 
 
 def without_segment(jpeg, marker):
-    """A JPEG less its segments of one kind."""
+    """JPEG without its segments of one kind."""
     out, at = jpeg[:2], 2
     while jpeg[at + 1] != 0xDA:
         end = at + 2 + struct.unpack(">H", jpeg[at + 2 : at + 4])[0]
@@ -91,7 +92,7 @@ def without_segment(jpeg, marker):
 
 
 def packed(grey, depth):
-    """Rows of 8-bit grey as rows of fewer bits."""
+    """Packs rows of 8-bit grey into fewer bits per sample."""
     values = grey >> (8 - depth)
     bits = np.unpackbits(values[:, :, None], axis=2)[:, :, 8 - depth :]
     return [np.packbits(row.reshape(-1)).tobytes() for row in bits]
@@ -193,7 +194,7 @@ def write(folder):
     grey = key[:, :, 1]
     keep("grey-key.png", png(300, 280, 8, 0, [row.tobytes() for row in grey], (b"tRNS", struct.pack(">H", 20))))
 
-    # sides that a JPEG cannot be halved to, three times; content as fine as it gets
+    # sides that are not divisible by 8; finest possible content
     fine = rgb(4000, 3000)
     for width, height in ((1203, 901), (2003, 1501), (1207, 904), (1200, 904), (2400, 1800)):
         save(f"fine-{width}x{height}.jpg", fine.resize((width, height)), quality=90)

@@ -7,7 +7,7 @@ import { roundUp } from "./image-kernel.mjs";
 /** @typedef {import("./image-types.ts").Rows} Rows */
 /** @typedef {import("./image-types.ts").Taps} Taps */
 
-/** Decoded samples in the kernel's memory at a time, in bytes; more if one result row needs more. */
+/** Bytes of decoded samples in the kernel's memory at a time, or as many as one result row needs. */
 const chunkBytes = 256 * 1024;
 
 /** Bytes that may be overwritten after the rows read. */
@@ -52,7 +52,7 @@ export class Resampler {
   /**
    * @param {Rows} rows - rows of the stored image that the plan needs
    * @param {ResizePlan} plan
-   * @param {boolean} hasAlpha - the last channel is alpha, by which the colours are weighted during the resize
+   * @param {boolean} hasAlpha - whether the last channel is alpha, which weights the colours during the resize
    * @param {Uint8Array} [into] - memory for the result, used if it has the right length
    * @returns {Uint8Array} `[side, side, channels]`
    */
@@ -184,7 +184,7 @@ function tableOf(
 }
 
 /**
- * Groups adjacent result rows, so that each group needs at maxTaps `maxRows` source rows, unless a single result row needs more.
+ * Groups adjacent result rows, so that each group needs at most `maxRows` source rows, unless a single result row needs more.
  *
  * @param {Taps} rows
  * @param {number} maxRows
@@ -222,7 +222,7 @@ function transpose(pixels, side, channels, result) {
 }
 
 /**
- * Divides colours by alpha, in slot.
+ * Divides colours by alpha, in place.
  *
  * @param {Uint8Array} pixels
  * @param {number} channels

@@ -1,4 +1,4 @@
-import { elementCount, type Tensor } from "../../contract/tensor.ts";
+import type { BytesTensor, Tensor } from "../../contract/tensor.ts";
 import { InferenceError } from "./types.ts";
 
 /** @throws {InferenceError} `failed` unless every output has `batchSize` rows. */
@@ -15,50 +15,27 @@ export function checkOutputs(outputs: readonly Tensor[], batchSize: number): voi
 
 /** Concatenates rows into new memory, which can be transferred. */
 export function concatenate(parts: readonly Tensor[], batchSize: number): Tensor {
-  const { name, shape } = parts[0]!;
+  const { name, shape, dataType } = parts[0]!;
   const head = { name, shape: [batchSize, ...shape.slice(1)] };
-  const first = parts[0]!;
-  if (first.dataType === "FP32") {
-    const data = new Float32Array(elementCount(head.shape));
-    let offset = 0;
-    for (const part of parts as readonly (typeof first)[]) {
-      data.set(part.data, offset);
-      offset += part.data.length;
-    }
-    return { ...head, dataType: "FP32", data };
+  if (dataType === "BYTES") {
+    const data = (parts as readonly BytesTensor[]).flatMap((part) => [...part.data]);
+    return { ...head, dataType, data };
   }
-  if (first.dataType === "BYTES") {
-    const data = (parts as readonly (typeof first)[]).flatMap((part) => [...part.data]);
-    return { ...head, dataType: "BYTES", data };
-  }
-  const pieces = (parts as readonly (typeof first)[]).map((part) => part.data);
-  const data = new Uint8Array(pieces.reduce((total, piece) => total + piece.byteLength, 0));
+  const length = parts.reduce((total, { data }) => total + data.length, 0);
+  const data = dataType === "FP32" ? new Float32Array(length) : new Uint8Array(length);
   let offset = 0;
-  for (const piece of pieces) {
-    data.set(piece, offset);
-    offset += piece.byteLength;
+  for (const part of parts as readonly Exclude<Tensor, BytesTensor>[]) {
+    data.set(part.data, offset);
+    offset += part.data.length;
   }
-  return { ...head, dataType: first.dataType, data };
+  return { ...head, dataType, data } as Tensor;
 }
 
 /** Returns rows `first` to `first + count` of a tensor as a view. */
 export function sliceRows(tensor: Tensor, first: number, count: number): Tensor {
-  const rows = tensor.shape[0]!;
-  const head = { name: tensor.name, shape: [count, ...tensor.shape.slice(1)] };
-  const cut = (length: number) => [(first * length) / rows, ((first + count) * length) / rows];
-  if (tensor.dataType === "FP32") {
-    return {
-      ...head,
-      dataType: "FP32",
-      data: tensor.data.subarray(...cut(tensor.data.length)),
-    };
-  }
-  if (tensor.dataType === "BYTES") {
-    return { ...head, dataType: "BYTES", data: tensor.data.slice(...cut(tensor.data.length)) };
-  }
-  return {
-    ...head,
-    dataType: tensor.dataType,
-    data: tensor.data.subarray(...cut(tensor.data.length)),
-  };
+  const perRow = tensor.data.length / tensor.shape[0]!;
+  const range = [first * perRow, (first + count) * perRow] as const;
+  const data =
+    tensor.dataType === "BYTES" ? tensor.data.slice(...range) : tensor.data.subarray(...range);
+  return { ...tensor, shape: [count, ...tensor.shape.slice(1)], data } as Tensor;
 }

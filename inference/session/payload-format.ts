@@ -29,18 +29,15 @@ const payloadFormats: readonly PayloadFormat[] = [
  */
 export function payloadFormatOf(
   model: string,
-  {
-    inputs,
-    outputs,
-  }: { readonly inputs: readonly TensorSpec[]; readonly outputs: readonly TensorSpec[] },
+  { inputs, outputs }: Pick<ModelSignature, "inputs" | "outputs">,
   createError: (problem: string) => Error,
 ): PayloadFormat {
   const [actualInputs, actualOutputs] = [inputs, outputs].map(formatSpecs);
-  const form = payloadFormats.find(
+  const format = payloadFormats.find(
     ({ signature }) =>
       inputText(signature) === actualInputs && outputText(signature) === actualOutputs,
   );
-  if (form !== undefined) return form;
+  if (format !== undefined) return format;
   const rule = payloadFormats.map(({ signature }) => inputText(signature)).join(", or ");
   throw createError(
     `${model} must take ${rule} and give ${outputText(openclipVitB32)}, got ${actualInputs} and ${actualOutputs}`,

@@ -1,5 +1,5 @@
-// ONNX Runtime's own profile of a model: which operators take the time, and what computes them. Random input. Takes its job
-// as JSON in the first argument and prints what it found as one line of JSON; the profile itself is a temporary file.
+// Profiles a model with ONNX Runtime and random input: time by operator and execution provider. Reads its task as JSON from the
+// first argument and prints the result as one line of JSON.
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -38,8 +38,8 @@ try {
 }
 
 /**
- * One row for each operator of each execution provider: how many nodes, and their time in all measured runs together. The
- * events of a run come before the one that closes it, `model_run`.
+ * Number of nodes and total time in all measured runs, by operator and execution provider. The events of a run precede its end,
+ * `model_run`.
  *
  * @param {{ cat: string, name: string, ts: number, dur: number, args?: Record<string, string> }[]} events
  */

@@ -1,5 +1,5 @@
-// ONNX Runtime alone: what `clipstack bench-server` holds the server against. No worker, no batcher, no copies; random
-// input, made once. Takes its job as JSON in the first argument and prints what it measured as one line of JSON.
+// Measures ONNX Runtime without the server, as the ceiling of `clipstack bench-server`: no worker, no batcher, no copies, one
+// random input. Reads its task as JSON from the first argument and prints the measurements as one line of JSON.
 import { env, InferenceSession, Tensor } from "onnxruntime-node";
 
 env.logLevel = "fatal";
@@ -7,9 +7,9 @@ env.logLevel = "fatal";
 /** @type {{ modelPath: string, sessionOptions: object, batchSizes: number[], seconds: number }} */
 const { modelPath, sessionOptions, batchSizes, seconds } = JSON.parse(process.argv[2] ?? "");
 
-/** Runs that are not counted: the first ones allocate. */
+/** Runs before the measurement: the first ones allocate. */
 const warmupRuns = 2;
-/** However slow the machine is. */
+/** Measured runs per batch size, even if `seconds` has passed. */
 const minimumRuns = 3;
 
 const startedAt = performance.now();
