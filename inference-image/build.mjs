@@ -77,12 +77,10 @@ async function licencesOf(inputs) {
   return texts.sort().join(`\n${"-".repeat(80)}\n\n`);
 }
 
-/** @param {string} input */
 function packageFolder(input) {
   return /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(input)?.[0];
 }
 
-/** @param {string} folder */
 async function licenceOf(folder) {
   const path = join(here, folder);
   const { name, version, license } = JSON.parse(await readFile(join(path, "package.json"), "utf8"));

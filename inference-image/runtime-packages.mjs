@@ -21,7 +21,6 @@ for (const name of packages) copy(name);
 const require = createRequire(join(target, "..", "main.js"));
 for (const name of packages) require(name);
 
-/** @param {string} name */
 function copy(name) {
   const from = join(source, name);
   if (copied.has(name) || onlyToInstall.has(name) || !existsSync(from)) return;
@@ -39,7 +38,6 @@ function copy(name) {
   }
 }
 
-/** @param {string} path - Of a file or folder, in its package. */
 function isNeeded(path) {
   const library = /^bin\/napi-v\d+\/(.+)/.exec(path)?.[1];
   if (library !== undefined) {

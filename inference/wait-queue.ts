@@ -52,7 +52,6 @@ export class WaitQueue<T extends object> implements Iterable<T> {
     });
   }
 
-  /** Removes and returns the oldest entry. */
   shift(): T | undefined {
     const { first } = this;
     if (first !== undefined) this.delete(first);

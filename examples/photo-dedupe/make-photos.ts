@@ -14,7 +14,6 @@ import { labelsFile, type PhotoLabel } from "./evaluate.ts";
 const width = 480;
 const height = 320;
 
-/** View of a painted scene. */
 interface View {
   readonly name: string;
   readonly scene: scenes.Scene;

@@ -12,7 +12,6 @@ export interface PhotoDatabase {
   run(sql: string, ...values: readonly SqlValue[]): number;
   /** Rows with the statement's column names; a BLOB is an `ArrayBuffer`. */
   all<Row>(sql: string, ...values: readonly SqlValue[]): readonly Row[];
-  /** The first row. */
   get<Row>(sql: string, ...values: readonly SqlValue[]): Row | undefined;
   /** Commits everything that `work` writes, or nothing if it throws. */
   transaction(work: () => void): void;

@@ -19,7 +19,6 @@ export function reviewState(database: PhotoDatabase) {
     how: grouping?.how ?? "",
     weights: grouping?.weights ?? "unknown",
     groups: number("SELECT coalesce(max(position) + 1, 0) FROM photos"),
-    /** Photos in groups. */
     photos: number("SELECT count(*) FROM photos WHERE position IS NOT NULL"),
     decided: number(
       "SELECT count(*) FROM photos WHERE position IS NOT NULL AND decision IS NOT NULL",

@@ -138,7 +138,6 @@ function registerImageRoutes(app: FastifyInstance, database: PhotoDatabase): voi
   }
 }
 
-/** @returns A JPEG file. */
 function scaledPhoto(path: string, side: number): Promise<Buffer> {
   return sharp(path, { sequentialRead: true })
     .autoOrient()
@@ -167,7 +166,6 @@ export interface ServeReviewOptions {
   /** 0 selects a free port. */
   readonly port: number;
   readonly onListening: (url: string) => void;
-  /** Ends the server. */
   readonly signal: AbortSignal;
 }
 

@@ -154,7 +154,6 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
   return app;
 }
 
-/** Registers health checks, metrics, the OpenAPI document and the try-it page. */
 function registerOperationsRoutes(
   addRoute: AddRoute,
   { embedder, metrics, apiKey }: AppOptions,

@@ -36,7 +36,6 @@ function parseJson(body: Buffer): unknown {
   }
 }
 
-/** RFC 4648 §4, padding included, nothing else. */
 function decode(text: string, image: number): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text, "base64"));
   const length = bytes.write(text, "base64");

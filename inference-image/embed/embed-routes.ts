@@ -29,7 +29,6 @@ export interface EmbedRoutesOptions {
   readonly admission: Admission;
   readonly json: JsonThread;
   readonly metrics: EmbedMetrics;
-  /** Architecture and weights, as in `model` of every response. */
   readonly model: () => string;
   readonly maxBodyBytes: number;
 }
@@ -61,7 +60,6 @@ interface StageTimes {
   infer: number;
 }
 
-/** Handles one request: reads its images from the body, embeds them and sends the vectors. */
 async function embedRequest(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -102,7 +100,6 @@ async function embedRequest(
 }
 
 export interface EmbedPipelineOptions {
-  /** Backend that embeds preprocessed images; `undefined` while the model is loading. */
   readonly embedder: () => Embedder | undefined;
   readonly preprocessor: Preprocessor;
   readonly metrics: EmbedMetrics;

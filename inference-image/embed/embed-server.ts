@@ -182,7 +182,6 @@ function logModel(
   }
 }
 
-/** Listens and returns the port; if that fails, closes the server and its model. */
 async function listenOrClose(
   app: FastifyInstance,
   { HOST: host, PORT: port }: ServerEnv,

@@ -15,7 +15,6 @@ export interface EmbedMetrics extends EmbedderObserver, TritonPoolObserver {
   /** Sets the function that reads the bytes of admitted bodies at each scrape. */
   pendingBytesFrom(read: () => number): void;
   readonly contentType: string;
-  /** Metrics in Prometheus text format. */
   text(): Promise<string>;
 }
 

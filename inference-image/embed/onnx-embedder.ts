@@ -94,7 +94,6 @@ export interface ServerModel extends SelectedModel {
   readonly session: ModelSession;
   /** False once the runtime's thread has exited unexpectedly. */
   readonly alive: boolean;
-  /** Converts preprocessed images to the input of the session. */
   readonly toInput: (images: readonly Uint8Array[]) => ModelInput;
 }
 
@@ -133,7 +132,6 @@ export async function openServerModel(options: ServerModelOptions): Promise<Serv
   };
 }
 
-/** Opens and warms all instances. */
 async function openInstances(
   modelPath: string,
   options: ServerModelOptions,

@@ -61,7 +61,6 @@ export async function filesOfForm(
 }
 
 interface Part {
-  /** Headers of the part. */
   readonly head: string;
   readonly content: Buffer;
 }

@@ -28,7 +28,6 @@ export interface LoadModelOptions {
   readonly log: (line: string) => void;
 }
 
-/** Location of a configuration. */
 type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "variant" | "override">;
 
 /**
@@ -59,7 +58,6 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   return models;
 }
 
-/** Configurations of the loaded members of an ensemble. */
 function memberConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {
   return (config.ensemble_scheduling?.step ?? []).flatMap((step) => {
     try {

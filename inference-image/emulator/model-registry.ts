@@ -47,7 +47,6 @@ interface Entry {
   readonly known: readonly string[];
   readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason: string;
-  /** Modification time of the loaded files. */
   readonly modified?: bigint;
 }
 
@@ -135,7 +134,6 @@ export class ModelRegistry {
     );
   }
 
-  /** Returns whether a model accepts requests. */
   modelReady(name: string, version = ""): boolean {
     checkVersion(version);
     if (this.#exit.signal.aborted) return false;

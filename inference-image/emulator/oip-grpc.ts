@@ -107,7 +107,6 @@ function unaryHandlers(
   };
 }
 
-/** Health, metadata, configuration and statistics. */
 function metadataHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
   return {
     ServerLive: unary<"ServerLive">(() => ({ live: true })),
@@ -132,7 +131,6 @@ function metadataHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
   };
 }
 
-/** Inference, as unary calls and as streams. */
 function inferHandlers(
   registry: ModelRegistry,
   admission: OipAdmission,

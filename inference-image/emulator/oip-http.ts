@@ -62,7 +62,6 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   return app;
 }
 
-/** Registers the headers of all responses and the error responses. */
 function registerResponses(
   app: FastifyInstance,
   registry: ModelRegistry,
@@ -106,7 +105,6 @@ function registerModelRoute(
   }
 }
 
-/** Registers health, metadata, configuration and statistics. */
 function registerMetadataRoutes(app: FastifyInstance, registry: ModelRegistry): void {
   app.get("/v2", () => serverMetadata);
   app.get(oipPaths.live, (_request, reply) => reply.code(200).send());
@@ -146,7 +144,6 @@ interface InferRoutesOptions {
   readonly json: JsonThread;
 }
 
-/** Registers inference. */
 function registerInferRoutes(
   app: FastifyInstance,
   { registry, admission, bodies, json }: InferRoutesOptions,
@@ -174,7 +171,6 @@ function registerInferRoutes(
   registerModelRoute(app, "POST", "/infer", infer, admit);
 }
 
-/** Registers the model control API: repository index, load and unload. */
 function registerControlRoutes(
   app: FastifyInstance,
   registry: ModelRegistry,

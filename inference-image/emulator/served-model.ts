@@ -76,7 +76,6 @@ export class ServedModel {
     });
   }
 
-  /** Number of queued requests. */
   get pendingRequests(): number {
     return this.#queue.length;
   }
@@ -165,7 +164,6 @@ export class ServedModel {
     }
   }
 
-  /** Finishes accepted requests, then frees the model. */
   close(): Promise<void> {
     return this.#runner.close();
   }
@@ -214,7 +212,6 @@ export class ServedModel {
     );
   }
 
-  /** Batch size shared by all inputs. */
   #checkBatch(inputs: readonly TensorHead[]): number {
     const max = this.config.max_batch_size;
     if (max === 0) return inputs[0]?.shape[0] ?? 1;

@@ -195,7 +195,6 @@ export class Reservation {
     return patient ? Number.POSITIVE_INFINITY : (this.#received * 1000) / ms;
   }
 
-  /** Frees the capacity for another request. */
   evict(): void {
     const seconds = Math.round((performance.now() - this.#admittedAt) / 1000);
     const total = this.#announced === undefined ? "" : ` of ${this.#announced}`;

@@ -53,7 +53,6 @@ export class ConnectionTracker {
     socket.once("close", () => this.#sockets.delete(socket));
   };
 
-  /** @param port - Port on which the server listens. */
   constructor(port: number) {
     this.#port = port;
     subscribe(socketChannel, this.#onSocket);

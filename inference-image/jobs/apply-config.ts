@@ -11,11 +11,9 @@ import { readArguments, UsageError } from "./role-arguments.ts";
 export interface ApplyConfigOptions {
   /** Folder of the model's named configurations: `configs/` in the model's folder. */
   readonly folder: string;
-  /** Path of the new configuration. */
   readonly file: string;
   /** Variant: the server's `--model-config-name`. */
   readonly name: string;
-  /** Name of the model. */
   readonly model: string;
   /** `http://host:port` of the Triton that serves the model. @default - no reload */
   readonly server?: string;
@@ -143,7 +141,6 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   }
 }
 
-/** Restores the previous configuration. @returns Result, in one line. */
 async function rollBack(
   target: string,
   previous: string | undefined,
@@ -174,9 +171,7 @@ type Loaded =
   | { readonly kind: "other-key" }
   | { readonly kind: "failed"; readonly reason: string };
 
-/** Codes of a name that does not resolve. */
 const unknownName = ["ENOTFOUND", "EAI_AGAIN"];
-/** Codes of a server that does not listen yet. */
 const notListening = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"];
 const retryMs = 500;
 

@@ -18,7 +18,6 @@ import { readArguments, UsageError } from "./role-arguments.ts";
 export interface FetchWeightsOptions extends CheckWeightsOptions {
   /** URL of `model.onnx` without user and password. Redirects are followed, but not from https to http. */
   readonly url: string;
-  /** Maximum size; a larger file is rejected. */
   readonly maxBytes: number;
   /** Deadline of the whole download. */
   readonly timeoutSeconds: number;
@@ -62,7 +61,6 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
 
 /** Four hours: the maximum start time of a pod in the chart. */
 const maxTimeoutSeconds = 14_400;
-/** Interval of progress messages. */
 const progressMs = 10_000;
 /**
  * Downloads the weights into a folder and checks them as {@link checkWeights} does. An existing file with the right

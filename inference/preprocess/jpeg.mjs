@@ -241,7 +241,6 @@ class JpegRows {
     return this.#mcuRows * this.#lines[0] - this.#kept;
   }
 
-  /** Decodes a row of MCUs. */
   #decodeMcuRow() {
     const kept = this.#kept;
     const memory = this.#kernel.bytes();

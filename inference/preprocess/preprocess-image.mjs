@@ -96,10 +96,6 @@ function inProcess(bytes, { header, mode, side, timeoutMs }) {
   });
 }
 
-/**
- * @param {Uint8Array} bytes
- * @param {import("./image-types.ts").PreprocessTask} task
- */
 function openWithLibvips(bytes, { header: { width, height, colours, hasColourKey }, timeoutMs }) {
   const image = sharp(bytes, {
     // a truncated file is an error, warnings are not

@@ -95,7 +95,6 @@ export class PreprocessPool {
     if (byteLength === pixelBytes && this.#spares.length < maxSpares) this.#spares.push(pixels);
   }
 
-  /** Number of running threads. */
   get size(): number {
     return this.#idle.length + this.#busy.size;
   }
@@ -222,7 +221,6 @@ export class PreprocessPool {
     }, timeoutMs);
   }
 
-  /** Removes the job of a thread. */
   #takeJob(worker: Worker): Job | undefined {
     const job = this.#busy.get(worker);
     this.#busy.delete(worker);

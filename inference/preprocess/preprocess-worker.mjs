@@ -8,7 +8,6 @@ const resources = createThreadResources(kernel);
 
 let granted = () => {};
 
-/** @param {number} needsPixels */
 function reserve(needsPixels) {
   return /** @type {Promise<void>} */ (
     new Promise((resolve) => {

@@ -104,12 +104,10 @@ export class Batcher {
     this.#immediateSize = Math.min(this.maxBatchSize, Math.max(0, ...this.#preferred) || Infinity);
   }
 
-  /** Number of queued and running requests. */
   get pendingRequests(): number {
     return this.#queue.length + this.#runningRequests;
   }
 
-  /** Number of queued items (images). */
   get queuedItems(): number {
     return itemsOf(this.#queue);
   }

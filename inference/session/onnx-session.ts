@@ -10,7 +10,6 @@ import { acquireThread } from "./onnx-thread.ts";
 import { InferenceError, type ModelSession, type RunResult } from "./types.ts";
 
 export interface OpenSessionOptions {
-  /** ONNX file. */
   readonly modelPath: string;
   /**
    * Threads per operator.
@@ -106,7 +105,6 @@ export function sessionOptions({
   } as const;
 }
 
-/** Waits for the thread to open the model. */
 async function waitUntilOpen(
   worker: Worker,
   modelPath: string,

@@ -24,7 +24,6 @@ parentPort.on("message", (message) => {
   last = last.then(() => onMessage(message));
 });
 
-/** @param {Open} message */
 async function open(message) {
   try {
     session = await inRuntime(() => InferenceSession.create(message.model, message.sessionOptions));
@@ -35,7 +34,6 @@ async function open(message) {
   }
 }
 
-/** @param {Open | { kind: "run", id: number, inputs: WireTensor[] } | { kind: "close" }} message */
 async function onMessage(message) {
   if (message.kind === "open") {
     await open(message);
@@ -55,14 +53,12 @@ async function onMessage(message) {
   }
 }
 
-/** @param {WireTensor[]} inputs */
 async function run(inputs) {
   const startedAt = performance.now();
   const outputs = await inRuntime(() => runSession(inputs));
   return { outputs, inferUs: (performance.now() - startedAt) * 1000 };
 }
 
-/** @param {WireTensor[]} inputs */
 async function runSession(inputs) {
   const feeds = Object.fromEntries(
     inputs.map(({ name, type, dims, data }) => [name, new Tensor(type, data, dims)]),
@@ -111,7 +107,6 @@ function outputTensor({ type, shape }, batchSize) {
   return new Tensor(type, new Float32Array(length), dims);
 }
 
-/** @param {unknown} error */
 function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }

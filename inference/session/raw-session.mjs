@@ -16,7 +16,6 @@ const startedAt = performance.now();
 const session = await InferenceSession.create(modelPath, sessionOptions);
 const createMs = performance.now() - startedAt;
 
-/** @param {number} batchSize */
 function tensors(batchSize) {
   const [input] = session.inputMetadata;
   const [output] = session.outputMetadata;

@@ -39,7 +39,6 @@ export interface RunResult {
 export interface InferOptions {
   /** Removes the request from the queue when aborted; a started run continues. */
   readonly signal?: AbortSignal;
-  /** Maximum time in the queue. */
   readonly queueTimeoutMs?: number;
   /**
    * `transferred` avoids copying a request that runs alone, and leaves the caller's arrays empty.
@@ -60,7 +59,6 @@ export type InferenceErrorCode =
   /** The queue timeout has passed or the caller has disconnected. */
   | "expired"
   | "draining"
-  /** The runtime failed. */
   | "failed"
   /** The model file is missing or cannot be loaded. */
   | "model";
