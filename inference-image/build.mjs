@@ -1,5 +1,5 @@
-// `npm run build -w inference-image`: compiles the server into `dist/`, or into the folder that is given. What comes out needs
-// Node, `onnxruntime-node` and `sharp`, and nothing else: `node dist/main.js`, `node dist/main.js tritonserver …`.
+// `npm run build -w inference-image`: compiles the server into `dist/` or the given folder. The result requires only Node,
+// `onnxruntime-node` and `sharp`: `node dist/main.js`, `node dist/main.js tritonserver …`.
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,10 +9,10 @@ const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "..");
 const target = resolve(process.argv[2] ?? join(here, "dist"));
 
-/** Loaded from node_modules: they are native libraries. */
+/** Native libraries, loaded from node_modules. */
 const external = ["onnxruntime-node", "sharp"];
 
-/** Read at run time, from the folder of the file that reads them: all files of `dist/` lie in one. */
+/** Files that are read at run time, from the folder of the compiled files. */
 const assets = ["inference/preprocess/image-kernel.wasm", "client/triton/proto"];
 
 /** @type {import("esbuild").BuildOptions} */
@@ -24,7 +24,7 @@ const options = {
   platform: "node",
   target: "node20.19",
   external,
-  legalComments: "none", // all licences are in one file
+  legalComments: "none", // THIRD-PARTY-LICENSES.txt has all licences
   metafile: true,
   logLevel: "warning",
 };
@@ -38,7 +38,7 @@ const results = await Promise.all([
     entryNames: "[name]",
     chunkNames: "[name]-[hash]",
     splitting: true,
-    // packages that are CommonJS ask for Node's own modules, and protobufjs for its file system, at run time
+    // CommonJS packages require Node's modules at run time
     banner: {
       js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url);',
     },
@@ -55,7 +55,7 @@ const results = await Promise.all([
     external,
     outExtension: { ".js": ".mjs" },
   }),
-  // by itself, so that it loads nothing else
+  // a separate build shares no chunks, so that it loads no other file
   build({ ...options, entryPoints: [join(here, "healthcheck.ts")] }),
 ]);
 for (const asset of assets) {
@@ -67,9 +67,9 @@ await writeFile(join(target, "THIRD-PARTY-LICENSES.txt"), await licencesOf(input
 console.log(`compiled into ${relative("", target) || "."}`);
 
 /**
- * The licences of the packages that were put into the files.
+ * Returns the licences of the bundled packages.
  *
- * @param {readonly string[]} inputs - Paths of their files, relative to this folder.
+ * @param {readonly string[]} inputs - Paths of the bundled files, relative to this folder.
  */
 async function licencesOf(inputs) {
   const folders = new Set(inputs.map(packageFolder).filter((folder) => folder !== undefined));

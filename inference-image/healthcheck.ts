@@ -2,7 +2,7 @@
  * Health check of the images: exit code 0 if every probed server is ready.
  *
  * `node healthcheck.js` probes the server of this container, in either role; `node healthcheck.js URL…` probes the URLs. It
- * loads only Node's HTTP client, because it runs every few seconds beside a busy server.
+ * loads only Node's HTTP client, because it runs every few seconds next to a busy server.
  */
 import { readFileSync } from "node:fs";
 import { get as getHttp } from "node:http";
@@ -11,7 +11,7 @@ import { embedPaths } from "../contract/embed-routes.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 
-/** Less than the timeout of the health check in the image. */
+/** Shorter than the timeout of the image's health check, in milliseconds. */
 const timeoutMs = 3_000;
 
 const urls = process.argv.slice(2);
@@ -49,7 +49,7 @@ function reachable(host: string | undefined): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** Probes a URL. Returns why it is not ready, in one line, or `undefined`. */
+/** Probes a URL. Returns the reason in one line if it is not ready. */
 function probe(url: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     // the certificate is for the public name, not for this address

@@ -7,7 +7,7 @@ import { startSpareThread } from "../inference/session/onnx-thread.ts";
  */
 const [role, ...args] = process.argv.slice(2);
 
-// Process 1 of a container ignores signals without a handler: a stop while the program loads would end in a kill.
+// Process 1 of a container ignores signals that have no handler: a stop while the program loads would otherwise end with SIGKILL.
 const stopWhileLoading = () => process.exit(128 + 15);
 process.on("SIGTERM", stopWhileLoading);
 

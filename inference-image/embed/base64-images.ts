@@ -7,7 +7,7 @@ import { EmbedError, tooManyImages } from "../http/embed-error.ts";
 const maxMessageLength = 200;
 
 /**
- * Image files of a body of `POST /embed/base64`, each in a buffer of its own.
+ * Returns the image files in a body of `POST /embed/base64`, each in its own buffer.
  *
  * @param body - JSON in UTF-8.
  * @throws {EmbedError}
@@ -36,6 +36,7 @@ function parseJson(body: Buffer): unknown {
   }
 }
 
+/** Decodes base64 of RFC 4648 §4; padding is required. */
 function decode(text: string, image: number): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text, "base64"));
   const length = bytes.write(text, "base64");

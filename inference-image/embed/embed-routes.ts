@@ -144,7 +144,7 @@ export class EmbedPipeline {
     return unlessAborted(compute(), options.signal);
   }
 
-  /** Decodes the images and queues them for the model; the batcher is told while they are decoded. */
+  /** Decodes the images and queues them for the model. They are announced to the batcher while they are decoded. */
   async #submit(
     images: readonly Uint8Array[],
     embedder: Embedder,
@@ -206,7 +206,7 @@ export class EmbedPipeline {
   }
 }
 
-/** Returns whether an array is alone in its buffer; a small body that arrived in chunks is not. */
+/** Returns whether an array spans its whole buffer; a small body that arrived in chunks does not. */
 function ownsItsMemory(body: unknown): boolean {
   return body instanceof Uint8Array && body.byteLength === body.buffer.byteLength;
 }

@@ -17,7 +17,7 @@ export interface RunningEmbedServer {
   readonly port: number;
   /** Resolves when the model is warm; rejects if it cannot be loaded. */
   readonly loaded: Promise<void>;
-  /** Rejects when the runtime's thread exits unexpectedly: the server cannot embed any more. */
+  /** Rejects when the runtime's thread exits unexpectedly; the server can then no longer embed. */
   readonly died: Promise<never>;
   /**
    * Reads the certificate and its key again, for new connections; does nothing without TLS.
@@ -25,7 +25,7 @@ export interface RunningEmbedServer {
    * @throws {SettingsError} one line; the previous certificate stays in use
    */
   reloadTls(): Promise<void>;
-  /** Drains: the server is not ready any more, answers accepted requests, then closes everything. */
+  /** Drains: makes the server not ready, answers accepted requests, then closes everything. */
   stop(): Promise<void>;
 }
 
@@ -90,8 +90,8 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
 }
 
 /**
- * Starts to open the model of the backend `onnxruntime`, and waits until its thread has taken it over: meanwhile the rest of
- * the server loads. A large file takes seconds to read, and the server must be live before.
+ * Starts to open the model of the backend `onnxruntime`, and resolves once its thread has begun: reading a large file takes
+ * seconds, in which the rest of the server loads and becomes live.
  */
 async function beginModel(settings: ServerEnv) {
   let onDeath: (error: Error) => void = () => {};
@@ -209,7 +209,7 @@ async function listenOrClose(
 /**
  * Runs the embed server as the process: reads the settings from environment variables, serves until a signal, then exits.
  *
- * Exit codes: 0 stopped in order, 1 failed, 2 invalid settings.
+ * Exit codes: 0 drained, 1 failed, 2 invalid settings.
  */
 export async function runEmbedServer(
   env: Readonly<Record<string, string | undefined>>,

@@ -16,7 +16,7 @@ export interface Embedder {
   announce(): () => void;
   /** Returns whether it can embed now; false, not an error, if it cannot. */
   ready(): Promise<boolean>;
-  /** Reason why it cannot embed, in one line, if known. */
+  /** One-line reason for which it cannot embed, if known. */
   readonly unavailableReason?: string;
   /**
    * Input of `embed()`. `encoded`: image files, which the model decodes.
@@ -41,13 +41,13 @@ export interface EmbedOptions {
 export interface EmbedTiming {
   /** Time in the queue; 0 if unknown. */
   readonly queueSeconds: number;
-  /** Time of the execution, or of the whole call to a Triton. */
+  /** Time of the execution, or of the call to a Triton. */
   readonly inferSeconds: number;
 }
 
-/** Receives the executions of the model. */
+/** Observer of the model's executions. */
 export interface EmbedderObserver {
   batch(batch: { readonly images: number; readonly inferSeconds: number }): void;
-  /** Receives the time that a request waited for its batch. */
+  /** Reports the time for which a request waited for its batch. */
   queued(seconds: number): void;
 }

@@ -12,7 +12,7 @@ const maxFields = 16;
 const maxBoundaryLength = 200;
 
 /**
- * Image files of a request to `POST /embed`: one raw body, or the files of a form. They are views of the body.
+ * Returns the image files of a request to `POST /embed` as views of the body: one raw body, or the files of a form.
  *
  * @throws {EmbedError}
  */
@@ -31,10 +31,9 @@ export async function imagesOfBody({
 }
 
 /**
- * Files of a form (`multipart/form-data`, RFC 7578), in order. A part is a file if it has a file name or the content type of
- * an image.
+ * Returns the files of a form (`multipart/form-data`, RFC 7578), in order, as views of the body. A part is a file if it has a file
+ * name or the content type of an image.
  *
- * @param body - Is not copied: the files are views of it.
  * @throws {EmbedError}
  */
 export async function filesOfForm(
@@ -116,7 +115,7 @@ class FormReader {
     return { head, content: this.#body.subarray(from, Math.max(from, to)) };
   }
 
-  /** Moves behind the next delimiter at or after `from`. Returns the position of the delimiter. */
+  /** Moves past the next delimiter at or after `from`, and returns the position of the delimiter. */
   async #skipDelimiter(from: number): Promise<number> {
     for (let start = from; ; ) {
       const index = await this.#search(start);
@@ -145,7 +144,7 @@ class FormReader {
     return this.#body[position] === 0x2d && this.#body[position + 1] === 0x2d;
   }
 
-  /** Start of the next line, if the rest of this line is blank. */
+  /** Returns the start of the next line, if the rest of this line is blank. */
   #lineEnd(from: number): number | undefined {
     let position = from;
     while (

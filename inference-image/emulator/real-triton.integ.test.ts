@@ -18,7 +18,7 @@ import {
 } from "../../contract/model-signature.ts";
 import type { Tensor } from "../../contract/tensor.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
-import { keepAsking, testGateway, until } from "../gateway/test-gateway.ts";
+import { sendContinuously, testGateway, until } from "../gateway/test-gateway.ts";
 import { readSettings } from "../http/settings.ts";
 import { type TestRepository, wholeRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
@@ -184,7 +184,7 @@ describe.skipIf(realTritonMissing !== "")(
     test("the gateway loses no request when one of two Tritons stops and the other is killed", async () => {
       const other = await startRealTriton(repositories[0]!.path, { flags: variant });
       const gateway = await testGateway([theirs.grpcTarget, other.grpcTarget]);
-      const running = keepAsking(gateway);
+      const running = sendContinuously(gateway);
       try {
         await running.more(20);
         await other.stop();
@@ -200,7 +200,7 @@ describe.skipIf(realTritonMissing !== "")(
         await until(() => !gateway.healthy()[1]);
         await running.more(20);
         await running.stop();
-        expect(running.counts.refused).toBe(0);
+        expect(running.counts.rejected).toBe(0);
       } finally {
         await running.stop();
         await gateway.close();

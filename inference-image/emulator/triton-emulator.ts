@@ -48,7 +48,7 @@ export interface RunningTritonEmulator {
     readonly metrics: number | undefined;
   };
   /**
-   * Drains: the server is not ready any more, answers accepted requests, then closes everything.
+   * Drains: makes the server not ready, answers accepted requests, then closes everything.
    *
    * @throws {Error} if draining took longer than `--exit-timeout-secs`; everything is closed nevertheless
    */

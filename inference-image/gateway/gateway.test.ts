@@ -7,7 +7,13 @@ import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server
 import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
 import { type TritonProcess, tritonProcess } from "../emulator/test-triton-process.ts";
 import { readSettings } from "../http/settings.ts";
-import { keepAsking, type TestGateway, testGateway, timeoutMs, until } from "./test-gateway.ts";
+import {
+  sendContinuously,
+  type TestGateway,
+  testGateway,
+  timeoutMs,
+  until,
+} from "./test-gateway.ts";
 
 /** Gateway with real Triton processes that die, hang and restart under constant load. */
 
@@ -38,7 +44,7 @@ async function gateway(): Promise<TestGateway> {
 describe("under load, with two Tritons", () => {
   test("both receive calls", async () => {
     const made = await gateway();
-    const running = keepAsking(made);
+    const running = sendContinuously(made);
     await running.more(40);
     await running.stop();
     const [first, second] = made.answeredBy();
@@ -47,7 +53,7 @@ describe("under load, with two Tritons", () => {
 
   test("no request is lost if one is killed, and it returns to rotation after its restart", async () => {
     const made = await gateway();
-    const running = keepAsking(made);
+    const running = sendContinuously(made);
     await running.more(20);
     await tritons[0]!.kill();
     await until(() => !made.healthy()[0]);
@@ -59,12 +65,12 @@ describe("under load, with two Tritons", () => {
     await running.more(40);
     await running.stop();
     expect(made.answeredBy()[0]).toBeGreaterThan(before!);
-    expect(running.counts.refused).toBe(0);
+    expect(running.counts.rejected).toBe(0);
   });
 
   test("the requests of a hanging Triton are rerouted long before the deadline", async () => {
     const made = await gateway();
-    const running = keepAsking(made);
+    const running = sendContinuously(made);
     await running.more(20);
     tritons[0]!.signal("SIGSTOP");
     try {
@@ -79,12 +85,12 @@ describe("under load, with two Tritons", () => {
     await running.stop();
     expect(made.answeredBy()[0]).toBeGreaterThan(before!);
     expect(running.counts.slowestMs).toBeLessThan(timeoutMs / 5);
-    expect(running.counts.refused).toBe(0);
+    expect(running.counts.rejected).toBe(0);
   });
 
   test("accepted requests stay queued while no Triton is available and are answered after a restart", async () => {
     const made = await gateway();
-    const running = keepAsking(made);
+    const running = sendContinuously(made);
     await running.more(20);
     await Promise.all(tritons.map((triton) => triton.kill()));
     await until(() => made.healthy().every((healthy) => !healthy));
@@ -99,13 +105,13 @@ describe("under load, with two Tritons", () => {
 
   test("no request is lost while one stops gracefully", async () => {
     const made = await gateway();
-    const running = keepAsking(made);
+    const running = sendContinuously(made);
     await running.more(20);
     tritons[1]!.signal("SIGTERM");
     await until(() => !made.healthy()[1]);
     await running.more(40);
     await running.stop();
-    expect(running.counts.refused).toBe(0);
+    expect(running.counts.rejected).toBe(0);
     await tritons[1]!.kill();
     await tritons[1]!.start();
   });

@@ -7,9 +7,9 @@ import { createTritonEmbedder } from "./triton-embedder.ts";
 
 /** Gateway under constant load for tests, while its Tritons die, hang and restart. */
 
-/** Far longer than any step and far shorter than a hang. */
+/** Maximum time of any step in milliseconds, much shorter than a hang. */
 const longMs = 20_000;
-/** Deadline of a call; a call that waits for it exceeds {@link longMs}. */
+/** Deadline of a call in milliseconds, longer than {@link longMs}. */
 export const timeoutMs = 60_000;
 
 export interface TestGateway {
@@ -50,16 +50,17 @@ export async function testGateway(targets: readonly string[]): Promise<TestGatew
 export async function until(condition: () => boolean): Promise<void> {
   const startedAt = performance.now();
   while (!condition()) {
-    if (performance.now() - startedAt > longMs) throw new Error("it did not come to pass");
+    if (performance.now() - startedAt > longMs)
+      throw new Error(`the condition is not met after ${longMs} ms`);
     await sleep(10);
   }
 }
 
 const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
 
-/** Sends requests continuously until it is stopped. */
-export function keepAsking({ embedder }: TestGateway) {
-  const counts = { answered: 0, refused: 0, wrong: 0, slowestMs: 0 };
+/** Sends requests continuously until `stop()`. */
+export function sendContinuously({ embedder }: TestGateway) {
+  const counts = { answered: 0, rejected: 0, wrong: 0, slowestMs: 0 };
   const lost: unknown[] = [];
   const expected: Float32Array[] = [];
   let stopped = false;
@@ -74,8 +75,8 @@ export function keepAsking({ embedder }: TestGateway) {
         if (cosine(vector!, expected[value]!) < 0.9999) counts.wrong += 1;
       } catch (error) {
         // rejected with 503 before it was accepted: the client retries
-        const refused = error instanceof TritonError && error.code === "unavailable";
-        if (refused) counts.refused += 1;
+        const rejected = error instanceof TritonError && error.code === "unavailable";
+        if (rejected) counts.rejected += 1;
         else lost.push(error);
         await sleep(20);
       }

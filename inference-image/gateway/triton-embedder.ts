@@ -20,7 +20,7 @@ export interface TritonEmbedderOptions {
   readonly model: string;
   /** @default - neither encryption nor authentication */
   readonly security?: GrpcSecurity | undefined;
-  /** Deadline of one inference, waiting and all attempts together. */
+  /** Deadline of one inference in milliseconds, including the queue and all attempts. */
   readonly timeoutMs: number;
   /** Maximum number of images per call, also bounded by the model. */
   readonly maxBatchSize: number;
@@ -45,7 +45,7 @@ interface Waiting {
 
 /**
  * Creates the backend `triton`. Calls are balanced over the healthy Tritons, and a call whose Triton dies or hangs is retried on
- * another: no accepted request is lost while one is healthy. Without a healthy one, `embed` rejects images.
+ * another: no accepted request is lost while one is healthy. Without a healthy Triton, `embed` rejects images.
  */
 export function createTritonEmbedder(options: TritonEmbedderOptions): Embedder {
   return new TritonEmbedder(options);
@@ -80,7 +80,7 @@ class TritonEmbedder implements Embedder {
     });
   }
 
-  /** Input of the first Triton that responded; "pixels" until then. */
+  /** Input of the model, from the first Triton that responds; `undefined` until then. */
   get input(): Embedder["input"] {
     return this.#payload?.input;
   }
@@ -257,7 +257,7 @@ class TritonEmbedder implements Embedder {
   }
 }
 
-/** Error of an image that the model rejected, with the index of the image in its request. */
+/** Returns the error for an image that the model rejected, with its index in the request. */
 function rejectionOf(error: unknown, index: number): EmbedError | undefined {
   if (!(error instanceof TritonError) || error.code !== "rejected") return undefined;
   const [, reason] = /\bimage 0 (.+?)(?: \(gRPC .*\)| \(HTTP .*\))?$/s.exec(error.message) ?? [];
@@ -270,7 +270,7 @@ function rejectionOf(error: unknown, index: number): EmbedError | undefined {
   return new EmbedError(code, `image ${index} ${reason}`, index, { cause: error });
 }
 
-/** Signal that is aborted once the clients of all images of a batch have disconnected. */
+/** Returns a signal that is aborted once the clients of all images of a batch have disconnected. */
 function whenAllCancelled(batch: readonly Waiting[]): { signal: AbortSignal; release(): void } {
   const controller = new AbortController();
   const abortIfAll = () => {

@@ -18,8 +18,8 @@ const retrySeconds = { min: 1, max: 30 } as const;
 /**
  * Admits requests before their bodies are read, as long as the queue has capacity.
  *
- * A body with a `content-length` reserves its bytes at once, a chunked body as it arrives. If the queue is empty, a request is
- * admitted whatever its size: otherwise it could never be.
+ * A body with a `content-length` reserves its bytes at once, a chunked body as it arrives. An empty queue admits a request of any
+ * size: it would otherwise always be rejected.
  */
 export class Admission {
   readonly #limits: AdmissionLimits;
@@ -167,7 +167,7 @@ export class Reservation {
     this.#received += bytes;
   }
 
-  /** Marks the body as received: it is not evicted any more. */
+  /** Marks the body as received, which can no longer be evicted. */
   complete(): void {
     this.#complete = true;
   }
@@ -188,7 +188,7 @@ export class Reservation {
     this.#admission.release(this, this.#announced ?? this.#received);
   }
 
-  /** Rate at which the body arrives; infinite while it must not be evicted. */
+  /** Arrival rate of the body; infinite while it must not be evicted. */
   bytesPerSecond(): number {
     const ms = performance.now() - this.#admittedAt;
     const patient = this.#complete || ms < patienceMs;

@@ -13,13 +13,13 @@ const iterationMs = 30;
 /** Shortest duration of a quiet period, in milliseconds. */
 export const quietMs = quietIterations * iterationMs;
 
-/** Shortest time that a stop waits for the next bytes of requests that have begun to arrive, in milliseconds. */
+/** Minimum time for which a stop waits for more bytes of arriving requests, in milliseconds. */
 const arrivalMs = 3_000;
 
 /** Maximum number of connections that the kernel holds for a listener until they are accepted: Node's default. */
 const backlog = 511;
 
-/** Waits for a quiet period, in which open connections are left alone. */
+/** Waits for a quiet period, in which no connection is closed. */
 export async function quiet(iterations = quietIterations): Promise<void> {
   for (let iteration = 0; iteration < iterations; iteration++) {
     await sleep(iterationMs);
@@ -127,11 +127,11 @@ export interface AcceptedRequests {
 export interface TrackedRequests extends AcceptedRequests {
   /** Number of requests that have begun, plus the number of those that have ended. */
   readonly changes: number;
-  /** Resolves when no request is still arriving, or no bytes of it for about {@link arrivalMs}. */
+  /** Resolves when no request is arriving, or when none has progressed for about {@link arrivalMs}. */
   arrived(): Promise<void>;
 }
 
-/** Status in the metrics of a request whose client disconnected before the response: as in nginx. */
+/** Status in the metrics of a request whose client disconnected before the response, as in nginx. */
 const clientClosedRequest = 499;
 
 /**

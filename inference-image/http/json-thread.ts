@@ -103,7 +103,7 @@ function openWorker(): Worker {
   return new Worker(start, { ...options, eval: true });
 }
 
-/** The same bytes in a buffer of their own, which can be transferred to the thread. */
+/** Returns the bytes in their own buffer, which can be transferred to the thread. */
 function transferable(body: Buffer): Uint8Array {
   return body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body);
 }

@@ -37,8 +37,8 @@ export function announcedLength({ headers }: IncomingMessage): number | undefine
 }
 
 /**
- * Reads a body and drops it, before a response that closes the connection: a socket that is closed with unread bytes sends a
- * reset, which can overtake the response. A client that expects `100 Continue` has sent no body.
+ * Reads and discards a body before a response that closes the connection, because a socket closed with unread bytes sends a reset,
+ * which can overtake the response. A client that expects `100 Continue` has sent no body.
  */
 export async function discardBody(message: IncomingMessage): Promise<void> {
   if (message.headers.expect === undefined) await finished(message.resume()).catch(() => {});
@@ -51,7 +51,7 @@ export function tooLarge(maxBytes: number): EmbedError {
 }
 
 /**
- * Reads a body into a buffer of its own, copying each byte at most once: a body that arrives in one chunk is not copied.
+ * Reads a body into its own buffer. A body that arrives in one chunk is not copied; otherwise each byte is copied once.
  *
  * After a rejection the rest of the body is read and discarded, so that the connection stays usable.
  *

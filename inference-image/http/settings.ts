@@ -34,8 +34,8 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
 }
 
 /**
- * Rejects the old name of a variable whose default would silently change what the server does: a gateway configured with
- * ENGINE would start as a local server.
+ * Rejects the old name of a variable whose default would silently change the behaviour: a gateway configured with ENGINE would start
+ * as a local server.
  */
 function renamedVariables(env: Readonly<Record<string, string | undefined>>): readonly string[] {
   if (!env.ENGINE || env.BACKEND) return [];
@@ -45,7 +45,7 @@ function renamedVariables(env: Readonly<Record<string, string | undefined>>): re
 /** Settings whose value no error message contains. */
 const secrets: ReadonlySet<ServerEnvName> = new Set(["API_KEY"]);
 
-/** Rules between settings. They apply to the process only: a stack may publish the container's port on loopback. */
+/** Returns violated rules between settings. They apply to the process only: a stack may publish the container's port on loopback. */
 function conflictsIn(env: ServerEnv): readonly string[] {
   const conflicts: string[] = [];
   if (env.API_KEY === undefined && env.ALLOW_ANONYMOUS === "false" && !isLoopback(env.HOST)) {

@@ -3,7 +3,7 @@ import { generateKeyPairSync, sign } from "node:crypto";
 /**
  * Creates a self-signed certificate and its key for tests, in PEM.
  *
- * @param host - The only name of the certificate. Without it: `localhost` and 127.0.0.1.
+ * @param host - The only name of the certificate. @default - `localhost` and 127.0.0.1
  */
 export function testCertificate(host?: string): { readonly cert: string; readonly key: string } {
   const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
@@ -41,7 +41,7 @@ export function testCertificate(host?: string): { readonly cert: string; readonl
   };
 }
 
-/** One value in DER: tag, length, content. */
+/** Encodes a value in DER: tag, length, content. */
 function der(tag: number, ...parts: readonly Buffer[]): Buffer {
   const content = Buffer.concat(parts);
   const { length } = content;

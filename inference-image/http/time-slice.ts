@@ -13,11 +13,11 @@ function startSlice(): void {
 }
 
 /**
- * Divides long work into time slices, so that other requests are served in between. Slices belong to the process, not to a
- * request: many large bodies that arrive together get them one after the other.
+ * Divides long work into time slices, so that other requests are served in between. Slices are shared by all requests: many large
+ * bodies that arrive together get them in turn.
  */
 export const timeSlice = {
-  /** Whether the slice is used up: then `await` {@link next}. Check between steps of some microseconds. */
+  /** Whether the slice is over and the work must await {@link next}. Checked between steps of some microseconds. */
   get exhausted(): boolean {
     return performance.now() - sliceStartedAt > sliceMs;
   },

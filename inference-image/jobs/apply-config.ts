@@ -18,8 +18,8 @@ export interface ApplyConfigOptions {
   /** `http://host:port` of the Triton that serves the model. @default - no reload */
   readonly server?: string;
   /**
-   * Identifies the other inputs of the server (image, weights, GPUs). A server with another generation is about to be replaced
-   * and is not reloaded.
+   * Identifies the other inputs of the server (image, weights, GPUs). A server of another generation is about to be replaced and is
+   * not reloaded.
    *
    * @default - a running server is always reloaded
    */
@@ -30,7 +30,7 @@ export interface ApplyConfigOptions {
    * @default - no key
    */
   readonly key?: string;
-  /** Maximum time until the server serves the new configuration. */
+  /** Maximum time in seconds until the server serves the new configuration. */
   readonly timeoutSeconds: number;
 }
 
