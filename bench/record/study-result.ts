@@ -24,10 +24,10 @@ export const studyQuestions: Readonly<Record<StudyId, string>> = {
   concurrency: "How does throughput grow with concurrency, and where does it saturate?",
   "queue-delay":
     "What does the batcher's queue delay cost a single client, and what do many clients gain?",
-  protocol: "HTTP or gRPC, for which batch?",
+  protocol: "Is gRPC faster than HTTP, and at which batch sizes?",
   serialization: "What does JSON cost compared with binary tensors?",
   link: "Which payload format suits a remote client, by bandwidth and round trip?",
-  operators: "Which operators take the compute, and does any fall back to the CPU?",
+  operators: "Which operators take most of the compute time, and do any fall back to the CPU?",
   memory: "How much memory does each backend use?",
   scaling: "How does throughput scale from one GPU to N?",
   topology: "One Triton across all GPUs, or one Triton per GPU?",

@@ -50,7 +50,7 @@ test("the page has recommendations, limitations and evidence, in this order", ()
       "Operators of the model",
       "Memory",
       "Scaling across GPUs",
-      "One Triton across all GPUs, or one per GPU",
+      "GPU topology",
       "Embedding parity",
       "All load points",
       "System under test",
@@ -237,7 +237,9 @@ test("the Markdown begins with the verdict and its warning", () => {
 test("the text has all load points, recommendations and limitations, and ends with the verdict", () => {
   const text = benchReportText(testBenchRecord());
   expect(text).toMatch(/Lowest latency +onnx-http_uint8 +4\.\d+ ms p50/);
-  expect(text).toContain("! 1 load point invalid: trt-grpc b1 c128.");
+  expect(text).toContain(
+    "! 1 load point invalid: trt-grpc b1 c128 (b: images per request, c: clients).",
+  );
   expect(text).not.toContain("`");
   expect(text).toContain("All load points");
   expect(text.trimEnd().split("\n").at(-1)).toMatch(/^Lowest latency: .*\.$/);

@@ -187,9 +187,8 @@ const maxListed = 4;
 
 function named(loadPoints: readonly LoadPoint[]): string {
   const names = loadPoints.slice(0, maxListed).map(({ id }) => id);
-  return loadPoints.length > maxListed
-    ? `${names.join("; ")}; and ${counted(loadPoints.length - maxListed, "other")}`
-    : names.join("; ");
+  const rest = loadPoints.length - maxListed;
+  return `${names.join("; ")}${rest > 0 ? `; and ${counted(rest, "other")}` : ""} (b: images per request, c: clients)`;
 }
 
 function sentence(text: string): string {

@@ -92,7 +92,7 @@ export function clientWorkReasons(ranked: readonly Contender[]): readonly string
       ? ""
       : ` \`${fileEndpoint.name}\` accepts image files: ${formatMs(fileEndpoint.point.latencyMs?.p50 ?? 0)} ms, ${formatRate(fileEndpoint.point.imagesPerSecond)} images/s.`;
   return [
-    `Its clients must decode and resize each image first; the figures exclude that work.${other}`,
+    `Clients of \`${first.name}\` must decode and resize each image first; the figures exclude that work.${other}`,
   ];
 }
 
@@ -113,7 +113,7 @@ export function largestPartReasons(point: LoadPoint): readonly string[] {
         ? " It is limited by the network, not by the model."
         : "";
   return [
-    `${isMost ? "Most" : "The largest part"} of its latency (${formatPercent(share)}) is ${timePartNames[largest.id].phrase}.${limitation}`,
+    `${isMost ? "Most" : "The largest part"} of the latency (${formatPercent(share)}) is ${timePartNames[largest.id].phrase}.${limitation}`,
   ];
 }
 

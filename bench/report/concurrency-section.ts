@@ -1,6 +1,6 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { fitUsl, type Point, saturationOf, type UslFit } from "../stats/usl.ts";
-import { type DataTable, numberField, type Section, tableOf } from "./document.ts";
+import { type DataTable, type Field, numberField, type Section, tableOf } from "./document.ts";
 import { concurrencyFigures } from "./figures.ts";
 import { concurrencyPoints } from "./load-point-grid.ts";
 import {
@@ -75,10 +75,21 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
       },
     ],
     notes: [
-      "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. Beyond the measured numbers of clients, the fitted peak is an extrapolation.",
+      ...(lines.some(({ fit }) => fit !== undefined) ? [fitNote] : []),
       ...studyNotes(record, "concurrency"),
     ],
   };
+}
+
+const fitNote =
+  "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. Beyond the measured numbers of clients, the fitted peak is an extrapolation.";
+
+interface SaturationRow {
+  readonly name: string;
+  readonly fit?: UslFit;
+  readonly saturation: ReturnType<typeof saturationOf>;
+  /** Whether the fitted peak is beyond the measured numbers of clients. */
+  readonly isExtrapolated: boolean;
 }
 
 function saturationTable(
@@ -87,53 +98,61 @@ function saturationTable(
     readonly saturation: ReturnType<typeof saturationOf>;
   }[],
 ): DataTable {
-  const rows = lines.map(({ line: { name, fit, points }, saturation }) => {
+  const rows = lines.map(({ line: { name, fit, points }, saturation }): SaturationRow => {
     const largest = Math.max(...points.map(({ clients }) => clients));
-    return { name, fit, saturation, isBeyond: (fit?.peak?.clients ?? largest + 1) > largest };
+    const isExtrapolated = (fit?.peak?.clients ?? largest + 1) > largest;
+    return { name, fit, saturation, isExtrapolated };
   });
-  return tableOf("Saturation, measured and fitted", rows, [
+  const hasFit = rows.some(({ fit }) => fit !== undefined);
+  return tableOf(hasFit ? "Saturation, measured and fitted" : "Saturation", rows, [
     nameField,
     numberField("maximum images/s", ({ saturation }) => saturation?.maximum.throughput, formatRate),
-    numberField("at clients", ({ saturation }) => saturation?.maximum.clients, formatCount),
+    numberField("clients at maximum", ({ saturation }) => saturation?.maximum.clients, formatCount),
     numberField(
-      "95 % of it at clients",
+      "clients at 95 %",
       ({ saturation }) =>
         saturation?.reached === true ? saturation.sufficient.clients : undefined,
       formatCount,
+      "Smallest number of clients that reaches 95 % of the maximum",
     ),
-    numberField(
-      "fitted peak images/s",
-      ({ fit }) => fit?.peak?.throughput ?? fit?.ceiling,
-      formatRate,
-      undefined,
-      ({ isBeyond }) => (isBeyond ? { tone: "quiet", title: "beyond the measured range" } : {}),
-    ),
-    numberField(
-      "at clients",
-      ({ fit }) => fit?.peak?.clients,
-      formatCount,
-      undefined,
-      (row) => (row.isBeyond ? { tone: "quiet" } : {}),
-    ),
-    numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images per second of one client"),
-    numberField(
-      "σ",
-      ({ fit }) => fit?.sigma,
-      (value) => value.toPrecision(2),
-      "Contention: serial fraction",
-    ),
-    numberField(
-      "κ",
-      ({ fit }) => fit?.kappa,
-      (value) => (value === 0 ? "0" : value.toExponential(1)),
-      "Coherency cost between clients",
-    ),
-    numberField(
-      "residual",
-      ({ fit }) => fit?.residual,
-      formatPercent,
-      "Root mean square of the relative difference",
-      ({ fit }) => ((fit?.residual ?? 0) > 0.15 ? { tone: "care" } : {}),
-    ),
+    ...(hasFit ? fitFields : []),
   ]);
 }
+
+const fitFields: readonly Field<SaturationRow>[] = [
+  numberField(
+    "fitted peak images/s",
+    ({ fit }) => fit?.peak?.throughput ?? fit?.ceiling,
+    formatRate,
+    undefined,
+    ({ isExtrapolated }) =>
+      isExtrapolated ? { tone: "quiet", title: "beyond the measured range" } : {},
+  ),
+  numberField(
+    "clients at peak",
+    ({ fit }) => fit?.peak?.clients,
+    formatCount,
+    undefined,
+    ({ isExtrapolated }) => (isExtrapolated ? { tone: "quiet" } : {}),
+  ),
+  numberField("λ", ({ fit }) => fit?.lambda, formatRate, "Images per second of one client"),
+  numberField(
+    "σ",
+    ({ fit }) => fit?.sigma,
+    (value) => value.toPrecision(2),
+    "Contention: serial fraction",
+  ),
+  numberField(
+    "κ",
+    ({ fit }) => fit?.kappa,
+    (value) => (value === 0 ? "0" : value.toExponential(1)),
+    "Coherency cost between clients",
+  ),
+  numberField(
+    "residual",
+    ({ fit }) => fit?.residual,
+    formatPercent,
+    "Root mean square of the relative difference",
+    ({ fit }) => ((fit?.residual ?? 0) > 0.15 ? { tone: "care" } : {}),
+  ),
+];

@@ -42,7 +42,7 @@ export function costSection(record: BenchRecord): Section | undefined {
     id: "cost",
     title: "Cost",
     answer: [
-      `A million images cost $${(first.usd * 1_000).toFixed(2)} with \`${first.name}\`, in ${duration(1e6 / first.point.imagesPerSecond)}.`,
+      `With \`${first.name}\`, a million images cost $${(first.usd * 1_000).toFixed(2)} and take ${duration(1e6 / first.point.imagesPerSecond)}.`,
     ],
     figures: costFigure(rows),
     tables: [

@@ -49,11 +49,7 @@ export function endpointLatencyFigure(
   return [
     {
       title: "Latency of each endpoint",
-      ...(outliers.length === 0
-        ? {}
-        : {
-            caption: `Outside the axis: ${outliers.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`,
-          }),
+      caption: `The value is the p50.${outliers.length === 0 ? "" : ` Outside the axis: ${outliers.map((row) => `\`${row.label}\` at ${row.value}`).join(", ")}.`}`,
       legend: rangeLegend.filter(
         ({ label }) =>
           !label.includes("few") || drawn.some(({ isP99Unreliable }) => isP99Unreliable),

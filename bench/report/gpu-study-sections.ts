@@ -80,8 +80,12 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
             })),
           },
           {
-            name: `N × one${lines.length > 1 ? `, ${name}` : ""}`,
-            points: points.map(({ gpus }) => ({ x: gpus, y: gpus * one, title: `${gpus} × one` })),
+            name: `N × one GPU${lines.length > 1 ? `, ${name}` : ""}`,
+            points: points.map(({ gpus }) => ({
+              x: gpus,
+              y: gpus * one,
+              title: `${gpus} × one GPU`,
+            })),
           },
         ];
       }),

@@ -38,7 +38,7 @@ export function trustText(point: LoadPoint): string {
     case "invalid":
       return "invalid";
     case "empty":
-      return "no answer";
+      return "no response";
   }
 }
 
@@ -59,14 +59,14 @@ export function reliabilityIssues(point: LoadPoint): readonly string[] {
   const words: Readonly<Record<typeof verdict, string>> = {
     stable: "",
     unstable: `Its windows never agreed within ${formatPercent(tolerance)}${deviations.length === 0 ? "" : `: ${deviations.join(", ")}`}.`,
-    short: "Too few windows were measured to say whether it is stable.",
+    short: "Too few windows were measured to determine its stability.",
     interrupted: "It was interrupted.",
   };
   return [
     ...point.invalid,
     ...(isFailing(point) ? [`${formatPercent(failedShare(point))} of its requests failed.`] : []),
     ...(words[verdict] === "" ? [] : [words[verdict]]),
-    ...(point.samples === 0 ? ["No request was answered."] : []),
+    ...(point.samples === 0 ? ["No request succeeded."] : []),
   ];
 }
 
@@ -225,11 +225,11 @@ export function costBasis({ subject }: BenchRecord): Price | string {
     return price;
   }
   if (target === "simulation") {
-    return "No GPU computed here: local processes were measured, so the price of the environment's GPU does not apply. Measure the deployed environment, or set this machine's price with `--price`.";
+    return "No GPU was measured, so the price of the environment's GPU does not apply. Measure the deployed environment, or set a price for this machine with `--price`.";
   }
   return price === undefined
-    ? "No price is known: set one with `--price`."
-    : "The environment's price is that of a GPU, and no GPU was measured: set a price with `--price`.";
+    ? "No price is known. Set one with `--price`."
+    : "No GPU was measured, so the price of the environment's GPU does not apply. Set a price with `--price`.";
 }
 
 const isManual = ({ source }: Price) => source.includes("--price");

@@ -20,7 +20,6 @@ import {
   formatMs,
   formatRate,
   formatRatio,
-  listed,
 } from "./number-format.ts";
 import { endpointStyle } from "./plot-styles.ts";
 import {
@@ -140,16 +139,17 @@ export function protocol(record: BenchRecord): StudyBody | undefined {
   if (pairs.length === 0) return undefined;
   const rate = ({ http, grpc }: ProtocolPair) => grpc.imagesPerSecond / http.imagesPerSecond;
   const better = pairs.filter((pair) => rate(pair) > 1);
-  const least = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
+  const fewest = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
   const byBatch = [...new Set(pairs.map(({ name }) => name))].map((name) => {
     const alone = pairs
-      .filter((pair) => pair.name === name && clientsOf(pair.http) === least)
+      .filter((pair) => pair.name === name && clientsOf(pair.http) === fewest)
       .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest);
     const [small, large] = [alone[0], alone.at(-1)];
     if (small === undefined || large === undefined) return "";
-    const of = (pair: ProtocolPair) =>
-      `${formatRatio(rate(pair))} with ${counted(pair.http.imagesPerRequest, "image")} per request`;
-    return `\`${name}\`, ${counted(least, "client")}: the throughput of gRPC is ${small === large ? of(small) : listed([of(small), of(large)])}, relative to HTTP.`;
+    const images = ({ http }: ProtocolPair) =>
+      `${counted(http.imagesPerRequest, "image")} per request`;
+    const more = small === large ? "" : ` and ${formatRatio(rate(large))} with ${images(large)}`;
+    return `\`${name}\`, ${counted(fewest, "client")}: gRPC reaches ${formatRatio(rate(small))} the throughput of HTTP with ${images(small)}${more}.`;
   });
   return {
     answer: [
@@ -164,11 +164,11 @@ export function protocol(record: BenchRecord): StudyBody | undefined {
         numberField("clients", ({ http }) => clientsOf(http), formatCount),
         numberField("HTTP images/s", ({ http }) => http.imagesPerSecond, formatRate),
         numberField("gRPC images/s", ({ grpc }) => grpc.imagesPerSecond, formatRate),
-        numberField("ratio", rate, formatRatio),
+        numberField("images/s ratio", rate, formatRatio),
         numberField("HTTP p50 ms", ({ http }) => http.latencyMs?.p50, formatMs),
         numberField("gRPC p50 ms", ({ grpc }) => grpc.latencyMs?.p50, formatMs),
         numberField(
-          "ratio",
+          "p50 ratio",
           ({ http, grpc }) =>
             (grpc.latencyMs?.p50 ?? Number.NaN) / (http.latencyMs?.p50 ?? Number.NaN),
           formatRatio,
@@ -264,7 +264,7 @@ export function link(record: BenchRecord): StudyBody | undefined {
       return best === undefined || worst === undefined || best === worst
         ? []
         : [
-            `${label}: \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.point.requestBytes)} per request).`,
+            `${label}: \`${best.name}\` has a p50 of ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms, \`${worst.name}\` of ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (${formatBytes(worst.point.requestBytes)} per request).`,
           ];
     }),
     figures: barFigure(

@@ -1,6 +1,7 @@
 /** `a, b and c`. */
-export function listed(parts: readonly string[]): string {
-  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+export function listed(parts: readonly string[], conjunction: "and" | "or" = "and"): string {
+  if (parts.length < 2) return parts.join("");
+  return `${parts.slice(0, -1).join(", ")} ${conjunction} ${parts.at(-1)}`;
 }
 
 /** `1 load`, `2 loads`. */

@@ -59,7 +59,7 @@ function header({ title, verdict, tone, warning, facts: list }: Report): string 
   return `<header class="${tone}">
 <p class="kicker">clipstack ${escapeHtml(title.toLowerCase())}</p>
 <h1><span class="seal" aria-hidden="true">${seals[tone]}</span>${inline(verdict)}</h1>
-${warning === undefined ? "" : `<p class="warning"><strong>Read with care:</strong> ${escapeHtml(lowerFirst(warning))}. <a href="#care">Why</a></p>`}
+${warning === undefined ? "" : `<p class="warning"><strong>Caution:</strong> ${escapeHtml(lowerFirst(warning))}. <a href="#care">Details</a></p>`}
 ${facts(list)}
 </header>`;
 }

@@ -67,7 +67,7 @@ function latencySection(record: BenchRecord): Section | undefined {
     best === undefined || worst === undefined || best === worst
       ? []
       : [
-          `With ${settingText(first.point)}, \`${best.name}\` answers in ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms (p50) and \`${worst.name}\` in ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms.`,
+          `With ${settingText(first.point)}, the p50 ranges from ${formatMs(best.point.latencyMs?.p50 ?? 0)} ms (\`${best.name}\`) to ${formatMs(worst.point.latencyMs?.p50 ?? 0)} ms (\`${worst.name}\`).`,
         ];
   return {
     id: "paths",
@@ -79,7 +79,7 @@ function latencySection(record: BenchRecord): Section | undefined {
         nameField,
         ...latencyFields,
         metricField("throughput"),
-        numberField("request", ({ point }) => point.requestBytes, formatBytes),
+        numberField("request size", ({ point }) => point.requestBytes, formatBytes),
         numberField("requests measured", ({ point }) => point.samples, formatCount),
         trustField,
       ]),
@@ -160,12 +160,12 @@ function paritySection({ parity }: BenchRecord): Section | undefined {
         numberField(
           "maximum difference",
           (row) => row.maxRelativeDifference,
-          (value) => value.toExponential(1),
+          (value) => (value === 0 ? "0" : value.toExponential(1)),
           "‖a − b‖ / ‖b‖",
         ),
-        textField("outcome", ({ passed, message }) =>
+        textField("result", ({ passed, message }) =>
           passed
-            ? { text: "✓ equal", tone: "good", title: message }
+            ? { text: "✓ pass", tone: "good", title: message }
             : { text: `✗ ${message}`, tone: "bad" },
         ),
       ]),

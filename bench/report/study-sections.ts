@@ -22,7 +22,7 @@ const studies: Readonly<Record<Exclude<StudyId, "batch" | "concurrency">, StudyS
   operators: { title: "Operators of the model", body: operators },
   memory: { title: "Memory", body: memory },
   scaling: { title: "Scaling across GPUs", body: scaling },
-  topology: { title: "One Triton across all GPUs, or one per GPU", body: topology },
+  topology: { title: "GPU topology", body: topology },
 };
 
 export function studySections(record: BenchRecord): readonly Section[] {

@@ -10,7 +10,7 @@ export function headFacts(record: BenchRecord): readonly Fact[] {
   return [
     ["Environment", environmentText(record)],
     ["Hardware", deviceText(record)],
-    ["Triton servers", tritonsText(subject.environments) || undefined],
+    ["Deployed Triton", tritonsText(subject.environments) || undefined],
     ["Model", modelText(subject.model)],
     ["Price", priceText(record)],
     ["Commit", commitText(subject)],
@@ -24,7 +24,7 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
   const { machine, model } = subject;
   return [
     ["Load generator", machineText(machine)],
-    ["System", `${machine.os}, Node ${machine.node}`],
+    ["Software", `${machine.os}, Node ${machine.node}`],
     [
       "Servers",
       subject.servers

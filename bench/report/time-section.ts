@@ -53,7 +53,8 @@ function bottleneckSentences(rows: readonly TimeRow[]): readonly string[] {
     const bound = rows.flatMap(({ name, point }) => {
       const ms = timeParts(point).find((part) => part.id === id)?.ms ?? 0;
       const share = ms / (point.latencyMs?.mean ?? Number.POSITIVE_INFINITY);
-      return share > 0.5 ? [`\`${name}\` (${formatPercent(share)})`] : [];
+      // rounded as printed, so that 50.3 % is not called most
+      return Math.round(share * 100) > 50 ? [`\`${name}\` (${formatPercent(share)})`] : [];
     });
     if (bound.length === 0) return [];
     const verb = bound.length === 1 ? "spends most of its" : "spend most of their";

@@ -85,13 +85,13 @@ test("half of the latency is not called most of it", () => {
     record([{ ...point, latencyMs: { ...point.latencyMs!, mean: 10 }, server }]),
     "throughput",
   );
-  expect(found.why.join(" ")).toContain("The largest part of its latency (50 %)");
+  expect(found.why.join(" ")).toContain("The largest part of the latency (50 %)");
 });
 
 test("without a measured GPU, the report has no cost and gives the reason", () => {
   const found = choice(testSimulationRecord(), "cost");
   expect(found.winner).toBeUndefined();
-  expect(found.why[0]).toContain("No GPU computed here");
+  expect(found.why[0]).toContain("No GPU was measured");
 });
 
 test("--price also applies to local simulations", () => {
@@ -146,7 +146,7 @@ test("a difference within the noise is a tie", () => {
     expect.stringMatching(
       /^The difference from `trt-http` is within the noise .*; either is suitable\.$/,
     ),
-    "Its clients must decode and resize each image first; the figures exclude that work.",
+    "Clients of `onnx-http` must decode and resize each image first; the figures exclude that work.",
   ]);
 });
 
@@ -322,7 +322,7 @@ test("reasons that differ only in numbers are listed once", () => {
 test("a caveat names its load points and their reason", () => {
   const [first] = caveatsOf(testBenchRecord());
   expect(first?.text).toBe(
-    "trt-grpc b1 c128. The busiest worker of the load generator used 0.97 of a core: the client may be the limit. Invalid load points are listed but never recommended.",
+    "trt-grpc b1 c128 (b: images per request, c: clients). The busiest worker of the load generator used 0.97 of a core: the client may be the limit. Invalid load points are listed but never recommended.",
   );
 });
 

@@ -25,7 +25,7 @@ import {
   unreliabilityRank,
   usdPerThousand,
 } from "./load-points.ts";
-import { counted, formatMs, formatRate, formatUsd } from "./number-format.ts";
+import { counted, formatMs, formatRate, formatUsd, listed } from "./number-format.ts";
 
 /** Recommendation for each goal with its reasons. */
 
@@ -244,7 +244,10 @@ function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   );
   if (chosen.length === 0) return "No reliable load point was measured";
   const figures = chosen.map(({ title, winner, ties, value, unit }, i) => {
-    const names = [winner.name, ...ties].map((name) => `\`${name}\``).join(" or ");
+    const names = listed(
+      [winner.name, ...ties].map((name) => `\`${name}\``),
+      "or",
+    );
     return `${i === 0 ? title : title.toLowerCase()}: ${names}, ${value} ${unit}`;
   });
   const weakness = Math.min(...chosen.map(({ winner }) => weak(winner)));
