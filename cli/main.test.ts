@@ -6,19 +6,19 @@ import { expect, test } from "vitest";
 
 const here = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
-test("says the version of its package", () => {
+test("prints the version of its package", () => {
   const { version } = JSON.parse(readFileSync(here("./package.json"), "utf8"));
   const stdout = execFileSync(process.execPath, [here("./clipstack.mjs"), "--version"]);
   expect(stdout.toString()).toBe(`${version}\n`);
 });
 
-test("ends quietly where its reader has gone", async () => {
+test("ends without an error if the reader of its output has closed the pipe", async () => {
   const child = spawn(process.execPath, [here("./clipstack.mjs"), "bench", "--help"], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   child.stdout.destroy();
-  const said: string[] = [];
-  child.stderr.setEncoding("utf8").on("data", (text: string) => said.push(text));
+  const printed: string[] = [];
+  child.stderr.setEncoding("utf8").on("data", (text: string) => printed.push(text));
   const [code] = await once(child, "close");
-  expect({ code, said }).toEqual({ code: 0, said: [] });
+  expect({ code, printed }).toEqual({ code: 0, printed: [] });
 });

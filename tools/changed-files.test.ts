@@ -16,7 +16,7 @@ function reviewed(...changed: readonly string[]) {
   return reviewOf([changeOfDocuments("single-gpu", before, after)]);
 }
 
-test("a file that an image is made of makes the image anew, and its container", () => {
+test("a changed source file of an image replaces the image and its container", () => {
   const { verdict, stacks } = reviewed("inference-image/server.ts");
   expect(verdict.reasons.join()).toContain("embed is temporarily unavailable");
   const replaced = stacks[0]?.changes.filter(({ action }) => action === "replace");
@@ -25,7 +25,7 @@ test("a file that an image is made of makes the image anew, and its container", 
   );
 });
 
-test("an image that is made on top of it is another one, and so are the pods", () => {
+test("a changed base image replaces the image built on it, and rolls out the pods", () => {
   const text = synthesizedText("kind-local");
   const [before, after] = [text, withChangedFiles(text, ["inference-image/main.ts"])].map((it) =>
     parseDocument(it, "cdk.tf.json"),
@@ -36,16 +36,18 @@ test("an image that is made on top of it is another one, and so are the pods", (
 });
 
 test.each(["inference-image/server.test.ts", "tools/trials/fuzz-main.ts", "docs/review.md"])(
-  "%s is in no image",
+  "%s is not part of any image",
   (file) => {
     expect(reviewed(file).stacks[0]?.changes).toEqual([]);
   },
 );
 
-test("a review of two trees whose files nobody compared does not call all of it safe", () => {
+test("a review of two trees without a comparison of their files reports them as not compared", () => {
   const alone = parseDocument(own, "cdk.tf.json");
-  const untold = reviewOf([changeOfDocuments("single-gpu", alone, alone)]);
-  expect(markdownComment(untold)).toContain("✅ Safe, except for files that were not compared: ");
+  const uncompared = reviewOf([changeOfDocuments("single-gpu", alone, alone)]);
+  expect(markdownComment(uncompared)).toContain(
+    "✅ Safe, except for files that were not compared: ",
+  );
   const compared = markdownComment(reviewed());
   expect(compared).toContain("✅ Safe: single-gpu: nothing changes");
   expect(compared).toContain("Changes of files that git ignores, such as weights");
@@ -59,14 +61,14 @@ test.each([
   [".", "model_repository/m{,_trt}/**", "model_repository/mx/1/model.onnx", false],
   ["helm", "*.yaml", "helm/sub/a.yaml", false],
   ["helm", "**", "helm/.helmignore", true],
-])("fileset of %s and %s has %s: %s", (folder, pattern, file, has) => {
+])("fileset of %s and %s contains %s: %s", (folder, pattern, file, has) => {
   const text = JSON.stringify({
     locals: { a: `\${fileset("\${path.root}/../../../${folder}", "${pattern}")}` },
   });
   expect(withChangedFiles(text, [file]).includes("#")).toBe(has);
 });
 
-test("files that are named count too", () => {
+test("a file that an expression names is marked", () => {
   const text = JSON.stringify({
     locals: { a: `\${filesha256("\${path.root}/../../../m/model.onnx")}` },
   });

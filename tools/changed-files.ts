@@ -12,57 +12,57 @@ const stackFolder = "cdktf.out/stacks/stack";
  * @param changed - Paths of the changed files, relative to the root of the checkout.
  */
 export function withChangedFiles(document: string, changed: readonly string[]): string {
-  const noteOf = (text: string) => {
+  const markOf = (text: string) => {
     const found = changed.filter((file) => reads(text, file)).sort();
     if (found.length === 0) return "";
     return `#${createHash("sha256").update(found.join("\n")).digest("hex").slice(0, 12)}`;
   };
-  const noted = (value: unknown): unknown => {
-    if (typeof value === "string") return `${value}${noteOf(value)}`;
-    if (Array.isArray(value)) return value.map(noted);
+  const marked = (value: unknown): unknown => {
+    if (typeof value === "string") return `${value}${markOf(value)}`;
+    if (Array.isArray(value)) return value.map(marked);
     if (typeof value !== "object" || value === null) return value;
-    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, noted(inner)]));
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, marked(inner)]));
   };
   const stack = { ...JSON.parse(document), filesCompared: true };
-  const text = JSON.stringify(noted(stack), undefined, 2);
+  const text = JSON.stringify(marked(stack), undefined, 2);
   // references to a marked local must change as well
-  return [...notedLocals(stack.locals ?? {}, noteOf)].reduce(
-    (all, [name, note]) =>
+  return [...markedLocals(stack.locals ?? {}, markOf)].reduce(
+    (all, [name, mark]) =>
       all
-        .replaceAll(`local.${name}`, `local.${name}${note}`)
-        .replaceAll(`"${name}":`, `"${name}${note}":`),
+        .replaceAll(`local.${name}`, `local.${name}${mark}`)
+        .replaceAll(`"${name}":`, `"${name}${mark}":`),
     text,
   );
 }
 
-/** Suffixes for the names of locals whose value changes. */
-function notedLocals(
+/** Suffixes for the names of locals with changed values, by name. */
+function markedLocals(
   locals: Readonly<Record<string, unknown>>,
-  noteOf: (text: string) => string,
+  markOf: (text: string) => string,
 ): ReadonlyMap<string, string> {
-  const notes = new Map<string, string>();
-  for (let size = -1; size < notes.size; ) {
-    size = notes.size;
+  const marks = new Map<string, string>();
+  for (let size = -1; size < marks.size; ) {
+    size = marks.size;
     for (const [name, value] of Object.entries(locals)) {
-      if (typeof value !== "string" || notes.has(name)) continue;
-      const inner = [...notes].find(([other]) => value.includes(`local.${other}`))?.[1] ?? "";
-      const note = noteOf(value).replace("#", "_") || inner;
-      if (note !== "") notes.set(name, note);
+      if (typeof value !== "string" || marks.has(name)) continue;
+      const inner = [...marks].find(([other]) => value.includes(`local.${other}`))?.[1] ?? "";
+      const mark = markOf(value).replace("#", "_") || inner;
+      if (mark !== "") marks.set(name, mark);
     }
   }
-  return notes;
+  return marks;
 }
 
 /** Returns whether an expression reads a file by its name or in a `fileset`. */
 function reads(expression: string, file: string): boolean {
-  const place = (folder: string) =>
+  const resolved = (folder: string) =>
     posix.join(stackFolder, folder.replace(/^\$\{path\.root\}/, "."));
   const named = [...expression.matchAll(/\bfile(?:sha256|md5|base64)?\("([^"]+)"\)/g)];
-  if (named.some(([, path = ""]) => place(path) === file)) return true;
+  if (named.some(([, path = ""]) => resolved(path) === file)) return true;
   const [, ignored] = /\bregexall\("((?:[^"\\]|\\.)*)", file\)/.exec(expression) ?? [];
   return [...expression.matchAll(/\bfileset\("([^"]+)", "([^"]+)"\)/g)].some(
     ([, folder = "", pattern = ""]) => {
-      const inside = posix.relative(place(folder), file);
+      const inside = posix.relative(resolved(folder), file);
       if (inside.startsWith("../") || !isInFileset(inside, pattern)) return false;
       return ignored === undefined || !new RegExp(ignored.replaceAll("\\\\", "\\")).test(inside);
     },

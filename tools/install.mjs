@@ -1,4 +1,4 @@
-// Plain JavaScript: it runs before anything is installed.
+// Plain JavaScript, because it runs before any package is installed.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
@@ -8,15 +8,15 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 const stampFile = `${root}node_modules/.clipstack-install`;
 
 /** Key of an installation: the lock file and the platform of the binaries. */
-function wantedStamp() {
+function installationKey() {
   const lock = createHash("sha256")
     .update(readFileSync(`${root}package-lock.json`))
     .digest("hex");
   return `${lock} ${process.platform}-${process.arch}`;
 }
 
-/** npm writes this file at the end of an installation: one that came after the lock file is an installation of it. */
-function installedByHand() {
+/** Returns whether npm installed the current lock file. npm writes the file at the end of an installation. */
+function isInstalledByNpm() {
   const installed = `${root}node_modules/.package-lock.json`;
   return (
     !existsSync(stampFile) &&
@@ -25,24 +25,24 @@ function installedByHand() {
   );
 }
 
-/** Install what the lock file asks for, unless it is there. Exits with a plain line when that fails. */
+/** Installs the packages of the lock file unless they are installed. Exits with one line if that fails. */
 export function ensureInstalled() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
     console.error(`clipstack: node must be 20.19 or newer, got ${process.versions.node}`);
     process.exit(2);
   }
-  const wanted = wantedStamp();
-  if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === wanted) return;
-  if (installedByHand()) {
-    writeFileSync(stampFile, wanted);
+  const key = installationKey();
+  if (existsSync(stampFile) && readFileSync(stampFile, "utf8") === key) return;
+  if (isInstalledByNpm()) {
+    writeFileSync(stampFile, key);
     return;
   }
 
   console.error("clipstack: installing packages (npm ci)");
   const npm = process.env.npm_execpath;
   const [command, args] = npm?.endsWith(".js") ? [process.execPath, [npm]] : ["npm", []];
-  // on stderr, so that a command that prints JSON on stdout still does
+  // npm prints to stderr, because the command may print JSON to stdout
   const result = spawnSync(command, [...args, "ci", "--no-audit", "--no-fund"], {
     cwd: root,
     stdio: ["ignore", 2, 2],
@@ -52,7 +52,7 @@ export function ensureInstalled() {
     console.error(`clipstack: npm ci failed with exit code ${result.status ?? result.signal}`);
     process.exit(1);
   }
-  writeFileSync(stampFile, wanted);
+  writeFileSync(stampFile, key);
 }
 
 export { root };

@@ -6,7 +6,7 @@ import { imageLockFiles, type Lock, workspaceLock } from "./render-image-lock.ts
 const root = fileURLToPath(new URL("../", import.meta.url));
 const json = (path: string) => JSON.parse(readFileSync(`${root}${path}`, "utf8"));
 const lock: Lock = json("package-lock.json");
-const rendered: Lock = JSON.parse(imageLockFiles()[0]!.text);
+const imageLock: Lock = JSON.parse(imageLockFiles()[0]!.text);
 
 const packages = {
   "": {},
@@ -24,7 +24,7 @@ const packages = {
   "node_modules/elsewhere": { version: "1.0.0" },
 };
 
-test("takes what a workspace needs and nothing else, and says what npm may leave out", () => {
+test("contains the dependencies of a workspace only, and marks those that npm may omit", () => {
   expect(workspaceLock({ lockfileVersion: 3, packages }, "app")).toMatchObject({
     version: "1.0.0",
     lockfileVersion: 3,
@@ -37,15 +37,18 @@ test("takes what a workspace needs and nothing else, and says what npm may leave
       "node_modules/tool": { version: "1.0.0", dev: true },
     },
   });
-  const { packages: taken } = workspaceLock({ lockfileVersion: 3, packages }, "app") as Lock;
-  expect(Object.keys(taken)).toHaveLength(6);
-  expect(taken["node_modules/a/node_modules/b"]).toEqual({ version: "1.0.0" });
+  const { packages: rendered } = workspaceLock({ lockfileVersion: 3, packages }, "app") as Lock;
+  expect(Object.keys(rendered)).toHaveLength(6);
+  expect(rendered["node_modules/a/node_modules/b"]).toEqual({ version: "1.0.0" });
 });
 
-test("takes a package of the workspace's own folder", () => {
+test("prefers a package in the workspace's own folder", () => {
   const own = { ...packages, "app/node_modules/a": { version: "9.0.0" } };
-  const { packages: taken } = workspaceLock({ lockfileVersion: 3, packages: own }, "app") as Lock;
-  expect(taken["node_modules/a"]).toEqual({ version: "9.0.0" });
+  const { packages: rendered } = workspaceLock(
+    { lockfileVersion: 3, packages: own },
+    "app",
+  ) as Lock;
+  expect(rendered["node_modules/a"]).toEqual({ version: "9.0.0" });
 });
 
 test("fails when a package is not in the lock", () => {
@@ -55,10 +58,10 @@ test("fails when a package is not in the lock", () => {
   );
 });
 
-test("the image's packages are those of the project, with their checksums", () => {
-  for (const [path, { version }] of Object.entries(rendered.packages)) {
+test("the packages of the image have the versions of the project, with checksums", () => {
+  for (const [path, { version }] of Object.entries(imageLock.packages)) {
     if (path === "") continue;
-    expect(rendered.packages[path], path).toMatchObject({
+    expect(imageLock.packages[path], path).toMatchObject({
       version,
       integrity: expect.stringMatching(/^sha512-/),
     });
@@ -66,8 +69,8 @@ test("the image's packages are those of the project, with their checksums", () =
   }
 });
 
-test("the image's lock has the native packages of both processors, and no test tools", () => {
-  const names = Object.keys(rendered.packages);
+test("the image's lock contains the native packages of both architectures, and no test tools", () => {
+  const names = Object.keys(imageLock.packages);
   expect(names).toEqual(
     expect.arrayContaining([
       "node_modules/@img/sharp-linux-x64",
@@ -78,9 +81,9 @@ test("the image's lock has the native packages of both processors, and no test t
   expect(names.filter((name) => /vitest|cdktf|typescript|tsx/.test(name))).toEqual([]);
 });
 
-test("the image's package.json overrides what the project overrides in its packages", () => {
+test("the image's package.json has the project's overrides of its packages", () => {
   const overridden = Object.entries(json("package.json").overrides).filter(
-    ([name]) => rendered.packages[`node_modules/${name}`] !== undefined,
+    ([name]) => imageLock.packages[`node_modules/${name}`] !== undefined,
   );
   expect(json("inference-image/package.json").overrides).toEqual(Object.fromEntries(overridden));
 });

@@ -5,15 +5,15 @@ import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { project } from "../cli/project.ts";
 
-const why = existsSync(join(project, ".git")) ? "" : " (skipped: this is not a clone of git)";
+const why = existsSync(join(project, ".git")) ? "" : " (skipped: not a git clone)";
 const settings = "environments/single-gpu.yaml";
 
 /** Clone of this repository with uncommitted changes and the installed packages. */
 let clone: string;
 
 function git(...args: readonly string[]): string {
-  const who = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
-  return execFileSync("git", [...who, ...args], { cwd: clone, encoding: "utf8" }).trim();
+  const author = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+  return execFileSync("git", [...author, ...args], { cwd: clone, encoding: "utf8" }).trim();
 }
 
 function review(...args: readonly string[]) {
@@ -32,7 +32,7 @@ beforeAll(() => {
   execFileSync("git", ["clone", "--quiet", "--shared", project, clone]);
   const edited = execFileSync("git", ["diff", "--binary", "HEAD"], { cwd: project });
   if (edited.length > 0) execFileSync("git", ["apply"], { cwd: clone, input: edited });
-  if (edited.length > 0) git("commit", "--quiet", "--all", "--message", "what is edited here");
+  if (edited.length > 0) git("commit", "--quiet", "--all", "--message", "uncommitted changes");
   for (const folder of ["", "inference-image", "bench", "cli"]) {
     const packages = join(project, folder, "node_modules");
     if (existsSync(packages)) symlinkSync(packages, join(clone, folder, "node_modules"), "dir");
@@ -40,7 +40,7 @@ beforeAll(() => {
 }, 120_000);
 
 test.skipIf(why !== "")(
-  `reviews what is edited against a revision, and leaves no worktree${why}`,
+  `reviews uncommitted changes against a revision, and leaves no worktree${why}`,
   () => {
     appendFileSync(join(clone, settings), "  maxQueueDelayMicroseconds: 9000\n");
     const { code, out } = review("--base", "HEAD", "--json");
@@ -53,7 +53,7 @@ test.skipIf(why !== "")(
 );
 
 test.skipIf(why !== "")(
-  `reviews an environment as new that the revision does not synthesize${why}`,
+  `reviews an environment as new if it is invalid in the revision${why}`,
   () => {
     git("checkout", "--quiet", "--", settings);
     appendFileSync(join(clone, settings), "nonsense: 1\n");
@@ -67,7 +67,7 @@ test.skipIf(why !== "")(
   300_000,
 );
 
-test.skipIf(why !== "")(`fails on a revision that git does not know${why}`, () => {
+test.skipIf(why !== "")(`fails on an unknown revision${why}`, () => {
   expect(review("--base", "no-such-branch")).toEqual({
     code: 2,
     out: "",
@@ -76,7 +76,7 @@ test.skipIf(why !== "")(`fails on a revision that git does not know${why}`, () =
 });
 
 test.skipIf(why !== "")(
-  `fails on settings that are edited into something wrong${why}`,
+  `fails on invalid uncommitted settings${why}`,
   () => {
     git("checkout", "--quiet", "--", ".");
     writeFileSync(join(clone, settings), "stack: single-gpu\naccelerator: none\n");

@@ -65,15 +65,17 @@ export async function reviewAgainst(args: readonly string[]): Promise<number> {
     if (added.exitCode !== 0) throw new Error(`git worktree failed: ${added.stderr}`);
     linkPackages(worktree);
     const synth = { environments: "own", signal: interrupt.signal };
-    const old = await runSynth(before, { checkout: worktree, ...synth });
-    if (old !== undefined) {
+    const baseProblem = await runSynth(before, { checkout: worktree, ...synth });
+    if (baseProblem !== undefined) {
       // the fix of a broken revision must be reviewable
-      console.error(`${base} has errors, and its invalid environments count as new:\n${old}`);
-      if (!existsSync(join(before, "clipstack.json"))) emptyTree(before);
+      console.error(
+        `${base} has errors, and its invalid environments count as new:\n${baseProblem}`,
+      );
+      if (!existsSync(join(before, "clipstack.json"))) writeEmptyTree(before);
     }
-    const mine = await runSynth(after, synth);
-    if (mine !== undefined) throw new UserError(mine);
-    noteChangedFiles(after, await changedFiles(found.stdout, interrupt.signal));
+    const problem = await runSynth(after, synth);
+    if (problem !== undefined) throw new UserError(problem);
+    markChangedFiles(after, await changedFiles(found.stdout, interrupt.signal));
     const review = ["review", "--base", before, "--head", after, ...rest];
     const { exitCode } = await execa(
       process.execPath,
@@ -107,7 +109,7 @@ function readArguments(args: readonly string[]): {
   const bases = own.filter(({ name }) => name === "base");
   const [last] = bases.slice(-1);
   if (last !== undefined && (last.value === undefined || last.value === "")) {
-    throw new UserError("--base must name a revision, got nothing");
+    throw new UserError("--base must name a revision, got none");
   }
   const consumed = new Set(
     bases.flatMap(({ index, inlineValue }) => (inlineValue ? [index] : [index, index + 1])),
@@ -146,7 +148,7 @@ async function changedFiles(revision: string, signal: AbortSignal): Promise<read
 }
 
 /** Records the changed files in the synthesized stacks, because images, charts and weights are built from files. */
-function noteChangedFiles(outdir: string, files: readonly string[]): void {
+function markChangedFiles(outdir: string, files: readonly string[]): void {
   const stacks = join(outdir, "stacks");
   for (const name of readdirSync(stacks)) {
     const file = join(stacks, name, "cdk.tf.json");
@@ -155,7 +157,7 @@ function noteChangedFiles(outdir: string, files: readonly string[]): void {
 }
 
 /** Writes the output of a synthesis without environments. */
-function emptyTree(outdir: string): void {
+function writeEmptyTree(outdir: string): void {
   mkdirSync(join(outdir, "stacks"), { recursive: true });
   writeFileSync(join(outdir, "clipstack.json"), JSON.stringify({ schema: 1, stacks: {} }));
 }

@@ -1,4 +1,4 @@
-// `npm start`: install what is missing, then hand over to TypeScript.
+// `npm start`: installs missing packages, then runs `clipstack start`.
 import "../cli/exit-with-parent.mjs";
 import { ensureInstalled } from "./install.mjs";
 

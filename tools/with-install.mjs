@@ -1,4 +1,4 @@
-// `node with-install.mjs <tool> [args…]`: install what is missing, then run a tool of node_modules/.bin.
+// `node with-install.mjs <tool> [args…]`: installs missing packages, then runs a tool of node_modules/.bin.
 import { spawn } from "node:child_process";
 import "../cli/exit-with-parent.mjs";
 import { ensureInstalled, root } from "./install.mjs";
@@ -10,7 +10,7 @@ const child = spawn(`${root}node_modules/.bin/${tool}`, args, {
   stdio: "inherit",
   shell: process.platform === "win32",
 });
-// Ctrl-C reaches the child through the terminal; this process waits for it.
+// Ctrl-C reaches the child through the terminal; this process waits until the child has ended.
 process.on("SIGINT", () => {});
 process.on("SIGTERM", () => child.kill("SIGTERM"));
 child.on("exit", (code, signal) => process.exit(code ?? (signal === "SIGINT" ? 130 : 1)));

@@ -13,8 +13,8 @@ import { noSshd, startSshd, type TestSshd } from "../host/test-sshd.ts";
 import { clipstack, pathWith, standIns } from "../test-programs.ts";
 
 /**
- * A real engine is looked at with the real docker command line, and over a real ssh. What a machine for tests has not stands in:
- * an `nvidia-smi` on the PATH that prints what the real one prints.
+ * Runs against a real Docker engine, also over a real ssh. Only GPUs are simulated: `nvidia-smi` on the PATH prints the output of
+ * the real one.
  */
 const { docker, missing } = await testDocker();
 const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
@@ -63,8 +63,8 @@ async function doctor(changes: Partial<HostRequirements> = {}, path = pathWith(p
   return { code, report, problems };
 }
 
-describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`, () => {
-  test("finds nothing missing on a host that has everything", async () => {
+describe.skipIf(missing !== "")(`doctor${missing && ` (unavailable: ${missing})`}`, () => {
+  test("passes on a host that meets all requirements", async () => {
     const { code, report } = await doctor();
     expect(report.problems).toEqual([]);
     expect(code).toBe(0);
@@ -73,7 +73,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     expect(report.facts.freeMiB).toBeGreaterThan(1);
   });
 
-  test("prints the same for people", async () => {
+  test("prints one line without --json", async () => {
     const { code, stdout } = await clipstack(["doctor", "single-gpu"], {
       [hostRequirementsVariable]: JSON.stringify(requirements),
     });
@@ -81,19 +81,19 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     expect(stdout).toBe(`single-gpu: ${docker.endpoint} is ready`);
   });
 
-  test("says that nothing answers at an endpoint", async () => {
+  test("fails on an endpoint that does not respond", async () => {
     const { code, problems } = await doctor({ docker: "unix:///nowhere/docker.sock" });
     expect(code).toBe(1);
     expect(problems).toEqual([
       "docker-endpoint: Docker does not respond at unix:///nowhere/docker.sock",
     ]);
-    const refused = await doctor({ docker: `tcp://127.0.0.1:${other}` });
-    expect(refused.problems).toEqual([
+    const closed = await doctor({ docker: `tcp://127.0.0.1:${other}` });
+    expect(closed.problems).toEqual([
       `docker-endpoint: Docker does not respond at tcp://127.0.0.1:${other}`,
     ]);
   });
 
-  test("says that the disk is too small", async () => {
+  test("fails on too little free disk space", async () => {
     const { code, problems } = await doctor({ disk: [{ what: "images", miB: 1_000_000_000 }] });
     expect(code).toBe(1);
     expect(problems).toEqual([
@@ -103,7 +103,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     ]);
   });
 
-  test("asks for no room for an image that is there", async () => {
+  test("requires no disk space for an existing image", async () => {
     const [name = ""] = await docker.lines(
       ...["image", "ls", "--filter", "dangling=false", "--format", "{{.Repository}}:{{.Tag}}"],
     );
@@ -111,7 +111,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     expect((await doctor({ disk })).problems).toEqual([]);
   });
 
-  test("says that the weights are missing, here or on the host", async () => {
+  test("fails on missing weights, on this machine or on the host", async () => {
     const what = "the weights";
     const files = (["here", "host"] as const).map((on) => ({ what, on, path: "nowhere.onnx" }));
     expect((await doctor({ files })).problems).toEqual([
@@ -122,7 +122,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     expect((await doctor({ files: there })).problems).toEqual([]);
   });
 
-  describe("with a program on a port", () => {
+  describe("with a port in use by a program", () => {
     let server: Server;
     beforeAll(async () => {
       server = createServer();
@@ -142,7 +142,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       ]);
     });
 
-    test("says so where ss does not show whose it is", async () => {
+    test("names no program if ss does not show it", async () => {
       programs.put("ss", `echo 'LISTEN 0 511 127.0.0.1:${port} 0.0.0.0:*'`);
       const { report } = await doctor();
       programs.put("ss", "exit 127");
@@ -155,7 +155,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       ]);
     });
 
-    test("says that it cannot tell where there is no ss", async () => {
+    test("notes that ports were not checked without ss", async () => {
       programs.put("ss", "exit 127");
       const { code, report } = await doctor();
       rmSync(join(programs.folder, "ss"));
@@ -166,7 +166,7 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
     });
   });
 
-  describe("with a container on a port", () => {
+  describe("with a port in use by a container", () => {
     const name = `clipstack-test-doctor-${process.pid}`;
     beforeAll(async () => {
       const labels = ["--label", "clipstack.environment=multi-gpu-4x"];
@@ -183,13 +183,13 @@ describe.skipIf(missing !== "")(`doctor${missing && ` (not here: ${missing})`}`,
       ]);
     });
 
-    test("takes the port for free where the container is of the same environment", async () => {
+    test("accepts a port in use by a container of the same environment", async () => {
       expect((await doctor({ environment: "multi-gpu-4x" })).problems).toEqual([]);
     });
   });
 
   describe("with GPUs", () => {
-    /** Whatever this engine has: what `docker info` says of it, with or without NVIDIA's runtime. */
+    /** Makes `docker info` list the NVIDIA runtime, or not, whatever the engine has. */
     const runtime = (name: "nvidia" | "other") => {
       const real = process.env.PATH?.split(":").map((it) => join(it, "docker")) ?? [];
       programs.put(
@@ -201,7 +201,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
     beforeAll(() => runtime("nvidia"));
     afterAll(() => rmSync(join(programs.folder, "docker")));
 
-    test("finds those that are declared", async () => {
+    test("passes with the declared GPUs", async () => {
       nvidiaSmi(rtx4080(0));
       const { code, report } = await doctor({ gpu });
       expect(report.problems).toEqual([]);
@@ -209,7 +209,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       expect(report.facts.nvidia.gpus).toHaveLength(1);
     });
 
-    test("says that Docker has no runtime of NVIDIA's", async () => {
+    test("fails if Docker has no NVIDIA runtime", async () => {
       nvidiaSmi(...[0, 1, 2, 3].map((index) => rtx4080(index)));
       runtime("other");
       const { code, problems } = await doctor({
@@ -228,7 +228,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       ]);
     });
 
-    test("says that there are fewer, smaller, or with an older driver", async () => {
+    test("fails on fewer GPUs, less memory or an older driver", async () => {
       nvidiaSmi(rtx4080(0));
       expect((await doctor({ gpu: { ...gpu, count: 4 } })).problems).toEqual([
         "gpu-count: the host must have 4 GPUs (host.count), got 1",
@@ -243,29 +243,28 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       ]);
     });
 
-    test("says that there is no driver, or that it does not work", async () => {
+    test("fails on a missing or failing driver", async () => {
       programs.put("nvidia-smi", "exit 127");
       expect((await doctor({ gpu })).problems).toEqual([
         "nvidia-driver: the NVIDIA driver must be installed on the host, but nvidia-smi is missing",
       ]);
-      const said = "Failed to initialize NVML: Driver/library version mismatch";
-      programs.put("nvidia-smi", `echo '${said}'; exit 18`);
+      const failure = "Failed to initialize NVML: Driver/library version mismatch";
+      programs.put("nvidia-smi", `echo '${failure}'; exit 18`);
       expect((await doctor({ gpu })).problems).toEqual([
-        `nvidia-driver: nvidia-smi must work on the host, but fails: ${said}`,
+        `nvidia-driver: nvidia-smi must work on the host, but fails: ${failure}`,
       ]);
     });
   });
 
   const noSsh = noSshd();
-  describe.skipIf(noSsh !== "")(`over ssh${noSsh && ` (not here: ${noSsh})`}`, () => {
+  describe.skipIf(noSsh !== "")(`over ssh${noSsh && ` (unavailable: ${noSsh})`}`, () => {
     let sshd: TestSshd;
     beforeAll(async () => {
-      // what programs find that run there: this engine, and the stand-ins
       sshd = await startSshd({ DOCKER_HOST: docker.endpoint, PATH: pathWith(programs.folder) });
     });
     afterAll(() => sshd?.stop());
 
-    test("looks at the host with the same commands", async () => {
+    test("runs the same commands on the host", async () => {
       nvidiaSmi(rtx4080(0, "580.95.05", "8188"));
       const files = [{ what: "it's", on: "host" as const, path: "/no where/it's.onnx" }];
       const { code, problems, report } = await doctor(
@@ -280,7 +279,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       expect(report.facts.freeMiB).toBeGreaterThan(1);
     });
 
-    test("says that the host refuses the user, and asks for no password", async () => {
+    test("fails without a password prompt if the host rejects the user", async () => {
       const { code, problems } = await doctor({ docker: sshd.rejectedUser }, sshd.path);
       expect(code).toBe(1);
       expect(problems).toEqual([
@@ -288,7 +287,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
       ]);
     });
 
-    test("says that a host is not known", async () => {
+    test("fails on an unknown host key", async () => {
       const { problems } = await doctor(
         { docker: sshd.endpoint.replace("127.0.0.1", "localhost") },
         sshd.path,

@@ -57,7 +57,7 @@ the docker command line must be installed on this machine
   fix: install the client, for example with 'apt-get install docker-cli'; the engine may be on another machine`);
 });
 
-describe("on the engine that docker asks by itself", () => {
+describe("on the default engine of the docker command line", () => {
   const own = { docker: undefined };
 
   test("prints the DOCKER_HOST for Terraform if a Docker context selects the engine", async () => {
@@ -106,7 +106,7 @@ ssh -p 2222 gpu@gpu-1 must work without a password, and the host rejected the ke
     );
   });
 
-  test("says what ssh said otherwise", async () => {
+  test("prints the error of ssh otherwise", async () => {
     programs.put("ssh", 'echo "ssh: Could not resolve hostname gpu-1" >&2; exit 255');
     const { code, stdout } = await doctor(over, pathWith(programs.folder));
     expect(code).toBe(1);
@@ -114,7 +114,7 @@ ssh -p 2222 gpu@gpu-1 must work without a password, and the host rejected the ke
   });
 });
 
-test("prints the report, and nothing else, with --json", async () => {
+test("prints only the report with --json", async () => {
   const { code, stdout, stderr } = await doctor({}, empty, "--json");
   expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
   expect(JSON.parse(stdout)).toEqual({
@@ -127,7 +127,7 @@ test("prints the report, and nothing else, with --json", async () => {
   });
 });
 
-test("writes the report with --output, and says when it cannot", async () => {
+test("writes the report with --output, and fails if it cannot", async () => {
   const { code, stderr } = await doctor({}, empty, "--output", "/nowhere/report.json");
   expect(code).toBe(2);
   expect(stderr).toBe("clipstack: --output /nowhere/report.json cannot be written: ENOENT");
@@ -144,7 +144,7 @@ test("fails in one line on invalid requirements", async () => {
   expect(stderr.split("\n")).toHaveLength(1);
 });
 
-test("fails in one line on an environment that is none", async () => {
+test("fails in one line on an unknown environment", async () => {
   writeFileSync(
     join(empty, "clipstack.json"),
     JSON.stringify({ schema: 1, stacks: { a: noFile } }),

@@ -5,7 +5,7 @@ import { buildTimeoutMs, nodeImage } from "../../tests/deploy/test-image.ts";
 import { type TestProject, testProject } from "../../tests/deploy/test-project.ts";
 
 const { docker, missing } = await testDocker();
-/** Names that only this test has. */
+/** Names unique to this test. */
 const embedImage = "clipstack-test/launch-embed";
 const image = "clipstack-test/launch-all-in-one";
 
@@ -88,10 +88,10 @@ describe.skipIf(missing !== "")(
           })
           .toBe("healthy");
         const paths = ["/readyz", "/v2/health/ready", "/v2/health/ready"];
-        const asking = [0, 1, 4].map((index, i) => `http://127.0.0.1:${ports[index]}${paths[i]}`);
-        const answers = await Promise.all(asking.map(async (url) => (await fetch(url)).status));
+        const urls = [0, 1, 4].map((index, i) => `http://127.0.0.1:${ports[index]}${paths[i]}`);
+        const answers = await Promise.all(urls.map(async (url) => (await fetch(url)).status));
         expect(answers).toEqual([200, 200, 200]);
-        // as declared: no privileges, nothing that can be written to
+        // as declared: no privileges, read-only root
         const { HostConfig, Config } = await docker.inspect("single-gpu");
         expect(HostConfig).toMatchObject({ ReadonlyRootfs: true, CapDrop: ["ALL"] });
         expect(Config).toMatchObject({ User: "1000:1000" });

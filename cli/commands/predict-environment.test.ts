@@ -7,7 +7,7 @@ import { synthesizedText } from "../../review/test-stacks.ts";
 import type { ShippedEnvironment } from "../../stacks/environment-files.ts";
 import { environmentPredictor } from "./predict-environment.ts";
 
-/** Capacity of an environment as it is by default, and with other settings. */
+/** Capacity of an environment with default settings, and with changes. */
 function capacities(name: ShippedEnvironment, ...settings: readonly string[]): readonly Capacity[] {
   return ["", ...settings].map((yaml) => {
     const document = parseDocument(synthesizedText(name, yaml), name);
@@ -25,13 +25,13 @@ describe("images per second are those of the GPUs that services use", () => {
       "tritonOnnx: { gpus: [0] }\ntritonTrt: { gpus: [0] }\n",
     );
     expect([all?.gpus, one?.gpus]).toEqual(["4 × rtx-4080", "4 × rtx-4080 (1 used)"]);
-    // one Triton takes tensors in as fast for one GPU as for four
+    // one Triton ingests tensors at the same rate for one GPU as for four
     expect(one?.imagesPerSecond).toBeCloseTo(all?.imagesPerSecond ?? 0, 1);
     expect(all?.predictionSource).toContain("tensorrt, 64 clients");
     expect(one?.predictionSource).toContain("tensorrt on 1 of 4 GPUs, ");
   });
 
-  test("in a cluster, with as many pods as there may be", () => {
+  test("in a cluster with the maximum number of pods", () => {
     const [some, one] = capacities(
       "k8s-gpu",
       "triton: { autoscaler: { minReplicas: 1, maxReplicas: 1 } }\n",

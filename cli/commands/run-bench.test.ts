@@ -34,7 +34,7 @@ describe("an environment with its own model file", () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  /** An environment whose repository has the tiny model. */
+  /** Environment with the tiny model in its repository. */
   async function ownRepository(name: string) {
     const repository = join(folder, name);
     const model = join(repository, "openclip_vit_b32/1/model.onnx");

@@ -28,10 +28,10 @@ afterAll(() => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** What the container is when it runs; `docker` of the stand-in makes and removes it. */
+/** Exists while the container runs; the simulated `docker` creates and removes it. */
 const running = join(folder, "running");
 
-/** A deployed environment of one embed server, whose port answers while its container runs. */
+/** Deployed environment of one embed server. Its port responds while its container runs. */
 async function deployed(accelerator: "gpu" | "cpu" = "cpu") {
   const server = createServer((request, response) => {
     request.resume().once("end", () => {
@@ -110,7 +110,6 @@ test("fails with Docker's error if a container cannot be stopped and starts it a
   expect(existsSync(running)).toBe(true);
 });
 
-/** Containers that use GPUs, or not. */
 const answers = (accelerator: "gpu" | "cpu") => {
   programs.put(
     "docker",

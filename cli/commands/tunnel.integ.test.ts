@@ -16,7 +16,7 @@ const missing = noSshd();
 
 describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${missing})`}`, () => {
   let sshd: TestSshd;
-  /** Stands on the host, behind its loopback interface. */
+  /** Server on the loopback interface of the host. */
   let service: Server;
   let remote = 0;
 
@@ -33,7 +33,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     await sshd?.stop();
   });
 
-  /** An environment with one service, on a host. */
+  /** Environment with one service on a host. */
   function environmentOn(where: string, port = remote): string {
     const document = embedsDocument("far", [{ name: "embed", port }]);
     document.output.environment.value.where = where;
@@ -45,7 +45,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
       env: { ...process.env, PATH: path, CDKTF_OUTDIR: outdir },
       stdio: ["ignore", "pipe", "pipe"],
     });
-    // what is reachable is said when it is
+    // the endpoints are printed once they are reachable
     const open = Promise.race([once(child.stdout, "data"), once(child, "close")]);
     return { child, open, stdout: text(child.stdout), stderr: text(child.stderr) };
   }
@@ -56,7 +56,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     return { code, stdout: await stdout, stderr: await stderr };
   }
 
-  /** A local port that is free, and what must be added to the remote one for it. */
+  /** Free local port, and its offset from the remote port. */
   async function localPort() {
     const [local = 0] = await freePorts(1);
     return { local, offset: String(local - remote) };
@@ -74,12 +74,12 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     expect(await answer.text()).toBe("from the host");
     tunnel.child.kill("SIGINT");
     const [code] = (await once(tunnel.child, "close")) as [number];
-    expect({ code, taken: await isPortInUse(local) }).toEqual({ code: 0, taken: false });
+    expect({ code, inUse: await isPortInUse(local) }).toEqual({ code: 0, inUse: false });
     expect(await tunnel.stdout).toContain(`  embed  embed-http  http://127.0.0.1:${local}\n`);
     expect(await tunnel.stderr).toContain("clipstack: tunnel closed\n");
   });
 
-  test("leaves no ssh behind when it is killed", async () => {
+  test("leaves no ssh process when it is killed", async () => {
     const { local, offset } = await localPort();
     const tunnel = start(environmentOn(sshd.endpoint), ["--port-offset", offset]);
     await tunnel.open;
@@ -95,7 +95,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     );
   });
 
-  test("says in one line that ssh refuses the key", async () => {
+  test("fails in one line if the host rejects the key", async () => {
     const { offset } = await localPort();
     const { code, stdout, stderr } = await run(
       environmentOn(sshd.rejectedUser),
@@ -108,7 +108,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${mis
     );
   });
 
-  test("ends with exit code 1 and the reason when the host goes away", async () => {
+  test("fails with exit code 1 and the reason if the connection to the host is lost", async () => {
     const own = await startSshd();
     const { local, offset } = await localPort();
     const args = ["--json", "--port-offset", offset];

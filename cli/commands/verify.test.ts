@@ -37,7 +37,7 @@ describe("an environment with one service", async () => {
     expect(subject.model).toMatchObject({ name: model, architecture: "tiny", seed: 2 });
   });
 
-  test("prints the record and nothing else with --json, and saves three files", async () => {
+  test("prints only the record with --json, and saves three files", async () => {
     const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
     const reports = mkdtempSync(join(folder, "reports-"));
     const output = join(reports, "record.json");
@@ -59,7 +59,7 @@ describe("an environment with one service", async () => {
     ).toEqual(["html", "json", "json", "md"]);
   });
 
-  test("a port that was broken by hand is verified as it lies, and names the container", async () => {
+  test("an edited port fails the wiring check, which names the container", async () => {
     const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
     const external = `"external":${port}`;
     writeFileSync(file, readFileSync(file, "utf8").replace(external, `"external":${otherPort}`));
@@ -89,7 +89,7 @@ describe("an environment with one service", async () => {
   });
 });
 
-const refusals: readonly (readonly [string, readonly string[], string])[] = [
+const invalidArguments: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not there",
     ["two", "--no-synth"],
@@ -111,19 +111,21 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
     "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535",
   ],
 ];
-test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
-  const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
-  const { code, stdout, stderr } = await verify(args, { CDKTF_OUTDIR: outdir });
-  expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
-    code: 2,
-    stdout: "",
-    stderr: message,
-  });
-});
+test.each(invalidArguments)(
+  "fails with exit code 2 and one line on %s",
+  async (_name, args, message) => {
+    const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
+    const { code, stdout, stderr } = await verify(args, { CDKTF_OUTDIR: outdir });
+    expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
+      code: 2,
+      stdout: "",
+      stderr: message,
+    });
+  },
+);
 
-test("fails with exit code 2 where what is deployed cannot be asked for", async () => {
+test("fails with exit code 2 if Terraform cannot print the outputs of the deployment", async () => {
   const { outdir, file } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
-  // as a deploy leaves it
   mkdirSync(join(dirname(file), ".terraform"));
   const { code, stderr } = await verify(["one", "--target", "deployed"], {
     CDKTF_OUTDIR: outdir,
@@ -136,7 +138,7 @@ test("fails with exit code 2 where what is deployed cannot be asked for", async 
   });
 });
 
-test("fails with exit code 2 and no stack trace when an environment has errors, even if it is not named", async () => {
+test("fails with exit code 2 and no stack trace if any environment has errors", async () => {
   const environments = mkdtempSync(join(folder, "environments-"));
   writeFileSync(join(environments, "good.yaml"), "stack: kind\n");
   writeFileSync(join(environments, "bad.yaml"), "stack: kind\nclustr: {}\n");
@@ -151,7 +153,7 @@ test("fails with exit code 2 and no stack trace when an environment has errors, 
   expect(stderr).not.toMatch(/^\s+at /m);
 });
 
-test("fails with exit code 2 where nothing was synthesized", async () => {
+test("fails with exit code 2 without a synthesized environment", async () => {
   const outdir = mkdtempSync(join(folder, "out-"));
   const { code, stderr } = await verify(["--no-synth"], { CDKTF_OUTDIR: outdir });
   expect(code).toBe(2);

@@ -7,7 +7,7 @@ const { docker, missing } = await testDocker();
 const image = process.env.CLIPSTACK_NODE_IMAGE ?? "node:22-bookworm-slim";
 const name = `clipstack-test-health-${process.pid}`;
 
-/** Start a container that runs `script` and is probed with `probe`, each second. */
+/** Starts a container that runs `script` and is probed with `probe` every second. */
 async function start(script: string, probe?: string, ...args: readonly string[]) {
   const health =
     probe === undefined
@@ -23,7 +23,7 @@ function wait(...args: readonly string[]) {
 describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing})`}`, () => {
   afterEach(() => docker.run("rm", "--force", name).catch(() => {}));
 
-  test("returns when the container is healthy, and says how it came to it", async () => {
+  test("prints each state until the container is healthy", async () => {
     await start("sleep 2; touch /tmp/ready; sleep 600", "test -e /tmp/ready");
     const { code, stdout, stderr } = await wait("--timeout", "60");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -35,7 +35,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
   test("fails early on a container that restarts in a loop, with its last log lines", async () => {
     await start(
       "echo loading; sleep 0.1; echo 'weights are damaged' >&2; exit 3",
-      // on a slow machine it lives long enough to be probed
+      // on a slow machine it runs long enough to be probed
       "false",
       ...["--health-start-period", "600s", "--restart", "unless-stopped"],
     );
@@ -45,21 +45,21 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     expect(stdout).toMatch(/last log lines:\n(.*\n)* {2}weights are damaged/);
   });
 
-  test("fails at once on a container that has ended", async () => {
+  test("fails at once on an exited container", async () => {
     await start("echo 'no model'; exit 7", "true");
     const { code, stdout } = await wait("--timeout", "600");
     expect(code).toBe(1);
     expect(stdout).toContain(`${name} exited with code 7\nlast log lines:\n  no model`);
   });
 
-  test("fails on a container that is unhealthy, with what the probe says", async () => {
+  test("fails on an unhealthy container with the output of its probe", async () => {
     await start("sleep 600", "echo 'model is not ready'; false");
     const { code, stdout } = await wait("--timeout", "600");
     expect(code).toBe(1);
     expect(stdout).toContain(`${name} is unhealthy: model is not ready`);
   });
 
-  test("fails when it takes too long", async () => {
+  test("fails after the timeout", async () => {
     await start("echo working; sleep 600", "false", "--health-start-period", "600s");
     const { code, stdout } = await wait("--timeout", "2");
     expect(code).toBe(1);
@@ -67,7 +67,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     expect(stdout).toMatch(/last log lines:\n {2}working$/);
   });
 
-  test("shows no more log lines than asked for", async () => {
+  test("prints at most --lines log lines", async () => {
     await start("seq 1 100; exit 1", "true");
     const { stdout } = await wait("--lines", "2");
     expect(stdout).toMatch(/last log lines:\n {2}99\n {2}100$/);
@@ -83,7 +83,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     expect(stdout).toContain(`${name} has no health check`);
   });
 
-  test("takes a state for over that is, when the container was unhealthy before", async () => {
+  test("accepts a container that was unhealthy before", async () => {
     await start("sleep 600", "test -e /tmp/ready");
     await expect
       .poll(() => docker.run("inspect", "-f", "{{.State.Health.Status}}", name), {
@@ -94,7 +94,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     expect((await wait("--timeout", "60")).code).toBe(0);
   });
 
-  test("ends when it is told to, without a word about the container", async () => {
+  test("ends on a signal without a message about the container", async () => {
     await start("sleep 600", "false", "--health-start-period", "600s");
     const { child, done } = startClipstack(["wait-healthy", name], {
       DOCKER_HOST: docker.endpoint,
@@ -106,7 +106,7 @@ describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing
     expect(stdout).not.toContain("is not");
   });
 
-  test("fails in two lines where Docker does not answer", async () => {
+  test("fails in two lines if Docker does not respond", async () => {
     const { code, stdout } = await wait("--docker", "unix:///nowhere/docker.sock");
     expect(code).toBe(1);
     expect(stdout).toMatch(

@@ -30,7 +30,7 @@ const warned = {
   metadata: { creationTimestamp: "2026-11-21T20:00:00Z" },
 };
 
-/** Waits for the one Deployment of a cluster, whose API server closes the first `away` connections. */
+/** Waits for the only Deployment of a cluster. Its API server closes the first `away` connections. */
 async function wait(
   { ready, pods = [], away = 0 }: { ready: number; pods?: readonly object[]; away?: number },
   ...args: readonly string[]
@@ -51,7 +51,7 @@ async function wait(
   return clipstack(["wait-rollout", "embed", ...where, ...args]);
 }
 
-test("ends when the pods are ready, also where the API server was away for a moment", async () => {
+test("ends when the pods are ready, even if the API server was briefly unavailable", async () => {
   const { code, stdout, stderr } = await wait({ ready: 1, away: 2 });
   expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
   expect(stdout).toMatch(/^embed: 1 of 1 pods are new, 1 ready \(\d+\.\d s\)$/);
@@ -69,13 +69,13 @@ test("fails with the events and the last log lines of a pod that is not ready", 
   ]);
 });
 
-test("fails in one line where there is no such context", async () => {
+test("fails in one line on an unknown context", async () => {
   const { code, stderr } = await wait({ ready: 1 }, "--context", "other");
   expect(code).toBe(2);
   expect(stderr).toMatch(/^clipstack: context 'other' of .* does not exist: .*$/);
 });
 
-test("fails on a number that is none", async () => {
+test("fails on an invalid number", async () => {
   const { code, stderr } = await wait({ ready: 1 }, "--replicas", "two");
   expect(code).toBe(2);
   expect(stderr).toContain("It must be a whole number from 1 to 86400.");
