@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
-import { providerPlaces } from "../tests/deploy/test-project.ts";
+import { providerEnvironment } from "../tests/deploy/test-project.ts";
 import { shippedEnvironments } from "./environment-files.ts";
 import { synthesize } from "./synthesize.ts";
 
@@ -15,7 +15,7 @@ let places: NodeJS.ProcessEnv = {};
 beforeAll(async () => {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-validate-"));
   outdir = join(folder, "cdktf.out");
-  places = await providerPlaces(folder);
+  places = await providerEnvironment(folder);
   const { rejected } = await synthesize({
     environments: fileURLToPath(new URL("../environments", import.meta.url)),
     outdir,

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../artefact/free-ports.ts";
 import { startClipstack } from "../cli/test-programs.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
-import { providerPlaces } from "./deploy/test-project.ts";
+import { providerEnvironment } from "./deploy/test-project.ts";
 
 /** examples/own-stack outside the repository, with the packed packages from `npm install` to `terraform validate`. */
 
@@ -59,7 +59,7 @@ beforeAll(async () => {
   await cp(join(root, "examples/own-stack"), project, { recursive: true });
   const tarballs = (await readdir(packed)).map((file) => join(packed, file));
   await succeed("npm", ["install", "--prefer-offline", "--no-audit", "--no-fund", ...tarballs]);
-  terraformEnv = await providerPlaces(folder);
+  terraformEnv = await providerEnvironment(folder);
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 

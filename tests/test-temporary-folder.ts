@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** One temporary folder for all that the tests write, cdktf's `Testing` included, which removes nothing itself. */
+/** Removes all temporary files of the tests at their end, because cdktf's `Testing` removes none. */
 export default function temporaryFolder(): () => void {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-tests-"));
   process.env.TMPDIR = folder;

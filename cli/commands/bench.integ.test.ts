@@ -17,7 +17,7 @@ import { clipstack } from "../test-programs.ts";
 const paths = ["onnx-http", "onnx-grpc", "onnx-http_uint8", "onnx-grpc_jpeg", "onnx-http_json"];
 
 describe.skipIf(realTritonMissing !== "")(
-  `bench of a real Triton, by its addresses${realTritonMissing && ` (not here: ${realTritonMissing})`}`,
+  `bench of a real Triton, by its addresses${realTritonMissing && ` (skipped: ${realTritonMissing})`}`,
   () => {
     let repository: TestRepository;
     let triton: RealTriton;

@@ -63,7 +63,7 @@ async function doctor(changes: Partial<HostRequirements> = {}, path = pathWith(p
   return { code, report, problems };
 }
 
-describe.skipIf(missing !== "")(`doctor${missing && ` (unavailable: ${missing})`}`, () => {
+describe.skipIf(missing !== "")(`doctor${missing && ` (skipped: ${missing})`}`, () => {
   test("passes on a host that meets all requirements", async () => {
     const { code, report } = await doctor();
     expect(report.problems).toEqual([]);
@@ -257,7 +257,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/; s/"Runtime
   });
 
   const noSsh = noSshd();
-  describe.skipIf(noSsh !== "")(`over ssh${noSsh && ` (unavailable: ${noSsh})`}`, () => {
+  describe.skipIf(noSsh !== "")(`over ssh${noSsh && ` (skipped: ${noSsh})`}`, () => {
     let sshd: TestSshd;
     beforeAll(async () => {
       sshd = await startSshd({ DOCKER_HOST: docker.endpoint, PATH: pathWith(programs.folder) });

@@ -10,7 +10,7 @@ const embedImage = "clipstack-test/launch-embed";
 const image = "clipstack-test/launch-all-in-one";
 
 describe.skipIf(missing !== "")(
-  `clipstack launch-spec${missing && ` (not here: ${missing})`}`,
+  `clipstack launch-spec${missing && ` (skipped: ${missing})`}`,
   () => {
     let project: TestProject;
     let ports: readonly number[];

@@ -14,7 +14,7 @@ import { synthesized } from "../test-synthesized.ts";
 const program = fileURLToPath(new URL("../clipstack.mjs", import.meta.url));
 const missing = noSshd();
 
-describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (not here: ${missing})`}`, () => {
+describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (skipped: ${missing})`}`, () => {
   let sshd: TestSshd;
   /** Server on the loopback interface of the host. */
   let service: Server;

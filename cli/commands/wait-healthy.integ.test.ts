@@ -20,7 +20,7 @@ function wait(...args: readonly string[]) {
   return clipstack(["wait-healthy", name, ...args], { DOCKER_HOST: docker.endpoint });
 }
 
-describe.skipIf(missing !== "")(`wait-healthy${missing && ` (not here: ${missing})`}`, () => {
+describe.skipIf(missing !== "")(`wait-healthy${missing && ` (skipped: ${missing})`}`, () => {
   afterEach(() => docker.run("rm", "--force", name).catch(() => {}));
 
   test("prints each state until the container is healthy", async () => {

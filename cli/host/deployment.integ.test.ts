@@ -61,7 +61,7 @@ const options = [
 ];
 
 describe.skipIf(missing !== "")(
-  `a container of a real engine against its declaration${missing && ` (not here: ${missing})`}`,
+  `a container of a real engine against its declaration${missing && ` (skipped: ${missing})`}`,
   () => {
     let port = 0;
 

@@ -15,7 +15,7 @@ import {
   type TestCluster,
 } from "../../tests/deploy/test-cluster.ts";
 import { findsProvider } from "../../tests/deploy/test-kind-project.ts";
-import { providerPlaces } from "../../tests/deploy/test-project.ts";
+import { providerEnvironment } from "../../tests/deploy/test-project.ts";
 import {
   actionLines,
   type ClusterPlanCase,
@@ -34,7 +34,7 @@ import {
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const plans = fileURLToPath(new URL("./plans/", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "clipstack-review-cluster-"));
-const places = await providerPlaces(folder);
+const places = await providerEnvironment(folder);
 
 const noProvider = async (name: "kubernetes" | "helm") =>
   (await findsProvider(name)) ? "" : `terraform init finds no provider for ${name}`;

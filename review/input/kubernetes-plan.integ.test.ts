@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { parseSettings } from "../../stacks/settings.ts";
 import { writeStacks } from "../../stacks/write-stacks.ts";
 import { testDocker } from "../../tests/deploy/test-docker.ts";
-import { providerPlaces } from "../../tests/deploy/test-project.ts";
+import { providerEnvironment } from "../../tests/deploy/test-project.ts";
 import { reviewOf } from "../review.ts";
 import { planLines } from "../test-plans.ts";
 import { changeOfDocuments } from "./document-change.ts";
@@ -23,7 +23,7 @@ const folder = mkdtempSync(join(tmpdir(), "clipstack-review-kubernetes-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const { docker, missing: noEngine } = await testDocker();
-const places = await providerPlaces(folder);
+const places = await providerEnvironment(folder);
 const cwd = join(folder, "cdktf.out", "stacks", "kind-local");
 
 function terraform(...args: readonly string[]) {

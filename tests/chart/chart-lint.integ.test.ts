@@ -69,7 +69,7 @@ function yamlOf(name: string): string {
 const names = [...valuesFiles, ...Object.keys(more)];
 
 describe.skipIf(noHelm !== "")(`helm lint${noHelm && ` (skipped: ${noHelm})`}`, () => {
-  test.each(valuesFiles)("finds nothing with %s.yaml", (file) => {
+  test.each(valuesFiles)("passes with %s.yaml", (file) => {
     const { code, stdout, stderr } = helm(
       ...["lint", "--strict", chart, "--values", join(chart, `${file}.yaml`)],
       ...["--kube-version", "1.33.0"],
@@ -87,12 +87,12 @@ describe.skipIf(noKubeconform !== "")(
         ? readdirSync(schemas ?? "").flatMap((name) => /^v(\d.*)$/.exec(name)?.[1] ?? [])
         : ["no version"];
 
-    test("knows several versions of Kubernetes", () => {
+    test("has schemas of several Kubernetes versions", () => {
       expect(versions.length).toBeGreaterThan(1);
     });
 
     describe.each(versions)("of Kubernetes %s", (version) => {
-      test.each(names)("accepts the objects of %s, and all of them", (name) => {
+      test.each(names)("accepts all objects of %s", (name) => {
         const { code, stdout, stderr } = runProgram(
           kubeconform,
           [
@@ -109,7 +109,7 @@ describe.skipIf(noKubeconform !== "")(
       });
     });
 
-    test("finds a field that there is not", () => {
+    test("finds an unknown field", () => {
       const { code, stdout } = runProgram(
         kubeconform,
         [
@@ -131,11 +131,11 @@ describe.skipIf(noKubeconform !== "")(
 /** Ignored checks of kube-score with the reason. */
 const leftOut: Readonly<Record<string, string>> = {
   "container-image-pull-policy":
-    "images are fixed by a version or a digest, and those of a kind cluster come from nowhere else",
+    "images have a version or a digest, and those of a kind cluster are loaded into it",
   "container-security-context-user-group-id":
-    "the user is the images' own, 1000: NVIDIA's too; a higher number would own nothing in them",
+    "all images, including NVIDIA's, run as their own user 1000; a higher id owns no file in them",
   "container-ephemeral-storage-request-and-limit":
-    "the disk is read-only; what is written is memory, or a volume with a limit of its own",
+    "the root is read-only; all writes go to memory or to a volume with a limit",
 };
 
 describe.skipIf(noKubeScore !== "")(
@@ -151,13 +151,13 @@ describe.skipIf(noKubeScore !== "")(
         yaml,
       ).stdout.split("\n");
 
-    test.each(names)("finds nothing critical in %s", (name) => {
+    test.each(names)("finds no critical issue in %s", (name) => {
       const lines = score(yamlOf(name));
       expect(lines.filter((line) => line.startsWith("[OK]")).length).toBeGreaterThan(10);
       expect(lines.filter((line) => line.startsWith("[CRITICAL]"))).toEqual([]);
     });
 
-    test("finds a disk that can be written", () => {
+    test("finds a writable root", () => {
       const lines = score(
         yamlOf("values").replaceAll(
           "readOnlyRootFilesystem: true",

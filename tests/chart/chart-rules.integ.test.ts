@@ -97,11 +97,11 @@ describe.skipIf(noPromtool !== "")(
     });
     const pod = "clipstack-triton-a";
 
-    test("is the mean of the requests of one model", () => {
+    test("is the mean over the requests of one model", () => {
       check(record, [{ pod, queueMicroseconds: 30_000, requests: 3 }], [recorded(pod, 10)]);
     });
 
-    test("is that of all requests where several models are loaded, and not the mean of the models", () => {
+    test("is the mean over the requests of all models, not the mean of the models", () => {
       // 300 requests at 20 ms; an average with the idle models would be 5 ms
       check(
         record,
@@ -115,11 +115,11 @@ describe.skipIf(noPromtool !== "")(
       );
     });
 
-    test("is 0 and not nothing in a pod without traffic", () => {
+    test("is 0, not absent, in a pod without traffic", () => {
       check(record, [{ pod, queueMicroseconds: 0, requests: 0 }], [recorded(pod, 0)]);
     });
 
-    test("stays what it was where a pod's counters begin anew", () => {
+    test("is not affected by a reset of a pod's counters", () => {
       // the container restarts after two minutes: counters from 0, at the same rate
       check(
         record,
@@ -134,7 +134,7 @@ describe.skipIf(noPromtool !== "")(
       );
     });
 
-    test("is one value for each pod, of this release alone", () => {
+    test("has one value for each pod of this release only", () => {
       check(
         record,
         [
@@ -147,7 +147,7 @@ describe.skipIf(noPromtool !== "")(
       );
     });
 
-    test("is one value for KEDA: the mean over the pods, an idle one included", () => {
+    test("is, for KEDA, the mean over all pods, including idle ones", () => {
       check(
         ofRelease,
         [
@@ -163,7 +163,7 @@ describe.skipIf(noPromtool !== "")(
       ["30s", "2m"],
       ["40s", "160s"],
       ["1m", "4m"],
-    ])("looks back far enough where Prometheus reads every %s", (interval, window) => {
+    ])("has a sufficient window for a scrape interval of %s", (interval, window) => {
       const objects = template({ ...values, serviceMonitor: { interval } });
       const [trigger] = objectOf(objects, "ScaledObject", "clipstack-triton").spec.triggers;
       expect(trigger.metadata.query).toContain(`[${window}]`);
@@ -175,7 +175,7 @@ describe.skipIf(noPromtool !== "")(
       );
     });
 
-    test("is, for the Prometheus adapter, what the rule records", () => {
+    test("is the same in the rule and in the query of the Prometheus adapter", () => {
       const { rules } = parse(
         readFileSync(join(chart, "prometheus", "adapter-rules.yaml"), "utf8"),
       );

@@ -17,7 +17,7 @@ import { chart, noHelm, type TestObject, template } from "./test-helm.ts";
 const settings = parseSettings("kind", "defaults", "");
 
 /** Intended differences with the reason. */
-const meant = [
+const intended = [
   // labels of Helm and the chart
   ...[labelNames.managedBy, labelNames.version, "helm.sh/chart"].flatMap((label) =>
     [
@@ -61,10 +61,10 @@ describe.skipIf(noHelm !== "")(
   `Helm chart and stack kind-local${noHelm && ` (skipped: ${noHelm})`}`,
   () => {
     test("declare the same objects", () => {
-      expect(differences(ofChart(), ofStack(), meant)).toEqual([]);
+      expect(differences(ofChart(), ofStack(), intended)).toEqual([]);
     });
 
-    test("are compared in all that there is", () => {
+    test("are compared completely", () => {
       expect(
         ofStack()
           .map(({ kind, metadata }) => `${kind} ${metadata.name}`)
@@ -108,7 +108,7 @@ describe.skipIf(noHelm !== "")(
         ["HorizontalPodAutoscaler clipstack-embed: spec.maxReplicas: 5 | 6"],
       ],
       [
-        "the budget",
+        "the PodDisruptionBudget",
         { embed: { budget: { maxUnavailable: 2 } } },
         ["PodDisruptionBudget clipstack-embed: spec.maxUnavailable: 2 | 1"],
       ],
@@ -117,15 +117,15 @@ describe.skipIf(noHelm !== "")(
         { quota: { hard: { pods: "11" } } },
         ['ResourceQuota clipstack: spec.hard.pods: "11" | "10"'],
       ],
-    ])("differ where %s of the chart is another", (_name, values, lines) => {
-      expect(differences(ofChart(values), ofStack(), meant)).toEqual(lines);
+    ])("differ if %s of the chart differs", (_name, values, lines) => {
+      expect(differences(ofChart(values), ofStack(), intended)).toEqual(lines);
     });
 
-    test("differ where a probe of the stack is another", () => {
+    test("differ if a probe of the stack differs", () => {
       const stack = structuredClone(ofStack()) as TestObject[];
       const deployment = stack.find(({ kind }) => kind === "Deployment");
       deployment!.spec.template.spec.containers[0].readinessProbe.periodSeconds = 7;
-      expect(differences(ofChart(), stack, meant)).toEqual([
+      expect(differences(ofChart(), stack, intended)).toEqual([
         "Deployment clipstack-embed: spec.template.spec.containers.0.readinessProbe.periodSeconds: 5 | 7",
       ]);
     });

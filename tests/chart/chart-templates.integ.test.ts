@@ -14,7 +14,7 @@ import {
   helm,
   noHelm,
   objectOf,
-  refusalOf,
+  rejectionOf,
   type TestObject,
   template,
   tryTemplate,
@@ -72,7 +72,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
   describe.each(valuesFiles)("with %s.yaml", (file) => {
     const objects = noHelm === "" ? template({}, { file }) : [];
 
-    test("every object has the labels of the convention, and its namespace", () => {
+    test("every object has the recommended labels, and its namespace", () => {
       for (const { kind, metadata } of objects) {
         expect(metadata, kind).toMatchObject({
           namespace: "clipstack",
@@ -87,7 +87,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       }
     });
 
-    test("every selector finds the pods of its component and no others", () => {
+    test("every selector selects the pods of its component only", () => {
       const pods = objects.filter(({ kind }) => kind === "Deployment");
       expect(pods.length).toBeGreaterThan(0);
       for (const { metadata, spec } of pods) {
@@ -102,7 +102,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       }
     });
 
-    test("every pod keeps the Pod Security Standard 'restricted', on a read-only disk", () => {
+    test("every pod meets the Pod Security Standard 'restricted' and has a read-only root", () => {
       for (const { name, spec } of podsOf(objects)) {
         expect(spec, name).toMatchObject({
           automountServiceAccountToken: false,
@@ -123,7 +123,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       }
     });
 
-    test("no Deployment whose pods an autoscaler counts says how many there are", () => {
+    test("a Deployment with an autoscaler has no replicas", () => {
       const scaled = objects
         .filter(({ kind }) => kind === "HorizontalPodAutoscaler" || kind === "ScaledObject")
         .map(({ spec }) => spec.scaleTargetRef.name);
@@ -145,13 +145,13 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
   });
 
   describe("embed server", () => {
-    test("uses as many threads as its container has whole cores", () => {
+    test("has one thread per whole core of its CPU limit", () => {
       const threads = (cpu: string | number) =>
         envOf({ embed: { resources: { limits: { cpu, memory: "1Gi" } } } }).INTRA_OP_THREADS;
       expect(["500m", "1", "2500m", 4, "3.9"].map(threads)).toEqual(["1", "1", "2", "4", "3"]);
     });
 
-    test("has as many threads as the node where nothing limits it", () => {
+    test("has the thread count of the node without a CPU limit", () => {
       // null removes a default
       const unlimited = { limits: { cpu: null, memory: "1Gi" } } as unknown as object;
       expect(envOf({ embed: { resources: unlimited } })).not.toHaveProperty("INTRA_OP_THREADS");
@@ -159,7 +159,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(envOf({ embed: { resources: none } })).not.toHaveProperty("INTRA_OP_THREADS");
     });
 
-    test("asks for the key of a Secret", () => {
+    test("requires the API key of a Secret", () => {
       const values: ChartValues = {
         embed: { service: { type: "LoadBalancer" }, auth: { existingSecret: "keys" } },
       };
@@ -170,7 +170,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("computes on a GPU, without one more for a rolling update", () => {
+    test("runs on a GPU, without an extra GPU for a rolling update", () => {
       const values: ChartValues = { embed: { accelerator: "gpu", runtimeClassName: "nvidia" } };
       const { spec } = deployment(values, "embed");
       expect(spec.strategy.rollingUpdate).toEqual({ maxSurge: 0, maxUnavailable: 1 });
@@ -185,7 +185,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(envOf(values).EXECUTION_PROVIDER).toBe("cuda");
     });
 
-    test("as a gateway asks all Tritons, by a name that has the address of each", () => {
+    test("as a gateway, reaches all Tritons through a headless Service", () => {
       const objects = template(emulator);
       expect(envOf(emulator)).toMatchObject({
         BACKEND: "triton",
@@ -198,7 +198,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("starts, as a gateway, without its Tritons, and is ready with the first", () => {
+    test("as a gateway, starts without its Tritons, and becomes ready with the first", () => {
       const { spec } = deployment(tensorrt, "embed");
       const { startupProbe, readinessProbe, livenessProbe } = spec.template.spec.containers[0];
       expect(startupProbe.httpGet.path).toBe("/healthz");
@@ -207,19 +207,19 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(livenessProbe.httpGet.path).toBe("/healthz");
     });
 
-    test("starts with its own model where it computes itself", () => {
+    test("without a gateway, starts only with its model loaded", () => {
       const { startupProbe } = podOf({}, "embed").containers[0];
       expect(startupProbe.httpGet.path).toBe("/readyz");
     });
 
-    test("has failed, as a gateway, only after a Triton's image and engines", () => {
+    test("as a gateway, has a deadline beyond the image pull and the engine builds of a Triton", () => {
       const { spec } = deployment(tensorrt, "embed");
       expect(spec.progressDeadlineSeconds).toBe(2 * (120 + 120 + 300) + 60 + 300 + 900);
     });
   });
 
   describe("Triton", () => {
-    test("runs with the options that keep it safe, and loads one model where an image has several", () => {
+    test("runs with safe options, and loads one of the models in its image", () => {
       expect(tritonArgs(emulator)).toMatchObject({
         "model-repository": "/models",
         "model-config-name": "cpu",
@@ -233,7 +233,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("requires the pod's UID for model control, which an image with weights needs", () => {
+    test("requires the pod's UID for model control if the weights are in the image", () => {
       const env = {
         name: "MODEL_CONTROL_KEY",
         valueFrom: { fieldRef: { fieldPath: "metadata.uid" } },
@@ -246,7 +246,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(podOf(emulator, "triton").containers[0].env).toContainEqual(env);
     });
 
-    test("lets every client load models only where modelControl is open", () => {
+    test("lets every client load models only if modelControl is open", () => {
       for (const model of [{ weights: "image" }, fetched] as const) {
         const values: ChartValues = {
           ...emulator,
@@ -262,13 +262,13 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       }
     });
 
-    test("takes no orders where the weights come by a volume", () => {
+    test("has no model control if the weights are on a volume", () => {
       for (const model of [fetched, { weights: "pvc", pvc: { claimName: "weights" } } as const]) {
         expect(tritonArgs({ ...emulator, model })).toMatchObject({
           "model-control-mode": "none",
           "load-model": [],
         });
-        // models of the image are hidden
+        // the volume hides the models of the image
         expect(podOf({ ...emulator, model }, "triton").containers[0].volumeMounts).toContainEqual({
           name: "repository",
           mountPath: "/models",
@@ -276,7 +276,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       }
     });
 
-    test("has time to stop: what comes before, its own grace, and 5 seconds", () => {
+    test("has a termination grace period of the preStop delay, its own grace period and 5 seconds", () => {
       const { graceSeconds, preStopSeconds } = { graceSeconds: 90, preStopSeconds: 12 };
       const values: ChartValues = {
         ...emulator,
@@ -292,7 +292,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [1, 120 + 300],
       [4, 120 + 4 * 300],
     ])(
-      "has time to build an engine on each of %d GPUs, and a deadline after it",
+      "has a startup limit that covers an engine build on each of %d GPUs, and a later deadline",
       (gpus, seconds) => {
         const { spec } = deployment(
           { ...tensorrt, triton: { ...tensorrt.triton, gpus } },
@@ -304,14 +304,14 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       },
     );
 
-    test("is waited for as long as its image may take, which its probe does not count", () => {
+    test("has a deadline that includes the image pull, unlike its startup probe", () => {
       const { spec } = deployment({ triton: { ...own, imagePullSeconds: 3600 } }, "triton");
       const probe = spec.template.spec.containers[0].startupProbe;
       expect(probe.periodSeconds * probe.failureThreshold).toBe(120);
       expect(spec.progressDeadlineSeconds).toBe(2 * 120 + 60 + 3600);
     });
 
-    test("stops a pod before it starts the next where it holds a GPU, unless one is spare", () => {
+    test("with a GPU, stops a pod before it starts the next, unless a GPU is spare", () => {
       const strategy = (triton: ChartValues["triton"]) =>
         deployment({ triton: { ...own, ...triton } }, "triton").spec.strategy.rollingUpdate;
       expect(strategy({})).toEqual({ maxSurge: 0, maxUnavailable: 1 });
@@ -362,7 +362,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("is another pod with another configuration, and only then", () => {
+    test("has another pod template with another configuration only", () => {
       const text = 'name: "openclip_vit_b32"\nmax_batch_size: 8\n';
       const checksum = (triton: ChartValues["triton"]) =>
         deployment({ triton: { ...own, ...triton } }, "triton").spec.template.metadata.annotations[
@@ -373,7 +373,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(checksum({ replicas: 3 })).toBe(checksum({}));
     });
 
-    test("uses no engine that other weights or another image were for", () => {
+    test("has another engine cache for other weights or another image", () => {
       const prefix = (values: ChartValues) => {
         const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
         const text: string = data["single-gpu.pbtxt"];
@@ -396,7 +396,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(new Set(names).size).toBe(3);
     });
 
-    test("keeps its engines on a claim, which its group may write", () => {
+    test("keeps its engines on a claim that its group can write to", () => {
       const values: ChartValues = {
         triton: {
           ...tensorrt.triton,
@@ -422,7 +422,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("has shared memory of the size that was asked for", () => {
+    test("has shared memory of the declared size", () => {
       const pod = podOf({ triton: { ...own, sharedMemory: "2Gi" } }, "triton");
       expect(pod.volumes).toContainEqual({
         name: "shared-memory",
@@ -434,7 +434,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("gives its metrics to no Service that is reached from outside", () => {
+    test("publishes its metrics on no external Service", () => {
       const objects = template({
         model: fetched,
         triton: { ...own, allowUnauthenticated: true, service: { type: "LoadBalancer" } },
@@ -453,7 +453,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(mounts({}, "embed")).toEqual([{ name: "tmp", mountPath: "/tmp" }]);
     });
 
-    test("are fetched and checked before the server starts", () => {
+    test("are downloaded and verified before the server starts", () => {
       const values: ChartValues = { model: fetched };
       const pod = podOf(values, "embed");
       expect(pod.initContainers).toEqual([
@@ -486,7 +486,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ["1500m", 1],
       ["4096", 4096],
       [1_073_741_824, 2 ** 30],
-    ])("are not fetched beyond their room of %s", (sizeLimit, bytes) => {
+    ])("are not downloaded beyond the size limit of %s", (sizeLimit, bytes) => {
       const { args } = podOf(
         { model: { ...fetched, init: { ...fetched.init, sizeLimit } } },
         "embed",
@@ -494,7 +494,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(args).toContain(`--max-bytes=${bytes}`);
     });
 
-    test("are fetched in options that the image takes", () => {
+    test("are downloaded with options that the image accepts", () => {
       const init = { ...fetched.init, timeoutSeconds: 60 };
       const [container] = podOf({ model: { ...fetched, init } }, "embed").initContainers;
       const [role, ...args] = container.args as string[];
@@ -505,7 +505,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("are fetched from the address in a Secret, which no object repeats", () => {
+    test("are downloaded from a URL in a Secret, which no object contains", () => {
       const init = { existingSecret: "weights-url" };
       const objects = template({ model: { weights: "init", sha256, init } });
       const { spec } = objectOf(objects, "Deployment", "clipstack-embed");
@@ -522,7 +522,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port: 443 }] });
     });
 
-    test("are fetched for a Triton by the embed image, which holds no GPU", () => {
+    test("are downloaded for a Triton by the embed image, without a GPU", () => {
       const values: ChartValues = { ...tensorrt, model: fetched };
       const [init] = podOf(values, "triton").initContainers;
       expect(init).toMatchObject({ image: "clipstack/embed:k8s-cpu" });
@@ -534,7 +534,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("on a volume are looked at where their checksum is known, and never written", () => {
+    test("on a volume are verified if their checksum is set, and mounted read-only", () => {
       const pvc = { claimName: "weights", subPath: "openclip_vit_b32/1" };
       const values: ChartValues = { model: { weights: "pvc", sha256, pvc } };
       expect(podOf(values, "embed").initContainers).toMatchObject([
@@ -561,7 +561,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       triton: { ...own, autoscaling: { enabled: true, ...autoscaling } },
     });
 
-    test("on queue time by KEDA compares a time, which must not be divided by the pods", () => {
+    test("on queue time by KEDA compares the value, not the average per pod", () => {
       const objects = template(scaling({ prometheus: { url: "http://prometheus:9090" } }));
       const { spec } = objectOf(objects, "ScaledObject", "clipstack-triton");
       expect(spec).toMatchObject({
@@ -579,7 +579,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(objects.filter(({ kind }) => kind === "HorizontalPodAutoscaler")).toEqual([]);
     });
 
-    test("by KEDA makes an autoscaler whose name none of the chart's has", () => {
+    test("by KEDA creates an autoscaler with a name that the chart does not use", () => {
       const { spec } = objectOf(
         template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
         "ScaledObject",
@@ -588,7 +588,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(spec.advanced.horizontalPodAutoscalerConfig).not.toHaveProperty("name");
     });
 
-    test("by KEDA takes no pods away where Prometheus has no data", () => {
+    test("by KEDA does not scale down if Prometheus has no data", () => {
       const { spec } = objectOf(
         template(scaling({ prometheus: { url: "http://prometheus:9090" } })),
         "ScaledObject",
@@ -597,7 +597,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(spec.triggers[0].metadata.ignoreNullValues).toBe("false");
     });
 
-    test("by KEDA keeps the fewest pods at least where Prometheus is away", () => {
+    test("by KEDA falls back to the minimum number of pods if Prometheus is unavailable", () => {
       const fallback = (more: object) =>
         objectOf(
           template(scaling({ prometheus: { url: "http://prometheus:9090" }, ...more })),
@@ -611,7 +611,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(fallback({ fallbackReplicas: 0 })).toBeUndefined();
     });
 
-    test("adds and removes one pod per minute where a pod holds a GPU, or as the values say", () => {
+    test("adds and removes one pod per minute with GPUs, or as configured", () => {
       const behaviorOf = (values: ChartValues): unknown =>
         objectOf(template(values), "HorizontalPodAutoscaler", "clipstack-triton").spec.behavior;
       const policies = [{ type: "Pods", value: 1, periodSeconds: 60 }];
@@ -628,13 +628,13 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(behaviorOf(scaling({ source: "prometheus-adapter", behavior }))).toEqual(behavior);
     });
 
-    test("counts the pods of one version where it spreads them", () => {
+    test("spreads the pods of each version separately", () => {
       expect(podOf({ triton: own }, "triton").topologySpreadConstraints).toMatchObject([
         { matchLabelKeys: ["pod-template-hash"] },
       ]);
     });
 
-    test("on queue time by the Prometheus adapter reads a metric of the pods", () => {
+    test("on queue time by the Prometheus adapter reads a pod metric", () => {
       const { spec } = objectOf(
         template(scaling({ source: "prometheus-adapter" })),
         "HorizontalPodAutoscaler",
@@ -667,12 +667,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
     const policy = (values: ChartValues, component: string) =>
       objectOf(template(values), "NetworkPolicy", `clipstack-${component}`).spec;
 
-    test("lets the embed server connect to nothing where it computes itself", () => {
+    test("denies all egress of an embed server without a gateway", () => {
       expect(policy({}, "embed")).toMatchObject({ policyTypes: ["Ingress", "Egress"] });
       expect(policy({}, "embed")).not.toHaveProperty("egress");
     });
 
-    test("lets `helm test` and those who read metrics ask an embed server that few may ask", () => {
+    test("admits `helm test` and metrics scrapers to an embed server with restricted ingress", () => {
       const client = { podSelector: { matchLabels: { app: "shop" } } };
       const prometheus = { namespaceSelector: { matchLabels: { team: "monitoring" } } };
       const networkPolicy = { embedFrom: [client], metricsFrom: [prometheus] };
@@ -698,7 +698,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ]);
     });
 
-    test("lets a gateway find the Tritons and ask them, and nobody else ask them", () => {
+    test("admits only the gateway to the Tritons, and lets it resolve them", () => {
       expect(JSON.stringify(policy(emulator, "embed").egress)).toContain('"port":"grpc"');
       expect(policy(emulator, "triton").ingress[0].from).toEqual([
         {
@@ -710,7 +710,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(policy(emulator, "triton")).not.toHaveProperty("egress");
     });
 
-    test("lets everybody ask a Triton that is reached from outside, or those who are named", () => {
+    test("admits all clients to an external Triton, or only the configured ones", () => {
       const outside = {
         model: fetched,
         embed: { backend: "triton" },
@@ -723,7 +723,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ).toEqual([expect.objectContaining({ podSelector: expect.anything() }), peer]);
     });
 
-    test("lets others ask Triton who are named, or everybody where it serves alone", () => {
+    test("admits configured clients to Triton, or all clients if the release has no embed server", () => {
       const peer = { namespaceSelector: { matchLabels: { team: "search" } } };
       const named = policy({ ...emulator, networkPolicy: { tritonFrom: [peer] } }, "triton");
       expect(named.ingress[0].from).toContainEqual(peer);
@@ -737,18 +737,18 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ["http://models.example:8080/model.onnx", 8080],
       ["https://[2001:db8::1]:8443/model.onnx", 8443],
       ["https://models.example/m%zz", 443],
-    ])("lets the weights of %s in", (url, port) => {
+    ])("allows egress to the weights at %s", (url, port) => {
       const { egress } = policy({ model: { ...fetched, init: { url } } }, "embed");
       expect(egress).toContainEqual({ ports: [{ protocol: "TCP", port }] });
     });
 
-    test("can be left out", () => {
+    test("can be disabled", () => {
       const objects = template({ networkPolicy: { enabled: false } });
       expect(objects.filter(({ kind }) => kind === "NetworkPolicy")).toEqual([]);
     });
   });
 
-  describe("budget", () => {
+  describe("PodDisruptionBudget", () => {
     const budget = (it: object) =>
       objectOf(
         template({ embed: { replicas: 3, budget: it } }),
@@ -756,21 +756,21 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "clipstack-embed",
       ).spec;
 
-    test("lets one pod go, and every pod that is not ready", () => {
+    test("allows the eviction of one pod, and of every pod that is not ready", () => {
       expect(budget({})).toMatchObject({
         maxUnavailable: 1,
         unhealthyPodEvictionPolicy: "AlwaysAllow",
       });
     });
 
-    test("says how many must stay where that was asked for", () => {
+    test("has minAvailable if it is set", () => {
       expect(budget({ minAvailable: 2 })).toMatchObject({ minAvailable: 2 });
       expect(budget({ minAvailable: 2 })).not.toHaveProperty("maxUnavailable");
     });
   });
 
   describe("names", () => {
-    test("have the release in front, and the chart where the release does not say it", () => {
+    test("start with the release, followed by the chart unless the release contains it", () => {
       const names = (release: string, values: ChartValues = {}) =>
         objectOf(
           template(values, { release }),
@@ -781,13 +781,13 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(names("clipstack-test")).toBe("clipstack-test-embed");
     });
 
-    test("of service accounts can be one that is there", () => {
+    test("of service accounts can be that of an existing one", () => {
       const objects = template({ serviceAccount: { name: "shared" } });
       expect(objects.filter(({ kind }) => kind === "ServiceAccount")).toEqual([]);
       expect(podsOf(objects)[0]?.spec.serviceAccountName).toBe("shared");
     });
 
-    test("of labels that are added replace none of the chart's", () => {
+    test("of additional labels replace none of the chart's labels", () => {
       const objects = template({
         commonLabels: { team: "search", [labelNames.name]: "other" },
         embed: { podLabels: { zone: "a", [labelNames.component]: "other" } },
@@ -803,7 +803,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
     });
   });
 
-  test("can be a part of another chart", () => {
+  test("can be a subchart", () => {
     const folder = mkdtempSync(join(tmpdir(), "clipstack-parent-"));
     try {
       writeFileSync(join(folder, "Chart.yaml"), "apiVersion: v2\nname: parent\nversion: 0.1.0\n");
@@ -819,11 +819,11 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
     }
   });
 
-  describe("the schema refuses", () => {
+  describe("the schema rejects", () => {
     test.each<[string, object, string]>([
       ["a typo at the top", { embd: {} }, "additional properties 'embd' not allowed"],
       [
-        "a typo inside",
+        "a typo in a nested value",
         { embed: { autoscaling: { maxReplica: 4 } } },
         "at '/embed/autoscaling': additional properties 'maxReplica' not allowed",
       ],
@@ -833,12 +833,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "at '/triton/tolerations/0': additional properties 'keys' not allowed",
       ],
       [
-        "a typo in a rule, which would let everything out",
+        "a typo in an egress rule, which would allow everything",
         { networkPolicy: { egress: [{ tos: [{ ipBlock: { cidr: "10.0.0.0/8" } }] }] } },
         "at '/networkPolicy/egress/0': additional properties 'tos' not allowed",
       ],
       [
-        "a typo in who may ask",
+        "a typo in allowed clients",
         { networkPolicy: { embedFrom: [{ podSelectors: {} }] } },
         "at '/networkPolicy/embedFrom/0': additional properties 'podSelectors' not allowed",
       ],
@@ -853,11 +853,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "at '/embed/affinity': additional properties 'podAfinity' not allowed",
       ],
       ["a word that there is not", { triton: { backend: "torch" } }, "at '/triton/backend'"],
-      [
-        "a quantity that is none",
-        { triton: { sharedMemory: "much" } },
-        "at '/triton/sharedMemory'",
-      ],
+      ["an invalid quantity", { triton: { sharedMemory: "much" } }, "at '/triton/sharedMemory'"],
       [
         "a NodePort outside the range",
         { embed: { service: { nodePort: 80 } } },
@@ -874,7 +870,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
   describe("fails in one line", () => {
     test.each<[string, ChartValues, string]>([
       [
-        "where nothing would be deployed",
+        "without any server",
         { embed: { enabled: false } },
         "embed.enabled or triton.enabled must be true: nothing would be deployed",
       ],
@@ -894,12 +890,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "model.pvc.claimName is required with model.weights pvc",
       ],
       [
-        "on weights to fetch from nowhere",
+        "on weights without a URL",
         { model: { weights: "init" } },
         "model.init.url or model.init.existingSecret is required with model.weights init",
       ],
       [
-        "on weights to fetch from two places",
+        "on weights with two URLs",
         { model: { ...fetched, init: { ...fetched.init, existingSecret: "weights" } } },
         "model.init must have url or existingSecret, not both",
       ],
@@ -916,27 +912,27 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "model.init.url must be http://… or https://… without user, password or query; put a URL with a secret into the Secret model.init.existingSecret",
       ]),
       [
-        "on no room for weights",
+        "on a size limit without space for weights",
         { model: { ...fetched, init: { ...fetched.init, sizeLimit: "500m" } } },
         "model.init.sizeLimit must be at least 1 byte with model.weights init, got 500m",
       ],
       [
-        "on weights that nobody could check",
+        "on weights without a checksum",
         { model: { weights: "init", init: { url: "https://models.example/m" } } },
         "model.sha256 is required with model.weights init, to verify the download",
       ],
       [
-        "on a port that everybody reaches without a key",
+        "on a public port without an API key",
         { embed: { service: { type: "LoadBalancer" } } },
         "embed.auth.existingSecret is required with embed.service.type LoadBalancer (or set embed.auth.allowAnonymous if the network restricts access)",
       ],
       [
-        "on a key that nobody would be asked for",
+        "on an API key with anonymous access",
         { embed: { auth: { existingSecret: "keys", allowAnonymous: true } } },
         "embed.auth must have existingSecret or allowAnonymous, not both",
       ],
       [
-        "on a NodePort of a Service that has none",
+        "on a NodePort of a ClusterIP Service",
         { embed: { service: { nodePort: 30_092 } } },
         "embed.service.nodePort requires embed.service.type NodePort or LoadBalancer, got ClusterIP",
       ],
@@ -946,12 +942,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "embed.extraEnv must not set PORT: the chart does",
       ],
       [
-        "on a GPU for the embed image in Triton's place",
+        "on a GPU for the Triton emulator",
         { triton: { enabled: true, server: "emulator" } },
         "triton.gpus must be 0 with triton.server emulator, which runs on the CPU, got 1",
       ],
       [
-        "on an image that has no weights",
+        "on an image without weights",
         { triton: { enabled: true } },
         "model.weights must be pvc or init with the image nvcr.io/nvidia/tritonserver, which contains no weights (docs/images.md builds one that does), got image",
       ],
@@ -986,24 +982,24 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         'triton.modelConfig.text must be the configuration of openclip_vit_b32 (name: "openclip_vit_b32")',
       ],
       [
-        "on a Triton that everybody reaches",
+        "on a public Triton",
         { model: fetched, triton: { ...own, service: { type: "NodePort" } } },
         "triton.allowUnauthenticated must be true with triton.service.type NodePort: Triton has no authentication",
       ],
       [
-        "on a Triton whose models everybody could unload",
+        "on a public Triton with model control",
         {
           triton: { ...own, allowUnauthenticated: true, service: { type: "NodePort" } },
         },
         "triton.service.type must be ClusterIP with model.weights image: clients could load and unload models, got NodePort",
       ],
       [
-        "on a volume for engines that nobody builds",
+        "on an engine cache without TensorRT",
         { triton: { ...own, engineCache: { enabled: true } } },
         "triton.engineCache.enabled requires triton.backend tensorrt and GPUs",
       ],
       [
-        "on engines of weights that nobody knows",
+        "on an engine cache for weights without a checksum",
         {
           model: { weights: "pvc", pvc: { claimName: "weights" } },
           triton: { ...tensorrt.triton, engineCache: { enabled: true } },
@@ -1011,7 +1007,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "model.sha256 is required with triton.engineCache, so that engines of different weights are not reused",
       ],
       [
-        "on engines of weights that may change under a tag",
+        "on an engine cache for an image without a digest",
         { triton: { ...tensorrt.triton, engineCache: { enabled: true } } },
         "triton.image.digest is required with triton.engineCache and model.weights image: a tag can change its weights, and engines of the previous weights would be reused",
       ],
@@ -1021,12 +1017,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "triton.autoscaling.prometheus.url is required with triton.autoscaling.source keda",
       ],
       [
-        "on fewer pods at the most than at the least",
+        "on a maximum number of pods below the minimum",
         { embed: { autoscaling: { enabled: true, minReplicas: 9 } } },
         "embed.autoscaling.minReplicas (9) must not exceed maxReplicas (6)",
       ],
       [
-        "on a percentage of nothing",
+        "on a CPU percentage without a CPU request",
         {
           embed: {
             autoscaling: { enabled: true },
@@ -1036,12 +1032,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "embed.resources.requests.cpu is required for autoscaling on CPU: cpuPercent is relative to it",
       ],
       [
-        "on a budget that says two things",
+        "on a PodDisruptionBudget with two limits",
         { embed: { budget: { maxUnavailable: 1, minAvailable: 1 } } },
         "embed.budget must set either maxUnavailable or minAvailable, got both",
       ],
       [
-        "on a budget that blocks every drain",
+        "on a PodDisruptionBudget that blocks every drain",
         { embed: { budget: { minAvailable: 2 } } },
         "embed.budget.minAvailable (2) must be less than the minimum replicas (2), otherwise no node can be drained",
       ],
@@ -1051,12 +1047,12 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "triton.resources must not have nvidia.com/gpu: the chart adds it",
       ],
       [
-        "on a quota of nothing",
+        "on an empty quota",
         { quota: { enabled: true } },
         "quota.hard must list at least one resource with quota.enabled",
       ],
       [
-        "on fewer GPUs than the most pods hold",
+        "on a quota below the GPUs of the maximum number of pods",
         {
           triton: {
             ...own,
@@ -1068,7 +1064,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "quota.hard.requests.nvidia.com/gpu must be at least 5 (GPUs per pod × maximum pods, plus one pod with spareGpu), got 4",
       ],
       [
-        "on fewer pods than there may be in a rolling update",
+        "on a quota below the pods of a rolling update",
         {
           embed: { backend: "triton", autoscaling: { enabled: true, maxReplicas: 8 } },
           triton: { ...own, replicas: 2 },
@@ -1077,7 +1073,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         "quota.hard.pods must be at least 11 (maximum pods of embed and triton, plus those added by a rolling update), got 10",
       ],
     ])("%s", (_name, values, message) => {
-      expect(refusalOf(values)).toBe(message);
+      expect(rejectionOf(values)).toBe(message);
     });
   });
 });

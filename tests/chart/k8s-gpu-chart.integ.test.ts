@@ -20,7 +20,7 @@ const accepted: readonly (readonly [string, string])[] = [
     "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
   ],
   [
-    "with four GPUs a pod and one spare",
+    "with four GPUs per pod and one spare",
     "nodePool: { nodes: 3, gpusPerNode: 4 }\nquota: { gpus: 12 }\ntriton: { gpusPerPod: 4, spareGpu: true, autoscaler: { maxReplicas: 2 } }",
   ],
   [
@@ -34,7 +34,7 @@ const accepted: readonly (readonly [string, string])[] = [
     "scraping: annotations\ntriton: { autoscaler: { source: prometheus-adapter } }",
   ],
   [
-    "with what the namespace has before",
+    "with objects that exist in the namespace",
     "createNamespace: false\nimagePullSecret: registry\nembed: { service: LoadBalancer, keySecret: key }\nmodel: { weights: pvc, claim: weights, folder: vit }",
   ],
   ["with a fixed number of pods", "triton: { autoscaler: { minReplicas: 3, maxReplicas: 3 } }"],
@@ -53,7 +53,7 @@ function valuesOf(yaml: string): ChartValues {
 }
 
 describe.skipIf(noHelm !== "")(`the chart of k8s-gpu${noHelm && ` (skipped: ${noHelm})`}`, () => {
-  test.each(accepted)("takes the settings %s", (_, yaml) => {
+  test.each(accepted)("accepts the settings %s", (_, yaml) => {
     expect(() => template(valuesOf(yaml))).not.toThrow();
   });
 });

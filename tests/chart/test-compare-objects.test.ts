@@ -3,7 +3,7 @@ import { differences } from "./test-compare-objects.ts";
 
 const service = (spec: object, name = "embed") => ({ kind: "Service", metadata: { name }, spec });
 
-test("finds nothing where the keys only come in another order", () => {
+test("ignores the order of keys", () => {
   expect(
     differences(
       [service({ type: "NodePort", ports: [{ name: "http", port: 8002 }] })],
@@ -12,14 +12,14 @@ test("finds nothing where the keys only come in another order", () => {
   ).toEqual([]);
 });
 
-test("takes no annotations and an empty map of them for the same", () => {
+test("ignores the difference between missing and empty annotations", () => {
   expect(differences([service({ annotations: {} })], [service({})])).toEqual([]);
   expect(differences([service({ selector: {} })], [service({})])).toEqual([
     "Service embed: spec.selector: {} | nothing",
   ]);
 });
 
-test("finds another value, a missing one and a type", () => {
+test("finds different values, missing values and different types", () => {
   expect(
     differences(
       [service({ port: 8002, type: "NodePort", node: 1 })],
@@ -32,7 +32,7 @@ test("finds another value, a missing one and a type", () => {
   ]);
 });
 
-test("finds an item that is one more, and two that changed places", () => {
+test("finds an additional list item, and a changed order", () => {
   expect(differences([service({ a: [1, 2] })], [service({ a: [2, 1, 3] })])).toEqual([
     "Service embed: spec.a.0: 1 | 2",
     "Service embed: spec.a.1: 2 | 1",
@@ -40,14 +40,14 @@ test("finds an item that is one more, and two that changed places", () => {
   ]);
 });
 
-test("finds an object that only one side has", () => {
+test("finds an object that is only on one side", () => {
   expect(differences([service({})], [service({}, "other")])).toEqual([
     "Service embed: only left",
     "Service other: only right",
   ]);
 });
 
-test("leaves out what is meant to be different, and nothing beside it", () => {
+test("omits intended differences only", () => {
   const left = service({ labels: { "helm.sh/chart": "a", other: 1 }, list: [{ a: 1 }, { a: 2 }] });
   const right = service({ labels: { other: 2 }, list: [{ a: 3 }, { a: 4 }] });
   expect(

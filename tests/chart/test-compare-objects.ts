@@ -20,13 +20,13 @@ export function differences(
   return names.flatMap((name) => {
     const [a, b] = [left, right].map((all) => all.find((it) => nameOf(it) === name));
     if (a === undefined || b === undefined) return [`${name}: only ${a ? "left" : "right"}`];
-    const meant = expected
+    const intended = expected
       .map((it) => /^(\w+): (.+)$/.exec(it))
       .filter((match) => match?.[1] === a.kind)
       .map((match) => patternOf(match?.[2] ?? ""));
-    return between("", a, b)
-      .filter(({ path }) => !meant.some((pattern) => pattern.test(path)))
-      .map(({ path, values }) => `${name}: ${path}: ${values.map(shown).join(" | ")}`);
+    return differencesBetween("", a, b)
+      .filter(({ path }) => !intended.some((pattern) => pattern.test(path)))
+      .map(({ path, values }) => `${name}: ${path}: ${values.map(textOf).join(" | ")}`);
   });
 }
 
@@ -44,7 +44,7 @@ interface Difference {
   readonly values: readonly unknown[];
 }
 
-function between(path: string, left: unknown, right: unknown): readonly Difference[] {
+function differencesBetween(path: string, left: unknown, right: unknown): readonly Difference[] {
   if (left === right) return [];
   // the API drops empty maps of these
   if (/(^|\.)(annotations|labels)$/.test(path) && isEmpty(left) && isEmpty(right)) return [];
@@ -54,7 +54,11 @@ function between(path: string, left: unknown, right: unknown): readonly Differen
   const keys = [...new Set([...Object.keys(left), ...Object.keys(right)])].sort();
   return keys.flatMap((key) =>
     // label names contain dots
-    between(path === "" ? key : `${path}.${key.replaceAll(".", "·")}`, left[key], right[key]),
+    differencesBetween(
+      path === "" ? key : `${path}.${key.replaceAll(".", "·")}`,
+      left[key],
+      right[key],
+    ),
   );
 }
 
@@ -66,6 +70,6 @@ function isEmpty(value: unknown): boolean {
   return value === undefined || (isObject(value) && Object.keys(value).length === 0);
 }
 
-function shown(value: unknown): string {
-  return value === undefined ? "nothing" : JSON.stringify(value);
+function textOf(value: unknown): string {
+  return value === undefined ? "none" : JSON.stringify(value);
 }

@@ -102,7 +102,7 @@ export function objectOf(objects: readonly TestObject[], kind: string, name: str
 }
 
 /** Message with which the chart rejects the values. */
-export function refusalOf(values: object): string {
+export function rejectionOf(values: object): string {
   const { code, stderr } = tryTemplate(values);
   if (code === 0) return "nothing: it was rendered";
   const line = stderr.split("\n").find((it) => it.startsWith("Error: ")) ?? stderr;

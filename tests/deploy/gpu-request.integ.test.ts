@@ -16,20 +16,20 @@ import {
 } from "./test-project.ts";
 
 /**
- * GPU requests of containers as the engine received them. There is no GPU: a stand-in for NVIDIA's hook does nothing, a stand-in for
+ * GPU requests of containers as received by the engine, without a GPU: a stand-in for NVIDIA's hook does nothing, a stand-in for
  * `nvidia-smi` prints recorded output, and the image runs clipstack's server in place of `tritonserver`, so that every container
  * becomes healthy.
  */
 
 const { docker, missing: noEngine } = await testDocker();
 const runtimes = noEngine || (await docker.run("info", "--format", "{{json .Runtimes}}"));
-const taken = await Promise.all(
+const portsInUse = await Promise.all(
   [0, 1, 2, 3].map((index) => isPortInUse(perGpuHostPorts(index).http)),
 );
 const missing =
   noEngine ||
   (runtimes.includes('"nvidia"') ? "" : "the engine has no runtime 'nvidia'") ||
-  (taken.includes(true) ? "ports 8010 to 8042 are not all free" : "");
+  (portsInUse.includes(true) ? "ports 8010 to 8042 are not all free" : "");
 
 const uuids = [0, 1, 2, 3].map((index) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${index}`);
 
@@ -101,7 +101,7 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
   test.each([
     ["index", 0, "0"],
     ["UUID", uuids[0], uuids[0]],
-  ])("one GPU by %s is asked for as a device", async (_, gpu, id) => {
+  ])("one GPU by %s is requested as a device", async (_, gpu, id) => {
     await deploy("single-gpu", {
       host: host(1),
       embed: { enabled: false, image: builtImage() },

@@ -44,10 +44,10 @@ describe.skipIf(missing !== "")(
     test("fails the deployment early, with its last log lines and without its environment", async () => {
       const startMs = performance.now();
       const { code, output } = await project.deploy("single-gpu");
-      const said = output.replace(/[│╷╵\s]+/g, " ");
+      const text = output.replace(/[│╷╵\s]+/g, " ");
       expect(code, output).not.toBe(0);
-      expect(said).toMatch(/single-gpu-embed restarts in a loop \(\d+ times\)/);
-      expect(said).toMatch(/last log lines:.* the weights are damaged/);
+      expect(text).toMatch(/single-gpu-embed restarts in a loop \(\d+ times\)/);
+      expect(text).toMatch(/last log lines:.* the weights are damaged/);
       // long before the start timeout
       expect(performance.now() - startMs).toBeLessThan(150_000);
     });

@@ -12,8 +12,9 @@ import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test
 
 const { docker, missing: noEngine } = await testDocker();
 const perGpuPorts = [0, 1, 2, 3].flatMap((index) => Object.values(perGpuHostPorts(index)));
-const taken = await Promise.all(perGpuPorts.map((port) => isPortInUse(port)));
-const missing = noEngine || (taken.includes(true) ? "ports 8010 to 8042 are not all free" : "");
+const portsInUse = await Promise.all(perGpuPorts.map((port) => isPortInUse(port)));
+const missing =
+  noEngine || (portsInUse.includes(true) ? "ports 8010 to 8042 are not all free" : "");
 const photo = await readFile(
   fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
 );

@@ -35,7 +35,7 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
   const own = async () => (await docker.contents()).filter((it) => it.includes("multi-gpu-4x"));
 
   /** Deploys and returns the output without Terraform's line breaks. */
-  async function refused(settings: Readonly<Record<string, unknown>>): Promise<string> {
+  async function failedDeploy(settings: Readonly<Record<string, unknown>>): Promise<string> {
     await project.settings("multi-gpu-4x", { network: "clipstack-test-multi-gpu-4x", ...settings });
     const { code, output } = await project.deploy("multi-gpu-4x");
     expect(code, output).not.toBe(0);
@@ -43,40 +43,40 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
     return output.replace(/[│╷╵\s]+/g, " ");
   }
 
-  test("stops at an endpoint that does not answer", async () => {
+  test("stops at an endpoint that does not respond", async () => {
     const host = { docker: "unix:///nowhere/docker.sock" };
-    const said = await refused({ accelerator: "cpu", host });
-    expect(said).toContain("Docker does not respond at unix:///nowhere/docker.sock");
-    expect(said).toContain("fix: start Docker");
-    expect(said).not.toContain("at async"); // a stack trace
+    const output = await failedDeploy({ accelerator: "cpu", host });
+    expect(output).toContain("Docker does not respond at unix:///nowhere/docker.sock");
+    expect(output).toContain("fix: start Docker");
+    expect(output).not.toContain("at async"); // a stack trace
   });
 
   test("reports a port in use and a full disk together", async () => {
     programs.put("df", "printf 'Filesystem 1K Used Available\\n/dev/a 9 9 1048576 99%% /\\n'");
-    const said = await refused({
+    const output = await failedDeploy({
       accelerator: "cpu",
       host: { docker: docker.endpoint },
       embed: { port },
     });
     programs.put("df", 'exec /bin/df "$@"');
-    expect(said).toContain(`port ${port} of the host (embed, port) must be free, in use by`);
-    expect(said).toMatch(/must have [\d.]+ GiB free, got 1\.0/);
-    expect(said).toContain("multi-gpu-4x: 2 problems on");
+    expect(output).toContain(`port ${port} of the host (embed, port) must be free, in use by`);
+    expect(output).toMatch(/must have [\d.]+ GiB free, got 1\.0/);
+    expect(output).toContain("multi-gpu-4x: 2 problems on");
   });
 
-  test("stops if there are fewer or smaller GPUs than declared, or none", async () => {
+  test("stops on fewer GPUs or less GPU memory than declared, or without GPUs", async () => {
     const gpu = {
       accelerator: "gpu",
       host: { docker: docker.endpoint, gpu: "rtx-4080", count: 4 },
     };
     programs.put("nvidia-smi", nvidiaSmi([{ uuid: "GPU-0" }, { uuid: "GPU-1", memoryMiB: 8_188 }]));
-    const said = await refused(gpu);
-    expect(said).toContain("the host must have 4 GPUs (host.count), got 2");
-    expect(said).toContain(
+    const output = await failedDeploy(gpu);
+    expect(output).toContain("the host must have 4 GPUs (host.count), got 2");
+    expect(output).toContain(
       "GPU 1 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 8188 MiB",
     );
     programs.put("nvidia-smi", "exit 127");
-    expect(await refused(gpu)).toContain("the NVIDIA driver must be installed on the host");
+    expect(await failedDeploy(gpu)).toContain("the NVIDIA driver must be installed on the host");
   });
 
   test("stops if Docker has no NVIDIA runtime", async () => {
@@ -88,8 +88,8 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/' ;; *) exec
     );
     programs.put("nvidia-smi", nvidiaSmi([0, 1, 2, 3].map((index) => ({ uuid: `GPU-${index}` }))));
     const host = { docker: docker.endpoint, gpu: "rtx-4080", count: 4 };
-    const said = await refused({ accelerator: "gpu", host });
-    expect(said).toContain("Docker must have the runtime 'nvidia' for the 4 GPUs of triton-onnx");
-    expect(said).toContain("install NVIDIA Container Toolkit");
+    const output = await failedDeploy({ accelerator: "gpu", host });
+    expect(output).toContain("Docker must have the runtime 'nvidia' for the 4 GPUs of triton-onnx");
+    expect(output).toContain("install NVIDIA Container Toolkit");
   });
 });

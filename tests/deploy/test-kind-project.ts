@@ -5,7 +5,7 @@ import { standIns } from "../../cli/test-programs.ts";
 import { podObjectName } from "../../contract/pods.ts";
 import { kindEnvironment } from "./test-cluster.ts";
 import { command, type Docker, type Outcome, succeed } from "./test-docker.ts";
-import { providerPlaces, type TestProject, testProject } from "./test-project.ts";
+import { providerEnvironment, type TestProject, testProject } from "./test-project.ts";
 import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts";
 
 /** Test fixture: `kind-local` with its own cluster, which the deployment creates and the destroy removes. */
@@ -18,7 +18,7 @@ export async function findsProvider(name: "kubernetes" | "helm"): Promise<boolea
   try {
     const terraform = { required_providers: { [name]: { source: `hashicorp/${name}` } } };
     await writeFile(join(folder, "main.tf.json"), JSON.stringify({ terraform }));
-    const env = { ...process.env, ...(await providerPlaces(folder)), CHECKPOINT_DISABLE: "1" };
+    const env = { ...process.env, ...(await providerEnvironment(folder)), CHECKPOINT_DISABLE: "1" };
     const { code } = await command("terraform", ["init", "-input=false"], { cwd: folder, env });
     return code === 0;
   } finally {
@@ -37,16 +37,19 @@ export interface KindProject {
   remove(): Promise<void>;
 }
 
-/** @param way - `kubectl` if Terraform finds no Kubernetes provider: applies the synthesized objects */
-export async function kindProject(docker: Docker, way: "cdktf" | "kubectl"): Promise<KindProject> {
+/** @param deployWith - `kubectl` if Terraform finds no Kubernetes provider: applies the synthesized objects */
+export async function kindProject(
+  docker: Docker,
+  deployWith: "cdktf" | "kubectl",
+): Promise<KindProject> {
   const programs = standIns();
   const project = await testProject({
     docker,
     variables: kindEnvironment,
-    ...(way === "kubectl" ? { binary: join(programs.folder, "terraform") } : {}),
+    ...(deployWith === "kubectl" ? { binary: join(programs.folder, "terraform") } : {}),
   });
   const kubeconfig = join(project.folder, "kubeconfig");
-  if (way === "cdktf") {
+  if (deployWith === "cdktf") {
     return {
       project,
       kubeconfig,

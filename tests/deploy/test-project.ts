@@ -105,7 +105,7 @@ export async function testProject({
     ...variables,
     PATH: [path, variables?.PATH ?? process.env.PATH].filter(Boolean).join(delimiter),
     CHECKPOINT_DISABLE: "1",
-    ...(await providerPlaces(folder)),
+    ...(await providerEnvironment(folder)),
     TF_IN_AUTOMATION: "1",
     TERRAFORM_BINARY_NAME: binary,
     // link providers of the mirror instead of copying them
@@ -136,7 +136,7 @@ export async function testProject({
     },
     terraform: (cwd, ...args) => run(binary, args, { cwd }),
     deploy: async (name) => {
-      if (!deployed.has(name)) await refuseWhatIsThere(docker, name);
+      if (!deployed.has(name)) await requireNoObjects(docker, name);
       deployed.add(name);
       return cdktf("deploy", name, "--auto-approve", lock);
     },
@@ -156,7 +156,7 @@ export async function testProject({
       const plan = JSON.parse(await must(binary, ["show", "-json", file], { cwd }));
       return (plan.resource_changes as PlannedChange[])
         .filter(({ change }) => !["no-op", "read"].includes(change.actions.join()))
-        .map(({ address, change }) => `${actionsIn(change.actions)} ${plainAddress(address)}`)
+        .map(({ address, change }) => `${actionsIn(change.actions)} ${shortAddress(address)}`)
         .sort();
     },
     validate: async (name) => {
@@ -196,7 +196,7 @@ function actionsIn(actions: readonly string[]): string {
 }
 
 /** Shortens `docker_container.weights_check_container_1D9A6BA1["161a50bc1684"]` to `docker_container.weights_check`. */
-function plainAddress(address: string): string {
+function shortAddress(address: string): string {
   return address.replace(/_[0-9A-F]{8}(\[[^\]]*\])?$/, "").replace(/_container$/, "");
 }
 
@@ -229,7 +229,7 @@ async function copyProject(folder: string): Promise<void> {
  *
  * @param folder - Folder for the written configuration.
  */
-export async function providerPlaces(folder: string): Promise<NodeJS.ProcessEnv> {
+export async function providerEnvironment(folder: string): Promise<NodeJS.ProcessEnv> {
   const { CLIPSTACK_TF_PLUGIN_DIR: mirror, XDG_DATA_DIRS } = process.env;
   // the user's configuration could set other folders
   const cliConfig = join(folder, "terraform.rc");
@@ -274,7 +274,7 @@ export function nvidiaSmi(gpus: readonly TestGpu[]): string {
 }
 
 /** Throws if objects with the name of this environment exist, because the test removes them afterwards. */
-async function refuseWhatIsThere(docker: Docker, environment: ShippedEnvironment): Promise<void> {
+async function requireNoObjects(docker: Docker, environment: ShippedEnvironment): Promise<void> {
   const there = (await docker.contents()).filter((it) => it.includes(` ${environment}-`));
   if (there.length > 0) {
     throw new Error(

@@ -4,7 +4,7 @@ import { applyWithKubectl, type SynthesizedStack } from "./test-typed-objects.ts
 
 const container = { image: expression("docker_image.build.name") };
 
-/** A cluster, a Deployment on it, and its rollout gate. */
+/** Cluster, a Deployment on it, and its rollout gate. */
 const stack: SynthesizedStack = {
   output: { environment: { value: "as it is" } },
   provider: {
@@ -49,7 +49,7 @@ const { resource, provider, terraform, output } = applyWithKubectl(stack, {
   workload: "clipstack-embed",
 });
 
-test("typed objects are one step that comes after what they need", () => {
+test("typed objects become one resource after their dependencies", () => {
   expect(Object.keys(resource)).toEqual(["docker_image", "terraform_data"]);
   expect(resource.terraform_data?.typed_objects).toMatchObject({
     depends_on: ["docker_image.build", "terraform_data.cluster", "terraform_data.loaded"],
@@ -68,7 +68,7 @@ test("typed objects are one step that comes after what they need", () => {
   });
 });
 
-test("what waited for one of them waits for that step", () => {
+test("resources that depended on a typed object depend on that resource", () => {
   expect(resource.terraform_data?.ready).toEqual({
     depends_on: ["terraform_data.typed_objects"],
     triggers_replace: [expression("terraform_data.typed_objects.id")],
@@ -76,7 +76,7 @@ test("what waited for one of them waits for that step", () => {
   });
 });
 
-test("nothing asks for the provider, and the rest is as it was", () => {
+test("the provider is removed, and the rest is unchanged", () => {
   expect({ provider, terraform, output }).toEqual({
     provider: { docker: [{}] },
     terraform: { required_providers: { docker: {} } },
@@ -86,7 +86,7 @@ test("nothing asks for the provider, and the rest is as it was", () => {
   expect(JSON.stringify(resource)).not.toContain("kubernetes_");
 });
 
-test("fails when the Deployment is not there", () => {
+test("fails without the Deployment", () => {
   expect(() => applyWithKubectl(stack, { command: "apply", workload: "other" })).toThrow(
     "the stack has no Deployment other",
   );

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 
 /**
  * Rewrites a synthesized stack so that `kubectl` applies its typed objects, for machines without the Kubernetes provider. Everything
- * else, including the cluster, its images and the rollout gates, stays as it is, in the same order.
+ * else, including the cluster, its images and the rollout gates, is unchanged.
  */
 
 /** A resource of a `cdk.tf.json`. */
@@ -36,7 +36,10 @@ export function applyWithKubectl(
       .map(([type, all]) => [
         type,
         Object.fromEntries(
-          Object.entries(all).map(([id, resource]) => [id, instead(resource, addresses)]),
+          Object.entries(all).map(([id, resource]) => [
+            id,
+            withObjectsAddress(resource, addresses),
+          ]),
         ),
       ]),
   );
@@ -44,9 +47,9 @@ export function applyWithKubectl(
   const image = imageOf(objects, workload);
   const text = JSON.stringify(objects);
   // the Helm provider is declared even without a release
-  const needless = ["kubernetes", ...("helm_release" in others ? [] : ["helm"])];
+  const unused = ["kubernetes", ...("helm_release" in others ? [] : ["helm"])];
   const without = (all: Readonly<Record<string, unknown>>) =>
-    Object.fromEntries(Object.entries(all).filter(([name]) => !needless.includes(name)));
+    Object.fromEntries(Object.entries(all).filter(([name]) => !unused.includes(name)));
   return {
     ...stack,
     provider: without(stack.provider),
@@ -82,16 +85,16 @@ export function applyWithKubectl(
   };
 }
 
-/** Returns `resource` with references to typed objects replaced by the one that applies them. */
-function instead(resource: Resource, addresses: readonly string[]): Resource {
+/** Replaces references to typed objects with the resource that applies them. */
+function withObjectsAddress(resource: Resource, addresses: readonly string[]): Resource {
   const any = `(?:${addresses.map(inPattern).join("|")})(?![\\w-])`;
   const alone = new RegExp(`^(?:\\$\\{)?${any}\\}?$`);
   // reference inside an expression, with its attribute
-  const asked = new RegExp(`${any}(?:\\.\\w+|\\[\\w+\\])*`, "g");
+  const inExpression = new RegExp(`${any}(?:\\.\\w+|\\[\\w+\\])*`, "g");
   const of = (value: unknown): unknown => {
     if (typeof value === "string") {
       if (alone.test(value)) return objectsAddress;
-      return value.includes("${") ? value.replace(asked, `${objectsAddress}.id`) : value;
+      return value.includes("${") ? value.replace(inExpression, `${objectsAddress}.id`) : value;
     }
     if (Array.isArray(value)) {
       const all = value.map(of);
