@@ -2,7 +2,6 @@ import { z } from "zod";
 import { ClientError } from "./client-error.ts";
 import { clientBackends, clientModes, type InferenceClientOptions } from "./inference-client.ts";
 
-/** Environment variables of the client. */
 const clientEnv = z.object({
   /** `pytorch` is an older name of `embed`. */
   INFERENCE_BACKEND: z
@@ -26,7 +25,6 @@ const clientEnv = z.object({
     .optional(),
   /** Model in Triton's repository: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
   TRITON_MODEL: z.string().optional(),
-  /** ONNX file of the local model. */
   INFERENCE_MODEL_PATH: z.string().optional(),
 });
 

@@ -3,7 +3,6 @@ import { z } from "zod";
 import { redactedUrl } from "./download-request.ts";
 import { sizeOf } from "./publish-file.ts";
 
-/** State of a partial download. */
 const partState = z.object({
   /** URL without its query, which holds the secret of a signed URL and changes. */
   url: z.string(),

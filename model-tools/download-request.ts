@@ -1,7 +1,6 @@
 import { type Dispatcher, errors, request } from "undici";
 import { InterruptedDownload, RejectedDownload } from "./download-errors.ts";
 
-/** Maximum number of redirects. */
 const maxRedirects = 10;
 /** Time without data after which a request is retried, in milliseconds. */
 const idleMs = 60_000;
@@ -115,7 +114,6 @@ function redirectTarget(from: URL, location: string | undefined): URL {
   return next;
 }
 
-/** Error for a status without a file. */
 function statusError(
   status: number,
   retryAfter: string | undefined,

@@ -1,4 +1,5 @@
 import { open, writeFile } from "node:fs/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { InterruptedDownload, RejectedDownload } from "./download-errors.ts";
 import {
   discardPart,
@@ -29,7 +30,7 @@ export interface DownloadOptions extends FileRequest {
   /** Receives a one-line error message and the time of the next retry. */
   readonly onRetry?: (line: string) => void;
   /** Waits before a retry. @default a timer */
-  readonly wait?: (ms: number) => Promise<void>;
+  readonly wait?: (ms: number) => Promise<unknown>;
 }
 
 export interface DownloadProgress {
@@ -53,7 +54,7 @@ const maxWaitMs = 60_000;
  * @throws {Error} one line with the URL without its query and the reason. Received bytes are kept if they are usable.
  */
 export async function download(options: DownloadOptions): Promise<{ readonly resumed: number }> {
-  const { part, signal, onRetry, wait = pause } = options;
+  const { part, signal, onRetry, wait = sleep } = options;
   let resumed: number | undefined;
   let failures = 0;
   for (let attempt = 1; ; attempt++) {
@@ -235,8 +236,4 @@ async function writeResponse(
 
 function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -11,15 +11,12 @@ export const modelSidecar = z.object({
   /** SHA-256 of the model file, lower-case hexadecimal. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: z.int().min(1),
-  /** Origin of the file. */
   source: z.enum(["generated", "pulled", "exported", "derived", "unknown"]),
   /** `random`, or open_clip's name of the weights, for example `laion2b_s34b_b79k`. */
   weights: z.string().min(1),
-  /** Seed of random weights. */
   seed: z.int().optional(),
   /** `vit-b-32` or `tiny`. */
   architecture: z.string().optional(),
-  /** ONNX operator set. */
   opset: z.int().optional(),
   /** Published source of a pulled file: `owner/name@commit path`. */
   origin: z.string().optional(),
@@ -27,7 +24,6 @@ export const modelSidecar = z.object({
   derivedFrom: z.string().optional(),
   /** Changes made to a pulled file. */
   parts: z.array(z.string()).optional(),
-  /** Precision of a prepared file. */
   precision: z.enum(modelPrecisions).optional(),
   /** Version of each tool that wrote a prepared file. */
   versions: z.record(z.string(), z.string()).optional(),
@@ -86,12 +82,12 @@ export async function sha256Of(file: string): Promise<string> {
 }
 
 /** Longest time between the sidecar and the file in one copy or download, in milliseconds. */
-const togetherMs = 60_000;
+const maxCopyGapMs = 60_000;
 
 /** Returns whether the file was written before its sidecar and moved with it. */
 async function isOlder(file: Stats, sidecar: string): Promise<boolean> {
   const { mtimeMs, ctimeMs } = await stat(sidecar);
-  return file.mtimeMs <= mtimeMs && file.ctimeMs <= ctimeMs + togetherMs;
+  return file.mtimeMs <= mtimeMs && file.ctimeMs <= ctimeMs + maxCopyGapMs;
 }
 
 /** Reads the sidecar of a model file; `undefined` if it is missing or invalid. */

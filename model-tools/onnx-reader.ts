@@ -238,7 +238,7 @@ function bytesOfIntegers(integers: readonly number[]): Uint8Array {
   return new Uint8Array(BigInt64Array.from(integers, BigInt).buffer);
 }
 
-/** Bytes per element, by `TensorProto.DataType`. */
+/** By `TensorProto.DataType`. */
 const elementBytes: Readonly<Record<number, number | undefined>> = {
   [tensorTypes.float]: 4,
   [tensorTypes.uint8]: 1,

@@ -8,7 +8,6 @@ export function preparedPath(modelPath: string, precision: ModelPrecision): stri
   return precision === "fp32" ? modelPath : `${modelPath.replace(/\.onnx$/, "")}.${precision}.onnx`;
 }
 
-/** Command that writes a prepared file. */
 function prepareCommand(modelPath: string, precision: ModelPrecision): string {
   const command = precision === "fp32-optimised" ? "optimise" : `convert --precision ${precision}`;
   return `npx clipstack model ${command} --model ${modelPath}`;

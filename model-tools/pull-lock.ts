@@ -18,7 +18,7 @@ export async function withFileLock<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const own = `${hostname()} ${process.pid} ${randomInt(2 ** 32)}\n`;
-  ours.add(own);
+  heldLocks.add(own);
   try {
     await acquire(path, target, own);
     const refresh = setInterval(
@@ -32,12 +32,12 @@ export async function withFileLock<T>(
       if ((await contentOf(path)) === own) await rm(path, { force: true }).catch(() => {});
     }
   } finally {
-    ours.delete(own);
+    heldLocks.delete(own);
   }
 }
 
 /** Content of the locks held by this process: a restarted container can have the host name and process id of its predecessor. */
-const ours = new Set<string>();
+const heldLocks = new Set<string>();
 
 async function acquire(path: string, target: string, own: string): Promise<void> {
   for (let tries = 0; tries < 3; tries++) {
@@ -76,7 +76,7 @@ async function isAbandoned(path: string, held: string): Promise<boolean> {
   const writtenAt = (await stat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
   if (Date.now() - writtenAt > abandonedAfterMs) return true;
   if (host !== hostname() || pid === undefined) return false;
-  return Number(pid) === process.pid ? !ours.has(held) : !isRunning(Number(pid));
+  return Number(pid) === process.pid ? !heldLocks.has(held) : !isRunning(Number(pid));
 }
 
 function isRunning(pid: number): boolean {

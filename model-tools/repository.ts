@@ -1,4 +1,5 @@
-import { cp, mkdir, stat, symlink } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { cp, mkdir, symlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { type ModelSignature, models, openclipVitB32U8 } from "../contract/model-signature.ts";
 import { repositoryModel } from "./generate.ts";
@@ -24,7 +25,7 @@ export async function copyModelRepository(
     await mkdir(version, { recursive: true });
     for (const part of ["config.pbtxt", "configs"]) {
       const from = join(checkoutRepository, name, part);
-      if (await exists(from)) await cp(from, join(folder, name, part), { recursive: true });
+      if (existsSync(from)) await cp(from, join(folder, name, part), { recursive: true });
     }
     const target = join(version, "model.onnx");
     if (platform === "python") {
@@ -36,8 +37,4 @@ export async function copyModelRepository(
       await symlink(modelFile, target);
     }
   }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined)) !== undefined;
 }

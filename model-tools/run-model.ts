@@ -16,7 +16,6 @@ export interface RunnableModel {
   close(): Promise<void>;
 }
 
-/** Payload formats of a model. */
 const payloadFormats = [
   { spec: openclipVitB32.inputs[0], tensorOf: imageTensor },
   { spec: openclipVitB32U8.inputs[0], tensorOf: pixelTensor },

@@ -12,7 +12,7 @@ import type { ModelFileDraft } from "./publish-file.ts";
 import { recogniseTower } from "./recognise-tower.ts";
 import { embedWith } from "./run-model.ts";
 import { matrixDims, type Tower, type TowerLinear } from "./tower.ts";
-import { allColumns, floatsOf, matrixOf } from "./tower-weights.ts";
+import { allColumns, bytesOf, floatsOf, matrixOf } from "./tower-weights.ts";
 import { imageTower } from "./vision-transformer.ts";
 
 /** Result of converting a published file to the standard file. */
@@ -150,7 +150,7 @@ function standardGraph(tower: Tower, heads: number): OnnxModel {
   return imageTower(sizes, (name) => {
     const values = tensors.get(name)?.();
     if (values === undefined) throw new Error(`the tower has no '${name}'`);
-    return [new Uint8Array(values.buffer, values.byteOffset, values.byteLength)];
+    return [bytesOf(values)];
   });
 }
 

@@ -205,7 +205,6 @@ class TowerBuilder {
     return this.graph.reshape(`${input}.rows`, input, [-1, this.#tower.width]);
   }
 
-  /** First token of each image, as rows. */
   #firstToken(name: string, tokens: string): string {
     const slice = this.graph.node("Slice", name, [
       tokens,

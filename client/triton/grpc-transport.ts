@@ -129,7 +129,6 @@ function openClient(options: GrpcTransportOptions): Client {
   );
 }
 
-/** Client of one Triton. */
 export class GrpcTransport implements Transport {
   readonly target: string;
   readonly #client: Client;

@@ -73,10 +73,11 @@ class HttpTransport implements Transport {
   #closed = false;
 
   constructor({ url, encoding = "binary", connections = 128 }: HttpTransportOptions) {
-    const { origin, pathname, protocol } = parseUrl(url);
-    if ((protocol !== "http:" && protocol !== "https:") || pathname !== "/") {
+    const parsed = URL.canParse(url) ? new URL(url) : undefined;
+    if (!/^https?:$/.test(parsed?.protocol ?? "") || parsed?.pathname !== "/") {
       throw new Error(`url must be http://host:port, without a path, got '${url}'`);
     }
+    const { origin } = parsed;
     this.target = origin;
     this.#encoding = encoding;
     // the deadline of each call applies instead
@@ -202,14 +203,6 @@ class HttpTransport implements Transport {
     } finally {
       deadline.release();
     }
-  }
-}
-
-function parseUrl(url: string): URL {
-  try {
-    return new URL(url);
-  } catch (error) {
-    throw new Error(`url must be http://host:port, got '${url}'`, { cause: error });
   }
 }
 

@@ -11,11 +11,9 @@ export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Pro
  */
 export type TritonHealthCheck = TritonCall<void>;
 
-/** Time between two health checks. */
 const checkIntervalMs = 500;
 /** A Triton whose health check takes longer is taken out of rotation: at most 1.5 s after it died. */
-const checkPatienceMs = 1_000;
-/** Deadline of a health check. */
+const unresponsiveAfterMs = 1_000;
 const checkTimeoutMs = 5_000;
 
 const channelOptions = {
@@ -94,7 +92,7 @@ export class PooledTriton {
     if (this.#silent) for (const call of this.#calls) call.abort();
   }
 
-  /** Ends the health checks. Outstanding calls go on. */
+  /** Ends the health checks. Outstanding calls continue. */
   stop(): void {
     this.usable = false;
     this.#stopped.abort();
@@ -105,7 +103,7 @@ export class PooledTriton {
   async #watch(): Promise<void> {
     const { signal } = this.#stopped;
     while (!signal.aborted) {
-      const patience = startPatience(() => this.#setSilent(checkPatienceMs));
+      const timer = startTimer(() => this.#setSilent(unresponsiveAfterMs));
       try {
         await this.#check(this.#client, { timeoutMs: checkTimeoutMs, signal });
         this.suspected = false;
@@ -119,7 +117,7 @@ export class PooledTriton {
           this.#set(false, reasonOf(error));
         }
       } finally {
-        patience.stop();
+        timer.stop();
       }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, checkIntervalMs);
@@ -145,19 +143,19 @@ export class PooledTriton {
   }
 }
 
-/** Calls `end` after {@link checkPatienceMs}, not counting times in which this process was too busy to read the response. */
-function startPatience(end: () => void): { stop(): void } {
-  const stepMs = checkPatienceMs / 10;
-  let [remainingMs, before] = [checkPatienceMs, performance.now()];
+/** Calls `end` after {@link unresponsiveAfterMs}, not counting times in which this process was too busy to read the response. */
+function startTimer(end: () => void): { stop(): void } {
+  const stepMs = unresponsiveAfterMs / 10;
+  let [remainingMs, before] = [unresponsiveAfterMs, performance.now()];
   const step = () => {
     const elapsedMs = performance.now() - before;
     before += elapsedMs;
     if (elapsedMs < 2 * stepMs) remainingMs -= stepMs;
     if (remainingMs <= 0) end();
-    else timer = setTimeout(step, stepMs);
+    else next = setTimeout(step, stepMs);
   };
-  let timer = setTimeout(step, stepMs);
-  return { stop: () => clearTimeout(timer) };
+  let next = setTimeout(step, stepMs);
+  return { stop: () => clearTimeout(next) };
 }
 
 /** One line. For a failed connection, its cause without the words and the time that grpc-js adds. */

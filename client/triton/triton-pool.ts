@@ -25,7 +25,7 @@ export interface TritonPoolObserver {
 
 /** Interval at which names are resolved again. */
 const resolveIntervalMs = 5_000;
-/** The same for a name without a healthy Triton. */
+/** Interval for a name without a healthy Triton. */
 const lostResolveIntervalMs = 1_000;
 
 const firstBackoffMs = 20;
@@ -63,13 +63,12 @@ export class TritonPool {
     }, lostResolveIntervalMs).unref();
   }
 
-  /** Number of healthy Tritons. */
   get healthy(): number {
     return this.#tritons.filter(({ usable }) => usable).length;
   }
 
   /** Reason of each Triton that is not healthy, in one line; empty if all are. */
-  get trouble(): string {
+  get unhealthyReasons(): string {
     const reasons = this.#options.targets.flatMap((target) => {
       const unusable = this.#tritons.filter((triton) => triton.target === target && !triton.usable);
       const lookup = this.#unresolved.has(target) ? ["the name cannot be resolved"] : [];

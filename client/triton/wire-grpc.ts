@@ -76,7 +76,6 @@ interface NameAndVersion {
   readonly version?: string;
 }
 
-/** Request and response of a unary method. */
 interface Unary<Request, Response> {
   readonly request: Request;
   readonly response: Response;

@@ -188,7 +188,6 @@ function compose(
   };
 }
 
-/** Pads JSON with spaces to {@link alignment}. */
 function padded(json: Buffer): Buffer {
   const rest = json.byteLength % alignment;
   return rest === 0 ? json : Buffer.concat([json, Buffer.alloc(alignment - rest, " ")]);

@@ -24,7 +24,6 @@ export class WireError extends Error {
   }
 }
 
-/** Value of an entry of `parameters`. */
 export type ParameterValue = string | number | boolean;
 
 /** Inference request, independent of HTTP or gRPC. */

@@ -24,7 +24,6 @@ try {
   await browser.close();
 }
 
-/** Captures the top of the example report. */
 async function benchReport(from: Browser): Promise<void> {
   const report = join(root, "bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.html");
   await picture(from, "bench-report.png", pathToFileURL(report).href, { height: 1_250 });

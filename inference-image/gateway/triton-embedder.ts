@@ -90,8 +90,10 @@ class TritonEmbedder implements Embedder {
   }
 
   get unavailableReason(): string | undefined {
-    const { healthy, trouble } = this.#pool;
-    return healthy > 0 ? undefined : `no Triton can be used: ${trouble || "not connected yet"}`;
+    const { healthy, unhealthyReasons } = this.#pool;
+    return healthy > 0
+      ? undefined
+      : `no Triton can be used: ${unhealthyReasons || "not connected yet"}`;
   }
 
   async ready(): Promise<boolean> {
