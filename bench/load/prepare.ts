@@ -14,7 +14,7 @@ import { UserError } from "../../contract/user-error.ts";
 import type { BenchEndpoint, PayloadFormat } from "../record/bench-endpoint.ts";
 import type { BenchTarget } from "../run/bench-target.ts";
 import { type EncodedImage, multipart } from "../run/embed-requests.ts";
-import { inputTensor } from "../run/infer.ts";
+import { inputTensor, stack } from "../run/infer.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
 
 /** Image in every format that the endpoints accept. */
@@ -27,7 +27,7 @@ export interface LoadImage extends EncodedImage {
 const maxTotalBytes = 128 * 1024 * 1024;
 
 /**
- * Builds the requests of a load: one per image, each starting with a different image, within the memory limit.
+ * Builds the requests of a load: one per image, each starting with a different image, within a memory limit.
  *
  * A batch of one is sent to the embed API as the file itself, a larger one as `multipart/form-data`; both request
  * float32 rows instead of JSON. Requests to Triton use the binary tensor extension unless `serialization` is JSON.
@@ -36,15 +36,15 @@ const maxTotalBytes = 128 * 1024 * 1024;
  */
 export async function prepareRequests(
   target: Pick<BenchTarget, "endpoint" | "url" | "model" | "apiKey">,
-  benchPath: Pick<BenchEndpoint, "payload" | "serialization">,
+  format: Pick<BenchEndpoint, "payload" | "serialization">,
   images: readonly LoadImage[],
   batch: number,
 ): Promise<PreparedRequests> {
-  const write = writerOf(target, benchPath);
+  const write = writerOf(target, format);
   return {
     transport: isGrpc(target) ? "grpc" : "http",
     url: target.url,
-    path: pathOf(target, benchPath),
+    path: pathOf(target, format),
     headers: target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` },
     requests: await writeAll(images, batch, write),
     imagesPerRequest: batch,
@@ -135,17 +135,18 @@ function writerOf(
   { payload, serialization }: Pick<BenchEndpoint, "payload" | "serialization">,
 ): Write {
   if (target.endpoint === "embed-http") return writeEmbed;
-  const tensorOf = tensors(payload);
   if (isGrpc(target)) {
     const model = modelFor(target.model, payload);
     const method = methodOf("ModelInfer");
     return async (images) => ({
       headers: {},
-      body: method.requestSerialize(encodeGrpcRequest(model, [tensorOf(images)], {})),
+      body: method.requestSerialize(encodeGrpcRequest(model, [tensorOf(payload, images)], {})),
     });
   }
   return async (images) => {
-    const { headers, chunks } = encodeInferRequest([tensorOf(images)], { encoding: serialization });
+    const { headers, chunks } = encodeInferRequest([tensorOf(payload, images)], {
+      encoding: serialization,
+    });
     return { headers, body: Buffer.concat(chunks) };
   };
 }
@@ -163,30 +164,13 @@ async function writeEmbed(images: readonly EncodedImage[]): Promise<PreparedRequ
   };
 }
 
-function tensors(payload: PayloadFormat): (images: readonly LoadImage[]) => Tensor {
-  if (payload === "jpeg") {
-    const [input] = openclipVitB32Jpeg.inputs;
-    return (images) => ({
-      name: input.name,
-      dataType: input.dataType,
-      shape: [images.length, ...input.dims],
-      data: images.map(({ bytes }) => bytes),
-    });
-  }
-  if (payload === "uint8") {
-    const [input] = openclipVitB32U8.inputs;
-    return (images) => ({
-      name: input.name,
-      dataType: input.dataType,
-      shape: [images.length, ...input.dims],
-      data: Buffer.concat(images.map(({ tensor }) => pixelsOf(tensor))),
-    });
-  }
-  return (images) => {
-    const data = new Float32Array(imageElements * images.length);
-    images.forEach(({ tensor }, i) => {
-      data.set(tensor, i * imageElements);
-    });
-    return inputTensor(data, images.length);
-  };
+/** Input tensor of the model for a payload format. */
+function tensorOf(payload: PayloadFormat, images: readonly LoadImage[]): Tensor {
+  if (payload === "fp32") return inputTensor(stack(images), images.length);
+  const [{ name, dataType, dims }] = (payload === "jpeg" ? openclipVitB32Jpeg : openclipVitB32U8)
+    .inputs;
+  const shape = [images.length, ...dims];
+  return dataType === "BYTES"
+    ? { name, dataType, shape, data: images.map(({ bytes }) => bytes) }
+    : { name, dataType, shape, data: Buffer.concat(images.map(({ tensor }) => pixelsOf(tensor))) };
 }

@@ -30,9 +30,7 @@ test("the bottleneck of a load point is in its line", () => {
   expect(loadPointText(limited)).toBe(
     "onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms (few samples); unstable; 2 × 503; The client was the limit.",
   );
-  expect(loadPointText({ ...point, latencyMs: undefined })).toBe(
-    "onnx-http b8 c4: nothing was answered",
-  );
+  expect(loadPointText({ ...point, latencyMs: undefined })).toBe("onnx-http b8 c4: no response");
 });
 
 test("without a terminal, load points are printed and windows are not", () => {
@@ -55,6 +53,6 @@ test("on a terminal, the status line shows the window and the number of finished
   progress.onEvent({ kind: "window", pointId: "onnx-http b8 c8", window, index: 2 });
   progress.end();
   expect(written.join("")).toContain(
-    "onnx-http b8 c8, window 3: 40.0 images/s  (1 of 4 cells, 0 s)",
+    "onnx-http b8 c8, window 3: 40.0 images/s  (1 of 4 load points, 0 s)",
   );
 });

@@ -18,9 +18,9 @@ export function startBenchProgress(
   output: Parameters<typeof startStatusLine>[0],
   loadPointCount?: number,
 ): BenchProgress {
-  let cells = 0;
+  let measured = 0;
   const of = loadPointCount === undefined ? "" : ` of ${loadPointCount}`;
-  const line = startStatusLine(output, () => `${cells}${of} cells`);
+  const line = startStatusLine(output, () => `${measured}${of} load points`);
   return {
     print: line.print,
     end: line.end,
@@ -39,7 +39,7 @@ export function startBenchProgress(
           if (output.isTTY === true) line.show(windowText(event));
           break;
         case "point":
-          cells++;
+          measured++;
           line.print(loadPointText(event.point));
       }
       line.draw();
@@ -56,7 +56,7 @@ export function loadPointText(point: LoadPoint): string {
   const { id, imagesPerSecond, latencyMs, stability, errors, invalid } = point;
   const times =
     latencyMs === undefined
-      ? "nothing was answered"
+      ? "no response"
       : `${formatRate(imagesPerSecond)} images/s, p50 ${formatMs(latencyMs.p50)} ms, p99 ${formatMs(latencyMs.p99)} ms${latencyMs.p99Reliable ? "" : " (few samples)"}`;
   const failed = Object.entries(errors).map(([code, count]) => `${count} × ${code}`);
   const remarks = [

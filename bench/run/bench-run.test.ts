@@ -369,7 +369,7 @@ test("of several services with the same endpoint, the first is measured and the 
     notices.push(text),
   );
   expect(chosen.map((it) => it.target.service)).toEqual(["triton-0"]);
-  expect(notices).toEqual(["onnx-http: measured on triton-0; triton-1, triton-2 offer it too"]);
+  expect(notices).toEqual(["onnx-http: measured on triton-0; also offered by triton-1, triton-2"]);
 });
 
 test("fails on a requested endpoint that does not exist", () => {
@@ -380,14 +380,14 @@ test("fails on a requested endpoint that does not exist", () => {
       () => {},
     ),
   ).toThrow(
-    "single-gpu does not offer trt-http: it has onnx-http, onnx-http_json, onnx-http_uint8",
+    "single-gpu does not offer trt-http; available: onnx-http, onnx-http_json, onnx-http_uint8",
   );
 });
 
 test("fails if no requested endpoint exists and lists the existing ones", () => {
   expect(() =>
     chooseEndpoints([endpoint("embed-http")], { targets: [target({})] }, () => {}),
-  ).toThrow("single-gpu does not offer embed-http: it has onnx-http, onnx-http_json");
+  ).toThrow("single-gpu does not offer embed-http; available: onnx-http, onnx-http_json");
 });
 
 const cell = (more: Partial<LoadPoint>): LoadPoint =>

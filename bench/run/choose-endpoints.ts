@@ -9,7 +9,7 @@ import type { ReferenceImage } from "./reference.ts";
 
 /** Endpoint and payload format of the command line or of a study. */
 export interface RequestedEndpoint extends BenchEndpoint {
-  /** Whether it was requested by its exact name, so that it must be available. */
+  /** Whether the endpoint was requested by its exact name and must therefore be available. */
   readonly byName: boolean;
 }
 
@@ -20,7 +20,7 @@ export interface MeasuredEndpoint {
 }
 
 /**
- * Selects the available ones of the requested endpoints, each on the first service that offers it.
+ * Selects the available endpoints among the requested ones, each on the first service that offers it.
  *
  * @throws {UserError} if an endpoint requested by name is not available, or none is.
  */
@@ -33,7 +33,7 @@ export function chooseEndpoints(
   const chosen = requested.flatMap(({ byName, ...endpoint }): MeasuredEndpoint[] => {
     const name = benchEndpointName(endpoint);
     const offering = targets.filter((target) =>
-      benchEndpointsOf(target).some((it) => benchEndpointName(it) === name),
+      benchEndpointsOf(target).some((endpoint) => benchEndpointName(endpoint) === name),
     );
     const [target, ...others] = offering;
     if (target === undefined) {
@@ -42,7 +42,7 @@ export function chooseEndpoints(
     }
     if (others.length > 0) {
       onNotice(
-        `${name}: measured on ${target.service}; ${others.map(({ service }) => service).join(", ")} offer it too`,
+        `${name}: measured on ${target.service}; also offered by ${others.map(({ service }) => service).join(", ")}`,
       );
     }
     return [{ target, endpoint }];
@@ -52,7 +52,7 @@ export function chooseEndpoints(
     const available = [...new Set(names)].join(", ") || "no endpoint";
     const unavailable = missing.length > 0 ? missing : requested.map(benchEndpointName);
     throw new UserError(
-      `${targets[0]?.environment ?? "nothing"} does not offer ${unavailable.join(", ")}: it has ${available}`,
+      `${targets[0]?.environment ?? "nothing"} does not offer ${unavailable.join(", ")}; available: ${available}`,
     );
   }
   return chosen;

@@ -65,7 +65,7 @@ export function addSubject(record: BenchRecord, open: OpenTargets): void {
     subject.gpu = undefined;
     subject.price = undefined;
     const note =
-      "The environments differ in GPUs or price, so the record has neither; measure them separately to see costs.";
+      "The environments differ in GPUs or price, so the record contains neither; measure them separately for costs.";
     if (!record.notes.includes(note)) record.notes.push(note);
   }
 }

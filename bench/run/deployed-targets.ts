@@ -10,7 +10,7 @@ import type { GpuReading } from "./gpu-use.ts";
 import { subjectOf } from "./local-environment.ts";
 import { controlHeaderOf, useServices, type WithTargetsOptions } from "./open-services.ts";
 
-/** A deployed environment: its containers or pods. */
+/** Deployed environment: its containers or pods. */
 export interface DeployedSource {
   readonly kind: "deployed";
   readonly environment: DeployedEnvironment;
@@ -26,13 +26,13 @@ export async function withDeployed<Result>(
   { onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
-  const began = performance.now();
+  const startedMs = performance.now();
   const artefact = readArtefact(environment.file, environment.displayPath);
   const { deployed } = environment;
   onPhase(`connecting to ${deployed.name}`);
-  const reach = await environment.openAccess();
+  const access = await environment.openAccess();
   try {
-    const services = servicesOfDeployed(environment, artefact, reach);
+    const services = servicesOfDeployed(environment, artefact, access);
     const cluster =
       artefact.objects.length > 0 ? await environment.inspectObjects(artefact.objects) : undefined;
     const { gpu } = deployed;
@@ -50,7 +50,7 @@ export async function withDeployed<Result>(
         pids: [],
         controlHeader: controlHeaderOf(commandOf(service.workload.name)),
       }),
-      environments: () => [subjectOf(artefact, environment, reach.notes, began)],
+      environments: () => [subjectOf(artefact, environment, access.notes, startedMs)],
       gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
       price: gpu && {
         usdPerHour: gpu.usdPerHour,
@@ -58,9 +58,9 @@ export async function withDeployed<Result>(
         source: `settings of ${deployed.name}`,
       },
       readGpus,
-      notes: reach.notes.map((note) => `${deployed.name}: ${note}.`),
+      notes: access.notes.map((note) => `${deployed.name}: ${note}.`),
     });
   } finally {
-    await reach.close();
+    await access.close();
   }
 }

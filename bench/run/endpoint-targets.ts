@@ -40,7 +40,7 @@ const knownServices = [
 ] as const;
 
 /** Environment name in records of addresses. */
-export const addressesName = "addresses";
+const addressesName = "addresses";
 
 /** Opens the given addresses, calls `use`, and closes them. */
 export async function withEndpoints<Result>(
@@ -72,7 +72,7 @@ export async function withEndpoints<Result>(
     }),
     environments: () => [],
     notes: [
-      `The addresses were given on the command line (${endpoints.map(({ endpoint, url }) => `${endpoint} ${url}`).join(", ")}); names and versions are those that the servers report.`,
+      `The addresses were given on the command line (${endpoints.map(({ endpoint, url }) => `${endpoint} ${url}`).join(", ")}); names and versions are reported by the servers.`,
     ],
   });
 }

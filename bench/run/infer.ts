@@ -3,17 +3,27 @@ import { embeddingDims, imageSide, openclipVitB32 } from "../../contract/model-s
 import type { Fp32Tensor, Tensor } from "../../contract/tensor.ts";
 import { norm } from "../stats/statistics.ts";
 
-/** The model's input for `batch` preprocessed images. */
+/** Concatenates preprocessed images, each `[3, 224, 224]`, to `[B, 3, 224, 224]`. */
+export function stack(images: readonly { readonly tensor: Float32Array }[]): Float32Array {
+  const width = images[0]?.tensor.length ?? 0;
+  const data = new Float32Array(width * images.length);
+  images.forEach(({ tensor }, i) => {
+    data.set(tensor, i * width);
+  });
+  return data;
+}
+
+/** Input tensor of the model for `batch` preprocessed images. */
 export function inputTensor(data: Float32Array, batch: number): Fp32Tensor {
   const [input] = openclipVitB32.inputs;
   return { name: input.name, dataType: "FP32", shape: [batch, 3, imageSide, imageSide], data };
 }
 
 /**
- * Ask a Triton for embeddings.
+ * Requests embeddings from a Triton.
  *
  * @param data - `[batch, 3, 224, 224]` float32, row-major.
- * @returns One raw vector of 512 for each image; a Triton does not normalise.
+ * @returns One vector of 512 values per image, not normalised.
  */
 export async function inferRows(
   transport: Transport,
@@ -25,7 +35,7 @@ export async function inferRows(
   return rowsOf(await transport.infer(model, [inputTensor(data, batch)], { timeoutMs }), batch);
 }
 
-/** The vectors in a Triton's answer for `batch` images. Throws a one-line error where they are not there. */
+/** Vectors in a Triton's response for `batch` images. Throws a one-line error if they are missing. */
 export function rowsOf(outputs: readonly Tensor[], batch: number): readonly Float32Array[] {
   const [expected] = openclipVitB32.outputs;
   const output = outputs.find(({ name }) => name === expected.name);
@@ -42,7 +52,7 @@ export function rowsOf(outputs: readonly Tensor[], batch: number): readonly Floa
   );
 }
 
-/** The same direction with length 1. */
+/** Vector of length 1 with the same direction. */
 export function unit(vector: Float32Array): Float32Array {
   const length = norm(vector);
   return vector.map((value) => value / length);

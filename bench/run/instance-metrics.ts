@@ -32,10 +32,10 @@ export async function readMetrics(
   options: Pick<HttpRequest, "timeoutMs" | "signal"> = {},
 ): Promise<Metrics> {
   if (url === undefined) throw new Error(`${name} has no metrics endpoint`);
-  const answer = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs, ...options });
-  if (answer.status !== 200)
-    throw new Error(`${name}: the metrics endpoint returned status ${answer.status}`);
-  return parseMetrics(answer.body.toString("utf8"));
+  const response = await http.send(`${url}${embedPaths.metrics}`, { timeoutMs, ...options });
+  if (response.status !== 200)
+    throw new Error(`${name}: the metrics endpoint returned status ${response.status}`);
+  return parseMetrics(response.body.toString("utf8"));
 }
 
 /** Metrics of one local process. */

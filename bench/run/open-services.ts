@@ -107,7 +107,7 @@ export function controlHeaderOf([program, ...args]: readonly string[]): Required
   try {
     return modelControlHeaderOf(parseTritonArgs(args), "http-restricted-api");
   } catch {
-    // a real Triton has options that the emulator lacks
+    // tritonserver has options that the emulator does not support
     return undefined;
   }
 }

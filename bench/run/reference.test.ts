@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { cycle, type Reference, readSamples, stack } from "./reference.ts";
+import { stack } from "./infer.ts";
+import { cycle, type Reference, readSamples } from "./reference.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-samples-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -139,13 +139,3 @@ export function cycle(reference: Reference, count: number): readonly ReferenceIm
   const { images } = reference;
   return Array.from({ length: count }, (_, i) => images[i % images.length] as ReferenceImage);
 }
-
-/** Concatenates images to one tensor, `[B, 3, 224, 224]`. */
-export function stack(images: readonly ReferenceImage[]): Float32Array {
-  const width = images[0]?.tensor.length ?? 0;
-  const data = new Float32Array(width * images.length);
-  images.forEach((image, i) => {
-    data.set(image.tensor, i * width);
-  });
-  return data;
-}

@@ -9,8 +9,8 @@ import type { EndpointName } from "../../contract/environment.ts";
 import type { CheckResult } from "../record/record.ts";
 import { type EmbedEncoding, embedBy, embedEncodings } from "./embed-requests.ts";
 import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
-import { inferRows } from "./infer.ts";
-import { type ReferenceImage, stack } from "./reference.ts";
+import { inferRows, stack } from "./infer.ts";
+import type { ReferenceImage } from "./reference.ts";
 
 /** Service of a running environment, with its connections for checks. */
 export interface ServiceUnderTest {

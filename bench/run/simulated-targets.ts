@@ -62,7 +62,7 @@ export async function withSimulation<Result>(
   { signal, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
-  const began = performance.now();
+  const startedMs = performance.now();
   const { environment, serverCommand } = source;
   const artefact = readArtefact(environment.file, environment.displayPath);
   const { name } = artefact.environment;
@@ -102,7 +102,7 @@ export async function withSimulation<Result>(
           pids: instancesBehind(service).map(({ child }) => child.pid),
           controlHeader: controlHeaderOf(service.workload.command),
         }),
-        environments: () => [subjectOf(artefact, environment, plan.notes, began)],
+        environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
         notes: [...notes, ...simulationNotes(artefact.environment)],
       });
     } finally {
@@ -118,7 +118,7 @@ function simulationNotes({ name, gpu, accelerator }: Environment): readonly stri
   return accelerator === "cpu" || gpu === undefined
     ? [`${simulated}.`]
     : [
-        `${simulated}, on this machine's CPU. Its ${gpu.count} × ${gpu.name} did not run: no figure here is their speed or cost.`,
+        `${simulated}, on this machine's CPU. Its ${gpu.count} × ${gpu.name} were not used: the record does not describe their throughput or cost.`,
       ];
 }
 

@@ -1,14 +1,14 @@
 import { clients, type LoadStudy } from "./study.ts";
 
-/** One client with larger and larger requests. */
+/** One client with increasing images per request. */
 export const batchStudy: LoadStudy = {
   kind: "load",
   id: "batch",
   async run(run) {
     run.addResult({ study: "batch", environment: run.environment, notes: [] });
-    for (const at of run.endpoints) {
+    for (const measured of run.endpoints) {
       for (const batch of run.grid.batchSizes) {
-        await run.measure("batch", at, { batch, load: clients(1) });
+        await run.measure("batch", measured, { batch, load: clients(1) });
       }
     }
   },

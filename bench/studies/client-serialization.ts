@@ -8,7 +8,7 @@ import {
 import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
 import { type Serialization, serializations } from "../record/bench-endpoint.ts";
 import type { StudyResult } from "../record/study-result.ts";
-import { inputTensor } from "../run/infer.ts";
+import { inputTensor, stack } from "../run/infer.ts";
 import { median } from "../stats/statistics.ts";
 
 export type ClientCost = Extract<
@@ -24,9 +24,9 @@ export interface ClientSerializationOptions {
 }
 
 /** JSON of a batch of 32 is 95 MB and takes seconds, so few runs are made. */
-const minimumRuns = 3;
-const longestMs = 1_500;
-const maximumRuns = 200;
+const minRuns = 3;
+const maxMs = 1_500;
+const maxRuns = 200;
 
 /** Client time to encode the tensors of one request and to decode those of its response, without a server. */
 export async function measureSerialization({
@@ -36,8 +36,7 @@ export async function measureSerialization({
 }: ClientSerializationOptions): Promise<readonly ClientCost[]> {
   const costs: ClientCost[] = [];
   for (const batch of batches) {
-    const data = new Float32Array(tensor.length * batch);
-    for (let image = 0; image < batch; image++) data.set(tensor, image * tensor.length);
+    const data = stack(Array(batch).fill({ tensor }));
     for (const serialization of serializations) {
       costs.push(await measureOne(serialization, batch, data, signal));
     }
@@ -82,9 +81,9 @@ function responseOf(serialization: Serialization, batch: number) {
 async function medianMs(work: () => unknown, signal: AbortSignal): Promise<number> {
   work();
   const times: number[] = [];
-  const endsAt = performance.now() + longestMs;
-  while (times.length < minimumRuns || (times.length < maximumRuns && performance.now() < endsAt)) {
-    // so that an interrupt is handled between two runs
+  const endsAt = performance.now() + maxMs;
+  while (times.length < minRuns || (times.length < maxRuns && performance.now() < endsAt)) {
+    // handle interrupts between two runs
     await yieldToEventLoop();
     signal.throwIfAborted();
     const startedAt = performance.now();

@@ -16,6 +16,7 @@ import { embedBy } from "../run/embed-requests.ts";
 import { type HttpClient, openHttpClient } from "../run/http-client.ts";
 import { inferRows } from "../run/infer.ts";
 import type { PreparedImage } from "../run/reference.ts";
+import { median } from "../stats/statistics.ts";
 import type { ColdStart, EnvironmentStudy } from "./study.ts";
 
 /** Time from the start of a service to its first responses. */
@@ -42,14 +43,14 @@ export interface StartableService {
   /** `http://host:port`. */
   readonly url: string;
   readonly model: string;
-  /** Bearer token, sent to its address. */
+  /** Bearer token of the service. */
   readonly apiKey?: string;
-  /** URL of its readiness; absent: the role's own route. */
+  /** Readiness URL; absent: the role's default route. */
   readonly readyUrl?: string;
   readonly budgetSeconds: number;
-  /** Resolves once the start is requested; the clock runs from before the request. */
+  /** Resolves once the start is requested; the time is measured from before the request. */
   start(): Promise<void>;
-  /** One line, if it has ended. */
+  /** Returns one line if the service has ended. */
   ended(): string | undefined;
 }
 
@@ -64,7 +65,7 @@ export interface ColdStartOptions {
 
 const pollMs = 5;
 const requestTimeoutMs = 120_000;
-/** The warm request time is their median. */
+/** Number of requests of which the median is the warm request time. */
 const warmRequests = 9;
 const stopPatienceSeconds = 10;
 
@@ -85,7 +86,8 @@ export async function coldStarts(
   const first = plan.instances.filter(
     ({ workload }, i, all) => all.findIndex((other) => other.workload === workload) === i,
   );
-  const order = [...first].sort((a, b) => rank(a) - rank(b));
+  const gateways = first.filter(({ role }) => role !== "triton");
+  const order = [...first.filter(({ role }) => role === "triton"), ...gateways];
   try {
     for (const { repository } of order)
       if (repository !== undefined) assembleRepository(repository);
@@ -106,11 +108,6 @@ export async function coldStarts(
       if (repository !== undefined) rmSync(repository.folder, { recursive: true, force: true });
     }
   }
-}
-
-/** Tritons before gateways. */
-function rank({ role }: Instance): number {
-  return role === "triton" ? 0 : 1;
 }
 
 /** A process of this machine; `children` receives each started process. */
@@ -179,8 +176,7 @@ export async function measureStart(
     const firstRequestMs = await request();
     const warm: number[] = [];
     for (let i = 0; i < warmRequests; i++) warm.push(await request());
-    warm.sort((a, b) => a - b);
-    const warmRequestMs = warm[Math.floor(warm.length / 2)] ?? 0;
+    const warmRequestMs = median(warm) ?? 0;
     return { service: service.service, round, liveMs, readyMs, firstRequestMs, warmRequestMs };
   } finally {
     await Promise.all([http.close(), transport.close()]);

@@ -1,14 +1,14 @@
 import { clients, type LoadStudy } from "./study.ts";
 
-/** One image per request from more and more clients. */
+/** One image per request from an increasing number of clients. */
 export const concurrencyStudy: LoadStudy = {
   kind: "load",
   id: "concurrency",
   async run(run) {
     run.addResult({ study: "concurrency", environment: run.environment, notes: [] });
-    for (const at of run.endpoints) {
+    for (const measured of run.endpoints) {
       for (const concurrency of run.grid.concurrency.concurrency) {
-        await run.measure("concurrency", at, { batch: 1, load: clients(concurrency) });
+        await run.measure("concurrency", measured, { batch: 1, load: clients(concurrency) });
       }
     }
   },

@@ -1,11 +1,11 @@
 import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { startLinkProxy } from "./link-proxy.ts";
 import {
   clients,
   type LoadStudy,
   optionalEndpoint,
   requestedOr,
-  type StudyEndpoint,
   type StudyRun,
   StudyUnavailable,
 } from "./study.ts";
@@ -23,24 +23,24 @@ export const linkStudy: LoadStudy = {
   ),
   async run(run) {
     const endpoints = run.endpoints.filter(({ endpoint }) => endpoint.serialization !== "json");
-    if (endpoints.length === 0) throw new StudyUnavailable("only JSON was requested");
+    if (endpoints.length === 0) throw new StudyUnavailable("only JSON endpoints were requested");
     const notes = [
-      "A local proxy with a rate and a delay was between client and server. Packet loss and TCP slow start are not emulated; they make a real link of that bandwidth and round trip slower.",
+      "A local proxy limited bandwidth and added delay between client and server. Packet loss and TCP slow start are not emulated, so a real link of the same bandwidth and round trip is slower.",
     ];
     run.addResult({ study: "link", environment: run.environment, notes });
     const lateness: number[] = [];
     try {
       for (const bandwidthMbps of run.grid.bandwidthsMbps) {
         for (const roundTripMs of run.grid.roundTripsMs) {
-          for (const at of endpoints) {
-            lateness.push(await measureBehindLink(run, at, { bandwidthMbps, roundTripMs }));
+          for (const measured of endpoints) {
+            lateness.push(await measureBehindLink(run, measured, { bandwidthMbps, roundTripMs }));
           }
         }
       }
     } finally {
       if (lateness.length > 0) {
         notes.push(
-          `The proxy's own delay was ${Math.min(...lateness).toFixed(2)} to ${Math.max(...lateness).toFixed(2)} ms in each direction (median of a load); the latencies include it.`,
+          `The proxy's own delay was ${Math.min(...lateness).toFixed(2)} to ${Math.max(...lateness).toFixed(2)} ms in each direction (median per load point); the latencies include it.`,
         );
       }
     }
@@ -57,23 +57,28 @@ export function hostAndPort(url: string): {
   return { protocol, host: hostname.replace(/^\[(.+)\]$/, "$1"), port: Number(port || 80) };
 }
 
-/** @returns {@link LinkProxy.medianLatenessMs} of the load. */
+/** @returns Median delay of the proxy beyond that of the emulated link, in milliseconds. */
 async function measureBehindLink(
   run: StudyRun,
-  at: StudyEndpoint,
+  measured: MeasuredEndpoint,
   link: { readonly bandwidthMbps: number; readonly roundTripMs: number },
 ): Promise<number> {
-  const { url } = at.target;
+  const { url } = measured.target;
   const { protocol, host, port } = hostAndPort(url);
   if (protocol === "https:") {
     throw new StudyUnavailable(
-      `${benchEndpointName(at.endpoint)} is at ${url}: a link before https cannot be emulated`,
+      `${benchEndpointName(measured.endpoint)} is at ${url}: links to https addresses cannot be emulated`,
     );
   }
   const proxy = await startLinkProxy({ host, port }, link);
   try {
     const local = `${protocol === "grpc:" ? "" : "http://"}127.0.0.1:${proxy.port}`;
-    await run.measure("link", at, { batch: 1, load: clients(1), conditions: link, url: local });
+    await run.measure("link", measured, {
+      batch: 1,
+      load: clients(1),
+      conditions: link,
+      url: local,
+    });
     return proxy.medianLatenessMs();
   } finally {
     await proxy.close();

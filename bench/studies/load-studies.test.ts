@@ -3,12 +3,13 @@ import type { BenchEndpoint } from "../record/bench-endpoint.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { StudyResult } from "../record/study-result.ts";
 import { defaultSettings } from "../run/bench-run.ts";
+import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { batchStudy } from "./batch.ts";
 import { concurrencyStudy } from "./concurrency.ts";
 import { hostAndPort, linkStudy } from "./link.ts";
 import { protocolStudy } from "./protocol.ts";
 import { measureScaling } from "./scaling.ts";
-import type { StudyEndpoint, StudyGrid, StudyRun } from "./study.ts";
+import type { StudyGrid, StudyRun } from "./study.ts";
 import { measureTopology } from "./topology.ts";
 
 const grid: StudyGrid = {
@@ -23,7 +24,7 @@ const at = (
   endpoint: BenchEndpoint["endpoint"],
   payload: BenchEndpoint["payload"] = "fp32",
   serialization: BenchEndpoint["serialization"] = "binary",
-): StudyEndpoint => ({
+): MeasuredEndpoint => ({
   target: {
     environment: "e",
     service: endpoint.slice(0, 4),
@@ -38,7 +39,7 @@ const at = (
 });
 
 /** A run that records the load points instead of measuring them: `onnx-http b4 c1`. */
-function recorder(...endpoints: StudyEndpoint[]) {
+function recorder(...endpoints: MeasuredEndpoint[]) {
   const loads: string[] = [];
   const kept: StudyResult[] = [];
   const options: Parameters<StudyRun["measure"]>[2][] = [];

@@ -1,4 +1,5 @@
 import type { BenchTarget, OpenTargets } from "../run/bench-target.ts";
+import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { openHttpClient } from "../run/http-client.ts";
 import { readMetrics } from "../run/instance-metrics.ts";
 import { metricSum } from "../run/prometheus.ts";
@@ -9,21 +10,21 @@ import {
   residentMiB,
   type ServiceMemory,
 } from "./memory.ts";
-import { clients, type LoadStudy, type StudyEndpoint, type StudyRun } from "./study.ts";
+import { clients, type LoadStudy, type StudyRun } from "./study.ts";
 
 const bytesPerMiB = 1024 * 1024;
-/** A later response is not a figure of the moment of the request. */
+/** Timeout, because a late response does not describe the time of the request. */
 const metricsTimeoutMs = 5_000;
 /** Clients with the largest batch, so that buffers reach their full size. */
 const loadConcurrency = 4;
 
 const notes = [
-  "Idle memory is read before the first request of this run; a deployed service may have processed requests before.",
+  "Idle memory is read before the first request of this run; deployed services may have processed earlier requests.",
   "Memory of a gateway includes the Tritons behind it if they run on this machine.",
 ];
 const allGpus = "all GPUs, including other processes";
 
-/** Memory of each service, idle and under load, one service after another while all of them run. */
+/** Memory of each service when idle and under load. All services run; they are loaded one after another. */
 export const memoryStudy: LoadStudy = {
   kind: "load",
   id: "memory",
@@ -38,17 +39,17 @@ async function measureServices(run: StudyRun, idle: IdleMemory): Promise<void> {
   const { readGpus } = run.open;
   let gpus: ServiceMemory | undefined;
   const batch = Math.max(...run.grid.batchSizes);
-  const services = new Map<string, StudyEndpoint>();
-  for (const at of run.endpoints) {
-    if (!services.has(at.target.service)) services.set(at.target.service, at);
+  const services = new Map<string, MeasuredEndpoint>();
+  for (const measured of run.endpoints) {
+    if (!services.has(measured.target.service)) services.set(measured.target.service, measured);
   }
-  for (const [service, at] of services) {
-    const load = () => run.measure("memory", at, { batch, load: clients(loadConcurrency) });
+  for (const [service, measured] of services) {
+    const load = () => run.measure("memory", measured, { batch, load: clients(loadConcurrency) });
     const loadAndReadGpus = async () => {
       gpus = await measureMemory(allGpus, idle.gpus, () => readAllGpus(readGpus), load);
     };
     const own = idle.services.get(service) ?? {};
-    const read = () => readService(run.readMemory, at.target);
+    const read = () => readService(run.readMemory, measured.target);
     memories.push(await measureMemory(service, own, read, loadAndReadGpus));
     if (memories.length > 1) continue;
     run.addResult({

@@ -16,8 +16,6 @@ export interface IdleMemory {
   readonly gpus: MemoryReading;
 }
 
-export type ReadMemory = () => Promise<MemoryReading>;
-
 const bytesPerMiB = 1024 * 1024;
 const sampleMs = 200;
 
@@ -26,7 +24,7 @@ export function residentMiB(pids: readonly number[]): number | undefined {
   let sum: number | undefined;
   for (const pid of pids) {
     const megabytes = residentMB(pid);
-    // zero is a process that has ended
+    // 0 if the process has ended
     if (megabytes === undefined || megabytes === 0) return undefined;
     sum = (sum ?? 0) + (megabytes * 1e6) / bytesPerMiB;
   }
@@ -43,7 +41,7 @@ export function residentMiB(pids: readonly number[]): number | undefined {
 export async function measureMemory(
   service: string,
   idle: MemoryReading,
-  read: ReadMemory,
+  read: () => Promise<MemoryReading>,
   load: () => Promise<unknown>,
 ): Promise<ServiceMemory> {
   let [resident, gpu] = [idle.residentMiB, idle.gpuMemoryMiB];
@@ -72,6 +70,5 @@ export async function measureMemory(
 }
 
 function highest(a: number | undefined, b: number | undefined): number | undefined {
-  if (a === undefined || b === undefined) return a ?? b;
-  return Math.max(a, b);
+  return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 }

@@ -5,20 +5,14 @@ import type { StudyId } from "../record/study-result.ts";
 import type { BenchContext } from "../run/bench-events.ts";
 import type { OpenTargets } from "../run/bench-target.ts";
 import { type TargetsSource, withTargets } from "../run/bench-targets.ts";
+import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { chooseEndpoints, gateParity, type RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { addSubject } from "../run/compose-record.ts";
 import { reason } from "../run/http-client.ts";
 import { measureLoadPoint, noteOnce, tryCounters } from "../run/measure-load-point.ts";
 import type { ReferenceImage } from "../run/reference.ts";
 import { readIdleMemory } from "./memory-study.ts";
-import type {
-  LoadStudy,
-  Study,
-  StudyEndpoint,
-  StudyEnvironment,
-  StudyGrid,
-  StudyRun,
-} from "./study.ts";
+import type { LoadStudy, Study, StudyEnvironment, StudyGrid, StudyRun } from "./study.ts";
 import { endpointsOf } from "./study-endpoints.ts";
 
 export interface RunStudiesOptions {
@@ -26,7 +20,7 @@ export interface RunStudiesOptions {
   /** Whether the studies were requested by name: an unavailable one is then a failure, otherwise a note. */
   readonly named: boolean;
   readonly environments: readonly StudyEnvironment[];
-  /** Endpoints to measure; none: each study's own. */
+  /** Endpoints to measure; empty: the defaults of each study. */
   readonly endpoints: readonly RequestedEndpoint[];
   readonly context: BenchContext;
   readonly grid: StudyGrid;
@@ -82,26 +76,26 @@ async function endpointsWithParity(
   open: OpenTargets,
   { context, record, endpoints, reference }: RunStudiesOptions,
   passed: Map<string, boolean>,
-): Promise<readonly StudyEndpoint[]> {
+): Promise<readonly MeasuredEndpoint[]> {
   const chosen = chooseEndpoints(endpointsOf(study, endpoints), open, () => {});
   await tryCounters(context, chosen, noteOnce(record, context));
-  const verified: StudyEndpoint[] = [];
-  for (const at of chosen) {
-    const key = `${at.target.service} ${benchEndpointName(at.endpoint)}`;
+  const verified: MeasuredEndpoint[] = [];
+  for (const measured of chosen) {
+    const key = `${measured.target.service} ${benchEndpointName(measured.endpoint)}`;
     const isPassed =
-      passed.get(key) ?? (await gateParity(context, record, [at], reference)).length > 0;
+      passed.get(key) ?? (await gateParity(context, record, [measured], reference)).length > 0;
     passed.set(key, isPassed);
-    if (isPassed) verified.push(at);
+    if (isPassed) verified.push(measured);
   }
   if (verified.length === 0) {
-    throw new UserError("no endpoint passed the parity check, so none is measured");
+    throw new UserError("no endpoint passed the parity check");
   }
   return verified;
 }
 
 function createRun(
   open: OpenTargets,
-  endpoints: readonly StudyEndpoint[],
+  endpoints: readonly MeasuredEndpoint[],
   { context, grid, record }: RunStudiesOptions,
 ): StudyRun {
   const [first] = open.targets;
@@ -120,9 +114,9 @@ function createRun(
         environment,
         text: `${study}: ${benchEndpointName(endpoint)}`,
       });
-      const cellOptions = { readGpus: open.readGpus, onNote, ...options, study };
+      const pointOptions = { readGpus: open.readGpus, onNote, ...options, study };
       try {
-        const point = await measureLoadPoint(context, target, endpoint, cellOptions);
+        const point = await measureLoadPoint(context, target, endpoint, pointOptions);
         record.loadPoints.push(point);
         context.onEvent({ kind: "point", point });
       } catch (error) {

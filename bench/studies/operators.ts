@@ -8,7 +8,7 @@ export const operatorsStudy: EnvironmentStudy = {
   id: "operators",
   async run({ environment, record, onPhase }) {
     if (environment.profiles.length === 0) {
-      throw new StudyUnavailable("this machine has no model file to profile");
+      throw new StudyUnavailable("no model file to profile on this machine");
     }
     for (const profile of environment.profiles) {
       onPhase("profiling the operators");
@@ -45,10 +45,10 @@ interface Profile {
   }[];
 }
 
-/** The first runs allocate memory. */
+/** Runs that allocate memory, not profiled. */
 const warmupRuns = 2;
 const cpuProvider = "CPUExecutionProvider";
-/** As the server does: the official build reports model and machine unless this is set. */
+/** Disables telemetry, as the server does. */
 const environment = { ORT_DISABLE_TELEMETRY: "1" };
 
 /**

@@ -27,6 +27,6 @@ test("fails when the other record is of another model file", () => {
 
 test("fails when the other record has no such study", () => {
   expect(() => loadPointsOf("topology", other(), "one-gpu.json", model)).toThrow(
-    "--against one-gpu.json: has no load points of the study 'topology': measure it there with 'clipstack sweep topology'",
+    "--against one-gpu.json: must contain load points of the study 'topology' ('clipstack sweep topology'), got none",
   );
 });

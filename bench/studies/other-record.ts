@@ -2,10 +2,10 @@ import { UserError } from "../../contract/user-error.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 
 /**
- * Load points of another record for the same study: with other GPUs, or in the other topology.
+ * Load points of another record for the same study, with another number of GPUs or topology.
  *
- * @param displayPath - Name of that record in messages and ids.
- * @throws {UserError} one line, if it has none or measured another model
+ * @param displayPath - File name in messages and ids.
+ * @throws {UserError} one line, if the record has none or measured another model.
  */
 export function loadPointsOf(
   study: "scaling" | "topology",
@@ -19,7 +19,7 @@ export function loadPointsOf(
   const loadPoints = other.loadPoints.filter((point) => point.study === study);
   if (loadPoints.length === 0) {
     throw new UserError(
-      `--against ${displayPath}: has no load points of the study '${study}': measure it there with 'clipstack sweep ${study}'`,
+      `--against ${displayPath}: must contain load points of the study '${study}' ('clipstack sweep ${study}'), got none`,
     );
   }
   return loadPoints.map((point) => ({ ...point, id: `${point.id} (${displayPath})` }));

@@ -1,4 +1,5 @@
-import { clients, type LoadStudy, type StudyEndpoint, StudyUnavailable } from "./study.ts";
+import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
+import { clients, type LoadStudy, StudyUnavailable } from "./study.ts";
 
 /** The same Triton and tensors over HTTP and over gRPC, in reverse order for every second batch size. */
 export const protocolStudy: LoadStudy = {
@@ -14,8 +15,8 @@ export const protocolStudy: LoadStudy = {
     run.addResult({ study: "protocol", environment: run.environment, notes: [] });
     for (const [http, grpc] of pairs) {
       for (const [index, batch] of run.grid.batchSizes.entries()) {
-        for (const at of index % 2 === 0 ? [http, grpc] : [grpc, http]) {
-          await run.measure("protocol", at, { batch, load: clients(1) });
+        for (const measured of index % 2 === 0 ? [http, grpc] : [grpc, http]) {
+          await run.measure("protocol", measured, { batch, load: clients(1) });
         }
       }
     }
@@ -24,8 +25,8 @@ export const protocolStudy: LoadStudy = {
 
 /** HTTP and gRPC endpoints of the same service and payload format. */
 function pairsOf(
-  endpoints: readonly StudyEndpoint[],
-): readonly (readonly [StudyEndpoint, StudyEndpoint])[] {
+  endpoints: readonly MeasuredEndpoint[],
+): readonly (readonly [MeasuredEndpoint, MeasuredEndpoint])[] {
   return endpoints.flatMap((http) => {
     const { target, endpoint } = http;
     if (!endpoint.endpoint.endsWith("-http") || endpoint.serialization === "json") return [];

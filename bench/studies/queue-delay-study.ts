@@ -1,3 +1,4 @@
+import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
 import { reason } from "../run/http-client.ts";
 import { controlQueueDelay, type QueueDelayControl } from "./queue-delay.ts";
 import {
@@ -6,7 +7,6 @@ import {
   type EnvironmentStudy,
   optionalEndpoint,
   requestedOr,
-  type StudyEndpoint,
   type StudyRun,
   StudyUnavailable,
 } from "./study.ts";
@@ -41,27 +41,29 @@ export async function measureQueueDelays(run: StudyRun): Promise<void> {
       all.findIndex((other) => other.target.controlUrl === target.controlUrl) === i,
   );
   if (endpoints.length === 0) {
-    throw new StudyUnavailable("no Triton is measured; an embed server has no model control");
+    throw new StudyUnavailable(
+      "no Triton endpoint is measured, and embed servers have no model control",
+    );
   }
   const notes: string[] = [];
-  for (const at of endpoints) {
-    const { controlUrl = "", controlHeader: header, model } = at.target;
+  for (const measured of endpoints) {
+    const { controlUrl = "", controlHeader: header, model } = measured.target;
     const { signal } = run.context;
     const control = await controlQueueDelay(controlUrl, model, { header, signal });
-    if (at === endpoints[0]) {
+    if (measured === endpoints[0]) {
       run.addResult({ study: "queue-delay", environment: run.environment, notes });
     }
-    await measureModel(run, at, control, notes);
+    await measureModel(run, measured, control, notes);
   }
 }
 
 async function measureModel(
   run: StudyRun,
-  at: StudyEndpoint,
+  measured: MeasuredEndpoint,
   control: QueueDelayControl,
   notes: string[],
 ): Promise<void> {
-  const { controlUrl, model } = at.target;
+  const { controlUrl, model } = measured.target;
   const { signal } = run.context;
   const restoring = `restoring the queue delay of ${model} at ${controlUrl}`;
   const release = run.context.hold?.(restoring);
@@ -78,11 +80,15 @@ async function measureModel(
       await control.set(queueDelayUs, signal);
       for (const concurrency of run.grid.concurrency["queue-delay"]) {
         const load = clients(concurrency);
-        await run.measure("queue-delay", at, { batch: 1, load, conditions: { queueDelayUs } });
+        await run.measure("queue-delay", measured, {
+          batch: 1,
+          load,
+          conditions: { queueDelayUs },
+        });
       }
     }
   } finally {
-    notes.push(await restore(run, at, control));
+    notes.push(await restore(run, measured, control));
     signal.removeEventListener("abort", announce);
     release?.();
   }
@@ -91,16 +97,16 @@ async function measureModel(
 /** @returns Note for the record. A failure is also printed, because other users of the Triton are affected. */
 async function restore(
   run: StudyRun,
-  at: StudyEndpoint,
+  measured: MeasuredEndpoint,
   control: QueueDelayControl,
 ): Promise<string> {
   const { originalUs } = control;
-  const original = `The original queue delay of ${describeEndpoint(at)} is ${originalUs} µs`;
+  const original = `The original queue delay of ${describeEndpoint(measured)} is ${originalUs} µs`;
   try {
     await control.restore();
     return `${original}; it was restored afterwards.`;
   } catch (error) {
-    run.fail(`queue-delay of ${describeEndpoint(at)}: ${reason(error)}`);
+    run.fail(`queue-delay of ${describeEndpoint(measured)}: ${reason(error)}`);
     return `${original}; it could not be restored.`;
   } finally {
     await control.close();

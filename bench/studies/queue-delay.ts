@@ -32,7 +32,7 @@ export interface QueueDelayControl {
   close(): Promise<void>;
 }
 
-/** A load compiles TensorRT engines that are not cached. */
+/** Long, because loading compiles TensorRT engines that are not cached. */
 const loadTimeoutMs = 600_000;
 const requestTimeoutMs = 30_000;
 const pollMs = 50;
@@ -120,7 +120,7 @@ class Control implements QueueDelayControl {
       const { dynamic_batching: batcher } = await this.#config();
       return `still has a queue delay of ${batcher?.max_queue_delay_microseconds ?? 0} µs`;
     } catch {
-      return `may still have another queue delay than its ${this.originalUs} µs`;
+      return `may still have a queue delay other than ${this.originalUs} µs`;
     }
   }
 
@@ -132,23 +132,23 @@ class Control implements QueueDelayControl {
     const got = (await this.#config(signal)).dynamic_batching?.max_queue_delay_microseconds;
     if (got === microseconds) return;
     throw new UserError(
-      `${this.model} at ${this.url} was loaded with a queue delay of ${microseconds} µs, but serves ${got ?? "none"}`,
+      `${this.model} at ${this.url} must have a queue delay of ${microseconds} µs after loading, got ${got ?? "none"}`,
     );
   }
 
   async #config(signal?: AbortSignal): Promise<ModelConfig> {
-    const answer = await this.#send(`models/${this.model}/config`, { signal });
-    const parsed = modelConfig.safeParse(jsonOf(answer));
-    if (answer.status === 200 && parsed.success) return parsed.data;
+    const response = await this.#send(`models/${this.model}/config`, { signal });
+    const parsed = modelConfig.safeParse(jsonOf(response));
+    if (response.status === 200 && parsed.success) return parsed.data;
     throw new UserError(
-      `${this.model} at ${this.url}: its configuration cannot be read: ${errorText(answer)}`,
+      `${this.model} at ${this.url}: its configuration cannot be read: ${errorText(response)}`,
     );
   }
 
   /** Loads the model with a configuration in place of the repository's. */
   async #load(config: ModelConfig, signal?: AbortSignal): Promise<void> {
     const parameters = { config: JSON.stringify(config) };
-    const answer = await this.#send(`repository/models/${this.model}/load`, {
+    const response = await this.#send(`repository/models/${this.model}/load`, {
       method: "POST",
       headers: {
         "content-type": "application/json",
@@ -157,18 +157,18 @@ class Control implements QueueDelayControl {
       body: JSON.stringify({ parameters }),
       timeoutMs: loadTimeoutMs,
     });
-    if (noControl.test(answer.body.toString("utf8"))) {
+    if (noControl.test(response.body.toString("utf8"))) {
       throw new UserError(
         `${this.url} does not allow model control: its --model-control-mode must be explicit to change the queue delay of ${this.model}`,
       );
     }
-    if (answer.status === 403) {
+    if (response.status === 403) {
       throw new UserError(
-        `${this.url} requires a key to change the queue delay of ${this.model}: ${errorText(answer)}`,
+        `${this.url} requires a key to change the queue delay of ${this.model}: ${errorText(response)}`,
       );
     }
-    if (answer.status !== 200) {
-      throw new UserError(`${this.url} did not load ${this.model}: ${errorText(answer)}`);
+    if (response.status !== 200) {
+      throw new UserError(`${this.url} did not load ${this.model}: ${errorText(response)}`);
     }
     const endsAt = performance.now() + loadTimeoutMs;
     while ((await this.#send(`models/${this.model}/ready`, { signal })).status !== 200) {
@@ -193,7 +193,7 @@ class Control implements QueueDelayControl {
 
 const errorBody = z.object({ error: z.string() });
 
-function errorText(answer: Pick<HttpResponse, "status" | "body">): string {
-  const error = errorBody.safeParse(jsonOf(answer));
-  return error.success ? error.data.error : `status ${answer.status}`;
+function errorText(response: Pick<HttpResponse, "status" | "body">): string {
+  const error = errorBody.safeParse(jsonOf(response));
+  return error.success ? error.data.error : `status ${response.status}`;
 }

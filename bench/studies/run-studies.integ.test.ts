@@ -238,8 +238,8 @@ test(
     const { failures, notes } = await study(["cold-start", "operators"], { named: false });
     expect(failures).toEqual([]);
     expect(notes).toEqual([
-      "Left out: operators of two-services: this machine has no model file to profile.",
-      "Left out: cold-start of two-services: not from a test.",
+      "Skipped: operators of two-services: no model file to profile on this machine.",
+      "Skipped: cold-start of two-services: not from a test.",
     ]);
   },
   timeoutMs,

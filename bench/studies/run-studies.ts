@@ -102,7 +102,7 @@ function requireOffered(
 ): void {
   const { endpoints } = neededBy([study], options.endpoints);
   if (endpoints.some((endpoint) => environment.offers.includes(endpoint))) return;
-  throw new StudyUnavailable(`it offers none of ${endpoints.join(", ")}`);
+  throw new StudyUnavailable(`none of ${endpoints.join(", ")} is available`);
 }
 
 /** Records the failure of a study, so that the others run. */
@@ -119,6 +119,6 @@ async function attempt(
     if (!(error instanceof StudyUnavailable || error instanceof UserError)) throw error;
     const line = `${study} of ${environment.name}: ${error.message}`;
     if (named || error instanceof UserError) record.failures.push(line);
-    else record.notes.push(`Left out: ${line}.`);
+    else record.notes.push(`Skipped: ${line}.`);
   }
 }

@@ -34,8 +34,8 @@ export const serializationStudy: LoadStudy = {
       const both = binary === undefined ? [json] : [binary, json];
       const batches = run.grid.batchSizes.filter((batch) => batch <= largestJsonBatch);
       for (const [index, batch] of batches.entries()) {
-        for (const at of index % 2 === 0 ? both : both.toReversed()) {
-          await run.measure("serialization", at, { batch, load: clients(1) });
+        for (const measured of index % 2 === 0 ? both : both.toReversed()) {
+          await run.measure("serialization", measured, { batch, load: clients(1) });
         }
       }
     }
@@ -53,13 +53,13 @@ function withJson(requested: readonly RequestedEndpoint[]): readonly RequestedEn
 
 async function measureClient(run: StudyRun): Promise<void> {
   const [image] = run.context.images;
-  if (image === undefined) throw new StudyUnavailable("there is no image");
+  if (image === undefined) throw new StudyUnavailable("no image is available");
   const result = run.addResult({
     study: "serialization" as const,
     environment: run.environment,
     client: [] as ClientCost[],
     notes: [
-      "The client's time is that of this project's client in Node.js: binary tensors are views without a copy, JSON is text of 32-bit numbers.",
+      "Client times are those of clipstack's client in Node.js: binary tensors are views without a copy, JSON is the text of 32-bit numbers.",
     ],
   });
   run.context.onEvent({

@@ -17,13 +17,13 @@ interface StudyBase {
   /**
    * Endpoints and payload formats to measure.
    *
-   * @param requested - Those of the command line; none: the study's own.
-   * @default - the requested ones, or every endpoint with its default format
+   * @param requested - Endpoints of the command line; empty: the defaults of the study.
+   * @default - the requested endpoints, or every endpoint with its default format
    */
   readonly endpointsOf?: (requested: readonly RequestedEndpoint[]) => readonly RequestedEndpoint[];
 }
 
-/** Study that loads an environment without changing it; all of them share one start. */
+/** Study that loads an environment without changing it; all such studies share one start. */
 export interface LoadStudy extends StudyBase {
   readonly kind: "load";
   /** Requires the services' memory before their first request. */
@@ -53,16 +53,13 @@ export interface StudyGrid {
   readonly roundTripsMs: readonly number[];
 }
 
-/** Endpoint whose embeddings passed the parity check. */
-export type StudyEndpoint = MeasuredEndpoint;
-
 /** Open environment of a study that measures load points. */
 export interface StudyRun {
   readonly environment: string;
   readonly open: OpenTargets;
   readonly context: BenchContext;
   readonly grid: StudyGrid;
-  readonly endpoints: readonly StudyEndpoint[];
+  readonly endpoints: readonly MeasuredEndpoint[];
   /** Memory of a service on another machine; unreadable parts are absent. */
   readonly readMemory?: (service: string) => Promise<MemoryReading>;
   /** Memory before the first request; absent unless a study requires it. */
@@ -74,7 +71,7 @@ export interface StudyRun {
    */
   measure(
     study: StudyId,
-    at: StudyEndpoint,
+    measured: MeasuredEndpoint,
     options: Omit<LoadPointOptions, "study">,
   ): Promise<void>;
   /** Records a failure and prints it. */
@@ -160,7 +157,7 @@ export function clients(concurrency: number): LoadPointOptions["load"] {
 }
 
 /** Endpoint and environment for messages: `onnx-http of single-gpu`. */
-export function describeEndpoint({ target, endpoint }: StudyEndpoint): string {
+export function describeEndpoint({ target, endpoint }: MeasuredEndpoint): string {
   return `${benchEndpointName(endpoint)} of ${target.environment}`;
 }
 
@@ -173,8 +170,8 @@ export function optionalEndpoint(
   return { endpoint, payload, serialization, byName: false };
 }
 
-/** Endpoints of the command line, or the study's own. */
+/** Endpoints of the command line, or these defaults. */
 export const requestedOr =
-  (...own: readonly RequestedEndpoint[]): NonNullable<StudyBase["endpointsOf"]> =>
+  (...defaults: readonly RequestedEndpoint[]): NonNullable<StudyBase["endpointsOf"]> =>
   (requested) =>
-    requested.length === 0 ? own : requested;
+    requested.length === 0 ? defaults : requested;

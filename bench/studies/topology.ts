@@ -9,11 +9,13 @@ export const topologyStudy: EnvironmentStudy = {
   run: (run) => measureVariants("topology", run, measureTopology),
 };
 
-/** Measures one topology through its gateway: with one Triton per GPU, only the gateway reaches all GPUs. */
+/** Measures one topology through its gateway, which alone reaches all GPUs with one Triton per GPU. */
 export async function measureTopology({ run, conditions }: Variant): Promise<void> {
-  for (const at of run.endpoints.filter(({ endpoint }) => endpoint.endpoint === "embed-http")) {
+  for (const measured of run.endpoints.filter(
+    ({ endpoint }) => endpoint.endpoint === "embed-http",
+  )) {
     for (const concurrency of run.grid.concurrency.topology) {
-      await run.measure("topology", at, { batch: 1, load: clients(concurrency), conditions });
+      await run.measure("topology", measured, { batch: 1, load: clients(concurrency), conditions });
     }
   }
 }

@@ -94,7 +94,7 @@ test("an unavailable study is a failure, and the other studies run", async () =>
   expect(stderr).toContain(
     "✘ scaling of one: it has one set of GPUs: study an environment of the stack multi-gpu with --environment",
   );
-  expect(stderr).toContain("✘ queue-delay of one: it offers none of onnx-http, trt-http");
+  expect(stderr).toContain("✘ queue-delay of one: none of onnx-http, trt-http is available");
 });
 
 test("Ctrl-C saves the measurements and leaves no process running", async () => {

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { embedBy } from "../../bench/run/embed-requests.ts";
 import { openHttpClient, reason } from "../../bench/run/http-client.ts";
-import { inferRows } from "../../bench/run/infer.ts";
-import { cycle, type Reference, stack } from "../../bench/run/reference.ts";
+import { inferRows, stack } from "../../bench/run/infer.ts";
+import { cycle, type Reference } from "../../bench/run/reference.ts";
 import type { EndpointTarget, ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
