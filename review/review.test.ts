@@ -182,7 +182,7 @@ test.each<readonly [string, readonly string[], object]>([
   expect(reasons).not.toEqual([]);
 });
 
-/** A change of one resource, reviewed. */
+/** Reasons of the verdict on a change of one resource. */
 const verdictOf = (address: string, before: object | null, after: object) =>
   reviewOf([
     plannedChange([{ address, actions: [before === null ? "create" : "update"], before, after }]),

@@ -3,11 +3,11 @@ import { fileURLToPath } from "node:url";
 import type { StackChange } from "./input/change.ts";
 import { changeOfPlan } from "./input/plan-json.ts";
 
-/** For tests: the saved plans, and what each is of. */
+/** Saved plan of `single-gpu`, for tests. */
 export interface PlanCase {
   /** `plans/<name>.plan.json` */
   readonly name: string;
-  /** Whether the environment is deployed, with the settings that nothing is changed in. */
+  /** Whether the environment is deployed with its default settings before the change. */
   readonly deployed: boolean;
   readonly settings: {
     readonly queueDelay?: number;
@@ -28,12 +28,12 @@ export const planCases: readonly PlanCase[] = [
   { name: "stack-destroyed", deployed: true, settings: {}, destroy: true },
 ];
 
-/** A saved plan of a cluster, and what it is of. */
+/** Saved plan of a cluster. */
 export interface ClusterPlanCase {
   /** `plans/<name>.plan.json` */
   readonly name: string;
   readonly environment: "kind-local" | "k8s-gpu";
-  /** Whether the environment is deployed, with the settings that nothing is changed in. */
+  /** Whether the environment is deployed with its default settings before the change. */
   readonly deployed: boolean;
   readonly change: {
     readonly namespace?: "clipstack-other";
@@ -46,7 +46,7 @@ export interface ClusterPlanCase {
   readonly destroy?: true;
 }
 
-/** Of the provider for Kubernetes, and of that for Helm. */
+/** Plans of the Kubernetes and Helm providers. */
 export const clusterPlanCases: readonly ClusterPlanCase[] = [
   {
     name: "kind-local-updated",
@@ -89,7 +89,7 @@ export const clusterPlanCases: readonly ClusterPlanCase[] = [
   { name: "k8s-gpu-destroyed", environment: "k8s-gpu", deployed: true, change: {}, destroy: true },
 ];
 
-/** The key that Terraform is given where a port is exposed. A saved plan has it in plain text, as every plan does. */
+/** API key of the plan `port-exposed`, which contains it in plain text. */
 export const plantedKey = "planted-secret-8c1f02d7";
 
 /** Text of a saved plan. */
@@ -104,7 +104,7 @@ export function savedChange(name: string): StackChange {
   return changeOfPlan({ fileName: `${name}.plan.json`, text: planText(name) });
 }
 
-/** One resource of a made-up plan. */
+/** Resource of a constructed plan. */
 export interface PlannedResource {
   readonly address: string;
   readonly actions?: readonly string[];
@@ -113,7 +113,7 @@ export interface PlannedResource {
   readonly more?: Readonly<Record<string, unknown>>;
 }
 
-/** A made-up plan, as Terraform writes one. */
+/** JSON of a constructed plan in Terraform's format. */
 export function plannedText(
   resources: readonly PlannedResource[],
   more: Readonly<Record<string, unknown>> = {},
@@ -149,7 +149,7 @@ export function plannedChange(
   return changeOfPlan({ fileName: "plan.json", text: plannedText(resources, more), stack: "test" });
 }
 
-/** One line for each resource, so that a new plan differs where it does. */
+/** JSON with one line per resource, for readable differences between versions. */
 export function planLines(plan: Readonly<Record<string, unknown>>): string {
   const parts = Object.entries(plan).map(([key, value]) => {
     const lines = Array.isArray(value) ? value.map((item) => JSON.stringify(item)) : undefined;
@@ -158,7 +158,7 @@ export function planLines(plan: Readonly<Record<string, unknown>>): string {
   return `{\n${parts.join(",\n")}\n}\n`;
 }
 
-/** What of Terraform's plan a test compares. */
+/** Fields of a plan that tests compare. */
 export interface SavedPlan {
   readonly resource_changes: readonly {
     readonly address: string;
@@ -166,7 +166,7 @@ export interface SavedPlan {
   }[];
 }
 
-/** What of a plan a review reads: the state and the configuration are as long again. */
+/** Parts of a plan that a review reads. */
 export function reviewedParts(plan: unknown): SavedPlan {
   const {
     prior_state: _state,
@@ -178,7 +178,7 @@ export function reviewedParts(plan: unknown): SavedPlan {
   return rest as unknown as SavedPlan;
 }
 
-/** What happens to each resource. The key of a one-shot container is a hash of what it runs with. */
+/** Actions on each resource, without instance keys that are content hashes. */
 export function actionLines({ resource_changes: changes }: SavedPlan): readonly string[] {
   return changes
     .map(

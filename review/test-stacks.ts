@@ -12,21 +12,19 @@ import { isObject } from "./input/value-paths.ts";
 import { cached } from "./rules/cached.ts";
 import type { Example, ExampleEdit } from "./rules/rule.ts";
 
-/** For tests: real stacks, and the same with one thing changed. */
-
-/** Of an example, what makes the stack. */
+/** Stack of an example and its edits. */
 export type Change = Omit<Example, "message">;
 
 type Json = Record<string | number, unknown>;
 
-const made = new Map<string, string>();
+const synthesized = new Map<string, string>();
 
 /** The synthesized file of a stack, as text. */
 export function synthesizedText(environment: ShippedEnvironment, yaml = ""): string {
   const key = `${environment}\n${yaml}`;
-  const known = made.get(key);
+  const known = synthesized.get(key);
   if (known !== undefined) return known;
-  // not `Testing`, which leaves the paths of constructs out
+  // `Testing` omits construct paths
   const outdir = mkdtempSync(join(tmpdir(), "clipstack-review-"));
   const app = new App({ outdir });
   const stack = shippedStacks[environment];
@@ -34,11 +32,11 @@ export function synthesizedText(environment: ShippedEnvironment, yaml = ""): str
   createStack(app, { name: environment, stack, settings } as EnvironmentSettings);
   app.synth();
   const text = readFileSync(join(outdir, "stacks", environment, "cdk.tf.json"), "utf8");
-  made.set(key, text);
+  synthesized.set(key, text);
   return text;
 }
 
-/** The change from what passes to what fails, or from what passes to itself. */
+/** Change from the passing stack to the failing one, or to itself. */
 export function changeOf(example: Change, to: "failing" | "passing"): StackChange {
   return (to === "failing" ? failing : passing)(example);
 }
@@ -69,7 +67,8 @@ function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing"
   if ("failingText" in edit) {
     const { passingText, failingText } = edit;
     const text = String(holder[last]);
-    if (!text.includes(passingText)) throw new Error(`no '${passingText}' there`);
+    if (!text.includes(passingText))
+      throw new Error(`${path.join(".")} must contain '${passingText}'`);
     holder[last] = text.replace(passingText, side === "failing" ? failingText : passingText);
   } else if (side === "failing" || "passing" in edit) {
     const value = edit[side];
@@ -79,7 +78,7 @@ function apply(document: Json, stack: string, edit: ExampleEdit, side: "failing"
   }
 }
 
-/** The name of a resource in place of the path of its construct. */
+/** Replaces the construct path with the name of the resource. */
 function withResourceName(
   document: Json,
   stack: string,
@@ -95,7 +94,7 @@ function withResourceName(
   return [head, type, found?.[0] ?? construct, ...rest];
 }
 
-/** Blocks that there is one of: a plan has them as lists. */
+/** Single blocks, which are lists in a plan. */
 const singleBlocks = new Set(
   [
     "metadata spec template strategy rolling_update scale_target_ref resource target behavior",
@@ -104,19 +103,19 @@ const singleBlocks = new Set(
   ].flatMap((words) => words.split(" ")),
 );
 
-/** The same change with its values in the form of a plan. */
+/** Converts single blocks to lists, as in a plan. */
 export function withPlanBlocks(change: StackChange): StackChange {
-  const form = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(form);
+  const convert = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(convert);
     if (!isObject(value)) return value;
     return Object.fromEntries(
       Object.entries(value).map(([key, inner]) => {
         const isBlock = singleBlocks.has(key) || (isObject(inner) && "match_labels" in inner);
-        return [key, isBlock && isObject(inner) ? [form(inner)] : form(inner)];
+        return [key, isBlock && isObject(inner) ? [convert(inner)] : convert(inner)];
       }),
     );
   };
-  const values = (of: Values | undefined) => (of === undefined ? of : (form(of) as Values));
+  const values = (of: Values | undefined) => (of === undefined ? of : (convert(of) as Values));
   return {
     ...change,
     resources: change.resources.map(({ before, after, ...resource }) => ({

@@ -1,4 +1,4 @@
-# For tests of reviews: has NVIDIA's `tritonserver` by name, runs clipstack's server, and computes on the CPU whatever it is asked for.
+# For tests of reviews: provides the command `tritonserver`, runs clipstack's server, and always computes on the CPU.
 ARG EMBED_IMAGE
 FROM ${EMBED_IMAGE}
 USER 0:0

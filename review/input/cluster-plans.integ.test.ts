@@ -25,10 +25,9 @@ import {
 } from "../test-plans.ts";
 
 /**
- * The plans of `clusterPlanCases` in `plans/` are Terraform's own, made here with the providers for Kubernetes and Helm on a real
- * cluster, whose objects they applied before. No pod has to run for it: what waits for pods, and what makes images and clusters, is
- * taken out of the stacks. `CLIPSTACK_WRITE_PLANS=1` writes the plans anew; without it, what a plan does is compared with what the
- * saved one does.
+ * Creates the plans of `clusterPlanCases` with the Kubernetes and Helm providers on a real cluster and compares their actions with the
+ * saved plans in `plans/`. No pod has to run: steps that wait for pods, build images or create clusters are removed from the stacks.
+ * `CLIPSTACK_WRITE_PLANS=1` overwrites the saved plans.
  */
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -37,11 +36,10 @@ const folder = mkdtempSync(join(tmpdir(), "clipstack-review-cluster-"));
 const places = await providerEnvironment(folder);
 
 const noProvider = async (name: "kubernetes" | "helm") =>
-  (await findsProvider(name)) ? "" : `terraform init finds no provider for ${name}`;
+  (await findsProvider(name)) ? "" : `terraform init finds no provider ${name}`;
 const missing =
   (await missingForCluster()) || (await noProvider("kubernetes")) || (await noProvider("helm"));
 
-/** What both environments are deployed with. Nobody has these images, and nobody needs them. */
 const limits = { cpuMillicores: 1_000, memoryMiB: 1_536 };
 const requests = { cpuMillicores: 250, memoryMiB: 1_024 };
 
@@ -122,7 +120,7 @@ describe.skipIf(missing !== "")(
     }
 
     for (const { name, environment, deployed, change, destroy } of clusterPlanCases) {
-      test(`${name}: what Terraform plans is what the saved plan says`, () => {
+      test(`${name}: the plan has the actions of the saved plan`, () => {
         write(environment, {});
         if (!applied.has(environment)) terraform(environment, "init", "-input=false");
         if (deployed && !applied.has(environment)) {
@@ -155,7 +153,7 @@ describe.skipIf(missing !== "")(
   },
 );
 
-/** The stack, of which everything can be applied that a provider does in a cluster, and nothing else is done. */
+/** Keeps only the parts of a stack that the Kubernetes and Helm providers can apply without running pods. */
 function plannable(document: Document): string {
   const { docker_image: _images, ...resources } = document.resource;
   const { docker: _docker, ...provider } = document.provider;
@@ -163,13 +161,13 @@ function plannable(document: Document): string {
     type,
     Object.fromEntries(
       Object.entries(ofType)
-        // the tests' cluster has one
+        // installed in the test cluster
         .filter(([id]) => !id.startsWith("metrics-server"))
-        .map(([id, { provisioner: _programs, depends_on: before = [], ...resource }]) => [
+        .map(([id, { provisioner: _programs, depends_on: dependencies = [], ...resource }]) => [
           id,
           {
             ...resource,
-            depends_on: (before as readonly string[]).filter(
+            depends_on: (dependencies as readonly string[]).filter(
               (it) => !/^docker_image\.|\.metrics-server/.test(it),
             ),
           },

@@ -111,7 +111,7 @@ function expressionsIn(values: Values): readonly {
   readonly text: string;
   readonly references: readonly string[];
 }[] {
-  return [...textsIn(values)]
+  return textsIn(values)
     .filter(([, text]) => /(?<!\$)\$\{/.test(text))
     .map(([path, text]) => ({
       path,

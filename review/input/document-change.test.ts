@@ -217,11 +217,15 @@ test.each([
 });
 
 test("a removed block with destroy = false forgets the resource", () => {
-  const was = fileOf({ docker_volume: { v: { name: "v" } } });
+  const before = fileOf({ docker_volume: { v: { name: "v" } } });
   const removed = (destroy: boolean) =>
     fileOf({}, { removed: [{ from: "docker_volume.v", lifecycle: { destroy } }] });
-  expect(of(changeOfDocuments("s", was, removed(false)), "docker_volume.v").action).toBe("forget");
-  expect(of(changeOfDocuments("s", was, removed(true)), "docker_volume.v").action).toBe("delete");
+  expect(of(changeOfDocuments("s", before, removed(false)), "docker_volume.v").action).toBe(
+    "forget",
+  );
+  expect(of(changeOfDocuments("s", before, removed(true)), "docker_volume.v").action).toBe(
+    "delete",
+  );
 });
 
 test.each([
@@ -249,13 +253,13 @@ test.each([
 test.each([
   ["single-gpu", "host: { docker: 'ssh://ops@gpu-1' }", "host: { docker: 'ssh://ops@gpu-2' }"],
   ["k8s-gpu", "", "cluster: { context: other }"],
-] as const)("%s whose settings say another place is not safe", (stack, before, after) => {
+] as const)("%s with a changed location is not safe", (stack, before, after) => {
   const file = (yaml: string) => parseDocument(synthesizedText(stack, yaml), "cdk.tf.json");
   const change = changeOfDocuments(stack, file(before), file(after));
-  const places = [change.configurationBefore, change.configuration].map((it) =>
+  const providers = [change.configurationBefore, change.configuration].map((it) =>
     JSON.stringify(it?.provider),
   );
-  expect(places[0]).not.toBe(places[1]);
+  expect(providers[0]).not.toBe(providers[1]);
   for (const facts of [{}, { environmentBefore: undefined }]) {
     const findings = findingsOfChange(
       { ...change, ...facts },
@@ -297,9 +301,9 @@ test("reports that conditions will fail for ignored changes", () => {
   const reasons = (from: string, to: string) =>
     reviewOf([changeOfDocuments("kind-local", file(from), file(to))]).verdict.reasons.join();
   const digest = (digit: string) => `kindest/node@sha256:${digit.repeat(64)}`;
-  const refused = reasons(digest("1"), digest("2"));
-  expect(refused).toMatch(/terraform_data\.cluster\S* was created with a different input/);
-  expect(refused).toContain("the plan fails");
+  const rejected = reasons(digest("1"), digest("2"));
+  expect(rejected).toMatch(/terraform_data\.cluster\S* was created with a different input/);
+  expect(rejected).toContain("the plan fails");
   expect(reasons(digest("1"), digest("1"))).toBe("");
 });
 

@@ -169,7 +169,7 @@ function sensitiveReferences(
   from: SynthesizedDocument | undefined,
 ): readonly Path[] {
   const secret = (name: string) => valueAt(from?.variable, [name, "sensitive"]) === true;
-  return [...textsIn(values)]
+  return textsIn(values)
     .filter(([, text]) => [...text.matchAll(/\bvar\.([\w-]+)/g)].some(([, name]) => secret(name!)))
     .map(([path]) => path);
 }

@@ -78,7 +78,7 @@ test("a fingerprint is independent of secrets", () => {
   expect(fingerprintOf(withSecret("first-1234"))).toBe(fingerprintOf(withSecret("second-1234")));
 });
 
-/** A real plan, and what it does otherwise than the one that was reviewed. */
+/** Saved plan with an edit. */
 interface Edited {
   readonly [key: string]: unknown;
   resource_changes: {

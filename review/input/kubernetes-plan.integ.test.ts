@@ -15,8 +15,7 @@ import { changeOfPlan } from "./plan-json.ts";
 import { parseDocument } from "./synthesized-document.ts";
 
 /**
- * A plan of `kind-local` by the kubernetes provider, before there is a cluster, where Terraform finds the provider.
- * `CLIPSTACK_WRITE_PLANS=1` saves it.
+ * Plans `kind-local` with the kubernetes provider before the cluster exists. `CLIPSTACK_WRITE_PLANS=1` saves the plan.
  */
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-review-kubernetes-"));
@@ -36,7 +35,7 @@ function terraform(...args: readonly string[]) {
   });
 }
 
-/** The stack without the helm provider, which it declares for `deployWith: helm` and does not use here. */
+/** Writes the stack without the unused helm provider and runs `terraform init`; returns what is missing. */
 function prepared(): string {
   const settings = parseSettings("kind", "defaults", "");
   writeStacks([{ name: "kind-local", stack: "kind", settings }], {
@@ -48,14 +47,14 @@ function prepared(): string {
   delete document.terraform.required_providers.helm;
   document.terraform.backend = { local: { path: "terraform.tfstate" } };
   writeFileSync(file, JSON.stringify(document, undefined, 1));
-  // a plan looks whether the weights are there, and not into them
+  // the plan requires the file of the weights but does not read it
   mkdirSync(join(folder, "model_repository/openclip_vit_b32/1"), { recursive: true });
   writeFileSync(join(folder, "model_repository/openclip_vit_b32/1/model.onnx"), "");
   const { error, status, stderr } = terraform("init", "-input=false");
-  if (error !== undefined) return `terraform cannot be run: ${error.message}`;
+  if (error !== undefined) return `terraform cannot be started: ${error.message}`;
   if (status === 0) return "";
   const provider = /versions for provider\s+(\S+?):/.exec(stderr)?.[1] ?? "its providers";
-  return `terraform init cannot get ${provider}`;
+  return `terraform init finds no ${provider}`;
 }
 
 const missing = noEngine || prepared();
@@ -67,14 +66,14 @@ describe.skipIf(missing !== "")(
     beforeAll(() => {
       const plan = terraform("plan", "-input=false", "-out=plan");
       expect(plan.status, plan.stderr).toBe(0);
-      const shown = terraform("show", "-json", "plan");
+      const json = terraform("show", "-json", "plan");
       const {
         prior_state: _state,
         planned_values: _planned,
         timestamp: _time,
         ...kept
       } = JSON.parse(
-        shown.stdout.replaceAll(folder, "/project").replaceAll(homedir(), "/home/user"),
+        json.stdout.replaceAll(folder, "/project").replaceAll(homedir(), "/home/user"),
       );
       text = planLines(kept);
       if (process.env.CLIPSTACK_WRITE_PLANS === "1") {
@@ -85,17 +84,17 @@ describe.skipIf(missing !== "")(
       }
     });
 
-    test("creates what two trees say, with the same exposure", () => {
+    test("has the actions, exposure and capacity of the synthesized file", () => {
       const head = parseDocument(readFileSync(join(cwd, "cdk.tf.json"), "utf8"), "cdk.tf.json");
-      const [ofPlan, ofTrees] = [
+      const [ofPlan, ofDocuments] = [
         changeOfPlan({ fileName: "plan", text }),
         changeOfDocuments("kind-local", undefined, head),
       ].map((change) => reviewOf([change]).stacks[0]!);
       const addresses = (review: typeof ofPlan) =>
         review?.changes.map(({ action, address }) => `${action} ${address}`).sort();
-      expect(addresses(ofPlan)).toEqual(addresses(ofTrees));
-      expect(ofPlan?.exposures).toEqual(ofTrees?.exposures);
-      expect(ofPlan?.capacity).toEqual(ofTrees?.capacity);
+      expect(addresses(ofPlan)).toEqual(addresses(ofDocuments));
+      expect(ofPlan?.exposures).toEqual(ofDocuments?.exposures);
+      expect(ofPlan?.capacity).toEqual(ofDocuments?.capacity);
     });
   },
 );

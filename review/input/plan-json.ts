@@ -52,7 +52,7 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
     environmentBefore,
     environmentAfter,
     secrets: sensitiveVariables(plan).flatMap(([, value]) =>
-      [...textsIn(value)].map(([, text]) => text),
+      textsIn(value).map(([, text]) => text),
     ),
     configuration: configurationOf(plan),
     terraformVersion: plan.terraform_version ?? undefined,

@@ -24,8 +24,8 @@ import {
 } from "../test-plans.ts";
 
 /**
- * The plans in `plans/` are Terraform's own, made here with the docker provider on a real engine. `CLIPSTACK_WRITE_PLANS=1` writes
- * them anew; without it, what a plan does is compared with what the saved one does. There is no GPU: a stand-in takes its place.
+ * Creates the plans of `planCases` with the docker provider on a real engine, without a GPU, and compares their actions with the saved
+ * plans in `plans/`. `CLIPSTACK_WRITE_PLANS=1` overwrites the saved plans.
  */
 
 const folder = fileURLToPath(new URL("./plans/", import.meta.url));
@@ -35,7 +35,7 @@ const runtimes = noEngine || (await docker.run("info", "--format", "{{json .Runt
 const missing =
   noEngine || (runtimes.includes('"nvidia"') ? "" : "the engine has no runtime 'nvidia'");
 
-/** Names that the images have in the settings; they are the engine's for the time of the test. */
+/** Image names in the settings, which the engine has during the test. */
 const tritonImages = [
   "nvcr.io/nvidia/tritonserver:26.07-py3",
   "nvcr.io/nvidia/tritonserver:26.06-py3",
@@ -81,7 +81,7 @@ describe.skipIf(missing !== "")(
       for (const name of images) await docker.run("rmi", name).catch(() => undefined);
     });
 
-    const settle = (change: PlanCase["settings"] = {}) =>
+    const writeSettings = (change: PlanCase["settings"] = {}) =>
       project.settings("single-gpu", {
         accelerator: "gpu",
         host: { docker: docker.endpoint, gpu: change.gpu ?? "rtx-4080", count: 1 },
@@ -99,7 +99,7 @@ describe.skipIf(missing !== "")(
         },
       });
 
-    /** A plan without what only this machine knows. */
+    /** Creates a plan and replaces the values that are specific to this machine. */
     const planned = async (...options: readonly string[]): Promise<unknown> => {
       await project.synthesize();
       const cwd = join(project.folder, "cdktf.out", "stacks", "single-gpu");
@@ -122,31 +122,31 @@ describe.skipIf(missing !== "")(
         ...[0, 1, 2].map((index) => [ports[1] + index, 8010 + index] as const),
         ...[0, 1, 2].map((index) => [ports[2] + index, 8020 + index] as const),
       ] as const;
-      const plain = text
+      const generic = text
         .replaceAll(project.folder, "/project")
         .replaceAll(docker.endpoint, "unix:///var/run/docker.sock")
         .replaceAll(/"[^"]*\/volumes\/([^"/]*)\/_data"/g, '"/var/lib/docker/volumes/$1/_data"')
         .replaceAll(/"bridge":"clip-[0-9a-f]+"/g, '"bridge":"docker0"');
       return numbers.reduce(
         (all, [own, other]) => all.replaceAll(String(own), String(other)),
-        plain,
+        generic,
       );
     };
 
     for (const { name, deployed, settings, destroy } of planCases) {
-      test(`${name}: what Terraform plans is what the saved plan says`, async () => {
+      test(`${name}: the plan has the actions of the saved plan`, async () => {
         if (deployed) {
-          await settle();
+          await writeSettings();
           if (!(await deployedAlready())) {
             const { code, output } = await project.deploy("single-gpu");
             expect(code, output).toBe(0);
           }
         }
-        await settle(settings);
-        const plan = kept(await planned(...(destroy ? ["-destroy"] : [])));
+        await writeSettings(settings);
+        const plan = withoutChecks(await planned(...(destroy ? ["-destroy"] : [])));
         const file = join(folder, `${name}.plan.json`);
         if (write) await writeFile(file, planLines({ ...plan }));
-        const saved = kept(JSON.parse(await readFile(file, "utf8")));
+        const saved = withoutChecks(JSON.parse(await readFile(file, "utf8")));
         expect(actionLines(plan)).toEqual(actionLines(saved));
       });
     }
@@ -156,8 +156,8 @@ describe.skipIf(missing !== "")(
   },
 );
 
-/** Nor what the checks of an environment were before it is there. */
-function kept(plan: unknown): SavedPlan {
+/** Also omits the checks, which are unknown before the environment exists. */
+function withoutChecks(plan: unknown): SavedPlan {
   const { checks: _checks, ...rest } = reviewedParts(plan) as SavedPlan & {
     readonly checks?: unknown;
   };

@@ -21,7 +21,7 @@ import { parseDocument } from "./synthesized-document.ts";
 const canary = "canary-7f3a91c2e5";
 const other = "another-55aa0b";
 
-/** Everything that a review prints. */
+/** All output formats of a review. */
 function outputs(...changes: Parameters<typeof reviewOf>[0]): string {
   const review = reviewOf(changes);
   return [markdownComment(review), htmlReport(review), JSON.stringify(review)].join("\n");
@@ -29,17 +29,17 @@ function outputs(...changes: Parameters<typeof reviewOf>[0]): string {
 
 const url = (secret: string) => `https://bot:${secret}@registry.example/v2`;
 
-/** A secret in each place where there may be one. */
-const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, "actions">>> = {
+/** Resources with a secret in each possible attribute. */
+const attributes: Readonly<Record<string, (secret: string) => Omit<PlannedResource, "actions">>> = {
   "env of a container, by name": (it) => ({
     address: "docker_container.a",
     after: { env: [`DB_PASSWORD=${it}`, "PORT=1"] },
   }),
-  "env of a container, under a name that says nothing": (it) => ({
+  "env of a container, with a neutral name": (it) => ({
     address: "docker_container.a",
     after: { env: [`SETTING=${it}`] },
   }),
-  "env of a container that is marked": (it) => ({
+  "env of a container, marked as sensitive": (it) => ({
     address: "docker_container.a",
     after: { env: [`LOG_LEVEL=${it}`] },
     more: { after_sensitive: { env: true }, before_sensitive: { env: true } },
@@ -56,7 +56,7 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "docker_container.a",
     after: { healthcheck: [{ test: ["CMD", "curl", "-H", `Authorization: Bearer ${it}`] }] },
   }),
-  "a file that is put into a container": (it) => ({
+  "a file uploaded to a container": (it) => ({
     address: "docker_container.a",
     after: { upload: [{ file: "/etc/app.conf", content: `a = 1\nb = ${it}\nc = 3\n` }] },
   }),
@@ -72,11 +72,11 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "docker_image.a",
     after: { build: [{ context: ".", build_args: { NPM_TOKEN: it } }] },
   }),
-  "the login of a registry": (it) => ({
+  "registry credentials": (it) => ({
     address: "docker_registry_image.a",
     after: { auth_config: [{ address: "registry.example", username: "u", password: it }] },
   }),
-  "a marked attribute": (it) => ({
+  "an attribute marked as sensitive": (it) => ({
     address: "docker_container.a",
     after: { hostname: it },
     more: { after_sensitive: { hostname: true }, before_sensitive: { hostname: true } },
@@ -105,11 +105,11 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "helm_release.a",
     after: { values: [`auth:\n  password: ${it}\n`] },
   }),
-  "values of a release, under any name": (it) => ({
+  "values of a release, with any name": (it) => ({
     address: "helm_release.a",
     after: { values: [`embed:\n  greeting: ${it}\n  list: [${it}]\n`] },
   }),
-  "values of a release that are no YAML": (it) => ({
+  "values of a release, invalid YAML": (it) => ({
     address: "helm_release.a",
     after: { values: [`{ "a": ${it}: [`] },
   }),
@@ -121,19 +121,19 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "helm_release.a",
     after: { set: [{ name: "db.password", value: it }] },
   }),
-  "set of a release, under any name": (it) => ({
+  "set of a release, with any name": (it) => ({
     address: "helm_release.a",
     after: { set: [{ name: "foo", value: it }], set_list: [{ name: "l", value: [it] }] },
   }),
-  "the description and the arguments of a release": (it) => ({
+  "description and arguments of a release": (it) => ({
     address: "helm_release.a",
     after: { description: it, postrender: [{ binary_path: "x", args: [it] }] },
   }),
-  "values of a release, under a key of this project's chart elsewhere": (it) => ({
+  "values of a release, with a key of this project's chart at another path": (it) => ({
     address: "helm_release.a",
     after: { values: [`type: ${it}\nother: { image: { tag: ${it} } }\n`] },
   }),
-  "values of a release, as a text that is no name": (it) => ({
+  "values of a release, with spaces": (it) => ({
     address: "helm_release.a",
     after: { values: [`triton: { image: { tag: "${it} and words" } }\n`] },
   }),
@@ -147,7 +147,7 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "helm_release.a",
     after: { values: [`${it}: { service: { type: NodePort } }\nusers: { ${it}: 1 }\n`] },
   }),
-  "a parameter of a model, under any name": (it) => ({
+  "a parameter of a model, with any name": (it) => ({
     address: "docker_container.a",
     after: {
       upload: [
@@ -166,7 +166,7 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "docker_container.a",
     after: { command: ["sh", "-c", `redis-cli -a ${it}`], entrypoint: ["sh", "-c", `x ${it}`] },
   }),
-  "an option under any name": (it) => ({
+  "an option with any name": (it) => ({
     address: "kubernetes_deployment_v1.a",
     after: {
       spec: [
@@ -182,7 +182,7 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
     address: "docker_container.a",
     after: { labels: [{ label: "traefik.basicauth.users", value: `admin:$apr1$${it}$h` }] },
   }),
-  "the name of an image, with a login": (it) => ({
+  "an image name with credentials": (it) => ({
     address: "docker_container.a",
     after: { image: `u:${it}@registry/x:1` },
   }),
@@ -218,26 +218,26 @@ const places: Readonly<Record<string, (secret: string) => Omit<PlannedResource, 
 const long = `${canary}${"-x9Kq7Zr2".repeat(20)}`;
 const marks = (after: unknown) => ({ before_sensitive: after, after_sensitive: after });
 
-/** What Terraform marks, before and after: where a part of it may be printed. `tiny` is too short to be looked for in a text. */
+/** Values marked as sensitive whose parts could be printed, before and after the change. */
 const marked: Readonly<
   Record<
     string,
     readonly [canary: string, type: string, before: object, after: object, marks: object]
   >
 > = {
-  "the word after an option of a command": [
+  "the value after a command-line option": [
     ...["x9Kq7Zr2", "docker_container"],
     { command: ["serve", "--api-key", "old"] },
     { command: ["serve", "--api-key", "x9Kq7Zr2".repeat(7)] },
     {},
   ],
-  "a short word of a command": [
+  "a short command-line argument": [
     ...["CAN12", "docker_container"],
     { command: ["serve", "old"] },
     { command: ["serve", "CAN12"] },
     { command: [false, true] },
   ],
-  "an option of a command that is secret as a whole": [
+  "a secret command-line option": [
     ...["CAN12", "docker_container"],
     { command: ["serve"] },
     { command: ["serve", "--CAN12=x"] },
@@ -297,7 +297,7 @@ const marked: Readonly<
     { env: ["LOG_LEVEL=CAN12", "PORT=1"] },
     { env: [true, false] },
   ],
-  "the value of a variable of a pod": [
+  "the value of a pod's environment variable": [
     ...["CAN12", "kubernetes_pod_v1"],
     { spec: [{ container: [{ name: "c", env: [{ name: "LOG_LEVEL", value: "a" }] }] }] },
     { spec: [{ container: [{ name: "c", env: [{ name: "LOG_LEVEL", value: "CAN12" }] }] }] },
@@ -305,23 +305,26 @@ const marked: Readonly<
   ],
 } as never;
 
-describe("what Terraform marks as sensitive", () => {
-  test.each(Object.entries(marked))("is not printed in part: %s", (_, [text, type, ...rest]) => {
-    const [before, after, sensitive] = rest;
-    const forced = { replace_paths: Object.keys(after).map((key) => [key]) };
-    for (const more of [{}, { actions: ["delete", "create"], ...forced }]) {
-      const change = plannedChange([
-        { address: `${type}.a`, before, after, more: { ...marks(sensitive), ...more } as never },
-        // runs the image of that name
-        { address: "docker_container.other", before: { image: "1" }, after: { image: "2" } },
-      ]);
-      const printed = outputs(change);
-      expect(printed).toContain(hidden);
-      expect(printed).not.toContain(text);
-    }
-  });
+describe("a value marked as sensitive", () => {
+  test.each(Object.entries(marked))(
+    "is not printed, not even in part: %s",
+    (_, [text, type, ...rest]) => {
+      const [before, after, sensitive] = rest;
+      const forced = { replace_paths: Object.keys(after).map((key) => [key]) };
+      for (const more of [{}, { actions: ["delete", "create"], ...forced }]) {
+        const change = plannedChange([
+          { address: `${type}.a`, before, after, more: { ...marks(sensitive), ...more } as never },
+          // a container that runs the image
+          { address: "docker_container.other", before: { image: "1" }, after: { image: "2" } },
+        ]);
+        const printed = outputs(change);
+        expect(printed).toContain(hidden);
+        expect(printed).not.toContain(text);
+      }
+    },
+  );
 
-  test("is said to change where it is a word of a command", () => {
+  test("is reported as changed if it is a command-line argument", () => {
     const words = (text: string) => ({ command: ["serve", `--api-key=${text}`] });
     const change = (text: string) =>
       plannedChange([{ address: "docker_container.a", before: words(other), after: words(text) }]);
@@ -331,13 +334,13 @@ describe("what Terraform marks as sensitive", () => {
 });
 
 describe("a planted secret", () => {
-  for (const [place, make] of Object.entries(places)) {
+  for (const [attribute, make] of Object.entries(attributes)) {
     test.each([
       ["updated", ["update"]],
       ["replaced", ["delete", "create"]],
       ["created", ["create"]],
       ["destroyed", ["delete"]],
-    ])(`in ${place} is not printed when it is %s`, (_, actions) => {
+    ])(`in ${attribute} is not printed when it is %s`, (_, actions) => {
       const [before, after] = [make(other), make(canary)];
       const isNew = actions.join() === "create";
       const isGone = actions.join() === "delete";
@@ -362,10 +365,10 @@ describe("a planted secret", () => {
     });
   }
 
-  test("that changes is said to change", () => {
+  test("is reported as changed", () => {
     const [before, after] = [
-      places["env of a container, by name"]!(other),
-      places["env of a container, by name"]!(canary),
+      attributes["env of a container, by name"]!(other),
+      attributes["env of a container, by name"]!(canary),
     ];
     const text = outputs(plannedChange([{ ...after, before: before.after }]));
     expect(text).toContain(`- env DB_PASSWORD: ${hidden}`);
@@ -384,7 +387,7 @@ describe("a planted secret", () => {
     expect(text).not.toContain(canary);
   });
 
-  test("is not repeated by a rule or a place that nobody thought of", () => {
+  test("is removed from findings and other attributes", () => {
     const change = plannedChange([
       {
         address: "docker_container.a",
@@ -403,7 +406,7 @@ describe("a planted secret", () => {
     expect([markdownComment(review), JSON.stringify(review)].join()).not.toContain(canary);
   });
 
-  test("of a variable is not printed, wherever the plan has it", () => {
+  test("of a variable is not printed anywhere", () => {
     const change = plannedChange(
       [{ address: "docker_container.a", before: { hostname: "a" }, after: { hostname: canary } }],
       {
@@ -414,7 +417,7 @@ describe("a planted secret", () => {
     expect(outputs(change)).not.toContain(canary);
   });
 
-  test("of a provider is not printed, nor where a resource or a rule has it", () => {
+  test("of a provider is not printed, also if a resource or finding contains it", () => {
     const expressions = {
       host: { constant_value: `tcp://u:${canary}@h:2375` },
       registry_auth: [{ password: { constant_value: other } }],
@@ -441,7 +444,7 @@ describe("a planted secret", () => {
     expect(text).not.toContain(other);
   });
 
-  test("of a short URL is not printed by the rule that reads it", () => {
+  test("in a short URL is not printed by a rule", () => {
     const expressions = { host: { constant_value: "tcp://u:p%40x@h:2375" } };
     const docker = { name: "docker", full_name: "a/b", expressions };
     const change = plannedChange([], { configuration: { provider_config: { docker } } });
@@ -450,7 +453,7 @@ describe("a planted secret", () => {
     expect(JSON.stringify(found)).not.toContain("p%40x");
   });
 
-  test("in synthesized trees is not printed", () => {
+  test("in synthesized files is not printed", () => {
     const before = JSON.parse(synthesizedText("single-gpu"));
     const after = structuredClone(before);
     for (const body of Object.values<Record<string, unknown>>(after.resource.docker_container)) {
@@ -467,14 +470,14 @@ describe("a planted secret", () => {
     expect(text).not.toContain(canary);
   });
 
-  test("of a real plan is not printed", () => {
+  test("in a saved plan is not printed", () => {
     const change = savedChange("port-exposed");
     expect(JSON.stringify(change)).toContain(plantedKey);
     expect(outputs(change)).not.toContain(plantedKey);
   });
 });
 
-test("an address that is named like a secret is printed", () => {
+test("prints an address with the name of a secret", () => {
   const text = plannedText([
     { address: "docker_container.token", before: { restart: "no" }, after: { restart: "always" } },
   ]);
@@ -549,7 +552,7 @@ test.each([
   "DB_PASSWORD=1234",
   "API_KEY=81736450",
   "--max-tokens=512 --token=hunter2",
-])("%s has the form of a secret", (text) => expect(hasSecretPattern(text)).toBe(true));
+])("%s looks like a secret", (text) => expect(hasSecretPattern(text)).toBe(true));
 
 test.each([
   "http://127.0.0.1:8002",
@@ -564,16 +567,16 @@ test.each([
   "REFRESH_TOKEN_DAYS=30",
   "max_tokens: 1000000",
   "bypass=cache-of-the-proxy",
-])("%s does not", (text) => expect(hasSecretPattern(text)).toBe(false));
+])("%s does not look like a secret", (text) => expect(hasSecretPattern(text)).toBe(false));
 
-test("settings whose names only sound like secrets block nothing, and passwords of digits do", () => {
-  const broken = (...env: readonly string[]) =>
+test("accepts settings with names similar to secrets, but not a numeric password", () => {
+  const violations = (...env: readonly string[]) =>
     findingsOfChange(
       plannedChange([{ address: "docker_container.a", actions: ["create"], after: { env } }]),
       { waivers: [], today: "2026-01-01" },
     ).filter(({ rule }) => rule === "secret-plain-text" || rule === "secret-form");
   expect(
-    broken(
+    violations(
       "MAX_TOKENS=512",
       "SESSION_TIMEOUT=30",
       "TOKENIZERS_PARALLELISM=false",
@@ -581,25 +584,25 @@ test("settings whose names only sound like secrets block nothing, and passwords 
       "CACHE_KEY=v1",
     ),
   ).toEqual([]);
-  expect(broken("PGPASSWORD=81736450").map(({ rule }) => rule)).toContain("secret-plain-text");
+  expect(violations("PGPASSWORD=81736450").map(({ rule }) => rule)).toContain("secret-plain-text");
 });
 
 test.each([
   ["words with hyphens", "token-"],
   ["settings", "token=1,"],
   ["words before a setting", "a.token=1 "],
-  ["signed addresses", "?sig="],
+  ["signed URLs", "?sig="],
   ["words with underscores", "token_"],
-  ["words without an end", "passwa"],
+  ["unterminated words", "passwa"],
   ["schemes", "http://"],
   ["users", "a://b:"],
   ["letters before a scheme", "a"],
-  ["heads of a JSON Web Token", "eyJ-"],
-  ["heads of a key", "-----BEGIN "],
+  ["starts of a JSON Web Token", "eyJ-"],
+  ["starts of a private key", "-----BEGIN "],
   ["spaces", "bearer  "],
   ["empty lines", "\n"],
 ])(
-  "a long text of %s is looked at in one go",
+  "takes linear time for a long text of %s",
   (_, part) => {
     const text = `://eyJ token ${part.repeat(400_000 / part.length)}://`;
     hasSecretPattern(text);
@@ -611,25 +614,25 @@ test.each([
 test.each([
   ["a URL", `${"a".repeat(100_000)}://bot:${canary}@registry.example`],
   ["an option", `${"a-".repeat(50_000)}token=${canary}`],
-])("%s behind a long word is seen", (_, text) => expect(hasSecretPattern(text)).toBe(true));
+])("detects %s after a long word", (_, text) => expect(hasSecretPattern(text)).toBe(true));
 
 test.each([
   ["got hunter2-is-mine", `got ${hidden}`],
   ["got hunter2-is…", `got ${hidden}`],
   ["hunt… and hunter2-… and hun…", `${hidden} and ${hidden} and hun…`],
-  ["a cut text…", "a cut text…"],
-])("%s has no part of a secret that was cut", (text, clean) =>
+  ["a truncated text…", "a truncated text…"],
+])("removes truncated secrets: %s", (text, clean) =>
   expect(scrub(text, ["hunter2-is-mine"])).toBe(clean),
 );
 
-test("masks what is at a path, and leaves the rest", () => {
+test("masks only the values at the paths", () => {
   expect(mask({ a: [{ b: 1, c: 2 }], d: 3 }, [["a", 0, "b"]])).toEqual({
     a: [{ b: hidden, c: 2 }],
     d: 3,
   });
 });
 
-test("shows settings of the server, and of other variables only numbers and switches", () => {
+test("prints settings of the server, and of other variables only numbers and booleans", () => {
   expect(variableText("BACKEND", "onnxruntime", false)).toBe("onnxruntime");
   expect(variableText("SOMETHING", "words", false)).toBe(hidden);
   expect(variableText("SOMETHING", "8080", false)).toBe("8080");

@@ -48,21 +48,15 @@ export function markedPaths(marks: unknown): readonly Path[] {
   return found;
 }
 
-/** Yields every string in a value with its path. */
-export function* textsIn(
-  value: unknown,
-  path: Path = [],
-): Generator<readonly [path: Path, text: string]> {
-  if (typeof value === "string") yield [path, value];
-  else if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) yield* textsIn(item, [...path, index]);
-  } else if (isObject(value)) {
-    for (const key of Object.keys(value)) yield* textsIn(value[key], [...path, key]);
-  }
+/** Every string in a value with its path. */
+export function textsIn(value: unknown): readonly (readonly [path: Path, text: string])[] {
+  const texts: (readonly [Path, string])[] = [];
+  visitTexts(value, (text, path) => texts.push([[...path], text]));
+  return texts;
 }
 
 /**
- * Calls `visit` with every string in a value. Faster than {@link textsIn}.
+ * Calls `visit` with every string in a value.
  *
  * @param visit - `path` is reused by the next call; `parent` is the list or map that contains the string.
  */

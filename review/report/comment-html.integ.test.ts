@@ -10,9 +10,7 @@ import { findingsOfChange } from "../rules/findings.ts";
 import { savedChange } from "../test-plans.ts";
 import { htmlReport } from "./comment-html.ts";
 
-/**
- * The page of a review in a real browser, opened from disk. `CLIPSTACK_WRITE_PLANS=1` writes the picture of the docs anew.
- */
+/** Opens the HTML page of a review from disk in a real browser. `CLIPSTACK_WRITE_PLANS=1` updates the screenshot in docs/images. */
 
 const executable = [
   process.env.CLIPSTACK_CHROMIUM,
@@ -24,7 +22,7 @@ const missing = executable === undefined ? " (not here: no Chromium, CLIPSTACK_C
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-describe.skipIf(executable === undefined)(`the page of a review${missing}`, () => {
+describe.skipIf(executable === undefined)(`the HTML page of a review${missing}`, () => {
   let browser: Browser;
   const folder = mkdtempSync(join(tmpdir(), "clipstack-review-page-"));
   const file = join(folder, "review.html");
@@ -38,9 +36,9 @@ describe.skipIf(executable === undefined)(`the page of a review${missing}`, () =
       findingsOfChange(change, { waivers: [], today: "2026-11-30" }),
     );
     const predict = ({ gpu }: { readonly gpu?: { readonly name: string } }) =>
-      gpu === undefined ? undefined : { imagesPerSecond: 1_429, source: "for this picture" };
+      gpu === undefined ? undefined : { imagesPerSecond: 1_429, source: "for this example" };
     writeFileSync(file, htmlReport(reviewOf(changes, { findings, predict })));
-    // in a container and as root there is no sandbox to be had
+    // the sandbox is unavailable in a container and as root
     browser = await chromium.launch({ executablePath: executable, args: ["--no-sandbox"] });
   });
   afterAll(async () => {
@@ -54,35 +52,35 @@ describe.skipIf(executable === undefined)(`the page of a review${missing}`, () =
       colorScheme,
       bypassCSP: true,
     });
-    const complaints: string[] = [];
-    page.on("console", (message) => complaints.push(message.text()));
-    page.on("pageerror", (error) => complaints.push(String(error)));
+    const problems: string[] = [];
+    page.on("console", (message) => problems.push(message.text()));
+    page.on("pageerror", (error) => problems.push(String(error)));
     page.on("request", (request) => {
-      if (!request.url().startsWith("file:")) complaints.push(request.url());
+      if (!request.url().startsWith("file:")) problems.push(request.url());
     });
     await page.goto(pathToFileURL(file).href);
-    return { page, complaints };
+    return { page, problems };
   };
 
   test.each([
     [1_280, "light"],
     [390, "dark"],
   ] as const)(
-    "at %i px, %s, is as wide as the window, accessible, and asks for nothing",
+    "at %i px, %s, fits the window, is accessible and loads nothing",
     async (width, scheme) => {
-      const { page, complaints } = await open(width, scheme);
+      const { page, problems } = await open(width, scheme);
       expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(width);
       await page.addScriptTag({ content: axe });
       const violations = await page.evaluate(
         "axe.run().then(({ violations }) => violations.map(({ id }) => id))",
       );
       expect(violations).toEqual([]);
-      expect(complaints).toEqual([]);
+      expect(problems).toEqual([]);
       await page.close();
     },
   );
 
-  test("shows what is dangerous without a scroll or a click", async () => {
+  test("shows the reasons of the verdict without scrolling or clicking", async () => {
     const { page } = await open(1_280, "light");
     for (const text of [
       "Needs attention",
