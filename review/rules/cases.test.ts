@@ -50,7 +50,7 @@ const cases: readonly Case[] = [
     rule: "probe-independent",
     situation: "a liveness probe that asks another workload in a command",
     stack: "kind-local",
-    message: "liveness_probe must ask the container itself, got host 'clipstack-triton'",
+    message: "liveness_probe must probe its own container, got host 'clipstack-triton'",
     edits: [
       {
         path: embedPod("liveness_probe"),
@@ -65,7 +65,7 @@ const cases: readonly Case[] = [
     rule: "probe-independent",
     situation: "a startup probe of another host",
     stack: "kind-local",
-    message: "startup_probe must ask the container itself, got host 'clipstack-triton'",
+    message: "startup_probe must probe its own container, got host 'clipstack-triton'",
     edits: [
       {
         path: embedPod("startup_probe", "http_get", "host"),
@@ -410,7 +410,7 @@ const cases: readonly Case[] = [
     situation: "a grace that is given twice",
     stack: "kind-local",
     message:
-      "termination_grace_period_seconds must be at least 130 (5 before the stop + 120 of grace + 5), got 40",
+      "termination_grace_period_seconds must be at least 130 (pre_stop 5 + grace period 120 + 5), got 40",
     edits: [
       {
         path: embedPod("env", 7),

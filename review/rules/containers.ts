@@ -1,12 +1,11 @@
 import { podSecurity } from "../../contract/pods.ts";
 import { hidden } from "../input/secrets.ts";
+import { containerPath } from "./example-paths.ts";
 import { metadataOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { serviceContainers } from "./service-containers.ts";
 import { at, isMissing, map, text, texts } from "./values.ts";
 
-const embed = (field: string) =>
-  ["resource", "docker_container", "embed/container", field] as const;
 /** Privileges of containers on their host. */
 export const containerRules: readonly ReviewRule[] = [
   rule({
@@ -20,7 +19,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "privileged must not be true",
-      edits: [{ path: embed("privileged"), failing: true }],
+      edits: [{ path: containerPath("embed/container", "privileged"), failing: true }],
     },
     find: each(ofType("docker_container"), ({ after = {} }) => [
       ...(after.privileged === true ? ["privileged must not be true"] : []),
@@ -41,7 +40,9 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "user should not be root, got '0:0'",
-      edits: [{ path: embed("user"), failing: "0:0", passing: "1000:1000" }],
+      edits: [
+        { path: containerPath("embed/container", "user"), failing: "0:0", passing: "1000:1000" },
+      ],
     },
     find: each(serviceContainers, ({ resource, values }) => {
       const user = text(values.user) ?? "";
@@ -62,7 +63,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "capabilities.drop should be ALL, got nothing",
-      edits: [{ path: embed("capabilities"), failing: undefined }],
+      edits: [{ path: containerPath("embed/container", "capabilities"), failing: undefined }],
     },
     find: each(ofType("docker_container"), ({ after, unknown }) => {
       const dropped = texts(at(after?.capabilities, "drop"));
@@ -82,7 +83,9 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "read_only should be true, got false",
-      edits: [{ path: embed("read_only"), failing: false, passing: true }],
+      edits: [
+        { path: containerPath("embed/container", "read_only"), failing: false, passing: true },
+      ],
     },
     find: each(serviceContainers, ({ values: { read_only: given } }) =>
       given === true ? undefined : `read_only should be true, got ${given ?? "nothing"}`,
@@ -98,7 +101,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "security_opts should have no-new-privileges:true, got nothing",
-      edits: [{ path: embed("security_opts"), failing: [] }],
+      edits: [{ path: containerPath("embed/container", "security_opts"), failing: [] }],
     },
     find: each(ofType("docker_container"), ({ after }) => {
       const options = texts(after?.security_opts);
@@ -118,7 +121,13 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "restart should be unless-stopped or always, got 'no'",
-      edits: [{ path: embed("restart"), failing: "no", passing: "unless-stopped" }],
+      edits: [
+        {
+          path: containerPath("embed/container", "restart"),
+          failing: "no",
+          passing: "unless-stopped",
+        },
+      ],
     },
     find: each(serviceContainers, ({ values: { restart } }) =>
       restart === "unless-stopped" || restart === "always"
@@ -137,7 +146,7 @@ export const containerRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message: "log_opts should have max-size: json-file keeps all logs by default",
-      edits: [{ path: embed("log_opts"), failing: undefined }],
+      edits: [{ path: containerPath("embed/container", "log_opts"), failing: undefined }],
     },
     find: each(serviceContainers, ({ values }) => {
       const driver = text(values.log_driver) ?? "json-file";

@@ -1,7 +1,31 @@
+import type { Path } from "../input/change.ts";
+
+/** Paths into the shipped stacks, for the edits of rule examples. */
+
 /** Construct path of the ONNX Triton's container in `single-gpu`. */
 export const tritonOnnx = "triton-onnx/container";
 
-/** Path of an argument of a container, as rule examples edit it. */
-export function containerPath(construct: string, ...path: readonly (string | number)[]) {
-  return ["resource", "docker_container", construct, ...path] as const;
+export function containerPath(construct: string, ...path: Path): Path {
+  return ["resource", "docker_container", construct, ...path];
 }
+
+/** Path into the image of NVIDIA's Triton. */
+export function tritonImagePath(...path: Path): Path {
+  return ["resource", "docker_image", "host/triton-image/image", ...path];
+}
+
+/** Path into the spec of the Deployment in `kind-local`. */
+export function deploymentPath(...path: Path): Path {
+  return ["resource", "kubernetes_deployment_v1", "embed/deployment", "spec", ...path];
+}
+
+/** Path into the embed server's container in `kind-local`. */
+export function podContainerPath(...path: Path): Path {
+  return deploymentPath("template", "spec", "container", 0, ...path);
+}
+
+/** Path of the chart values in `k8s-gpu`. */
+export const chartValuesPath: Path = [
+  ...["resource", "helm_release", "inference/chart/release"],
+  ...["values", 0],
+];

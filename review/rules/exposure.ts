@@ -1,9 +1,6 @@
-import { renderFinding } from "../../constructs/checks/findings.ts";
-import { type PortClaim, portConflicts } from "../../constructs/checks/ports.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { serviceTypes } from "../changes/chart-values.ts";
 import type { StackChange } from "../input/change.ts";
-import { withoutUser } from "../input/secrets.ts";
 import { isLoopback, selects } from "../input/stack-facts.ts";
 import { containerPath, tritonOnnx } from "./example-paths.ts";
 import {
@@ -22,7 +19,6 @@ import {
   publishedPorts,
   type ServiceContainer,
   serviceContainers,
-  volumesOf,
 } from "./service-containers.ts";
 import { at, blocks, list, map, number, optionText, text } from "./values.ts";
 
@@ -52,35 +48,6 @@ function* tritonsOpenAt(change: StackChange, internal: readonly number[]) {
 
 /** Network exposure. */
 export const exposureRules: readonly ReviewRule[] = [
-  rule({
-    id: "port-conflict",
-    severity: "error",
-    title: "Containers publish different host ports.",
-    rationale:
-      "The second container cannot start: the apply fails halfway, with some resources already replaced.",
-    inputs: "`ports` of every `docker_container` of the stack, including their bind addresses.",
-    fix: "assign one of them a different port in the settings (embed.port, tritonOnnx.ports, tritonTrt.ports)",
-    example: {
-      stack: "single-gpu",
-      message:
-        "ports.0 must be free on the host, got 8002, which docker_container.embed_container_3CD7E964 (ports.0) uses",
-      edits: [
-        { path: containerPath(tritonOnnx, "ports", 0, "external"), failing: 8002, passing: 8010 },
-      ],
-    },
-    *find(change) {
-      const earlier: PortClaim[] = [];
-      for (const { address, values } of serviceContainers(change)) {
-        const mine = publishedPorts(values).flatMap(({ external }, index): PortClaim[] => {
-          const port = number(external);
-          return port === undefined ? [] : [{ service: address, prop: `ports.${index}`, port }];
-        });
-        for (const finding of portConflicts(mine, earlier))
-          yield { address, message: renderFinding(finding) };
-        earlier.push(...mine);
-      }
-    },
-  }),
   rule({
     id: "triton-exposed",
     severity: "warning",
@@ -247,108 +214,6 @@ export const exposureRules: readonly ReviewRule[] = [
     },
   }),
   rule({
-    id: "node-port-mapped",
-    severity: "error",
-    title: "kind maps every NodePort to the host.",
-    rationale:
-      "A kind node is a container: only ports mapped at cluster creation are reachable from outside.",
-    inputs:
-      "`node_port` of every Service in a stack that creates a kind cluster, and the cluster's port mappings.",
-    fix: "use a mapped port, or add the port to cluster.portMappings, which recreates the cluster",
-    example: {
-      stack: "kind-local",
-      message: "node_port must be a port mapped by kind (30092), got 30093",
-      edits: [
-        {
-          path: [
-            ...["resource", "kubernetes_service_v1", "embed/service", "spec"],
-            ...["port", 0, "node_port"],
-          ],
-          failing: 30093,
-          passing: 30092,
-        },
-      ],
-    },
-    *find(change) {
-      const mappings = resourcesOf(change, "terraform_data").flatMap(
-        ({ after }) => text(at(after?.input, "portMappings")) ?? [],
-      );
-      if (mappings.length === 0) return;
-      const mapped = mappings.flatMap((line) =>
-        [...line.matchAll(/(\d+) to \d+/g)].map((match) => Number(match[1])),
-      );
-      for (const { address, nodePort } of nodePortsOf(change)) {
-        if (mapped.includes(nodePort)) continue;
-        yield {
-          address,
-          message: `node_port must be a port mapped by kind (${mapped.join(", ")}), got ${nodePort}`,
-        };
-      }
-    },
-  }),
-  rule({
-    id: "docker-socket-mounted",
-    severity: "error",
-    title: "No container mounts the Docker socket.",
-    rationale:
-      "Access to the Docker socket is root access to the host: it allows starting a container that mounts the host's disk.",
-    inputs: "Volumes and mounts of every container on Docker.",
-    fix: "remove the mount of the socket",
-    example: {
-      stack: "single-gpu",
-      message: "must not mount the socket /var/run/docker.sock",
-      edits: [
-        {
-          path: ["resource", "docker_container", "embed/container", "volumes", 0],
-          failing: { host_path: "/var/run/docker.sock", container_path: "/var/run/docker.sock" },
-        },
-      ],
-    },
-    *find(change) {
-      const socket = /(docker|containerd|crio)\.sock$/;
-      for (const { address, after = {} } of resourcesOf(change, "docker_container")) {
-        const sources = [
-          ...volumesOf(after).map(({ hostPath }) => hostPath),
-          ...blocks(after.mounts).map(({ source }) => source),
-        ];
-        for (const source of sources.filter((path) => socket.test(String(path)))) {
-          yield { address, message: `must not mount the socket ${String(source)}` };
-        }
-      }
-    },
-  }),
-  rule({
-    id: "docker-endpoint-plain",
-    severity: "error",
-    title: "Docker is reached over SSH, TLS or a local socket.",
-    rationale:
-      "Docker on `tcp://` without TLS accepts unauthenticated, unencrypted commands from every client that reaches the port.",
-    inputs: "`host` of the docker provider, and the host in the output `environment`.",
-    fix: "set host.docker to 'ssh://user@host'",
-    example: {
-      stack: "single-gpu",
-      message: "Docker must be reached over SSH, TLS or a socket, got 'tcp://gpu-1:2375'",
-      edits: [
-        {
-          path: ["output", "environment", "value", "where"],
-          failing: "tcp://gpu-1:2375",
-          passing: "ssh://ops@gpu-1",
-        },
-      ],
-    },
-    *find(change) {
-      const providers = blocks(at(change.configuration?.provider, "docker"));
-      const plain = [
-        ...providers.filter((it) => it.cert_path === undefined && it.ca_material === undefined),
-        { host: environmentOf(change)?.where },
-      ].flatMap(({ host }) => (/^(tcp|http):\/\//.test(text(host) ?? "") ? [text(host)] : []));
-      for (const host of new Set(plain)) {
-        const shown = withoutUser(host ?? "");
-        yield { message: `Docker must be reached over SSH, TLS or a socket, got '${shown}'` };
-      }
-    },
-  }),
-  rule({
     id: "host-network",
     severity: "warning",
     title: "Services do not use the host network.",
@@ -361,7 +226,7 @@ export const exposureRules: readonly ReviewRule[] = [
       message: "network_mode should not be host",
       edits: [
         {
-          path: ["resource", "docker_container", "embed/container", "network_mode"],
+          path: containerPath("embed/container", "network_mode"),
           failing: "host",
         },
       ],
@@ -403,22 +268,4 @@ function* anonymousServices(change: StackChange) {
       message: `the embed server must require an API key if its Service ${name} is a ${type}, got ALLOW_ANONYMOUS true`,
     };
   }
-}
-
-/** NodePorts that are given. */
-function nodePortsOf(
-  change: StackChange,
-): readonly { readonly address: string; readonly nodePort: number }[] {
-  const typed = resourcesOf(change, "kubernetes_service").flatMap((service) =>
-    blocks(specOf(service).port).map((port) => ({
-      address: service.address,
-      nodePort: number(port.node_port) ?? 0,
-    })),
-  );
-  const ofCharts = releasesOf(change).map(({ resource, values }) => ({
-    address: resource.address,
-    nodePort: number(at(values, "embed", "service", "nodePort")) ?? 0,
-  }));
-  // 0: Kubernetes chooses one
-  return [...typed, ...ofCharts].filter(({ nodePort }) => nodePort > 0);
 }

@@ -145,6 +145,17 @@ export const podOf = cached(
   },
 );
 
+/** Containers of this project's typed Deployments. */
+export function ownPodContainers(
+  change: StackChange,
+): readonly { readonly address: string; readonly container: Values }[] {
+  return deploymentsOf(change).flatMap((deployment) => {
+    const { pod, labels } = podOf(deployment);
+    if (labels["app.kubernetes.io/name"] !== "clipstack") return [];
+    return podContainers(pod).map((container) => ({ address: deployment.address, container }));
+  });
+}
+
 /** Workloads of typed resources. */
 function typedWorkloads(change: StackChange): readonly Workload[] {
   const defaults = containerDefaults(change);

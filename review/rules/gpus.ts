@@ -1,5 +1,5 @@
 import type { StackChange } from "../input/change.ts";
-import { containerPath, tritonOnnx } from "./example-paths.ts";
+import { chartValuesPath, containerPath, tritonOnnx } from "./example-paths.ts";
 import { environmentOf, releasesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { type ServiceContainer, serviceContainers, visibleGpus } from "./service-containers.ts";
@@ -134,7 +134,7 @@ export const gpuRules: readonly ReviewRule[] = [
       message: "4 GPUs (l4) are paid for but not used by any service",
       edits: [
         {
-          path: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          path: chartValuesPath,
           failingText: '"gpus": 0',
           passingText: '"gpus": 1',
         },

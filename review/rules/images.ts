@@ -1,5 +1,6 @@
 import { renderFinding } from "../../constructs/checks/findings.ts";
 import { imageFindings, releaseFindings } from "../../constructs/checks/images.ts";
+import { podContainerPath, tritonImagePath } from "./example-paths.ts";
 import { gpuOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { imagesOf } from "./used-images.ts";
@@ -22,7 +23,7 @@ export const imageRules: readonly ReviewRule[] = [
         "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nvcr.io/nvidia/tritonserver:latest'",
       edits: [
         {
-          path: ["resource", "docker_image", "host/triton-image/image", "name"],
+          path: tritonImagePath("name"),
           failing: "nvcr.io/nvidia/tritonserver:latest",
           passing: "nvcr.io/nvidia/tritonserver:26.07-py3",
         },
@@ -43,7 +44,7 @@ export const imageRules: readonly ReviewRule[] = [
       message: "image should be pinned by digest, got 'nvcr.io/nvidia/tritonserver:26.07-py3'",
       edits: [
         {
-          path: ["resource", "docker_image", "host/triton-image/image", "name"],
+          path: tritonImagePath("name"),
           failing: "nvcr.io/nvidia/tritonserver:26.07-py3",
           passing: `nvcr.io/nvidia/tritonserver@sha256:${"0123456789abcdef".repeat(4)}`,
         },
@@ -71,7 +72,7 @@ export const imageRules: readonly ReviewRule[] = [
       settings: "host: { gpu: rtx-pro-6000-blackwell }",
       edits: [
         {
-          path: ["resource", "docker_image", "host/triton-image/image", "name"],
+          path: tritonImagePath("name"),
           failing: "nvcr.io/nvidia/tritonserver:24.05-py3",
           passing: "nvcr.io/nvidia/tritonserver:25.01-py3",
         },
@@ -98,12 +99,7 @@ export const imageRules: readonly ReviewRule[] = [
       settings: "embed: { image: 'clipstack/embed:k8s-cpu-1' }",
       edits: [
         {
-          path: [
-            "resource",
-            "kubernetes_deployment_v1",
-            "embed/deployment",
-            ...["spec", "template", "spec", "container", 0, "image_pull_policy"],
-          ],
+          path: podContainerPath("image_pull_policy"),
           failing: "Always",
           passing: "IfNotPresent",
         },
@@ -129,7 +125,7 @@ export const imageRules: readonly ReviewRule[] = [
         "keep_locally should be true for a pulled image ('nvcr.io/nvidia/tritonserver:26.07-py3'), got false",
       edits: [
         {
-          path: ["resource", "docker_image", "host/triton-image/image", "keep_locally"],
+          path: tritonImagePath("keep_locally"),
           failing: false,
           passing: true,
         },

@@ -7,6 +7,7 @@ import {
 } from "../../constructs/checks/scaling.ts";
 import type { StackChange } from "../input/change.ts";
 import { selects } from "../input/stack-facts.ts";
+import { chartValuesPath, deploymentPath, podContainerPath } from "./example-paths.ts";
 import {
   autoscalersOf,
   deploymentsOf,
@@ -26,14 +27,6 @@ import {
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, block, cpuMillicores, isSet, map, memoryMiB, number, text } from "./values.ts";
 
-const object = (type: string, construct: string, ...path: readonly (string | number)[]) =>
-  ["resource", type, construct, "spec", ...path] as const;
-const deployment = (...path: readonly (string | number)[]) =>
-  object("kubernetes_deployment_v1", "embed/deployment", ...path);
-const container = (...path: readonly (string | number)[]) =>
-  deployment("template", "spec", "container", 0, ...path);
-const release = ["resource", "helm_release", "inference/chart/release", "values", 0] as const;
-
 /** Objects of Kubernetes that must agree with each other. */
 export const kubernetesRules: readonly ReviewRule[] = [
   rule({
@@ -51,7 +44,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
         "scraping must be service-monitor or annotations when triton.autoscaler.metric is queue-time: otherwise no metrics are collected, got 'none'",
       edits: [
         {
-          path: release,
+          path: chartValuesPath,
           failingText: '"serviceMonitor": {\n    "enabled": false',
           passingText: '"serviceMonitor": {\n    "enabled": true',
         },
@@ -92,7 +85,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
     example: {
       stack: "kind-local",
       message: "replicas should not be set because the autoscaler owns it, got 2",
-      edits: [{ path: deployment("replicas"), failing: 2 }],
+      edits: [{ path: deploymentPath("replicas"), failing: 2 }],
     },
     find: each(deploymentsOf, (deployment, change) => {
       // a plan of what is deployed has the number that the autoscaler chose
@@ -120,11 +113,10 @@ export const kubernetesRules: readonly ReviewRule[] = [
         "selector must match pods of the stack, got app.kubernetes.io/component=embedder, app.kubernetes.io/instance=clipstack, app.kubernetes.io/name=clipstack",
       edits: [
         {
-          path: object(
-            "kubernetes_pod_disruption_budget_v1",
-            "embed/budget",
+          path: [
+            ...["resource", "kubernetes_pod_disruption_budget_v1", "embed/budget", "spec"],
             ...["selector", "match_labels", "app.kubernetes.io/component"],
-          ),
+          ],
           failing: "embedder",
           passing: "embed",
         },
@@ -153,12 +145,10 @@ export const kubernetesRules: readonly ReviewRule[] = [
         "quota.requests.memoryMiB must be at least 7168 (clipstack-embed 7 × 1024), got 4096",
       edits: [
         {
-          path: object(
-            "kubernetes_resource_quota_v1",
-            "namespace/quota",
-            "hard",
-            "requests.memory",
-          ),
+          path: [
+            ...["resource", "kubernetes_resource_quota_v1", "namespace/quota", "spec"],
+            ...["hard", "requests.memory"],
+          ],
           failing: "4Gi",
           passing: "7Gi",
         },
@@ -202,7 +192,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       message: "requests.nvidia.com/gpu of the quota must be at least 4, got 2",
       edits: [
         {
-          path: release,
+          path: chartValuesPath,
           failingText: `"requests.${gpuResource}": "2"`,
           passingText: `"requests.${gpuResource}": "4"`,
         },
@@ -229,7 +219,13 @@ export const kubernetesRules: readonly ReviewRule[] = [
     example: {
       stack: "k8s-gpu",
       message: "the cluster must have 5 GPUs for triton (4 + 1) × 1, got 4",
-      edits: [{ path: release, failingText: '"spareGpu": true', passingText: '"spareGpu": false' }],
+      edits: [
+        {
+          path: chartValuesPath,
+          failingText: '"spareGpu": true',
+          passingText: '"spareGpu": false',
+        },
+      ],
     },
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
@@ -260,7 +256,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       message: "requests of nvidia.com/gpu must equal its limit (2), got 1",
       edits: [
         {
-          path: container("resources"),
+          path: podContainerPath("resources"),
           failing: {
             requests: { cpu: "250m", memory: "1Gi", [gpuResource]: "1" },
             limits: { cpu: "1", memory: "1536Mi", [gpuResource]: "2" },

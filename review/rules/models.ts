@@ -2,7 +2,7 @@ import { renderFinding } from "../../constructs/checks/findings.ts";
 import { type VramUse, vram, vramFindings } from "../../constructs/checks/vram.ts";
 import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
 import type { StackChange } from "../input/change.ts";
-import { containerPath } from "./example-paths.ts";
+import { chartValuesPath, containerPath, podContainerPath } from "./example-paths.ts";
 import {
   environmentOf,
   gpuOf,
@@ -26,11 +26,6 @@ import { at, block, blocks, memoryMiB, number, refersTo, text } from "./values.t
 
 const configText = (service: string) =>
   containerPath(`${service}/configuration/apply/container`, "upload", 0, "content");
-
-const podResources = [
-  ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
-  ...["spec", "template", "spec", "container", 0, "resources"],
-] as const;
 
 const tensorrtSettings = [
   "triton:",
@@ -242,7 +237,7 @@ export const modelRules: readonly ReviewRule[] = [
         "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready",
       edits: [
         {
-          path: ["resource", "helm_release", "inference/chart/release", "values", 0],
+          path: chartValuesPath,
           failingText: '"engineCache": {\n      "enabled": false',
           passingText: '"engineCache": {\n      "enabled": true',
         },
@@ -330,7 +325,7 @@ export const modelRules: readonly ReviewRule[] = [
         "limits.memory of clipstack-embed must be more than 337 MiB, the weights of the model, got 64Mi",
       edits: [
         {
-          path: podResources,
+          path: podContainerPath("resources"),
           failing: { requests: { cpu: "250m", memory: "64Mi" }, limits: { memory: "64Mi" } },
           passing: { requests: { cpu: "250m", memory: "1Gi" }, limits: { memory: "1536Mi" } },
         },

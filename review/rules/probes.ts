@@ -1,32 +1,86 @@
+import { tritonStartSeconds } from "../../constructs/triton-times.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
+import { executionInstances } from "../../contract/model-config.ts";
+import { oipPaths } from "../../contract/oip-paths.ts";
+import { startSeconds as podStartSeconds } from "../../contract/pods.ts";
 import type { Values } from "../input/change.ts";
-import { ownPodContainers, probeTargetOf } from "./health.ts";
+import { deploymentPath, podContainerPath } from "./example-paths.ts";
+import {
+  deploymentsOf,
+  ownPodContainers,
+  podContainers,
+  podOf,
+  releasesOf,
+  specOf,
+} from "./facts.ts";
+import { deployedConfigs } from "./model-configs.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
-import { at, block, blocks, text, texts } from "./values.ts";
+import { at, block, blocks, commandText, number, pathOnly, text, texts } from "./values.ts";
 
-const podPath = (...path: readonly (string | number)[]) =>
-  [
-    ...["resource", "kubernetes_deployment_v1", "embed/deployment"],
-    ...["spec", "template", "spec", "container", 0, ...path],
-  ] as const;
-
-/** Rules on the dependencies of a pod's probes. */
+/** Probes of pods and the time that they allow for the start. */
 export const probeRules: readonly ReviewRule[] = [
+  rule({
+    id: "pod-probes",
+    severity: "error",
+    title: "Pods have startup, readiness and liveness probes.",
+    rationale:
+      "Without a readiness probe, pods receive requests before their model is loaded; without a liveness probe, a hanging process is not restarted; without a startup probe, the liveness probe kills a pod that is loading its model.",
+    inputs: "The three probes of clipstack's pods. The chart's probes are tested with the chart.",
+    fix: "add the missing probe, as in constructs/kubernetes/inference-deployment.ts",
+    example: {
+      stack: "kind-local",
+      message: "readiness_probe must be set, got nothing",
+      edits: [{ path: podContainerPath("readiness_probe"), failing: undefined }],
+    },
+    find: each(ownPodContainers, ({ container }) =>
+      ["startup_probe", "readiness_probe", "liveness_probe"]
+        .filter((probe) => block(container[probe]) === undefined)
+        .map((probe) => `${probe} must be set, got nothing`),
+    ),
+  }),
+  rule({
+    id: "liveness-independent",
+    severity: "error",
+    title: "Liveness probes do not depend on readiness.",
+    rationale:
+      "The kubelet restarts containers whose liveness probe fails. If it fails while the model loads or Triton is unavailable, all pods restart at once, which extends a short outage.",
+    inputs: `Target of the liveness probe: \`${embedPaths.readyz}\`, \`${oipPaths.ready}\` and the readiness of a model, over HTTP or in a command, or the target of the readiness probe.`,
+    fix: `request ${embedPaths.healthz} for the embed server, ${oipPaths.live} for Triton`,
+    example: {
+      stack: "kind-local",
+      message: "the liveness probe must not test readiness, got '/readyz'",
+      edits: [
+        {
+          path: podContainerPath("liveness_probe", "http_get", "path"),
+          failing: "/readyz",
+          passing: "/healthz",
+        },
+      ],
+    },
+    find: each(ownPodContainers, ({ container }) => {
+      const [live, ready] = ["liveness_probe", "readiness_probe"].map((probe) =>
+        probeTargetOf(block(container[probe])),
+      );
+      return live !== undefined && (live.identity === ready?.identity || live.isReadiness)
+        ? `the liveness probe must not test readiness, got '${live.text}'`
+        : undefined;
+    }),
+  }),
   rule({
     id: "probe-independent",
     severity: "error",
     title: "No startup or liveness probe depends on another workload.",
     rationale:
       "When a startup or liveness probe fails, the kubelet restarts the container. A gateway whose startup probe needs a ready Triton is restarted while Triton's image is still being pulled, and the first deployment fails.",
-    inputs: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`BACKEND=triton\`) asks for readiness. Those of the chart are tested with the chart.`,
+    inputs: `The startup and liveness probes of clipstack's pods: their host, the addresses in a command, and whether the startup probe of a gateway (\`BACKEND=triton\`) tests readiness. The chart's probes are tested with the chart.`,
     fix: `probe the container itself; ${embedPaths.healthz} for the startup of a gateway, ${embedPaths.readyz} for its readiness`,
     example: {
       stack: "kind-local",
-      message: "startup_probe of a gateway must not need a ready Triton, got '/readyz'",
+      message: "startup_probe of a gateway must not require a ready Triton, got '/readyz'",
       edits: [
-        { path: podPath("env", 0, "value"), failing: "triton", passing: "triton" },
+        { path: podContainerPath("env", 0, "value"), failing: "triton", passing: "triton" },
         {
-          path: podPath("startup_probe", "http_get", "path"),
+          path: podContainerPath("startup_probe", "http_get", "path"),
           failing: "/readyz",
           passing: "/healthz",
         },
@@ -38,21 +92,130 @@ export const probeRules: readonly ReviewRule[] = [
       );
       return (["startup_probe", "liveness_probe"] as const).flatMap((name) => {
         const probe = block(container[name]);
-        const asked = probeTargetOf(probe);
+        const target = probeTargetOf(probe);
         const host = otherHost(probe);
-        if (host !== undefined) return `${name} must ask the container itself, got host '${host}'`;
-        return isGateway && name === "startup_probe" && asked?.isReadiness
-          ? `startup_probe of a gateway must not need a ready Triton, got '${asked.text}'`
+        if (host !== undefined) return `${name} must probe its own container, got host '${host}'`;
+        return isGateway && name === "startup_probe" && target?.isReadiness
+          ? `startup_probe of a gateway must not require a ready Triton, got '${target.text}'`
           : [];
       });
     }),
   }),
+  rule({
+    id: "startup-budget",
+    severity: "error",
+    title: "The startup probe allows the model to load.",
+    rationale:
+      "After the last failed startup probe, the kubelet restarts the container, which starts loading the model again and never becomes ready.",
+    inputs:
+      "`period_seconds` × `failure_threshold` of the startup probe, and `startSeconds` in the chart values, compared with the time allowed for loading the model.",
+    fix: "raise failure_threshold of the startup probe (startSeconds in the chart values)",
+    example: {
+      stack: "kind-local",
+      message:
+        "period_seconds × failure_threshold of the startup probe must be at least 120, got 20",
+      edits: [
+        {
+          path: podContainerPath("startup_probe", "failure_threshold"),
+          failing: 10,
+          passing: 60,
+        },
+      ],
+    },
+    *find(change) {
+      for (const { address, container } of ownPodContainers(change)) {
+        const seconds = startupSecondsOf(container);
+        if (seconds === undefined || seconds >= podStartSeconds) continue;
+        yield {
+          address,
+          message: `period_seconds × failure_threshold of the startup probe must be at least ${podStartSeconds}, got ${seconds}`,
+        };
+      }
+      for (const { resource, values } of releasesOf(change)) {
+        const compiles = at(values, "triton", "backend") === "tensorrt";
+        const gpus = number(at(values, "triton", "gpus")) ?? 0;
+        const { config } =
+          deployedConfigs(change).find((it) => it.address === resource.address) ?? {};
+        const instances =
+          config === undefined ? Math.max(1, gpus) : executionInstances(config, gpus);
+        const required = tritonStartSeconds(compiles && gpus > 0, instances);
+        const seconds = number(at(values, "triton", "startSeconds")) ?? required;
+        if (at(values, "triton", "enabled") === false || seconds >= required) continue;
+        yield {
+          address: resource.address,
+          message: `triton.startSeconds must be at least ${required}, the time to load the model, got ${seconds}`,
+        };
+      }
+    },
+  }),
+  rule({
+    id: "progress-deadline",
+    severity: "error",
+    title: "A rollout fails only after its pods had time to start.",
+    rationale:
+      "After `progressDeadlineSeconds` without progress, the rollout and the apply fail. The default is 10 minutes; compiling engines can take longer.",
+    inputs: "`progress_deadline_seconds` of a Deployment, compared with its startup probe.",
+    fix: "raise progress_deadline_seconds above the time of the startup probe",
+    example: {
+      stack: "kind-local",
+      message:
+        "progress_deadline_seconds must be more than 120, the time of the startup probe, got 60",
+      edits: [
+        {
+          path: deploymentPath("progress_deadline_seconds"),
+          failing: 60,
+          passing: 300,
+        },
+      ],
+    },
+    find: each(deploymentsOf, (deployment) => {
+      const startup = podContainers(podOf(deployment).pod).map(startupSecondsOf);
+      const startSeconds = Math.max(0, ...startup.filter((seconds) => seconds !== undefined));
+      const deadline = number(specOf(deployment).progress_deadline_seconds) ?? 600;
+      return startSeconds === 0 || deadline > startSeconds
+        ? undefined
+        : `progress_deadline_seconds must be more than ${startSeconds}, the time of the startup probe, got ${deadline}`;
+    }),
+  }),
 ];
 
-const url = /\bhttps?:\/\/(?:[^/\s@]*@)?(\[[^\]]*\]|[^:/\s"'?#]+)/g;
-const own = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)$/;
+/** A readiness route, alone or in a command. */
+const readinessPath = new RegExp(
+  `(^|//[^/\\s]*|[^\\w/-])(${embedPaths.readyz}|${oipPaths.ready}|/v2/models/[^\\s?]*/ready)/?([?#\\s"'].*)?$`,
+  "s",
+);
 
-/** Host of another workload that a probe asks, over HTTP, TCP or in a command. */
+interface ProbeTarget {
+  /** Equal for probes with equal targets. */
+  readonly identity: string;
+  /** Printable, without secrets. */
+  readonly text: string;
+  readonly isReadiness: boolean;
+}
+
+/** Target of a probe; `undefined` for an open port, which reveals nothing about a model. */
+function probeTargetOf(probe: Values | undefined): ProbeTarget | undefined {
+  const path = text(at(probe, "http_get", "path"));
+  if (path !== undefined) {
+    return { identity: path, text: pathOnly(path), isReadiness: readinessPath.test(path) };
+  }
+  const command = texts(at(probe, "exec", "command"));
+  if (command.length > 0) {
+    return {
+      identity: JSON.stringify(command),
+      text: commandText(command),
+      isReadiness: command.some((word) => readinessPath.test(word)),
+    };
+  }
+  const [port, service = ""] = ["port", "service"].map((name) => text(at(probe, "grpc", name)));
+  if (port === undefined) return undefined;
+  return { identity: `${port}/${service}`, text: `gRPC at ${port}`, isReadiness: false };
+}
+
+const url = /\bhttps?:\/\/(?:[^/\s@]*@)?(\[[^\]]*\]|[^:/\s"'?#]+)/g;
+const ownHost = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)$/;
+
+/** Host of a probe's target, if it is not the pod itself. */
 function otherHost(probe: Values | undefined): string | undefined {
   const hosts = [
     text(at(probe, "http_get", "host")),
@@ -61,5 +224,12 @@ function otherHost(probe: Values | undefined): string | undefined {
       [...word.matchAll(url)].map(([, host]) => host),
     ),
   ];
-  return hosts.find((host) => host !== undefined && host !== "" && !own.test(host));
+  return hosts.find((host) => host !== undefined && host !== "" && !ownHost.test(host));
+}
+
+function startupSecondsOf(container: Values): number | undefined {
+  const probe = block(container.startup_probe);
+  if (probe === undefined) return undefined;
+  // Kubernetes' own defaults
+  return (number(probe.period_seconds) ?? 10) * (number(probe.failure_threshold) ?? 3);
 }

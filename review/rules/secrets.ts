@@ -1,6 +1,7 @@
 import type { Path, ResourceChange } from "../input/change.ts";
 import { canBeSecret, hasSecretPattern, isSecretName } from "../input/secrets.ts";
 import { isObject, isWithin, textsIn } from "../input/value-paths.ts";
+import { containerPath } from "./example-paths.ts";
 import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { blocks, isExpression, isSet, texts } from "./values.ts";
@@ -29,7 +30,7 @@ export const secretRules: readonly ReviewRule[] = [
       message: "API_KEY must come from a sensitive variable, got a literal value",
       edits: [
         {
-          path: ["resource", "docker_container", "embed/container", "env", 0],
+          path: containerPath("embed/container", "env", 0),
           failing: `API_KEY=${planted}`,
           // biome-ignore lint/suspicious/noTemplateCurlyInString: an expression of Terraform
           passing: "API_KEY=${var.embed_api_key}",
@@ -100,7 +101,7 @@ export const secretRules: readonly ReviewRule[] = [
       message: "env.0 must not contain what looks like a secret (value hidden)",
       edits: [
         {
-          path: ["resource", "docker_container", "embed/container", "env", 0],
+          path: containerPath("embed/container", "env", 0),
           failing: `UPSTREAM=https://reader:${planted}@models.example/`,
           passing: "UPSTREAM=https://models.example/",
         },
