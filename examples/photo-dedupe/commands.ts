@@ -43,7 +43,7 @@ interface EmbedArguments extends DatabaseOption {
   readonly replace: boolean;
 }
 
-/** Written by `clipstack model pull` and `clipstack model generate`. */
+/** File written by `clipstack model pull` and `clipstack model generate`. */
 const defaultModelFile = fileURLToPath(
   new URL(`../../model_repository/${openclipVitB32.name}/1/model.onnx`, import.meta.url),
 );
@@ -65,7 +65,7 @@ export async function embedCommand(args: EmbedArguments): Promise<void> {
     try {
       return await embed(database, {
         client,
-        where: mode === "local" ? "this machine" : `${backend} at ${url ?? "its default port"}`,
+        location: mode === "local" ? "this machine" : `${backend} at ${url ?? "its default port"}`,
         waitSeconds: args.wait,
         replace: args.replace,
         progress,
@@ -87,7 +87,7 @@ export async function embedCommand(args: EmbedArguments): Promise<void> {
 export async function groupCommand(
   args: GroupOptions & DatabaseOption & { readonly list: boolean },
 ): Promise<void> {
-  const { groups, photos, left, how, weights, seconds } = await withDatabase(
+  const { groups, photos, withoutEmbedding, how, weights, seconds } = await withDatabase(
     openPhotoDatabase(args.db),
     (database) => group(database, args),
   );
@@ -97,7 +97,8 @@ export async function groupCommand(
   console.log(
     `${groups.length} groups with ${groups.flat().length} of ${photos} photos (${how}; ${seconds.toFixed(1)} s)`,
   );
-  if (left > 0) console.log(`${left} photos were not compared: they have no embedding yet`);
+  if (withoutEmbedding > 0)
+    console.log(`${withoutEmbedding} photos were not compared: they have no embedding yet`);
   if (weights === "random") console.log(randomWeightsText);
 }
 

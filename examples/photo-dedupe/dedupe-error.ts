@@ -19,7 +19,7 @@ export class DedupeError extends Error {
   }
 }
 
-/** One line for an error: the system's description without code and path, or the first line of its message. */
+/** Returns one line for an error: the system's description without code and path, or the first line of its message. */
 export function reasonOf(error: unknown): string {
   const { errno, message } = error as { readonly errno?: number; readonly message?: string };
   const [, description] = getSystemErrorMap().get(errno ?? 0) ?? [];

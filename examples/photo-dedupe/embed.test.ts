@@ -104,7 +104,7 @@ const embedAll = (client: InferenceClient, options: Partial<EmbedOptions> = {}) 
   notes.length = 0;
   return embed(database, {
     client,
-    where: "this machine",
+    location: "this machine",
     waitSeconds: 60,
     replace: false,
     progress: { ...silent, note: (text) => notes.push(text.replace(`${folder}/`, "")) },

@@ -14,7 +14,7 @@ import { openProgress, type Progress } from "./progress.ts";
 export interface EmbedOptions {
   readonly client: InferenceClient;
   /** Location of the model, for messages, such as `embed at http://…`. */
-  readonly where: string;
+  readonly location: string;
   /** Maximum time to retry while the service is unavailable. */
   readonly waitSeconds: number;
   /** Whether embeddings by another model are replaced; otherwise they are an error. */
@@ -47,7 +47,7 @@ interface LoadedPhoto {
   readonly image: Uint8Array | Error;
 }
 
-/** Every request starts with the probe: a service may be redeployed during a run, and the mode `auto` may fall back. */
+/** Every request starts with the probe, because the model can change: by a redeployment, or by the fallback of the mode `auto`. */
 const photosPerRequest = maxImagesPerRequest - 1;
 /** Photos per call of the client, which keeps two requests in flight. */
 const batchSize = 2 * photosPerRequest;
@@ -58,11 +58,11 @@ const transient: ReadonlySet<ClientError["code"]> = new Set([
   "overloaded",
 ]);
 
-/** Sends images to the service, which is checked to run the index's model. */
+/** Sends images to the service, and verifies that it runs the index's model. */
 type Send = (images: readonly Uint8Array[]) => Promise<readonly Float32Array[]>;
 
 /**
- * Embeds every photo without an embedding; of several with the same bytes, one.
+ * Embeds every photo without an embedding. Photos with the same bytes are embedded once.
  *
  * @throws {DedupeError} if the index has embeddings by another model, or the service stays unavailable
  */
@@ -108,7 +108,7 @@ async function openSend(
   options: EmbedOptions,
 ): Promise<{ readonly send: Send; readonly weights: Weights }> {
   const probe = await probePicture();
-  const [embedding] = await sendPatiently([probe], options);
+  const [embedding] = await sendWithRetries([probe], options);
   const weights = useModel(database, embedding!, options);
   return {
     weights,
@@ -116,7 +116,7 @@ async function openSend(
       const sent = images.flatMap((image, i) =>
         i % photosPerRequest === 0 ? [probe, image] : [image],
       );
-      const embeddings = await sendPatiently(sent, options);
+      const embeddings = await sendWithRetries(sent, options);
       for (const embedding of embeddings.filter((_, i) => sent[i] === probe)) {
         useModel(database, embedding, { ...options, replace: false });
       }
@@ -167,8 +167,8 @@ function pendingPhotos(database: PhotoDatabase): readonly PendingPhoto[] {
   );
 }
 
-/** Calls the client again, with growing delays, while the service is unavailable. */
-async function sendPatiently(
+/** Calls the client, with retries at growing intervals while the service is unavailable. */
+async function sendWithRetries(
   images: readonly Uint8Array[],
   { client, waitSeconds, progress, signal }: EmbedOptions,
 ): Promise<readonly Float32Array[]> {
@@ -197,7 +197,7 @@ async function sendPatiently(
   }
 }
 
-/** Never rejects: a photo that cannot be read has its error. */
+/** Loads photos; one that cannot be read has its error. */
 function loadPhotos(photos: readonly PendingPhoto[]): Promise<readonly LoadedPhoto[]> {
   const load = async (photo: PendingPhoto) => ({
     photo,
@@ -206,7 +206,7 @@ function loadPhotos(photos: readonly PendingPhoto[]): Promise<readonly LoadedPho
   return pMap(photos, load, { concurrency: 4 });
 }
 
-/** A larger file is sent as a smaller copy, which keeps a request of 32 far below the server's limit of 64 MiB. */
+/** A larger file is sent as a smaller copy, so that a request of 32 stays far below the server's limit of 64 MiB. */
 const maxSentBytes = 512 * 1024;
 /** Pixel limit of the embed server. */
 const maxSentPixels = 40_000_000;

@@ -79,14 +79,14 @@ function write(photos: Readonly<Record<string, readonly number[]>>, md5?: string
 
 test("groups similar photos in the order of their paths", async () => {
   write({ "/c": [1, 0.1], "/b": [0, 1], "/a": [1, 0], "/d": [0.05, 1], "/e": [-1, 0] });
-  const { groups, photos, left } = await group(database, options);
-  expect({ groups, photos, left }).toEqual({
+  const { groups, photos, withoutEmbedding } = await group(database, options);
+  expect({ groups, photos, withoutEmbedding }).toEqual({
     groups: [
       ["/a", "/c"],
       ["/b", "/d"],
     ],
     photos: 5,
-    left: 0,
+    withoutEmbedding: 0,
   });
 });
 
@@ -100,7 +100,11 @@ test("omits missing photos and photos without an embedding", async () => {
   write({ "/a": [1, 0], "/b": [1, 0], "/c": [1, 0] });
   database.run("UPDATE photos SET state = 'gone' WHERE path = '/a'");
   database.run("DELETE FROM embeddings WHERE md5 = '/b'");
-  expect(await group(database, options)).toMatchObject({ groups: [], photos: 1, left: 1 });
+  expect(await group(database, options)).toMatchObject({
+    groups: [],
+    photos: 1,
+    withoutEmbedding: 1,
+  });
 });
 
 test("groups by perceptual hash without any embedding", async () => {

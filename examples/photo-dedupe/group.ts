@@ -17,12 +17,12 @@ export interface GroupOptions {
 }
 
 export interface GroupResult {
-  /** Paths in order, the groups by their first path. */
+  /** Sorted paths, sorted by the first path of the group. */
   readonly groups: readonly (readonly string[])[];
-  /** Compared photos. */
+  /** Number of compared photos. */
   readonly photos: number;
-  /** Photos without an embedding, which were not compared. */
-  readonly left: number;
+  /** Number of photos that were not compared. */
+  readonly withoutEmbedding: number;
   readonly how: string;
   readonly weights: Weights;
   readonly seconds: number;
@@ -36,8 +36,8 @@ interface Item {
 }
 
 /**
- * Replaces the groups in the index: photos that a chain of similar photos connects. Photos with the same bytes are always
- * together. The groups do not depend on the order in which photos were scanned.
+ * Replaces the groups in the index. A group is a set of photos connected by chains of similar photos; photos with the same bytes are
+ * always in one group. The groups do not depend on the order of scanning.
  *
  * @throws {DedupeError} if nothing was scanned or embedded
  */
@@ -58,7 +58,7 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
       "no embeddings: run 'clipstack-dedupe embed' first, or group with --by hash",
     );
   }
-  const groups = await connected(database, items, { ...options, progress });
+  const groups = await connectedItems(database, items, { ...options, progress });
   const how =
     by === "hash"
       ? `perceptual hash, at most ${distance} of 64 bits differ`
@@ -68,7 +68,7 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
   return {
     groups: groups.map((members) => members.map(({ path }) => path)),
     photos: items.length,
-    left: present.length - items.length,
+    withoutEmbedding: present.length - items.length,
     how,
     weights,
     seconds: (performance.now() - startedAt) / 1000,
@@ -76,7 +76,7 @@ export async function group(database: PhotoDatabase, options: GroupOptions): Pro
 }
 
 /** Returns the connected components of at least two similar items, in the order of the items. */
-async function connected(
+async function connectedItems(
   database: PhotoDatabase,
   items: readonly Item[],
   { by, threshold, distance, progress }: GroupOptions,
@@ -110,7 +110,7 @@ async function connected(
   return [...members.values()].filter(({ length }) => length > 1);
 }
 
-/** Sets of the numbers 0 to `count` - 1, each in its own set until joined. */
+/** Disjoint sets of the numbers 0 to `count` - 1, initially of one number each. */
 function disjointSets(count: number) {
   const parents = Int32Array.from({ length: count }, (_, i) => i);
   function rootOf(index: number): number {

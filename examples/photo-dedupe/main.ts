@@ -3,7 +3,7 @@ import { DedupeError, reasonOf } from "./dedupe-error.ts";
 import { dedupeProgram } from "./program.ts";
 import { printable } from "./progress.ts";
 
-/** Exit codes: 0 success, 1 the command failed, 2 wrong usage or settings. */
+/** Exit code for wrong usage or settings; 1: the command failed. */
 const exitUsage = 2;
 
 try {

@@ -7,8 +7,8 @@ import { DedupeError } from "./dedupe-error.ts";
 import { labelsFile, type PhotoLabel } from "./evaluate.ts";
 
 /**
- * Generates labelled photos: painted scenes, edited copies of them as people and programs make them, and similar views that are not
- * duplicates. The output is deterministic.
+ * Generates labelled photos: painted scenes, typical edits of them, and similar views that are not duplicates. The output is
+ * deterministic.
  */
 
 const width = 480;
@@ -72,7 +72,7 @@ const single: readonly View[] = [
 
 type Change = (photo: Sharp) => Sharp;
 
-/** Edits of a photo. They drop the camera's time, like many programs. */
+/** Edits of a photo. Like many programs, they drop the EXIF time. */
 const changes: Readonly<Record<string, Change>> = {
   recompressed: (pixels) => pixels.jpeg({ quality: 30 }),
   smaller: (pixels) => pixels.resize(width / 2).jpeg({ quality: 82 }),
@@ -106,7 +106,7 @@ function paint({ scene, left, zoom }: View): Sharp {
   return sharp(pixels, { raw: { width, height, channels: 3 } });
 }
 
-/** The camera's clock: a photo every few hours. */
+/** EXIF data with a time that advances by some hours per photo. */
 function exifOf(index: number): Exif {
   const time = new Date(Date.UTC(2024, 4, 1, 9) + index * 17_300_000).toISOString();
   const text = time.slice(0, 19).replace("T", " ").replace(/-/g, ":");

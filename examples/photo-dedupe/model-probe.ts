@@ -2,7 +2,7 @@ import sharp from "sharp";
 import { DedupeError } from "./dedupe-error.ts";
 import { type PhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
 
-/** "random": weights by `clipstack model generate`, which give embeddings unrelated to the content. */
+/** `random`: weights of `clipstack model generate`, whose embeddings are unrelated to the content. */
 export type Weights = "random" | "unknown";
 
 /** Model of the index's embeddings, identified by its embedding of a probe picture. */
@@ -13,7 +13,7 @@ interface IndexModel {
 
 const side = 224;
 
-/** Returns the probe picture, a PNG file of the model's input size, which is not resized. */
+/** Returns the probe picture: a PNG file that has the model's input size and is not resized. */
 export async function probePicture(): Promise<Uint8Array> {
   const pixels = Buffer.alloc(side * side * 3);
   for (let y = 0; y < side; y++) {
@@ -44,13 +44,13 @@ export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
 /**
  * Records the service's model. With `replace`, embeddings of another model are removed.
  *
- * @param where - Location of the model, for the error message.
+ * @param location - Location of the model, for the error message.
  * @throws {DedupeError} if the index has embeddings by another model and `replace` is false
  */
 export function useModel(
   database: PhotoDatabase,
   probe: Float32Array,
-  { where, replace }: { readonly where: string; readonly replace: boolean },
+  { location, replace }: { readonly location: string; readonly replace: boolean },
 ): Weights {
   const known = readSetting<IndexModel>(database, "model");
   if (known !== undefined && cosine(known.probe, probe) >= sameModelCosine) return known.weights;
@@ -58,7 +58,7 @@ export function useModel(
   if (embedded && !replace) {
     throw new DedupeError(
       "failed",
-      `'${database.file}' has embeddings by another model than that of ${where}: use that one, or embed all again with --replace`,
+      `'${database.file}' has embeddings by another model than that of ${location}: use that one, or embed all again with --replace`,
     );
   }
   const model: IndexModel = { probe: [...probe], weights: weightsOf(probe) };

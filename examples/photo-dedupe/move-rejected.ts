@@ -20,7 +20,7 @@ interface IndexedPhoto {
   readonly position: number;
 }
 
-/** In a statement, decides which photos are moved. */
+/** SQL condition for the photos to move. */
 const isRejected = "position IS NOT NULL AND decision = 'reject' AND state = 'present'";
 
 interface MovedPhoto {
@@ -31,10 +31,10 @@ interface MovedPhoto {
 
 /**
  * Moves the rejected photos of the groups into `clipstack-rejected` of the scanned folder, in folders of the same names.
- * Deletes and overwrites nothing. A photo stays if it has changed since the scan, or if the other photos of its group that
- * are not rejected are no longer on the disk as scanned, because it could be the last.
+ * Deletes and overwrites nothing. A photo stays if it has changed since the scan, or if no kept photo of its group is unchanged
+ * on the disk, because it could be the last copy.
  *
- * @param signal - Ends it between two photos.
+ * @param signal - Stops after the current photo when aborted.
  */
 export async function moveRejected(
   database: PhotoDatabase,
@@ -58,7 +58,7 @@ export async function moveRejected(
     const { id, path, root } = photo;
     const target = freeName(join(root, rejectedFolderName, relative(root, path)));
     await mkdir(dirname(target), { recursive: true });
-    // the index first: after a crash, a photo that is still in its place is recognised by the next scan
+    // before the rename: after a crash, the next scan recognises a photo that was not moved
     database.run("UPDATE photos SET state = 'moved', moved_to = ? WHERE id = ?", target, id);
     try {
       await rename(path, target);
@@ -115,14 +115,14 @@ async function forEach<Photo extends { readonly path: string }>(
   return { moved, problems };
 }
 
-/** `undefined` if the file has changed since the scan or no longer exists. */
+/** Returns the file's stats; `undefined` if it has changed since the scan or no longer exists. */
 async function statsAsScanned({ path, bytes, mtime_ms }: IndexedPhoto): Promise<Stats | undefined> {
   const stats = await lstat(path).catch(() => undefined);
   const same = stats?.isFile() && stats.size === bytes && stats.mtimeMs === mtime_ms;
   return same ? stats : undefined;
 }
 
-/** True as well if all photos of the group are rejected: the page warns about that. */
+/** Returns whether a kept photo of the group is unchanged on the disk; also true if all are rejected, as the page warns. */
 async function hasKeptCopy(database: PhotoDatabase, photo: IndexedPhoto): Promise<boolean> {
   const others = database.all<IndexedPhoto>(
     `SELECT id, path, root, bytes, mtime_ms, position FROM photos
@@ -133,13 +133,13 @@ async function hasKeptCopy(database: PhotoDatabase, photo: IndexedPhoto): Promis
   const own = await lstat(photo.path);
   for (const other of others) {
     const stats = await statsAsScanned(other);
-    // the same file under two names, as in a folder that is mounted twice, is no copy
+    // another path of the same file, as in a folder that is mounted twice, is no copy
     if (stats && (stats.dev !== own.dev || stats.ino !== own.ino)) return true;
   }
   return others.length === 0;
 }
 
-/** `photo.jpg`, or if it exists `photo (2).jpg`, … */
+/** Returns a free name: `photo.jpg`, `photo (2).jpg`, … */
 function freeName(wanted: string): string {
   const { dir, name, ext } = parse(wanted);
   for (let n = 1; ; n++) {
@@ -148,7 +148,7 @@ function freeName(wanted: string): string {
   }
 }
 
-/** Unlike `existsSync`, true for a link to nothing, which a rename would replace. */
+/** Unlike `existsSync`, returns true for a dangling link, which a rename would replace. */
 function exists(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }

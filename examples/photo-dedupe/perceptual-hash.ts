@@ -1,8 +1,8 @@
 /**
  * Perceptual hash of 64 bits from the discrete cosine transform, as in C. Zauner, "Implementation and Benchmarking of
  * Perceptual Image Hash Functions" (2010), section 3.2.1, and in the library pHash (`ph_dct_imagehash`): luminance at
- * 32 × 32 pixels, DCT-II, the 8 × 8 coefficients of lowest frequency without the first row and column, and a bit for each
- * that is above their median. pHash takes a mean of 7 × 7 pixels before it shrinks the picture; here the shrinking itself
+ * 32 × 32 pixels, DCT-II, the 8 × 8 coefficients of lowest frequency without the first row and column, and one bit per
+ * coefficient: whether it is above their median. pHash averages 7 × 7 pixels before it reduces the picture; here the reduction
  * averages.
  */
 
@@ -59,19 +59,19 @@ function dct(luminance: Uint8Array): Float64Array {
   return coefficients;
 }
 
-/** The two halves of a hash, as unsigned 32-bit integers. */
+/** Returns the two halves of a hash as unsigned 32-bit integers. */
 export function hashWords(hash: string): readonly [number, number] {
   return [Number.parseInt(hash.slice(0, 8), 16), Number.parseInt(hash.slice(8), 16)];
 }
 
-/** Hamming distance of two hashes, 0 to 64. */
+/** Returns the Hamming distance of two hashes, 0 to 64. */
 export function hashDistance(a: string, b: string): number {
   const [aHigh, aLow] = hashWords(a);
   const [bHigh, bLow] = hashWords(b);
   return ones(aHigh ^ bHigh) + ones(aLow ^ bLow);
 }
 
-/** Number of set bits of a 32-bit integer. */
+/** Returns the number of set bits of a 32-bit integer. */
 export function ones(word: number): number {
   let bits = word - ((word >>> 1) & 0x5555_5555);
   bits = (bits & 0x3333_3333) + ((bits >>> 2) & 0x3333_3333);

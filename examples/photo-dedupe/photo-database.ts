@@ -4,13 +4,13 @@ import { DedupeError, reasonOf } from "./dedupe-error.ts";
 
 export type SqlValue = number | string | Uint8Array | null;
 
-/** The index of photos, a SQLite file. */
+/** Index of photos, a SQLite file. */
 export interface PhotoDatabase {
-  /** As given on the command line. */
+  /** Path, as on the command line. */
   readonly file: string;
   /** @returns Number of changed rows. */
   run(sql: string, ...values: readonly SqlValue[]): number;
-  /** Rows with the statement's column names; a BLOB is an `ArrayBuffer`. */
+  /** Returns all rows by column name; a BLOB is an `ArrayBuffer`. */
   all<Row>(sql: string, ...values: readonly SqlValue[]): readonly Row[];
   get<Row>(sql: string, ...values: readonly SqlValue[]): Row | undefined;
   /** Commits everything that `work` writes, or nothing if it throws. */
@@ -18,7 +18,7 @@ export interface PhotoDatabase {
   close(): void;
 }
 
-/** "clip", version 3: increase it when a table changes. */
+/** "clip", schema version 3: increment when a table changes. */
 const applicationId = 0x63_6c_70_03;
 
 const schema = `
@@ -55,8 +55,8 @@ const schema = `
 `;
 
 /**
- * @param missing - Whether a missing file is created or an error.
- * @throws {DedupeError} if the file is missing or not one of ours
+ * @param missing - Creates a missing file, or fails.
+ * @throws {DedupeError} if the file is missing or is not an index of this version
  */
 export function openPhotoDatabase(
   file: string,
@@ -79,7 +79,7 @@ export function openPhotoDatabase(
       database.prepare(sql).all(...values)[0] as Row | undefined,
     transaction: (work) => database.transaction(work)(),
     close() {
-      // so that the file is complete without its log
+      // makes the file complete without its write-ahead log
       database.pragma("wal_checkpoint(TRUNCATE)");
       database.close();
     },
@@ -105,7 +105,7 @@ function open(file: string): Database.Database {
   }
 }
 
-/** A JSON value stored by name, such as how the groups were made. */
+/** Reads a JSON value by name, such as the options of the groups. */
 export function readSetting<Value>(database: PhotoDatabase, name: string): Value | undefined {
   const row = database.get<{ readonly value: string }>(
     "SELECT value FROM settings WHERE name = ?",

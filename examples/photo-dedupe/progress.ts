@@ -2,7 +2,7 @@
 export interface Progress {
   /** Replaces the status line, at most five times per second; in a log, a line every five seconds. */
   update(text: string): void;
-  /** Prints a line that stays. */
+  /** Prints a permanent line. */
   note(text: string): void;
   /** Removes the status line. */
   end(): void;
@@ -28,7 +28,7 @@ export function openProgress(stream: NodeJS.WriteStream = process.stderr): Progr
   };
 }
 
-/** Escapes what a terminal would act on: a file name may contain line breaks and escape sequences. */
+/** Escapes control characters: a file name may contain line breaks and escape sequences. */
 export function printable(text: string): string {
   return text.replace(
     /\p{Cc}|[\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu,

@@ -6,9 +6,9 @@ import { hashSide, perceptualHash } from "./perceptual-hash.ts";
 
 /** Properties read from a photo's content. */
 export interface PhotoFacts {
-  /** Of the file's bytes, lower-case hexadecimal. */
+  /** MD5 of the file, lower-case hexadecimal. */
   readonly md5: string;
-  /** 64 bits, hexadecimal: `perceptual-hash.ts`. */
+  /** Perceptual hash of 64 bits, hexadecimal. */
   readonly hash: string;
   readonly format: string;
   /** Pixels, after the EXIF orientation is applied. */
@@ -20,11 +20,11 @@ export interface PhotoFacts {
 
 const formats: ReadonlySet<string> = new Set(["jpeg", "png", "webp"]);
 
-// every photo is decoded once, and several at a time
+// every photo is decoded once, and several concurrently
 sharp.cache(false);
 sharp.concurrency(1);
 
-/** @throws {Error} one line, if the file cannot be read, is no photo, or has more than 268 million pixels */
+/** @throws {Error} one line, if the file cannot be read, is not a photo, or has more than 268 million pixels */
 export async function readPhoto(path: string): Promise<PhotoFacts> {
   const file = await readFile(path);
   const image = sharp(file, { failOn: "error", sequentialRead: true });

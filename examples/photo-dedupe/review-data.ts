@@ -11,7 +11,7 @@ interface GroupRow extends ComparedPhoto {
   readonly decision: Decision | null;
 }
 
-/** Totals for the head of the page. */
+/** Returns the totals for the head of the page. */
 export function reviewState(database: PhotoDatabase) {
   const number = (sql: string) => database.get<{ readonly n: number }>(`SELECT (${sql}) AS n`)!.n;
   const grouping = readGrouping(database);
@@ -27,7 +27,7 @@ export function reviewState(database: PhotoDatabase) {
     rejected: number(
       "SELECT count(*) FROM photos WHERE position IS NOT NULL AND decision = 'reject' AND state = 'present'",
     ),
-    /** Groups of which no photo would be left. */
+    /** Groups of which all present photos are rejected. */
     emptied: number(
       `SELECT count(*) FROM (
          SELECT position FROM photos WHERE position IS NOT NULL AND state = 'present' GROUP BY position
@@ -37,7 +37,7 @@ export function reviewState(database: PhotoDatabase) {
   };
 }
 
-/** A group for the page; `undefined` if there is none at this position. */
+/** Returns a group for the page; `undefined` if there is none at this position. */
 export function reviewGroup(database: PhotoDatabase, position: number) {
   const rows = database.all<GroupRow>(
     `SELECT id, path, root, bytes, width, height, taken_at AS takenAt, format, md5, state, decision
@@ -61,7 +61,7 @@ export function reviewGroup(database: PhotoDatabase, position: number) {
   };
 }
 
-/** Moved photos, for the list that restores them. */
+/** Returns moved photos, which the page can restore. */
 export function movedPhotos(database: PhotoDatabase, limit: number) {
   return database
     .all<{
@@ -82,7 +82,7 @@ export interface DecisionOn {
   readonly decision: Decision | null;
 }
 
-/** @returns False, and saves nothing, if one of them is not a present photo in a group. */
+/** Saves decisions. Returns false and saves nothing if one is not for a present photo in a group. */
 export function decide(database: PhotoDatabase, decisions: readonly DecisionOn[]): boolean {
   const known = decisions.every(({ photo }) =>
     database.get(

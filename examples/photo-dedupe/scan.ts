@@ -53,8 +53,8 @@ const extensions: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Reads every photo of a folder that is new or has changed into the index. A file that cannot be read is reported and does
- * not end the scan. Links are not followed.
+ * Reads new and changed photos of a folder into the index. A file that cannot be read is reported and does not end the scan.
+ * Links are not followed.
  *
  * @throws {DedupeError} if the folder itself cannot be read
  */
@@ -108,7 +108,7 @@ async function scannedFolder(folder: string): Promise<string> {
   }
 }
 
-/** @returns The error if the photo cannot be read. */
+/** Reads a photo into the index unless it is unchanged. Returns the error if it cannot be read. */
 async function scanPhoto(
   database: PhotoDatabase,
   photo: { readonly path: string; readonly root: string; readonly seen: number },
@@ -187,7 +187,7 @@ function writePhoto(database: PhotoDatabase, photo: WrittenPhoto): void {
 /** Marks photos of the folder that this scan did not find. */
 function markGone(database: PhotoDatabase, root: string, seen: number): number {
   const prefix = root.endsWith(sep) ? root : `${root}${sep}`;
-  // the length is SQLite's: JavaScript counts some characters as two
+  // SQLite computes the length, because JavaScript counts some characters as two
   return database.run(
     `UPDATE photos SET state = 'gone'
      WHERE seen < ? AND state IN ('present', 'unreadable') AND substr(path, 1, length(?)) = ?`,

@@ -2,7 +2,7 @@ import { setImmediate as yieldToEvents } from "node:timers/promises";
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { hashWords, ones } from "./perceptual-hash.ts";
 
-/** Vectors one after the other, each with unit norm. */
+/** Contiguous vectors of unit norm. */
 export interface VectorTable {
   readonly width: number;
   readonly count: number;
@@ -18,8 +18,8 @@ export interface PairListener {
 }
 
 /**
- * An ONNX graph of two operators: the product of rows and columns (Gemm), and the largest value of each row. The matrix
- * product of ONNX Runtime is as fast as a BLAS, and the package is installed anyway. A test builds it again and compares.
+ * ONNX graph of two operators, in base64: product of rows and columns (Gemm), and maximum of each row. The matrix product of ONNX
+ * Runtime is as fast as a BLAS, and the package is installed anyway. A test compares the graph with its source.
  */
 export const cosineBlockGraph =
   "CAgSCWNsaXBzdGFja0IECgAQETr7ARIHY29zaW5lcwo2CgRyb3dzCgdjb2x1bW5zEgdjb3NpbmVzGgdjb3NpbmVzIgRH" +
@@ -64,7 +64,7 @@ export async function cosinePairs(
           }
         }
       }
-      onProgress?.(shareDone(Math.min(count, row + blockRows), count));
+      onProgress?.(completedShare(Math.min(count, row + blockRows), count));
     }
   } finally {
     await session.release();
@@ -85,13 +85,13 @@ export async function hashPairs(
       if (bits <= distance && bits + ones(low ^ words[2 * b + 1]!) <= distance) onPair(a, b);
     }
     if (a % 256 === 0) {
-      onProgress?.(shareDone(a, hashes.length));
+      onProgress?.(completedShare(a, hashes.length));
       await yieldToEvents();
     }
   }
 }
 
-/** Share of all pairs after the pairs of the first `done` of `count` items. */
-function shareDone(done: number, count: number): number {
+/** Share of all pairs that are compared once the pairs of the first `done` of `count` items are. */
+function completedShare(done: number, count: number): number {
   return 1 - (1 - done / count) ** 2;
 }

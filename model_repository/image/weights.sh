@@ -6,7 +6,7 @@ file=openclip_vit_b32/1/model.onnx
 case $WEIGHTS in
   none) find /models -type f -name '*.onnx*' -delete ;;
   image)
-    [ -e "/models/$file" ] || { echo "model_repository/$file: there is no such file" >&2; exit 1; }
+    [ -e "/models/$file" ] || { echo "model_repository/$file: no such file" >&2; exit 1; }
     sha256=$(sha256sum "/models/$file" | cut -d ' ' -f 1)
     if [ "${MODEL_SHA256:-$sha256}" != "$sha256" ]; then
       echo "model_repository/$file: sha256 must be $MODEL_SHA256, got $sha256" >&2
@@ -16,7 +16,7 @@ case $WEIGHTS in
     if [ -n "${MODEL_PRECISION:-}" ]; then
       selected=model.$MODEL_PRECISION.onnx
       if [ "$MODEL_PRECISION" != fp32 ] && [ ! -e "/models/${file%/*}/$selected" ]; then
-        echo "model_repository/${file%/*}/$selected: there is no such file for MODEL_PRECISION $MODEL_PRECISION" >&2
+        echo "model_repository/${file%/*}/$selected: no such file for MODEL_PRECISION $MODEL_PRECISION" >&2
         exit 1
       fi
       find "/models/${file%/*}" -name 'model.*.onnx*' ! -name "$selected*" -delete

@@ -1,7 +1,7 @@
 """Converts image files to the pixels for openclip_vit_b32_u8: OpenCLIP's validation transform, in 8 bits.
 
-Runs in Triton's Python backend, which must have Pillow and NumPy. clipstack's server answers for this model with its own
-preprocessing (inference/preprocess/preprocess.ts), to the same messages; a test compares the two.
+Runs in Triton's Python backend, which requires Pillow and NumPy. The Triton emulator emulates this model with its own
+preprocessing (inference/preprocess/preprocess.ts) and the same messages; a test compares the two.
 """
 
 import io
@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 SIDE = 224
 FORMATS = ("JPEG", "PNG", "WEBP")
 
-# the limit below is checked before decoding; Pillow's own is only a warning
+# the model checks its own limit before decoding; Pillow's limit is only a warning
 Image.MAX_IMAGE_PIXELS = None
 
 
@@ -25,7 +25,7 @@ class ImageError(Exception):
 
 
 def pixels_of(encoded, max_pixels):
-    """`[224, 224, 3]` 8-bit RGB of a JPEG, PNG or WebP file."""
+    """Returns a JPEG, PNG or WebP file as `[224, 224, 3]` 8-bit RGB."""
     try:
         image = Image.open(io.BytesIO(encoded), formats=FORMATS)
     except Exception as error:
@@ -63,7 +63,7 @@ def upright(image):
 
 
 def transformed(image, max_pixels):
-    """Shortest side to 224 with antialiased bicubic, centre crop, RGB; alpha weighs the colours and is dropped."""
+    """Resizes the shortest side to 224 with antialiased bicubic and crops the centre. Alpha weights the colours and is dropped."""
     width, height = image.size
     short = min(width, height)
     size = tuple(SIDE if side == short else int(SIDE * side / short) for side in (width, height))
@@ -81,7 +81,7 @@ class TritonPythonModel:
     def initialize(self, args):
         parameters = json.loads(args["model_config"]).get("parameters", {})
         self.max_pixels = int(parameters["max_image_pixels"]["string_value"])
-        # Pillow lets other threads run while it decodes and resizes
+        # Pillow releases the GIL while it decodes and resizes
         self.pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
 
     def execute(self, requests):
