@@ -11,11 +11,20 @@ export interface RunsClipstack {
 }
 
 /**
- * Arguments of a `local-exec` provisioner that runs `command` in the project's folder on the deploying machine. Terraform
- * itself runs in `cdktf.out/stacks/<name>`.
+ * `local-exec` provisioner that runs `command` in the project's folder on the deploying machine. Terraform itself runs in
+ * `cdktf.out/stacks/<name>`.
  *
- * Secrets and values that may contain a space belong in the environment of the provisioner, never in `args`.
+ * @param environment - Secrets and values that may contain a space, which `args` must not.
  */
-export function clipstackCommand(args: string, command = "npx --no-install clipstack") {
-  return { command: `${command} ${args}`, workingDir: projectFolder };
+export function clipstackProvisioner(
+  args: string,
+  environment: Record<string, string>,
+  command = "npx --no-install clipstack",
+) {
+  return {
+    type: "local-exec" as const,
+    command: `${command} ${args}`,
+    workingDir: projectFolder,
+    environment,
+  };
 }

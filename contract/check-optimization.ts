@@ -129,7 +129,6 @@ function* checkProfiles(
 }
 
 interface ShapeProfile {
-  /** Name of the parameter. */
   readonly key: string;
   readonly shapes: ReadonlyMap<string, readonly number[]>;
 }

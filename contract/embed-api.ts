@@ -8,7 +8,6 @@ export { embedPaths } from "./embed-routes.ts";
 /** Content types of images that the service accepts. */
 export const imageContentTypes = ["image/jpeg", "image/png", "image/webp"] as const;
 
-/** Maximum number of images per request. */
 export const maxImagesPerRequest = 32;
 
 export const embedding = z.array(z.number()).length(embeddingDims);
@@ -42,7 +41,6 @@ export const embedErrorStatus = {
   /** A body, an image's pixels or the number of images is over the limit. */
   too_large: 413,
   unsupported_media_type: 415,
-  /** The image cannot be decoded. */
   undecodable_image: 422,
   /** The queue is full; retry after `Retry-After`. */
   overloaded: 429,
@@ -90,7 +88,6 @@ export const embedMetrics = {
   requests: "clipstack_embed_requests_total",
   /** Histogram of whole requests, by `route`. */
   requestSeconds: "clipstack_embed_request_duration_seconds",
-  /** Counter of embedded images. */
   images: "clipstack_embed_images_total",
   /** Histogram of decoding and resizing one image. */
   decodeSeconds: "clipstack_embed_decode_duration_seconds",

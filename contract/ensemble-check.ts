@@ -1,6 +1,5 @@
 import type { EnsembleStep, ModelConfig, ModelConfigTensor } from "./model-config.ts";
 
-/** Tensor of an ensemble, with the model that declares it. */
 interface KnownTensor {
   readonly model: string;
   readonly type: string;

@@ -5,7 +5,6 @@ import { z } from "zod";
  * `cdk.tf.json` or `terraform output -json`, so it contains no value that only Terraform can resolve.
  */
 
-/** Name of the Terraform output. */
 export const environmentOutput = "environment";
 
 export const endpointNames = [

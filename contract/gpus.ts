@@ -22,7 +22,6 @@ const computeCapabilities = {
   "12.0": { architecture: "Blackwell", driverBranch: 570, tritonRelease: "25.01" },
 } as const satisfies Record<string, Generation>;
 
-/** Source of a price. */
 export type PriceSource =
   /** Price list of a cloud provider, on demand, one GPU. */
   | "cloud-on-demand"
@@ -31,7 +30,6 @@ export type PriceSource =
   /** Price paid for the published results that clipstack reproduces. */
   | "published-results";
 
-/** Price of a GPU. */
 export interface GpuPrice {
   /** US dollars per hour for one GPU with its share of the machine. */
   readonly usdPerHour: number;
@@ -57,7 +55,6 @@ interface GpuEntry {
    * sheets. Consumer GPUs: with FP16 accumulation, their maximum.
    */
   readonly fp16DenseTflops: number;
-  /** Typical price. */
   readonly price: GpuPrice;
 }
 
@@ -195,7 +192,6 @@ const entries = {
   },
 } as const satisfies Record<string, GpuEntry>;
 
-/** Key of the catalogue. */
 export type GpuName = keyof typeof entries;
 
 /** Keys of the catalogue, which settings use as names. */

@@ -18,7 +18,6 @@ export const quantities = (cpuMillicores: number, memoryMiB: number) =>
 
 type Quantities = ReturnType<typeof quantities>;
 
-/** Resources of one pod. */
 export const podResources = (requests: Quantities, limits: Quantities) =>
   z.strictObject({ requests, limits }).prefault({}).describe("Resources of one pod.");
 

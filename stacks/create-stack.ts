@@ -6,7 +6,6 @@ import { MultiGpuStack } from "./multi-gpu.ts";
 import type { EnvironmentSettings } from "./settings.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
 
-/** Creates the Terraform stack of an environment. */
 export function createStack(scope: Construct, environment: EnvironmentSettings): TerraformStack {
   const { name } = environment;
   switch (environment.stack) {

@@ -156,10 +156,8 @@ const tritonService = <More extends z.ZodRawShape>(
     })
     .prefault({} as never);
 
-/** Triton with ONNX Runtime on `defaultGpus`. */
 export const tritonOnnx = (defaultGpus: readonly number[]) =>
   tritonService(hostPorts.tritonOnnx, defaultGpus, {});
 
-/** Triton with TensorRT on `defaultGpus`. */
 export const tritonTrt = (defaultGpus: readonly number[]) =>
   tritonService(hostPorts.tritonTrt, defaultGpus, { optimumBatchSize });

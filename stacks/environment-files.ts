@@ -8,7 +8,6 @@ import { SettingsError } from "./settings-error.ts";
 /** Environment that is not synthesized, and the reasons. */
 export interface RejectedEnvironment {
   readonly name: string;
-  /** Errors, one per line, ready to print. */
   readonly lines: readonly string[];
 }
 
@@ -34,7 +33,6 @@ export function environmentNameError(name: string): string | undefined {
 
 const extension = ".yaml";
 
-/** File of an environment. */
 export function environmentFile(folder: string, name: string): string {
   return join(folder, `${name}${extension}`);
 }

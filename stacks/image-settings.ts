@@ -34,7 +34,6 @@ const imageSource = (...baseImages: readonly [BaseImage, ...BaseImage[]]) =>
 const buildOrPull =
   "`name:1.2` or `name@sha256:…`, or `{ source: pull, name: … }`; or `{ source: build }`: the host builds it";
 
-/** Embed image of a Docker host. */
 export const embedImage = imageSource("NODE_IMAGE", "CUDA_IMAGE")
   .prefault({ source: "build" })
   .describe(

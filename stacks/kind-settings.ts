@@ -37,7 +37,6 @@ const cluster = z
   })
   .prefault({});
 
-/** Settings of the stack `kind`. */
 export const kindSettings = z.strictObject({
   state,
   review,

@@ -192,7 +192,6 @@ const tritonDeployment = z
   })
   .prefault({});
 
-/** Settings of the stack `kubernetes`. */
 export const kubernetesSettings = z.strictObject({
   accelerator,
   state,

@@ -18,7 +18,6 @@ import { state } from "./state-settings.ts";
 
 const fourGpus = [0, 1, 2, 3];
 
-/** Settings of the stack `multi-gpu`. */
 export const multiGpuSettings = z.strictObject({
   topology: z
     .enum(["instance-group", "per-gpu"])

@@ -37,13 +37,15 @@ function valueLines(
 
 /** Returns whether any value inside an object has a default; otherwise the object is one value. */
 function hasDefaults({ properties = {} }: JsonSchema): boolean {
-  return Object.values(properties).some((it) => it.default !== undefined || hasDefaults(it));
+  return Object.values(properties).some(
+    (value) => value.default !== undefined || hasDefaults(value),
+  );
 }
 
 /** Alternatives that the description does not mention. */
 function alternatives({ enum: values = [], description = "" }: JsonSchema): string {
-  const missing = values.some((it) => it !== "" && !description.includes(`\`${it}\``));
-  return missing ? `One of ${values.filter((it) => it !== "").join(", ")}.` : "";
+  const missing = values.some((value) => value !== "" && !description.includes(`\`${value}\``));
+  return missing ? `One of ${values.filter((value) => value !== "").join(", ")}.` : "";
 }
 
 function inlineYaml(value: unknown): string {
@@ -56,7 +58,7 @@ function inlineYaml(value: unknown): string {
 
 function wrap(text: string, columns: number): readonly string[] {
   const lines: string[] = [];
-  for (const word of text.split(" ").filter((it) => it !== "")) {
+  for (const word of text.split(" ").filter((word) => word !== "")) {
     const last = lines.at(-1);
     if (last !== undefined && last.length + 1 + word.length <= columns) {
       lines[lines.length - 1] = `${last} ${word}`;

@@ -12,7 +12,7 @@ export function settingsSchemaFiles(): readonly { readonly path: string; readonl
     } = z.toJSONSchema(stackSchemas[stack], {
       io: "input",
     });
-    const whole = {
+    const environment = {
       title: `Environment of the stack ${stack}`,
       ...schema,
       properties: {
@@ -23,7 +23,7 @@ export function settingsSchemaFiles(): readonly { readonly path: string; readonl
     };
     return {
       path: `stacks/schemas/${stack}.schema.json`,
-      text: `${JSON.stringify(whole, null, 2)}\n`,
+      text: `${JSON.stringify(environment, null, 2)}\n`,
     };
   });
 }

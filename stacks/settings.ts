@@ -7,7 +7,6 @@ import { SettingsError } from "./settings-error.ts";
 import { issueLines, renderValue } from "./settings-issues.ts";
 import { singleGpuSettings } from "./single-gpu-settings.ts";
 
-/** Settings schema of each stack. */
 export const stackSchemas = {
   "single-gpu": singleGpuSettings,
   "multi-gpu": multiGpuSettings,
@@ -17,7 +16,6 @@ export const stackSchemas = {
 export type StackName = keyof typeof stackSchemas;
 export const stackNames = Object.keys(stackSchemas) as StackName[];
 
-/** Settings of each stack. */
 export type StackSettings = {
   readonly [Stack in StackName]: z.infer<(typeof stackSchemas)[Stack]>;
 };

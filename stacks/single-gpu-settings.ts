@@ -14,7 +14,6 @@ import {
 import { review } from "./review-settings.ts";
 import { state } from "./state-settings.ts";
 
-/** Settings of the stack `single-gpu`. */
 export const singleGpuSettings = z.strictObject({
   accelerator,
   host: host(1),

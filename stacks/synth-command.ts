@@ -40,7 +40,7 @@ Exit codes: 0 success, 2 wrong usage, or an environment with errors; the others 
  */
 export async function synthCommand(options: SynthCommandOptions): Promise<number> {
   const { env, output } = options;
-  let values: Arguments;
+  let values: ReturnType<typeof parseArguments>;
   try {
     values = parseArguments(options.args);
   } catch (error) {
@@ -65,7 +65,7 @@ export async function synthCommand(options: SynthCommandOptions): Promise<number
       outdir: env.CDKTF_OUTDIR ?? "cdktf.out",
       warn: output.error,
     });
-    return report(result, values.skipInvalid, output);
+    return report(result, values["skip-invalid"], output);
   } catch (error) {
     if (error instanceof SettingsError) {
       output.error(error.message);
@@ -77,23 +77,15 @@ export async function synthCommand(options: SynthCommandOptions): Promise<number
   }
 }
 
-interface Arguments {
-  readonly help: boolean;
-  readonly environments: string | undefined;
-  readonly skipInvalid: boolean;
-}
-
-function parseArguments(args: readonly string[]): Arguments {
-  const { values } = parseArgs({
+function parseArguments(args: readonly string[]) {
+  return parseArgs({
     args: [...args],
     options: {
       environments: { type: "string" },
       "skip-invalid": { type: "boolean", default: false },
       help: { type: "boolean", short: "h", default: false },
     },
-  });
-  const { help, environments, "skip-invalid": skipInvalid } = values;
-  return { help, environments, skipInvalid };
+  }).values;
 }
 
 function report(

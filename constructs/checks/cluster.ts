@@ -69,7 +69,6 @@ export function clusterFindings(
   ];
 }
 
-/** Rejects references to existing objects of a namespace that the deployment creates. */
 function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): readonly Finding[] {
   if (!props.createNamespace) return [];
   return namedObjects(props, plan).map(({ setting, name }) => ({
@@ -124,7 +123,6 @@ function exposureFindings({
   );
 }
 
-/** Rejects weights from NVIDIA's own image, which has none. */
 function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Finding[] {
   return findingIf(
     model.weights === "image" &&
@@ -136,7 +134,6 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
   );
 }
 
-/** Rejects a number of GPUs per pod without a model configuration. */
 function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
   const counts = variantGpuCounts(model);
   return findingIf(

@@ -29,11 +29,6 @@ export function findingIf(
   return isViolated ? [{ path, must, got: String(got) }] : [];
 }
 
-/** Findings of a part of the settings, with paths relative to the whole. */
-export function within(prefix: string, findings: readonly Finding[]): readonly Finding[] {
-  return findings.map((finding) => ({ ...finding, path: `${prefix}.${finding.path}` }));
-}
-
 /** Runs `run` at synthesis, before anything is written. Rendered findings of other packages are accepted as text. */
 export function check(scope: Construct, run: () => readonly (Finding | string)[]): void {
   scope.node.addValidation({

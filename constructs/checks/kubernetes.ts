@@ -12,7 +12,6 @@ export interface Resources {
   readonly limits: Quantities;
 }
 
-/** ResourceQuota of a namespace. */
 export interface Quota extends Resources {
   readonly pods: number;
 }
@@ -40,13 +39,11 @@ export interface Budget {
   readonly minAvailable?: number;
 }
 
-/** Minimum and maximum number of pods. */
 export interface Replicas {
   readonly minReplicas: number;
   readonly maxReplicas: number;
 }
 
-/** Autoscaling on CPU. */
 export interface CpuScaling extends Replicas {
   /** Target average CPU utilisation of all pods, in percent of their requests. */
   readonly cpuPercent: number;

@@ -151,7 +151,6 @@ function startSecondsOf(backend: EmbedBackend): number {
   return loadSeconds + Math.max(0, ...backend.upstreams.map((triton) => triton.startSeconds));
 }
 
-/** Sensitive Terraform variable for the API key. */
 function apiKeyVariable(server: EmbedServer, service: string): TerraformVariable {
   const name = `${service.replaceAll("-", "_")}_api_key`;
   const variable = new TerraformVariable(server, "api-key", {

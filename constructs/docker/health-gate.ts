@@ -1,7 +1,7 @@
 import type { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import { DataResource } from "../cdktf.ts";
-import { clipstackCommand, type RunsClipstack } from "../clipstack-command.ts";
+import { clipstackProvisioner, type RunsClipstack } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 
 export interface HealthGateProps extends RunsClipstack {
@@ -27,14 +27,11 @@ export class HealthGate extends Construct {
       // a replaced container has another id
       triggersReplace: { container: expression(`${container.fqn}.id`) },
       provisioners: [
-        {
-          type: "local-exec",
-          ...clipstackCommand(
-            `wait-healthy ${container.nameInput} --timeout ${timeoutSeconds}`,
-            command,
-          ),
-          environment: { DOCKER_HOST: docker },
-        },
+        clipstackProvisioner(
+          `wait-healthy ${container.nameInput} --timeout ${timeoutSeconds}`,
+          { DOCKER_HOST: docker },
+          command,
+        ),
       ],
     });
   }

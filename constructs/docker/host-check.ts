@@ -1,6 +1,6 @@
 import { Construct } from "constructs";
 import { DataResource, Lazy, TerraformStack } from "../cdktf.ts";
-import { clipstackCommand, type RunsClipstack } from "../clipstack-command.ts";
+import { clipstackProvisioner, type RunsClipstack } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 import {
   type HostRequirements,
@@ -48,13 +48,11 @@ export class HostCheck extends Construct {
       triggersReplace: Lazy.anyValue({ produce: () => hostRequirements.parse(requirements()) }),
       lifecycle: repeats === "never" ? { ignoreChanges: ["triggers_replace"] } : undefined,
       provisioners: [
-        {
-          type: "local-exec",
-          ...clipstackCommand(`doctor ${TerraformStack.of(this).node.id}`, command),
-          environment: {
-            [hostRequirementsVariable]: expression("jsonencode(self.triggers_replace)"),
-          },
-        },
+        clipstackProvisioner(
+          `doctor ${TerraformStack.of(this).node.id}`,
+          { [hostRequirementsVariable]: expression("jsonencode(self.triggers_replace)") },
+          command,
+        ),
       ],
     });
     this.docker = expression(`${this.resource.fqn}.input.docker`);

@@ -14,7 +14,6 @@ import {
 } from "./chart-pod-values.ts";
 import { choice, flag, integer, text } from "./chart-value-fields.ts";
 
-/** Chart values of the embed server. */
 export const embed = z
   .strictObject({
     enabled: flag(true, "Whether the embed server is deployed."),

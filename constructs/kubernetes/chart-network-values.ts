@@ -39,7 +39,6 @@ const egressRule = z.strictObject({
 const networkPeers = (description: string) =>
   z.array(networkPeer).default([]).describe(description);
 
-/** Chart values of the NetworkPolicies. */
 export const networkPolicy = z
   .strictObject({
     enabled: flag(true, "Whether NetworkPolicies allow only the required connections."),

@@ -14,7 +14,6 @@ import {
 
 /** Chart values that the embed server and Triton share. */
 
-/** Image of a component. */
 export const image = (repository: string, tag: string, description: string) =>
   z
     .strictObject({
@@ -26,7 +25,6 @@ export const image = (repository: string, tag: string, description: string) =>
     .prefault({})
     .describe(description);
 
-/** Default resources of a component. */
 export const resources = (
   requests: { readonly cpu: string; readonly memory: string },
   limits: { readonly cpu: string; readonly memory: string },
@@ -39,7 +37,6 @@ export const resources = (
     .prefault({})
     .describe("CPU and memory of one pod. The chart adds the GPUs.");
 
-/** PodDisruptionBudget of a component. */
 export const budget = z
   .strictObject({
     enabled: flag(true, "Whether the chart creates a PodDisruptionBudget."),
@@ -88,7 +85,6 @@ const topologySpread = z
   .prefault({})
   .describe("Topology spread constraint of the pods of one Deployment.");
 
-/** Scheduling, annotations and labels of pods. */
 export const scheduling = {
   runtimeClassName: text(
     "",
@@ -120,11 +116,9 @@ export const scheduling = {
     .describe("Additional environment variables."),
 };
 
-/** Number of pods without autoscaling. */
 export const replicas = (count: number) =>
   integer(0, 1_000).default(count).describe("Number of pods; ignored with autoscaling.");
 
-/** Autoscaling on CPU utilisation. */
 export const scaling = (on: boolean, minReplicas: number, maxReplicas: number) => ({
   enabled: flag(on, "Whether a HorizontalPodAutoscaler sets the number of pods."),
   minReplicas: integer(1, 1_000).default(minReplicas).describe("Minimum number of pods."),
@@ -159,7 +153,6 @@ export const service = (port: number | undefined) =>
     })
     .prefault({});
 
-/** Time for nodes, images and weights in a rollout. */
 export const imagePull = (component: PodComponent) =>
   integer(0, 14_400)
     .default(imagePullSeconds[component])
@@ -167,7 +160,6 @@ export const imagePull = (component: PodComponent) =>
       "Additional time before a rollout counts as failed, in seconds: for provisioning a node, pulling images and loading weights.",
     );
 
-/** Spare GPU for rolling updates. */
 export const spareGpu = flag(
   false,
   "Whether the cluster has a spare GPU for a rolling update. Otherwise an update stops a pod before it starts the next.",

@@ -18,7 +18,6 @@ import { choice, flag, integer, matching, quantity, text } from "./chart-value-f
 /** Maximum time of TensorRT to build the engine of one execution instance, in seconds. */
 const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
 
-/** Chart values of Triton. */
 export const triton = z
   .strictObject({
     enabled: flag(false, "Whether Triton is deployed."),

@@ -2,16 +2,12 @@ import { z } from "zod";
 
 /** Field types of the chart values, each with its default and description. */
 
-/** Integer in a range. */
 export const integer = (min: number, max: number) => z.int().min(min).max(max);
-/** Boolean. */
 export const flag = (on: boolean, description: string) =>
   z.boolean().default(on).describe(description);
-/** Any text. */
 export const text = (fallback: string, description: string) =>
   z.string().default(fallback).describe(description);
 
-/** One of several options. */
 export const choice = <const Options extends readonly [string, ...string[]]>(
   options: Options,
   fallback: Options[number],
@@ -37,7 +33,6 @@ export const quantity = z.union([
 ]);
 /** Quantity of each resource: `cpu`, `memory`, … */
 export const quantities = z.record(z.string(), quantity);
-/** Map of text, such as labels. */
 export const stringMap = (description: string) =>
   z.record(z.string(), z.string()).default({}).describe(description);
 

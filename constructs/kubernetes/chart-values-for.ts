@@ -16,12 +16,10 @@ export function chartImage(
   return { repository, tag: tag ?? "latest" };
 }
 
-/** Requests and limits as Kubernetes quantities. */
 export function chartResources({ requests, limits }: Resources) {
   return { requests: kubernetesQuantities(requests), limits: kubernetesQuantities(limits) };
 }
 
-/** Chart values of the ResourceQuota. */
 export function chartQuota(quota: Quota, gpus = 0) {
   return {
     enabled: true,
@@ -32,7 +30,6 @@ export function chartQuota(quota: Quota, gpus = 0) {
   };
 }
 
-/** Chart values of the LimitRange. */
 export function chartLimitRange(range: ContainerRange) {
   return { enabled: true, ...rangeQuantities(range) };
 }

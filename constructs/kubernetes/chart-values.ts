@@ -15,7 +15,6 @@ import {
   text,
 } from "./chart-value-fields.ts";
 
-/** Chart values of the model and its weights. */
 const model = z
   .strictObject({
     name: matching(

@@ -6,10 +6,8 @@ import { chartImage, chartQuota, chartResources } from "./chart-values-for.ts";
 import type { ClusterInferenceProps, ClusterModel, ClusterPlan } from "./cluster-plan.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
-/** Key of the bearer token in the Secret. */
 const tokenKey = "api-key";
 
-/** Chart values of the embed server and Tritons in a cluster. */
 export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartValues {
   const { embed, triton, quota, scraping, serviceMonitor, cluster } = props;
   return {

@@ -1,6 +1,6 @@
 import { Construct } from "constructs";
 import { DataResource, Lazy, TerraformStack } from "../cdktf.ts";
-import { clipstackCommand, type RunsClipstack } from "../clipstack-command.ts";
+import { clipstackProvisioner, type RunsClipstack } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 import {
   type ClusterRequirements,
@@ -41,13 +41,11 @@ export class ClusterCheck extends Construct {
       // the deployed objects stay while the check is replaced
       lifecycle: { createBeforeDestroy: true },
       provisioners: [
-        {
-          type: "local-exec",
-          ...clipstackCommand(`doctor ${TerraformStack.of(this).node.id}`, props.command),
-          environment: {
-            [clusterRequirementsVariable]: expression("jsonencode(self.triggers_replace)"),
-          },
-        },
+        clipstackProvisioner(
+          `doctor ${TerraformStack.of(this).node.id}`,
+          { [clusterRequirementsVariable]: expression("jsonencode(self.triggers_replace)") },
+          props.command,
+        ),
       ],
     });
     this.configPath = expression(`${this.resource.fqn}.input.kubeconfig`);

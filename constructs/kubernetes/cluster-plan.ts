@@ -1,6 +1,7 @@
 import {
   type DeployedModelConfig,
   deployedModelConfig,
+  type ModelConfigSettings,
   shippedModels,
   type TunableModel,
 } from "../../contract/deployed-model-config.ts";
@@ -56,13 +57,11 @@ export type ClusterWeights =
   /** Downloaded by each pod when it starts. */
   | { readonly weights: "init"; readonly url: string; readonly sha256: string };
 
-/** Embed server in a cluster. */
 export interface ClusterEmbed {
   /** Image with a tag or digest, which the cluster can pull. */
   readonly image: string;
   /** `onnxruntime`: ONNX Runtime in the embed server, on the cluster's accelerator. `triton`: gateway to the Tritons. */
   readonly backend: "onnxruntime" | "triton";
-  /** Type of the Service. */
   readonly service: "ClusterIP" | "NodePort" | "LoadBalancer";
   /**
    * Secret of the namespace with the bearer token required from clients, under the key `api-key`.
@@ -75,27 +74,19 @@ export interface ClusterEmbed {
   readonly resources: Resources;
   /** Autoscaling; off if the minimum equals the maximum. */
   readonly autoscaler: CpuScaling;
-  /** PodDisruptionBudget. */
   readonly budget: Budget;
 }
 
-/** Tritons in a cluster. */
-export interface ClusterTriton {
+export interface ClusterTriton extends Required<Omit<ModelConfigSettings, "engineCachePrefix">> {
   readonly enabled: boolean;
   /** `tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU. */
   readonly server: "tritonserver" | "emulator";
-  /** Backend of the model. */
   readonly backend: "onnxruntime" | "tensorrt";
   /** Image with a tag or digest, which the cluster can pull. Ignored with the server `emulator`. */
   readonly image: string;
   readonly gpusPerPod: number;
   /** Whether the cluster has the GPUs of one additional pod. A rolling update then starts a pod before it stops another. */
   readonly spareGpu: boolean;
-  readonly maxQueueDelayMicroseconds: number;
-  readonly instancesPerGpu: number;
-  /** Batch size for which TensorRT optimises its engines. */
-  readonly optimumBatchSize: 8 | 16;
-  readonly cudaGraphs: boolean;
   /** TensorRT engine cache on a volume. */
   readonly engineCache: {
     readonly enabled: boolean;
@@ -115,7 +106,6 @@ export interface ClusterTriton {
       /** Target average queue time of a request. */
       readonly targetQueueMilliseconds: number;
     };
-  /** PodDisruptionBudget. */
   readonly budget: Budget;
 }
 

@@ -20,7 +20,6 @@ function shortest(count: number, step: number, [unit = "", ...larger]: readonly 
     : `${count}${unit}`;
 }
 
-/** CPU and memory as Kubernetes quantities. */
 export function kubernetesQuantities(quantities: Quantities): {
   readonly cpu: string;
   readonly memory: string;

@@ -1,6 +1,6 @@
 import { Construct } from "constructs";
 import { addressOf, DataResource, type TerraformResource } from "../cdktf.ts";
-import { clipstackCommand } from "../clipstack-command.ts";
+import { clipstackProvisioner } from "../clipstack-command.ts";
 import { expression } from "../expression.ts";
 import type { ClusterAccess } from "./cluster-access.ts";
 
@@ -44,14 +44,11 @@ export class RolloutGate extends Construct {
       dependsOn: [declaredBy, ...(props.dependsOn ?? [])],
       lifecycle: { replaceTriggeredBy: [addressOf(declaredBy)] },
       provisioners: [
-        {
-          type: "local-exec",
-          ...clipstackCommand(
-            `wait-rollout ${deployment} ${target} --replicas ${replicas} --timeout ${timeoutSeconds}`,
-            cluster.command,
-          ),
-          environment: { KUBECONFIG: cluster.kubeconfig },
-        },
+        clipstackProvisioner(
+          `wait-rollout ${deployment} ${target} --replicas ${replicas} --timeout ${timeoutSeconds}`,
+          { KUBECONFIG: cluster.kubeconfig },
+          cluster.command,
+        ),
       ],
     });
   }
