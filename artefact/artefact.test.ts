@@ -6,7 +6,7 @@ import { dockerDocument, kubernetesDocument, type TestDocument } from "./test-ar
 
 const parse = (document: unknown) => parseArtefact(JSON.stringify(document), "cdk.tf.json");
 
-/** Parses a document that `change` has made invalid. */
+/** Parses a document after a change. */
 function parseInvalid(change: (document: TestDocument) => void, document = dockerDocument()) {
   change(document);
   return () => parse(document);
@@ -27,7 +27,7 @@ function workload(document: TestDocument, service: string) {
   return found;
 }
 
-test("a container's command, environment, ports and volumes are read", () => {
+test("reads the command, environment, ports and volumes of a container", () => {
   const triton = workload(dockerDocument(), "triton-onnx");
   expect(triton).toMatchObject({
     address: "docker_container.triton",
@@ -60,7 +60,7 @@ test("an environment value may contain an equals sign", () => {
   expect(workload(document, "embed").env).toEqual({ A: "b=c" });
 });
 
-test("the URL of a health check is found in curl and in node", () => {
+test("reads the URL of a health check with curl and with node", () => {
   const urls = ["embed", "triton-onnx"].map((it) => workload(dockerDocument(), it).probes[0]?.http);
   expect(urls).toEqual([
     { port: 8002, path: "/readyz" },
@@ -68,7 +68,7 @@ test("the URL of a health check is found in curl and in node", () => {
   ]);
 });
 
-test("a health check's budget is its start period and its retries", () => {
+test("the start limit of a health check is its start period plus its retries", () => {
   expect(workload(dockerDocument(), "embed").probes[0]?.budgetSeconds).toBe(60 + 5 * 7);
 });
 
@@ -116,7 +116,7 @@ test("a Deployment is published through target port, node port and kind's mappin
   });
 });
 
-test("a node port that kind does not map is a fault of the Deployment", () => {
+test("an unmapped node port is a fault of the Deployment", () => {
   const document = kubernetesDocument();
   document.resource.terraform_data!.cluster!.input = {};
   expect(workload(document, "embed").faults).toEqual([
@@ -124,7 +124,7 @@ test("a node port that kind does not map is a fault of the Deployment", () => {
   ]);
 });
 
-test("a selector that no pod matches is a fault of the Deployment", () => {
+test("a selector without matching pods is a fault of the Deployment", () => {
   const document = kubernetesDocument();
   (document.resource.kubernetes_service_v1!.embed!.spec as { selector: object }).selector = {
     app: "other",
@@ -134,7 +134,7 @@ test("a selector that no pod matches is a fault of the Deployment", () => {
   ]);
 });
 
-test("a target port that the container does not name is a fault of the Deployment", () => {
+test("an unknown target port is a fault of the Deployment", () => {
   const document = kubernetesDocument();
   const spec = document.resource.kubernetes_service_v1!.embed!.spec as { port: object[] };
   spec.port = [{ port: 80, target_port: "web", node_port: 30_092 }];
@@ -143,13 +143,13 @@ test("a target port that the container does not name is a fault of the Deploymen
   ]);
 });
 
-test("a container that implements no service is listed", () => {
+test("lists a container without a service", () => {
   const document = dockerDocument();
   document.resource.docker_container!.owner = { name: "owner", command: ["1000:1000"] };
   expect(parse(document).otherContainers).toEqual(["docker_container.owner"]);
 });
 
-test("kind's port mappings are read from YAML, JSON and objects", () => {
+test("reads kind's port mappings from YAML, JSON and objects", () => {
   const yaml = "extraPortMappings:\n  - containerPort: 30092\n    hostPort: 8092\n";
   const json = '{"hostPort":8093,"listenAddress":"127.0.0.1","containerPort":30093}';
   const object = { nodes: [{ extraPortMappings: [{ containerPort: 30094, hostPort: 8094 }] }] };

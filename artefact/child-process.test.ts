@@ -7,7 +7,7 @@ import { endWithParent, startChild } from "./child-process.ts";
 
 const tsx = import.meta.resolve("tsx");
 
-/** A program that prints `ready`, runs on, and does what `code` says. */
+/** Program that runs `code`, prints `ready` and keeps running. */
 function script(code: string): readonly string[] {
   const program = `${code}; setInterval(() => {}, 1000); console.log("ready");`;
   return [process.execPath, "--import", tsx, "--import", endWithParent, "-e", program];
@@ -77,7 +77,7 @@ test("a child that does not stop within the grace period is killed", async () =>
   expect(await child.stop(0.2)).toMatchObject({ code: null, signal: "SIGKILL" });
 });
 
-/** A process that starts a child as the bench does, says its id, and then does what `ending` says. */
+/** Process that starts a child, prints its id and runs `ending`. */
 async function orphan(
   ending: string,
 ): Promise<{ readonly parent: number; readonly child: number }> {

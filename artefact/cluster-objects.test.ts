@@ -20,7 +20,7 @@ const autoscaler = (status: object = {}) =>
     status: { ...kubectlAutoscaler.status, ...status },
   }) as unknown as ClusterAutoscaler;
 
-/** The pod of a kind cluster, with another status. */
+/** Pod of a kind cluster with another status. */
 function podWith(status: Partial<ClusterPod["status"]>): ClusterPod {
   return { ...pod, status: { ...pod.status, ...status } };
 }
@@ -29,13 +29,13 @@ function deploymentWith(change: object) {
   return { ...deployment, status: { ...deployment.status, ...change } };
 }
 
-test("a rollout is complete if all pods are of the template and ready", () => {
+test("a rollout is complete if all pods have the current template and are ready", () => {
   expect(rolloutProblem(deployment, [pod, pod])).toBeUndefined();
 });
 
 test.each([
   [
-    "a change that was not seen",
+    "an unobserved change",
     { observedGeneration: 1 },
     2,
     "its latest change has not been observed yet",
@@ -44,7 +44,7 @@ test.each([
   ["a missing pod", {}, 1, "1 of 2 pods are ready"],
   ["pods that have just become ready", { availableReplicas: 1 }, 2, "1 of 2 pods are available"],
   ["a pod on its way out", {}, 3, "1 pod too many"],
-])("a Deployment with %s is not at rest", (_name, status, pods, why) => {
+])("a Deployment with %s has not settled", (_name, status, pods, why) => {
   expect(
     rolloutProblem(
       deploymentWith(status),
@@ -58,7 +58,7 @@ test.each([
   ["Pending", false],
   ["Failed", true],
   ["Succeeded", true],
-])("whether a pod that is %s is over: %s", (phase, over) => {
+])("a pod in phase %s is terminated: %s", (phase, over) => {
   expect(isTerminated(podWith({ phase }))).toBe(over);
 });
 
@@ -70,7 +70,7 @@ test("a terminating pod receives no requests", () => {
   expect([isReady(pod), isReady(leaving)]).toEqual([true, false]);
 });
 
-test("a pod whose container is being created has no problem", () => {
+test("a pod in ContainerCreating has no problem", () => {
   const state = { waiting: { reason: "ContainerCreating", message: "" } };
   const [status] = pod.status?.containerStatuses ?? [];
   if (status === undefined) throw new Error("the pod has no container");

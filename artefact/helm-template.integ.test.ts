@@ -12,7 +12,7 @@ if (CLIPSTACK_HELM !== undefined) {
   process.env.PATH = [join(CLIPSTACK_HELM, "bin"), process.env.PATH].join(delimiter);
 }
 
-/** A chart of one Deployment and one Service, in a folder that is deleted after the test. */
+/** Chart with one Deployment and one Service in a temporary folder. */
 function chart(): string {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-chart-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -68,7 +68,7 @@ function render(values: object) {
 }
 
 describe.skipIf(!isHelmInstalled())("a release of a chart (needs helm)", () => {
-  test("is the objects that Helm renders, in its namespace, without tests", () => {
+  test("has the objects that Helm renders, in its namespace, without tests", () => {
     expect(render({ replicas: 2, tag: "1" }).map(({ kind, metadata }) => [kind, metadata])).toEqual(
       [
         ["Service", { name: "clipstack-embed", namespace: "inference" }],

@@ -12,32 +12,32 @@ const script = `
   console.log("ready");
 `;
 
-/** Send one signal after each of what a program says, until it has ended. */
+/** Sends SIGINT after each line that a program prints, until it ends. */
 async function interrupt(...args: readonly string[]) {
   const child = spawn(
     process.execPath,
     ["--import", import.meta.resolve("tsx"), "--input-type=module", "-e", script, "--", ...args],
     { stdio: ["ignore", "pipe", "pipe"], cwd: fileURLToPath(new URL(".", import.meta.url)) },
   );
-  const said: string[] = [];
+  const printed: string[] = [];
   for (const output of [child.stdout, child.stderr]) {
     output.setEncoding("utf8").on("data", (text: string) => {
-      said.push(text.trim());
+      printed.push(text.trim());
       child.kill("SIGINT");
     });
   }
   const [code] = await once(child, "close");
-  return { code, said };
+  return { code, printed };
 }
 
 test("the second signal exits at once", async () => {
-  expect(await interrupt()).toEqual({ code: 130, said: ["ready", "stopping"] });
+  expect(await interrupt()).toEqual({ code: 130, printed: ["ready", "stopping"] });
 });
 
 test("held work continues after the second signal, and not after the third", async () => {
   expect(await interrupt("holds")).toEqual({
     code: 130,
-    said: [
+    printed: [
       "ready",
       "stopping",
       "clipstack: restoring things: not finished; press Ctrl-C again to skip it",

@@ -96,7 +96,7 @@ test("a Triton has the synthesized command, followed by this machine's addresses
   ]);
 });
 
-test("models that are mounted one by one are assembled, outer folders first", () => {
+test("separately mounted models are assembled, outer folders first", () => {
   const document = dockerDocument();
   container(document, "triton").volumes = [
     { container_path: "/models/b/1", host_path: "/srv/a/1" },
@@ -175,7 +175,7 @@ test("a repository in one volume is used in place", () => {
   expect(triton.args).toContain("--model-repository=/srv/models");
 });
 
-test("another model file replaces the model of every service", () => {
+test("a given model file replaces the model of every service", () => {
   const plan = planOf(dockerDocument(), { modelFile: "/tiny.onnx" });
   expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe("/tiny.onnx");
   expect(instance(plan, "two-services-triton-onnx").repository?.modelFile).toBe("/tiny.onnx");
@@ -227,7 +227,7 @@ test("fails when an offset leaves the range of ports", () => {
   expect(shiftPort(8_002, -8_001)).toBe(1);
 });
 
-test("a port that is not published gets a free one", () => {
+test("an unpublished port is mapped to a free one", () => {
   const document = dockerDocument();
   const triton = container(document, "triton");
   triton.ports = [
@@ -313,7 +313,7 @@ const embed = "docker_container.embed (container 'two-services-embed')";
 const faults: readonly (readonly [string, (document: TestDocument) => void, readonly string[]])[] =
   [
     [
-      "a published port that the environment does not name",
+      "a published port that is not in the environment output",
       (it) => {
         container(it, "triton").ports = [
           { internal: 8000, external: 8019 },

@@ -9,7 +9,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A server on a port of its own that answers with its name. */
+/** Server that responds with its name. */
 async function named(name: string): Promise<number> {
   const server: Server = createServer((_request, response) => response.end(name));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -24,7 +24,7 @@ async function proxied(backends: readonly number[]) {
   return proxy.port;
 }
 
-/** One request on a connection of its own. */
+/** One request on a new connection. */
 async function ask(port: number): Promise<string> {
   const http = openHttpClient();
   try {
@@ -34,7 +34,7 @@ async function ask(port: number): Promise<string> {
   }
 }
 
-test("connections are spread over the backends in turn", async () => {
+test("connections are distributed round-robin", async () => {
   const port = await proxied([await named("a"), await named("b")]);
   expect([await ask(port), await ask(port), await ask(port), await ask(port)]).toEqual([
     "a",

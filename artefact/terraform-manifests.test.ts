@@ -8,17 +8,17 @@ function manifests(resources: TerraformResources, options?: ManifestOptions) {
   return manifestsOf(resources, file, options).map(({ manifest }) => manifest);
 }
 
-/** The one manifest of a resource. */
+/** Manifest of a resource. */
 function manifestOf(type: string, body: object, options?: ManifestOptions) {
   return manifests({ [type]: { it: body } }, options)[0];
 }
 
-/** A Deployment with this container, as the bindings write it. */
+/** Deployment with a container, as written by the provider bindings. */
 function deploymentWith(container: object, pod: object = {}) {
   return { spec: { template: { spec: { container: [{ name: "embed", ...container }], ...pod } } } };
 }
 
-/** The pod of {@link deploymentWith}, as a manifest. */
+/** Pod template of {@link deploymentWith} as a manifest. */
 function podOf(container: object, pod?: object, options?: ManifestOptions) {
   const manifest = manifestOf("kubernetes_deployment_v1", deploymentWith(container, pod), options);
   return (manifest as unknown as { spec: { template: { spec: Record<string, unknown> } } }).spec
@@ -110,7 +110,7 @@ test("a percentage of pods stays a string", () => {
   });
 });
 
-test("required node affinity is one object, that of pods is a list", () => {
+test("required node affinity is an object, required pod affinity a list", () => {
   const pod = podOf(
     {},
     {
@@ -299,7 +299,7 @@ test("fails on an image that is a Terraform expression without --image", () => {
   );
 });
 
-test("keeps an expression if the manifest need not be complete", () => {
+test("keeps an expression in a partial manifest", () => {
   const image = `\${docker_image.embed.name}`;
   expect(containerOf({ image })?.image).toBe(image);
 });

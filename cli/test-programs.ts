@@ -7,10 +7,10 @@ import { execa } from "execa";
 import { vi } from "vitest";
 import { runCommand } from "./run-command.ts";
 
-/** For tests: programs that stand in for those that a machine cannot have, in a folder that comes first on the PATH. */
+/** Substitutes for programs in tests, in a folder that comes first on the PATH. */
 export interface StandIns {
   readonly folder: string;
-  /** Put `script`, for `sh`, in the place of the program `name`. */
+  /** Replaces the program `name` with a script for `sh`. */
   put(name: string, script: string): void;
   remove(): void;
 }
@@ -40,8 +40,8 @@ export interface CommandResult {
 let running = false;
 
 /**
- * Runs `clipstack …` in this process, which takes milliseconds where a process of its own takes a second. For signals, and for
- * output that is not this project's, use {@link startClipstack}.
+ * Runs `clipstack …` in this process, because a new process takes a second. For signals, and for output of child processes, use
+ * {@link startClipstack}.
  *
  * @param env - Variables to set, or to remove if undefined, while it runs.
  * @param cwd - Working directory while it runs.
@@ -51,7 +51,10 @@ export async function clipstack(
   env: Readonly<Record<string, string | undefined>> = {},
   cwd = process.cwd(),
 ): Promise<CommandResult> {
-  if (running) throw new Error("output and environment are those of the process: one at a time");
+  if (running)
+    throw new Error(
+      "clipstack() changes the output and environment of this process: run one at a time",
+    );
   running = true;
   const output = { stdout: "", stderr: "" };
   const spies = [

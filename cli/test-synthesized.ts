@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestDocument } from "../artefact/test-artefact.ts";
 
-/** For tests: what a synth would have left, of one environment. */
+/** Writes the output of a synthesis of one environment, for tests. */
 export function synthesized(document: TestDocument): {
   readonly outdir: string;
   readonly file: string;

@@ -7,7 +7,7 @@ function output(isTTY: boolean) {
   return { isTTY, columns: 60, write: (text: string) => written.push(text), written };
 }
 
-test("elsewhere than on a terminal, progress is plain lines", () => {
+test("without a terminal, progress is one line per event", () => {
   const to = output(false);
   const progress = startProgress(to);
   progress.tell({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
@@ -20,7 +20,7 @@ test("elsewhere than on a terminal, progress is plain lines", () => {
   );
 });
 
-test("elsewhere than on a terminal, a phase that counts is one line", () => {
+test("without a terminal, a counting phase is one line", () => {
   const to = output(false);
   const progress = startProgress(to);
   for (const percent of [1, 2, 10, 100]) {
@@ -31,7 +31,7 @@ test("elsewhere than on a terminal, a phase that counts is one line", () => {
   expect(to.written.join("")).toBe("generate the model, 1 %\nsingle-gpu: parity: embed\n");
 });
 
-test("on a terminal, progress is one line that is as wide as the terminal at most", () => {
+test("on a terminal, progress is one line, cut to the terminal width", () => {
   const to = output(true);
   const progress = startProgress(to);
   progress.tell({ kind: "phase", environment: "single-gpu", text: "x".repeat(200) });
@@ -42,7 +42,7 @@ test("on a terminal, progress is one line that is as wide as the terminal at mos
   expect(to.written.at(-1)).toBe("\r\u001b[K");
 });
 
-test("on a terminal, a failure is a line that stays", () => {
+test("on a terminal, a failure keeps its own line", () => {
   const to = output(true);
   const progress = startProgress(to);
   progress.tell({ kind: "check", result: failedCheck() });

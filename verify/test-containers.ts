@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { type InspectedContainer, inspectedContainer } from "../artefact/docker-inspect.ts";
 
-/** For tests: a container as the file declares it, and what `docker inspect` says when it was made of that. */
+/** Declared container for tests, and the output of `docker inspect` for a container created from it. */
 
 export const declaredBody = {
   name: "one-triton",
@@ -46,7 +46,7 @@ export const declaredBody = {
   stop_timeout: 35,
 } as const;
 
-/** Where the file lies, for paths inside the project. */
+/** Folder of cdk.tf.json, which relative paths start from. */
 export const moduleFolder = "/project/cdktf.out/stacks/one";
 
 export const imageId = `sha256:${"ab".repeat(32)}`;
@@ -55,7 +55,7 @@ type Raw = z.input<typeof inspectedContainer>;
 
 const seconds = (count: number) => count * 1_000_000_000;
 
-/** As Docker 20.10 says it, `null` for what is empty included. */
+/** Output of Docker 20.10, including its `null` for empty values. */
 export function inspectedRaw(): Raw {
   return {
     Id: "c0".repeat(32),

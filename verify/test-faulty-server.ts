@@ -1,7 +1,4 @@
-/**
- * clipstack's server with a planted fault, for tests: `TEST_FAULT` in the container's environment says which. It stands
- * where the server's own file does.
- */
+/** Server with a fault for tests, in place of the server's own file. `TEST_FAULT` in the container's environment selects it. */
 import { subscribe } from "node:diagnostics_channel";
 import { existsSync, writeFileSync } from "node:fs";
 import { type IncomingMessage, ServerResponse } from "node:http";
@@ -24,7 +21,7 @@ if (fault === "hides errors") {
     return writeHead.call(this, status === 422 ? 500 : status, ...rest);
   } as typeof writeHead;
 }
-if (fault === "dies at work") {
+if (fault === "exits on a request") {
   subscribe("http.server.request.start", (message) => {
     const { request } = message as { readonly request: IncomingMessage };
     if (request.method === "POST") process.exit(9);
@@ -39,16 +36,16 @@ if (fault === "counts no images") {
     done?: () => void,
   ) {
     const zeros = (_all: string, name: string, count: string) => name + "0".repeat(count.length);
-    const spoilt =
+    const changed =
       typeof body === "string"
         ? body.replace(/^(clipstack_embed_batch_size_sum )(\d+)$/m, zeros)
         : body;
-    return end.call(this, spoilt, encoding, done);
+    return end.call(this, changed, encoding, done);
   } as typeof end;
 }
 if (fault === "cuts a connection") cutOnStop();
-if (fault === "replicas fall together") {
-  // one that stops leaves a file, and the others fail when they see it
+if (fault === "replicas fail together") {
+  // a stopping replica writes a file, which makes the others fail
   const file = process.env.TEST_FAULT_FILE ?? "";
   process.once("SIGTERM", () => writeFileSync(file, ""));
   const { writeHead } = ServerResponse.prototype;
@@ -61,7 +58,7 @@ if (fault === "replicas fall together") {
   } as typeof writeHead;
 }
 
-/** At the stop, one connection is cut with a request in flight: the protocol is in `TEST_FAULT_PROTOCOL`. */
+/** Destroys one connection with a request in flight when the server stops. `TEST_FAULT_PROTOCOL` is its protocol. */
 function cutOnStop(): void {
   const http = new Set<Socket>();
   const posts = new Map<IncomingMessage, Socket>();
@@ -88,7 +85,7 @@ function cutOnStop(): void {
       for (const socket of all) if (!http.has(socket)) socket.destroy();
       return;
     }
-    // a request that its client gave up never had an answer
+    // skips requests that the client has aborted
     const socket = [...posts.values()].find(({ destroyed }) => !destroyed);
     cutNext = socket === undefined;
     socket?.destroy();

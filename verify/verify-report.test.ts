@@ -18,7 +18,7 @@ const failed = () => {
 const triton = (name: string, server: "tritonserver" | "emulator") =>
   ({ name, kind: "triton", backend: "onnxruntime", server, resource: name, processes: 1 }) as const;
 
-/** Tags, attributes that matter and headings: the tree, not the text. */
+/** Outline of a page: tags, relevant attributes and headings. */
 function outline(html: string): string {
   return [...html.matchAll(/<h([12])[^>]*>(.*?)<\/h\1>|<(svg|table|figure|details)[\s>]/g)]
     .map((match) =>
@@ -69,21 +69,21 @@ test("a failure comes first in the HTML report, with the container's name", () =
   expect(html).toContain("1 of 41 checks failed");
 });
 
-test("the HTML report makes no network request and runs no script but its own", () => {
+test("the HTML report makes no network request and runs only its own script", () => {
   const html = reportHtml(failed());
   expect(html.match(/<script/g)).toHaveLength(1);
   expect(html).not.toMatch(/<link|<img|@import|url\(|\ssrc=|https?:\/\/(?!127\.0\.0\.1)/i);
   expect(html).toContain("default-src 'none'");
 });
 
-test("text of a record is not markup in the HTML report", () => {
+test("text of a record is escaped in the HTML report", () => {
   const record = { ...testRecord(), checks: [failedCheck({ message: '<b>&"quoted"</b>' })] };
   const html = reportHtml(record);
   expect(html).toContain("&lt;b&gt;&amp;&quot;quoted&quot;&lt;/b&gt;");
   expect(html).not.toContain("<b>&");
 });
 
-test("numbers that cannot be drawn do not end up in the plots", () => {
+test("non-finite numbers are omitted from the plots", () => {
   const record = testRecord();
   const [first, ...rest] = record.checks.filter(({ id }) => id === "parity");
   const odd = {
@@ -101,7 +101,7 @@ test("a run without measurements and parity still has a report", () => {
   expect(reportMarkdown(record)).toContain("1 of 1 check failed");
 });
 
-test("a failure has its log below it", () => {
+test("a failure is followed by its log", () => {
   const log = "not ready\n    line one\n    line two";
   const record = { ...testRecord(), checks: [failedCheck({ message: log })] };
   expect(reportHtml(record)).toContain("<pre>line one\nline two</pre>");
@@ -109,7 +109,7 @@ test("a failure has its log below it", () => {
   expect(reportText(record)).toContain("not ready\n    line one\n    line two");
 });
 
-test("the Markdown report has the failure, the checks and the endpoints", () => {
+test("the Markdown report lists failures, checks and endpoints", () => {
   const text = reportMarkdown(failed());
   expect(text).toContain(
     "- **wiring single-gpu/triton-onnx**: publishes 8010 for its port 8009, but listens on 8000, 8001, 8002 (`docker_container.triton (container 'single-gpu-triton-onnx')`)",
@@ -120,7 +120,7 @@ test("the Markdown report has the failure, the checks and the endpoints", () => 
   );
 });
 
-test("text of a record is not markup in the Markdown report", () => {
+test("text of a record is escaped in the Markdown report", () => {
   const record = { ...testRecord(), checks: [failedCheck({ message: "a|b <c> *d*" })] };
   expect(reportMarkdown(record)).toContain("a\\|b \\<c\\> \\*d\\*");
 });
@@ -135,7 +135,7 @@ test("a report lists the limitations of its figures", () => {
   ]);
 });
 
-test("every report names the server behind each Triton", () => {
+test("every report names the deployed server of each Triton", () => {
   const record = testRecord();
   const [first, ...rest] = record.environments;
   const services = [
@@ -161,12 +161,12 @@ test("a file edited by hand is a caveat", () => {
   );
 });
 
-test("an environment whose checks were all skipped has not passed", () => {
+test("an environment with skipped checks only has not passed", () => {
   const record = { ...testRecord(), checks: [failedCheck({ id: "stop", outcome: "skip" })] };
   expect(verifyReport(record).summary[0]?.tables[0]?.rows[0]?.[1]?.text).toBe("– skipped");
 });
 
-test("services of one environment with the same endpoint have a name each", () => {
+test("services with the same endpoint are distinguished by name", () => {
   const record = testRecord();
   const [first] = record.measurements.filter(({ endpoint }) => endpoint === "onnx-http");
   const measurements = ["triton-0", "triton-1"].map((service) => ({ ...first!, service }));
@@ -177,7 +177,7 @@ test("services of one environment with the same endpoint have a name each", () =
   }
 });
 
-test("a report names the model of an environment that has its own", () => {
+test("a report names the different model of an environment", () => {
   const record = testRecord();
   const [first, second] = record.environments;
   const model = { name: "/data/model.onnx", sha256: "0123456789ab".padEnd(64, "0") };
@@ -199,7 +199,7 @@ test("a difference beyond the limit is drawn as a cross", () => {
   expect(plot([first!, ...rest])).not.toContain('class="crossed"');
 });
 
-test("the table for a terminal is aligned", () => {
+test("the columns of a table on a terminal are aligned", () => {
   expect(reportText(failed())).toMatchInlineSnapshot(`
     "Environments  single-gpu, kind-local
     Target        simulation

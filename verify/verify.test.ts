@@ -31,7 +31,7 @@ const lossOf = (resource: string, before = "") =>
   );
 
 let written = 0;
-/** Write what would have been synthesized. */
+/** Writes a synthesized file. */
 function environmentFile(document: TestDocument) {
   const name = `environment-${++written}`;
   mkdirSync(join(folder, name));
@@ -67,7 +67,7 @@ async function run(
   });
 }
 
-/** A model repository around one file. */
+/** Model repository with one model file. */
 function repositoryOf(model: string): string {
   const repository = mkdtempSync(join(folder, "repository-"));
   mkdirSync(join(repository, "openclip_vit_b32/1"), { recursive: true });
@@ -75,7 +75,7 @@ function repositoryOf(model: string): string {
   return repository;
 }
 
-describe("two sound environments", () => {
+describe("two environments without faults", () => {
   let record: VerifyRecord;
   const events: VerifyEvent[] = [];
 
@@ -158,7 +158,7 @@ describe("two sound environments", () => {
   });
 });
 
-describe("planted faults", () => {
+describe("faults", () => {
   let record: VerifyRecord;
 
   beforeAll(async () => {
@@ -172,7 +172,7 @@ describe("planted faults", () => {
       { name: "elsewhere", port: port(0), published: port(1), repository },
       { name: "other-weights", port: port(2), repository: repositoryOf(otherModel) },
       {
-        name: "dies-at-start",
+        name: "exits-at-start",
         port: port(3),
         env: ["MODEL_PATH=/nowhere/model.onnx"],
       },
@@ -190,14 +190,19 @@ describe("planted faults", () => {
         graceSeconds: 1,
         env: ["TEST_FAULT=does not stop"],
       },
-      { name: "dies-at-work", port: port(4), repository, env: ["TEST_FAULT=dies at work"] },
+      {
+        name: "exits-on-request",
+        port: port(4),
+        repository,
+        env: ["TEST_FAULT=exits on a request"],
+      },
       { name: "miscounts", port: port(8), repository, env: ["TEST_FAULT=counts no images"] },
       { name: "cuts", port: port(9), repository, env: ["TEST_FAULT=cuts a connection"] },
     ]);
     record = await run([document], { modelFile: undefined });
   });
 
-  /** What failed of one service, without what follows from it. */
+  /** First failure of one service in a check. */
   const failure = (service: string, id: string) => {
     const found = record.checks.find(
       (it) => it.service === service && it.id === id && it.outcome === "fail",
@@ -218,7 +223,7 @@ describe("planted faults", () => {
     );
   });
 
-  test("other weights name their container, and the numbers", () => {
+  test("other weights name their container, with both differences", () => {
     expect(failure("other-weights", "parity")).toMatch(
       new RegExp(
         `^${quoted(named("other-weights"))}: .* differ from the local reference: cosine -?0\\.\\d+, relative difference \\d.* %; must be ≥ 0\\.999 and ≤ 0\\.10 %$`,
@@ -227,8 +232,8 @@ describe("planted faults", () => {
   });
 
   test("a process that ends during its start is reported with its container and last output", () => {
-    const message = failure("dies-at-start", "start") ?? "";
-    expect(message).toContain(`${named("dies-at-start")}: faults-dies-at-start ended with code `);
+    const message = failure("exits-at-start", "start") ?? "";
+    expect(message).toContain(`${named("exits-at-start")}: faults-exits-at-start ended with code `);
     expect(message).toContain("before it was ready; last lines of its output:\n");
     expect(message).toContain("/nowhere/model.onnx");
   });
@@ -249,7 +254,7 @@ describe("planted faults", () => {
     expect(failure("loses-requests", "stop")).toMatch(lossOf(named("loses-requests")));
   });
 
-  test("metrics that do not count every image name their container", () => {
+  test("metrics that miss images name their container", () => {
     expect(failure("miscounts", "batching")).toMatch(
       new RegExp(
         `^${quoted(named("miscounts"))}: the metrics must count 16 single requests, got 0 images in \\d+ executions$`,
@@ -257,13 +262,13 @@ describe("planted faults", () => {
     );
   });
 
-  test("a connection that is cut in the middle of a stop is a loss, and nothing else fails", () => {
+  test("a connection that is cut during a stop loses a request, and all other checks pass", () => {
     expect(failure("cuts", "stop")).toMatch(lossOf(named("cuts")));
     const others = record.checks.filter((it) => it.service === "cuts" && it.outcome !== "pass");
     expect(others.map(({ id }) => id)).toEqual(["stop"]);
   });
 
-  test("a process that has to be killed names its container", () => {
+  test("a killed process names its container", () => {
     expect(failure("does-not-stop", "stop")).toMatch(
       new RegExp(
         `^${quoted(named("does-not-stop"))}: faults-does-not-stop ended by SIGKILL after \\d+ ms \\(grace 1 s\\), must end with code 0$`,
@@ -271,15 +276,15 @@ describe("planted faults", () => {
     );
   });
 
-  test("a process that ends at work names its container", () => {
-    expect(failure("dies-at-work", "stop")).toBe(
-      `${named("dies-at-work")}: faults-dies-at-work ended with code 9 during the checks`,
+  test("a process that exits on a request names its container", () => {
+    expect(failure("exits-on-request", "stop")).toBe(
+      `${named("exits-on-request")}: faults-exits-on-request ended with code 9 during the checks`,
     );
   });
 
   test("checks of a service that did not start are skipped", () => {
     const asked = record.checks.filter(
-      (it) => it.service === "dies-at-start" && it.id === "parity",
+      (it) => it.service === "exits-at-start" && it.id === "parity",
     );
     expect(asked.map(({ outcome, message }) => [outcome, message])).toEqual([
       ["skip", "the service did not start"],
@@ -287,7 +292,7 @@ describe("planted faults", () => {
   });
 });
 
-test("a health check that does not pass names its container", async () => {
+test("a failing health check names its container", async () => {
   const [port = 0] = await freePorts(1);
   const document = embedsDocument("sick", [{ name: "embed", port, healthPath: "/no-such-path" }]);
   const { checks } = await run([document], { startLimitSeconds: 3 });
@@ -298,14 +303,14 @@ test("a health check that does not pass names its container", async () => {
   });
 });
 
-test("a liveness probe that does not pass, and a replica that takes the others with it, name their Deployment", async () => {
+test("a failing liveness probe, and a replica whose stop fails the others, name their Deployment", async () => {
   const [port = 0] = await freePorts(1);
   const document = kubernetesDocument(port, "/no-such-path");
   const deployment = document.resource.kubernetes_deployment_v1?.embed as {
     spec: { template: { spec: { container: { env: unknown[] }[] } } };
   };
   deployment.spec.template.spec.container[0]?.env.push(
-    { name: "TEST_FAULT", value: "replicas fall together" },
+    { name: "TEST_FAULT", value: "replicas fail together" },
     { name: "TEST_FAULT_FILE", value: join(folder, "one-has-stopped") },
   );
   const { checks } = await run([document]);
@@ -323,7 +328,7 @@ test("a liveness probe that does not pass, and a replica that takes the others w
 });
 
 test.each(["http", "grpc"] as const)(
-  "a connection to a Triton that is cut in the middle of a stop is a loss, over %s, and nothing else fails",
+  "a connection to a Triton that is cut during a stop over %s loses a request, and all other checks pass",
   async (protocol) => {
     const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
     const { resource, output } = dockerDocument({
@@ -351,7 +356,7 @@ test.each(["http", "grpc"] as const)(
   },
 );
 
-test("fails before anything starts if a port is in use, with the container that needs it", async () => {
+test("fails before any start if a port is in use, naming the container", async () => {
   const other = createServer();
   await new Promise<void>((resolve) => other.listen(0, "127.0.0.1", resolve));
   const address = other.address();
@@ -376,10 +381,10 @@ test("stops all processes when aborted", async () => {
     },
   });
   await expect(running).rejects.toThrow("abort");
-  await expect(freeAgain(port)).resolves.toBe(true);
+  await expect(isFreeAgain(port)).resolves.toBe(true);
 });
 
-async function freeAgain(port: number): Promise<boolean> {
+async function isFreeAgain(port: number): Promise<boolean> {
   const server = createServer();
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

@@ -76,7 +76,7 @@ const judge = (
   { replicas = 1, pulling = [] as readonly string[] } = {},
 ) => rolloutJudge(replicas)(state({ deployment, pods, pulling: new Set(pulling) }), 0);
 
-/** State at each read, as one word. */
+/** Kind of the state at each read. */
 function verdicts(...looks: readonly (readonly [seconds: number, state: RolloutState])[]) {
   const look = rolloutJudge(1);
   return looks.map(([seconds, it]) => {
@@ -261,7 +261,7 @@ test("renders the progress of a rollout", () => {
   ).toBe("1 of 2 pods are new, 2 ready, 2 old, CrashLoopBackOff");
 });
 
-/** Cluster with these objects, by the last part of their path. */
+/** Cluster with objects by the last part of their path. */
 function cluster(objects: Readonly<Record<string, unknown>>): RolloutReader {
   const of = (path: string) => objects[/([^/?]+)(?:\?.*)?$/.exec(path)?.[1] ?? ""];
   return {

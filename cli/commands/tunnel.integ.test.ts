@@ -104,7 +104,7 @@ describe.skipIf(missing !== "")(`clipstack tunnel${missing && ` (skipped: ${miss
     );
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr.trim().split("\n").at(-1)).toMatch(
-      /^clipstack: far: ssh -p \d+ nobody-here@127\.0\.0\.1 must work without a password/,
+      /^clipstack: far: ssh -p \d+ no-such-user@127\.0\.0\.1 must work without a password/,
     );
   });
 

@@ -119,7 +119,7 @@ describe("a container", () => {
   });
 });
 
-test("renders a state as text", () => {
+test("renders a state", () => {
   expect(stateText(starting)).toBe("running, starting");
   expect(stateText(state({ status: "restarting", restarts: 1 }))).toBe("restarting, 1 restart");
 });

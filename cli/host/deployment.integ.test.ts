@@ -40,7 +40,7 @@ const declared = declaredContainer.parse({
   stop_timeout: 35,
 });
 
-/** The same as arguments of `docker run`. */
+/** Arguments of `docker run` for it. */
 const options = [
   "--user=1000:1000",
   ...["--env=NVIDIA_VISIBLE_DEVICES=0", "--env=HOST=127.0.0.1"],
@@ -75,8 +75,7 @@ describe.skipIf(missing !== "")(
       await docker.run("volume", "rm", name).catch(() => undefined);
     });
 
-    /** Returns the current findings. */
-    async function said(changes: Partial<typeof declared> = {}): Promise<readonly string[]> {
+    async function findingsOf(changes: Partial<typeof declared> = {}): Promise<readonly string[]> {
       const ports = declared.ports.map((it) => ({ ...it, external: port }));
       const block = {
         address: "docker_container.one",
@@ -90,25 +89,25 @@ describe.skipIf(missing !== "")(
     }
 
     test("passes while it is as declared", async () => {
-      expect(await said()).toEqual([expect.stringMatching(/^pass: \d+ aspects match/)]);
+      expect(await findingsOf()).toEqual([expect.stringMatching(/^pass: \d+ aspects match/)]);
     });
 
     test("fails on undeclared options", async () => {
-      expect(await said({ user: "0:0", shm_size: 64 })).toEqual([
+      expect(await findingsOf({ user: "0:0", shm_size: 64 })).toEqual([
         "fail: user must be 0:0, got 1000:1000",
         "fail: shared memory must be 64 MiB, got 128 MiB",
       ]);
     });
 
     test.skipIf(!gpu)("fails on another GPU than was declared", async () => {
-      expect(await said({ gpus: "device=1" })).toEqual([
+      expect(await findingsOf({ gpus: "device=1" })).toEqual([
         "fail: GPU request must be device 1, got device 0",
       ]);
     });
 
     test("fails on manual changes", async () => {
       await docker.run("update", "--restart=no", name);
-      expect(await said()).toEqual(["fail: restart policy must be unless-stopped, got no"]);
+      expect(await findingsOf()).toEqual(["fail: restart policy must be unless-stopped, got no"]);
       await docker.run("update", "--restart=unless-stopped", name);
     });
 

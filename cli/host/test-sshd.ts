@@ -112,17 +112,17 @@ export async function startSshd(
   const sshd = spawn(find("sshd") ?? "sshd", ["-D", "-e", "-f", file("sshd_config")], {
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
+  let output = "";
   sshd.stderr.on("data", (chunk: Buffer) => {
-    said += chunk.toString("utf8");
+    output += chunk.toString("utf8");
   });
   while (!(await answers(port))) {
-    if (sshd.exitCode !== null) throw new Error(`sshd does not start: ${said}`);
+    if (sshd.exitCode !== null) throw new Error(`sshd does not start: ${output}`);
     await sleep(20);
   }
   return {
     endpoint: `ssh://${username}@127.0.0.1:${port}`,
-    rejectedUser: `ssh://nobody-here@127.0.0.1:${port}`,
+    rejectedUser: `ssh://no-such-user@127.0.0.1:${port}`,
     path: `${file("bin")}${delimiter}${process.env.PATH}`,
     dropConnections() {
       // each connection is a child process of the server

@@ -34,7 +34,7 @@ const onGpu = {
   tritonTrt: triton,
 };
 
-/** The `docker run` as one line for each option. */
+/** Options of the `docker run`, one per line. */
 const linesOf = (settings: Readonly<Record<string, unknown>>, options?: LaunchOptions) =>
   shellText(dockerRun(launch(settings, options).spec)).split(" \\\n  ");
 
@@ -123,7 +123,7 @@ test("runs only the enabled services, and requests no GPU on CPU", () => {
   expect(spec.build.join(" ")).toContain("--build-arg WEIGHTS=image");
 });
 
-test("takes the key of a public port from the shell, with a note", () => {
+test("reads the key of a public port from the shell, with a note", () => {
   const { spec } = launch({ ...onGpu, embed: { expose: "all-interfaces" } });
   expect(spec.secrets).toEqual(["API_KEY"]);
   expect(JSON.stringify(spec.env)).not.toContain("API_KEY");
@@ -160,14 +160,14 @@ test.each<[ShippedEnvironment, string]>([
   expect(() => launch({}, { name })).toThrow(message);
 });
 
-test("fails when the Tritons have different images: the container has one", () => {
+test("fails if the Tritons have different images", () => {
   const other = { image: "nvcr.io/nvidia/tritonserver:26.06-py3" };
   expect(() => launch({ ...onGpu, tritonTrt: other })).toThrow(
     "single-gpu cannot be one container: its Tritons have different settings (image: nvcr.io/nvidia/tritonserver:26.07-py3, nvcr.io/nvidia/tritonserver:26.06-py3), and the all-in-one image has one Triton",
   );
 });
 
-test("is built from images in the settings, never from a name that only Terraform knows", () => {
+test("is built from images in the settings, not from names that Terraform computes", () => {
   const argsOf = (embed: unknown, image: unknown) =>
     launch({ ...onGpu, embed: { image: embed }, tritonOnnx: { image }, tritonTrt: { image } })
       .spec.build.filter((word) => /^(EMBED|TRITON)_IMAGE=/.test(word))
@@ -193,7 +193,7 @@ test("notes different CUDA versions of the embed server and its Triton", () => {
   expect(notes({ accelerator: "cpu" })).toEqual([]);
 });
 
-test("notes that engines of other weights must be removed, if it keeps engines", () => {
+test("notes that kept engines must be removed for other weights", () => {
   const notes = (settings: Readonly<Record<string, unknown>>) =>
     launch({ ...onGpu, ...settings }).spec.notes.join("\n");
   expect(notes({})).toContain(

@@ -8,8 +8,6 @@ import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { recogniseTower } from "../../model-tools/recognise-tower.ts";
 import { isStandard } from "../../model-tools/standard-model.ts";
 
-/** A small tower with random weights, which needs no internet. */
-
 const python = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const has = spawnSync(python, ["-c", "import torch, onnx, onnxruntime, onnxscript, open_clip"]);
 const missing =

@@ -81,12 +81,15 @@ test("fails with pip's last line and leaves no files", async () => {
 test.each([
   ["export", ["requirements.txt", "torch-pypi.txt"]],
   ["convert", ["requirements.txt"]],
-])("the lock of %s has what requirements.in names, each with a checksum", async (name, locks) => {
-  const read = (file: string) => readFile(join(repository, name, file), "utf8");
-  const wanted = (await read("requirements.in")).match(/^[a-z_]+==\S+/gm) ?? [];
-  const hashed = `\n${(await Promise.all(locks.map(read))).join("\n")}`;
-  expect(wanted.length).toBeGreaterThan(1);
-  for (const pin of wanted) expect(hashed).toContain(`\n${pin.replaceAll("_", "-")} `);
-  const entries = hashed.split(/^(?=[a-z])/m).filter((entry) => /^[a-z]/.test(entry));
-  expect(entries.filter((entry) => !/--hash=sha256:[0-9a-f]{64}/.test(entry))).toEqual([]);
-});
+])(
+  "the lock of %s contains the packages of requirements.in, each with a checksum",
+  async (name, locks) => {
+    const read = (file: string) => readFile(join(repository, name, file), "utf8");
+    const wanted = (await read("requirements.in")).match(/^[a-z_]+==\S+/gm) ?? [];
+    const hashed = `\n${(await Promise.all(locks.map(read))).join("\n")}`;
+    expect(wanted.length).toBeGreaterThan(1);
+    for (const pin of wanted) expect(hashed).toContain(`\n${pin.replaceAll("_", "-")} `);
+    const entries = hashed.split(/^(?=[a-z])/m).filter((entry) => /^[a-z]/.test(entry));
+    expect(entries.filter((entry) => !/--hash=sha256:[0-9a-f]{64}/.test(entry))).toEqual([]);
+  },
+);

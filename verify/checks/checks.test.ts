@@ -20,8 +20,8 @@ import { checkParity } from "./parity.ts";
 
 type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
 
-/** Model that returns the first 512 numbers of its input; `spoil` changes the response. */
-function service(spoil: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
+/** Model that returns the first 512 numbers of its input; `change` changes the response. */
+function service(change: Rows = (rows) => rows, state: "up" | "down" = "up"): ServiceUnderTest {
   const transport: Pick<Transport, "live" | "infer"> = {
     live: async () => state === "up",
     async infer(_model, [input]) {
@@ -31,7 +31,7 @@ function service(spoil: Rows = (rows) => rows, state: "up" | "down" = "up"): Ser
         data.slice(i * imageElements, i * imageElements + embeddingDims),
       );
       const output = new Float32Array(batch * embeddingDims);
-      spoil(rows).forEach((row, i) => {
+      change(rows).forEach((row, i) => {
         output.set(row, i * embeddingDims);
       });
       return [{ name: "embedding", dataType: "FP32", shape: [batch, embeddingDims], data: output }];
@@ -60,37 +60,37 @@ const reference: Reference = {
   }),
 };
 
-const said = (results: Awaited<ReturnType<typeof checkEmbedding>>) =>
+const textsOf = (results: Awaited<ReturnType<typeof checkEmbedding>>) =>
   results.map(({ outcome, message }) => `${outcome}: ${message}`);
 
 test("finite embeddings pass", async () => {
-  expect(said(await checkEmbedding(service(), reference))).toEqual([
+  expect(textsOf(await checkEmbedding(service(), reference))).toEqual([
     "pass: 512 finite values in 1 responses",
   ]);
 });
 
 test("an embedding with NaN fails", async () => {
-  const spoilt = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
-  expect(said(await checkEmbedding(spoilt, reference))).toEqual([
+  const changet = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
+  expect(textsOf(await checkEmbedding(changet, reference))).toEqual([
     "fail: binary: value 7 of an embedding must be finite, got NaN",
   ]);
 });
 
 test("an embedding of zeros fails", async () => {
-  const spoilt = service((rows) => rows.map((row) => row.fill(0)));
-  expect(said(await checkEmbedding(spoilt, reference))).toEqual([
+  const changet = service((rows) => rows.map((row) => row.fill(0)));
+  expect(textsOf(await checkEmbedding(changet, reference))).toEqual([
     "fail: binary: an embedding must not be all zeros",
   ]);
 });
 
 test("batches in order pass", async () => {
-  expect(said(await checkBatches(service(), reference))).toEqual([
+  expect(textsOf(await checkBatches(service(), reference))).toEqual([
     "pass: batches of 1, 4, 8, 16, 32",
   ]);
 });
 
 test("a reordered batch fails with its size and row", async () => {
-  const [message = ""] = said(
+  const [message = ""] = textsOf(
     await checkBatches(
       service((rows) => [...rows].reverse()),
       reference,
@@ -103,7 +103,9 @@ test("a reordered batch fails with its size and row", async () => {
 
 test("an unreachable server fails", async () => {
   const down = service(undefined, "down");
-  expect(said(await checkEndpoints(down))).toEqual(["fail: oip-grpc at 127.0.0.1:1: must be live"]);
+  expect(textsOf(await checkEndpoints(down))).toEqual([
+    "fail: oip-grpc at 127.0.0.1:1: must be live",
+  ]);
 });
 
 test("reads batch counts from Triton's counters and the embed server's histogram", () => {
@@ -123,9 +125,9 @@ test("fails on metrics without batch counts", () => {
   );
 });
 
-/** Embed server that returns the reference embeddings; `spoil` changes the response. */
+/** Embed server that returns the reference embeddings; `change` changes the response. */
 async function embedService(
-  spoil: (row: Float32Array) => Float32Array,
+  change: (row: Float32Array) => Float32Array,
   endpointName: EndpointName = "embed-http",
 ): Promise<ServiceUnderTest> {
   const server = createServer(async (request, response) => {
@@ -134,7 +136,7 @@ async function embedService(
       const given = Buffer.from(bytes);
       return body.includes(request.url === embedPaths.embed ? given : given.toString("base64"));
     });
-    const row = spoil(image?.embedding ?? new Float32Array(embeddingDims));
+    const row = change(image?.embedding ?? new Float32Array(embeddingDims));
     if (request.headers.accept === "application/octet-stream") {
       response.end(Buffer.from(row.buffer, row.byteOffset, row.byteLength));
       return;
@@ -172,20 +174,20 @@ const near = (row: Float32Array) =>
   unit(row.map((value, i) => value * (i % 2 === 0 ? 1.01 : 0.99)));
 
 test("an embed server with unit norm passes in every payload format", async () => {
-  expect(said(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
+  expect(textsOf(await checkEmbedding(await embedService((row) => row), reference))).toEqual([
     "pass: 512 finite values in 4 responses",
   ]);
 });
 
 test("an embed server that does not normalise fails", async () => {
   const raw = await embedService((row) => row.map((value) => value * 2));
-  expect(said(await checkEmbedding(raw, reference))).toEqual([
+  expect(textsOf(await checkEmbedding(raw, reference))).toEqual([
     "fail: norm must be 1, got a deviation of 1.0",
   ]);
 });
 
 test("embeddings equal to the reference pass parity", async () => {
-  const [message = ""] = said(
+  const [message = ""] = textsOf(
     await checkParity(await embedService((row) => row), reference, "simulation"),
   );
   expect(message).toMatch(/^pass: 8 embeddings: cosine 1\.000000, /);
@@ -195,7 +197,7 @@ test("embeddings with the right direction that differ by more than 0.1 % fail pa
   const [result] = await checkParity(await embedService(near), reference, "simulation");
   expect(result?.measured.cosine).toBeGreaterThanOrEqual(0.999);
   expect(result?.measured.relativeDifference).toBeGreaterThan(0.001);
-  expect(said(result === undefined ? [] : [result])).toEqual([
+  expect(textsOf(result === undefined ? [] : [result])).toEqual([
     expect.stringMatching(
       /^fail: 0\.jpg, .* differ from the local reference: cosine 0\.999\d+, relative difference .* %; must be ≥ 0\.999 and ≤ 0\.10 %$/,
     ),
@@ -204,17 +206,17 @@ test("embeddings with the right direction that differ by more than 0.1 % fail pa
 
 test("embeddings of a TensorRT engine, rounded to FP16, pass by direction on a deployment", async () => {
   const tensorrt = await embedService(near, "trt-http");
-  expect(said(await checkParity(tensorrt, reference, "deployed"))).toEqual([
+  expect(textsOf(await checkParity(tensorrt, reference, "deployed"))).toEqual([
     expect.stringMatching(/^pass: 8 embeddings: cosine 0\.999/),
   ]);
-  expect(said(await checkParity(tensorrt, reference, "simulation"))).toEqual([
+  expect(textsOf(await checkParity(tensorrt, reference, "simulation"))).toEqual([
     expect.stringMatching(/^fail: /),
   ]);
   const turned = await embedService(
     (row) => unit(row.map((value, i) => value * (i % 3))),
     "trt-http",
   );
-  expect(said(await checkParity(turned, reference, "deployed"))).toEqual([
+  expect(textsOf(await checkParity(turned, reference, "deployed"))).toEqual([
     expect.stringMatching(/^fail: .*; must be ≥ 0\.999$/),
   ]);
 });

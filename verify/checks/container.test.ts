@@ -27,7 +27,10 @@ function inspection(...containers: readonly InspectedContainer[]): Inspection {
 const state = { ids: new Map([["docker_image.triton", imageId]]), names: new Map() };
 
 /** Findings for a container with changed options. */
-function said(change?: Parameters<typeof inspected>[0], declared = blockOf()): readonly string[] {
+function findingsOf(
+  change?: Parameters<typeof inspected>[0],
+  declared = blockOf(),
+): readonly string[] {
   return checkContainer("one", declared, inspection(inspected(change)), state, moduleFolder).map(
     ({ outcome, message }) => `${outcome}: ${message}`,
   );
@@ -77,7 +80,7 @@ describe("the model file of a deployed environment", () => {
 });
 
 test("a container as declared passes, with the compared aspects", () => {
-  expect(said()).toEqual([
+  expect(findingsOf()).toEqual([
     expect.stringMatching(
       /^pass: \d+ aspects match: user 1000:1000; capabilities drop ALL; add none; root file system read-only; security options no-new-privileges:true; restart policy unless-stopped; GPU request device 0; NVIDIA_VISIBLE_DEVICES 0; published ports 0\.0\.0\.0:8011 → 8001\/tcp, 127\.0\.0\.1:8010 → 8000\/tcp; memory no limit; shared memory 1024 MiB$/,
     ),
@@ -211,11 +214,11 @@ const changes: readonly (readonly [string, Change, string])[] = [
   ],
 ];
 test.each(changes)("fails on %s", (_name, change, message) => {
-  expect(said((raw) => void change(raw))).toEqual([`fail: ${message}`]);
+  expect(findingsOf((raw) => void change(raw))).toEqual([`fail: ${message}`]);
 });
 
 test("reports every difference", () => {
-  const changed = said((raw) => {
+  const changed = findingsOf((raw) => {
     raw.Config.User = "0:0";
     raw.HostConfig.ReadonlyRootfs = false;
   });
@@ -226,15 +229,15 @@ test("reports every difference", () => {
 });
 
 test("never prints the value of a variable that Terraform sets", () => {
-  const shown = said((raw) => {
+  const findings = findingsOf((raw) => {
     raw.Config.User = "0:0";
   });
-  expect(JSON.stringify([shown, said()])).not.toContain("never-shown");
+  expect(JSON.stringify([findings, findingsOf()])).not.toContain("never-shown");
 });
 
 test("parses a GPU request by count, by UUID and for all GPUs", () => {
   const requested = (request: object, gpus: string) =>
-    said((raw) => {
+    findingsOf((raw) => {
       raw.HostConfig.DeviceRequests = [{ Capabilities: [["gpu"]], ...request }];
     }, blockOf({ gpus }));
   for (const [request, gpus] of [
@@ -248,7 +251,7 @@ test("parses a GPU request by count, by UUID and for all GPUs", () => {
 });
 
 test("fails if NVIDIA's runtime is missing", () => {
-  expect(said(undefined, blockOf({ gpus: undefined, runtime: "nvidia" }))).toEqual([
+  expect(findingsOf(undefined, blockOf({ gpus: undefined, runtime: "nvidia" }))).toEqual([
     "fail: GPU request must be none, got device 0",
     "fail: runtime must be nvidia, got runc",
   ]);
