@@ -1,4 +1,4 @@
-// The review page, one group at a time. Text is never inserted as HTML, because a file name may contain anything.
+// Review page, one group at a time. Text is never inserted as HTML, because a file name may contain markup.
 
 const element = (id) => document.getElementById(id);
 
@@ -6,10 +6,10 @@ let state;
 let group;
 /** Index of the selected photo. */
 let chosen = 0;
-/** Promise of the last request; requests run one after the other, also while a key is held down. */
-let asking = Promise.resolve();
+/** Last action; actions run one after the other, even while a key is held down. */
+let lastAction = Promise.resolve();
 
-async function ask(path, body) {
+async function request(path, body) {
   const options =
     body === undefined
       ? {}
@@ -19,18 +19,18 @@ async function ask(path, body) {
           body: JSON.stringify(body),
         };
   const response = await fetch(path, options);
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error ?? `answer ${response.status}`);
-  return answer;
+  const content = await response.json();
+  if (!response.ok) throw new Error(content.error ?? `status ${response.status}`);
+  return content;
 }
 
 /** Runs actions one after the other and shows errors. */
-function inTurn(work) {
-  asking = asking.then(work).catch((error) => {
+function enqueue(work) {
+  lastAction = lastAction.then(work).catch((error) => {
     const offline = error instanceof TypeError;
     showMessage(offline ? "The server of this page has stopped: start it again." : error.message);
   });
-  return asking;
+  return lastAction;
 }
 
 function showMessage(text) {
@@ -38,9 +38,9 @@ function showMessage(text) {
 }
 
 function make(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
 }
 
 const count = (number, one, many) => `${number} ${number === 1 ? one : many}`;
@@ -136,22 +136,22 @@ function photoCard(photo, index) {
     );
   }
   if (away) {
-    const where = photo.state === "moved" ? "Moved." : "File missing.";
-    card.append(make("p", { className: "folder", textContent: where }));
+    const status = photo.state === "moved" ? "Moved." : "File missing.";
+    card.append(make("p", { className: "folder", textContent: status }));
   } else {
     const button = (decision, text) => {
-      const made = make("button", {
+      const node = make("button", {
         type: "button",
         className: `${decision}-button`,
         textContent: text,
       });
-      made.setAttribute("aria-pressed", String(photo.decision === decision));
-      made.setAttribute("aria-label", `${text} ${photo.name} in ${photo.folder}`);
-      made.addEventListener("click", () => {
+      node.setAttribute("aria-pressed", String(photo.decision === decision));
+      node.setAttribute("aria-label", `${text} ${photo.name} in ${photo.folder}`);
+      node.addEventListener("click", () => {
         choose(() => index);
         decideChosen(decision);
       });
-      return made;
+      return node;
     };
     card.append(
       make("div", { className: "choices" }, button("keep", "Keep"), button("reject", "Reject")),
@@ -160,11 +160,11 @@ function photoCard(photo, index) {
   return card;
 }
 
-/** Queued like requests, so that the next key applies to the newly selected photo. */
-const choose = (place) =>
-  inTurn(() => {
+/** Queued like every action, so that the next key applies to the newly selected photo. */
+const choose = (select) =>
+  enqueue(() => {
     if (group === undefined) return;
-    chosen = Math.max(0, Math.min(group.photos.length - 1, place(chosen)));
+    chosen = Math.max(0, Math.min(group.photos.length - 1, select(chosen)));
     showChosen(true);
     if (element("large").open) showLarge();
   });
@@ -179,14 +179,14 @@ function showChosen(scroll) {
 }
 
 async function goTo(position, keepChosen = false) {
-  group = state.groups === 0 ? undefined : await ask(`/api/groups/${position}`);
+  group = state.groups === 0 ? undefined : await request(`/api/groups/${position}`);
   if (!keepChosen) chosen = 0;
   history.replaceState(null, "", `#${position + 1}`);
   showGroup();
 }
 
 const move = (step) =>
-  inTurn(async () => {
+  enqueue(async () => {
     const position = (group?.position ?? 0) + step;
     if (position < 0 || position >= state.groups) return;
     await goTo(position);
@@ -197,23 +197,23 @@ const move = (step) =>
 async function redraw() {
   const active = document.activeElement;
   const card = active?.closest(".photo");
-  const place = card ? [...element("photos").children].indexOf(card) : -1;
+  const index = card ? [...element("photos").children].indexOf(card) : -1;
   const kind = ["keep-button", "reject-button", "picture"].find((name) =>
     active?.classList.contains(name),
   );
   await goTo(group.position, true);
   showState();
-  if (place >= 0 && kind) element("photos").children[place]?.querySelector(`.${kind}`)?.focus();
+  if (index >= 0 && kind) element("photos").children[index]?.querySelector(`.${kind}`)?.focus();
 }
 
 async function decideAll(decisions, text) {
-  state = await ask("/api/decisions", { decisions });
+  state = await request("/api/decisions", { decisions });
   await redraw();
   showMessage(text);
 }
 
 const decideChosen = (decision) =>
-  inTurn(async () => {
+  enqueue(async () => {
     const photo = group?.photos[chosen];
     if (photo?.state !== "present") return;
     const next = photo.decision === decision ? null : decision;
@@ -222,7 +222,7 @@ const decideChosen = (decision) =>
   });
 
 const acceptSuggestion = () =>
-  inTurn(async () => {
+  enqueue(async () => {
     if (group?.keeper === undefined) return;
     const decisions = group.photos
       .filter((photo) => photo.state === "present")
@@ -235,7 +235,7 @@ const acceptSuggestion = () =>
   });
 
 const openLarge = () =>
-  inTurn(() => {
+  enqueue(() => {
     if (group?.photos[chosen] === undefined) return;
     showLarge();
     if (!element("large").open) element("large").showModal();
@@ -251,9 +251,9 @@ function showLarge() {
 }
 
 const openMove = () =>
-  inTurn(async () => {
+  enqueue(async () => {
     // decisions may have changed in another window
-    state = await ask("/api/state");
+    state = await request("/api/state");
     showState();
     if (state.rejected === 0) return;
     element("move-text").textContent =
@@ -266,25 +266,29 @@ const openMove = () =>
   });
 
 const moveRejected = () =>
-  inTurn(async () => {
+  enqueue(async () => {
     element("move").close();
     // only the confirmed number: another window may have rejected others since
     const { rejected } = state;
-    const { moved, problems, state: next } = await ask("/api/move-rejected", { rejected });
+    const { moved, problems, state: next } = await request("/api/move-rejected", { rejected });
     state = next;
     await redraw();
-    const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
-    showMessage([`${count(moved, "photo", "photos")} moved.`, ...stayed.slice(0, 5)].join(" "));
+    showMoveResult(`${count(moved, "photo", "photos")} moved.`, problems);
   });
 
+function showMoveResult(text, problems) {
+  const messages = problems.slice(0, 5).map(({ path, problem }) => `${path}: ${problem}`);
+  showMessage([text, ...messages].join(" "));
+}
+
 const openMoved = () =>
-  inTurn(async () => {
+  enqueue(async () => {
     await showMoved();
     if (!element("moved").open) element("moved").showModal();
   });
 
 async function showMoved() {
-  const { photos } = await ask("/api/moved");
+  const { photos } = await request("/api/moved");
   const more = state.moved - photos.length;
   element("moved-text").textContent = more > 0 ? `The first ${photos.length} are listed.` : "";
   element("restore-all").disabled = photos.length === 0;
@@ -298,15 +302,14 @@ async function showMoved() {
   );
 }
 
-const restore = (which) =>
-  inTurn(async () => {
-    const { moved, problems, state: next } = await ask("/api/restore", which);
+const restore = (photos) =>
+  enqueue(async () => {
+    const { moved, problems, state: next } = await request("/api/restore", photos);
     state = next;
     await showMoved();
     await redraw();
     if (state.moved === 0) element("moved").close();
-    const stayed = problems.map(({ path, problem }) => `${path}: ${problem}`);
-    showMessage([`${count(moved, "photo", "photos")} restored.`, ...stayed.slice(0, 5)].join(" "));
+    showMoveResult(`${count(moved, "photo", "photos")} restored.`, problems);
   });
 
 const keys = {
@@ -344,9 +347,10 @@ for (const button of document.querySelectorAll("dialog .close")) {
   button.addEventListener("click", () => button.closest("dialog").close());
 }
 
-inTurn(async () => {
-  state = await ask("/api/state");
-  const asked = Number(location.hash.slice(1)) - 1;
-  await goTo(Number.isInteger(asked) && asked >= 0 && asked < state.groups ? asked : 0);
+enqueue(async () => {
+  state = await request("/api/state");
+  const position = Number(location.hash.slice(1)) - 1;
+  const exists = Number.isInteger(position) && position >= 0 && position < state.groups;
+  await goTo(exists ? position : 0);
   showState();
 });
