@@ -52,7 +52,7 @@ export const commandsRun: readonly RunCommand[] = [
   {
     command:
       "npx clipstack capacity --record bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.json --check",
-    prints: /predicted loads/,
+    prints: /predicted load points/,
   },
   { command: "npx clipstack report record.json --format md", prints: /^## Bench: / },
   {
