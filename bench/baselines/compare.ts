@@ -22,10 +22,8 @@ export interface Judged extends Figure {
   readonly passed?: boolean;
 }
 
-/** Results of one load. */
 export interface LoadRow {
   readonly load: Load;
-  /** Images per second of each subject. */
   readonly imagesPerSecond: Readonly<Partial<Record<SubjectName, Figure>>>;
   readonly p50Ms: Readonly<Partial<Record<SubjectName, Figure>>>;
   readonly p95Ms: Readonly<Partial<Record<SubjectName, Figure>>>;

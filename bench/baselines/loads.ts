@@ -48,6 +48,12 @@ export interface Load {
   readonly healthChecks?: true;
 }
 
+const fullModel = {
+  model: "full",
+  measured: "server",
+  subjects: ["ceiling", "server", "baseline"],
+} as const;
+
 export const loads: readonly Load[] = [
   {
     id: "single",
@@ -55,9 +61,7 @@ export const loads: readonly Load[] = [
     images: "thumbnail",
     imagesPerRequest: 1,
     concurrency: 1,
-    model: "full",
-    measured: "server",
-    subjects: ["ceiling", "server", "baseline"],
+    ...fullModel,
     targets: { ofCeiling: 0.97, againstBaseline: 1.15 },
   },
   {
@@ -66,9 +70,7 @@ export const loads: readonly Load[] = [
     images: "thumbnail",
     imagesPerRequest: 1,
     concurrency: 16,
-    model: "full",
-    measured: "server",
-    subjects: ["ceiling", "server", "baseline"],
+    ...fullModel,
     targets: { ofCeiling: 0.97, againstBaseline: 1.3, p95AgainstBaseline: 0.7 },
   },
   {
@@ -77,9 +79,7 @@ export const loads: readonly Load[] = [
     images: "thumbnail",
     imagesPerRequest: 32,
     concurrency: 2,
-    model: "full",
-    measured: "server",
-    subjects: ["ceiling", "server", "baseline"],
+    ...fullModel,
     targets: { ofCeiling: 0.97, againstBaseline: 1.15 },
   },
   {
@@ -88,9 +88,7 @@ export const loads: readonly Load[] = [
     images: "photo",
     imagesPerRequest: 1,
     concurrency: 8,
-    model: "full",
-    measured: "server",
-    subjects: ["ceiling", "server", "baseline"],
+    ...fullModel,
     targets: { ofCeiling: 0.93, againstBaseline: 1.5 },
   },
   {
@@ -99,9 +97,7 @@ export const loads: readonly Load[] = [
     images: "camera",
     imagesPerRequest: 1,
     concurrency: 4,
-    model: "full",
-    measured: "server",
-    subjects: ["ceiling", "server", "baseline"],
+    ...fullModel,
     targets: { ofCeiling: 0.9, againstBaseline: 2 },
   },
   {
@@ -128,7 +124,7 @@ export const loads: readonly Load[] = [
   },
   {
     id: "health",
-    title: "health checks beside 240-360 KB photos, batch 1, concurrency 32",
+    title: "health checks during 240-360 KB photos, batch 1, concurrency 32",
     images: "photo",
     imagesPerRequest: 1,
     concurrency: 32,
@@ -147,7 +143,7 @@ export const serverTargets = {
   residentInt8MB: 550,
   /** Maximum ratio of the time to ready to the creation of the ceiling's session. */
   readyOfCreation: 1.1,
-  /** Upper bound (exclusive) of the 99th percentile of `GET /healthz` beside 32 requests. */
+  /** Upper bound (exclusive) of the 99th percentile of `GET /healthz` during 32 requests. */
   healthP99Ms: 20,
 } as const;
 

@@ -37,7 +37,6 @@ export interface Bench {
     readonly python: string;
     readonly settings: Readonly<Record<string, string>>;
   };
-  /** Bodies of a load's requests. */
   readonly bodies: (load: Load) => readonly Buffer[];
   readonly images: ReadonlyMap<ImageKind, readonly Buffer[]>;
   readonly warmupSeconds: number;

@@ -28,7 +28,6 @@ const latency = z.strictObject({
 export const benchRun = z.strictObject({
   load: z.string(),
   subject: z.enum(subjectNames),
-  /** From 1. */
   round: z.int().min(1),
   /** Images per second in the measured window, between its first and last response. */
   imagesPerSecond: z.number().min(0).optional(),

@@ -12,6 +12,7 @@ import {
   textField,
   whenText,
 } from "../report/document.ts";
+import { formatMs } from "../report/number-format.ts";
 import { compare, type Fact, type Figure, type Judged, type LoadRow } from "./compare.ts";
 import { type SubjectName, subjectNames } from "./loads.ts";
 import type { ServerRecord } from "./record.ts";
@@ -148,7 +149,7 @@ const latencyTable = (rows: readonly LoadRow[]) =>
     const [p50, p95] = [row.p50Ms[subject], row.p95Ms[subject]];
     return p50 === undefined || p95 === undefined
       ? ""
-      : `${digits(p50.value)} / ${digits(p95.value)}`;
+      : `${formatMs(p50.value)} / ${formatMs(p95.value)}`;
   });
 
 function factTable(facts: readonly Fact[]): DataTable {
@@ -195,7 +196,7 @@ function judgedCell(value: Judged | undefined): TableCell {
 }
 
 function figureText(value: Figure | undefined): string {
-  return value === undefined ? "" : `${digits(value.value)} (${spread(value.rounds, digits)})`;
+  return value === undefined ? "" : `${formatMs(value.value)} (${spread(value.rounds, formatMs)})`;
 }
 
 /** The rounds, or their range if there are more than three. */
@@ -207,22 +208,17 @@ function spread(rounds: readonly number[], format: (value: number) => string): s
 
 function valueText({ value, unit }: Fact): string {
   if (unit === "cosine") return value.toFixed(6);
-  return unit === "ratio" ? value.toFixed(2) : `${digits(value)} ${unit}`;
+  return unit === "ratio" ? value.toFixed(2) : `${formatMs(value)} ${unit}`;
 }
 
 function roundsText({ rounds, unit }: Fact): string {
   if (rounds.length < 2) return "";
-  const text = spread(rounds, unit === "cosine" ? (value) => value.toFixed(6) : digits);
+  const text = spread(rounds, unit === "cosine" ? (value) => value.toFixed(6) : formatMs);
   return rounds.length > 3 ? `${text} in ${rounds.length} runs` : text;
 }
 
 function targetText({ target, passed, unit }: Fact): string {
   if (target === undefined) return "";
-  const shown = unit === "MB" || unit === "ms" ? ` ${unit}` : "";
-  return `${passed ? "✓" : "✗"} ${target.bound} ${target.value}${shown}`;
-}
-
-/** Three significant digits. */
-function digits(value: number): string {
-  return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
+  const suffix = unit === "MB" || unit === "ms" ? ` ${unit}` : "";
+  return `${passed ? "✓" : "✗"} ${target.bound} ${target.value}${suffix}`;
 }

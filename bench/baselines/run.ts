@@ -51,7 +51,6 @@ export async function makePayloads(chosen: readonly Load[]): Promise<Payloads> {
   };
 }
 
-/** One body per image, starting with that image. */
 function requestBodies(images: readonly Buffer[], imagesPerRequest: number): readonly Buffer[] {
   return images.map((_, first) =>
     requestBody(

@@ -117,8 +117,8 @@ test("excludes loads that do not measure the service, with the reason", () => {
   const { excluded } = calibrateRecord(record([...loads, open, invalid, delayed]));
   expect(excluded).toEqual([
     { load: "open", reason: "an open loop has no fixed number of clients" },
-    { load: "invalid", reason: "not valid" },
-    { load: "delayed", reason: "another queue delay" },
+    { load: "invalid", reason: "invalid" },
+    { load: "delayed", reason: "modified queue delay" },
   ]);
 });
 
@@ -126,7 +126,7 @@ test("an endpoint without a load of one client calibrates nothing", () => {
   const { endpoints, rows, excluded } = calibrateRecord(record([measured(4, 1)]));
   expect([endpoints, rows]).toEqual([[], []]);
   expect(excluded[0]?.reason).toBe(
-    "no valid load of onnx-http with one client, which would calibrate it",
+    "no valid load point of onnx-http with one client, which is required to calibrate it",
   );
 });
 
@@ -190,7 +190,7 @@ test.each([1, 8])("one batch size (%d) shows no gain of batches, and none is ass
   expect(perImageMs).toBe(firstMs);
   expect(firstMs * images).toBeCloseTo(4 + 0.6 * (images - 1), 6);
   expect(notes).toEqual([
-    `single-gpu, onnx-http: one client sent one batch size only (${images}); a batch is taken to cost what its images cost one by one.`,
+    `single-gpu, onnx-http: one client sent only batch size ${images}; a batch is assumed to take as long as its images individually.`,
   ]);
 });
 

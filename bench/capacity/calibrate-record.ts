@@ -7,7 +7,7 @@ import { type Demand, predict, type System } from "./model.ts";
 import type { Backend } from "./published-parameters.ts";
 import { largestBatch, type Payload, type ServiceTimes } from "./scenario.ts";
 
-/** Calibrates the model with a record of `clipstack bench` or `sweep` instead of published figures. */
+/** Calibration of the model with a record of `clipstack bench` or `sweep` instead of published figures. */
 export interface RecordCalibration {
   readonly endpoints: readonly EndpointCalibration[];
   readonly rows: readonly RecordRow[];
@@ -21,7 +21,7 @@ export interface RecordCalibration {
 export interface EndpointCalibration {
   readonly environment: string;
   readonly service: string;
-  /** As {@link benchEndpointName} writes it. */
+  /** {@link benchEndpointName} */
   readonly endpoint: string;
   /** Backend; absent if the record does not state it for the embed API. */
   readonly backend?: Backend;
@@ -76,15 +76,15 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
     const [first] = group;
     if (first === undefined) continue;
     if (single.length === 0) {
-      const reason = `no valid load of ${benchEndpointName(first)} with one client, which would calibrate it`;
+      const reason = `no valid load point of ${benchEndpointName(first)} with one client, which is required to calibrate it`;
       excluded.push(...group.map(({ id }) => ({ load: id, reason })));
       continue;
     }
     const calibrated = calibrateEndpoint(record, single, best);
     endpoints.push(calibrated);
-    const unshown = batchingNote(single);
-    if (unshown !== undefined)
-      notes.push(`${calibrated.environment}, ${calibrated.endpoint}: ${unshown}`);
+    const note = batchingNote(single);
+    if (note !== undefined)
+      notes.push(`${calibrated.environment}, ${calibrated.endpoint}: ${note}`);
     for (const point of group) {
       const sets = point === best || single.includes(point);
       rows.push(rowOf(record, point, calibrated, sets ? "calibrates" : "predicted"));
@@ -95,12 +95,12 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
 
 function exclusionReason(point: LoadPoint): string | undefined {
   if (point.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
-  if (point.latencyMs === undefined) return "no request was answered";
-  if (point.invalid.length > 0) return "not valid";
+  if (point.latencyMs === undefined) return "no request succeeded";
+  if (point.invalid.length > 0) return "invalid";
   if (point.stability.verdict === "interrupted") return "interrupted";
-  if (point.conditions.queueDelayUs !== undefined) return "another queue delay";
+  if (point.conditions.queueDelayUs !== undefined) return "modified queue delay";
   if (point.conditions.gpus !== undefined || point.conditions.topology !== undefined) {
-    return "another number of GPUs or topology";
+    return "modified number of GPUs or topology";
   }
   return undefined;
 }
@@ -135,11 +135,11 @@ function batchingNote(single: readonly LoadPoint[]): string | undefined {
   if (points.length === 0) return undefined;
   const sizes = new Set(points.map(([images]) => images));
   if (sizes.size === 1) {
-    return `one client sent one batch size only (${[...sizes].join("")}); a batch is taken to cost what its images cost one by one.`;
+    return `one client sent only batch size ${[...sizes].join("")}; a batch is assumed to take as long as its images individually.`;
   }
   return slopeOf(points) > 0
     ? undefined
-    : "larger batches took no longer, which is noise; each image of a batch is taken to cost what one of the largest did.";
+    : "larger batches took no longer, which is noise; each additional image is assumed to take the time per image of the largest batch.";
 }
 
 /**
@@ -177,18 +177,18 @@ function calibrateEndpoint(
   );
   const compute = computeOf(computePoints(single));
   const rest = nonNegativeLine(
-    single.map((one) => [
-      one.imagesPerRequest,
+    single.map((load) => [
+      load.imagesPerRequest,
       Math.max(
         0,
-        meanMs(one) -
-          (one.server?.inferMs ?? 0) -
-          (decodeMsPerImage * one.imagesPerRequest) /
-            Math.min(one.imagesPerRequest, record.subject.machine.cores),
+        meanMs(load) -
+          (load.server?.inferMs ?? 0) -
+          (decodeMsPerImage * load.imagesPerRequest) /
+            Math.min(load.imagesPerRequest, record.subject.machine.cores),
       ),
     ]),
   );
-  const path = {
+  const common = {
     environment: point.environment,
     service: point.service,
     endpoint: benchEndpointName(point),
@@ -198,7 +198,7 @@ function calibrateEndpoint(
   };
   // sequential ingest limits the maximum throughput of several clients; one client does not reveal it
   const split = (ms: number): EndpointCalibration => ({
-    ...path,
+    ...common,
     ingestMsPerImage: ms,
     overheadMsPerImage: Math.max(0, rest.slope - ms),
     overheadMs: Math.max(0, rest.at0 - Math.max(0, ms - rest.slope)),

@@ -53,7 +53,6 @@ const saturatedFrom = 0.8;
 
 export const backendNames = { onnxruntime: "ONNX Runtime", tensorrt: "TensorRT" } as const;
 
-/** Scenario in one line. */
 function scenarioLine(scenario: Scenario): string {
   const { device, gpus, topology, backend, payload, concurrency, imagesPerRequest } = scenario;
   const where = gpus === 1 ? device.name : `${gpus} × ${device.name}, ${topology}`;
@@ -83,7 +82,6 @@ function boundOf({ parts, bottleneck }: ScenarioPrediction): {
     : { isSaturated: false, station: slowest.station, utilization };
 }
 
-/** Prediction of one scenario as text. */
 export function scenarioText(
   scenario: Scenario,
   prediction: ScenarioPrediction,
@@ -187,7 +185,6 @@ export function notesOf(
   return notes;
 }
 
-/** Plan of a job as text. */
 export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): string {
   const { options } = plan;
   const meeting = options.filter(({ meetsDeadline }) => meetsDeadline);

@@ -12,7 +12,6 @@ export interface Demand {
   readonly imagesPerRequest: number;
   /** Body of a request for one image, in bytes. */
   readonly bytesPerImage: number;
-  /** Body of the response for one image, in bytes. */
   readonly responseBytesPerImage: number;
 }
 
@@ -44,7 +43,6 @@ export interface System {
   readonly topology: Topology;
 }
 
-/** Descriptions of the stations. */
 export const stationNames = {
   client: "the client's own work",
   link: "the link's bandwidth",

@@ -36,7 +36,6 @@ export interface Option {
 }
 
 export interface Plan {
-  /** Required images per second. */
   readonly requiredImagesPerSecond: number;
   /** Options with a sufficient number of clients: those that meet the deadline first, ordered by cost, or by GPUs without a price. */
   readonly options: readonly Option[];

@@ -1,3 +1,4 @@
+import { median } from "../stats/statistics.ts";
 import { type ComputeTime, perImageMs } from "./compute-time.ts";
 
 export type Backend = "onnxruntime" | "tensorrt";
@@ -97,9 +98,6 @@ function medianFirstMs(
   backend: Backend,
   firstImageMs: PublishedParameters["firstImageMs"],
 ): number {
-  const known = Object.entries(firstImageMs)
-    .filter(([key]) => key.endsWith(`/${backend}`))
-    .map(([, ms]) => ms)
-    .sort((a, b) => a - b);
-  return known[Math.floor(known.length / 2)] ?? Number.NaN;
+  const known = Object.entries(firstImageMs).filter(([key]) => key.endsWith(`/${backend}`));
+  return median(known.map(([, ms]) => ms)) ?? Number.NaN;
 }

@@ -67,7 +67,6 @@ const figure = z
   .strictObject({
     /** Unique in its file. */
     id: z.string().regex(/^[a-z0-9-]+$/),
-    /** Display name. */
     label: z.string(),
     quantity: z.enum(quantities),
     /** @default - predicted, or not used */

@@ -92,7 +92,6 @@ export interface Scenario {
   readonly imagesPerRequest: number;
   /** Client time between two requests. */
   readonly clientMs: number;
-  /** Size of a JPEG. */
   readonly jpegBytes: number;
 }
 

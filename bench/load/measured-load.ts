@@ -4,7 +4,6 @@ import type { WorkerPriority } from "./worker-messages.ts";
 /** Options of a measurement. */
 export interface MeasureOptions {
   readonly load: LoadShape;
-  /** Length of a window, in seconds. */
   readonly windowSeconds: number;
   /** Number of consecutive windows that must agree. */
   readonly stableWindows: number;

@@ -14,7 +14,6 @@ export interface NullServer {
 }
 
 export interface NullServerOptions {
-  /** Delay of each response. */
   readonly delayMs?: number;
   /** Size of a response body, by default that of an embedding. */
   readonly responseBytes?: number;

@@ -58,7 +58,6 @@ export const latency = z.strictObject({
   p99Reliable: z.boolean(),
 });
 
-/** Measurement window. */
 export const window = z.strictObject({
   seconds: z.number().gt(0),
   /** Successful responses in the window. */

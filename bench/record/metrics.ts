@@ -142,7 +142,6 @@ function timePart(id: TimePartId): Omit<Metric, "compared"> {
   };
 }
 
-/** Readings of all GPUs of a load point. */
 function gpuValues({ gpu }: LoadPoint, name: GpuReadingName): readonly number[] {
   return (gpu?.gpus ?? []).flatMap((readings) => readings[name] ?? []);
 }

@@ -128,7 +128,6 @@ export const verifyRecord = z.strictObject({
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),
-  /** Subject of the measurement. */
   subject: z.strictObject({
     commit: z.string().optional(),
     /** Whether files differed from the commit. */

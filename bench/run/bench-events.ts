@@ -20,7 +20,6 @@ export type BenchEvent =
 /** Settings and callbacks shared by all load points of a run. */
 export interface BenchContext {
   readonly settings: BenchRecord["settings"];
-  /** Images of the requests. */
   readonly images: readonly PreparedImage[];
   /** Number of load generator processes; absent: as many as the rate requires. */
   readonly workers?: number;

@@ -7,7 +7,6 @@ import { environmentPrefix, startStatusLine } from "./status-line.ts";
 /** Progress output of a run. */
 export interface BenchProgress {
   readonly onEvent: (event: BenchEvent) => void;
-  /** Prints a separate line. */
   readonly print: (line: string) => void;
   /** Removes the live line. */
   readonly end: () => void;

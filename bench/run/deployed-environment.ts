@@ -35,7 +35,6 @@ export interface NetworkAccess {
   close(): Promise<void>;
 }
 
-/** Services of a deployed environment. */
 export function servicesOfDeployed(
   { deployed, apiKey }: DeployedEnvironment,
   artefact: Artefact,

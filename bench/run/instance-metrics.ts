@@ -7,7 +7,6 @@ import type { ServiceUnderTest } from "./service-under-test.ts";
 
 /** Process with a metrics endpoint. */
 export interface MetricsSource {
-  /** For messages. */
   readonly name: string;
   /** Kind of server, which determines the metric names. */
   readonly role: "embed" | "triton";

@@ -21,7 +21,6 @@ export interface OperatorOptions {
   readonly environment: string;
   /** Names of the services that run this model. */
   readonly service: string;
-  /** Display name. */
   readonly model: string;
   /** ONNX file. */
   readonly modelPath: string;

@@ -108,7 +108,6 @@ export interface StudyEnvironment {
    */
   readonly coldStarts: (onStart: (start: ColdStart) => void) => Promise<readonly string[]>;
   readonly readMemory?: StudyRun["readMemory"];
-  /** Profilers of its models. */
   readonly profiles: readonly (() => Promise<OperatorResult>)[];
   /**
    * The environment with other GPU counts or topologies. Load points of another record are added to this one.

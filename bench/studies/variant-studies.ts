@@ -7,7 +7,6 @@ export interface Variant {
   readonly run: StudyRun;
 }
 
-/** Measures every variant of an environment. */
 export async function measureVariants(
   study: "scaling" | "topology",
   { environment, record, needed, requireOffered, open }: EnvironmentRun,

@@ -1,9 +1,9 @@
-"""What a competent person writes to serve CLIP image embeddings in Python: FastAPI, ONNX Runtime and Pillow.
+"""Baseline of `clipstack bench-server`: a straightforward CLIP image server with FastAPI, ONNX Runtime and Pillow.
 
-The peer of `clipstack bench-server`. Same request and answer as the embed server's `POST /embed/base64`, same model file,
-OpenCLIP's validation transform. The endpoint is synchronous, so FastAPI runs it in its thread pool: decoding, resizing
-and inference release the GIL and overlap. A request is one batch. Settings by environment: MODEL_PATH (required),
-INTRA_OP_THREADS (0 is ONNX Runtime's default) and ALLOW_SPINNING.
+It has the same requests and responses as the embed server's `POST /embed/base64`, loads the same model file and applies
+OpenCLIP's validation transform. The route is synchronous, so FastAPI runs it in its thread pool: decoding, resizing and
+inference release the GIL and overlap. Each request is one batch. Environment variables: MODEL_PATH (required),
+INTRA_OP_THREADS (0: ONNX Runtime's default) and ALLOW_SPINNING.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Runs app.py with uvicorn on 127.0.0.1:PORT, and ends when the bench is gone: descriptor 3 is a pipe that only it holds."""
+"""Runs app.py with uvicorn on 127.0.0.1:PORT; exits with the benchmark, which holds the other end of the pipe at descriptor 3."""
 
 import os
 import threading
