@@ -5,7 +5,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { verdictLevels } from "../../review/changes/verdict.ts";
 import type { RuleFinding, StackChange } from "../../review/input/change.ts";
 import { changeOfDocuments, withDocument } from "../../review/input/document-change.ts";
-import { changeOfPlan } from "../../review/input/plan-json.ts";
+import { changeOfPlan, type PlanFile } from "../../review/input/plan-json.ts";
 import {
   parseDocument,
   type SynthesizedDocument,
@@ -20,7 +20,7 @@ import { repeated } from "../option-values.ts";
 import { environmentsFolder } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
 import { environmentPredictor } from "./predict-environment.ts";
-import { type ReviewedFile, verifyPlans } from "./verify-plan.ts";
+import { verifyPlans } from "./verify-plan.ts";
 
 export const failLevels = ["error", "warning", "never"] as const;
 
@@ -134,7 +134,10 @@ function review(args: ReviewArguments): ReviewOutput {
   if (args.verifyPlan.length > 0) return verifyReviewedPlans(args, changes);
   const settings = reviewSettings(args.environments);
   const today = args.today ?? new Date().toISOString().slice(0, 10);
-  const withGoals = changes.map((change) => withGoal(change, settings));
+  const withGoals = changes.map((change): StackChange => {
+    const { p99GoalMilliseconds: p99Milliseconds } = settings(change.stack);
+    return p99Milliseconds === undefined ? change : { ...change, goals: { p99Milliseconds } };
+  });
   const findings = withGoals.flatMap((change): readonly RuleFinding[] =>
     findingsOfChange(change, { waivers: settings(change.stack).waivers, today }),
   );
@@ -233,7 +236,7 @@ function planInput(argument: string) {
 }
 
 /** Reads a file or the standard input. */
-function readInput(file: string): ReviewedFile {
+function readInput(file: string): PlanFile {
   let bytes: Buffer;
   try {
     bytes = readFileSync(file === "-" ? 0 : file);
@@ -265,8 +268,6 @@ function documentsIn(folder: string, option: string): ReadonlyMap<string, Synthe
   return found;
 }
 
-type ReviewSettings = ReturnType<typeof reviewSettings>;
-
 /** Review settings of each stack; a stack without an environment file has none. */
 function reviewSettings(folder: string) {
   const { environments, rejected } = loadEnvironments(resolve(folder));
@@ -278,11 +279,6 @@ function reviewSettings(folder: string) {
     const { waivers = [], p99GoalMilliseconds } = byName.get(stack) ?? {};
     return { waivers, p99GoalMilliseconds };
   };
-}
-
-function withGoal(change: StackChange, settings: ReviewSettings): StackChange {
-  const { p99GoalMilliseconds: p99Milliseconds } = settings(change.stack);
-  return p99Milliseconds === undefined ? change : { ...change, goals: { p99Milliseconds } };
 }
 
 function outputFile(file: string): string {

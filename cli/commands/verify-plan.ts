@@ -6,15 +6,9 @@ import {
   rejectionReasons,
 } from "../../review/input/fingerprint.ts";
 import { parseJson } from "../../review/input/json-file.ts";
-import { changeOfPlan } from "../../review/input/plan-json.ts";
+import { changeOfPlan, type PlanFile } from "../../review/input/plan-json.ts";
 import { ReviewError } from "../../review/input/review-error.ts";
 import { commentMarker, plansMarker } from "../../review/report/comment-markdown.ts";
-
-/** File with a reviewed plan or a review. */
-export interface ReviewedFile {
-  readonly fileName: string;
-  readonly text: string;
-}
 
 const reviewReport = z.object({
   schema: z.literal([1, 2]), // fingerprints are the same in both
@@ -26,10 +20,11 @@ const reviewReport = z.object({
  * Lists the differences between fresh and reviewed plans, one line each. Reviewed plans are compared value by value; a review in JSON
  * or Markdown contains only fingerprints, which omit secrets.
  *
+ * @param reviewed - Files with reviewed plans or their reviews.
  * @throws {ReviewError} if a file is neither a plan nor a review.
  */
 export function verifyPlans(
-  reviewed: readonly ReviewedFile[],
+  reviewed: readonly PlanFile[],
   fresh: readonly StackChange[],
 ): readonly string[] {
   const plans: StackChange[] = [];
@@ -54,7 +49,7 @@ export function verifyPlans(
 }
 
 /** Reads the fingerprints of a review; undefined if the text is not a review. */
-function fingerprintsIn({ fileName, text }: ReviewedFile): ReadonlyMap<string, string> | undefined {
+function fingerprintsIn({ fileName, text }: PlanFile): ReadonlyMap<string, string> | undefined {
   const review = text.replace(/^\uFEFF/, "").trimEnd();
   if (review.startsWith(commentMarker)) return fingerprintsOfComment(review, fileName);
   const json = parseJson(text, fileName);

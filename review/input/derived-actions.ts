@@ -106,11 +106,7 @@ function derivedAction(
 }
 
 /** Strings with Terraform expressions, and the resources that they reference. */
-function expressionsIn(values: Values): readonly {
-  readonly path: Path;
-  readonly text: string;
-  readonly references: readonly string[];
-}[] {
+function expressionsIn(values: Values) {
   return textsIn(values)
     .filter(([, text]) => /(?<!\$)\$\{/.test(text))
     .map(([path, text]) => ({

@@ -9,7 +9,8 @@ import { ReviewError } from "./review-error.ts";
 import { withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, ownValue, textsIn } from "./value-paths.ts";
 
-interface PlanFile {
+/** File with a plan. */
+export interface PlanFile {
   /** Name in messages. */
   readonly fileName: string;
   readonly text: string;
@@ -129,12 +130,7 @@ function configurationOf({ configuration }: Plan): StackChange["configuration"] 
     provider.set(name ?? key, list);
     list.push({
       ...(alias ? { alias } : {}),
-      ...Object.fromEntries(
-        Object.entries(isObject(expressions) ? expressions : {}).map(([argument, value]) => [
-          argument,
-          isObject(value) && "constant_value" in value ? value.constant_value : value,
-        ]),
-      ),
+      ...plainValues(isObject(expressions) ? expressions : {}),
     });
   }
   return {

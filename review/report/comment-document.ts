@@ -14,7 +14,7 @@ import {
   ruleSection,
 } from "./comment-findings.ts";
 
-interface DocumentOptions {
+export interface DocumentOptions {
   readonly level: Level;
   /** URL of the folder with the rule pages, with a trailing slash. */
   readonly rulesUrl?: string;

@@ -1,7 +1,7 @@
 import type { DiffBlock } from "../changes/diff-line.ts";
 import type { Review } from "../review.ts";
 import { type Block, levels, type Span, type Text, withVisibleControls } from "./comment-blocks.ts";
-import { documentOf } from "./comment-document.ts";
+import { type DocumentOptions, documentOf } from "./comment-document.ts";
 
 /** First line of a comment, by which a workflow finds its own. */
 export const commentMarker = "<!-- clipstack-review -->";
@@ -9,11 +9,7 @@ export const commentMarker = "<!-- clipstack-review -->";
 /** GitHub rejects longer comments. */
 export const commentLimit = 65_536;
 
-interface MarkdownOptions {
-  /** URL of the folder with the rule pages, with a trailing slash. */
-  readonly rulesUrl?: string;
-  /** URL of the full report, for a shortened comment. */
-  readonly reportUrl?: string;
+interface MarkdownOptions extends Omit<DocumentOptions, "level"> {
   /**
    * Maximum length of the comment in characters.
    *
