@@ -139,14 +139,3 @@ export interface RuleFinding {
   /** Whether the finding existed before the change. */
   readonly existing?: true;
 }
-
-export interface Rule {
-  readonly id: string;
-  readonly severity: Severity;
-  /** Requirement in one line. */
-  readonly title: string;
-  /** Pure; examines the stack after the change. */
-  readonly find: (
-    change: StackChange,
-  ) => readonly Omit<RuleFinding, "rule" | "severity" | "stack">[];
-}

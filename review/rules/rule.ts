@@ -1,4 +1,4 @@
-import type { Path, Rule, RuleFinding, Severity, StackChange } from "../input/change.ts";
+import type { Path, RuleFinding, Severity, StackChange } from "../input/change.ts";
 
 /** One violation found by a rule, with its own fix if it differs from the rule's. */
 export interface RuleMatch {
@@ -42,9 +42,12 @@ export interface Example {
 }
 
 /** Rule with the texts of its page. */
-export interface ReviewRule extends Rule {
+export interface ReviewRule {
   /** In kebab case. Waivers and page addresses contain it, so a rename is a breaking change. */
   readonly id: string;
+  readonly severity: Severity;
+  /** Requirement in one line. */
+  readonly title: string;
   /** Consequence of a violation. */
   readonly rationale: string;
   /** Resources and attributes examined. */
@@ -52,10 +55,13 @@ export interface ReviewRule extends Rule {
   /** How to fix a finding. */
   readonly fix: string;
   readonly example: Example;
+  /** Pure; examines the stack after the change. */
+  readonly find: (
+    change: StackChange,
+  ) => readonly Omit<RuleFinding, "rule" | "severity" | "stack">[];
 }
 
 export interface RuleText extends Omit<ReviewRule, "find"> {
-  readonly severity: Severity;
   readonly find: (change: StackChange) => Iterable<RuleMatch>;
 }
 
@@ -74,9 +80,6 @@ export function each<Item extends { readonly address: string }>(
 export function rule({ find, ...text }: RuleText): ReviewRule {
   return {
     ...text,
-    find: (change) =>
-      [...find(change)].map(
-        (found): Omit<RuleFinding, "rule" | "severity" | "stack"> => ({ fix: text.fix, ...found }),
-      ),
+    find: (change) => [...find(change)].map((match) => ({ fix: text.fix, ...match })),
   };
 }
