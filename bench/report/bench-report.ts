@@ -1,7 +1,6 @@
 import type { BenchRecord } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import {
-  type Card,
   numberField,
   type Report,
   type Section,
@@ -13,13 +12,22 @@ import { settingText } from "./load-points.ts";
 import { formatMs, formatRate } from "./number-format.ts";
 import { sectionsOf } from "./sections.ts";
 import { allFacts, headFacts } from "./subject.ts";
-import { type Choice, type Verdict, verdictOf } from "./verdict.ts";
+import { type Verdict, verdictOf } from "./verdict.ts";
 
 /** Report of a benchmark or sweep: recommendations first, then the evidence. */
 export function benchReport(record: BenchRecord): Report {
   const verdict = verdictOf(record);
   const warning = warningText(record);
   const { passed, studies, failures } = record;
+  const recommendations: Section = {
+    id: "choose",
+    title: "Recommendations",
+    answer: [],
+    cards: verdict.choices,
+    figures: [],
+    tables: [],
+    notes: [],
+  };
   return {
     title: studies.length > 0 ? "Sweep" : "Bench",
     verdict: verdict.headline,
@@ -28,24 +36,11 @@ export function benchReport(record: BenchRecord): Report {
     facts: headFacts(record),
     failures: failures.map((text) => ({ text })),
     caveats: caveatsOf(record),
-    summary: [recommendationSection(verdict.choices), ...sloSections(verdict)],
+    summary: [recommendations, ...sloSections(verdict)],
     sections: sectionsOf(record).map((section) =>
       section.id === "loads" ? { ...section, terminal: true } : section,
     ),
     subject: allFacts(record),
-  };
-}
-
-function recommendationSection(choices: readonly Choice[]): Section {
-  const cards = choices.map(({ winner, ...choice }): Card => ({ ...choice, choice: winner?.name }));
-  return {
-    id: "choose",
-    title: "Recommendations",
-    answer: [],
-    cards,
-    figures: [],
-    tables: [],
-    notes: [],
   };
 }
 

@@ -5,6 +5,8 @@ import { expect, test } from "vitest";
 import { type BenchRecord, parseBenchRecord } from "../record/bench-record.ts";
 import { studyIds } from "../record/study-result.ts";
 import { benchReport } from "./bench-report.ts";
+import { pageStyle } from "./page-style.ts";
+import { endpointStyle } from "./plot-styles.ts";
 import { renderHtml } from "./render-html.ts";
 import { renderMarkdown } from "./render-md.ts";
 import { renderText } from "./render-text.ts";
@@ -266,3 +268,12 @@ test("the file name of a run against addresses names no environment", () => {
   const record = { ...base, subject: { ...base.subject, environments: [] } };
   expect(benchReportName(record)).toBe("2026-11-21T10-30-00Z-bench-addresses");
 });
+
+test.each(["onnx-http_uint8", "trt-http_uint8", "onnx-grpc_jpeg", "onnx-http_json"])(
+  "%s has its own colour in plots and bars",
+  (endpoint) => {
+    const classes = endpointStyle(endpoint).colour.split(" ");
+    expect(pageStyle).toMatch(new RegExp(`\\.series\\.${classes.at(-1)}[ ,]`));
+    expect(pageStyle).toMatch(new RegExp(`\\.part\\.${classes.at(-1)}[ ,]`));
+  },
+);

@@ -6,7 +6,7 @@ import { counted, formatCount, listed } from "./number-format.ts";
 import { modelText } from "./subject.ts";
 
 /** Subject of a run, whichever command made its record. */
-export interface RunSubject {
+interface RunSubject {
   readonly target: "simulation" | "deployed" | "addresses";
   readonly dirty?: boolean;
   readonly machine: VerifyRecord["subject"]["machine"];

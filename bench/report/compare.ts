@@ -33,7 +33,7 @@ export type Judgement =
   /** No interval, because there are fewer than two windows. */
   | "unsure";
 
-export interface MetricChange {
+interface MetricChange {
   readonly metric: ComparedMetric;
   readonly from: number;
   readonly to: number;
@@ -80,7 +80,7 @@ export interface Comparison {
   readonly warnings: readonly string[];
 }
 
-export interface CompareOptions {
+interface CompareOptions {
   /** Relative deterioration that counts as a regression, 0..1. */
   readonly failOver: number;
   /** Whether endpoints and loads may be missing from the second record. */

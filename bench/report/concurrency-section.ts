@@ -15,12 +15,12 @@ import { counted, formatCount, formatPercent, formatRate } from "./number-format
 import { studyNotes } from "./study-section.ts";
 
 /** Throughput of an endpoint by clients, with the fitted law. */
-export interface ConcurrencyLine extends Series {
+interface ConcurrencyLine extends Series {
   readonly fit?: UslFit;
   readonly points: readonly Point[];
 }
 
-export function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
+function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
   return seriesOf(loadPoints.filter(isUnmodified)).flatMap((series): readonly ConcurrencyLine[] => {
     const measured = concurrencyPoints(series.loadPoints).filter(
       (point) => trustOf(point) !== "empty",

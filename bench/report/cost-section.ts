@@ -13,7 +13,7 @@ import { formatUsd } from "./number-format.ts";
 import { costFigure } from "./time-figures.ts";
 
 /** Cost of each endpoint at its highest throughput, cheapest first. */
-export function costRows(
+function costRows(
   record: BenchRecord,
 ): readonly { readonly name: string; readonly point: LoadPoint; readonly usd: number }[] {
   const basis = costBasis(record);

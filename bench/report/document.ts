@@ -212,7 +212,7 @@ export function whenText({ startedAt, finishedAt }: RunTimes): string {
   return `${dateText(startedAt)} UTC, ${formatDuration(seconds)}`;
 }
 
-export interface RunTimes {
+interface RunTimes {
   /** UTC, ISO 8601. */
   readonly startedAt: string;
   readonly finishedAt: string;

@@ -69,7 +69,7 @@ export function titleOf(name: string, point: LoadPoint): string {
 }
 
 /** Line without the style of an endpoint. */
-export interface UnstyledLine {
+interface UnstyledLine {
   readonly name: string;
   readonly points: readonly PlotPoint[];
 }

@@ -14,7 +14,7 @@ import {
 import { isSameLoad, loadTable, type StudyBody, usableLoadPoints } from "./study-section.ts";
 
 /** Throughput by number of GPUs relative to one GPU, at the load per GPU with the most measured numbers of GPUs. */
-export interface ScalingLine extends Pick<Series, "name"> {
+interface ScalingLine extends Pick<Series, "name"> {
   readonly points: readonly {
     readonly gpus: number;
     readonly point: LoadPoint;
@@ -23,7 +23,7 @@ export interface ScalingLine extends Pick<Series, "name"> {
   }[];
 }
 
-export function scalingLines(record: BenchRecord): readonly ScalingLine[] {
+function scalingLines(record: BenchRecord): readonly ScalingLine[] {
   return seriesOf(loadPointsOfStudy(record, "scaling")).flatMap(({ name, loadPoints }) => {
     const perGpu = new Map<string, Map<number, LoadPoint>>();
     for (const point of usableLoadPoints(loadPoints)) {
@@ -115,14 +115,14 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
 }
 
 /** Load points of both topologies with the same load. */
-export interface TopologyPair {
+interface TopologyPair {
   readonly name: string;
   readonly clients: number;
   readonly group: LoadPoint;
   readonly perGpu: LoadPoint;
 }
 
-export function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
+function topologyPairs(record: BenchRecord): readonly TopologyPair[] {
   return seriesOf(usableLoadPoints(loadPointsOfStudy(record, "topology"))).flatMap(
     ({ name, loadPoints }) =>
       loadPoints.flatMap((group) => {

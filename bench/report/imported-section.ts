@@ -65,7 +65,7 @@ export function importedSection(record: BenchRecord): Section | undefined {
 }
 
 /** Load point named by a label: `onnx-http b8`, or `onnx-http` for one image per request. */
-export function sameLoad(loadPoints: readonly LoadPoint[], row: Row): LoadPoint | undefined {
+function sameLoad(loadPoints: readonly LoadPoint[], row: Row): LoadPoint | undefined {
   const [endpoint = "", batch = "b1"] = row.label.split(" ");
   return closedLoop(loadPoints).find(
     (point) =>

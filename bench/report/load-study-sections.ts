@@ -109,13 +109,13 @@ function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
 const delayOf = ({ conditions }: LoadPoint) => conditions.queueDelayUs ?? 0;
 
 /** Load points with the same backend, payload, batch size and clients over HTTP and gRPC. */
-export interface ProtocolPair {
+interface ProtocolPair {
   readonly name: string;
   readonly http: LoadPoint;
   readonly grpc: LoadPoint;
 }
 
-export function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
+function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
   const plain = closedLoop(usableLoadPoints(loadPoints));
   return plain.flatMap((http) => {
     if (!http.endpoint.endsWith("-http") || http.endpoint === "embed-http") return [];
@@ -235,12 +235,12 @@ function jsonPairs(
 }
 
 /** Load points of one emulated link. */
-export interface LinkGroup {
+interface LinkGroup {
   readonly label: string;
   readonly rows: readonly { readonly name: string; readonly point: LoadPoint }[];
 }
 
-export function linkGroups(record: BenchRecord): readonly LinkGroup[] {
+function linkGroups(record: BenchRecord): readonly LinkGroup[] {
   const groups = new Map<string, { name: string; point: LoadPoint }[]>();
   for (const { name, loadPoints } of seriesOf(loadPointsOfStudy(record, "link"))) {
     for (const point of loadPoints) {

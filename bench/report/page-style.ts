@@ -137,8 +137,8 @@ svg .hit { fill: transparent; }
 .series.embed, .series.k1 { color: var(--embed); }
 .series.onnx, .series.k0 { color: var(--onnx); }
 .series.trt, .series.k2 { color: var(--trt); }
-.series.u8 { color: var(--cyan); }
-.series.trt.u8 { color: var(--lime); }
+.series.uint8 { color: var(--cyan); }
+.series.trt.uint8 { color: var(--lime); }
 .series.jpeg, .series.k3 { color: var(--violet); }
 .series.json { color: var(--soft); }
 .series.k4 { color: var(--rose); }
@@ -165,8 +165,8 @@ svg .part.output { fill: var(--output); }
 svg .part.embed { fill: var(--embed); }
 svg .part.onnx { fill: var(--onnx); }
 svg .part.trt { fill: var(--trt); }
-svg .part.u8 { fill: var(--cyan); }
-svg .part.trt.u8 { fill: var(--lime); }
+svg .part.uint8 { fill: var(--cyan); }
+svg .part.trt.uint8 { fill: var(--lime); }
 svg .part.jpeg { fill: var(--violet); }
 svg .part.json { fill: var(--soft); }
 @media screen and (max-width: 760px) {

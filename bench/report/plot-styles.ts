@@ -10,7 +10,7 @@ import {
 import type { Swatch } from "./document.ts";
 import { round } from "./plot-svg.ts";
 
-export interface LineStyle {
+interface LineStyle {
   /** Class of the style sheet. */
   readonly colour: string;
   readonly dashed: boolean;

@@ -102,7 +102,7 @@ export interface BarRow extends Omit<ChartRow, "marks"> {
   readonly segments: readonly BarSegment[];
 }
 
-export interface BarSegment {
+interface BarSegment {
   /** Class of the style sheet. */
   readonly colour: string;
   readonly value: number;
@@ -110,7 +110,7 @@ export interface BarSegment {
   readonly text?: string;
 }
 
-export interface BarPlot {
+interface BarPlot {
   readonly description: string;
   readonly rows: readonly BarRow[];
   readonly format: (value: number) => string;
@@ -155,7 +155,7 @@ function barSegments(segments: readonly BarSegment[], at: Scale, y: number): str
   return parts.join("");
 }
 
-export interface RangeRow extends Omit<ChartRow, "marks"> {
+interface RangeRow extends Omit<ChartRow, "marks"> {
   readonly colour: string;
   readonly p50: number;
   readonly p95: number;
@@ -193,7 +193,7 @@ function rangeMarks(row: RangeRow, at: Scale, y: number): string {
   ].join("");
 }
 
-export interface DotRow extends Omit<ChartRow, "marks"> {
+interface DotRow extends Omit<ChartRow, "marks"> {
   readonly colour: string;
   readonly dots: readonly { readonly value: number; readonly title: string }[];
 }

@@ -73,7 +73,7 @@ export function environmentText({ subject, loadPoints }: BenchRecord): string {
 }
 
 /** Hardware that executes the model; in a local simulation, this machine. */
-export function deviceText({ subject }: BenchRecord): string {
+function deviceText({ subject }: BenchRecord): string {
   const { gpu, target, machine } = subject;
   if (target === "simulation") return `this machine's ${machine.cores} CPU cores`;
   if (gpu !== undefined) return `${gpu.count} × ${gpu.name}`;
@@ -115,7 +115,7 @@ export function artefactFacts(environments: readonly EnvironmentSubject[]): read
   ]);
 }
 
-export function priceText({ subject: { price } }: BenchRecord): string | undefined {
+function priceText({ subject: { price } }: BenchRecord): string | undefined {
   return price === undefined
     ? undefined
     : `$${price.usdPerHour} per hour (${price.source}, ${price.date})`;

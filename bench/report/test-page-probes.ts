@@ -1,9 +1,6 @@
-/**
- * Questions that the browser answers about a page, as JavaScript: the types of a page are not those of Node, and stay out
- * of the project's.
- */
+/** Expressions evaluated in the browser. They are strings, because the project is compiled without DOM types. */
 
-/** What axe-core found wrong, a line each. axe-core must have been evaluated before. */
+/** Violations found by axe-core, which must be loaded in the page, as lines. */
 export const axeViolations = `
 axe.run().then(({ violations }) =>
   violations.map(({ id, nodes }) => id + ": " + nodes[0].html + " " + nodes[0].failureSummary + " (" + nodes.length + ")"))`;
@@ -11,7 +8,7 @@ axe.run().then(({ violations }) =>
 export const openAll = `
 for (const folded of document.querySelectorAll("details")) folded.open = true`;
 
-/** Each visible plot: its name, its width, its marks, and the texts that stick out of it. */
+/** Name, width, number of marks, overflowing texts and smallest font size of each visible plot. */
 export const plotFacts = `
 [...document.querySelectorAll("figure svg[role=img]")].filter((plot) => plot.checkVisibility()).map((plot) => {
   const frame = plot.getBoundingClientRect();
@@ -28,7 +25,7 @@ export const plotFacts = `
   };
 })`;
 
-/** Texts and marks of plots that stand out too little from what they are drawn on. */
+/** Texts and marks of plots with insufficient contrast to their background. */
 export const poorContrast = `
 (() => {
   const luminance = (colour) => {

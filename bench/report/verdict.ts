@@ -1,4 +1,4 @@
-import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import type { BenchRecord } from "../record/bench-record.ts";
 import { metrics } from "../record/metrics.ts";
 import { differs, ratioInterval } from "../stats/intervals.ts";
 import { representsDeployment } from "./caveats.ts";
@@ -11,6 +11,7 @@ import {
   slowestPartReasons,
 } from "./choice-reasons.ts";
 import { type Contender, smallestLoad } from "./contenders.ts";
+import type { Card } from "./document.ts";
 import {
   closedLoop,
   costBasis,
@@ -27,26 +28,11 @@ import {
 } from "./load-points.ts";
 import { counted, formatMs, formatRate, formatUsd, listed } from "./number-format.ts";
 
-/** Recommendation for each goal with its reasons. */
-
-export const goals = ["latency", "throughput", "cost"] as const;
-export type Goal = (typeof goals)[number];
-
 /** Recommended endpoint and load for one goal. */
-export interface Choice {
-  readonly goal: Goal;
-  readonly title: string;
-  /** Absent if nothing can be chosen; `why` gives the reason. */
-  readonly winner?: { readonly name: string; readonly point: LoadPoint };
-  /** Others that differ from the winner by no more than noise. */
-  readonly ties: readonly string[];
-  readonly value: string;
-  readonly unit: string;
-  readonly setting: string;
-  /** Whole sentences. */
-  readonly why: readonly string[];
-  /** Reasons not to rely on it, as sentences. */
-  readonly doubts: readonly string[];
+export interface Choice extends Card {
+  readonly goal: "latency" | "throughput" | "cost";
+  /** Absent if nothing can be recommended. */
+  readonly winner?: Contender;
 }
 
 export interface Verdict {
@@ -58,10 +44,8 @@ export interface Verdict {
 }
 
 /** Load point with the highest throughput within a p95 SLO. */
-export interface SloChoice {
+interface SloChoice extends Contender {
   readonly sloMs: number;
-  readonly name: string;
-  readonly point: LoadPoint;
 }
 
 export function verdictOf(record: BenchRecord): Verdict {
@@ -90,6 +74,7 @@ function latencyChoice(series: readonly Series[]): Choice {
   return {
     ...base,
     winner,
+    choice: winner.name,
     ties,
     value: formatMs(winner.point.latencyMs.p50),
     setting: `${settingText(winner.point)}; p95 ${formatMs(p95)} ms${tail}`,
@@ -120,6 +105,7 @@ function throughputChoice(series: readonly Series[]): Choice {
     ...base,
     ...(isOffered(point) ? { title: "Highest rate sustained" } : {}),
     winner,
+    choice: winner.name,
     ties: tiesOf(ranked, "throughput"),
     value: formatRate(point.imagesPerSecond),
     setting: `${settingText(point)}; p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(point.latencyMs?.p95 ?? 0)} ms`,
@@ -146,6 +132,7 @@ function costChoice(record: BenchRecord, series: readonly Series[]): Choice {
   return {
     ...base,
     winner,
+    choice: winner.name,
     ties: tiesOf(ranked, "throughput"),
     value: costOf(winner),
     setting: `${settingText(winner.point)}; ${formatRate(winner.point.imagesPerSecond)} images/s`,

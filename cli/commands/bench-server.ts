@@ -34,11 +34,11 @@ import { ensureConverted } from "../model/model-prepare.ts";
 import { ensurePython, fastapiPackages } from "../model/python-environment.ts";
 import { project } from "../project.ts";
 
-export interface BenchServerOptions {
+interface BenchServerOptions {
   readonly rounds: number;
   /** Length of each measurement after its warm-up, in seconds. */
   readonly seconds: number;
-  /** Names of loads; none: all loads. */
+  /** Names of loads; empty for all. */
   readonly only: readonly string[];
   readonly baseline: boolean;
   /** Folder for the record and its reports. */
@@ -46,7 +46,7 @@ export interface BenchServerOptions {
   readonly onProgress: (line: string) => void;
 }
 
-export interface BenchServerResult {
+interface BenchServerResult {
   readonly record: ServerRecord;
   /** Missed targets, as sentences. */
   readonly missedTargets: readonly string[];
@@ -167,10 +167,10 @@ async function prepareModels(
             isAnnounced = true;
           });
     const needed = chosen.filter((load) => load.model === model);
-    const isInt8 = needed.some((load) => load.subjects.includes("server-int8"));
+    const needsInt8 = needed.some((load) => load.subjects.includes("server-int8"));
     const optimised: BenchModel["optimised"] = [
       await optimisedModel("fp32", await ensureOptimised(standard)),
-      ...(isInt8
+      ...(needsInt8
         ? [await optimisedModel("int8", await ensureConverted(standard, "int8", onProgress))]
         : []),
     ];
@@ -257,8 +257,8 @@ function versionsOf(): Record<string, string> {
     }
     return "unknown";
   };
-  const names = ["onnxruntime-node", "sharp", "fastify"];
-  return Object.fromEntries(names.map((name) => [name, installed(name)]));
+  const packages = ["onnxruntime-node", "sharp", "fastify"];
+  return Object.fromEntries(packages.map((name) => [name, installed(name)]));
 }
 
 interface Arguments {
@@ -275,12 +275,12 @@ interface Arguments {
 /** Options of `--quick`, a smoke test. */
 const quick = { rounds: 1, seconds: 1, only: ["tiny"] } as const;
 
-/** `clipstack bench-server`: the embed server beside its ceiling and its baseline. */
+/** Registers `clipstack bench-server`, which measures the embed server against its ceiling and its baseline. */
 export function registerBenchServer(program: Command): void {
   program
     .command("bench-server")
     .description(
-      "measure the embed server against ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
+      "measure the embed server compared with ONNX Runtime alone (ceiling) and a FastAPI service (baseline), in alternating rounds",
     )
     .option("--rounds <number>", "number of rounds", integer, 3)
     .option(
@@ -308,7 +308,7 @@ Examples:
   $ npx clipstack bench-server --only c16 photos --rounds 5
   $ npx clipstack bench-server --quick --no-baseline
 
-Exit codes: 0 success, 1 failed (with --strict: or a target missed), 2 usage error.`,
+Exit codes: 0 success, 1 failure (with --strict also a missed target), 2 wrong usage.`,
     )
     .action(run);
 }

@@ -128,7 +128,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
   [
     "addresses and environments",
     ["one", "--url", "embed-http=http://127.0.0.1:9", "--model", "tiny"],
-    "clipstack: --url: give addresses, or environments with --target, not both",
+    "clipstack: --url cannot be combined with environments or --target",
   ],
   [
     "a file that cannot be written",
@@ -138,7 +138,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
   [
     "metrics without an address",
     ["--metrics-url", "onnx=http://127.0.0.1:9", "--model", "tiny"],
-    "clipstack: --metrics-url goes with --url: an environment says where its metrics are",
+    "clipstack: --metrics-url requires --url, because environments declare their metrics addresses",
   ],
 ];
 test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {

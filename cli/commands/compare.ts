@@ -13,7 +13,7 @@ import { UserError } from "../../contract/user-error.ts";
 import { percentage } from "../option-values.ts";
 import { writeOutput } from "../write-output.ts";
 
-export const compareFormats = ["text", "md", "json"] as const;
+const compareFormats = ["text", "md", "json"] as const;
 
 export interface CompareArguments {
   /** Relative deterioration above which the comparison fails, 0..1. */
@@ -43,24 +43,24 @@ export function compareFiles(
   args: CompareArguments,
 ): CompareResult {
   const [from, to] = [readBenchRecord(fromFile), readBenchRecord(toFile)];
-  const wrong = mismatches(from, to);
-  if (wrong.length > 0 && args.force !== true) {
+  const differing = mismatches(from, to);
+  if (differing.length > 0 && args.force !== true) {
     throw new UserError(
-      `${fromFile} and ${toFile} cannot be compared: ${wrong.join("; ")} (--force compares them anyway)`,
+      `${fromFile} and ${toFile} cannot be compared: ${differing.join("; ")} (--force compares them anyway)`,
     );
   }
-  const found = compareRecords(from, to, args);
+  const compared = compareRecords(from, to, args);
   // a run that failed before timing has no load points
-  if (found.loadPoints.length === 0 && (to.passed || !from.passed)) {
+  if (compared.loadPoints.length === 0 && (to.passed || !from.passed)) {
     throw new UserError(
       `${fromFile} and ${toFile} have no load point in common: environments, endpoints, batches, clients or rates differ`,
     );
   }
   const comparison = {
-    ...found,
+    ...compared,
     warnings: [
-      ...wrong.map(
-        (line) => `Not the same: ${line}. Ratios do not show the effect of a single change.`,
+      ...differing.map(
+        (line) => `Not comparable: ${line}. Ratios do not show the effect of a single change.`,
       ),
       ...differences(from, to),
     ],

@@ -187,7 +187,7 @@ test("rejects records of different machines; --force compares them with a warnin
     ...args,
     force: true,
   });
-  expect(comparison.warnings[0]).toContain("Not the same: the machine differs");
+  expect(comparison.warnings[0]).toContain("Not comparable: the machine differs");
 });
 
 test("a comparison as JSON contains the ratios and the verdict", () => {

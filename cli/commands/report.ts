@@ -19,11 +19,11 @@ import { verifyReport } from "../../verify/verify-report.ts";
 import { repeated } from "../option-values.ts";
 import { writeOutput } from "../write-output.ts";
 
-export const reportFormats = ["html", "md", "text", "json"] as const;
+const reportFormats = ["html", "md", "text", "json"] as const;
 export type ReportFormat = (typeof reportFormats)[number];
 
 /** CSV of perf_analyzer with the label of its load. */
-export interface ImportedFile {
+interface ImportedFile {
   readonly file: string;
   readonly label?: string;
 }
@@ -92,9 +92,9 @@ function readBench(text: string, file: string, imports: readonly ImportedFile[])
   const imported = imports.map(({ file: csv, label }) =>
     parsePerfAnalyzer(readText(csv), csv, label),
   );
-  const whole = { ...record, imported: [...record.imported, ...imported] };
+  const combined = { ...record, imported: [...record.imported, ...imported] };
   // the printed record must be readable again
-  const checked = parseBenchRecord(JSON.stringify(whole), file);
+  const checked = parseBenchRecord(JSON.stringify(combined), file);
   return { report: () => benchReport(checked), json: benchRecordText(checked) };
 }
 
@@ -115,11 +115,11 @@ function kindOf(text: string): unknown {
   }
 }
 
-/** `onnx-http b8=triton.csv`, or the file alone. */
-export function parseImport(given: string): ImportedFile {
-  const equals = given.indexOf("=");
-  if (equals === -1) return { file: given };
-  return { label: given.slice(0, equals).trim(), file: given.slice(equals + 1) };
+/** Parses `onnx-http b8=triton.csv` or `triton.csv`. */
+export function parseImport(text: string): ImportedFile {
+  const equals = text.indexOf("=");
+  if (equals === -1) return { file: text };
+  return { label: text.slice(0, equals).trim(), file: text.slice(equals + 1) };
 }
 
 interface ReportArguments {
@@ -144,7 +144,10 @@ export function registerReport(program: Command): void {
         .choices(reportFormats)
         .default("html"),
     )
-    .option("--output <file>", "- is standard output (default: html beside the record, else -)")
+    .option(
+      "--output <file>",
+      "output file; - for standard output (default: next to the record for html, otherwise -)",
+    )
     .addOption(
       new Option(
         "--import <[load=]file>",
@@ -172,7 +175,7 @@ Exit codes: 0 success, 2 wrong usage or unreadable record.`,
         return;
       }
       if (resolve(output) === resolve(record)) {
-        throw new UserError(`--output must not be the record itself: ${basename(record)}`);
+        throw new UserError(`--output must differ from the record: ${basename(record)}`);
       }
       writeOutput(output, text);
       console.log(`report: ${relative("", output)}`);

@@ -61,7 +61,7 @@ export interface PreparedBench {
   readonly context: BenchContext;
   /** Filled during the run. */
   readonly record: BenchRecord;
-  /** One per environment, or the addresses. */
+  /** One per environment, or one for the addresses. */
   readonly sources: readonly TargetsSource[];
   /** Images of the parity gate, with their embeddings by the local model. */
   readonly reference: readonly ReferenceImage[];
@@ -69,7 +69,7 @@ export interface PreparedBench {
   readonly modelFile: string;
 }
 
-export interface PrepareOptions {
+interface PrepareOptions {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
   /** Endpoints to measure; absent: all existing ones. */
@@ -157,12 +157,12 @@ function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["targ
 }
 
 function imageSettings(
-  given: string | undefined,
+  folder: string | undefined,
   images: readonly PreparedImage[],
 ): BenchRecord["settings"]["images"] {
   const bytes = images.reduce((sum, image) => sum + image.bytes.byteLength, 0);
   return {
-    source: given === undefined ? "the samples of clipstack" : "a folder given with --images",
+    source: folder === undefined ? "the samples of clipstack" : "a folder given with --images",
     count: images.length,
     meanBytes: Math.round(bytes / images.length),
   };
@@ -175,21 +175,23 @@ interface SourceOptions extends Pick<PrepareOptions, "endpoints" | "signal" | "o
 
 /** Synthesized files of the environments to measure; none if addresses are given. */
 async function environmentsOf(
-  asked: readonly string[],
+  names: readonly string[],
   args: BenchArguments,
   onEvent: PrepareOptions["onEvent"],
 ): Promise<readonly SynthesizedFile[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
-    if (asked.length > 0 || args.target !== undefined) {
-      throw new UserError("--url: give addresses, or environments with --target, not both");
+    if (names.length > 0 || args.target !== undefined) {
+      throw new UserError("--url cannot be combined with environments or --target");
     }
     return [];
   }
   if (args.metricsUrl !== undefined) {
-    throw new UserError("--metrics-url goes with --url: an environment says where its metrics are");
+    throw new UserError(
+      "--metrics-url requires --url, because environments declare their metrics addresses",
+    );
   }
-  const environments = asked.length === 0 ? [defaultEnvironment("single-gpu")] : asked;
+  const environments = names.length === 0 ? [defaultEnvironment("single-gpu")] : names;
   const outdir = outputFolder();
   if (args.synth && targetOf(args) === "simulation") {
     await synthesizeUnlessEdited(environments, outdir, {
@@ -280,7 +282,7 @@ export function devicesOf(
   );
 }
 
-/** Completes a record with the price of `--price`. */
+/** Completes a record with the price of `--price` and the peaks of the GPUs. */
 function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments): BenchRecord {
   if (price !== undefined) {
     const date = record.startedAt.slice(0, "2026-11-21".length);

@@ -51,8 +51,8 @@ export function studiedContainers(
         }
       } finally {
         // after an interruption, a container may be stopped
-        const last = new Docker(deployed.where);
-        for (const { name } of containers) await run(last, "start", name).catch(() => {});
+        const cleanup = new Docker(deployed.where);
+        for (const { name } of containers) await run(cleanup, "start", name).catch(() => {});
         await access.close();
       }
       return [

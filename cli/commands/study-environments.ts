@@ -106,7 +106,7 @@ function simulated(
   const { name } = artefact.environment;
   return {
     name,
-    offers: pathsIn(artefact.environment),
+    offers: endpointNamesIn(artefact.environment),
     subject: subjects(environment, artefact),
     source: (change) => changed(source, change),
     async coldStarts(onStart) {
@@ -160,7 +160,7 @@ function deployed(
   const containers = studiedContainers(source.environment, artefact, context.signal);
   return {
     name,
-    offers: pathsIn(environment),
+    offers: endpointNamesIn(environment),
     subject: subjects(source.environment, artefact),
     source: ({ endpoints }) => ({ ...source, endpoints }),
     async coldStarts(onStart) {
@@ -184,9 +184,9 @@ function deployed(
       if (options.against === undefined) {
         throw new StudyUnavailable("requires a record of another deployment: --against");
       }
-      const shown = relative("", options.against);
+      const path = relative("", options.against);
       const other = readBenchRecord(options.against);
-      record.loadPoints.push(...loadPointsOf(study, other, shown, record.subject.model));
+      record.loadPoints.push(...loadPointsOf(study, other, path, record.subject.model));
       const conditions = {
         gpus: environment.gpu?.count ?? 1,
         topology: topologyOf(environment),
@@ -194,7 +194,7 @@ function deployed(
       return {
         variants: [{ conditions, source: { ...source, endpoints } }],
         notes: [
-          `Load points labelled (${shown}) are from that record, measured ${other.startedAt}.`,
+          `Load points labelled (${path}) are from that record, measured ${other.startedAt}.`,
         ],
       };
     },
@@ -212,7 +212,7 @@ function servicesOf({ services }: Environment): readonly string[] {
   return (tritons.length > 0 ? tritons : services).map(({ name }) => name);
 }
 
-function pathsIn({ services }: Environment): readonly EndpointName[] {
+function endpointNamesIn({ services }: Environment): readonly EndpointName[] {
   return services.flatMap(({ endpoints: all }) => all.flatMap(({ name }) => name ?? []));
 }
 
@@ -250,13 +250,11 @@ function profiles(
 }
 
 const cpuNote =
-  "Local processes simulated the GPUs and shared this machine's cores: the result shows that each receives load, not how GPUs scale.";
+  "Local processes simulated the GPUs and shared this machine's cores. The result shows that each process receives load, not how GPUs scale.";
 
 function requireMultiGpu(name: string, variants: EnvironmentVariants): void {
   if (variants.settingOf(name, ["stack"]) === "multi-gpu") return;
-  throw new StudyUnavailable(
-    "it has one set of GPUs: study an environment of the stack multi-gpu with --environment",
-  );
+  throw new StudyUnavailable("requires an environment of the stack multi-gpu (--environment)");
 }
 
 /** Topologies with the configured GPUs and the gateway's upstream Triton. */
@@ -284,8 +282,8 @@ function topologySettings(name: string, variants: EnvironmentVariants) {
 }
 
 function synthesizedNote({ source }: EnvironmentVariant): string {
-  const shown = source.kind === "simulated" ? source.environment.displayPath : "";
-  return `Synthesized for it: ${shown}.`;
+  const path = source.kind === "simulated" ? source.environment.displayPath : "";
+  return `Synthesized for this load: ${path}.`;
 }
 
 async function scalingVariants(
@@ -297,17 +295,17 @@ async function scalingVariants(
   const { chosen, gpus, changes } = topologySettings(name, variants);
   const all = gpus[chosen];
   // an instance group is configured for one GPU or for all
-  const between = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
-  const counts = [...new Set([1, ...between, all.length])];
-  const made: EnvironmentVariant[] = [];
+  const half = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
+  const counts = [...new Set([1, ...half, all.length])];
+  const synthesized: EnvironmentVariant[] = [];
   for (const count of counts) {
     const environment = await variants.synthesize(name, changes(chosen, all.slice(0, count)));
-    made.push({
+    synthesized.push({
       conditions: { gpus: count, topology: chosen },
       source: { ...source, environment },
     });
   }
-  return { variants: made, notes: [cpuNote, ...made.map(synthesizedNote)] };
+  return { variants: synthesized, notes: [cpuNote, ...synthesized.map(synthesizedNote)] };
 }
 
 async function topologyVariants(
@@ -317,13 +315,13 @@ async function topologyVariants(
 ): ReturnType<StudyEnvironment["variants"]> {
   requireMultiGpu(name, variants);
   const { gpus, changes } = topologySettings(name, variants);
-  const made: EnvironmentVariant[] = [];
+  const synthesized: EnvironmentVariant[] = [];
   for (const topology of ["instance-group", "per-gpu"] as const) {
     const environment = await variants.synthesize(name, changes(topology, gpus[topology]));
-    made.push({
+    synthesized.push({
       conditions: { gpus: gpus[topology].length, topology },
       source: { ...source, environment },
     });
   }
-  return { variants: made, notes: [cpuNote, ...made.map(synthesizedNote)] };
+  return { variants: synthesized, notes: [cpuNote, ...synthesized.map(synthesizedNote)] };
 }

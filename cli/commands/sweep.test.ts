@@ -92,7 +92,7 @@ test("an unavailable study is a failure, and the other studies run", async () =>
     "cold-start",
   ]);
   expect(stderr).toContain(
-    "✘ scaling of one: it has one set of GPUs: study an environment of the stack multi-gpu with --environment",
+    "✘ scaling of one: requires an environment of the stack multi-gpu (--environment)",
   );
   expect(stderr).toContain("✘ queue-delay of one: none of onnx-http, trt-http is available");
 });
