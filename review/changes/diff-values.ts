@@ -12,7 +12,7 @@ import { diffEnvironment, isEnvironmentList } from "./diff-env.ts";
 import { type DiffBlock, type DiffLine, knownAfterApply, lineOf } from "./diff-line.ts";
 import { diffPbtxt, isModelConfig } from "./diff-pbtxt.ts";
 import { isUnset, safeKey, short, textOf, toList, withoutSecrets } from "./diff-texts.ts";
-import { byName, fieldOf, namingField } from "./list-items.ts";
+import { byName, fieldOf, type NamedItems, namingField } from "./list-items.ts";
 import {
   isConfigData,
   isFileContent,
@@ -26,21 +26,20 @@ import {
  * values by path. Secret values are reported as changed without their content.
  */
 export function diffResource(change: ResourceChange, images: ImageNames): readonly DiffBlock[] {
-  const differ = new Differ(change, images);
-  return differ.blocks();
+  return new Differ(change, images).blocks();
 }
 
-/** Image names by image id or by address of the `docker_image`. */
+/** Image names by image id or by the address of the `docker_image`. */
 export interface ImageNames {
   readonly before: ReadonlyMap<string, string>;
   readonly after: ReadonlyMap<string, string>;
 }
 
 /** Attributes that are irrelevant or reported elsewhere. */
-const silent = new Set(["id", "timeouts", "output", "network_data", "hostname", "container_logs"]);
+const omitted = new Set(["id", "timeouts", "output", "network_data", "hostname", "container_logs"]);
 
 /** Container attributes that default to the image's and are unknown in the plan of a new container. */
-const ofImage = new Set(
+const imageDefaults = new Set(
   "working_dir runtime platform ipc_mode stop_signal shm_size bridge log_driver user".split(" "),
 );
 
@@ -48,21 +47,21 @@ class Differ {
   readonly #change: ResourceChange;
   readonly #images: ImageNames;
   /** Keys of paths that are known only after the apply. */
-  readonly #notYet: ReadonlySet<string>;
+  readonly #unknownKeys: ReadonlySet<string>;
   readonly #lines: DiffLine[] = [];
   readonly #blocks: DiffBlock[] = [];
 
   constructor(change: ResourceChange, images: ImageNames) {
     this.#change = change;
     this.#images = images;
-    this.#notYet = new Set(change.unknown.map(keyOf));
+    this.#unknownKeys = new Set(change.unknown.map(keyOf));
   }
 
   blocks(): readonly DiffBlock[] {
     const { before = {}, after = {} } = this.#change;
     for (const key of [...new Set([...Object.keys(before), ...Object.keys(after)])].sort()) {
-      if (silent.has(key) || this.#isOfImage(key, ownValue(after, key))) continue;
-      const isUnknown = this.#notYet.has(key);
+      if (omitted.has(key) || this.#isImageDefault(key, ownValue(after, key))) continue;
+      const isUnknown = this.#unknownKeys.has(key);
       if (key === "image") this.#image(before[key], after[key], isUnknown);
       else if (isUnknown && ownValue(after, key) === undefined) {
         this.#unknown(key, ownValue(before, key));
@@ -77,10 +76,10 @@ class Differ {
     ];
   }
 
-  #isOfImage(key: string, after: unknown): boolean {
+  #isImageDefault(key: string, after: unknown): boolean {
     const { type, replacePaths } = this.#change;
     const forced = replacePaths.some(([first]) => first === key);
-    return type === "docker_container" && ofImage.has(key) && isUnset(after) && !forced;
+    return type === "docker_container" && imageDefaults.has(key) && isUnset(after) && !forced;
   }
 
   /** Replaces the image id with its name. */
@@ -96,12 +95,12 @@ class Differ {
       if (!sameValue(before, after)) this.#lines.push(lineOf("image", hidden, hidden));
       return;
     }
-    const was = named(before, this.#images.before);
-    const is =
+    const oldName = named(before, this.#images.before);
+    const newName =
       isUnknown && isUnset(after)
         ? (this.#images.after.get(imageResource) ?? knownAfterApply)
         : named(after, this.#images.after);
-    if (was !== is) this.#lines.push(lineOf("image", was, is));
+    if (oldName !== newName) this.#lines.push(lineOf("image", oldName, newName));
   }
 
   /** Computed values are reported only if they force a replacement. */
@@ -116,7 +115,7 @@ class Differ {
 
   #walk(before: unknown, after: unknown, at: Location): void {
     if (before === after || (isUnset(before) && isUnset(after))) return;
-    if (this.#isOfServer(after, at)) return;
+    if (this.#isServerManaged(after, at)) return;
     const key = lastName(at.path);
     if (isEnvironmentList(key, before) || isEnvironmentList(key, after)) {
       const marked = this.#change.sensitive.some(
@@ -137,7 +136,7 @@ class Differ {
       this.#secretMaps(before, after, at);
       return;
     }
-    if (isUnset(after) && this.#notYet.has(keyOf(at.path))) {
+    if (isUnset(after) && this.#unknownKeys.has(keyOf(at.path))) {
       if (!isUnset(before))
         this.#lines.push(lineOf(at.label, this.#text(before, at), knownAfterApply));
       return;
@@ -153,7 +152,7 @@ class Differ {
     if (isObject(before) || isObject(after)) {
       const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
       for (const name of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-        this.#walk(ownValue(left, name), ownValue(right, name), below(at, name, name));
+        this.#walk(ownValue(left, name), ownValue(right, name), below(at, name));
       }
       return;
     }
@@ -161,103 +160,99 @@ class Differ {
   }
 
   /** Fields maintained by Kubernetes. */
-  #isOfServer(after: unknown, { path }: Location): boolean {
+  #isServerManaged(after: unknown, { path }: Location): boolean {
     const { type, replacePaths } = this.#change;
     if (!type.startsWith("kubernetes_")) return false;
     if (path[0] === "metadata" && serverManagedFields.has(lastName(path))) return true;
     const key = keyOf(path);
     const forces = replacePaths.some((it) => keyOf(it) === key);
-    return isUnset(after) && this.#notYet.has(key) && !forces;
+    return isUnset(after) && this.#unknownKeys.has(key) && !forces;
   }
 
   #list(before: readonly unknown[], after: readonly unknown[], at: Location): void {
-    // the one block of an object's names, which change with it
+    // a name in `metadata` does not identify the block, because it can change itself
     const isMetadata = this.#change.type.startsWith("kubernetes_") && keyOf(at.path) === "metadata";
-    const name = isMetadata
+    const nameOf = isMetadata
       ? undefined
       : namingField(before, after, (index, field, list) =>
           this.#hasSecret([...(list === before ? at.pathBefore : at.path), index, field]),
         );
-    if (name !== undefined) {
-      const left = byName(before, name);
-      const right = byName(after, name);
-      for (const item of [...new Set([...left.keys(), ...right.keys()])]) {
-        const [was, is] = [left.get(item), right.get(item)];
-        const itemLocation = {
-          label: `${at.label}[${item}]`,
-          path: [...at.path, is?.index ?? was?.index ?? 0],
-          pathBefore: [...at.pathBefore, was?.index ?? is?.index ?? 0],
-        };
-        const single = /^(label|labels)$/.test(lastName(at.path)) ? "value" : undefined;
-        if (single !== undefined && (isObject(was?.item) || isObject(is?.item))) {
-          this.#walk(fieldOf(was?.item, single), fieldOf(is?.item, single), {
-            ...below(itemLocation, single, single),
-            label: itemLocation.label,
-          });
-        } else this.#walk(was?.item, is?.item, itemLocation);
-      }
-      return;
+    if (nameOf !== undefined) this.#namedItems(byName(before, nameOf), byName(after, nameOf), at);
+    else if ([...before, ...after].some((item) => typeof item === "object" && item !== null)) {
+      this.#indexedItems(before, after, at);
+    } else if (JSON.stringify(before) === JSON.stringify(after)) return;
+    else if (/^(command|args)$/.test(lastName(at.path))) this.#options(before, after, at);
+    else this.#scalarItems(before, after, at);
+  }
+
+  #namedItems(before: NamedItems, after: NamedItems, at: Location): void {
+    const isLabel = /^(label|labels)$/.test(lastName(at.path));
+    for (const name of new Set([...before.keys(), ...after.keys()])) {
+      const [left, right] = [before.get(name), after.get(name)];
+      const label = `${at.label}[${name}]`;
+      const itemLocation = {
+        label,
+        path: [...at.path, right?.index ?? left?.index ?? 0],
+        pathBefore: [...at.pathBefore, left?.index ?? right?.index ?? 0],
+      };
+      if (isLabel) {
+        const valueLocation = { ...below(itemLocation, "value"), label };
+        this.#walk(fieldOf(left?.item, "value"), fieldOf(right?.item, "value"), valueLocation);
+      } else this.#walk(left?.item, right?.item, itemLocation);
     }
-    const objects = [...before, ...after].some((item) => typeof item === "object" && item !== null);
-    if (objects) {
-      for (let index = 0; index < Math.max(before.length, after.length); index += 1) {
-        const several = before.length > 1 || after.length > 1;
-        const step = several ? `[${index}]` : "";
-        this.#walk(before[index], after[index], {
-          label: `${at.label}${step}`,
-          path: [...at.path, index],
-          pathBefore: [...at.pathBefore, index],
-        });
-      }
-      return;
+  }
+
+  #indexedItems(before: readonly unknown[], after: readonly unknown[], at: Location): void {
+    const length = Math.max(before.length, after.length);
+    for (let index = 0; index < length; index += 1) {
+      this.#walk(before[index], after[index], {
+        label: length > 1 ? `${at.label}[${index}]` : at.label,
+        path: [...at.path, index],
+        pathBefore: [...at.pathBefore, index],
+      });
     }
-    if (JSON.stringify(before) === JSON.stringify(after)) return;
-    if (/^(command|args)$/.test(lastName(at.path))) {
-      this.#options(before, after, at);
-      return;
-    }
-    // long lists: added and removed items; short or reordered lists: all items
-    const long = before.length > 3 && after.length > 3;
-    const [gone, come] = [
-      before.filter((item) => !after.includes(item)),
-      after.filter((item) => !before.includes(item)),
-    ];
-    const part = long && gone.length + come.length > 0;
+  }
+
+  #scalarItems(before: readonly unknown[], after: readonly unknown[], at: Location): void {
+    const removed = before.filter((item) => !after.includes(item));
+    const added = after.filter((item) => !before.includes(item));
+    // short or reordered lists are printed completely
+    const isPartial = before.length > 3 && after.length > 3 && removed.length + added.length > 0;
     this.#lines.push(
       lineOf(
-        part ? `${at.label}, in part` : at.label,
-        this.#items(part ? gone : before, before, at),
-        this.#items(part ? come : after, after, at),
+        isPartial ? `${at.label}, in part` : at.label,
+        this.#itemsText(isPartial ? removed : before, before, at),
+        this.#itemsText(isPartial ? added : after, after, at),
       ),
     );
   }
 
   /** Added and removed words of a command line. */
   #options(before: readonly unknown[], after: readonly unknown[], at: Location): void {
-    const words = (list: readonly unknown[], path: Path) => {
-      const found = new Map<string, { readonly shown: string; readonly text: string }>();
-      list.forEach((word, index) => {
-        const text = String(word);
-        const secret = this.#hasSecret([...path, index]) || hasSecretPattern(text);
-        const shown = commandWord(list, index);
-        // hides a secret completely, including its apparent name
-        const option = secret ? undefined : shown.option;
-        found.set(option === undefined ? `${at.label}[${index}]` : `${at.label} ${option}`, {
-          shown: option === undefined ? hidden : (shown.value ?? "set"),
-          text,
-        });
-      });
-      return found;
-    };
+    const words = (list: readonly unknown[], path: Path) =>
+      new Map(
+        list.map((word, index) => {
+          const text = String(word);
+          const isSecret = this.#hasSecret([...path, index]) || hasSecretPattern(text);
+          const { option, value = "set" } = commandWord(list, index);
+          // hides a secret completely, including its apparent name
+          return isSecret || option === undefined
+            ? [`${at.label}[${index}]`, { printed: hidden, text }]
+            : [`${at.label} ${option}`, { printed: value, text }];
+        }),
+      );
     const [left, right] = [words(before, at.pathBefore), words(after, at.path)];
-    for (const where of new Set([...left.keys(), ...right.keys()])) {
-      const [was, is] = [left.get(where), right.get(where)];
-      if (was?.shown === is?.shown && (was?.shown !== hidden || was.text === is?.text)) continue;
-      this.#lines.push(lineOf(short(where), was && short(was.shown), is && short(is.shown)));
+    for (const label of new Set([...left.keys(), ...right.keys()])) {
+      const [old, current] = [left.get(label), right.get(label)];
+      const isHidden = old?.printed === hidden;
+      if (old?.printed === current?.printed && (!isHidden || old.text === current?.text)) continue;
+      this.#lines.push(
+        lineOf(short(label), old && short(old.printed), current && short(current.printed)),
+      );
     }
   }
 
-  #items(list: readonly unknown[], all: readonly unknown[], at: Location): string | undefined {
+  #itemsText(list: readonly unknown[], all: readonly unknown[], at: Location): string | undefined {
     if (list.length === 0) return undefined;
     const secret = this.#change.sensitive.some(
       (it) => isWithin(it, at.path) || isWithin(it, at.pathBefore),
@@ -286,23 +281,23 @@ class Differ {
   }
 
   /** Adds a line for a changed secret. */
-  #hidden(place: string, wasThere: boolean, isThere: boolean): void {
-    this.#lines.push(lineOf(place, wasThere ? hidden : undefined, isThere ? hidden : undefined));
+  #hidden(label: string, before: boolean, after: boolean): void {
+    this.#lines.push(lineOf(label, before ? hidden : undefined, after ? hidden : undefined));
   }
 
   /** Adds lines for the changed keys of a secret map, without values. */
   #secretMaps(before: unknown, after: unknown, at: Location): void {
-    const plain = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
-    const maps = plain && this.#change.type !== "docker_secret";
-    if (!maps || !(isObject(before) || isObject(after))) {
+    const isData = /^(data|binary_data|string_data|stringData|data_wo)$/.test(lastName(at.path));
+    const isMap = isData && this.#change.type !== "docker_secret";
+    if (!isMap || !(isObject(before) || isObject(after))) {
       this.#hidden(at.label, !isUnset(before), !isUnset(after));
       return;
     }
     const [left, right] = [isObject(before) ? before : {}, isObject(after) ? after : {}];
     for (const key of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
-      const [was, is] = [ownValue(left, key), ownValue(right, key)];
-      if (sameValue(was, is)) continue;
-      this.#hidden(`${at.label}.${safeKey(key)}`, was !== undefined, is !== undefined);
+      const [value, newValue] = [ownValue(left, key), ownValue(right, key)];
+      if (sameValue(value, newValue)) continue;
+      this.#hidden(`${at.label}.${safeKey(key)}`, value !== undefined, newValue !== undefined);
     }
   }
 
@@ -362,10 +357,10 @@ interface Location {
   readonly pathBefore: Path;
 }
 
-function below(at: Location, step: string, shown: string): Location {
-  const plain = /^[\w-]+$/.test(shown) ? `.${safeKey(shown)}` : `[${safeKey(shown)}]`;
+function below(at: Location, step: string): Location {
+  const suffix = /^[\w-]+$/.test(step) ? `.${safeKey(step)}` : `[${safeKey(step)}]`;
   return {
-    label: `${at.label}${plain}`,
+    label: `${at.label}${suffix}`,
     path: [...at.path, step],
     pathBefore: [...at.pathBefore, step],
   };

@@ -3,7 +3,7 @@ import { type PlannedResource, plannedChange, savedChange } from "../test-plans.
 import { exposuresOf } from "./exposure.ts";
 import { comparisonOf } from "./impact-kinds.ts";
 
-/** What is exposed after some resources are created, as `<who>: <what>`. */
+/** Exposures of created resources, as `<kind>: <description>`. */
 function exposed(...resources: readonly Omit<PlannedResource, "actions">[]): readonly string[] {
   const change = plannedChange(resources.map((it) => ({ ...it, actions: ["create"] })));
   return exposuresOf(comparisonOf(change)).map(
@@ -18,7 +18,11 @@ const pods = (spec: object) => ({
 });
 
 test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]>([
-  ["a port on the loopback", container({ ports: [{ external: 80, ip: "127.0.0.1" }] }), []],
+  [
+    "a port on the loopback interface",
+    container({ ports: [{ external: 80, ip: "127.0.0.1" }] }),
+    [],
+  ],
   ["a port that is not published", container({ ports: [{ internal: 80 }] }), []],
   [
     "a port on every address",
@@ -26,17 +30,17 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     ["port: port 80/tcp on 0.0.0.0", keyUnknown],
   ],
   [
-    "a port of another program, which may not read API_KEY",
+    "another program with API_KEY",
     container({ ports: [{ external: 80, ip: "10.0.0.1", protocol: "udp" }], env: ["API_KEY=x"] }),
     ["port: port 80/udp on 10.0.0.1", keyUnknown],
   ],
   [
-    "the network of the host",
+    "the host network",
     container({ network_mode: "host" }),
     ["port: all its ports, on the host network", keyUnknown],
   ],
   [
-    "privileges",
+    "a privileged container",
     container({
       privileged: true,
       user: "root",
@@ -51,27 +55,27 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     ],
   ],
   [
-    "root in a container whose end the apply waits for",
+    "a one-shot container that runs as root",
     container({ user: "0:0", must_run: false, attach: true }),
     [],
   ],
   [
-    "root in a container that may go on running",
+    "a container that runs as root and may keep running",
     container({ user: "0:0", must_run: false }),
     ["privilege: runs as root"],
   ],
   [
-    "a network of the host's physical one",
+    "a macvlan network",
     { address: "docker_network.n", after: { driver: "macvlan" } },
     ["port: every port of its containers, through a macvlan network"],
   ],
   [
-    "a volume that is a folder of the host",
+    "a volume on a host folder",
     { address: "docker_volume.v", after: { driver_opts: { type: "none", device: "/etc" } } },
     ["privilege: /etc of the host is mounted"],
   ],
   [
-    "what gives the host away",
+    "access to the host",
     container({
       publish_all_ports: true,
       userns_mode: "host",
@@ -84,13 +88,13 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
       keyUnknown,
       "privilege: / of the host is mounted",
       "privilege: /var/run of the host is mounted",
-      "privilege: no user namespace: root in it is root on the host",
+      "privilege: no user namespace: its root user is root on the host",
       "privilege: the device /dev/sda of the host",
       "privilege: without seccomp",
     ],
   ],
   [
-    "pods that have their node",
+    "pods with access to their node",
     pods({
       host_ipc: true,
       security_context: [{ run_as_non_root: true }],
@@ -116,7 +120,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     ["privilege: shares the network namespace of its node"],
   ],
   [
-    "a Service at another address",
+    "a Service with an external IP",
     {
       address: "kubernetes_service_v1.s",
       after: { spec: [{ type: "ClusterIP", external_ips: ["203.0.113.7"] }] },
@@ -124,15 +128,15 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     ["port: a Service at 203.0.113.7"],
   ],
   [
-    "an Ingress and its names",
+    "an Ingress with a host name",
     {
       address: "kubernetes_ingress_v1.i",
       after: { metadata: [{ name: "web" }], spec: [{ rule: [{ host: "public.example" }] }] },
     },
-    ["port: an Ingress, web, of public.example"],
+    ["port: an Ingress, web, for public.example"],
   ],
   [
-    "a manifest",
+    "a DaemonSet in a manifest",
     {
       address: "kubernetes_manifest.m",
       after: {
@@ -171,7 +175,7 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     ["port: a Service at 203.0.113.7", "port: port 30092/tcp on every node (NodePort)"],
   ],
   [
-    "rights in the cluster",
+    "a role binding for all users",
     {
       address: "kubernetes_cluster_role_binding_v1.b",
       after: {
@@ -198,12 +202,12 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     ["port: port 80/tcp on a load balancer"],
   ],
   [
-    "pods that may be root",
+    "pods that may run as root",
     pods({ container: [{ name: "c", security_context: [{ privileged: true }] }] }),
     ["privilege: c: may run as root", "privilege: c: privileged"],
   ],
   [
-    "pods that may not",
+    "pods that must not run as root",
     pods({ security_context: [{ run_as_non_root: true }], container: [{ name: "c" }] }),
     [],
   ],
@@ -217,15 +221,23 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
     },
     ["port: a Service of type LoadBalancer", "authentication: no authentication"],
   ],
-])("of %s", (_, resource, expected) => {
+])("reports the exposures of %s", (_, resource, expected) => {
   expect(exposed(resource)).toEqual(expected);
 });
 
-test("a NodePort that kind maps to the loopback is not exposed", () => {
+test("names the exposed component of a release", () => {
+  const values = ["triton: { service: { type: NodePort } }"];
+  const change = plannedChange([
+    { address: "helm_release.r", actions: ["create"], after: { values } },
+  ]);
+  expect(exposuresOf(comparisonOf(change))).toMatchObject([{ name: "triton" }]);
+});
+
+test("ignores a NodePort that kind maps to the loopback interface", () => {
   expect(exposuresOf(comparisonOf(savedChange("kind-local-create")))).toEqual([]);
 });
 
-test("says what is new, what is gone and what is as before", () => {
+test("distinguishes new, removed and unchanged exposures", () => {
   const open = (port: number) => ({
     env: ["API_KEY=x"],
     ports: [{ external: port, ip: "0.0.0.0" }],

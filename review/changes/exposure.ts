@@ -39,8 +39,8 @@ export function exposuresOf(stack: StackComparison): readonly Exposure[] {
   const after = exposuresIn(stack.after);
   const key = ({ address, kind, name, description }: FoundExposure) =>
     [address, kind, name, description].join("\n");
-  const was = new Set(before.map(key));
-  const is = new Set(after.map(key));
+  const oldKeys = new Set(before.map(key));
+  const newKeys = new Set(after.map(key));
   const named = (facts: StackFacts, it: FoundExposure, status: Exposure["status"]): Exposure => ({
     kind: it.kind,
     address: it.address,
@@ -49,9 +49,9 @@ export function exposuresOf(stack: StackComparison): readonly Exposure[] {
     status,
   });
   return [
-    ...after.filter((it) => !was.has(key(it))).map((it) => named(stack.after, it, "new")),
-    ...before.filter((it) => !is.has(key(it))).map((it) => named(stack.before, it, "gone")),
-    ...after.filter((it) => was.has(key(it))).map((it) => named(stack.after, it, "unchanged")),
+    ...after.filter((it) => !oldKeys.has(key(it))).map((it) => named(stack.after, it, "new")),
+    ...before.filter((it) => !newKeys.has(key(it))).map((it) => named(stack.before, it, "gone")),
+    ...after.filter((it) => oldKeys.has(key(it))).map((it) => named(stack.after, it, "unchanged")),
   ].sort((a, b) => (order(a) < order(b) ? -1 : 1));
 }
 
@@ -72,6 +72,7 @@ function exposuresIn(facts: StackFacts): readonly FoundExposure[] {
   });
 }
 
+/** Exposure found in one resource. */
 type ResourceExposure = Omit<FoundExposure, "address">;
 const port = (description: string): ResourceExposure => ({ kind: "port", description });
 const authentication = (description: string): ResourceExposure => ({
@@ -138,8 +139,8 @@ export function canExpose(base: string): boolean {
 const protocols = /^(tcp|udp|sctp)$/i;
 
 /** Hides values of unexpected format, which may be secrets. */
-function safe(value: unknown, form: RegExp): string {
-  return form.test(String(value)) ? String(value) : hidden;
+function safe(value: unknown, format: RegExp): string {
+  return format.test(String(value)) ? String(value) : hidden;
 }
 
 /** Whether kind maps the Service's NodePort to the loopback interface only. */
@@ -171,7 +172,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
   }
   const hostNetwork = values.network_mode === "host";
   const service = facts.services.get(address);
-  const asks =
+  const hasKey =
     service?.authorization === "bearer" ||
     (service?.kind === "embed" && setsVariable(values.env, "API_KEY"));
   return [
@@ -180,7 +181,7 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
     ...(ports.length > 0 || hostNetwork
       ? [
           authentication(
-            service === undefined ? authenticationUnknown : asks ? requiresKey : noAuthentication,
+            service === undefined ? authenticationUnknown : hasKey ? requiresKey : noAuthentication,
           ),
         ]
       : []),
@@ -212,11 +213,11 @@ function privilegesOf(values: Values): readonly ResourceExposure[] {
     ({ host_path, source }) => String(host_path || source || ""),
   );
   if (values.userns_mode === "host")
-    found.push("no user namespace: root in it is root on the host");
+    found.push("no user namespace: its root user is root on the host");
   const options = Array.isArray(values.security_opts) ? values.security_opts.map(String) : [];
   for (const option of options) {
-    const [, guard] = /^(seccomp|apparmor)[=:]unconfined$/.exec(option) ?? [];
-    if (guard !== undefined) found.push(`without ${guard}`);
+    const [, profile] = /^(seccomp|apparmor)[=:]unconfined$/.exec(option) ?? [];
+    if (profile !== undefined) found.push(`without ${profile}`);
   }
   for (const { host_path: device } of blocksOf(values.devices)) {
     found.push(`the device ${safe(device, /^\/dev\/[\w/-]{1,60}$/)} of the host`);
@@ -232,7 +233,7 @@ const sensitiveHostPaths = new Set(
   ),
 );
 
-function hostPathRisks(path: string, whose: string): readonly string[] {
+function hostPathRisks(path: string, owner: string): readonly string[] {
   if (/(docker|containerd|crio|podman)\.sock$/.test(path)) {
     return [
       path.endsWith("docker.sock")
@@ -240,17 +241,17 @@ function hostPathRisks(path: string, whose: string): readonly string[] {
         : "mounts the container runtime socket",
     ];
   }
-  const plain = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
-  return sensitiveHostPaths.has(plain) ? [`${plain} of ${whose} is mounted`] : [];
+  const normalized = path.replaceAll(/\/{2,}/g, "/").replace(/(?<=.)\/$/, "");
+  return sensitiveHostPaths.has(normalized) ? [`${normalized} of ${owner} is mounted`] : [];
 }
 
-const nameForm = /^[\w.*:/-]{1,253}$/;
+const nameFormat = /^[\w.*:/-]{1,253}$/;
 const listed = (values: unknown) =>
-  (Array.isArray(values) ? values : []).map((value) => safe(value, nameForm)).join(", ");
+  (Array.isArray(values) ? values : []).map((value) => safe(value, nameFormat)).join(", ");
 
 function ingress(name: string, hosts: readonly unknown[]): ResourceExposure {
   const named = hosts.filter((host) => typeof host === "string" && host !== "");
-  return port(`an Ingress, ${name}${named.length === 0 ? "" : `, of ${listed(named)}`}`);
+  return port(`an Ingress, ${name}${named.length === 0 ? "" : `, for ${listed(named)}`}`);
 }
 
 /** Permissions to write, or to read Secrets. */
@@ -280,36 +281,36 @@ function ofBinding(values: Values): readonly ResourceExposure[] {
     )
     .map((subject) =>
       privilege(
-        `${safe(subject.kind, nameForm)} ${safe(subject.name, nameForm)} has the ${safe(kind, nameForm)} ${safe(name, nameForm)}`,
+        `${safe(subject.kind, nameFormat)} ${safe(subject.name, nameFormat)} has the ${safe(kind, nameFormat)} ${safe(name, nameFormat)}`,
       ),
     );
 }
 
 /** Objects that route requests into the cluster. */
 function route(kind: string): Finder {
-  return (values) => [port(`a ${kind}, ${safe(objectName(values).name, nameForm)}`)];
+  return (values) => [port(`a ${kind}, ${safe(objectName(values).name, nameFormat)}`)];
 }
 
 function ofService(spec: Readonly<Record<string, unknown>>): readonly ResourceExposure[] {
   const { type, external_ips: external } = spec;
-  const outside =
+  const addresses =
     Array.isArray(external) && external.length > 0
       ? [port(`a Service at ${listed(external)}`)]
       : [];
-  if (type !== "NodePort" && type !== "LoadBalancer") return outside;
+  if (type !== "NodePort" && type !== "LoadBalancer") return addresses;
   const ports = blocksOf(spec.port).map(({ node_port: node, port: own, protocol }) => {
-    const over = safe(protocol || "TCP", protocols).toLowerCase();
+    const transport = safe(protocol || "TCP", protocols).toLowerCase();
     return port(
       type === "NodePort"
-        ? `port ${node ?? "?"}/${over} on every node (NodePort)`
-        : `port ${own}/${over} on a load balancer`,
+        ? `port ${node ?? "?"}/${transport} on every node (NodePort)`
+        : `port ${own}/${transport} on a load balancer`,
     );
   });
-  return [...ports, ...outside];
+  return [...ports, ...addresses];
 }
 
-function mountRisks(path: string, whose: string): readonly ResourceExposure[] {
-  return hostPathRisks(path, whose).map(privilege);
+function mountRisks(path: string, owner: string): readonly ResourceExposure[] {
+  return hostPathRisks(path, owner).map(privilege);
 }
 
 function ofTemplate(values: Values): readonly ResourceExposure[] {
@@ -357,7 +358,7 @@ function ofRelease(values: Values): readonly ResourceExposure[] {
     return [
       port(`a Service of type ${type}`),
       ...(auth.allowAnonymous === true ? [authentication(noAuthentication)] : []),
-    ].map((it) => ({ ...it, who: chartKey(name) }));
+    ].map((it) => ({ ...it, name: chartKey(name) }));
   });
 }
 

@@ -45,10 +45,9 @@ export function namingField(
 }
 
 type ItemName = (item: unknown) => string;
-export function byName(
-  items: readonly unknown[],
-  name: ItemName,
-): ReadonlyMap<string, { readonly item: unknown; readonly index: number }> {
+export type NamedItems = ReadonlyMap<string, { readonly item: unknown; readonly index: number }>;
+
+export function byName(items: readonly unknown[], name: ItemName): NamedItems {
   const found = new Map<string, { readonly item: unknown; readonly index: number }>();
   items.forEach((item, index) => {
     let key = name(item);

@@ -1,7 +1,7 @@
 import { few } from "../input/stack-facts.ts";
 import { gapTexts } from "./coverage.ts";
 import { newExposures } from "./exposure.ts";
-import type { StackReview } from "./stack-review.ts";
+import type { ReviewedChange, StackReview } from "./stack-review.ts";
 
 export const verdictLevels = ["safe", "attention", "blocked"] as const;
 
@@ -14,10 +14,10 @@ export interface Verdict {
 /** Verdict on all stacks of a review. */
 export function verdictOf(stacks: readonly Omit<StackReview, "verdict">[]): Verdict {
   const blocking = worstFirst(stacks, blockers);
-  const worth = worstFirst(stacks, worthAttention);
+  const attention = worstFirst(stacks, attentionReasons);
   return {
-    level: blocking.length > 0 ? "blocked" : worth.length > 0 ? "attention" : "safe",
-    reasons: [...blocking, ...worth],
+    level: blocking.length > 0 ? "blocked" : attention.length > 0 ? "attention" : "safe",
+    reasons: [...blocking, ...attention],
   };
 }
 
@@ -29,8 +29,8 @@ function worstFirst(
   const all = stacks.map((stack) =>
     linesOf(stack).map((line) => line && `${stack.stack}: ${line}`),
   );
-  const most = Math.max(0, ...all.map(({ length }) => length));
-  return Array.from({ length: most }, (_, rank) => all.map((lines) => lines[rank] ?? ""))
+  const ranks = Math.max(0, ...all.map(({ length }) => length));
+  return Array.from({ length: ranks }, (_, rank) => all.map((lines) => lines[rank] ?? ""))
     .flat()
     .filter((line) => line !== "");
 }
@@ -55,73 +55,90 @@ export function planningFailed({ limitations }: StackReview): boolean {
 
 /** Whether a stack alone would have a verdict other than safe. */
 export function needsAttention(review: StackReview): boolean {
-  return [...blockers(review), ...worthAttention(review)].some((line) => line !== "");
+  return [...blockers(review), ...attentionReasons(review)].some((line) => line !== "");
 }
 
 /** Reasons for needing attention, in the format of {@link blockers}. */
-function worthAttention(review: StackReview): readonly string[] {
-  const { changes, exposures, findings, drift } = review;
-  const down = new Set(changes.flatMap(({ impact }) => impact?.unavailable ?? []));
-  const gone = new Set(
-    changes.flatMap(({ action, impact }) =>
-      action === "delete" || impact?.permanent ? (impact?.unavailable ?? []) : [],
-    ),
-  );
-  // another resource may serve the same afterwards
-  for (const { service } of review.capacity.after?.replicas ?? []) gone.delete(service);
-  const back = [...down].filter((name) => !gone.has(name));
-  const lost = changes.filter(({ impact }) => impact?.dataLost === true);
-  const open = newExposures(exposures);
-  const warnings = findings.filter(isOpen("warning")).filter(({ existing }) => existing !== true);
-  const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
-  const opened = changes.filter(({ impact }) => impact?.degrades === "access");
-  const forgotten = changes.filter(({ action }) => action === "forget");
-  const waits = changes.filter(({ impact }) => impact?.interrupts === true);
-  const waiting = waits.filter(({ action }) => action === "replace");
-  const perhaps = waits.filter(({ action }) => action === "update");
-  const waived = findings.filter(
-    (it) => it.severity === "error" && it.waived !== undefined && it.existing !== true,
-  );
+function attentionReasons(review: StackReview): readonly string[] {
   return [
-    gone.size > 0
-      ? `${few([...gone].sort())} ${gone.size === 1 ? "becomes" : "become"} permanently unavailable.`
-      : "",
-    back.length > 0
-      ? `${few(back.sort())} ${back.length === 1 ? "is" : "are"} temporarily unavailable.`
-      : "",
-    fewerText(review),
-    lost.length > 0
-      ? `${few(lost.map(({ title }) => title))}: ${lost.length === 1 ? "its content is" : "their contents are"} lost.`
-      : "",
-    gone.size === 0 && deleted.length > 0
+    ...impactReasons(review),
+    ...findingReasons(review),
+    ...review.notes,
+    ...review.limitations.filter((line) => line.startsWith("The plan is incomplete")),
+  ];
+}
+
+function impactReasons(review: StackReview): readonly string[] {
+  const { changes } = review;
+  const titles = (matches: (change: ReviewedChange) => boolean) =>
+    changes.filter(matches).map(({ title }) => title);
+  const { permanent, temporary } = unavailableServices(review);
+  const deleted = changes.filter(({ action, isStep }) => action === "delete" && !isStep);
+  const forgotten = changes.filter(({ action }) => action === "forget");
+  const interrupted = (action: ReviewedChange["action"]) =>
+    titles((change) => change.action === action && change.impact?.interrupts === true);
+  return [
+    about(permanent, " becomes permanently unavailable.", " become permanently unavailable."),
+    about(temporary, " is temporarily unavailable.", " are temporarily unavailable."),
+    lessCapacityText(review),
+    about(
+      titles(({ impact }) => impact?.dataLost === true),
+      ": its content is lost.",
+      ": their contents are lost.",
+    ),
+    permanent.length === 0 && deleted.length > 0
       ? `${countText(deleted.length, "resource")} destroyed.`
       : "",
-    waiting.length > 0
-      ? `${few(waiting.map(({ title }) => title))}: unavailable until recreated.`
-      : "",
-    perhaps.length > 0
-      ? `${few(perhaps.map(({ title }) => title))}: may be temporarily unavailable.`
-      : "",
+    about(interrupted("replace"), ": unavailable until recreated."),
+    about(interrupted("update"), ": may be temporarily unavailable."),
     forgotten.length > 0
       ? `${countText(forgotten.length, "resource")} removed from the state but not destroyed: no longer managed.`
       : "",
-    opened.length > 0
-      ? `${few(opened.map(({ title }) => title))}: permissions or network access change.`
-      : "",
+    about(
+      titles(({ impact }) => impact?.degrades === "access"),
+      ": permissions or network access change.",
+    ),
+  ];
+}
+
+function findingReasons(review: StackReview): readonly string[] {
+  const { drift } = review;
+  const findings = review.findings.filter(({ existing }) => existing !== true);
+  const waived = findings.filter((it) => it.severity === "error" && it.waived !== undefined);
+  const warnings = findings.filter(isOpen("warning"));
+  const exposures = newExposures(review.exposures);
+  return [
     waived.length > 0
       ? `${rulesText(waived)} violated by this change but waived: ${names(waived)}.`
       : "",
-    open.length > 0
-      ? `${few([...new Set(open.map(({ name }) => name))])}: ${few(open.map(({ description }) => description))} (new exposure).`
+    exposures.length > 0
+      ? `${few([...new Set(exposures.map(({ name }) => name))])}: ${few(exposures.map(({ description }) => description))} (new exposure).`
       : "",
     unexaminedText(review),
     warnings.length > 0
       ? `${rulesText(warnings)} violated (severity warning): ${names(warnings)}.`
       : "",
     drift.length > 0 ? `${countText(drift.length, "resource")} changed outside of Terraform.` : "",
-    ...review.notes,
-    ...review.limitations.filter((line) => line.startsWith("The plan is incomplete")),
   ];
+}
+
+/** Names of the services that become unavailable. */
+function unavailableServices({ changes, capacity }: StackReview) {
+  const namesIn = (all: readonly ReviewedChange[]) =>
+    new Set(all.flatMap(({ impact }) => impact?.unavailable ?? []));
+  const permanent = namesIn(
+    changes.filter(({ action, impact }) => action === "delete" || impact?.permanent),
+  );
+  // another resource may serve the same afterwards
+  for (const { service } of capacity.after?.replicas ?? []) permanent.delete(service);
+  const temporary = [...namesIn(changes)].filter((name) => !permanent.has(name));
+  return { permanent: [...permanent].sort(), temporary: temporary.sort() };
+}
+
+/** Sentence about resources or services, whose ending includes its leading space or colon; empty if there are none. */
+function about(subjects: readonly string[], singular: string, plural = singular): string {
+  if (subjects.length === 0) return "";
+  return `${few(subjects)}${subjects.length === 1 ? singular : plural}`;
 }
 
 /** Resources of a change that some statements of the review do not cover. */
@@ -133,11 +150,11 @@ function unexaminedText({ coverage: { unexamined } }: StackReview): string {
 }
 
 /** Services with lower replica bounds, or other workloads with less capacity. */
-function fewerText({ capacity: { before, after }, changes }: StackReview): string {
+function lessCapacityText({ capacity: { before, after }, changes }: StackReview): string {
   const services = (after?.replicas ?? []).flatMap(({ service, min, max }) => {
-    const was = before?.replicas.find((it) => it.service === service);
-    if (was === undefined || (min >= was.min && max >= was.max)) return [];
-    return [`${service} (${boundsText({ min, max })} instead of ${boundsText(was)})`];
+    const old = before?.replicas.find((it) => it.service === service);
+    if (old === undefined || (min >= old.min && max >= old.max)) return [];
+    return [`${service} (${boundsText({ min, max })} instead of ${boundsText(old)})`];
   });
   const others = changes
     .filter(({ impact }) => impact?.degrades === "capacity")
@@ -162,8 +179,8 @@ function names(findings: StackReview["findings"]): string {
 /** `2 rules are`, `2 rules (9 findings) are` */
 function rulesText(findings: StackReview["findings"]): string {
   const rules = new Set(findings.map(({ rule }) => rule)).size;
-  const places = findings.length > rules ? ` (${findings.length} findings)` : "";
-  return `${rules} ${rules === 1 ? "rule" : "rules"}${places} ${rules === 1 ? "is" : "are"}`;
+  const count = findings.length > rules ? ` (${findings.length} findings)` : "";
+  return `${rules} ${rules === 1 ? "rule" : "rules"}${count} ${rules === 1 ? "is" : "are"}`;
 }
 
 function countText(count: number, noun: string): string {
