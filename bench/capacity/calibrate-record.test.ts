@@ -19,7 +19,7 @@ const truth: System = {
   topology: "instance-group",
 };
 
-/** A load on a service whose times are known: what it measures is what the model says of them. */
+/** Load point with the figures that the model predicts for a service with known times. */
 function measured(
   concurrency: number,
   imagesPerRequest: number,

@@ -54,7 +54,7 @@ const scenario: Scenario = {
 };
 
 test("selects the cheapest option that is fast enough, not the fastest", () => {
-  // 40 images/s: one slow GPU does about 50
+  // 40 images/s; one slow GPU reaches about 50
   const { options, requiredImagesPerSecond } = planJob(
     { images: 144_000, withinHours: 1 },
     base,
@@ -122,7 +122,7 @@ test("uses as many clients as the job requires, even with diminishing returns", 
   const [usual] = planJob({ images: 3600, withinHours: 1 }, base, only, times).options;
   const clients = usual?.scenario.concurrency ?? 0;
   expect(clients).toBeLessThan(128);
-  // between what the usual number of clients gives and the most
+  // between the throughput of the default number of clients and the maximum
   const needed = ((rates[clients - 1] ?? 0) + (rates[127] ?? 0)) / 2;
   const [found] = planJob({ images: needed * 3600, withinHours: 1 }, base, only, times).options;
   expect(found?.meetsDeadline).toBe(true);
@@ -169,7 +169,7 @@ test.each([
   ["fp32", 602_112],
   ["json", 3_000_000],
 ] as const)("%s puts %d bytes per image on the link", (payload, bytes) => {
-  // so narrow a link is what bounds every payload
+  // the link is the bottleneck for every payload
   const { bottleneck, limitImagesPerSecond } = predictScenario(
     { ...scenario, payload, bandwidthMbps: 1 },
     times,

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { delay, type Station, solveNetwork, throughputs } from "./queueing-network.ts";
 
-/** Exact mean value analysis of single servers and delays: another way to the same numbers. */
+/** Exact mean value analysis of single servers and delays, as an independent reference. */
 function meanValues(stations: readonly Station[], clients: number) {
   let queues = stations.map(() => 0);
   let rate = 0;
@@ -51,14 +51,14 @@ test("a station with two servers matches the birth-death chain of M/M/2 with thr
     { name: "servers", demandMs: 10, speedUp: (n) => Math.min(n, 2) },
     { name: "thinking", demandMs: 20, speedUp: delay },
   ];
-  // chance of k in the station: p(k) ∝ Π λ(k)/μ(k), λ = (3-k)/20, μ = min(k,2)/10
+  // probability of k requests in the station: p(k) ∝ Π λ(k)/μ(k), λ = (3-k)/20, μ = min(k,2)/10
   const p = [1, 1.5, 1.5 * 0.5, 1.5 * 0.5 * 0.25];
   const sum = p.reduce((a, b) => a + b, 0);
   const rate = ((p[1] as number) / 10 + ((p[2] as number) + (p[3] as number)) / 5) / sum;
   expect(solveNetwork(stations, 3).requestsPerSecond).toBeCloseTo(rate * 1000, 9);
 });
 
-test("copies of a station equal separate stations with a share of the demand", () => {
+test("copies of a station are equivalent to separate stations with a share of the demand", () => {
   const copies = solveNetwork(
     [
       { name: "gpu", demandMs: 8, copies: 4 },

@@ -81,7 +81,7 @@ test("a request on a connection that the server is closing is retried on a new o
     let isFirst = true;
     socket.on("data", () => {
       received += 1;
-      // closes at the second request, like a server whose close crosses the request
+      // closes at the second request, as if the close and the request crossed
       if (isFirst) socket.write(emptyAnswer);
       else socket.destroy();
       isFirst = false;

@@ -27,7 +27,7 @@ async function serverOf(
   return server;
 }
 
-/** A server that does with its connections as it is told. */
+/** Starts a server that passes each connection to `onConnection`. */
 async function listen(onConnection: (socket: Socket) => void): Promise<string> {
   const server: Server = createServer((socket) => {
     sockets.push(socket);
@@ -58,10 +58,10 @@ function optionsOf(options: Partial<MeasureOptions> = {}): MeasureOptions {
     load: closedLoop,
     windowSeconds: 0.1,
     stableWindows: 3,
-    // what is tested is not whether this machine is quiet
+    // the test must not depend on an idle machine
     tolerance: 100,
     maxWindows: 10,
-    // less than a third of it to warm up
+    // less than a third of the duration for the warm-up
     durationSeconds: 5,
     workers: 1,
     signal: new AbortController().signal,
@@ -96,7 +96,7 @@ test("windows that never agree are unstable; their number is limited by maxWindo
   expect(measured.stability.throughputDeviation).toBeGreaterThan(0);
   expect([measured.windows.length, measured.measuredWindows]).toEqual([4, 3]);
   const lastThree = measured.windows.slice(1).reduce((sum, { requests }) => sum + requests, 0);
-  // two clients: what was open at the start is left out, what was open at the end taken in
+  // two clients: requests outstanding at the start are excluded, those outstanding at the end included
   expect(Math.abs(measured.samples - lastThree)).toBeLessThanOrEqual(2);
 });
 
@@ -145,7 +145,7 @@ test("the counters are read at the boundaries of the measured windows", async ()
     optionsOf({ tolerance: 0, maxWindows: 5, readCounters: async () => server.responses }),
   );
   const { before, after } = measured.counters ?? {};
-  // two clients may have one answer each on its way
+  // two clients may each have one outstanding response
   expect(Math.abs(Number(after) - Number(before) - measured.samples)).toBeLessThanOrEqual(4);
 });
 
@@ -224,7 +224,7 @@ test.each([
       optionsOf({ load: { ...openLoop, arrivals: "constant" }, workers, windowSeconds: 0.5 }),
     );
     expect(measured.client.workers).toBe(workers);
-    // what was due, however late this machine sends it
+    // requests due, however late this machine sends them
     expect(measured.samples / measured.seconds).toBeGreaterThan(85);
     expect(measured.samples / measured.seconds).toBeLessThan(115);
     expect(measured.achievedShare).toBe(1);
@@ -232,10 +232,10 @@ test.each([
   },
 );
 
-// they wait for seconds, and use little of the processor
+// concurrent, because these tests wait for seconds and use little CPU
 describe.concurrent("over seconds", () => {
   test("an open loop that exceeds the server's capacity achieves less than the due rate", async () => {
-    // 20 a second, whatever comes
+    // 20 per second, independent of the load
     let free = 0;
     const url = await listen((socket) => {
       socket.on("data", () => {
@@ -279,13 +279,13 @@ describe.concurrent("over seconds", () => {
       during(openLoop),
       during({ kind: "closed loop", concurrency: 1 }),
     ]);
-    // of 500 requests 100 came during the stall: all of them waited
+    // 100 of 500 requests were due during the stall; all of them waited
     expect(open?.p99).toBeGreaterThan(0.8 * stallMs);
-    // one client asked once during the stall, and did not ask again until it was over
+    // one client sent one request during the stall and the next one after it
     expect(closed?.p95).toBeLessThan(0.5 * stallMs);
   });
 
-  /** Answers after 5 ms, until it is told to keep silent for so long; `Infinity`: for ever. */
+  /** Responds after 5 ms, except during a silence of a given length; `Infinity`: forever. */
   async function silenceable() {
     let untilMs = 0;
     const url = await listen((socket) => {
@@ -303,7 +303,7 @@ describe.concurrent("over seconds", () => {
     };
   }
 
-  /** A server that keeps silent from within the last window on. */
+  /** Server that stops responding within the last window. */
   async function silentInTheEnd(load: LoadShape, ms: number) {
     const server = await silenceable();
     const silentAt = { ms: Number.NaN };
@@ -311,7 +311,7 @@ describe.concurrent("over seconds", () => {
       requestsTo(server.url, "http"),
       optionsOf({
         load,
-        // a machine that is late begins the silence later in the window
+        // on a slow machine the silence starts later in the window
         windowSeconds: 1,
         maxWindows: 3,
         durationSeconds: 20,
@@ -343,7 +343,7 @@ describe.concurrent("over seconds", () => {
       expect(measured.errorsWithWarmup).toEqual({});
       const [first, , last] = measured.windows;
       expect(last?.imagesPerSecond).toBeLessThan(0.8 * (first?.imagesPerSecond ?? 0));
-      // of some 300 requests 80 were due in what was left of the window; one client had one open
+      // of about 300 requests, 80 were due in the rest of the window; one client had one outstanding
       if (load.kind === "open loop") {
         expect(measured.latencyMs?.p99).toBeGreaterThan(600);
         expect(last?.p99Ms).toBeGreaterThan(600);

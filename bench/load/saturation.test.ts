@@ -50,7 +50,7 @@ test("the figures of an idle generator are valid", () => {
   expect(invalidReasons(calm, 20, 100)).toEqual([]);
 });
 
-test("each way in which the generator was the bottleneck is explained in a sentence", () => {
+test("each reason why the generator was the bottleneck is a sentence", () => {
   const busy = {
     workers: 1,
     busiestWorkerCores: 0.97,

@@ -31,7 +31,7 @@ test("a run is saved as JSON, HTML and Markdown, named by its time and environme
   expect(saved).toEqual({ json: `${base}.json`, html: `${base}.html`, md: `${base}.md` });
 });
 
-test("a name has no character that a file system refuses", () => {
+test("a name has only characters that every file system accepts", () => {
   expect(reportName(testRecord().startedAt, "single-gpu+kind-local")).toMatch(/^[\w.+-]+$/);
 });
 

@@ -1,7 +1,7 @@
 import type { EndpointName } from "../../contract/environment.ts";
 import type { CheckResult, Measurement, VerifyRecord } from "./record.ts";
 
-/** A record for tests: two environments, everything passed. */
+/** Record for tests: two environments, all checks passed. */
 export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
   const single: readonly (readonly [string, EndpointName])[] = [
     ["embed", "embed-http"],
@@ -82,7 +82,7 @@ export function testRecord(changes: Partial<VerifyRecord> = {}): VerifyRecord {
   };
 }
 
-/** One failed check, as of a wrong port. */
+/** Failed check of a wrong port. */
 export function failedCheck(changes: Partial<CheckResult> = {}): CheckResult {
   return {
     id: "wiring",

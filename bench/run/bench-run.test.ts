@@ -82,7 +82,7 @@ interface Run {
 interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads">> {
   readonly onEvent?: (event: BenchEvent) => void;
   readonly signal?: AbortSignal;
-  /** In place of the model that is served. */
+  /** Replaces the served model. */
   readonly referenceModel?: string;
 }
 
@@ -289,7 +289,7 @@ test("an interrupted run keeps its measurements", async () => {
   expect(await Promise.all(ports.map(isPortInUse))).toEqual([false, false, false, false]);
 });
 
-describe("addresses given by hand", () => {
+describe("addresses given on the command line", () => {
   test("fails with one line if no server responds", async () => {
     const [port = 0] = await freePorts(1);
     const endpoints = [{ endpoint: "onnx-http", url: `http://127.0.0.1:${port}` }] as const;
@@ -349,7 +349,7 @@ test.each([
   }
 });
 
-/** A target that offers these payloads. */
+/** Target that accepts these payload formats. */
 const target = (more: Partial<BenchTarget>): BenchTarget => ({
   environment: "single-gpu",
   service: "triton-onnx",

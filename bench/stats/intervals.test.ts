@@ -10,7 +10,7 @@ const withWindows = (rates: readonly number[], changes: Partial<LoadPoint> = {})
   return { ...point, windows, measuredWindows: rates.length, imagesPerSecond: mean, ...changes };
 };
 
-test("a cell against itself is the same, whichever figure", () => {
+test("the ratio of a load point to itself is 1 for every metric", () => {
   const point = testLoadPoint();
   for (const metric of ["throughput", "p50", "p95", "p99"] as const) {
     const interval = ratioInterval(point, point, metric)!;
@@ -19,7 +19,7 @@ test("a cell against itself is the same, whichever figure", () => {
   }
 });
 
-test("half the rate and twice the latency are found, and are more than noise", () => {
+test("half the rate and twice the latency are significant differences", () => {
   const [fast, slow] = [testLoadPoint(), testLoadPoint({ slower: 2 })];
   const rate = ratioInterval(fast, slow, "throughput")!;
   expect(rate.ratio).toBeCloseTo(0.5, 1);
@@ -28,7 +28,7 @@ test("half the rate and twice the latency are found, and are more than noise", (
   expect(p50.low).toBeGreaterThan(1.8);
 });
 
-test("windows that differ make the interval wide", () => {
+test("differing windows widen the interval", () => {
   const steady = ratioInterval(
     withWindows([99, 100, 101]),
     withWindows([99, 100, 101]),
@@ -42,7 +42,7 @@ test("windows that differ make the interval wide", () => {
   expect(wild.high - wild.low).toBeGreaterThan(5 * (steady.high - steady.low));
 });
 
-test("with three windows the interval goes from the slowest to the fastest", () => {
+test("with three windows the interval ranges from the slowest to the fastest", () => {
   const { low, high } = ratioInterval(
     withWindows([100, 100, 100]),
     withWindows([90, 100, 110]),
@@ -52,13 +52,13 @@ test("with three windows the interval goes from the slowest to the fastest", () 
   expect(high).toBeCloseTo(1.1, 2);
 });
 
-test("a median of many requests is no surer than the windows it is from", () => {
+test("the interval of a median of many requests is not narrower than the variation of its windows", () => {
   const wild = withWindows([60, 100, 140]);
   const { low, high } = ratioInterval(wild, wild, "p50")!;
   expect(high / low).toBeGreaterThan(1.5);
 });
 
-test("a percentile of few requests is less sure than one of many", () => {
+test("a percentile of few requests has a wider interval than one of many", () => {
   const of = (count: number) =>
     withWindows([100, 100, 100], {
       histogram: Array.from({ length: 50 }, (_, i) => [5_000 + i * 100, count] as [number, number]),
@@ -70,24 +70,24 @@ test("a percentile of few requests is less sure than one of many", () => {
   expect(width(1)).toBeGreaterThan(2 * width(200));
 });
 
-test("a p99 of too few requests is not compared", () => {
+test("a p99 of too few requests has no interval", () => {
   const point = testLoadPoint();
   const few = { ...point, latencyMs: { ...point.latencyMs!, p99Reliable: false } };
   expect(figureOf(few, "p99")).toBeUndefined();
   expect(ratioInterval(few, few, "p99")).toBeUndefined();
 });
 
-test("one window gives no interval", () => {
+test("one window has no interval", () => {
   expect(ratioInterval(withWindows([100]), withWindows([100, 100]), "throughput")).toBeUndefined();
 });
 
-test("the same cells give the same interval, another seed another one", () => {
+test("the interval depends only on the load points and the seed", () => {
   const [a, b] = [testLoadPoint(), testLoadPoint({ slower: 1.1 })];
   expect(ratioInterval(a, b, "p95")).toEqual(ratioInterval(a, b, "p95"));
   expect(ratioInterval(a, b, "p95", 1)).not.toEqual(ratioInterval(a, b, "p95", 99));
 });
 
-test("several pairs together are surer than one", () => {
+test("several pairs together have a narrower interval than one", () => {
   const pairs = [1, 4, 8, 16, 32].map(
     (batch) => [testLoadPoint({ batch }), testLoadPoint({ batch, slower: 1.2 })] as const,
   );
@@ -97,8 +97,8 @@ test("several pairs together are surer than one", () => {
   expect(all.high - all.low).toBeLessThan(one.high - one.low);
 });
 
-test("intervals hold the true ratio about as often as they say", () => {
-  // normal noise of 3 %, three windows on each side, no difference: 95 % of the intervals should hold 1
+test("95 % intervals contain the true ratio about as often as stated", () => {
+  // normal noise of 3 %, three windows on each side, no difference: 95 % of the intervals should contain 1
   let seed = 12_345;
   const uniform = () => {
     seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;

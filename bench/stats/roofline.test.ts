@@ -3,14 +3,14 @@ import { aboveCeiling, ceilingImagesPerSecond } from "./roofline.ts";
 
 const rtx4080 = { name: "rtx-4080", count: 1, fp16DenseTflops: 194.9 };
 
-test("the ceiling is the device's peak over 8.82 GFLOP an image", () => {
+test("the ceiling is the device's peak divided by 8.82 GFLOP per image", () => {
   expect(ceilingImagesPerSecond(rtx4080)).toBeCloseTo(194.9e12 / 8.82e9, 3);
   expect(ceilingImagesPerSecond({ ...rtx4080, count: 4 })).toBeCloseTo((4 * 194.9e12) / 8.82e9, 3);
 });
 
 const cell = { environment: "single-gpu", conditions: {}, imagesPerSecond: 23_000 };
 
-test("a figure above it is named, and one below it is not", () => {
+test("only figures above the ceiling are reported", () => {
   const cells = [
     { ...cell, id: "onnx-http b32 c8", imagesPerSecond: 22_000 },
     { ...cell, id: "trt-http b32 c8" },
@@ -20,12 +20,12 @@ test("a figure above it is named, and one below it is not", () => {
   ]);
 });
 
-test("a study with other GPUs is judged by those", () => {
+test("the ceiling of a scaling study follows its number of GPUs", () => {
   const devices = new Map([["single-gpu", { ...rtx4080, count: 4 }]]);
   const cells = [1, 2].map((gpus) => ({ ...cell, id: `${gpus}`, conditions: { gpus } }));
   expect(aboveCeiling(cells, devices).map((line) => line.slice(0, 2))).toEqual(["1:"]);
 });
 
-test("what is measured on an unknown device is not judged", () => {
+test("load points on an unknown device are not checked", () => {
   expect(aboveCeiling([{ ...cell, id: "x", imagesPerSecond: 1e9 }], new Map())).toEqual([]);
 });

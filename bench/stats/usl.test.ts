@@ -17,7 +17,7 @@ test.each([
   expect(fit.residual).toBeLessThan(1e-3);
 });
 
-test("its peak is where more clients begin to get less", () => {
+test("the peak is the number of clients beyond which throughput falls", () => {
   const fit = fitUsl(at({ lambda: 100, sigma: 0.05, kappa: 0.001 }))!;
   expect(fit.peak?.clients).toBeCloseTo(Math.sqrt(0.95 / 0.001), 0);
   expect(fit.peak?.throughput).toBeGreaterThan(uslThroughput(fit, 20));
@@ -38,12 +38,12 @@ test("throughput that grows with every client has neither peak nor ceiling", () 
   expect(fit.ceiling).toBeUndefined();
 });
 
-test("more than linear growth does not make a parameter negative", () => {
+test("superlinear growth does not make a parameter negative", () => {
   const fit = fitUsl(clients.map((n) => ({ clients: n, throughput: n ** 1.2 })))!;
   expect(Math.min(fit.lambda, fit.sigma, fit.kappa)).toBeGreaterThanOrEqual(0);
 });
 
-test("a bad fit says so by its residual", () => {
+test("a bad fit has a large residual", () => {
   const jagged = clients.map((n, i) => ({ clients: n, throughput: i % 2 === 0 ? 100 : 20 }));
   expect(fitUsl(jagged)!.residual).toBeGreaterThan(0.3);
 });
@@ -69,7 +69,7 @@ test("three numbers of clients are too few for a law of three parameters", () =>
   expect(fitUsl(at({ lambda: 1, sigma: 0, kappa: 0 }).slice(0, 3))).toBeUndefined();
 });
 
-test("saturation is not reached where the last point is the first with nearly all", () => {
+test("saturation is not reached if only the last point is close to the maximum", () => {
   expect(saturationOf(at({ lambda: 10, sigma: 0, kappa: 0 }))).toMatchObject({ reached: false });
 });
 

@@ -4,7 +4,7 @@ import { measureSerialization } from "./client-serialization.ts";
 
 const tensor = Float32Array.from({ length: imageElements }, (_, i) => Math.sin(i));
 
-test("JSON text is larger than binary tensors, and slower to write", async () => {
+test("JSON is larger than binary tensors and slower to encode", async () => {
   const { signal } = new AbortController();
   const costs = await measureSerialization({ batches: [1], tensor, signal });
   const [binary, json] = costs;
@@ -12,7 +12,7 @@ test("JSON text is larger than binary tensors, and slower to write", async () =>
     ["binary", 1],
     ["json", 1],
   ]);
-  // 602 112 bytes of the tensor, and the head
+  // 602 112 bytes of the tensor and the header
   expect(binary?.bytes).toBeGreaterThan(602_112);
   expect(binary?.bytes).toBeLessThan(603_000);
   expect(json?.bytes).toBeGreaterThan(2 * (binary?.bytes ?? 0));
@@ -20,7 +20,7 @@ test("JSON text is larger than binary tensors, and slower to write", async () =>
   for (const { decodeMs } of costs) expect(decodeMs).toBeGreaterThan(0);
 });
 
-test("fails when it is interrupted", async () => {
+test("fails when interrupted", async () => {
   const signal = AbortSignal.abort();
   await expect(measureSerialization({ batches: [1], tensor, signal })).rejects.toThrow("aborted");
 });

@@ -50,7 +50,7 @@ async function plan(serverFile: string) {
   };
 }
 
-test("each round starts the service anew, and is live before it is ready", async () => {
+test("each round starts the service again, which is live before it is ready", async () => {
   const { plan: planned, serverCommand } = await plan(join(project, "inference-image/main.ts"));
   const starts: ColdStart[] = [];
   await coldStarts(planned, serverCommand, {
@@ -72,7 +72,7 @@ test("each round starts the service anew, and is live before it is ready", async
   }
 });
 
-test("fails with the last words of a service that does not start", async () => {
+test("fails with the last output of a service that does not start", async () => {
   const broken = join(folder, "broken.mjs");
   writeFileSync(broken, "console.error('no such model'); process.exit(3);");
   const { plan: planned, serverCommand } = await plan(broken);

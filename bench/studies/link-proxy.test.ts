@@ -10,7 +10,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** Answers each request with `answerBytes`, or with what it got. */
+/** Responds to each request with `answerBytes`, or echoes it. */
 async function server(answerBytes?: number): Promise<number> {
   const http = createServer(async (request, response) => {
     const body = await read(request);
@@ -31,7 +31,7 @@ async function read(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-/** A client of a server behind a link, its connection open already. */
+/** Client of a server behind a link, with an open connection. */
 async function behind(link: Link, answerBytes?: number) {
   const port = await server(answerBytes);
   const proxy = await startLinkProxy({ host: "127.0.0.1", port }, link);
@@ -49,25 +49,25 @@ async function behind(link: Link, answerBytes?: number) {
   return { proxy, send };
 }
 
-/** Slower than arithmetic says by no more than this: another process may have the core. */
+/** Maximum excess over the computed time, because another process may use the core. */
 const patienceMs = 2_000;
 
-test("a request takes the round trip", async () => {
+test("a request takes one round trip", async () => {
   const { send } = await behind({ roundTripMs: 120 });
   const { ms } = await send(10);
   expect(ms).toBeGreaterThanOrEqual(120);
   expect(ms).toBeLessThan(120 + patienceMs);
 });
 
-test("a body takes its bits by the bandwidth, on the way there", async () => {
+test("a request body takes its size divided by the bandwidth", async () => {
   const { send } = await behind({ bandwidthMbps: 8, roundTripMs: 0 }, 1);
-  // 500 000 bytes at 10^6 bytes a second
+  // 500 000 bytes at 10^6 bytes per second
   const { ms } = await send(500_000);
   expect(ms).toBeGreaterThanOrEqual(500);
   expect(ms).toBeLessThan(500 + patienceMs);
 });
 
-test("a body takes its bits by the bandwidth, on the way back", async () => {
+test("a response body takes its size divided by the bandwidth", async () => {
   const { send } = await behind({ bandwidthMbps: 8, roundTripMs: 20 }, 400_000);
   const { ms } = await send(1);
   expect(ms).toBeGreaterThanOrEqual(420);
@@ -78,11 +78,11 @@ test("connections share the bandwidth", async () => {
   const { send } = await behind({ bandwidthMbps: 16, roundTripMs: 0 }, 1);
   const startedAt = performance.now();
   await Promise.all([send(250_000), send(250_000), send(250_000), send(250_000)]);
-  // 10^6 bytes at 2 × 10^6 bytes a second
+  // 10^6 bytes at 2 × 10^6 bytes per second
   expect(performance.now() - startedAt).toBeGreaterThanOrEqual(500);
 });
 
-test("a new connection waits for one round trip more", async () => {
+test("a new connection takes one more round trip", async () => {
   const port = await server(1);
   const proxy = await startLinkProxy({ host: "127.0.0.1", port }, { roundTripMs: 100 });
   closers.push(() => proxy.close());
@@ -93,7 +93,7 @@ test("a new connection waits for one round trip more", async () => {
   expect(performance.now() - startedAt).toBeGreaterThanOrEqual(200);
 });
 
-test("what is sent arrives as it was", async () => {
+test("bytes are forwarded unchanged", async () => {
   const { send, proxy } = await behind({ bandwidthMbps: 1_000, roundTripMs: 2 });
   const { answer } = await send(3_000_000);
   expect(answer.body.equals(Buffer.alloc(3_000_000, 7))).toBe(true);
@@ -101,14 +101,14 @@ test("what is sent arrives as it was", async () => {
   expect(proxy.bytes().down).toBeGreaterThan(3_000_000);
 });
 
-test("a connection that the server does not take is closed", async () => {
+test("a connection refused by the server is closed", async () => {
   const gone = await startLinkProxy({ host: "127.0.0.1", port: 1 }, { roundTripMs: 10 });
   closers.push(() => gone.close());
   const socket = connect(gone.port, "127.0.0.1");
   await new Promise((resolve) => socket.on("error", () => {}).once("close", resolve));
 });
 
-test("a connection that is being opened does not hold up another", async () => {
+test("a connection that is being opened does not delay another", async () => {
   const { send, proxy } = await behind({ bandwidthMbps: 100, roundTripMs: 1_000 });
   const other = connect(proxy.port, "127.0.0.1");
   closers.push(() => other.destroy());
@@ -142,7 +142,7 @@ test("a sender waits for a receiver that does not read, and nothing is lost", as
   const receiver = await accepted;
   await sleep(700);
   const held = proxy.bytes().up;
-  // what the system's own buffers take, and no more
+  // at most the size of the system's buffers
   expect(held).toBeGreaterThan(0);
   expect(held).toBeLessThan(bytes / 2);
   let got = 0;
@@ -151,10 +151,10 @@ test("a sender waits for a receiver that does not read, and nothing is lost", as
   expect(warnings).toEqual([]);
 });
 
-test("tells how late it is, which is less than a timer of Node would be", async () => {
+test("reports its own delay, which is less than that of a Node timer", async () => {
   const { send, proxy } = await behind({ roundTripMs: 20 });
   for (let i = 0; i < 10; i++) await send(10);
   expect(proxy.medianLatenessMs()).toBeGreaterThan(0);
-  // generous: the core may be another's
+  // generous, because another process may use the core
   expect(proxy.medianLatenessMs()).toBeLessThan(100);
 });

@@ -38,7 +38,7 @@ const at = (
   endpoint: { endpoint, payload, serialization },
 });
 
-/** A run that records the load points instead of measuring them: `onnx-http b4 c1`. */
+/** Run that records the load points instead of measuring them: `onnx-http b4 c1`. */
 function recorder(...endpoints: MeasuredEndpoint[]) {
   const loads: string[] = [];
   const kept: StudyResult[] = [];
@@ -80,13 +80,13 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
   return { run, loads, kept, options };
 }
 
-test("batch grows the requests of one client", async () => {
+test("batch increases the images per request of one client", async () => {
   const { run, loads } = recorder(at("onnx-http"));
   await batchStudy.run(run);
   expect(loads).toEqual(["onnx-http b1 c1", "onnx-http b4 c1", "onnx-http b8 c1"]);
 });
 
-test("concurrency adds clients that send single images", async () => {
+test("concurrency increases the clients that send single images", async () => {
   const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"));
   await concurrencyStudy.run(run);
   expect(loads).toEqual([
@@ -97,7 +97,7 @@ test("concurrency adds clients that send single images", async () => {
   ]);
 });
 
-test("protocol pairs HTTP and gRPC of one Triton, and reverses them with each batch", async () => {
+test("protocol measures HTTP and gRPC of one Triton in an order that alternates between batch sizes", async () => {
   const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"), at("onnx-grpc"));
   await protocolStudy.run(run);
   expect(loads).toEqual([

@@ -8,7 +8,7 @@ afterEach(async () => {
   await Promise.all(children.splice(0).map((child) => child.stop(0)));
 });
 
-test("memory under load is the highest that was seen, and memory at rest as it was before", async () => {
+test("memory under load is the maximum reading, and idle memory is that before the load", async () => {
   const rest: MemoryReading = { residentMiB: 100, gpuMemoryMiB: 10 };
   const readings: MemoryReading[] = [
     { residentMiB: 300, gpuMemoryMiB: 10 },
@@ -28,7 +28,7 @@ test("memory under load is the highest that was seen, and memory at rest as it w
   });
 });
 
-test("what cannot be read is absent", async () => {
+test("unreadable values are absent", async () => {
   const result = await measureMemory(
     "embed",
     {},
@@ -57,7 +57,7 @@ test.skipIf(process.platform !== "linux")(
   },
 );
 
-test("a process that is gone has no figure", async () => {
+test("an ended process has no memory", async () => {
   const child = startChild({ command: [process.execPath], args: ["-e", ""], env: {} });
   await child.exited;
   expect(residentMiB([child.pid])).toBeUndefined();

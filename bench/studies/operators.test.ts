@@ -19,7 +19,7 @@ const profile = {
   ],
 };
 
-test("operators come by their share of the time, the largest first", () => {
+test("operators are ordered by their share of the time, in descending order", () => {
   expect(operatorShares(options, profile).operators).toEqual([
     {
       operator: "MatMul",
@@ -32,11 +32,11 @@ test("operators come by their share of the time, the largest first", () => {
   ]);
 });
 
-test("nodes on the CPU are fallbacks where another provider was asked for", () => {
+test("nodes on the CPU are fallbacks if another provider was configured", () => {
   expect(operatorShares(options, profile)).toMatchObject({ nodes: 14, cpuFallbacks: 2 });
 });
 
-test("nothing falls back to the CPU where the CPU was asked for", () => {
+test("nodes on the CPU are no fallbacks if the CPU was configured", () => {
   const onCpu = { ...options, sessionOptions: { executionProviders: ["cpu"] } };
   expect(operatorShares(onCpu, profile).cpuFallbacks).toBe(0);
 });
@@ -57,14 +57,14 @@ test("ONNX Runtime profiles a model: shares add up, and each node is counted onc
   const result = await profileOperators({ ...profiling, modelPath: await tinyModel() });
   expect(result.runs).toBe(3);
   expect(result.operators.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1);
-  // a layer has 4 products of weights: more than one in each run, and as many in all
+  // a layer has 4 products of weights
   const products = result.operators.find(({ operator }) => operator === "MatMul");
   expect(products?.nodes).toBeGreaterThan(4);
   expect(products?.nodes).toBeLessThan(40);
   expect(products?.msPerRun).toBeGreaterThan(0);
 });
 
-test("fails in one line where the model cannot be opened", async () => {
+test("fails with one line if the model cannot be opened", async () => {
   await expect(profileOperators({ ...profiling, modelPath: "/no/model.onnx" })).rejects.toThrow(
     /^the profile ended with code 1: .*\/no\/model\.onnx.*$/,
   );

@@ -13,19 +13,19 @@ function other(sha256 = model.sha256) {
   return testBenchRecord({ loadPoints, subject: { ...subject, model: { ...model, sha256 } } });
 }
 
-test("load points of the study come from the other record, with its name", () => {
+test("the load points of the study are taken from the other record, with its name", () => {
   const loadPoints = loadPointsOf("scaling", other(), "one-gpu.json", model);
   expect(loadPoints.map(({ id }) => id)).toEqual(["one (one-gpu.json)"]);
 });
 
-test("fails when the other record is of another model file", () => {
+test("fails if the other record measured another model file", () => {
   const record = other("b".repeat(64));
   expect(() => loadPointsOf("scaling", record, "one-gpu.json", model)).toThrow(
     "--against one-gpu.json: must be of the same model file",
   );
 });
 
-test("fails when the other record has no such study", () => {
+test("fails if the other record lacks the study", () => {
   expect(() => loadPointsOf("topology", other(), "one-gpu.json", model)).toThrow(
     "--against one-gpu.json: must contain load points of the study 'topology' ('clipstack sweep topology'), got none",
   );

@@ -26,7 +26,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A Triton that loads a model a number of times and then fails. */
+/** Triton that loads a model a number of times and then fails. */
 async function triton(loads = Number.POSITIVE_INFINITY) {
   const flags = {
     "model-config-name": "single-gpu",
@@ -66,7 +66,7 @@ async function delayOf(url: string): Promise<unknown> {
   return config.dynamic_batching.max_queue_delay_microseconds;
 }
 
-/** A study of one other queue delay; `measure` replaces its load. */
+/** Study of one modified queue delay; `measure` replaces its load. */
 function study(url: string, measure: () => Promise<void>, signal = new AbortController().signal) {
   const failures: string[] = [];
   const kept: StudyResult[] = [];
@@ -126,7 +126,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
   return { run, failures, kept, events, held };
 }
 
-/** A load that is interrupted. */
+/** Interrupted load. */
 function interrupted(controller: AbortController) {
   return async () => {
     controller.abort();
@@ -149,7 +149,7 @@ test("records that the delay was restored", async () => {
   expect(held).toEqual([]);
 });
 
-test("restores the delay after an interrupt, and prints that it does", async () => {
+test("restores the delay after an interrupt and reports it", async () => {
   const url = await triton();
   const controller = new AbortController();
   const { run, events } = study(url, interrupted(controller), controller.signal);
@@ -162,7 +162,7 @@ test("restores the delay after an interrupt, and prints that it does", async () 
 });
 
 test("records the server's delay if it cannot be restored, also after an interrupt", async () => {
-  // one load with the original delay, one with the other delay
+  // one load with the original delay, one with the modified delay
   const url = await triton(2);
   const controller = new AbortController();
   const { run, failures, kept } = study(url, interrupted(controller), controller.signal);

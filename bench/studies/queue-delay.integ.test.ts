@@ -43,7 +43,7 @@ describe.skipIf(realTritonMissing !== "")(
     const configOf = async () =>
       (await fetch(`${triton?.url}/v2/models/${model}/config`)).json() as Promise<unknown>;
 
-    /** Shortest time of one request, no other under way. */
+    /** Shortest time of a single request without others. */
     async function alone(): Promise<number> {
       const transport = openHttpTransport({ url: triton?.url ?? "" });
       try {
@@ -59,7 +59,7 @@ describe.skipIf(realTritonMissing !== "")(
       }
     }
 
-    test("is waited for by a single client while it is set, and is as it was afterwards", async () => {
+    test("a single client waits for a changed queue delay, which is restored afterwards", async () => {
       const before = await configOf();
       const control = await controlQueueDelay(triton?.url ?? "", model);
       try {

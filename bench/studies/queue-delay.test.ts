@@ -25,7 +25,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-/** A Triton that serves the model; its URL. */
+/** Starts a Triton that serves the model and returns its URL. */
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
   const server = await startTritonEmulator(
     repository.flags({
@@ -54,7 +54,7 @@ async function configOf(url: string) {
 const delayOf = async (url: string) =>
   (await configOf(url)).dynamic_batching.max_queue_delay_microseconds;
 
-test("the queue delay changes, and nothing else", async () => {
+test("only the queue delay changes", async () => {
   const url = await start();
   const before = await configOf(url);
   const delay = await control(url);
@@ -67,7 +67,7 @@ test("the queue delay changes, and nothing else", async () => {
   });
 });
 
-test("restoring brings the configuration back", async () => {
+test("the original configuration is restored", async () => {
   const url = await start();
   const before = await configOf(url);
   const delay = await control(url);
@@ -77,7 +77,7 @@ test("restoring brings the configuration back", async () => {
   expect(await configOf(url)).toEqual(before);
 });
 
-test("what was served before is restored, also where the repository has another delay", async () => {
+test("the served configuration is restored even if the repository contains another delay", async () => {
   const url = await start();
   const first = await control(url);
   await first.set(777);
@@ -94,7 +94,7 @@ test("fails if the server does not allow model control", async () => {
   );
 });
 
-test("the queue delay of a Triton that requires a key changes with it, and only with it", async () => {
+test("a Triton that requires a key changes its queue delay only with the key", async () => {
   const url = await start(restrictModelControl("a-key"));
   await expect(controlQueueDelay(url, model)).rejects.toThrow(
     `${url} requires a key to change the queue delay of ${model}: This API is restricted, expecting header '${modelControlHeader}'`,
@@ -106,7 +106,7 @@ test("the queue delay of a Triton that requires a key changes with it, and only 
   expect(await delayOf(url)).toBe(1_234);
 });
 
-test("fails when the model is not there", async () => {
+test("fails if the model does not exist", async () => {
   const url = await start();
   await expect(controlQueueDelay(url, "other")).rejects.toThrow(
     `other at ${url}: its configuration cannot be read`,

@@ -41,7 +41,7 @@ beforeAll(async () => {
   );
 });
 
-/** An embed server and a Triton. */
+/** Embed server and Triton. */
 async function environment(): Promise<StudyEnvironment> {
   const [embed = 0, http = 0, grpc = 0, metrics = 0] = await freePorts(4);
   const file = join(mkdtempSync(join(folder, "environment-")), "cdk.tf.json");
@@ -143,7 +143,7 @@ describe("studies of a simulated environment", () => {
     benchRecord.parse(record);
   });
 
-  test("each study is in the record once", () => {
+  test("the record contains each study once", () => {
     expect(record.studies.map((it) => it.study)).toEqual([
       "batch",
       "serialization",
@@ -160,19 +160,19 @@ describe("studies of a simulated environment", () => {
     expect(new Set(record.loadPoints.map(({ id }) => id)).size).toBe(record.loadPoints.length);
   });
 
-  test("batch measures every endpoint that the environment has", () => {
+  test("batch measures every endpoint of the environment", () => {
     const endpoints = [...new Set(loadPoints("batch").map(({ endpoint }) => endpoint))];
     expect(endpoints).toEqual(["embed-http", "onnx-http", "onnx-grpc"]);
   });
 
-  test("serialization has requests of both kinds, and the client's own time", () => {
+  test("serialization measures JSON and binary requests and the client's own time", () => {
     const kinds = new Set(loadPoints("serialization").map(({ serialization }) => serialization));
     expect(kinds).toEqual(new Set(["binary", "json"]));
     const found = record.studies.find((it) => it.study === "serialization");
     expect(found?.study === "serialization" && found.client.length).toBe(4);
   });
 
-  test("a request behind a link takes the round trip and the transfer of its bytes", () => {
+  test("a request over a link takes one round trip and the transfer time of its bytes", () => {
     const found = loadPoints("link");
     expect(found.map(({ endpoint }) => endpoint)).toEqual(["embed-http", "onnx-http"]);
     for (const { latencyMs, requestBytes, conditions } of found) {

@@ -24,7 +24,7 @@ const image: ReferenceImage = {
   embedding,
 };
 
-/** An embed server that grows by 1 MiB per request. */
+/** Embed server that grows by 1 MiB per request. */
 async function growingServer(): Promise<string> {
   let answered = 0;
   const server = createServer((request, response) => {
@@ -46,7 +46,7 @@ async function growingServer(): Promise<string> {
   return `http://127.0.0.1:${typeof address === "object" && address !== null ? address.port : 0}`;
 }
 
-/** The studies batch and memory of an embed server at an address. */
+/** Runs the studies `batch` and `memory` of an embed server at an address. */
 async function study(url: string, metrics: AddressesSource["metrics"]) {
   const settings = {
     ...defaultSettings,
