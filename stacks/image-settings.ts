@@ -3,15 +3,18 @@ import { image, oneOf } from "./setting-types.ts";
 
 type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";
 
-/** Image that a Docker host pulls or builds: a name, or an object with `source`. */
-const imageSource = (...baseImages: readonly [BaseImage, ...BaseImage[]]) =>
+/** Image that exists or is built: its name, or an object with `source`. */
+const imageSource = <const Existing extends "pull" | "local">(
+  existing: Existing,
+  ...baseImages: readonly [BaseImage, ...BaseImage[]]
+) =>
   z
     .union([
       image,
       z.discriminatedUnion(
         "source",
         [
-          z.strictObject({ source: z.literal("pull"), name: image }),
+          z.strictObject({ source: z.literal(existing), name: image }),
           z.strictObject({
             source: z.literal("build"),
             buildArgs: z
@@ -24,48 +27,29 @@ const imageSource = (...baseImages: readonly [BaseImage, ...BaseImage[]]) =>
               .optional(),
           }),
         ],
-        oneOf("source", ["pull", "build"]),
+        oneOf("source", [existing, "build"]),
       ),
     ])
-    .transform((value) =>
-      typeof value === "string" ? ({ source: "pull", name: value } as const) : value,
-    );
+    .transform((value) => (typeof value === "string" ? { source: existing, name: value } : value));
 
 const buildOrPull =
   "`name:1.2` or `name@sha256:…`, or `{ source: pull, name: … }`; or `{ source: build }`: the host builds it";
 
-export const embedImage = imageSource("NODE_IMAGE", "CUDA_IMAGE")
+export const embedImage = imageSource("pull", "NODE_IMAGE", "CUDA_IMAGE")
   .prefault({ source: "build" })
   .describe(
     `Embed image: ${buildOrPull} from \`inference-image/\`, with \`buildArgs\` NODE_IMAGE and CUDA_IMAGE for other base images.`,
   );
 
 /** Triton's image; the default is a tag and not a digest, because a tag shows the version. */
-export const tritonImage = imageSource("TRITON_IMAGE")
+export const tritonImage = imageSource("pull", "TRITON_IMAGE")
   .prefault("nvcr.io/nvidia/tritonserver:26.07-py3")
   .describe(
     `Triton's image, used with the server \`tritonserver\`: ${buildOrPull} from \`Dockerfile.triton\`.`,
   );
 
 /** Embed image of a kind cluster, which pulls nothing. */
-export const kindImage = z
-  .union([
-    image,
-    z.discriminatedUnion(
-      "source",
-      [
-        z.strictObject({
-          source: z.literal("build"),
-          buildArgs: z.strictObject({ NODE_IMAGE: image.optional() }).optional(),
-        }),
-        z.strictObject({ source: z.literal("local"), name: image }),
-      ],
-      oneOf("source", ["build", "local"]),
-    ),
-  ])
-  .transform((value) =>
-    typeof value === "string" ? ({ source: "local", name: value } as const) : value,
-  )
+export const kindImage = imageSource("local", "NODE_IMAGE")
   .prefault({ source: "build" })
   .describe(
     "Embed image that contains the weights; it is copied into the node, and nothing is pulled. `{ source: build }`: this machine's Docker builds it as `clipstack/embed:k8s-cpu-…`, with `buildArgs` NODE_IMAGE for another base image. `name:1.2`, or `{ source: local, name: … }`: an image in this machine's Docker.",

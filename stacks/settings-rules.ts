@@ -1,7 +1,6 @@
 import { type Finding, findingIf } from "../constructs/checks/findings.ts";
 import { imageFindings } from "../constructs/checks/images.ts";
-import type { WeightsSource } from "../constructs/docker/model-weights.ts";
-import type { ImageSetting } from "./image-builds.ts";
+import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 
 /**
  * Rules between settings, as checks of the stack. In a schema they would be reported only after every single setting is
@@ -13,11 +12,7 @@ export function modelRepositoryFindings({
   host,
   modelRepository,
   weights,
-}: {
-  readonly host: { readonly docker: string };
-  readonly modelRepository: string;
-  readonly weights: WeightsSource;
-}): readonly Finding[] {
+}: Pick<SingleGpuSettings, "host" | "modelRepository" | "weights">): readonly Finding[] {
   return [
     ...findingIf(
       weights === "image" && modelRepository !== "model_repository",
@@ -38,18 +33,18 @@ export function modelRepositoryFindings({
 
 /** Findings about the embed image, which one-shot containers also use if the embed server is disabled. */
 export function embedImageFindings(settings: {
-  readonly embed: { readonly image: ImageSetting };
+  readonly embed: Pick<SingleGpuSettings["embed"], "image">;
 }): readonly Finding[] {
   const { image } = settings.embed;
   return image.source === "build" ? [] : imageFindings(image.name, "embed.image");
 }
 
 /** Findings about the Triton that a gateway forwards to. */
-export function upstreamFindings(settings: {
-  readonly embed: { readonly upstream: "triton-onnx" | "triton-trt" };
-  readonly tritonOnnx: { readonly enabled: boolean };
-  readonly tritonTrt: { readonly enabled: boolean };
-}): readonly Finding[] {
+export function upstreamFindings(
+  settings: Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt"> & {
+    readonly embed: Pick<SingleGpuSettings["embed"], "upstream">;
+  },
+): readonly Finding[] {
   const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
   return findingIf(
     !settings[key].enabled,
