@@ -48,7 +48,7 @@ function renamed(type: string, construct: string): Example["edits"] {
 const cases: readonly Case[] = [
   {
     rule: "probe-independent",
-    situation: "a liveness probe that asks another workload in a command",
+    situation: "a liveness command that calls another workload",
     stack: "kind-local",
     message: "liveness_probe must probe its own container, got host 'clipstack-triton'",
     edits: [
@@ -63,7 +63,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "probe-independent",
-    situation: "a startup probe of another host",
+    situation: "a startup probe with another host",
     stack: "kind-local",
     message: "startup_probe must probe its own container, got host 'clipstack-triton'",
     edits: [
@@ -76,7 +76,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "probe-independent",
-    situation: "a server that waits for its own model",
+    situation: "a server that waits for its own model to load",
     stack: "kind-local",
     message: undefined,
     edits: [
@@ -89,7 +89,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "health-check-readiness",
-    situation: "words of a command that may be secret",
+    situation: "a command with a possible secret",
     stack: "single-gpu",
     message:
       "healthcheck.test should request /readyz, got 'CMD curl -H (not shown) http://127.0.0.1:8002/healthz'",
@@ -103,7 +103,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "container-privilege-escalation",
-    situation: "a profile that is written out",
+    situation: "an inline seccomp profile",
     stack: "single-gpu",
     message:
       "security_opts should have no-new-privileges:true, got seccomp=(not shown), apparmor=unconfined",
@@ -117,7 +117,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "triton-strict-start",
-    situation: "a word that is no switch",
+    situation: "an option that is not a boolean",
     stack: "single-gpu",
     message: "--exit-on-error must be true, got '(not shown)'",
     edits: [
@@ -130,7 +130,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "start-period",
-    situation: "a health check without one",
+    situation: "a health check without a start period",
     stack: "single-gpu",
     message: "healthcheck.start_period must be at least 420 s, the time to load the model, got 0 s",
     edits: [
@@ -139,7 +139,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "start-period",
-    situation: "milliseconds",
+    situation: "a start period in milliseconds",
     stack: "single-gpu",
     message:
       "healthcheck.start_period must be at least 420 s, the time to load the model, got 0.5 s",
@@ -153,16 +153,16 @@ const cases: readonly Case[] = [
   },
   {
     rule: "start-period",
-    situation: "no health check at all, which is for another rule",
+    situation: "no health check, which another rule finds",
     stack: "single-gpu",
     message: undefined,
     edits: [{ path: onHost("triton-trt/container", "healthcheck"), failing: undefined }],
   },
   ...(
     [
-      ["Triton's readiness", "/v2/health/ready", "/v2/health/live"],
-      ["the readiness of a model", "/v2/models/openclip_vit_b32/ready", "/v2/health/live"],
-      ["readiness with a query", "/readyz?verbose=Zk7-hunter2", "/healthz?verbose=1"],
+      ["Triton's readiness route", "/v2/health/ready", "/v2/health/live"],
+      ["the readiness route of a model", "/v2/models/openclip_vit_b32/ready", "/v2/health/live"],
+      ["a readiness route with a query", "/readyz?verbose=Zk7-hunter2", "/healthz?verbose=1"],
     ] as const
   ).map(
     ([situation, failing, passing]): Case => ({
@@ -175,7 +175,7 @@ const cases: readonly Case[] = [
   ),
   {
     rule: "liveness-independent",
-    situation: "readiness, where the readiness probe asks something else",
+    situation: "a readiness route that the readiness probe does not use",
     stack: "kind-local",
     message: "the liveness probe must not test readiness, got '/readyz'",
     edits: [
@@ -189,7 +189,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "liveness-independent",
-    situation: "a command that asks for readiness",
+    situation: "a command that requests readiness",
     stack: "kind-local",
     message:
       "the liveness probe must not test readiness, got 'curl -f http://127.0.0.1:8002/readyz'",
@@ -221,7 +221,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "liveness-independent",
-    situation: "a port that is open, of both probes",
+    situation: "the same TCP port in both probes",
     stack: "kind-local",
     message: undefined,
     edits: [
@@ -231,7 +231,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "environment-described",
-    situation: "a form that this version does not read",
+    situation: "an unknown schema version",
     stack: "single-gpu",
     message:
       "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
@@ -239,14 +239,14 @@ const cases: readonly Case[] = [
   },
   {
     rule: "environment-described",
-    situation: "an output of another project",
+    situation: "an output environment of another project",
     stack: "single-gpu",
     message: undefined,
     edits: [{ path: ["output", "environment", "value"], failing: "prod", passing: "prod" }],
   },
   {
     rule: "environment-described",
-    situation: "a stack that goes away as a whole",
+    situation: "a destroyed stack",
     stack: "single-gpu",
     message: undefined,
     edits: [
@@ -256,14 +256,14 @@ const cases: readonly Case[] = [
   },
   {
     rule: "renamed-resource",
-    situation: "a step of the deployment",
+    situation: "a deployment step",
     stack: "single-gpu",
     message: undefined,
     edits: renamed("terraform_data", "embed/ready/healthy"),
   },
   {
     rule: "renamed-resource",
-    situation: "a container that runs once",
+    situation: "a one-shot container",
     stack: "single-gpu",
     message: undefined,
     edits: renamed("docker_container", "weights/check/container"),
@@ -293,7 +293,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "memory-holds-model",
-    situation: "a gateway, which has no model",
+    situation: "a gateway without a model",
     stack: "single-gpu",
     settings: "embed: { backend: triton }",
     message: undefined,
@@ -301,7 +301,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "memory-holds-model",
-    situation: "a pod with weights of 8 bits",
+    situation: "a pod with int8 weights",
     stack: "kind-local",
     message:
       "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the model, got 64Mi",
@@ -316,7 +316,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "memory-holds-model",
-    situation: "a Triton of the chart",
+    situation: "a Triton in the chart",
     stack: "k8s-gpu",
     message:
       "limits.memory of triton must be more than 337 MiB, the weights of the model, got 128Mi",
@@ -330,7 +330,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    situation: "limits that Kubernetes takes for requests",
+    situation: "limits without requests, which default to the limits",
     stack: "kind-local",
     message:
       "quota.requests.cpuMillicores must be at least 7000 (clipstack-embed 7 × 1000), got 1750",
@@ -344,7 +344,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    situation: "a rollout that makes as many pods again",
+    situation: "a rollout with a surge of 100 %",
     stack: "kind-local",
     message: "quota.pods must be at least 12 (clipstack-embed 12 × 1), got 10",
     edits: [
@@ -382,7 +382,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "quota-admits-pods",
-    situation: "a container before the others that wants more than they do",
+    situation: "an init container with higher requests",
     stack: "kind-local",
     message: "quota.requests.memoryMiB must be at least 14336 (clipstack-embed 7 × 2048), got 7168",
     edits: [
@@ -399,7 +399,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "image-version",
-    situation: "a tag that moves",
+    situation: "a mutable tag",
     stack: "kind-local",
     message:
       "image must name a version, like 'name:1.2' or better 'name@sha256:…', got 'nginx:main'",
@@ -407,7 +407,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "stop-time",
-    situation: "a grace that is given twice",
+    situation: "a grace period set in the environment",
     stack: "kind-local",
     message:
       "termination_grace_period_seconds must be at least 130 (pre_stop 5 + grace period 120 + 5), got 40",
@@ -421,7 +421,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "model-fits-gpu",
-    situation: "a Triton that sees all GPUs",
+    situation: "a Triton with access to all GPUs",
     stack: "single-gpu",
     message:
       "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
@@ -436,7 +436,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "gpu-asked-for",
-    situation: "GPUs of a host that are left over",
+    situation: "unused GPUs of a host",
     stack: "multi-gpu-4x",
     message: "3 of 4 GPUs (rtx-4080) are paid for but not used by any service",
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
@@ -447,7 +447,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "gateway-upstream",
-    situation: "a chart whose gateway has no Triton",
+    situation: "a gateway in the chart without a Triton",
     stack: "k8s-gpu",
     message: "triton.enabled must be true when embed.backend is triton, got false",
     edits: [
@@ -460,7 +460,7 @@ const cases: readonly Case[] = [
   },
   {
     rule: "gpu-asked-for",
-    situation: "GPUs of which the runtime decides",
+    situation: "GPUs selected by the container runtime",
     stack: "multi-gpu-4x",
     message: undefined,
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({

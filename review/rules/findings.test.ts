@@ -16,14 +16,14 @@ const [address = ""] = writable.resources.flatMap(({ constructPath, address }) =
 );
 const waiver: Waiver = {
   rule: "container-read-only",
-  reason: "a profiler writes beside the program",
+  reason: "a profiler writes next to the program",
   expires: "2026-12-31",
 };
 
 const findings = (waivers: readonly Waiver[], today = "2026-12-01", change = writable) =>
   findingsOfChange(change, { waivers, today }).filter(({ severity }) => severity === "warning");
 
-test("tells where, what, and how to fix it", () => {
+test("reports the address, the message and the fix", () => {
   expect(findings([])).toEqual([
     {
       rule: "container-read-only",
@@ -36,7 +36,7 @@ test("tells where, what, and how to fix it", () => {
   ]);
 });
 
-test("says of a finding that it was there before the change", () => {
+test("marks an existing finding", () => {
   const same = { ...edit, passing: false };
   const change = changeOf({ stack: "single-gpu", edits: [same] }, "failing");
   expect(findings([], "2026-12-01", change)).toMatchObject([{ existing: true }]);
@@ -71,7 +71,7 @@ describe("a finding of an instance whose key is a content hash", () => {
   });
 });
 
-test("tells the worst first, and the same every time", () => {
+test("sorts by severity, deterministically", () => {
   const edits = [edit, { ...edit, path: [...edit.path.slice(0, 3), "privileged"], failing: true }];
   const change = changeOf({ stack: "single-gpu", edits }, "failing");
   const all = findingsOfChange(change, { waivers: [], today: "2026-12-01" });
@@ -81,12 +81,12 @@ test("tells the worst first, and the same every time", () => {
     "image-digest",
     "state-shared",
   ]);
-  const turned = { ...change, resources: [...change.resources].reverse() };
-  expect(findingsOfChange(turned, { waivers: [], today: "2026-12-01" })).toEqual(all);
+  const reversed = { ...change, resources: [...change.resources].reverse() };
+  expect(findingsOfChange(reversed, { waivers: [], today: "2026-12-01" })).toEqual(all);
 });
 
-test("takes what an earlier replacement left for nothing that the stack loses", () => {
-  const left = (type: string) => ({
+test("ignores deposed objects", () => {
+  const deposed = (type: string) => ({
     ...plannedChange([{ address: `${type}.a`, actions: ["delete"], before: { name: "a" } }])
       .resources[0]!,
     deposed: "ab12",
@@ -94,8 +94,8 @@ test("takes what an earlier replacement left for nothing that the stack loses", 
   const of = (resources: typeof writable.resources) =>
     findingsOfChange({ ...plannedChange([]), resources }, { waivers: [], today: "2026-12-01" });
   const types = ["docker_volume", "kubernetes_namespace_v1", "docker_container"];
-  expect(of(types.map(left))).toEqual([]);
-  expect(of(types.map((type) => ({ ...left(type), deposed: undefined })))).not.toEqual([]);
+  expect(of(types.map(deposed))).toEqual([]);
+  expect(of(types.map((type) => ({ ...deposed(type), deposed: undefined })))).not.toEqual([]);
 });
 
 describe("a waiver", () => {
@@ -103,9 +103,9 @@ describe("a waiver", () => {
     ["of the whole stack", undefined],
     ["of the resource", address],
     ["of the construct", "single-gpu/embed/container"],
-    ["of all that is in a construct", "single-gpu/embed"],
-  ])("%s covers the finding, and its reason is told", (_, place) => {
-    const found = findings([{ ...waiver, ...(place !== undefined && { address: place }) }]);
+    ["of a parent construct", "single-gpu/embed"],
+  ])("%s covers the finding", (_, target) => {
+    const found = findings([{ ...waiver, ...(target !== undefined && { address: target }) }]);
     expect(found).toMatchObject([{ waived: waiver.reason }]);
   });
 
@@ -120,7 +120,7 @@ describe("a waiver", () => {
     expect(of(stateBefore(change))).toEqual([{ rule: "waiver-unused", waived: undefined }]);
   });
 
-  test("of one resource covers another instance of it too", () => {
+  test("of a resource covers its instances", () => {
     const resources = writable.resources.map((it) =>
       it.address === address ? { ...it, address: `${address}["a"]` } : it,
     );
@@ -129,10 +129,10 @@ describe("a waiver", () => {
   });
 
   test.each(["single-gpu/emb", "docker_container.other"])(
-    "of %s covers nothing, and is told as one that can go",
-    (place) => {
+    "of %s covers nothing and is reported as unused",
+    (target) => {
       const all = findingsOfChange(writable, {
-        waivers: [{ ...waiver, address: place }],
+        waivers: [{ ...waiver, address: target }],
         today: "2026-12-01",
       });
       expect(all.find(({ rule }) => rule === "container-read-only")).not.toHaveProperty("waived");
@@ -140,14 +140,14 @@ describe("a waiver", () => {
         rule: "waiver-unused",
         severity: "note",
         stack: "single-gpu",
-        address: place,
-        message: `the waiver of container-read-only at ${place} covers nothing`,
+        address: target,
+        message: `the waiver of container-read-only at ${target} covers nothing`,
         fix: "remove it from review.waivers in the settings",
       });
     },
   );
 
-  test("of a rule of an earlier version is one note that names what enforces it", () => {
+  test("of a removed rule is reported with the tool that enforces it", () => {
     const yaml = `review: { waivers: [{ rule: autoscaler-target, reason: ${waiver.reason}, expires: 2020-01-01 }] }`;
     const { waivers } = parseSettings("single-gpu", "x", yaml).review;
     const found = findingsOfChange(writable, { waivers, today: "2026-12-01" });
@@ -163,24 +163,24 @@ describe("a waiver", () => {
     ]);
   });
 
-  test("holds on its last day", () => {
+  test("is valid on its last day", () => {
     expect(findings([waiver], "2026-12-31")).toMatchObject([{ waived: waiver.reason }]);
   });
 
-  test("that has ended covers nothing, and is a finding itself", () => {
+  test("that has expired covers nothing and is reported", () => {
     const found = findings([waiver], "2027-01-01");
     expect(found).toMatchObject([
       { rule: "container-read-only" },
       {
         rule: "waiver-expired",
         message:
-          "the waiver of container-read-only ended on 2026-12-31: a profiler writes beside the program",
+          "the waiver of container-read-only expired on 2026-12-31: a profiler writes next to the program",
       },
     ]);
     expect(found[0]).not.toHaveProperty("waived");
   });
 
-  test("that has ended is not told where another one covers the same", () => {
+  test("that has expired is not reported if another one covers the finding", () => {
     const again = { ...waiver, address, reason: "until the new profiler", expires: "2027-06-30" };
     expect(findings([waiver, again], "2027-01-01")).toMatchObject([
       { rule: "container-read-only", waived: again.reason },
@@ -192,7 +192,7 @@ describe("a waiver", () => {
     ]);
   });
 
-  test("of a note that has ended is a note", () => {
+  test("of a note that has expired is reported as a note", () => {
     const ofNote = { ...waiver, rule: "image-digest" } as const;
     const all = findingsOfChange(writable, { waivers: [ofNote], today: "2027-01-01" });
     expect(all).toContainEqual(

@@ -9,25 +9,25 @@ export interface Waiver {
   /** Id of a rule, possibly of an earlier version. */
   readonly rule: string;
   /**
-   * Address of a resource, with or without the key of an instance, or path of a construct, which covers all that is in it:
+   * Address of a resource, with or without instance key, or path of a construct, which includes its children:
    * `single-gpu/triton-onnx`.
    *
-   * @default - whatever the rule finds in the stack
+   * @default - all findings of the rule in the stack
    */
   readonly address?: string;
   readonly reason: string;
-  /** The last day on which it holds, `YYYY-MM-DD`. */
+  /** Last day on which it is valid, `YYYY-MM-DD`. */
   readonly expires: string;
 }
 
 export interface FindingsOptions {
-  /** Of the settings of the environment. */
+  /** Waivers in the settings of the environment. */
   readonly waivers: readonly Waiver[];
   /** `YYYY-MM-DD`. */
   readonly today: string;
 }
 
-/** All findings in a stack after the change, worst first, in a stable order. */
+/** All findings in a stack after the change, most severe first, in a stable order. */
 export function findingsOfChange(
   change: StackChange,
   { waivers, today }: FindingsOptions,
@@ -53,7 +53,7 @@ export function findingsOfChange(
 }
 
 function findingsIn(given: StackChange): readonly RuleFinding[] {
-  // what an earlier replacement left is none of what the stack is made of
+  // deposed objects are no longer part of the stack
   const resources = given.resources.filter(({ deposed }) => deposed === undefined);
   const change = { ...given, resources };
   return rules.flatMap((rule) =>
@@ -100,17 +100,18 @@ function covers(waiver: Waiver, { rule, address }: RuleFinding, change: StackCha
   return isWithin(path.split("/"), waiver.address.split("/"));
 }
 
-/** Ids of findings about waivers. No rule defines them, and no waiver covers them. */
+/** Ids of findings about waivers, which cannot be waived. */
 export const waiverIds = ["waiver-expired", "waiver-unused"] as const;
 type WaiverId = (typeof waiverIds)[number];
 
-/** A finding that a waiver is for, and whether no waiver that still holds is. */
+/** A finding covered by a waiver. */
 interface CoveredFinding {
   readonly finding: RuleFinding;
+  /** Whether no valid waiver covers it. */
   readonly isOpen: boolean;
 }
 
-/** Why a rule of an earlier version finds nothing. */
+/** Explains why a removed rule finds nothing. */
 function removedText(rule: string): string {
   const known: Readonly<Record<string, string>> = removedRules;
   return Object.hasOwn(known, rule)
@@ -124,7 +125,7 @@ function waiverFindings(
   stack: string,
   today: string,
 ): readonly RuleFinding[] {
-  const place = waiver.address === undefined ? "" : ` at ${waiver.address}`;
+  const location = waiver.address === undefined ? "" : ` at ${waiver.address}`;
   const common = {
     stack,
     ...(waiver.address !== undefined && { address: waiver.address }),
@@ -136,23 +137,23 @@ function waiverFindings(
         ...common,
         rule,
         severity: "note",
-        message: `the waiver of ${waiver.rule}${place} covers nothing${removedText(waiver.rule)}`,
+        message: `the waiver of ${waiver.rule}${location} covers nothing${removedText(waiver.rule)}`,
         fix: "remove it from review.waivers in the settings",
       },
     ];
   }
   const open = covered.filter(({ isOpen }) => isOpen);
-  // another one has taken its place
+  // another waiver covers the findings
   if (waiver.expires >= today || open.length === 0) return [];
   const rule: WaiverId = "waiver-expired";
   return [
     {
       ...common,
       rule,
-      // that a note is no longer waived is worth no more than the note
+      // not more severe than the findings that it covered
       severity: open.some(({ finding }) => finding.severity !== "note") ? "warning" : "note",
-      message: `the waiver of ${waiver.rule}${place} ended on ${waiver.expires}: ${waiver.reason}`,
-      fix: "fix what it covers, or give it a new reason and a new day in review.waivers of the settings",
+      message: `the waiver of ${waiver.rule}${location} expired on ${waiver.expires}: ${waiver.reason}`,
+      fix: "fix the finding, or set a new reason and date in review.waivers of the settings",
     },
   ];
 }
@@ -160,11 +161,11 @@ function waiverFindings(
 const ruleOrder = rules.map(({ id }) => id);
 
 function byImportance(a: RuleFinding, b: RuleFinding): number {
-  const place = (rule: string) =>
+  const rank = (rule: string) =>
     ruleOrder.includes(rule) ? ruleOrder.indexOf(rule) : ruleOrder.length;
   return (
     severities.indexOf(a.severity) - severities.indexOf(b.severity) ||
-    place(a.rule) - place(b.rule) ||
+    rank(a.rule) - rank(b.rule) ||
     (a.address ?? "").localeCompare(b.address ?? "", "en") ||
     a.message.localeCompare(b.message, "en")
   );

@@ -11,23 +11,23 @@ import { constructOf } from "./rule-pages.ts";
 import { rules } from "./rules.ts";
 
 describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => {
-  test("says of its failing example what its page says", () => {
+  test("reports the message of its page for the failing example", () => {
     const [first] = rule.find(changeOf(rule.example, "failing"));
     expect(first?.message).toBe(rule.example.message);
   });
 
-  test("finds nothing in its passing example", () => {
+  test("passes its passing example", () => {
     expect(rule.find(changeOf(rule.example, "passing"))).toEqual([]);
   });
 
-  test("finds the same in the form that a plan has", () => {
+  test("finds the same in the format of a plan", () => {
     const failing = changeOf(rule.example, "failing");
     const passing = changeOf(rule.example, "passing");
     expect(rule.find(withPlanBlocks(failing))).toEqual(rule.find(failing));
     expect(rule.find(withPlanBlocks(passing))).toEqual([]);
   });
 
-  test("is waived for its example as its page says", () => {
+  test("is waived by the waiver of its page", () => {
     const address = constructOf(rule.example);
     const waiver = {
       rule: rule.id,
@@ -41,7 +41,7 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
     expect(found.filter(({ rule }) => rule === "waiver-unused")).toEqual([]);
   });
 
-  test("says in one line what is wrong and how to fix it", () => {
+  test("has one-line messages and fixes", () => {
     for (const { message, fix } of rule.find(changeOf(rule.example, "failing"))) {
       expect(message).toMatch(/^[^\n]{8,400}$/);
       expect(fix).toMatch(/^[^\n]{8,400}$/);
@@ -49,7 +49,7 @@ describe.each(rules.map((rule) => [rule.id, rule] as const))("%s", (_, rule) => 
   });
 });
 
-test("a renamed construct that is said to have moved is no finding", () => {
+test("a renamed construct with a moved block passes", () => {
   const rename = rules.find(({ id }) => id === "renamed-resource");
   const [from = "", to = ""] =
     rename
@@ -75,7 +75,7 @@ const budget = created(
   typed({ selector: [{ match_labels: { app: "db" } }] }),
 );
 
-test("a budget may be of a StatefulSet", () => {
+test("a PodDisruptionBudget can select a StatefulSet", () => {
   const labels = { app: "db" };
   const pods = typed({ template: [{ metadata: [{ labels }] }] });
   expect(says("budget-selects", created("kubernetes_stateful_set_v1.db", pods), budget)).toEqual(
@@ -83,7 +83,7 @@ test("a budget may be of a StatefulSet", () => {
   );
 });
 
-test("a budget whose pods may be of a release is no mistake", () => {
+test("a PodDisruptionBudget can select pods of a release", () => {
   const other = created("kubernetes_deployment_v1.a", typed({ template: [{}] }));
   const release = created("helm_release.db", { name: "db", chart: "postgresql" });
   expect(says("budget-selects", budget, other)).toHaveLength(1);
@@ -125,7 +125,7 @@ test.each<readonly [string, ReturnType<typeof ownPods>, readonly RegExp[]]>([
     ownPods(3, { max_surge: "0" }, { limits: [{ cpu: "2" }] }),
     [/at least 6000/],
   ],
-])("a quota is asked for %s", (_, resources, expected) => {
+])("a quota must admit %s", (_, resources, expected) => {
   const found = says("quota-admits-pods", ...resources)?.filter((it) => /cpu/i.test(it)) ?? [];
   expect(found).toHaveLength(expected.length);
   for (const [index, form] of expected.entries()) expect(found[index]).toMatch(form);
@@ -134,7 +134,7 @@ test.each<readonly [string, ReturnType<typeof ownPods>, readonly RegExp[]]>([
 test.each([
   ["terraform_data", { input: "a" }],
   ["docker_container", { name: "a", must_run: false, attach: true }],
-])("a step of a deployment that is renamed is no finding: %s", (type, values) => {
+])("a renamed deployment step passes: %s", (type, values) => {
   const goes = { address: `${type}.old`, actions: ["delete"], before: values };
   expect(says("renamed-resource", goes, created(`${type}.fresh`, values))).toEqual([]);
   const volume = { address: "docker_volume.old", actions: ["delete"], before: { name: "v" } };
@@ -142,13 +142,13 @@ test.each([
   expect(says("renamed-resource", volume, fresh)).toHaveLength(1);
 });
 
-test("no finding has the secret that it is about", () => {
+test("no finding contains a secret", () => {
   const all = rules.flatMap((rule) => rule.find(changeOf(rule.example, "failing")));
   expect(JSON.stringify(rules.map(({ example }) => example))).toContain("planted-0000000000");
   expect(JSON.stringify(all)).not.toContain("planted-0000000000");
 });
 
-test.each(shippedEnvironments)("finds nothing but notes in %s as it comes", (stack) => {
+test.each(shippedEnvironments)("finds only notes in the shipped environment %s", (stack) => {
   const change = changeOf({ stack, edits: [] }, "passing");
   const found = rules
     .filter(({ severity }) => severity !== "note")
@@ -190,7 +190,7 @@ test.each([
   ["image-changed", ["volume-lost"]],
   ["port-exposed", ["endpoint-changed"]],
   ["stack-destroyed", ["environment-lost"]],
-])("finds in the real plan %s what is worth a look, and nothing else", (plan, expected) => {
+])("finds exactly the expected violations in the plan %s", (plan, expected) => {
   const file = `review/input/plans/${plan}.plan.json`;
   const stack = plan.startsWith("kind-local") ? "kind-local" : "single-gpu";
   const change = changeOfPlan({ fileName: file, text: readFileSync(file, "utf8"), stack });
@@ -200,7 +200,7 @@ test.each([
   expect(found).toEqual(expected);
 });
 
-test("every removed rule has a line that says what enforces it", () => {
+test("every removed rule names the tool that enforces it", () => {
   const page = readFileSync("docs/policy-engines.md", "utf8");
   for (const [id, engine] of Object.entries(removedRules)) {
     expect(ruleIds).not.toContain(id);
@@ -209,7 +209,7 @@ test("every removed rule has a line that says what enforces it", () => {
   }
 });
 
-test("every rule has a page, and no other page is there", () => {
+test("every rule has a page, and every page a rule", () => {
   const pages = readdirSync("docs/rules").map((file) => file.replace(/\.md$/, ""));
   expect(pages.sort()).toEqual(["README", ...ruleIds, ...waiverIds].sort());
 });
