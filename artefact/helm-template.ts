@@ -45,7 +45,7 @@ export const releaseType = "helm_release";
  */
 export function helmReleases(
   resources: TerraformResources,
-  shown: string,
+  displayPath: string,
   moduleFolder: string,
 ): readonly HelmRelease[] {
   return Object.entries(resources[releaseType] ?? {}).map(([id, body]) => {
@@ -53,12 +53,12 @@ export function helmReleases(
     const { name, namespace, chart, repository, values } = parseAs(
       releaseBlock,
       resolveText(body, resources),
-      `${shown}: ${address}`,
+      `${displayPath}: ${address}`,
     );
     const folder = repository === undefined ? evaluatePath(chart, moduleFolder) : undefined;
     if (folder === undefined) {
       throw new UserError(
-        `${shown}: ${address}: chart must be a folder of this machine, got '${chart}'${repository === undefined ? "" : ` of ${repository}`}`,
+        `${displayPath}: ${address}: chart must be a folder of this machine, got '${chart}'${repository === undefined ? "" : ` of ${repository}`}`,
       );
     }
     return { address, name, namespace, chart: folder, values };
@@ -78,8 +78,8 @@ export function isHelmInstalled(): boolean {
   );
 }
 
-/** Cluster-scoped kinds. */
-const clusterKinds = new Set([
+/** Kinds without a namespace. */
+export const clusterKinds: ReadonlySet<string> = new Set([
   "Namespace",
   "ClusterRole",
   "ClusterRoleBinding",
@@ -95,7 +95,10 @@ const clusterKinds = new Set([
  *
  * @throws {UserError} one line, if helm is not installed or the chart rejects its values.
  */
-export function renderRelease(release: HelmRelease, shown: string): readonly DeclaredObject[] {
+export function renderRelease(
+  release: HelmRelease,
+  displayPath: string,
+): readonly DeclaredObject[] {
   const { address, name, namespace, chart } = release;
   const expressions: string[] = [];
   // expressions are replaced by names, because a schema or template may parse the text
@@ -112,7 +115,7 @@ export function renderRelease(release: HelmRelease, shown: string): readonly Dec
   const files = release.values.map(withoutExpressions);
   const text = template(
     { name, namespace: withoutExpressions(namespace), chart, values: files },
-    `${shown}: ${address}`,
+    `${displayPath}: ${address}`,
   );
   return parseAllDocuments(text)
     .map((document) => document.toJS() as Manifest | null)

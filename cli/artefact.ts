@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
-import { isAbsolute, join, relative, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { execa } from "execa";
 import { z } from "zod";
 import { needsHelm, readEnvironment } from "../artefact/artefact.ts";
 import { helmMissing, isHelmInstalled } from "../artefact/helm-template.ts";
 import { UserError } from "../contract/user-error.ts";
-import { project } from "./project.ts";
+import { displayPath, project } from "./project.ts";
 
 /** Synthesized environments. Commands read these files and never the settings, so that edits by hand take effect. */
 
@@ -149,13 +149,11 @@ export function environmentFiles(
   names: readonly string[],
   outdir: string,
 ): readonly SynthesizedFile[] {
-  const shown = (path: string) => {
-    const inside = relative("", path);
-    return inside.startsWith("..") || isAbsolute(inside) ? path : inside;
-  };
   const manifest = readManifest(outdir);
   if (manifest === undefined) {
-    throw new UserError(`${shown(outdir)} contains no synthesized environment: npm run synth`);
+    throw new UserError(
+      `${displayPath(outdir)} contains no synthesized environment: npm run synth`,
+    );
   }
   const known = Object.keys(manifest.stacks);
   const edited = editedByHand(names, outdir);
@@ -165,7 +163,7 @@ export function environmentFiles(
       throw new UserError(`environment must be one of ${known.join(", ")}, got '${name}'`);
     }
     const file = join(outdir, stack.file);
-    return { name, file, displayPath: shown(file), editedByHand: edited.includes(name) };
+    return { name, file, displayPath: displayPath(file), editedByHand: edited.includes(name) };
   });
 }
 

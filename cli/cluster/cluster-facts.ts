@@ -85,7 +85,7 @@ interface Prometheus {
 }
 
 /** Resources that a deployment creates; Helm stores releases in Secrets. */
-const created = [
+const createdResources = [
   "deployments.apps",
   "services",
   "secrets",
@@ -219,7 +219,7 @@ async function readPermissions(
     );
     return review === "unknown" ? undefined : review.status?.allowed;
   };
-  const resources = [...created, ...(createNamespace ? ["namespaces"] : [])];
+  const resources = [...createdResources, ...(createNamespace ? ["namespaces"] : [])];
   const allowed = await Promise.all(resources.map(mayCreate));
   return {
     forbidden: resources.filter((_, index) => allowed[index] === false),

@@ -10,6 +10,7 @@ import {
   isReady,
   isTerminated,
 } from "../../artefact/cluster-objects.ts";
+import { clusterKinds } from "../../artefact/helm-template.ts";
 import type { DeclaredObject } from "../../artefact/terraform-manifests.ts";
 import type { NetworkAccess } from "../../bench/run/deployed-environment.ts";
 import type { Environment } from "../../contract/environment.ts";
@@ -30,16 +31,7 @@ export function accessOf({ kubeconfig, where }: Environment): ClusterAccess {
   return { kubeconfig, context: where };
 }
 
-/** Kinds without a namespace, and irregular plurals. */
-const clusterKinds = new Set([
-  "Namespace",
-  "ClusterRole",
-  "ClusterRoleBinding",
-  "APIService",
-  "RuntimeClass",
-  "PriorityClass",
-  "StorageClass",
-]);
+/** Irregular plurals of kinds. */
 const plurals: Readonly<Record<string, string>> = {
   NetworkPolicy: "networkpolicies",
   RuntimeClass: "runtimeclasses",
@@ -105,10 +97,10 @@ export async function readObjects(
   const read = async (objects: readonly DeclaredObject[]) => {
     for (const object of objects) {
       signal?.throwIfAborted();
-      const there = await api.get(objectPath(object.manifest));
-      found.set(object, there);
-      if (object.manifest.kind !== "Deployment" || there === undefined) continue;
-      const { metadata, spec } = there as ClusterDeployment;
+      const stored = await api.get(objectPath(object.manifest));
+      found.set(object, stored);
+      if (object.manifest.kind !== "Deployment" || stored === undefined) continue;
+      const { metadata, spec } = stored as ClusterDeployment;
       const path = namespacedPath(metadata.namespace ?? "default", "v1", "pods");
       const all = await api.list<ClusterPod>(`${path}${selectedBy(spec.selector.matchLabels)}`);
       pods.set(

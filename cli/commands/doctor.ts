@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import type { Command } from "commander";
 import { z } from "zod";
+import { parseAs, parseJson } from "../../artefact/parse.ts";
 import {
   type HostRequirements,
   hostRequirements,
@@ -190,40 +191,32 @@ const artefactSchema = z.object({
 /**
  * Reads the requirements of a synthesized environment.
  *
- * @param shown - Name of the file, for messages.
+ * @param displayPath - Name of the file, for messages.
  * @throws {UserError} if the file has no requirements.
  */
-export function requirementsIn(text: string, shown: string): Requirements {
-  const { data } = artefactSchema.safeParse(parseJson(text, shown));
+export function requirementsIn(text: string, displayPath: string): Requirements {
+  const { data } = artefactSchema.safeParse(parseJson(text, displayPath));
   for (const { provisioner, triggers_replace } of Object.values(
     data?.resource.terraform_data ?? {},
   )) {
     for (const [variable, of] of Object.entries(variables)) {
       if (provisioner?.some((it) => it["local-exec"]?.environment?.[variable])) {
-        return parseRequirements(of, triggers_replace, shown);
+        return parseRequirements(of, triggers_replace, displayPath);
       }
     }
   }
-  throw new UserError(`${shown}: must contain a host or cluster check; synthesize it again`);
+  throw new UserError(`${displayPath}: must contain a host or cluster check; synthesize it again`);
 }
 
-function parseRequirements(of: Requirements["of"], value: unknown, shown: string): Requirements {
-  const input = typeof value === "string" ? parseJson(value, shown) : value;
-  const result =
-    of === "host" ? hostRequirements.safeParse(input) : clusterRequirements.safeParse(input);
-  if (result.success) return { of, needs: result.data } as Requirements;
-  const [issue] = result.error.issues;
-  throw new UserError(
-    `${shown}: invalid ${of} requirements: ${issue?.path.join(".")}: ${issue?.message}`,
-  );
-}
-
-function parseJson(text: string, shown: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new UserError(`${shown}: must be JSON`);
-  }
+function parseRequirements(
+  of: Requirements["of"],
+  value: unknown,
+  displayPath: string,
+): Requirements {
+  const input = typeof value === "string" ? parseJson(value, displayPath) : value;
+  const schema = of === "host" ? hostRequirements : clusterRequirements;
+  const needs = parseAs(schema, input, `${displayPath}: invalid ${of} requirements`);
+  return { of, needs } as Requirements;
 }
 
 /** Renders the report: everything, or only problems and notes. */

@@ -12,9 +12,10 @@ import { type ModelInfo, modelInfo } from "../../model-tools/model-info.ts";
 import { profiles } from "../../model-tools/vision-transformer.ts";
 import { registerModelCheck } from "../model/model-check.ts";
 import { registerModelExport } from "../model/model-export.ts";
-import { megabytes, requireOwnSidecar, seedOf, shownPath } from "../model/model-output.ts";
+import { megabytes, requireOwnSidecar, seedOf } from "../model/model-output.ts";
 import { registerModelPrepare } from "../model/model-prepare.ts";
 import { registerModelPull } from "../model/model-pull.ts";
+import { displayPath } from "../project.ts";
 
 interface GenerateArguments {
   readonly profile: GenerateOptions["profile"];
@@ -70,20 +71,20 @@ async function generate(args: GenerateArguments): Promise<void> {
     );
   }
   const file = args.output === undefined ? repositoryModel : resolve(args.output);
-  const shown = shownPath(file);
+  const path = displayPath(file);
 
   const before = args.force ? undefined : await modelInfo(file).catch(() => undefined);
   if (before !== undefined) {
     const same = before.architecture === args.profile && before.seed === args.seed;
-    if (!same) throw new UserError(`${shown} exists; --force replaces it`);
-    report(args, shown, before, "exists");
+    if (!same) throw new UserError(`${path} exists; --force replaces it`);
+    report(args, path, before, "exists");
     return;
   }
   if (!args.force) await requireOwnSidecar(file);
 
   let counts = "";
   const progress = startStatusLine(process.stderr, () => counts);
-  progress.show(`writing ${shown} …`);
+  progress.show(`writing ${path} …`);
   try {
     const info = await generateModel({
       profile: args.profile,
@@ -94,12 +95,12 @@ async function generate(args: GenerateArguments): Promise<void> {
       },
     });
     progress.end();
-    report(args, shown, info, "written");
+    report(args, path, info, "written");
   } catch (error) {
     progress.end();
     const code = (error as NodeJS.ErrnoException).code;
     if (code === undefined) throw error;
-    throw new UserError(`--output ${shown} cannot be written: ${code}`, { cause: error });
+    throw new UserError(`--output ${path} cannot be written: ${code}`, { cause: error });
   }
 }
 

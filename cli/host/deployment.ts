@@ -87,7 +87,7 @@ function stateOf(json: string): DeployedState {
 type Terraform = (name: string, ...args: readonly string[]) => Promise<string>;
 
 function terraformIn(folder: string, signal?: AbortSignal): Terraform {
-  const shown = relative("", folder) || ".";
+  const displayPath = relative("", folder) || ".";
   return async (name, ...args) => {
     let result: ProgramResult | undefined;
     for (const binary of binaries()) {
@@ -100,7 +100,7 @@ function terraformIn(folder: string, signal?: AbortSignal): Terraform {
       if (result.outcome !== "missing") {
         if (result.outcome === "ended" && result.exitCode === 0) return result.stdout;
         throw new UserError(
-          `${name}: ${terraformError(result, `${binary} ${args.join(" ")}`, shown)}`,
+          `${name}: ${terraformError(result, `${binary} ${args.join(" ")}`, displayPath)}`,
         );
       }
     }
@@ -113,15 +113,15 @@ function terraformIn(folder: string, signal?: AbortSignal): Terraform {
 function terraformError(
   { outcome, stderr }: ProgramResult,
   command: string,
-  shown: string,
+  displayPath: string,
 ): string {
   if (outcome === "late") return `'${command}' timed out after ${terraformMs / 1000} s`;
   if (/terraform init|tofu init|initiali[sz]ation required|backend .*changed/i.test(stderr)) {
-    return `${shown} must be initialised for its backend: run npx cdktf diff ${shown.split("/").at(-1)}`;
+    return `${displayPath} must be initialised for its backend: run npx cdktf diff ${displayPath.split("/").at(-1)}`;
   }
   // Terraform frames "Error: …" in a box
   const line = /Error: (.*)/.exec(stderr)?.[1] ?? stderr.trim().split("\n").at(-1) ?? "";
-  return `'${command}' in ${shown} failed: ${line.trim() || "no output"}`;
+  return `'${command}' in ${displayPath} failed: ${line.trim() || "no output"}`;
 }
 
 /** Inspects containers by name; missing ones are omitted. */

@@ -39,7 +39,7 @@ export function parseListeners(text: string): readonly Listener[] {
     return [
       {
         port: Number(match[2]),
-        address: plainAddress(match[1] ?? ""),
+        address: normalisedAddress(match[1] ?? ""),
         process: user === null ? undefined : `${user[1]} (pid ${user[2]})`,
       },
     ];
@@ -47,7 +47,7 @@ export function parseListeners(text: string): readonly Listener[] {
 }
 
 /** Removes brackets and interface: `[::1]`, `127.0.0.53%lo`. */
-function plainAddress(text: string): string {
+function normalisedAddress(text: string): string {
   return text.replace(/^\[(.*)\]$/, "$1").replace(/%.*$/, "");
 }
 
@@ -71,7 +71,7 @@ export function parsePublished(text: string): readonly PublishedPort[] {
         const last = Number(match[3] ?? first);
         return Array.from({ length: last - first + 1 }, (_, offset) => ({
           port: first + offset,
-          address: plainAddress(match[1] ?? ""),
+          address: normalisedAddress(match[1] ?? ""),
           container,
           environment: environment === "" ? undefined : environment,
         }));

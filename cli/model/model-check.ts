@@ -17,7 +17,8 @@ import { repositoryModel } from "../../model-tools/generate.ts";
 import { tensorText } from "../../model-tools/model-structure.ts";
 import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
 import { percentage, repeated } from "../option-values.ts";
-import { megabytes, ofFiles, shownPath } from "./model-output.ts";
+import { displayPath } from "../project.ts";
+import { megabytes, ofFiles } from "./model-output.ts";
 
 interface CheckArguments {
   readonly model?: string;
@@ -69,12 +70,12 @@ async function check(args: CheckArguments): Promise<void> {
     ...others.map((path) => fileCounterpart(path)),
     ...(args.url === undefined ? [] : [triton(args.url, args.tritonModel)]),
   ];
-  console.error(`checking ${shownPath(file)} …`);
+  console.error(`checking ${displayPath(file)} …`);
   const report = await ofFiles(
     checkModel(file, { images: await images(), against, limit: args.limit }),
   );
-  if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...report }, null, 2));
-  else console.log(checkText(shownPath(file), report));
+  if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...report }, null, 2));
+  else console.log(checkText(displayPath(file), report));
   if (!report.ok) process.exitCode = 1;
 }
 
@@ -90,7 +91,7 @@ async function images(): Promise<readonly Uint8Array[]> {
 }
 
 function fileCounterpart(path: string): Counterpart {
-  return { name: shownPath(path), open: () => openModel(path), batchSize: 1 };
+  return { name: displayPath(path), open: () => openModel(path), batchSize: 1 };
 }
 
 /** Timeout for eight images on Triton, including a cold start. */

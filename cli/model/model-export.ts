@@ -12,14 +12,8 @@ import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
 import { isStandard } from "../../model-tools/standard-model.ts";
 import { profiles } from "../../model-tools/vision-transformer.ts";
-import {
-  megabytes,
-  ofFiles,
-  requireNoFolder,
-  requireReplaceable,
-  seedOf,
-  shownPath,
-} from "./model-output.ts";
+import { displayPath } from "../project.ts";
+import { megabytes, ofFiles, requireNoFolder, requireReplaceable, seedOf } from "./model-output.ts";
 import {
   ensurePython,
   type PytorchSource,
@@ -119,7 +113,7 @@ async function exportModel(args: ExportArguments, { signal }: Interrupt): Promis
   const python = args.python ?? (await ensurePython(packages, { onProgress, signal }));
 
   const draft = await draftModelFile(file).catch((error: NodeJS.ErrnoException) => {
-    throw new UserError(`--output ${shownPath(file)} cannot be written: ${error.code}`, {
+    throw new UserError(`--output ${displayPath(file)} cannot be written: ${error.code}`, {
       cause: error,
     });
   });
@@ -274,7 +268,7 @@ function report(args: ExportArguments, file: string, info: ModelInfo, exported: 
   const { images, checks, versions } = exported;
   if (args.json) {
     const value = {
-      file: shownPath(file),
+      file: displayPath(file),
       ...info,
       agreement: { images, limit, checks },
       versions,
@@ -282,7 +276,7 @@ function report(args: ExportArguments, file: string, info: ModelInfo, exported: 
     console.log(JSON.stringify(value, null, 2));
     return;
   }
-  console.log(`${shownPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
+  console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
   console.log(
     info.weights === "random"
       ? `Random weights, seed ${info.seed}: for performance and integration tests, not for image search.`

@@ -1,8 +1,8 @@
-import { relative } from "node:path";
 import { UserError } from "../../contract/user-error.ts";
 import { modelInfo, readSidecar, sidecarPath } from "../../model-tools/model-info.ts";
 import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
 import { wholeNumber } from "../option-values.ts";
+import { displayPath } from "../project.ts";
 
 /** Converts file errors to user errors. */
 export async function ofFiles<T>(work: Promise<T>): Promise<T> {
@@ -13,15 +13,11 @@ export async function ofFiles<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-export function shownPath(file: string): string {
-  return relative("", file).startsWith("..") ? file : relative("", file);
-}
-
 export function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
 }
 
-export function shownCosine(value: number): string {
+export function cosineText(value: number): string {
   return value.toFixed(7);
 }
 
@@ -31,7 +27,7 @@ export async function requireReplaceable(file: string): Promise<void> {
   const info = await modelInfo(file).catch(() => undefined);
   if (info === undefined || info.source === "generated") return;
   const description = `${info.source === "unknown" ? "not of this project" : info.source}, weights ${info.weights}`;
-  throw new UserError(`${shownPath(file)} exists (${description}); --force replaces it`);
+  throw new UserError(`${displayPath(file)} exists (${description}); --force replaces it`);
 }
 
 /** Rejects overwriting a sidecar that does not describe a model: `--output package` would replace package.json. @throws {UserError} */
@@ -39,14 +35,14 @@ export async function requireOwnSidecar(file: string): Promise<void> {
   const sidecar = sidecarPath(file);
   if ((await sizeOf(sidecar)) === undefined || (await readSidecar(file)) !== undefined) return;
   throw new UserError(
-    `${shownPath(sidecar)} exists and does not describe a model; --force replaces it`,
+    `${displayPath(sidecar)} exists and does not describe a model; --force replaces it`,
   );
 }
 
 /** @throws {UserError} */
 export async function requireNoFolder(file: string): Promise<void> {
   if (await isFolder(file)) {
-    throw new UserError(`--output must be a file, got the folder '${shownPath(file)}'`);
+    throw new UserError(`--output must be a file, got the folder '${displayPath(file)}'`);
   }
 }
 

@@ -19,13 +19,13 @@ import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
 import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
 import { numberFrom, wholeNumber } from "../option-values.ts";
+import { displayPath } from "../project.ts";
 import {
+  cosineText,
   megabytes,
   ofFiles,
   requireNoFolder,
   requireReplaceable,
-  shownCosine,
-  shownPath,
 } from "./model-output.ts";
 import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
 
@@ -148,9 +148,9 @@ function fileOptions(command: Command, output: string): Command {
 
 async function optimise(args: PrepareArguments): Promise<void> {
   const { source, file } = await filesOf(args, "fp32-optimised");
-  console.error(`writing ${shownPath(file)} …`);
+  console.error(`writing ${displayPath(file)} …`);
   const info = await ofFiles(optimiseModel(source, file, await photosOf(args)));
-  if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...info }, null, 2));
+  if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...info }, null, 2));
   else reportPrepared(file, info);
 }
 
@@ -162,13 +162,13 @@ async function convert(args: ConvertArguments, { signal }: Interrupt): Promise<v
   const options = { keepGraph, rounds, minCosine, python, photos, onProgress, signal };
   const { info, measured } = await convertModel(source, file, precision, options);
   if (args.json) {
-    console.log(JSON.stringify({ file: shownPath(file), ...info, measured }, null, 2));
+    console.log(JSON.stringify({ file: displayPath(file), ...info, measured }, null, 2));
     return;
   }
   reportPrepared(file, info);
   for (const { batch, speed, rounds: ratios, agreement } of measured) {
     const range = `${factor(Math.min(...ratios))} to ${factor(Math.max(...ratios))}`;
-    const lowest = shownCosine(agreement.minCosine);
+    const lowest = cosineText(agreement.minCosine);
     console.log(
       `batch ${batch}: lowest cosine ${lowest}; ${factor(speed)} × the speed of the original on this CPU (${range} in ${rounds} rounds)`,
     );
@@ -201,7 +201,7 @@ async function convertModel(
   const python =
     options.python ?? (await ensurePython(onnxruntimePackages, { onProgress, signal }));
   const graph = keepGraph ? source : await ofFiles(ensureOptimised(source));
-  onProgress(`writing ${shownPath(file)} …`);
+  onProgress(`writing ${displayPath(file)} …`);
   const draft = await ofFiles(draftModelFile(file));
   try {
     const args = [precision, graph, draft.path];
@@ -253,10 +253,10 @@ function photosOf({ images }: PrepareArguments): Promise<readonly Uint8Array[]> 
 
 export function reportPrepared(file: string, info: ModelInfo): void {
   const { bytes, sha256, precision, agreement } = info;
-  console.log(`${shownPath(file)}: ${precision}, ${megabytes(bytes)} MB, sha256 ${sha256}`);
+  console.log(`${displayPath(file)}: ${precision}, ${megabytes(bytes)} MB, sha256 ${sha256}`);
   if (agreement === undefined) return;
   const { minCosine, meanCosine, maxDifference, images } = agreement;
-  const cosines = `cosine to the original ${shownCosine(minCosine)} lowest, ${shownCosine(meanCosine)} mean`;
+  const cosines = `cosine to the original ${cosineText(minCosine)} lowest, ${cosineText(meanCosine)} mean`;
   console.log(`${cosines}, largest difference ${maxDifference.toPrecision(2)}; ${images} photos.`);
   if (info.weights === "random") {
     console.log(
@@ -295,7 +295,7 @@ async function measure(
         await second.embed(full, batch),
       );
       if (!(agreement.minCosine >= limit)) {
-        const got = `${shownCosine(agreement.minCosine)} at batch ${batch}`;
+        const got = `${cosineText(agreement.minCosine)} at batch ${batch}`;
         throw new Error(
           `the file was rejected: the lowest cosine to the original must be at least ${limit}, got ${got}`,
         );

@@ -17,13 +17,13 @@ import {
 import { type Environment, openProxyDispatcher } from "../../model-tools/proxy-dispatcher.ts";
 import { FolderError } from "../../model-tools/publish-file.ts";
 import { isPulled, type PinnedModel, type PulledModel, pullModel } from "../../model-tools/pull.ts";
+import { displayPath } from "../project.ts";
 import {
+  cosineText,
   megabytes,
   ofFiles,
   requireNoFolder,
   requireReplaceable,
-  shownCosine,
-  shownPath,
 } from "./model-output.ts";
 
 export interface PullArguments {
@@ -172,10 +172,10 @@ function httpUrl(name: string, value: string): URL {
 
 async function reportThere(args: PullArguments, file: string): Promise<void> {
   const info = await modelInfo(file);
-  if (args.json) console.log(JSON.stringify({ file: shownPath(file), ...info }, null, 2));
+  if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...info }, null, 2));
   else {
     const size = `${megabytes(info.bytes)} MB, sha256 ${info.sha256}`;
-    console.log(`${shownPath(file)} exists: ${size}, weights ${info.weights}`);
+    console.log(`${displayPath(file)} exists: ${size}, weights ${info.weights}`);
   }
 }
 
@@ -191,11 +191,17 @@ function report(args: PullArguments, { file, lockPath, lock, model, pulled }: Pu
   const { info, sha256, bytes, agreement } = pulled;
   if (args.json) {
     const published = { sha256, bytes, licence: lock.licence };
-    const value = { file: shownPath(file), ...info, published, resumed: pulled.resumed, agreement };
+    const value = {
+      file: displayPath(file),
+      ...info,
+      published,
+      resumed: pulled.resumed,
+      agreement,
+    };
     console.log(JSON.stringify(value, null, 2));
     return;
   }
-  console.log(`${shownPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
+  console.log(`${displayPath(file)} written: ${megabytes(info.bytes)} MB, sha256 ${info.sha256}`);
   console.log(`Weights ${info.weights} (${lock.licence}) of ${info.origin}.`);
   const download = `${megabytes(bytes)} MB with sha256 ${sha256}`;
   console.log(
@@ -203,9 +209,9 @@ function report(args: PullArguments, { file, lockPath, lock, model, pulled }: Pu
       ? `Trusted on first use: ${download}, without a checksum to compare.`
       : `Verified: ${download}.`,
   );
-  if (args.updateLock) console.log(`${shownPath(lockPath)} updated.`);
+  if (args.updateLock) console.log(`${displayPath(lockPath)} updated.`);
   if (agreement === undefined) return;
-  const cosine = shownCosine(agreement.minCosine);
+  const cosine = cosineText(agreement.minCosine);
   console.log(
     `Converted to the standard graph (${info.parts?.join(", ")}): cosine to the download at least ${cosine}, on ${agreement.images} synthetic images.`,
   );

@@ -145,13 +145,13 @@ const drillRecordV1 = z.looseObject({
 /**
  * Parses a saved record; one of schema 1 is upgraded.
  *
- * @param shown - File name, for errors.
+ * @param displayPath - File name, for errors.
  * @throws {UserError} one line: the file, the field, the rule and the value.
  */
-export function parseDrillRecord(text: string, shown: string): DrillRecord {
-  const old = drillRecordV1.safeParse(parseJson(text, shown));
+export function parseDrillRecord(text: string, displayPath: string): DrillRecord {
+  const old = drillRecordV1.safeParse(parseJson(text, displayPath));
   const upgraded = old.success ? JSON.stringify(upgradeV1(old.data)) : text;
-  return parseRecordAs(drillRecordKind, upgraded, shown);
+  return parseRecordAs(drillRecordKind, upgraded, displayPath);
 }
 
 function upgradeV1({
