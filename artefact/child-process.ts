@@ -122,7 +122,6 @@ function baseEnvironment(): Record<string, string> {
   );
 }
 
-/** Kills the children when this process exits without stopping them. */
 function killChildrenOnExit(): void {
   if (watching) return;
   watching = true;

@@ -19,7 +19,6 @@ export const inspectedContainer = z.object({
   Id: z.string(),
   /** Docker prepends a slash. */
   Name: z.string().transform((name) => name.replace(/^\//, "")),
-  /** Image id. */
   Image: z.string(),
   RestartCount: z.number().default(0),
   State: z.object({

@@ -157,7 +157,6 @@ function template(
   }
 }
 
-/** Helm's error message on one line. */
 function errorText(stderr: string): string {
   const lines = stderr
     .split("\n")

@@ -108,7 +108,6 @@ export function workloadsBehind(gateway: Workload, all: readonly Workload[]): re
   return all.filter((workload) => hosts.some((host) => hasHostName(workload, host)));
 }
 
-/** Returns whether a value contains a Terraform expression. */
 function isExpression(value: string | undefined): boolean {
   return /\$\{(?!\{)/.test(value ?? "");
 }

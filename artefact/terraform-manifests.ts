@@ -186,7 +186,6 @@ export function completeManifests(
   });
 }
 
-/** Converts one resource with resolved references. */
 function manifestOf(address: string, body: unknown, displayPath: string): Manifest {
   const type = address.slice(0, address.indexOf("."));
   const { manifest, ...rest } = isObject(body) ? body : {};
@@ -262,7 +261,6 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 /** Terraform expression; `$${` is escaped text. */
 const expression = /(?<!\$)\$\{/;
 
-/** Replaces the images that are expressions. */
 function withImage(manifest: Manifest, image: string | undefined): Manifest {
   if (image === undefined) return manifest;
   return mapStrings(manifest, (text, path) =>

@@ -7,7 +7,6 @@ interface CommandEntry {
   readonly register: (program: Command) => Promise<void>;
 }
 
-/** Commands by name. The overview loads none of their modules. */
 const commands: Readonly<Record<string, CommandEntry>> = {
   init: {
     description: "write the file of a new environment, with every setting and its default",

@@ -43,7 +43,6 @@ function kindFile(): ValuesFile {
 /** Placeholder for a registry; no image is published. */
 const registry = "registry.example/clipstack";
 
-/** Embed server on CPU nodes of any cluster. */
 const cpuFile: ValuesFile = {
   name: "values-cpu.yaml",
   about: [
@@ -69,7 +68,6 @@ const gpuNodes: NonNullable<ChartValues["triton"]> = {
   tolerations: [{ key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" }],
 };
 
-/** Embed server as gateway to Tritons. */
 const gateway = {
   image: { repository: `${registry}/embed`, tag: "0.1.0-cpu" },
   backend: "triton",

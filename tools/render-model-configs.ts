@@ -29,7 +29,6 @@ export function modelConfigFiles(): readonly RenderedFile[] {
   ]);
 }
 
-/** Variants of a model that differ from its `config.pbtxt`. */
 function variantsOf(configs: ModelConfigs): readonly ModelVariant[] {
   return modelVariants.filter((variant) => configs[variant] !== configs.default);
 }

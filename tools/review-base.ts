@@ -137,7 +137,6 @@ function linkPackages(worktree: string): void {
   }
 }
 
-/** Returns the files that differ from a revision, according to git. */
 async function changedFiles(revision: string, signal: AbortSignal): Promise<readonly string[]> {
   const run = { cwd: project, cancelSignal: signal };
   const [edited, added] = await Promise.all([
@@ -156,7 +155,6 @@ function markChangedFiles(outdir: string, files: readonly string[]): void {
   }
 }
 
-/** Writes the output of a synthesis without environments. */
 function writeEmptyTree(outdir: string): void {
   mkdirSync(join(outdir, "stacks"), { recursive: true });
   writeFileSync(join(outdir, "clipstack.json"), JSON.stringify({ schema: 1, stacks: {} }));

@@ -58,7 +58,6 @@ export class CheckRun {
     private readonly options: CheckOptions,
   ) {}
 
-  /** Runs all checks in the order of the registry. */
   async run(subject: EnvironmentUnderTest): Promise<void> {
     const { environment, options } = this;
     const context: CheckContext = {

@@ -124,10 +124,10 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
   const names = [
     ...new Set([...registry, ...checks.map(({ id }) => ({ name: id }))].map(({ name }) => name)),
   ];
-  const shown = names.filter((id) => checks.some((check) => check.id === id));
+  const columns = names.filter((id) => checks.some((check) => check.id === id));
   const table = tableOf("Checks by environment", environments, [
     textField("environment", ({ name }) => name),
-    ...shown.map((id) =>
+    ...columns.map((id) =>
       textField<EnvironmentSubject>(
         id,
         ({ name }) =>
@@ -139,7 +139,6 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
   return tableSection("checks", "Checks", table);
 }
 
-/** Load and parity of one endpoint. */
 interface EndpointRow {
   /** Environment; with the service if several services of the environment have the endpoint. */
   readonly name: string;

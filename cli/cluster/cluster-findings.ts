@@ -168,7 +168,6 @@ function ignoredReason(
   return own === undefined || selects(namespaces, own) ? undefined : elsewhere;
 }
 
-/** Labels of a namespace that the environment creates. */
 function createdNamespaceLabels(
   { createNamespace, namespace }: ClusterRequirements,
   facts: ClusterFacts,

@@ -138,7 +138,6 @@ async function reportOf(
   return { report, text: reportText(report, requirements.needs, content) };
 }
 
-/** Requirements in the environment of a provisioner. */
 function requirementsFromTerraform(): Requirements | undefined {
   for (const [variable, of] of Object.entries(variables)) {
     const text = process.env[variable];

@@ -147,7 +147,6 @@ async function run(
   }
 }
 
-/** Saves a record, and returns the path of its file. */
 function saveDrillRecord(record: DrillRecord, folder: string): string {
   const file = join(folder, `${reportName(record.startedAt, `drill-${record.drill}`)}.json`);
   try {

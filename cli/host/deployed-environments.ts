@@ -13,7 +13,6 @@ import {
 import { type Deployment, inspectContainers, readDeployment } from "./deployment.ts";
 import { openTunnel, planTunnel, TunnelError, throughTunnel } from "./ssh-tunnel.ts";
 
-/** Variable with the API key of embed servers. */
 const apiKeyVariable = "INFERENCE_API_KEY";
 
 export interface DeployedOptions {

@@ -83,7 +83,6 @@ function stateOf(json: string): DeployedState {
   };
 }
 
-/** Runs Terraform, and returns its output. */
 type Terraform = (name: string, ...args: readonly string[]) => Promise<string>;
 
 function terraformIn(folder: string, signal?: AbortSignal): Terraform {

@@ -41,7 +41,6 @@ export class Docker {
   }
 }
 
-/** Default engine on this machine. */
 const localEndpoint = "unix:///var/run/docker.sock";
 
 /** Returns the default endpoint of the docker command line, and its source. */

@@ -176,7 +176,6 @@ async function readNvidia(onHost: RunOnHost): Promise<NonNullable<HostFacts["nvi
   };
 }
 
-/** Reads the state of kind on the machine that deploys. */
 async function readKind(): Promise<KindFacts> {
   const run = (program: string, ...args: readonly string[]) =>
     runProgram(program, args, { timeoutMs: programMs });

@@ -118,7 +118,6 @@ export function parseFreeMiB(text: string): number | undefined {
   return kiB !== undefined && /^\d+$/.test(kiB) ? Math.floor(Number(kiB) / 1024) : undefined;
 }
 
-/** Relevant fields of `docker info`. */
 export interface EngineInfo {
   readonly version: string;
   readonly osType: string;

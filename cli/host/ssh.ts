@@ -2,7 +2,6 @@ import type { Problem } from "../problem.ts";
 import { type ProgramResult, runProgram } from "../run-program.ts";
 import { shellQuote } from "../shell-quote.ts";
 
-/** Machine reached over ssh. */
 export interface SshTarget {
   /** Arguments of `ssh`, the host last. */
   readonly args: readonly string[];

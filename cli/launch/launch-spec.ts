@@ -99,7 +99,6 @@ function gpuOf(
   return { request, name: gpu.name, vramMiB: gpu.vramMiB };
 }
 
-/** Embed image on which the all-in-one image is based. */
 function embedImageOf(
   embed: Workload | undefined,
   containers: ReadonlyMap<Workload, ContainerBlock>,

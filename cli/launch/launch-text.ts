@@ -28,7 +28,6 @@ export function shellText(words: readonly (readonly string[])[]): string {
   return words.map((part) => part.map(shellQuote).join(" ")).join(" \\\n  ");
 }
 
-/** Description of a specification. */
 function specText(spec: LaunchSpec): string {
   const line = (name: string, values: readonly string[]) =>
     values.length === 0 ? [] : [`${name}:`, ...values.map((value) => `  ${value}`), ""];

@@ -174,7 +174,6 @@ function argumentsOf(args: ExportArguments, output: string): readonly string[] {
   return [...weights, "--profile", args.profile, "--images", images, "--output", output];
 }
 
-/** Output of `export.py`. */
 const exportedSchema = z.object({
   schema: z.literal(1),
   profile: z.enum(Object.keys(profiles) as [keyof typeof profiles]),
@@ -234,11 +233,11 @@ async function runExport(
     const cause = ended === undefined ? `exited with code ${exitCode}` : `terminated by ${ended}`;
     throw new UserError(`the export failed: ${failure || last || cause}`);
   }
-  return exportedOf(stdout);
+  return parseExported(stdout);
 }
 
 /** Parses the output of `export.py`; unexpected output counts as a failed comparison. */
-export function exportedOf(stdout: string): Exported {
+export function parseExported(stdout: string): Exported {
   let value: unknown;
   try {
     value = JSON.parse(stdout.trim().split("\n").at(-1) ?? "");

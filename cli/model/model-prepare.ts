@@ -265,7 +265,6 @@ export function reportPrepared(file: string, info: ModelInfo): void {
   }
 }
 
-/** Agreement and speed at one batch size. */
 interface Measured {
   readonly batch: number;
   readonly agreement: Agreement;

@@ -192,6 +192,6 @@ test.each([
   [{ bytes: 100e6, total: 352e6 }, 0, 0, " 28 %  100 of 352 MB"],
   [{ bytes: 1e6, total: 352e6 }, 1e6, 10, "  0 %  1.0 of 352 MB  0.1 MB/s  59 min left"],
   [{ bytes: 50e6 }, 50e6, 10, "50 MB  5.0 MB/s"],
-])("says how far it is: %j", (progress, came, seconds, line) => {
+])("renders progress: %j", (progress, came, seconds, line) => {
   expect(progressLine(progress, came, seconds)).toBe(line);
 });

@@ -82,7 +82,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   const file = args.output === undefined ? repositoryModel : resolve(args.output);
   const lockPath = args.lock === undefined ? repositoryLock : resolve(args.lock);
   const lock = await ofFiles(readModelLock(lockPath));
-  const model = wantedOf(lock, args);
+  const model = pinnedModelOf(lock, args);
   const variant = args.published ? "published" : "standard";
   if (args.published && args.output === undefined) {
     throw new UserError(
@@ -123,7 +123,10 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
 }
 
 /** @throws {UserError} */
-function wantedOf(lock: LockedModel, { revision, sha256, updateLock }: PullArguments): PinnedModel {
+function pinnedModelOf(
+  lock: LockedModel,
+  { revision, sha256, updateLock }: PullArguments,
+): PinnedModel {
   if (revision === undefined) {
     if (sha256 !== undefined) throw new UserError("--sha256 requires --revision");
     if (updateLock) throw new UserError("--update-lock requires --revision");

@@ -46,7 +46,6 @@ export interface FuzzResult {
 const roundSize = 500;
 /** Maximum size of sample images; larger ones add time but no coverage. */
 const maxImageBytes = 20_000;
-/** Number of failures that ends the trial. */
 const maxFailures = 20;
 /** Maximum memory growth after the first fifth of the inputs, when caches are full. */
 const memoryGrowth = { factor: 1.3, megabytes: 100 } as const;

@@ -55,7 +55,6 @@ async function batchingOf(
  */
 const concurrentSingles = [16, 32, 64, 128] as const;
 
-/** Total inferences and executions; batching makes executions fewer. */
 interface Counts {
   readonly inferences: number;
   readonly executions: number;

@@ -212,7 +212,7 @@ function requestedGpus({ DeviceRequests }: InspectedContainer["HostConfig"]): st
 }
 
 /** Variables that control GPU access; only their values are reported. */
-const shownVariable = /^(?:NVIDIA_|CUDA_)/;
+const reportedVariable = /^(?:NVIDIA_|CUDA_)/;
 
 /** Compares declared variables. Undeclared ones may come from the image. */
 function environmentFacts(declared: readonly string[], found: readonly string[]): readonly Fact[] {
@@ -222,7 +222,7 @@ function environmentFacts(declared: readonly string[], found: readonly string[])
     const actual = values.get(name);
     // values filled in by Terraform may be secrets, so only their presence is compared
     const isSecret = value.includes("${");
-    const isShown = actual === value || shownVariable.test(name);
+    const isShown = actual === value || reportedVariable.test(name);
     const text = isSecret ? "set" : isShown ? actual : "another value";
     return [name, isSecret ? "set" : value, actual === undefined ? "not set" : (text ?? "")];
   });

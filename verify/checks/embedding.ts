@@ -32,9 +32,9 @@ export function checkEmbedding(
 ): Promise<readonly CheckResult[]> {
   return checkEachEndpoint(service, "embedding", async (target) => {
     const norms: number[] = [];
-    for (const form of encodingsOf(target)) {
-      const vectors = await embeddingsOf(service, target, cycle(reference, 1), form);
-      norms.push(...vectors.map((vector) => checkVector(vector, form)));
+    for (const encoding of encodingsOf(target)) {
+      const vectors = await embeddingsOf(service, target, cycle(reference, 1), encoding);
+      norms.push(...vectors.map((vector) => checkVector(vector, encoding)));
     }
     const off = Math.max(...norms.map((length) => Math.abs(length - 1)));
     if (target.endpoint.protocol === "embed-http" && off > unitTolerance) {
@@ -48,16 +48,16 @@ export function checkEmbedding(
 }
 
 /** Checks a vector, and returns its norm. */
-function checkVector(vector: Float32Array, form: string): number {
+function checkVector(vector: Float32Array, encoding: string): number {
   if (vector.length !== embeddingDims) {
     throw new Error(
-      `${form}: an embedding must have ${embeddingDims} values, got ${vector.length}`,
+      `${encoding}: an embedding must have ${embeddingDims} values, got ${vector.length}`,
     );
   }
   const bad = vector.findIndex((value) => !Number.isFinite(value));
   if (bad !== -1)
-    throw new Error(`${form}: value ${bad} of an embedding must be finite, got ${vector[bad]}`);
+    throw new Error(`${encoding}: value ${bad} of an embedding must be finite, got ${vector[bad]}`);
   const length = norm(vector);
-  if (length === 0) throw new Error(`${form}: an embedding must not be all zeros`);
+  if (length === 0) throw new Error(`${encoding}: an embedding must not be all zeros`);
   return length;
 }

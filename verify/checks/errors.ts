@@ -63,7 +63,6 @@ interface Finding {
   readonly problem?: string;
 }
 
-/** Malformed request to the embed API with the expected error. */
 interface MalformedRequest {
   readonly name: string;
   readonly path: string;
@@ -178,7 +177,6 @@ function embedProblem(
   return undefined;
 }
 
-/** Malformed inference request with the expected error. */
 interface MalformedInference {
   readonly name: string;
   readonly model?: string;

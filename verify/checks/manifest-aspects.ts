@@ -36,14 +36,14 @@ const privileges = new Set([
 const programs = new Set(["command", "args"]);
 
 /** Booleans that do not default to false. For others the API server may omit `false`. */
-const decisions = new Set([
+const explicitBooleans = new Set([
   "automountServiceAccountToken",
   "enableServiceLinks",
   "allowPrivilegeEscalation",
 ]);
 
 /** Fields that identify the object, and need no comparison. */
-const ownFields = new Set(["apiVersion", "kind"]);
+const identityFields = new Set(["apiVersion", "kind"]);
 const metadataFields = new Set(["labels", "annotations"]);
 
 /**
@@ -53,7 +53,7 @@ const metadataFields = new Set(["labels", "annotations"]);
 export function manifestAspects(declared: unknown, found: unknown): readonly Aspect[] {
   const object = isObject(declared) ? withPolicyTypes(declared) : {};
   return Object.entries(object)
-    .filter(([key]) => !ownFields.has(key))
+    .filter(([key]) => !identityFields.has(key))
     .flatMap(([key, value]) => {
       const actual = isObject(found) ? found[key] : undefined;
       const location = { path: [key], isPolicy: object.kind === "NetworkPolicy" && key === "spec" };
@@ -81,12 +81,11 @@ function inside(location: Location, key: string): Location {
 /** Adds the default `policyTypes` of the API server to a NetworkPolicy without any. */
 function withPolicyTypes(object: Readonly<Record<string, unknown>>): typeof object {
   const { kind, spec } = object;
-  if (kind !== "NetworkPolicy" || !isObject(spec) || !isLeftOut(spec.policyTypes)) return object;
-  const policyTypes = isLeftOut(spec.egress) ? ["Ingress"] : ["Ingress", "Egress"];
+  if (kind !== "NetworkPolicy" || !isObject(spec) || !isUndeclared(spec.policyTypes)) return object;
+  const policyTypes = isUndeclared(spec.egress) ? ["Ingress"] : ["Ingress", "Egress"];
   return { ...object, spec: { ...spec, policyTypes } };
 }
 
-/** Returns whether an undeclared field must not be set. */
 function isClosed({ path, isPolicy }: Location, key: string, found: unknown): boolean {
   if (isPolicy) return key !== "protocol"; // which the API server sets to TCP
   if (privileges.has(key)) return true;
@@ -96,7 +95,7 @@ function isClosed({ path, isPolicy }: Location, key: string, found: unknown): bo
 }
 
 function compare(location: Location, declared: unknown, found: unknown): readonly Aspect[] {
-  if (isLeftOut(declared)) return [];
+  if (isUndeclared(declared)) return [];
   if (Array.isArray(declared)) {
     return declared.every(isObject)
       ? compareItems(location, declared, found)
@@ -107,7 +106,7 @@ function compare(location: Location, declared: unknown, found: unknown): readonl
     const added = Object.entries(actual)
       .filter(
         ([key, value]) =>
-          isLeftOut(declared[key]) && !isNothing(value) && isClosed(location, key, value),
+          isUndeclared(declared[key]) && !isEmpty(value) && isClosed(location, key, value),
       )
       .flatMap(([key, value]) =>
         Array.isArray(value) && value.every(isObject)
@@ -124,7 +123,6 @@ function compare(location: Location, declared: unknown, found: unknown): readonl
   return [scalar(location.path, declared, found)];
 }
 
-/** Compares items by key, or by index if they have none. */
 function compareItems(
   location: Location,
   declared: readonly object[],
@@ -177,26 +175,26 @@ function compareScalars(
 function scalar(path: Path, declared: unknown, found: unknown): Aspect {
   // values of environment variables may be secrets
   const isValue = path.at(-1) === "value" && path.at(-3) === "env";
-  const isDecision = decisions.has(path.at(-1) ?? "") && found === undefined;
+  const isDecision = explicitBooleans.has(path.at(-1) ?? "") && found === undefined;
   if (!isDecision && isSame(declared, found)) return aspect(path, text(declared), text(declared));
-  const is = isNothing(found) ? "not set" : isValue ? "another value" : text(found);
+  const is = isEmpty(found) ? "not set" : isValue ? "another value" : text(found);
   return aspect(path, text(declared), is);
 }
 
 function isSame(declared: unknown, found: unknown): boolean {
-  if (declared === found || (isNothing(declared) && isNothing(found))) return true;
+  if (declared === found || (isEmpty(declared) && isEmpty(found))) return true;
   // quantities have several notations: 1000m is 1
   const [a, b] = [quantity(String(declared)), quantity(String(found))];
   return !Number.isNaN(a) && a === b;
 }
 
 /** Returns whether a manifest does not declare a value. */
-function isLeftOut(value: unknown): boolean {
+function isUndeclared(value: unknown): boolean {
   return value === undefined || value === null || (Array.isArray(value) && value.length === 0);
 }
 
 /** Returns whether a value is empty; the API server omits empty values. */
-function isNothing(value: unknown): boolean {
+function isEmpty(value: unknown): boolean {
   if (Array.isArray(value)) return value.length === 0;
   return value === undefined || value === null || value === false || value === "" || value === 0;
 }

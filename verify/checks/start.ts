@@ -183,7 +183,6 @@ export function checkPods(
   );
 }
 
-/** Seconds since a pod became ready. */
 function ageSeconds({ status }: ClusterPod, now: number): number | undefined {
   const since = status?.conditions?.find(({ type }) => type === "Ready")?.lastTransitionTime;
   return since === undefined

@@ -67,7 +67,6 @@ export class DrillLoad {
     this.#running = { load, pace };
   }
 
-  /** Whether no load has been started yet. */
   get idle(): boolean {
     return this.#running === undefined && this.#ended.length === 0;
   }

@@ -74,7 +74,6 @@ export const drillRecord = z.strictObject({
     environment: z.string().optional(),
     cluster: z.strictObject({
       context: z.string(),
-      /** Version of the API server. */
       version: z.string(),
       nodes: z.array(
         z.strictObject({
@@ -132,7 +131,6 @@ export const drillRecordKind: RecordKind<DrillRecord> = {
   schema: drillRecord,
 };
 
-/** Fields of schema 1 that were renamed. */
 const drillRecordV1 = z.looseObject({
   schema: z.literal(1),
   kind: z.literal("k8s"),

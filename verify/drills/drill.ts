@@ -135,7 +135,6 @@ export class DrillRun {
     this.rejections.push({ request, status, reason, message });
   }
 
-  /** Patches the Deployment. */
   async patch(type: PatchType, body: unknown): Promise<void> {
     this.changed = true;
     await this.api.patch(this.path("apps/v1", "deployments", this.target.deployment), type, body);

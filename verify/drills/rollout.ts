@@ -88,7 +88,6 @@ pod, and rolls back. Existing revisions remain available for a rollback.`,
 
 const revisionAnnotation = "deployment.kubernetes.io/revision";
 
-/** Restarts a rollout, as `kubectl rollout restart` does. */
 async function restart(run: DrillRun): Promise<void> {
   const annotations = { "kubectl.kubernetes.io/restartedAt": new Date().toISOString() };
   await run.patch("strategic-merge", { spec: { template: { metadata: { annotations } } } });
@@ -204,7 +203,6 @@ async function breakImage(run: DrillRun): Promise<string> {
   return image;
 }
 
-/** Image pull error reported by the kubelet. */
 function imageError(pod: ClusterPod): string | undefined {
   const isWaiting = pod.status?.containerStatuses?.some(({ state }) =>
     /Image/.test(state?.waiting?.reason ?? ""),

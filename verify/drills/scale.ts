@@ -100,7 +100,6 @@ async function scaleDown(run: DrillRun): Promise<void> {
   );
 }
 
-/** Waits until the autoscaler reports a metric. */
 async function waitForMetric(run: DrillRun, name: string): Promise<void> {
   const { autoscaler } = await run.observe();
   if (autoscaler !== undefined && describeMetric(autoscaler) !== undefined) return;
