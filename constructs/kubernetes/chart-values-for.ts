@@ -1,6 +1,6 @@
-import type { ModelName } from "../../contract/model-signature.ts";
-import type { Budget, ContainerRange, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
+import type { ContainerRange, Quota, Resources } from "../checks/kubernetes.ts";
 import type { ChartValues } from "./chart-values.ts";
+import type { InferenceDeploymentProps } from "./inference-deployment.ts";
 import { kubernetesQuantities, quotaQuantities, rangeQuantities } from "./kubernetes-quantities.ts";
 
 /**
@@ -34,24 +34,13 @@ export function chartLimitRange(range: ContainerRange) {
   return { enabled: true, ...rangeQuantities(range) };
 }
 
-export interface KindChartProps {
-  /**
-   * Model in the image.
-   *
-   * @default "openclip_vit_b32"
-   */
-  readonly model?: ModelName;
+export interface KindChartProps
+  extends Pick<
+    InferenceDeploymentProps,
+    "model" | "nodePort" | "resources" | "autoscaler" | "budget"
+  > {
   /** Image with the weights, loaded into the cluster's nodes. */
   readonly image: string;
-  /**
-   * Node port of the Service.
-   *
-   * @default - a ClusterIP Service
-   */
-  readonly nodePort?: number;
-  readonly resources: Resources;
-  readonly autoscaler: CpuScaling;
-  readonly budget: Budget;
   readonly quota: Quota;
   readonly limitRange: ContainerRange;
 }
