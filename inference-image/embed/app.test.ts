@@ -196,7 +196,7 @@ describe("with the tiny model", () => {
   });
 
   describe("rejects", () => {
-    interface Refusal {
+    interface Rejection {
       readonly what: string;
       readonly request: () => InjectOptions | Promise<InjectOptions>;
       readonly code: EmbedErrorCode;
@@ -205,7 +205,7 @@ describe("with the tiny model", () => {
       readonly image?: number;
     }
     const good = () => jpeg.toString("base64");
-    const refusals: readonly Refusal[] = [
+    const rejections: readonly Rejection[] = [
       {
         what: "an empty body",
         request: () => raw(Buffer.alloc(0)),
@@ -485,7 +485,7 @@ describe("with the tiny model", () => {
       },
     ];
 
-    test.each(refusals)("$what", async ({ request, code, status, message, image }) => {
+    test.each(rejections)("$what", async ({ request, code, status, message, image }) => {
       const response = await app.inject(await request());
       const { error } = embedErrorResponse.parse(response.json());
       expect(error.code).toBe(code);
@@ -649,10 +649,10 @@ describe("with a blocked embedder", () => {
     build({ maxQueueSize: 2 });
     const waiting = [app.inject(raw(jpeg)), app.inject(raw(jpeg))];
     await embedder.holds(2);
-    const refused = await app.inject(raw(jpeg));
-    expect(refused.statusCode).toBe(429);
-    expect(refused.headers["retry-after"]).toBe("1");
-    expect(refused.json()).toEqual({
+    const rejected = await app.inject(raw(jpeg));
+    expect(rejected.statusCode).toBe(429);
+    expect(rejected.headers["retry-after"]).toBe("1");
+    expect(rejected.json()).toEqual({
       error: {
         code: "overloaded",
         message: "the queue is full, the limit is 2 images; retry later",
@@ -666,8 +666,8 @@ describe("with a blocked embedder", () => {
     build({ maxQueueSize: 3 });
     const waiting = app.inject(raw(jpeg));
     await embedder.holds(1);
-    const refused = await app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
-    expect(refused.statusCode).toBe(429);
+    const rejected = await app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
+    expect(rejected.statusCode).toBe(429);
     embedder.release();
     await waiting;
   });
@@ -711,10 +711,10 @@ describe("with a blocked embedder", () => {
     build({}, () => undefined);
     expect((await app.inject("/healthz")).statusCode).toBe(200);
     expect((await app.inject("/readyz")).statusCode).toBe(503);
-    const refused = await app.inject(raw(jpeg));
-    expect(refused.statusCode).toBe(503);
-    expect(refused.headers["retry-after"]).toBe("1");
-    expect(refused.json().error).toEqual({ code: "unavailable", message: "the model is loading" });
+    const rejected = await app.inject(raw(jpeg));
+    expect(rejected.statusCode).toBe(503);
+    expect(rejected.headers["retry-after"]).toBe("1");
+    expect(rejected.json().error).toEqual({ code: "unavailable", message: "the model is loading" });
   });
 
   test("answers accepted requests before it closes the embedder", async () => {

@@ -368,8 +368,8 @@ describe("with explicit control, a changed variant", () => {
     const opened = await openExplicit();
     const before = opened.registry.model(model);
     await infer(opened, 3);
-    const refused = text(100, 2).replace("size: 32", "size: -1");
-    await expect(change(opened, refused)).rejects.toThrow(
+    const rejected = text(100, 2).replace("size: 32", "size: -1");
+    await expect(change(opened, rejected)).rejects.toThrow(
       "max_batch_size must be an integer of at least 0, got -1",
     );
     expect(opened.registry.ready).toBe(true);

@@ -107,10 +107,10 @@ describe("queued images", () => {
     const server = await start({ maxQueueSize: 4 });
     const waiting = [post(server, 3), post(server, 1)];
     await expect.poll(() => pending(server)).toBe(2);
-    const refused = await post(server, 1);
-    expect(refused.statusCode).toBe(429);
-    expect(Number(refused.headers["retry-after"])).toBeGreaterThanOrEqual(1);
-    expect(await refused.body.json()).toEqual({
+    const response = await post(server, 1);
+    expect(response.statusCode).toBe(429);
+    expect(Number(response.headers["retry-after"])).toBeGreaterThanOrEqual(1);
+    expect(await response.body.json()).toEqual({
       error: "the queue is full, the limit is 4 images; retry later",
     });
     expect(await rejected(server)).toBe(1);
@@ -187,8 +187,8 @@ describe("queued bytes", () => {
     const { "content-length": _, ...headers } = body.headers;
     const small = gzipSync(Buffer.concat(body.chunks));
     expect(small.byteLength).toBeLessThan(10_000);
-    const refused = await infer(server, small, { ...headers, "content-encoding": "gzip" });
-    expect(refused.statusCode).toBe(429);
+    const response = await infer(server, small, { ...headers, "content-encoding": "gzip" });
+    expect(response.statusCode).toBe(429);
     expect((await waiting).statusCode).toBe(200);
   });
 

@@ -99,9 +99,9 @@ class FakeTriton {
           return;
         }
         const levels = levelsOf(call.request);
-        const refusal = this.rejection(levels[0]!);
-        if (refusal !== undefined) {
-          callback({ code: status.INVALID_ARGUMENT, details: refusal });
+        const rejection = this.rejection(levels[0]!);
+        if (rejection !== undefined) {
+          callback({ code: status.INVALID_ARGUMENT, details: rejection });
           return;
         }
         this.calls.push(levels.length);
@@ -312,17 +312,14 @@ test("uses an initially missing Triton once it is available", async () => {
 test.each([
   [status.UNAVAILABLE, "Server is stopping"],
   [status.NOT_FOUND, "Request for unknown model: 'openclip_vit_b32' has no available versions"],
-])(
-  "sends a call that its Triton refuses because it is going down to another one, %i",
-  async (code, details) => {
-    const [leaving, staying] = [await new FakeTriton().start(), await new FakeTriton().start()];
-    const embedder = await embedderOf([leaving, staying]);
-    leaving.failure = { code, details };
-    const answers = Array.from({ length: 8 }, (_, at) => axes(embedder, at));
-    expect((await Promise.all(answers)).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
-    expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
-  },
-);
+])("sends a call that its stopping Triton rejects to another one, %i", async (code, details) => {
+  const [leaving, staying] = [await new FakeTriton().start(), await new FakeTriton().start()];
+  const embedder = await embedderOf([leaving, staying]);
+  leaving.failure = { code, details };
+  const answers = Array.from({ length: 8 }, (_, at) => axes(embedder, at));
+  expect((await Promise.all(answers)).flat()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  expect(staying.calls.reduce((sum, size) => sum + size, 0)).toBe(8);
+});
 
 test("takes a Triton out of rotation while its model is not ready", async () => {
   const [first, second] = [await new FakeTriton().start(), await new FakeTriton().start()];

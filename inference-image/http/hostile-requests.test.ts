@@ -212,7 +212,7 @@ describe("an image", () => {
       415,
       /^image 0 is not a JPEG, PNG or WebP file$/,
     ],
-  ])("that %s is refused, with its index and the reason", async (_, build, status, message) => {
+  ])("that %s is rejected with its index and the reason", async (_, build, status, message) => {
     await listen();
     const got = await post(await build());
     expect([got.status, got.body.error.image]).toEqual([status, 0]);
@@ -304,7 +304,7 @@ describe("on a connection", () => {
     ["an invalid length", "content-length: -1\r\n"],
     ["a length and chunks", "content-length: 3\r\ntransfer-encoding: chunked\r\n"],
     ["no host", ""],
-  ])("%s are refused with a reason", async (what, fields) => {
+  ])("%s are rejected with a reason", async (what, fields) => {
     await listen();
     const { socket, whole } = await connection();
     const host = what === "no host" ? "" : "host: x\r\n";
@@ -432,10 +432,10 @@ describe("while the model is busy", () => {
     await busy({ maxQueueSize: 1 });
     const slow = await connection();
     slow.socket.write(head({ "content-length": 1000 }));
-    const refused = await connection();
+    const rejected = await connection();
     await expect.poll(() => metrics.text()).toContain(`${embedMetrics.pendingBytes} 1000`);
-    refused.socket.write(head({ "content-length": 10 }));
-    expect(await refused.answers()).toMatch(/^HTTP\/1\.1 429 /);
+    rejected.socket.write(head({ "content-length": 10 }));
+    expect(await rejected.answers()).toMatch(/^HTTP\/1\.1 429 /);
     await new Promise((resolve) => setTimeout(resolve, 2_100));
     await waiting();
     expect(await slow.whole()).toMatch(
@@ -498,7 +498,7 @@ describe("with an API key", () => {
     ["another", { authorization: "Bearer 0123456789abcdeg" }, "a different value"],
     ["no token", { authorization: "Bearer" }, "a different value"],
     ["another scheme", { authorization: `Basic ${apiKey}` }, "a different value"],
-  ])("refuses a request with %s", async (_, headers, got) => {
+  ])("rejects a request with %s", async (_, headers, got) => {
     await listen({}, { apiKey });
     for (const path of ["/embed", "/embed/base64"]) {
       const answer = await post(jpeg, path, headers);

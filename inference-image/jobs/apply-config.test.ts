@@ -118,11 +118,11 @@ test("the file time is current, so that a server reads the file regardless of th
 
 test("restores a configuration that the server rejects and keeps serving the previous one", async () => {
   const server = await start();
-  const refused = textOf().replace(
+  const rejected = textOf().replace(
     "preferred_batch_size: [8, 16, 32]",
     "preferred_batch_size: [64]",
   );
-  await expect(apply(refused, { server })).rejects.toThrow(
+  await expect(apply(rejected, { server })).rejects.toThrow(
     `${model}: single-gpu.pbtxt is not served: ${server} rejected it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the previous configuration is restored and served`,
   );
   expect(await published()).toBe(textOf());
@@ -132,11 +132,11 @@ test("restores a configuration that the server rejects and keeps serving the pre
 test("removes a rejected configuration if there was none before", async () => {
   const server = await start();
   await rm(join(repository.path, model, "configs", "single-gpu.pbtxt"));
-  const refused = textOf().replace(
+  const rejected = textOf().replace(
     "preferred_batch_size: [8, 16, 32]",
     "preferred_batch_size: [64]",
   );
-  await expect(apply(refused, { server })).rejects.toThrow(
+  await expect(apply(rejected, { server })).rejects.toThrow(
     /; there was no previous configuration$/,
   );
   expect(await readdir(join(repository.path, model, "configs"))).toEqual([]);
@@ -354,7 +354,7 @@ test.each<[string, readonly string[], string]>([
     ["--folder=/configs", "--file=/c", "--name=cpu", "--model=m", "--timeout-seconds=0"],
     "apply-config: --timeout-seconds must be 1 to 99999, got '0'",
   ],
-])("refuses %s", (_name, args, message) => {
+])("rejects %s", (_name, args, message) => {
   expect(() => readApplyConfigArguments(args)).toThrow(message);
 });
 

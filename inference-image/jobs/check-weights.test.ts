@@ -68,6 +68,6 @@ test.each<[string, readonly string[], string]>([
     ["--folder=/a", "--folder=/b", `--sha256=${"0".repeat(64)}`],
     "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 …",
   ],
-])("refuses %s", (_name, args, message) => {
+])("rejects %s", (_name, args, message) => {
   expect(() => readCheckWeightsArguments(args)).toThrow(message);
 });

@@ -332,7 +332,7 @@ test.each<[string, Readonly<Record<string, string>>, string]>([
     { "timeout-seconds": "14401" },
     "fetch-weights: --timeout-seconds must be a whole number, 1 to 14400, got '14401'",
   ],
-])("refuses %s", async (_name, args, message) => {
+])("rejects %s", async (_name, args, message) => {
   expect(await failureOf((async () => read({ ...given, ...args }))())).toBe(message);
 });
 
@@ -347,7 +347,7 @@ test.each<[string, readonly string[], string]>([
     ["https://user:pa55word@example/m?signature=secret"],
     "every value requires its option",
   ],
-])("refuses %s", async (_name, args, problem) => {
+])("rejects %s", async (_name, args, problem) => {
   expect(await failureOf((async () => readFetchWeightsArguments(args))())).toBe(
     `fetch-weights: ${problem}; ${usage}`,
   );
