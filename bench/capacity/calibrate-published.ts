@@ -46,7 +46,7 @@ export function calibratePublished(published: Published, peaks: Peaks): Publishe
     roundTripMs: Object.fromEntries(roundTrips.map(({ file }) => [file.id, 25])),
   };
   const result = (file: string, id: string, tried: Partial<typeof values>) =>
-    predictFigure(published, file, id, { ...values, ...tried }, peaks);
+    predictFigure({ published, peaks, parameters: { ...values, ...tried } }, file, id);
   for (let pass = 0; pass < 25; pass++) {
     const before = values.bandwidthMbps;
     for (const { file, figure: single, name } of roundTrips) {

@@ -22,8 +22,7 @@ import {
   clipstackDecodeMs,
   computeTime,
   float32Bytes,
-  type Peaks,
-  type PublishedParameters,
+  type PublishedFacts,
 } from "./published-parameters.ts";
 
 /** Role of a published figure in the capacity model. */
@@ -58,7 +57,6 @@ export interface CheckRow {
 /** Maximum error for a figure to count as explained by the model. */
 export const explainedError = 0.25;
 
-type Published = ReadonlyMap<string, PublishedFile>;
 type Formula = (figure: (name: string) => number) => number;
 
 /** Figures computed from others, with the source's precision. */
@@ -105,11 +103,8 @@ const unmodelledReasons: Partial<Record<Figure["quantity"], string>> = {
 };
 
 /** Compares every published figure with the model. */
-export function checkPublished(
-  published: Published,
-  parameters: PublishedParameters,
-  peaks: Peaks,
-): readonly CheckRow[] {
+export function checkPublished(facts: PublishedFacts): readonly CheckRow[] {
+  const { published } = facts;
   return [...published.values()].flatMap((file) =>
     file.figures.map((figure): CheckRow => {
       const name = `${file.id}/${figure.id}`;
@@ -142,7 +137,7 @@ export function checkPublished(
       if (figure.role === "read" || figure.quantity === "peak" || figure.quantity === "price") {
         return { ...row, role: "read" };
       }
-      const predicted = predictionOf(file, figure, published, parameters, peaks);
+      const predicted = predictionOf(file, figure, facts);
       if (predicted === undefined) {
         return {
           ...row,
@@ -174,14 +169,13 @@ function rounded(value: number, like: number): number {
 function predictionOf(
   file: PublishedFile,
   figure: Figure,
-  published: Published,
-  parameters: PublishedParameters,
-  peaks: Peaks,
+  facts: PublishedFacts,
 ): number | undefined {
+  const { published, parameters, peaks } = facts;
   const name = `${file.id}/${figure.id}`;
   const special = specialPredictions[name];
-  if (special !== undefined) return special(published, parameters, peaks);
-  if (file.id === "triton-tutorial") return predictTutorial(figure, published);
+  if (special !== undefined) return special(facts);
+  if (file.id === "triton-tutorial") return predictTutorial(figure, facts);
   const { load, quantity, bytes } = figure;
   if (quantity === "decode") return clipstackDecodeMs(parameters, bytes ?? Number.NaN);
   if (file.setting.place === "data sheet" || file.id === "operators") return undefined;
@@ -196,7 +190,7 @@ function predictionOf(
     case "latency":
     case "throughput":
     case "requests":
-      return predictFigure(published, file.id, figure.id, parameters, peaks);
+      return predictFigure(facts, file.id, figure.id);
     case "encode":
       return load.serialization === "json"
         ? parameters.jsonMsPerImage * images
@@ -210,30 +204,25 @@ function predictionOf(
     case "queue":
       return parameters.overheadMs;
     case "server":
-      return serverMs(file, load, parameters, peaks);
+      return serverMs(file, load, facts);
     default:
       return undefined;
   }
 }
 
-function serverMs(
-  file: PublishedFile,
-  load: PublishedLoad,
-  parameters: PublishedParameters,
-  peaks: Peaks,
-): number {
+function serverMs(file: PublishedFile, load: PublishedLoad, facts: PublishedFacts): number {
   const backend = load.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
-  const compute = computeTime(file.setting.gpu ?? "", backend, parameters, peaks, file.id);
-  const { overheadMs, ingestMsPerImage } = parameters;
+  const compute = computeTime(facts, file.setting.gpu ?? "", backend, file.id);
+  const { overheadMs, ingestMsPerImage } = facts.parameters;
   return executionMs(compute, 1) + overheadMs + ingestMsPerImage;
 }
 
-type Special = (published: Published, parameters: PublishedParameters, peaks: Peaks) => number;
+type FigurePrediction = (facts: PublishedFacts) => number;
 
 const grpcRatio =
-  (images: number): Special =>
-  (published, parameters, peaks) => {
-    const file = published.get("a100-protocols");
+  (images: number): FigurePrediction =>
+  (facts) => {
+    const file = facts.published.get("a100-protocols");
     if (file === undefined) return Number.NaN;
     const rate = (endpoint: "onnx-grpc" | "onnx-http") => {
       const load: PublishedLoad = {
@@ -243,25 +232,25 @@ const grpcRatio =
         imagesPerRequest: images,
         concurrency: 1,
       };
-      const { demand, system } = publishedCase(file, load, parameters, peaks);
+      const { demand, system } = publishedCase(facts, file, load);
       return predict(demand, system).imagesPerSecond;
     };
     return rate("onnx-grpc") / rate("onnx-http");
   };
 
-const specialPredictions: Readonly<Record<string, Special>> = {
+const specialPredictions: Readonly<Record<string, FigurePrediction>> = {
   "a100-protocols/grpc-b1-ratio": grpcRatio(1),
   "a100-protocols/grpc-b4-ratio": grpcRatio(4),
-  "a100-remote/pytorch-compute": (published, parameters) =>
+  "a100-remote/pytorch-compute": ({ published, parameters }) =>
     parameters.decodeMsPerImage + publishedValue(published, "a100-remote/onnx-compute"),
-  "a100-remote/onnx-network": (published, parameters, peaks) =>
-    predictFigure(published, "a100-remote", "onnx-b1-latency", parameters, peaks) -
-    publishedValue(published, "a100-remote/onnx-compute") -
-    publishedValue(published, "a100-remote/onnx-overhead"),
-  "rtx-4080-x4-remote/saturation": (published, parameters, peaks) => {
+  "a100-remote/onnx-network": (facts) =>
+    predictFigure(facts, "a100-remote", "onnx-b1-latency") -
+    publishedValue(facts.published, "a100-remote/onnx-compute") -
+    publishedValue(facts.published, "a100-remote/onnx-overhead"),
+  "rtx-4080-x4-remote/saturation": (facts) => {
     const levels = [1, 4, 8, 16, 32, 64, 128];
     const rates = levels.map((level) =>
-      predictFigure(published, "rtx-4080-x4-remote", `c${level}-throughput`, parameters, peaks),
+      predictFigure(facts, "rtx-4080-x4-remote", `c${level}-throughput`),
     );
     const maximum = Math.max(...rates);
     return levels.find((_, index) => (rates[index] ?? 0) >= 0.95 * maximum) ?? Number.NaN;
@@ -271,9 +260,9 @@ const specialPredictions: Readonly<Record<string, Special>> = {
   "operators/conv": () => arithmeticShare("Conv"),
 };
 
-function predictTutorial({ id, quantity }: Figure, published: Published): number {
+function predictTutorial({ id, quantity }: Figure, facts: PublishedFacts): number {
   const instances = id.startsWith("two") ? 2 : 1;
-  const system = tutorialSystem(published, instances, id.startsWith("none") ? 2 : 8);
+  const system = tutorialSystem(facts, instances, id.startsWith("none") ? 2 : 8);
   const { imagesPerSecond, latencyMs } = predict(tutorialDemand, system);
   return quantity === "latency" ? latencyMs : imagesPerSecond;
 }
@@ -295,19 +284,14 @@ export interface CheckSummary {
 
 /** Summarises the errors. */
 export function summarize(rows: readonly CheckRow[]): CheckSummary {
-  const count = (role: Role) => rows.filter((row) => row.role === role).length;
   const predicted = rows.filter(({ role }) => role === "predicted");
   const size = ({ error = 0 }: CheckRow) => Math.abs(error);
   const sizes = predicted.map(size);
   return {
     figures: rows.length,
-    byRole: {
-      predicted: count("predicted"),
-      calibrates: count("calibrates"),
-      derived: count("derived"),
-      read: count("read"),
-      carried: count("carried"),
-    },
+    byRole: Object.fromEntries(
+      Object.keys(roles).map((role) => [role, rows.filter((row) => row.role === role).length]),
+    ) as Record<Role, number>,
     predicted: {
       medianError: median(sizes) ?? 0,
       within10: sizes.filter((error) => error <= 0.1).length,

@@ -4,26 +4,17 @@ import {
   type Backend,
   computeTime,
   float32Bytes,
-  type Peaks,
-  type PublishedParameters,
+  type PublishedFacts,
   responseBytes,
 } from "./published-parameters.ts";
 
-type Published = ReadonlyMap<string, PublishedFile>;
-
 /** Prediction of a figure with a load: latency in ms, or images or requests per second. */
-export function predictFigure(
-  published: Published,
-  fileId: string,
-  figureId: string,
-  values: PublishedParameters,
-  peaks: Peaks,
-): number {
-  const file = published.get(fileId);
+export function predictFigure(facts: PublishedFacts, fileId: string, figureId: string): number {
+  const file = facts.published.get(fileId);
   const figure = file?.figures.find(({ id }) => id === figureId);
   if (file === undefined || figure?.load === undefined) return Number.NaN;
   const { load } = figure;
-  const { demand, system } = publishedCase(file, load, values, peaks);
+  const { demand, system } = publishedCase(facts, file, load);
   const { imagesPerSecond, latencyMs } = predict(demand, system);
   if (figure.quantity === "latency") return latencyMs;
   return figure.quantity === "requests" ? imagesPerSecond / load.imagesPerRequest : imagesPerSecond;
@@ -31,16 +22,20 @@ export function predictFigure(
 
 /** Load and system of a figure of a remote setting. */
 export function publishedCase(
+  facts: PublishedFacts,
   file: PublishedFile,
   load: PublishedLoad,
-  values: PublishedParameters,
-  peaks: Peaks,
 ): { readonly demand: Demand; readonly system: System } {
+  const { parameters } = facts;
   const backend: Backend = load.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
   const pytorch = load.endpoint === "pytorch-http";
   const json = load.serialization === "json";
   const gpu = file.setting.gpu ?? "";
-  const bytesPerImage = pytorch ? values.jpegBytes : json ? values.jsonBytesPerImage : float32Bytes;
+  const bytesPerImage = pytorch
+    ? parameters.jpegBytes
+    : json
+      ? parameters.jsonBytesPerImage
+      : float32Bytes;
   return {
     demand: {
       concurrency: load.concurrency,
@@ -50,21 +45,21 @@ export function publishedCase(
     },
     system: {
       link: {
-        bandwidthMbps: values.bandwidthMbps,
-        roundTripMs: values.roundTripMs[file.id] ?? Number.NaN,
+        bandwidthMbps: parameters.bandwidthMbps,
+        roundTripMs: parameters.roundTripMs[file.id] ?? Number.NaN,
         connections: "new",
       },
       oneConnection: load.endpoint.endsWith("grpc"),
       client: {
-        betweenMs: values.clientBetweenMs,
-        writeMsPerImage: json ? values.jsonMsPerImage : 0,
+        betweenMs: parameters.clientBetweenMs,
+        writeMsPerImage: json ? parameters.jsonMsPerImage : 0,
       },
       // decodes and computes in one process, without Triton
-      ...(pytorch ? { decode: { msPerImage: values.decodeMsPerImage, workers: 1 } } : {}),
-      overheadMs: pytorch ? 0 : values.overheadMs,
+      ...(pytorch ? { decode: { msPerImage: parameters.decodeMsPerImage, workers: 1 } } : {}),
+      overheadMs: pytorch ? 0 : parameters.overheadMs,
       overheadMsPerImage: 0,
-      ingestMsPerImage: pytorch ? 0 : values.ingestMsPerImage,
-      compute: computeTime(gpu, backend, values, peaks, file.id),
+      ingestMsPerImage: pytorch ? 0 : parameters.ingestMsPerImage,
+      compute: computeTime(facts, gpu, backend, file.id),
       maxBatch: 32,
       instances: 1,
       gpus: file.setting.gpus ?? 1,
@@ -74,7 +69,11 @@ export function publishedCase(
 }
 
 /** Model of Triton's tutorial: compute times from the first two rates, 2 inferences per request, maximum batch 8. */
-export function tutorialSystem(published: Published, instances: number, maxBatch: number): System {
+export function tutorialSystem(
+  { published }: Pick<PublishedFacts, "published">,
+  instances: number,
+  maxBatch: number,
+): System {
   const two = 2000 / publishedValue(published, "triton-tutorial/none-throughput");
   const eight = 8000 / publishedValue(published, "triton-tutorial/dynamic-throughput");
   const perImage = (eight - two) / 6;

@@ -1,20 +1,12 @@
 import { calibratePublished } from "./calibrate-published.ts";
-import { type PublishedFile, readPublished } from "./published.ts";
+import { readPublished } from "./published.ts";
 import {
   clipstackDecodeMs,
   computeTime,
   type Peaks,
-  type PublishedParameters,
+  type PublishedFacts,
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
-
-/** Published figures and the derived parameters. */
-export interface PublishedFacts {
-  readonly published: ReadonlyMap<string, PublishedFile>;
-  /** Peaks of the GPU catalogue and of published data sheets. */
-  readonly peaks: Peaks;
-  readonly parameters: PublishedParameters;
-}
 
 /**
  * Reads the published figures and calibrates the model.
@@ -35,12 +27,10 @@ export function publishedFacts(catalogue: Peaks): PublishedFacts {
 const usualDecodeWorkers = 4;
 
 /** Times of a clipstack environment from the published figures. */
-export function publishedTimes(
-  { parameters, peaks }: PublishedFacts,
-  jpegBytes: number,
-): ServiceTimes {
+export function publishedTimes(facts: PublishedFacts, jpegBytes: number): ServiceTimes {
+  const { parameters } = facts;
   return {
-    compute: (device, backend) => computeTime(device, backend, parameters, peaks),
+    compute: (device, backend) => computeTime(facts, device, backend),
     measured: (device, backend) => parameters.firstImageMs[`${device}/${backend}`] !== undefined,
     decodeMsPerImage: clipstackDecodeMs(parameters, jpegBytes),
     decodeWorkers: usualDecodeWorkers,

@@ -1,5 +1,6 @@
 import { median } from "../stats/statistics.ts";
 import { type ComputeTime, perImageMs } from "./compute-time.ts";
+import type { PublishedFile } from "./published.ts";
 
 export type Backend = "onnxruntime" | "tensorrt";
 
@@ -40,6 +41,14 @@ export interface PublishedParameters {
 /** Peak performance (FP16, dense) by GPU, in TFLOPS. */
 export type Peaks = Readonly<Record<string, number>>;
 
+/** Published figures and the derived parameters. */
+export interface PublishedFacts {
+  readonly published: ReadonlyMap<string, PublishedFile>;
+  /** Peaks of the GPU catalogue and of `gpu-peaks.json`. */
+  readonly peaks: Peaks;
+  readonly parameters: PublishedParameters;
+}
+
 export const float32Bytes = 3 * 224 * 224 * 4;
 export const uint8Bytes = 3 * 224 * 224;
 /** Size of an embedding as 512 floats and as JSON text. */
@@ -55,19 +64,17 @@ export function clipstackDecodeMs(
 
 /** Execution time on a GPU: the published time of one image or a typical one, and for larger batches from the peak. */
 export function computeTime(
+  { parameters, peaks }: Pick<PublishedFacts, "parameters" | "peaks">,
   gpu: string,
   backend: Backend,
-  values: Pick<PublishedParameters, "firstImageMs" | "sustainedShare"> &
-    Partial<Pick<PublishedParameters, "settingFirstImageMs">>,
-  peaks: Peaks,
   setting = "",
 ): ComputeTime {
-  const { firstImageMs } = values;
+  const { firstImageMs } = parameters;
   const peak = peaks[gpu];
   if (peak === undefined) throw new Error(`no peak of ${gpu}`);
-  const perImage = perImageMs(backend, peak, values.sustainedShare);
+  const perImage = perImageMs(backend, peak, parameters.sustainedShare);
   const firstMs =
-    values.settingFirstImageMs?.[`${setting}/${backend}`] ??
+    parameters.settingFirstImageMs[`${setting}/${backend}`] ??
     firstImageMs[`${gpu}/${backend}`] ??
     Math.max(
       Math.min(

@@ -7,8 +7,8 @@ import {
 import { backendNames, recordErrorLines, summaryLine } from "../../bench/capacity/capacity-text.ts";
 import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
 import type { Topology } from "../../bench/capacity/model.ts";
-import { type PublishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
-import type { Backend } from "../../bench/capacity/published-parameters.ts";
+import { publishedTimes } from "../../bench/capacity/published-facts.ts";
+import type { Backend, PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import type { Device, ServiceTimes } from "../../bench/capacity/scenario.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
@@ -102,7 +102,7 @@ export function serviceTimesOf(
     }).filter(([, value]) => value !== undefined),
   );
   if (calibrated === undefined) {
-    const rows = checkPublished(facts.published, facts.parameters, facts.peaks);
+    const rows = checkPublished(facts);
     const source = `Calibrated with published figures. ${summaryLine(summarize(rows))} (--check)`;
     return { times: { ...published, ...overrides }, sources: [source] };
   }

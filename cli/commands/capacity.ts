@@ -13,7 +13,8 @@ import { checkPublished, summarize } from "../../bench/capacity/check-published.
 import { topologies } from "../../bench/capacity/model.ts";
 import { parameterList } from "../../bench/capacity/parameter-list.ts";
 import { planJob } from "../../bench/capacity/plan.ts";
-import { type PublishedFacts, publishedFacts } from "../../bench/capacity/published-facts.ts";
+import { publishedFacts } from "../../bench/capacity/published-facts.ts";
+import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import {
   alternatives,
   predictScenario,
@@ -174,8 +175,8 @@ function jobPlan(
   };
 }
 
-function publishedCheck({ published, parameters, peaks }: PublishedFacts): CapacityResult {
-  const rows = checkPublished(published, parameters, peaks);
+function publishedCheck(facts: PublishedFacts): CapacityResult {
+  const rows = checkPublished(facts);
   const summary = summarize(rows);
   return {
     text: checkText(rows, summary),
