@@ -228,7 +228,7 @@ describe("remote", () => {
       sent = Math.max(sent, body.byteLength);
       const { "inference-header-content-length": length } = request.headers;
       const isPost = request.method === "POST";
-      const answer = await fetch(`${server}${request.url}`, {
+      const forwarded = await fetch(`${server}${request.url}`, {
         method: request.method,
         headers: {
           "accept-encoding": "identity",
@@ -236,8 +236,8 @@ describe("remote", () => {
         },
         ...(isPost && { body }),
       });
-      response.writeHead(answer.status, Object.fromEntries(answer.headers));
-      response.end(Buffer.from(await answer.arrayBuffer()));
+      response.writeHead(forwarded.status, Object.fromEntries(forwarded.headers));
+      response.end(Buffer.from(await forwarded.arrayBuffer()));
     });
     const client = await open({ backend: "triton", serviceUrl: url, model });
     expectSame(await client.embed(images.slice(0, 1)), expected.slice(0, 1));
@@ -301,7 +301,7 @@ describe("remote", () => {
       JSON.stringify({ embeddings: [], model: "m" }),
       /^\[protocol\] http:\S+: expected 1 embeddings, got 0$/,
     ],
-  ])("an answer with %s breaks the protocol", async (_name, body, message) => {
+  ])("fails with protocol on a response with %s", async (_name, body, message) => {
     const url = await serviceUrl((_request, response) => {
       response.end(body);
     });
@@ -331,41 +331,41 @@ describe("local", () => {
 
 describe("auto", () => {
   test("uses the service while it responds", async () => {
-    const told: string[] = [];
+    const reasons: string[] = [];
     const client = await open({
       mode: "auto",
       modelPath: "/nowhere/model.onnx",
-      onFallback: (reason) => told.push(reason),
+      onFallback: (reason) => reasons.push(reason),
     });
     expectSame(await client.embed(images), expected);
-    expect(told).toEqual([]);
+    expect(reasons).toEqual([]);
   });
 
   test.each(remotes)("%s: falls back to the local model and reports it once", async (backend) => {
     const port = await closedPort();
-    const told: string[] = [];
+    const reasons: string[] = [];
     const client = await open({
       backend: backend as "embed",
       mode: "auto",
       serviceUrl: `http://127.0.0.1:${port}`,
       tritonGrpcUrl: `127.0.0.1:${port}`,
-      onFallback: (reason) => told.push(reason),
+      onFallback: (reason) => reasons.push(reason),
     });
     expectSame(await client.embed(images), expected);
     expectSame(await client.embed(images), expected);
-    expect(told).toHaveLength(1);
-    expect(told[0]).toContain(`127.0.0.1:${port}`);
+    expect(reasons).toHaveLength(1);
+    expect(reasons[0]).toContain(`127.0.0.1:${port}`);
   });
 
   test("reports the fallback once for all batches of a call", async () => {
-    const told: string[] = [];
+    const reasons: string[] = [];
     const client = await open({
       mode: "auto",
       serviceUrl: `http://127.0.0.1:${await closedPort()}`,
-      onFallback: (reason) => told.push(reason),
+      onFallback: (reason) => reasons.push(reason),
     });
     await client.embed(Array.from({ length: 35 }, () => images[0]!));
-    expect(told).toHaveLength(1);
+    expect(reasons).toHaveLength(1);
   });
 
   test("falls back from a service that is draining", async () => {
@@ -373,21 +373,21 @@ describe("auto", () => {
       response.writeHead(503);
       response.end(JSON.stringify({ error: { code: "unavailable", message: "stopping" } }));
     });
-    const told: string[] = [];
+    const reasons: string[] = [];
     const client = await open({
       mode: "auto",
       serviceUrl: url,
-      onFallback: (reason) => told.push(reason),
+      onFallback: (reason) => reasons.push(reason),
     });
     expectSame(await client.embed(images), expected);
-    expect(told).toEqual([`stopping (503 from ${url})`]);
+    expect(reasons).toEqual([`stopping (503 from ${url})`]);
   });
 
   test("does not fall back for an undecodable image", async () => {
-    const told: string[] = [];
-    const client = await open({ mode: "auto", onFallback: (reason) => told.push(reason) });
+    const reasons: string[] = [];
+    const client = await open({ mode: "auto", onFallback: (reason) => reasons.push(reason) });
     expect((await errorOf(client.embed([noImage]))).code).toBe("image");
-    expect(told).toEqual([]);
+    expect(reasons).toEqual([]);
   });
 
   test("fails with both reasons if the local model is missing too", async () => {

@@ -20,7 +20,7 @@ const image: Tensor = {
 
 /** A client of a server whose ModelInfer responds as the test specifies. */
 async function clientOf(
-  answer: (request: ModelInferRequest) => object | Partial<ServiceError>,
+  respond: (request: ModelInferRequest) => object | Partial<ServiceError>,
 ): Promise<Transport> {
   const server = new Server();
   server.addService(inferenceService, {
@@ -28,7 +28,7 @@ async function clientOf(
       call: { request: ModelInferRequest },
       callback: (error: object | null, response?: object) => void,
     ) => {
-      const result = answer(call.request);
+      const result = respond(call.request);
       if ("code" in result) callback(result);
       else callback(null, result);
     },
@@ -96,8 +96,8 @@ describe("fails with 'protocol' for a response that violates the protocol", () =
       { id: "8", outputs: [output], raw_output_contents: [Buffer.alloc(8)] },
       "[protocol] m: expected the response to request '7', got '8'",
     ],
-  ])("%s", async (_, answer, message) => {
-    const transport = await clientOf(() => answer);
+  ])("%s", async (_, respond, message) => {
+    const transport = await clientOf(() => respond);
     const error = await failure(transport.infer("m", [image], { ...options, requestId: "7" }));
     expect([error.code, error.message]).toEqual(["protocol", message]);
   });

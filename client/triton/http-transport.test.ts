@@ -22,11 +22,11 @@ const image: Tensor = {
 
 /** A client of a server that responds as the test specifies. */
 async function clientOf(
-  answer: (request: IncomingMessage, response: ServerResponse) => void,
+  respond: (request: IncomingMessage, response: ServerResponse) => void,
 ): Promise<Transport> {
   const server = createServer((request, response) => {
     request.resume();
-    request.on("end", () => answer(request, response));
+    request.on("end", () => respond(request, response));
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -64,12 +64,12 @@ async function failure(call: Promise<unknown>): Promise<TritonError> {
 describe("fails with 'protocol' for a response that violates the protocol", () => {
   test.each<[string, Parameters<typeof respond>, string]>([
     [
-      "fewer bytes than it says",
+      "fewer bytes than declared",
       [{ outputs: [output] }, new Uint8Array(4)],
       "[protocol] m: unexpected size for output 'embedding', expecting 4 additional bytes",
     ],
     [
-      "more bytes than it says",
+      "more bytes than declared",
       [{ outputs: [output] }, new Uint8Array(12)],
       "[protocol] m: unexpected additional output data",
     ],
@@ -94,7 +94,7 @@ describe("fails with 'protocol' for a response that violates the protocol", () =
       "[protocol] m: invalid datatype 'FP31' for 'embedding'",
     ],
     [
-      "another output than the one that was asked for",
+      "an output that was not requested",
       [{ id: "7", outputs: [{ ...output, name: "logits" }] }, new Uint8Array(8)],
       "[protocol] m: expected output 'embedding', got 'logits'",
     ],
@@ -103,8 +103,8 @@ describe("fails with 'protocol' for a response that violates the protocol", () =
       [{ id: "8", outputs: [output] }, new Uint8Array(8)],
       "[protocol] m: expected the response to request '7', got '8'",
     ],
-  ])("%s", async (_, answer, message) => {
-    const transport = await clientOf(respond(...answer));
+  ])("%s", async (_, response, message) => {
+    const transport = await clientOf(respond(...response));
     const error = await failure(
       transport.infer("m", [image], { ...options, requestId: "7", outputs: ["embedding"] }),
     );

@@ -140,7 +140,7 @@ test.each([
     "1: expected message value: dynamic_batching: 1",
   ],
   [
-    "a field given twice",
+    "a repeated field",
     "max_batch_size: 1\nmax_batch_size: 2",
     "2: inference.ModelConfig.max_batch_size: multiple values: max_batch_size: 2",
   ],

@@ -67,7 +67,7 @@ def rejection(call):
     return None
 
 
-def ask(module, client):
+def call_all(module, client):
     before = {model: client.is_model_ready(model) for model in PARTS}
     for model in PARTS:
         client.load_model(model)
@@ -101,4 +101,4 @@ def ask(module, client):
 
 
 with httpclient.InferenceServerClient(http_url) as http, grpcclient.InferenceServerClient(grpc_url) as grpc:
-    print(json.dumps({"http": ask(httpclient, http), "grpc": ask(grpcclient, grpc)}))
+    print(json.dumps({"http": call_all(httpclient, http), "grpc": call_all(grpcclient, grpc)}))

@@ -135,22 +135,25 @@ describe.skipIf(python.missing !== "")(
 
     test.each([
       ...["binary", "json", "binary in, JSON out", "no outputs named", "gzip", "deflate"].map(
-        (way) => ({ protocol: "HTTP", way, results: () => http }),
+        (encoding) => ({ protocol: "HTTP", encoding, results: () => http }),
       ),
-      ...["raw", "no outputs named", "gzip", "stream"].map((way) => ({
+      ...["raw", "no outputs named", "gzip", "stream"].map((encoding) => ({
         protocol: "gRPC",
-        way,
+        encoding,
         results: (): ClientResults => grpc,
       })),
-    ])("gets the embedding that our client gets, $protocol: $way", ({ way, results }) => {
-      const { id, embedding } = results().infer[way]!;
-      expect(id).toBe(way === "stream" ? "first" : "42");
-      expect(embedding).toHaveLength(batch);
-      for (const [row, values] of embedding.entries()) {
-        expect(values).toHaveLength(width);
-        expect(relativeDifference(values, expected[row]!)).toBeLessThan(1e-5);
-      }
-    });
+    ])(
+      "gets the same embedding as this project's client, $protocol: $encoding",
+      ({ encoding, results }) => {
+        const { id, embedding } = results().infer[encoding]!;
+        expect(id).toBe(encoding === "stream" ? "first" : "42");
+        expect(embedding).toHaveLength(batch);
+        for (const [row, values] of embedding.entries()) {
+          expect(values).toHaveLength(width);
+          expect(relativeDifference(values, expected[row]!)).toBeLessThan(1e-5);
+        }
+      },
+    );
 
     test.each(both)("gets statistics that count its requests, $protocol", ({ results }) => {
       const [stats] = (results().statistics as { model_stats: Record<string, string>[] })
@@ -181,9 +184,9 @@ describe.skipIf(python.missing !== "")(
   },
 );
 
-function relativeDifference(actual: readonly number[], wanted: readonly number[]): number {
+function relativeDifference(actual: readonly number[], expectedValues: readonly number[]): number {
   const norm = (values: readonly number[]) => Math.hypot(...values);
-  return norm(actual.map((value, index) => value - wanted[index]!)) / norm(wanted);
+  return norm(actual.map((value, index) => value - expectedValues[index]!)) / norm(expectedValues);
 }
 
 /** Returns the lines that `official-client.py` prints for the client's descriptors, from this project's `.proto` file. */

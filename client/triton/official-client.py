@@ -76,14 +76,14 @@ def call_grpc():
         wrong = grpcclient.InferInput("imagee", list(image.shape), "FP32")
         wrong.set_data_from_numpy(image)
         raw = lambda tensor: tensor.set_data_from_numpy(image)
-        answers = []
-        client.start_stream(lambda result, error: answers.append((result, error)))
+        responses = []
+        client.start_stream(lambda result, error: responses.append((result, error)))
         tensor = grpcclient.InferInput("image", list(image.shape), "FP32")
         tensor.set_data_from_numpy(image)
         client.async_stream_infer(model, [tensor], request_id="first")
         client.async_stream_infer(model, [wrong], request_id="second")
         client.stop_stream()
-        streamed, refused = answers
+        streamed, rejected = responses
         return {
             "live": client.is_server_live(),
             "ready": client.is_server_ready(),
@@ -104,7 +104,7 @@ def call_grpc():
                     "embedding": streamed[0].as_numpy("embedding").tolist(),
                 },
             },
-            "streamRejection": str(refused[1]),
+            "streamRejection": str(rejected[1]),
             "rejection": rejection(lambda: client.infer(model, [wrong])),
             "load": rejection(lambda: client.load_model(model)),
             "statistics": client.get_inference_statistics(model, as_json=True),

@@ -13,8 +13,8 @@ afterEach(async () => {
 });
 
 /** Server on one address of this machine. It counts metadata requests. */
-class AskedServer {
-  asked = 0;
+class CountingServer {
+  requestCount = 0;
   /** Delays responses until it resolves. */
   gate: Promise<void> = Promise.resolve();
   readonly #server = new Server();
@@ -29,7 +29,7 @@ class AskedServer {
       ...Object.fromEntries(all),
       ServerReady: (_call: unknown, callback: Callback) => callback(null, { ready: true }),
       ServerMetadata: async (_call: unknown, callback: Callback) => {
-        this.asked += 1;
+        this.requestCount += 1;
         await this.gate;
         callback(null, { name: "triton", version: "1", extensions: [] });
       },
@@ -50,9 +50,9 @@ class AskedServer {
 }
 
 /** Servers on 127.0.0.1, 127.0.0.2, … with the same port, as pods have. */
-async function serversOn(count: number): Promise<{ servers: AskedServer[]; port: number }> {
+async function serversOn(count: number): Promise<{ servers: CountingServer[]; port: number }> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
-    const servers = Array.from({ length: count }, (_, at) => new AskedServer(`127.0.0.${at + 1}`));
+    const servers = Array.from({ length: count }, (_, at) => new CountingServer(`127.0.0.${at + 1}`));
     let port: number | undefined = 0;
     for (const server of servers) port = port === undefined ? port : await server.start(port);
     if (port !== undefined) return { servers, port };
@@ -101,7 +101,7 @@ function poolOf(port: number) {
   };
 }
 
-async function ask(pool: TritonPool, times: number): Promise<void> {
+async function send(pool: TritonPool, times: number): Promise<void> {
   for (let i = 0; i < times; i += 1) {
     await pool.run("test", (triton, options) => triton.serverMetadata(options), {
       timeoutMs: 10_000,
@@ -110,10 +110,10 @@ async function ask(pool: TritonPool, times: number): Promise<void> {
 }
 
 /** Returns how many of `times` requests each server received. */
-async function shares(pool: TritonPool, servers: readonly AskedServer[], times: number) {
-  const before = servers.map(({ asked }) => asked);
-  await ask(pool, times);
-  return servers.map(({ asked }, at) => asked - before[at]!);
+async function shares(pool: TritonPool, servers: readonly CountingServer[], times: number) {
+  const before = servers.map(({ requestCount }) => requestCount);
+  await send(pool, times);
+  return servers.map(({ requestCount }, at) => requestCount - before[at]!);
 }
 
 /** A promise that is pending until it is opened. */
@@ -126,7 +126,7 @@ function gate(): { readonly closed: Promise<void>; open(): void } {
   return { closed, open: () => open() };
 }
 
-const addressesOf = (servers: readonly AskedServer[]) => servers.map(({ address }) => address);
+const addressesOf = (servers: readonly CountingServer[]) => servers.map(({ address }) => address);
 // other systems have only 127.0.0.1
 const onLinux = test.runIf(process.platform === "linux");
 
@@ -140,41 +140,43 @@ onLinux("distributes the calls to a name over all of its addresses", async () =>
 
 onLinux("sends a call to the Triton with the fewest outstanding calls", async () => {
   const { servers, port } = await serversOn(2);
-  const [slow, fast] = servers as [AskedServer, AskedServer];
+  const [slow, fast] = servers as [CountingServer, CountingServer];
   resolver(...addressesOf(servers));
   const { pool } = poolOf(port);
   await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
   const { closed, open } = gate();
   slow.gate = closed;
-  const held = [ask(pool, 1), ask(pool, 1)];
-  await vi.waitFor(() => expect([slow.asked, fast.asked]).toEqual([1, 1]), { timeout: 10_000 });
+  const held = [send(pool, 1), send(pool, 1)];
+  await vi.waitFor(() => expect([slow.requestCount, fast.requestCount]).toEqual([1, 1]), {
+    timeout: 10_000,
+  });
   expect(await shares(pool, servers, 5)).toEqual([0, 5]);
   open();
   await Promise.all(held);
 });
 
-onLinux("answers the outstanding calls of an address that is gone", async () => {
+onLinux("completes the outstanding calls to a removed address", async () => {
   const { servers, port } = await serversOn(2);
-  const [leaves, stays] = servers as [AskedServer, AskedServer];
+  const [leaves, stays] = servers as [CountingServer, CountingServer];
   const names = resolver(leaves.address);
   const { pool, lookUpAgain } = poolOf(port);
   await vi.waitFor(() => expect(pool.healthy).toBe(1), { timeout: 10_000 });
   const { closed, open } = gate();
   leaves.gate = closed;
-  const held = ask(pool, 1);
-  await vi.waitFor(() => expect(leaves.asked).toBe(1), { timeout: 10_000 });
+  const held = send(pool, 1);
+  await vi.waitFor(() => expect(leaves.requestCount).toBe(1), { timeout: 10_000 });
   names.set(stays.address);
   await lookUpAgain();
   await vi.waitFor(() => expect(pool.healthy).toBe(1), { timeout: 10_000 });
   expect(await shares(pool, servers, 3)).toEqual([0, 3]);
   open();
   await held;
-  expect(stays.asked).toBe(3);
+  expect(stays.requestCount).toBe(3);
 });
 
 onLinux("uses a new address and stops using a removed one", async () => {
   const { servers, port } = await serversOn(3);
-  const [one, two, three] = servers as [AskedServer, AskedServer, AskedServer];
+  const [one, two, three] = servers as [CountingServer, CountingServer, CountingServer];
   const names = resolver(one.address, two.address);
   const { pool, connections, lookUpAgain } = poolOf(port);
   await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
@@ -219,26 +221,26 @@ onLinux("loses no call while one address after another is replaced", async () =>
   const { pool, lookUpAgain } = poolOf(port);
   await vi.waitFor(() => expect(pool.healthy).toBe(2), { timeout: 10_000 });
   let stopped = false;
-  let answered = 0;
+  let completed = 0;
   const clients = Array.from({ length: 4 }, async () => {
-    for (; !stopped; answered += 1) await ask(pool, 1);
+    for (; !stopped; completed += 1) await send(pool, 1);
   });
   for (const [old, next] of [
     [0, 2],
     [1, 3],
   ] as const) {
     const other = old === 0 ? all[1] : all[2];
-    const before = servers[next]!.asked;
+    const before = servers[next]!.requestCount;
     names.set(other, all[next]);
     await lookUpAgain();
-    await vi.waitFor(() => expect(servers[next]!.asked).toBeGreaterThan(before), {
+    await vi.waitFor(() => expect(servers[next]!.requestCount).toBeGreaterThan(before), {
       timeout: 10_000,
     });
     // the pod terminates after its address was removed
     servers[old]!.stop();
   }
-  const after = answered;
-  await vi.waitFor(() => expect(answered).toBeGreaterThan(after + 100), { timeout: 10_000 });
+  const after = completed;
+  await vi.waitFor(() => expect(completed).toBeGreaterThan(after + 100), { timeout: 10_000 });
   stopped = true;
   await Promise.all(clients);
 });

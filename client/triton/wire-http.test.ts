@@ -136,12 +136,12 @@ test.each<[string, [Buffer, string], string]>([
     "Unable to parse Inference-Header-Content-Length, got: 2x",
   ],
   [
-    "fewer bytes than binary_data_size says",
+    "fewer bytes than binary_data_size",
     request({ inputs: [input] }, new Uint8Array(3)),
     "unexpected size for input 'image', expecting 5 additional bytes for model 'm'",
   ],
   [
-    "more bytes than binary_data_size says",
+    "more bytes than binary_data_size",
     request({ inputs: [input] }, new Uint8Array(9)),
     "unexpected additional input data for model 'm'",
   ],
