@@ -52,7 +52,10 @@ class CountingServer {
 /** Servers on 127.0.0.1, 127.0.0.2, … with the same port, as pods have. */
 async function serversOn(count: number): Promise<{ servers: CountingServer[]; port: number }> {
   for (let attempt = 0; attempt < 20; attempt += 1) {
-    const servers = Array.from({ length: count }, (_, at) => new CountingServer(`127.0.0.${at + 1}`));
+    const servers = Array.from(
+      { length: count },
+      (_, at) => new CountingServer(`127.0.0.${at + 1}`),
+    );
     let port: number | undefined = 0;
     for (const server of servers) port = port === undefined ? port : await server.start(port);
     if (port !== undefined) return { servers, port };
