@@ -1,4 +1,5 @@
 import type { Path, ResourceChange } from "../input/change.ts";
+import { hidden } from "../input/secrets.ts";
 import { pathText } from "../input/value-paths.ts";
 import type { DiffBlock } from "./diff-line.ts";
 
@@ -20,8 +21,9 @@ export function reasonText(
   { reason = "" }: ResourceChange,
   forced: readonly string[],
 ): string | undefined {
-  const isSaid = forced.length > 0 && /^replace_(by_triggers|because_cannot_update)$/.test(reason);
-  return isSaid || !Object.hasOwn(reasons, reason) ? undefined : reasons[reason];
+  const isExplained =
+    forced.length > 0 && /^replace_(by_triggers|because_cannot_update)$/.test(reason);
+  return isExplained || !Object.hasOwn(reasons, reason) ? undefined : reasons[reason];
 }
 
 /** Attributes that force a replacement, with their changes. */
@@ -34,13 +36,17 @@ export function forcedBy(paths: readonly Path[], diffs: readonly DiffBlock[]): r
     const own = lines.filter(({ path }) => path === first || startsWithName(path, String(first)));
     if (own.length === 0 || own.length > 3) return [pathText(path)];
     return own.map(({ path, before, after }) => {
-      if (before === undefined) return `${path} (added: ${after ?? ""})`;
+      if (before === undefined) return `${path} (added${valueText(after)})`;
       return after === undefined
-        ? `${path} (removed: ${before})`
+        ? `${path} (removed${valueText(before)})`
         : `${path} (${before} → ${after})`;
     });
   });
   return [...new Set(texts)];
+}
+
+function valueText(value: string | undefined): string {
+  return value === undefined || value === hidden ? "" : `: ${value}`;
 }
 
 function startsWithName(where: string, name: string): boolean {
