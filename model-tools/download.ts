@@ -159,21 +159,22 @@ async function rangeNotSatisfiable(
   throw new InterruptedDownload(`the server has no more than ${total ?? "fewer"} bytes`, 0);
 }
 
-/** Size of the whole file, from a partial response. */
-function totalOf(response: FileResponse): number | undefined {
-  const total = /^bytes \d+-\d+\/(\d+)$/.exec(response.header("content-range") ?? "")?.[1];
-  return response.status === 206 && total !== undefined ? Number(total) : undefined;
+/** Offset and, if known, size of the file, from a partial response. */
+function rangeOf(response: FileResponse) {
+  const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.header("content-range") ?? "");
+  if (response.status !== 206 || range === null) return undefined;
+  return { start: Number(range[1]), total: range[2] === "*" ? undefined : Number(range[2]) };
 }
 
-/** Offset of a partial response in the file. */
 function rangeStart({ bytes }: DownloadOptions, response: FileResponse, existing: number): number {
-  const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.header("content-range") ?? "");
-  if (range === null)
+  const range = rangeOf(response);
+  if (range === undefined)
     throw new InterruptedDownload("the server sent a partial response without a range", existing);
-  if (bytes !== undefined && range[2] !== "*" && Number(range[2]) !== bytes) {
-    throw new RejectedDownload(`must have ${bytes} bytes, got ${range[2]}`);
+  const { start, total = bytes } = range;
+  if (total !== bytes && bytes !== undefined) {
+    throw new RejectedDownload(`must have ${bytes} bytes, got ${total}`);
   }
-  return Number(range[1]);
+  return start;
 }
 
 async function writeResponse(
@@ -183,7 +184,7 @@ async function writeResponse(
 ): Promise<void> {
   const length = response.header("content-length");
   const announced = length === undefined ? undefined : from + Number(length);
-  const total = bytes ?? totalOf(response) ?? announced;
+  const total = bytes ?? rangeOf(response)?.total ?? announced;
   const encoding = response.header("content-encoding") ?? "identity";
   if (encoding !== "identity")
     throw new RejectedDownload(`must be sent without compression, got ${encoding}`);

@@ -18,7 +18,7 @@ afterAll(async () => {
 
 const model = visionTransformer(profiles.tiny, 1);
 
-test("reads back what was written", async () => {
+test("reads a written model", async () => {
   const file = readOnnx(await tinyModel());
   expect(file.opsets).toEqual(new Map([["", 17]]));
   expect(file.inputs).toEqual([
