@@ -30,7 +30,7 @@ interface ServedPods {
   readonly service: Service;
   readonly labels: Readonly<Record<string, string>>;
   readonly portNumber: ContainerPort;
-  /** Receives the contradictions. */
+  /** Receives the faults of the synthesized file. */
   readonly faults: string[];
 }
 
@@ -153,7 +153,7 @@ export function kindPortMappings(body: unknown): ReadonlyMap<number, number> {
   return found;
 }
 
-/** Content of YAML or JSON text; `undefined` if it is neither. */
+/** Parses YAML or JSON; `undefined` for other text. */
 function parsedYaml(text: string): unknown {
   const document = parseYamlDocument(text);
   return document.errors.length === 0 ? document.toJS() : undefined;

@@ -39,7 +39,7 @@ export interface LocalEndpointOptions {
   /** Port of this machine for a published port. */
   readonly shift: (port: number) => number;
   readonly clusterProxies: ReadonlyMap<string, ProxyPlan>;
-  /** Receives contradictions. */
+  /** Receives the faults of the synthesized file. */
   readonly faults: Fault[];
 }
 
@@ -55,10 +55,10 @@ export function localEndpoint(
   const published = ports.find(({ external }) => external === port);
   const proxy = clusterProxies.get(hostOf(endpoint.url));
   if (published === undefined || (address !== undefined && proxy === undefined)) {
-    const own = ports.map(({ external }) => external).join(", ") || "no port";
+    const externalPorts = ports.map(({ external }) => external).join(", ") || "no port";
     faults.push({
       workload,
-      message: `publishes ${own}, but the environment's ${endpoint.protocol} endpoint is ${endpoint.url}`,
+      message: `publishes ${externalPorts}, but the environment's ${endpoint.protocol} endpoint is ${endpoint.url}`,
     });
     return { workload, endpoint };
   }

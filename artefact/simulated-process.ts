@@ -24,8 +24,7 @@ export function tritonOverrides(
   return options;
 }
 
-/** Surroundings of an embed server in the simulation. */
-export interface EmbedSurroundings {
+export interface EmbedContext {
   readonly listeners: readonly Listener[];
   readonly volumes: SimulatedVolumes;
   /** ONNX file in place of the environment's; absent: the mounted file. */
@@ -33,7 +32,7 @@ export interface EmbedSurroundings {
   readonly workloads: readonly Workload[];
   /** Local ports of the processes behind a host name and port of the environment. */
   readonly localPorts: (host: string, port: number) => readonly number[];
-  /** Receives contradictions. */
+  /** Receives the faults of the synthesized file. */
   readonly faults: Fault[];
   /** Receives intended differences from the deployment. */
   readonly notes: Set<string>;
@@ -42,9 +41,9 @@ export interface EmbedSurroundings {
 /** Environment variables of an embed server, with local paths and addresses. */
 export function embedEnv(
   workload: Workload,
-  surroundings: EmbedSurroundings,
+  context: EmbedContext,
 ): Readonly<Record<string, string>> {
-  const { listeners, volumes, modelFile, notes } = surroundings;
+  const { listeners, volumes, modelFile, notes } = context;
   const env: Record<string, string> = {
     ...workload.env,
     HOST: loopback,
@@ -65,16 +64,16 @@ export function embedEnv(
     return env;
   }
   env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.flatMap((target) =>
-    localUpstreams(workload, target, surroundings),
+    localUpstreams(workload, target, context),
   ).join(",");
   return env;
 }
 
-/** Local addresses of one of `TRITON_GRPC_URLS`; unchanged if it leads nowhere. */
+/** Local addresses of one of `TRITON_GRPC_URLS`; unchanged if nothing listens there. */
 function localUpstreams(
   workload: Workload,
   target: string,
-  { workloads, localPorts, faults }: EmbedSurroundings,
+  { workloads, localPorts, faults }: EmbedContext,
 ): readonly string[] {
   const { host, port } = upstreamOf(target);
   const owner = workloads.find((candidate) => hasHostName(candidate, host));

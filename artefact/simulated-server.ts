@@ -30,7 +30,7 @@ export interface ListeningPort {
 /**
  * Derives the server of a workload from its command and environment.
  *
- * @param faults - Receives contradictions.
+ * @param faults - Receives the faults of the synthesized file.
  * @throws {UserError} one line, if the command is not one of the server image's.
  */
 export function simulatedServer(workload: Workload, faults: Fault[]): SimulatedServer {
@@ -69,7 +69,7 @@ function tritonFlags(workload: Workload, args: readonly string[]): ResolvedTrito
   }
 }
 
-/** Published ports, probes and reloads that lead to a port on which the server does not listen. */
+/** Published ports, probes and reloads of ports on which the server does not listen. */
 export function portFaults({ workload, listens }: SimulatedServer): readonly Fault[] {
   const ports = listens.map(({ internal }) => internal).join(", ");
   const isListening = (port: number) => listens.some(({ internal }) => internal === port);
@@ -94,16 +94,16 @@ export function portFaults({ workload, listens }: SimulatedServer): readonly Fau
   ];
 }
 
-/** Configuration reloads that are sent to another server than the one that mounts the configuration. */
+/** Configuration reloads sent to another server than the one that mounts the configuration. */
 function reloadFaults(workload: Workload, listens: readonly ListeningPort[]): readonly Fault[] {
   const http = listens.find(({ protocol }) => protocol === "oip-http")?.internal;
-  const own = [workload.name, ...workload.aliases].map((name) => `http://${name}:${http}`);
+  const urls = [workload.name, ...workload.aliases].map((name) => `http://${name}:${http}`);
   return workload.volumes
     .flatMap(({ contents }) => contents?.reloads ?? [])
-    .filter(({ url }) => !own.includes(url))
+    .filter(({ url }) => !urls.includes(url))
     .map(({ by, url }) => ({
       workload,
-      message: `${by} reloads its configuration at ${url}, but it listens on ${own[0]}`,
+      message: `${by} reloads its configuration at ${url}, but it listens on ${urls[0]}`,
     }));
 }
 

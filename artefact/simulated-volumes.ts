@@ -3,13 +3,14 @@ import { modelRepositoryMount } from "../contract/server-env.ts";
 import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import type { RepositoryPart, RepositoryPlan, SimulationPlanOptions } from "./simulation-types.ts";
 import { evaluatePath } from "./terraform-text.ts";
+import { isBelow } from "./volume-contents.ts";
 import type { Volume, Workload } from "./workload.ts";
 
 /** Folders of this machine that simulate a container's volumes. */
 export interface SimulatedVolumes {
   /** Path on this machine of a path in the container. */
   hostPath(containerPath: string): string;
-  /** Every volume at or below a path of the container, outer ones first. */
+  /** Volumes at or below a path of the container, outer ones first. */
   below(containerPath: string): readonly RepositoryPart[];
 }
 
@@ -69,11 +70,6 @@ export function simulatedVolumes(
             : { path, source: sourceOf(volume) };
         }),
   };
-}
-
-function isBelow(path: string, folder: string): boolean {
-  const relative = posix.relative(folder, path);
-  return relative === "" || !relative.startsWith("..");
 }
 
 /** Plan of a Triton's `--model-repository`; `undefined` if one volume contains all of it. */

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { UserError } from "../contract/user-error.ts";
 import type { Artefact } from "./artefact.ts";
 import { clusterProxies, localEndpoint } from "./simulated-endpoints.ts";
-import { type EmbedSurroundings, embedEnv, tritonOverrides } from "./simulated-process.ts";
+import { type EmbedContext, embedEnv, tritonOverrides } from "./simulated-process.ts";
 import {
   portCollisions,
   portFaults,
@@ -21,7 +21,7 @@ import type {
 } from "./simulation-types.ts";
 import { hasHostName, type Workload } from "./workload.ts";
 
-/** One process with its ports; its paths and upstream addresses are not resolved yet. */
+/** Process with its ports, before its paths and upstream addresses are resolved. */
 interface Draft extends SimulatedServer {
   readonly name: string;
   readonly listeners: readonly Listener[];
@@ -47,8 +47,8 @@ export function planSimulation(artefact: Artefact, options: SimulationPlanOption
     const volumes = simulatedVolumes(draft.workload, options, notes);
     const { listeners } = draft;
     const { modelFile } = options;
-    const surroundings = { listeners, volumes, modelFile, workloads, localPorts, faults, notes };
-    return instanceOf(draft, options, surroundings);
+    const context = { listeners, volumes, modelFile, workloads, localPorts, faults, notes };
+    return instanceOf(draft, options, context);
   });
 
   const proxyTo = (workload: Workload, internal: number, port: number): ProxyPlan => ({
@@ -110,7 +110,7 @@ function draftsOf(
 
 function localPortsOf(drafts: readonly Draft[], host: string, port: number): readonly number[] {
   const named = drafts.filter(({ workload }) => hasHostName(workload, host));
-  // every replica of a Deployment, as a Service spreads them; the Service's port may differ from the container's
+  // all replicas of a Deployment, like a Service, which may have another port than the container
   const behind = named[0]?.workload.kind === "container" ? named.slice(0, 1) : named;
   return behind.flatMap(({ workload, listeners }) => {
     const { internal = port } = workload.inCluster.find((it) => it.external === port) ?? {};
@@ -121,7 +121,7 @@ function localPortsOf(drafts: readonly Draft[], host: string, port: number): rea
 function instanceOf(
   { workload, name, role, flags, listeners }: Draft,
   { temporaryFolder, modelFile }: SimulationPlanOptions,
-  surroundings: EmbedSurroundings,
+  context: EmbedContext,
 ): Instance {
   const common = {
     workload,
@@ -131,8 +131,8 @@ function instanceOf(
     ...readiness(workload, role, listeners),
     graceSeconds: workload.graceSeconds,
   };
-  if (flags === undefined) return { ...common, args: [], env: embedEnv(workload, surroundings) };
-  const { volumes } = surroundings;
+  if (flags === undefined) return { ...common, args: [], env: embedEnv(workload, context) };
+  const { volumes } = context;
   const scratch = join(temporaryFolder, name.replaceAll(/[^\w.-]+/g, "-"));
   const repository = repositoryPlan(flags, workload.service.model, volumes, scratch, modelFile);
   const folder = repository?.folder ?? volumes.hostPath(flags["model-repository"]);

@@ -40,8 +40,8 @@ export interface StartOptions {
   readonly startLimitSeconds: number;
 }
 
-const usualPollMs = 50;
-const shownLines = 8;
+const defaultPollMs = 50;
+const printedLines = 8;
 
 /**
  * Checks that the ports that environments need are free.
@@ -51,14 +51,14 @@ const shownLines = 8;
 export async function requirePorts(
   plans: readonly { readonly environment: string; readonly plan: SimulationPlan }[],
 ): Promise<void> {
-  const seen = new Map<number, string>();
+  const owners = new Map<number, string>();
   for (const { environment, plan } of plans) {
     for (const { port, neededBy } of plan.hostPorts) {
-      if (!seen.has(port)) seen.set(port, `${environment}/${neededBy}`);
+      if (!owners.has(port)) owners.set(port, `${environment}/${neededBy}`);
     }
   }
   const inUse: string[] = [];
-  for (const [port, neededBy] of seen) {
+  for (const [port, neededBy] of owners) {
     if (await isPortInUse(port))
       inUse.push(`port ${port} of ${neededBy} is in use on this machine`);
   }
@@ -77,7 +77,7 @@ export async function startSimulation(
   const proxies: TcpProxy[] = [];
   const stop = async (): Promise<void> => {
     await Promise.all(proxies.map((proxy) => proxy.close()));
-    await Promise.all(children.map((child) => child.stop(stopPatienceSeconds)));
+    await Promise.all(children.map((child) => child.stop(stopGraceSeconds)));
     for (const { repository } of plan.instances) {
       if (repository !== undefined) rmSync(repository.folder, { recursive: true, force: true });
     }
@@ -106,7 +106,7 @@ export async function startSimulation(
 }
 
 /** Short, because nothing is in flight at the end of a simulation. */
-const stopPatienceSeconds = 5;
+const stopGraceSeconds = 5;
 
 function distinctPorts(plan: SimulationPlan): SimulationPlan["proxies"] {
   const seen = new Set<number>();
@@ -122,7 +122,7 @@ export function startProcess(instance: Instance, serverCommand: readonly string[
   });
 }
 
-/** Adds {@link endWithParent} to the command of a Node program, whose file is the last word. */
+/** Adds {@link endWithParent} to a command of Node that ends with the program's file. */
 export function withLifeline(command: readonly string[]): readonly string[] {
   return [...command.slice(0, -1), "--import", endWithParent, ...command.slice(-1)];
 }
@@ -171,13 +171,13 @@ function mirror(source: string, target: string): void {
   }
 }
 
-/** Polls a URL until it returns 200, the process ends, or the time is over. */
+/** Polls a URL until it returns 200, the process ends, or the limit is reached. */
 export async function waitUntilReady(
   child: Child,
   readyUrl: string,
   budgetSeconds: number,
   signal: AbortSignal = new AbortController().signal,
-  pollMs = usualPollMs,
+  pollMs = defaultPollMs,
 ): Promise<StartOutcome> {
   const startedAt = performance.now();
   let lastResponse = "no response";
@@ -208,7 +208,7 @@ export function describeExit({ code, signal }: Exit): string {
 
 /** Last output lines of a process, for messages. */
 export function lastLinesOf(child: Child): string {
-  const lines = child.lastLines(shownLines);
+  const lines = child.lastLines(printedLines);
   return lines.length === 0
     ? ""
     : `; last lines of its output:\n${lines.map((l) => `    ${l}`).join("\n")}`;

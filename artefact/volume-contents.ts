@@ -69,12 +69,12 @@ function appliedConfig({
   return { path: posix.join(folder, `${name}.pbtxt`), content, server };
 }
 
-/** Returns whether a text is one Terraform expression. */
 function isExpression(value: string): boolean {
   return /^\$\{.*\}$/s.test(value);
 }
 
-function isBelow(path: string, folder: string): boolean {
+/** Returns whether a path is a folder or below it. */
+export function isBelow(path: string, folder: string): boolean {
   const relative = posix.relative(folder, path);
   return relative === "" || !relative.startsWith("..");
 }

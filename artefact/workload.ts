@@ -25,7 +25,7 @@ export interface Workload {
   /** Other host names: aliases on the container's Docker networks, or the Deployment's Services. */
   readonly aliases: readonly string[];
   readonly networks: readonly string[];
-  /** Contradictions in the file between the machine's port and the workload. */
+  /** Faults of the synthesized file between the machine's port and the workload. */
   readonly faults: readonly string[];
 }
 

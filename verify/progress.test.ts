@@ -10,9 +10,9 @@ function output(isTTY: boolean) {
 test("without a terminal, progress is one line per event", () => {
   const to = output(false);
   const progress = startProgress(to);
-  progress.tell({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
-  progress.tell({ kind: "check", result: failedCheck() });
-  progress.tell({ kind: "check", result: failedCheck({ outcome: "pass" }) });
+  progress.onEvent({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
+  progress.onEvent({ kind: "check", result: failedCheck() });
+  progress.onEvent({ kind: "check", result: failedCheck({ outcome: "pass" }) });
   progress.end();
   expect(to.written.join("")).toBe(
     "single-gpu: parity: embed\n" +
@@ -24,9 +24,9 @@ test("without a terminal, a counting phase is one line", () => {
   const to = output(false);
   const progress = startProgress(to);
   for (const percent of [1, 2, 10, 100]) {
-    progress.tell({ kind: "phase", text: `generate the model, ${percent} %` });
+    progress.onEvent({ kind: "phase", text: `generate the model, ${percent} %` });
   }
-  progress.tell({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
+  progress.onEvent({ kind: "phase", environment: "single-gpu", text: "parity: embed" });
   progress.end();
   expect(to.written.join("")).toBe("generate the model, 1 %\nsingle-gpu: parity: embed\n");
 });
@@ -34,7 +34,7 @@ test("without a terminal, a counting phase is one line", () => {
 test("on a terminal, progress is one line, cut to the terminal width", () => {
   const to = output(true);
   const progress = startProgress(to);
-  progress.tell({ kind: "phase", environment: "single-gpu", text: "x".repeat(200) });
+  progress.onEvent({ kind: "phase", environment: "single-gpu", text: "x".repeat(200) });
   progress.end();
   const lines = to.written.join("").split("\r\u001b[K");
   expect(to.written.join("")).not.toContain("\n");
@@ -45,7 +45,7 @@ test("on a terminal, progress is one line, cut to the terminal width", () => {
 test("on a terminal, a failure keeps its own line", () => {
   const to = output(true);
   const progress = startProgress(to);
-  progress.tell({ kind: "check", result: failedCheck() });
+  progress.onEvent({ kind: "check", result: failedCheck() });
   progress.end();
   expect(to.written.join("")).toMatch(/✘ wiring single-gpu\/triton-onnx: .*\n/);
 });

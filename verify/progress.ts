@@ -4,9 +4,9 @@ import type { VerifyEvent } from "./check-run.ts";
 
 /** Progress output of a run. */
 export interface Progress {
-  readonly tell: (event: VerifyEvent) => void;
+  readonly onEvent: (event: VerifyEvent) => void;
   /** Prints a line above the status line. */
-  readonly say: (line: string) => void;
+  readonly print: (line: string) => void;
   /** Removes the status line. */
   readonly end: () => void;
 }
@@ -20,9 +20,9 @@ export function startProgress(output: Output): Progress {
     () => `${checks} checks${failed === 0 ? "" : `, ${failed} failed`}`,
   );
   return {
-    say: line.print,
+    print: line.print,
     end: line.end,
-    tell(event) {
+    onEvent(event) {
       if (event.kind === "phase") line.show(`${environmentPrefix(event.environment)}${event.text}`);
       if (event.kind === "check") {
         checks++;

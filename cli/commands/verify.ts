@@ -51,7 +51,7 @@ interface VerifyArguments extends RunArguments {
 async function verifyEnvironments(
   environments: readonly string[],
   args: VerifyArguments,
-  tell: (event: VerifyEvent) => void,
+  onEvent: (event: VerifyEvent) => void,
   onNotice: (line: string) => void,
 ): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
   const outdir = outputFolder();
@@ -62,7 +62,7 @@ async function verifyEnvironments(
     if (args.synth && args.target === "simulation") {
       await synthesizeUnlessEdited(environments, outdir, {
         onNotice,
-        onSynthesize: () => tell({ kind: "phase", text: "synthesize" }),
+        onSynthesize: () => onEvent({ kind: "phase", text: "synthesize" }),
         strict: true,
       });
     }
@@ -70,13 +70,13 @@ async function verifyEnvironments(
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,
-      chooseModel: (own: string | undefined) => chooseModel(model, tell, own),
+      chooseModel: (own: string | undefined) => chooseModel(model, onEvent, own),
       samples: join(project, "model-tools/samples"),
       preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
       portOffset,
       secondsPerEndpoint: args.seconds,
       signal,
-      onEvent: tell,
+      onEvent,
     };
     const record =
       args.target === "deployed"
@@ -93,7 +93,7 @@ async function verifyEnvironments(
             environments: files,
             serverCommand: simulationServer,
             modelRepository: join(project, "model_repository"),
-            modelFile: model === "generated" ? undefined : await writtenFile(model, tell),
+            modelFile: model === "generated" ? undefined : await writtenFile(model, onEvent),
           });
     const folder = resolve(args.report ?? join(project, "bench/reports"));
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
@@ -114,7 +114,7 @@ export const simulationServer: readonly string[] = [
   join(project, "inference-image/main.ts"),
 ];
 
-type Tell = (event: VerifyEvent & { readonly kind: "phase" }) => void;
+type OnPhase = (event: VerifyEvent & { readonly kind: "phase" }) => void;
 
 /**
  * Returns the ONNX file of `--model`, generated if missing, and its description for the record.
@@ -123,19 +123,19 @@ type Tell = (event: VerifyEvent & { readonly kind: "phase" }) => void;
  */
 export async function chooseModel(
   model: string,
-  tell: Tell,
+  onEvent: OnPhase,
   own?: string,
 ): Promise<ReferenceModel> {
   const isOwn = model === "generated" && own !== undefined && own !== repositoryModel;
-  const file = isOwn ? own : await writtenFile(model, tell);
+  const file = isOwn ? own : await writtenFile(model, onEvent);
   const { sha256, source, weights, architecture, seed } = await modelInfo(file);
   const name = !isOwn && (model === "tiny" || model === "generated") ? model : file;
   return { file, subject: { name, sha256, source, weights, architecture, seed } };
 }
 
-function writtenFile(model: string, tell: Tell): Promise<string> {
+function writtenFile(model: string, onEvent: OnPhase): Promise<string> {
   return modelFile(model, (percent) =>
-    tell({ kind: "phase", text: `generate the model, ${percent} %` }),
+    onEvent({ kind: "phase", text: `generate the model, ${percent} %` }),
   );
 }
 
@@ -176,8 +176,8 @@ export async function runVerify(
 ): Promise<void> {
   const progress = startProgress(process.stderr);
   try {
-    const { tell, say } = progress;
-    const { record, saved } = await verifyEnvironments(environments, args, tell, say);
+    const { onEvent, print } = progress;
+    const { record, saved } = await verifyEnvironments(environments, args, onEvent, print);
     progress.end();
     if (args.output !== undefined) writeOutput(args.output, recordText(record));
     if (args.json) process.stdout.write(recordText(record));

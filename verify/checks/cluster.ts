@@ -145,9 +145,9 @@ export interface Unsettled {
 export function unsettledAutoscalers(found: ReadonlyMap<DeclaredObject, unknown>): Unsettled {
   const withoutMetric: DeclaredObject[] = [];
   const mismatched: DeclaredObject[] = [];
-  for (const [object, there] of found) {
-    if (object.manifest.kind !== "HorizontalPodAutoscaler" || there === undefined) continue;
-    const { metric, target, owns } = scalingOf(there, [...found.keys()], found);
+  for (const [object, stored] of found) {
+    if (object.manifest.kind !== "HorizontalPodAutoscaler" || stored === undefined) continue;
+    const { metric, target, owns } = scalingOf(stored, [...found.keys()], found);
     const both = target === undefined ? [object] : [target, object];
     if (metric === undefined) withoutMetric.push(...both);
     else if (!owns) mismatched.push(...both);
