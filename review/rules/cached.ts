@@ -1,4 +1,4 @@
-/** A function of an object that is computed once for each. */
+/** Memoizes a function by its argument. */
 export function cached<From extends object, To>(compute: (from: From) => To): (from: From) => To {
   const known = new WeakMap<From, { readonly value: To }>();
   return (from) => {

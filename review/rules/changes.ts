@@ -5,7 +5,7 @@ import { environmentBefore, environmentOf } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, isSet, text } from "./values.ts";
 
-/** Resources of some types that go, or go and come back empty, while the stack stays. */
+/** Destroyed or replaced resources of some types, unless the whole stack is destroyed. */
 function removed(types: RegExp) {
   return (change: StackChange): readonly ResourceChange[] =>
     isDestroyed(change)
@@ -20,7 +20,6 @@ function removalText(action: ResourceChange["action"]): string {
   return action === "replace" ? "destroyed and made again" : "destroyed";
 }
 
-/** Whether nothing of the stack is left. */
 function isDestroyed({ resources }: StackChange): boolean {
   const managed = resources.filter(({ mode }) => mode === "managed");
   return managed.length > 0 && managed.every(({ action }) => action === "delete");
@@ -64,7 +63,7 @@ export const changeRules: readonly ReviewRule[] = [
       for (const it of resources) {
         const identity = it.action === "delete" ? identityOf(it, it.before) : undefined;
         const twin = identity === undefined ? undefined : created.get(identity);
-        // another key of one `for_each` is another instance
+        // instances of one `for_each` are independent
         if (twin === undefined || withoutKey(twin.address) === withoutKey(it.address)) continue;
         yield {
           address: it.address,
@@ -190,7 +189,7 @@ export const changeRules: readonly ReviewRule[] = [
       if (isDestroyed(change) || environmentOf(change) !== undefined) return;
       const { environmentAfter: given } = change;
       const wasRead = environmentBefore(change) !== undefined;
-      // an output of this name may be that of another project
+      // another project may have an output of this name
       if (!wasRead && !(isObject(given) && Array.isArray(given.services))) return;
       const fate = isSet(given) ? "cannot be read" : "is gone";
       yield {
@@ -290,7 +289,7 @@ export const changeRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** What a resource is called by its provider; the same for two is one thing with two addresses. */
+/** Name of a resource at its provider, or its values; equal for two addresses of one object. */
 function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): string | undefined {
   if (values === undefined || isDeploymentStep(type, values)) return undefined;
   const metadata = at(values, "metadata", "name");
@@ -302,7 +301,7 @@ function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): 
   return given.length === 0 ? undefined : `${type} ${canonical(own)}`;
 }
 
-/** What is made anew without anybody who waits for it. */
+/** Whether a resource is a deployment step, which can be recreated without impact. */
 function isDeploymentStep(type: string, values: NonNullable<ResourceChange["after"]>): boolean {
   if (type === "terraform_data") return !isSet(at(values.input, "portMappings"));
   return type === "null_resource" || (type === "docker_container" && isOneShot(values));

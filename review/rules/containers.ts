@@ -199,7 +199,7 @@ function listText(values: readonly string[]): string {
   return values.length === 0 ? "nothing" : values.join(", ");
 }
 
-/** A profile may be written out in an option; what is usual is shown. */
+/** Security option without the contents of inline profiles. */
 function securityOption(given: string): string {
   const [, name = hidden, value] = /^([a-z-]{1,40})(?:[:=](.*))?$/s.exec(given) ?? [];
   if (value === undefined) return name;

@@ -9,12 +9,11 @@ export function containerPath(construct: string, ...path: Path): Path {
   return ["resource", "docker_container", construct, ...path];
 }
 
-/** Path into the image of NVIDIA's Triton. */
 export function tritonImagePath(...path: Path): Path {
   return ["resource", "docker_image", "host/triton-image/image", ...path];
 }
 
-/** Path into the spec of the Deployment in `kind-local`. */
+/** Path into the spec of the embed server's Deployment in `kind-local`. */
 export function deploymentPath(...path: Path): Path {
   return ["resource", "kubernetes_deployment_v1", "embed/deployment", "spec", ...path];
 }
@@ -24,7 +23,7 @@ export function podContainerPath(...path: Path): Path {
   return deploymentPath("template", "spec", "container", 0, ...path);
 }
 
-/** Path of the chart values in `k8s-gpu`. */
+/** Chart values in `k8s-gpu`. */
 export const chartValuesPath: Path = [
   ...["resource", "helm_release", "inference/chart/release"],
   ...["values", 0],

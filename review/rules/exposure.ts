@@ -25,13 +25,13 @@ import { at, blocks, list, map, number, optionText, text } from "./values.ts";
 const tunnelHint = (service: string) =>
   `'npx clipstack tunnel' provides access to ${service} from other hosts`;
 
-/** Type of a Service in the chart values, where it may be any text. */
+/** Service type in the chart values; hides invalid texts, which may be secrets. */
 function serviceType(value: unknown): string {
   const type = text(value) ?? "ClusterIP";
   return serviceTypes.test(type) ? type : "type that Kubernetes does not have";
 }
 
-/** Ports of a container that others than the host reach. */
+/** Published ports that other hosts can reach. */
 function openPorts({ values }: ServiceContainer) {
   return publishedPorts(values).filter(({ ip }) => !isLoopback(ip));
 }
@@ -116,7 +116,7 @@ export const exposureRules: readonly ReviewRule[] = [
       for (const { container } of tritonsOpenAt(change, [tritonPorts.http, tritonPorts.grpc])) {
         const mode = option(container.command, "model-control-mode") ?? "none";
         if (mode === "none") continue;
-        // on the first deployment, the key is unknown, and with it the words that have it
+        // the options contain a key that is unknown before the first deployment
         if (list(container.values.command).length > container.command.length) continue;
         for (const flag of ["http-restricted-api", "grpc-restricted-protocol"] as const) {
           const apis = String(option(container.command, flag) ?? "").split(":")[0] ?? "";
@@ -241,7 +241,7 @@ export const exposureRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Whether every address that the environment gives out is on the loopback interface. */
+/** Whether all endpoints of the environment are on the loopback interface. */
 function onLoopback(change: StackChange): boolean {
   const endpoints = environmentOf(change)?.services.flatMap((service) => service.endpoints) ?? [];
   return (

@@ -9,7 +9,7 @@ import { at, block, blocks, cpuMillicores, map, memoryMiB, number, text } from "
 
 /** Data of a stack after the change, shared by several rules. */
 
-/** What is there after the change, by type without the version of its API. */
+/** Managed resources after the change, by type without API version. */
 const byType = cached(({ resources }: StackChange): ReadonlyMap<string, ResourceChange[]> => {
   const found = new Map<string, ResourceChange[]>();
   for (const resource of resources) {
@@ -22,72 +22,70 @@ const byType = cached(({ resources }: StackChange): ReadonlyMap<string, Resource
   return found;
 });
 
-/** Resources of a type that are there after the change. `kubernetes_deployment` is `kubernetes_deployment_v1` too. */
+/** Resources of a type after the change, in all API versions: `kubernetes_deployment` includes `kubernetes_deployment_v1`. */
 export function resourcesOf(change: StackChange, type: string): readonly ResourceChange[] {
   return byType(change).get(type) ?? [];
 }
 
-/** The same as a function of the change, for {@link each}. */
+/** {@link resourcesOf} as an argument of {@link each}. */
 export function ofType(type: string) {
   return (change: StackChange) => resourcesOf(change, type);
 }
 
-/** The output `environment` after the change, where it is one. */
+/** Output `environment` after the change; `undefined` if absent or invalid. */
 export const environmentOf = cached(
   ({ environmentAfter }: StackChange): Environment | undefined =>
     environment.safeParse(environmentAfter).data,
 );
 
-/** The same before the change. */
+/** Output `environment` before the change. */
 export const environmentBefore = cached(
   (change: StackChange): Environment | undefined =>
     environment.safeParse(change.environmentBefore).data,
 );
 
-/** What the catalogue says of the GPUs of an environment. */
+/** Catalogue entry of the environment's GPU. */
 export function gpuOf(change: StackChange): GpuSpec | undefined {
   const name = environmentOf(change)?.gpu?.name;
   const catalogue: Readonly<Record<string, GpuSpec>> = gpuCatalogue;
   return name !== undefined && Object.hasOwn(catalogue, name) ? catalogue[name] : undefined;
 }
 
-/** Quantities of Kubernetes by resource: `memory: 1Gi`. */
+/** Kubernetes quantities by resource: `memory: 1Gi`. */
 type Quantities = Readonly<Record<string, string>>;
 
 export interface ContainerResources {
   readonly name: string;
-  /** Of what is not requested Kubernetes takes the limit. */
+  /** Includes limits without a request, which Kubernetes uses as requests. */
   readonly requests: Quantities;
   readonly limits: Quantities;
 }
 
-/** A Deployment, or what the values of the chart make one of. */
+/** Deployment, typed or from the chart values. */
 export interface Workload {
   readonly address: string;
-  /** Of the Deployment, or of the component of the chart. */
+  /** Name of the Deployment, or of the chart's component. */
   readonly name: string;
   readonly resource: ResourceChange;
-  /** Of the pods; absent where the chart renders them. */
+  /** Pod spec; absent for the chart. */
   readonly pod?: Values;
   readonly labels: Readonly<Record<string, string>>;
-  /** Which of the services it is, where that can be seen. */
   readonly kind: "embed" | "triton" | "other";
-  /** Bounds of the autoscaler, or twice the fixed number; absent where only the cluster knows. */
+  /** Bounds of the autoscaler, or the fixed replica count as both; absent if unknown. */
   readonly replicas?: { readonly minReplicas: number; readonly maxReplicas: number };
-  /** Pods that a rolling update starts before it stops others. */
+  /** Additional pods during a rolling update. */
   readonly surge: number;
-  /** Of the whole pod, as the API server takes it: with what a LimitRange of the stack adds. */
+  /** Requests of the whole pod, with the defaults of the stack's LimitRanges. */
   readonly requests: Quantities;
   readonly limits: Quantities;
-  /** Containers that run all the time, as the stack gives them. */
+  /** Containers other than init containers, without LimitRange defaults. */
   readonly containers: readonly ContainerResources[];
-  /** GPUs of one pod. */
+  /** GPUs per pod. */
   readonly gpus: number;
 }
 
 export const gpuResource = "nvidia.com/gpu";
 
-/** What makes an autoscaler, a budget or a Service belong to a Deployment. */
 export function metadataOf(resource: ResourceChange): Values {
   return block(resource.after?.metadata) ?? {};
 }
@@ -96,12 +94,11 @@ export function specOf(resource: ResourceChange): Values {
   return block(resource.after?.spec) ?? {};
 }
 
-/** Containers of a pod. */
 export function podContainers(pod: Values | undefined): readonly Values[] {
   return blocks(pod?.container);
 }
 
-/** Whether a value that names a Deployment names this one. */
+/** Whether a value is the name of a Deployment, literally or by an expression. */
 export function namesDeployment(value: unknown, deployment: ResourceChange): boolean {
   const name = text(value);
   if (name !== undefined) return name === text(metadataOf(deployment).name);
@@ -118,13 +115,13 @@ export function deploymentsOf(change: StackChange): readonly ResourceChange[] {
   return resourcesOf(change, "kubernetes_deployment");
 }
 
-/** Everything with a template of pods that go on running. */
+/** Resources with a template of long-running pods. */
 export function podOwnersOf(change: StackChange): readonly ResourceChange[] {
   const kinds = ["deployment", "stateful_set", "daemonset", "daemon_set", "replication_controller"];
   return kinds.flatMap((kind) => resourcesOf(change, `kubernetes_${kind}`));
 }
 
-/** Whether pods may come from what is not looked into: then nobody can say that there are none. */
+/** Whether releases, manifests or unmanaged pods may provide pods that the review cannot examine. */
 export function mayHaveOtherPods(change: StackChange): boolean {
   const others = ["helm_release", "kubernetes_manifest", "kubernetes_pod"];
   return (
@@ -132,7 +129,7 @@ export function mayHaveOtherPods(change: StackChange): boolean {
   );
 }
 
-/** Pods of a Deployment: their labels and their spec. */
+/** Labels and spec of a Deployment's pods. */
 export const podOf = cached(
   (
     deployment: ResourceChange,
@@ -156,7 +153,6 @@ export function ownPodContainers(
   });
 }
 
-/** Workloads of typed resources. */
 function typedWorkloads(change: StackChange): readonly Workload[] {
   const defaults = containerDefaults(change);
   return deploymentsOf(change).map((resource) => {
@@ -206,7 +202,7 @@ function replicasOf(bounds: { readonly minReplicas: unknown; readonly maxReplica
     : { minReplicas, maxReplicas };
 }
 
-/** Pods that a rolling update adds; Kubernetes rounds up. */
+/** Additional pods during a rolling update, rounded up as in Kubernetes. */
 function surgeOf(spec: Values, pods: number): number {
   if (at(spec, "strategy", "type") === "Recreate") return 0;
   const given = text(at(spec, "strategy", "rolling_update", "max_surge")) ?? "25%";
@@ -221,7 +217,7 @@ function containerResources(container: Values): ContainerResources {
   return { name: text(container.name) ?? "container", requests, limits };
 }
 
-/** What a container has that says nothing itself, as the LimitRanges of the stack give it. */
+/** Requests and limits from the stack's LimitRanges for containers that set none. */
 export function containerDefaults(
   change: StackChange,
 ): Readonly<Record<"requests" | "limits", Quantities>> {
@@ -233,12 +229,12 @@ export function containerDefaults(
   return { limits, requests: { ...limits, ...all("min"), ...all("default_request") } };
 }
 
-/** What a pod asks for: its containers together, or more where one of those before them wants more. */
+/** Total of the containers, or the largest init container if that is more. */
 function podTotal(pod: Values, side: "requests" | "limits", defaults: Quantities): Quantities {
   const given = (all: readonly Values[]) =>
     all.map((container) => ({ ...defaults, ...containerResources(container)[side] }));
   const before = blocks(pod.init_container);
-  // one that is restarted goes on beside the others
+  // sidecars: init containers that keep running
   const running = given([
     ...podContainers(pod),
     ...before.filter(({ restart_policy }) => restart_policy === "Always"),
@@ -268,7 +264,7 @@ function totalOf(name: string, values: readonly string[]): string {
   return `${total}${name === "cpu" ? "m" : name === "memory" ? "Mi" : ""}`;
 }
 
-/** Releases of this project's chart, with their values in one. */
+/** Releases of this project's chart, with their merged values. */
 export const releasesOf = cached(
   (
     change: StackChange,
@@ -281,7 +277,7 @@ export const releasesOf = cached(
       })),
 );
 
-/** Workloads of the chart, as its values say; what they leave out has the chart's default and is not looked at. */
+/** Workloads in the chart values; defaults of the chart are not examined. */
 function chartWorkloads(change: StackChange): readonly Workload[] {
   return releasesOf(change).flatMap(({ resource, values }) =>
     (["embed", "triton"] as const).flatMap((component): Workload[] => {
@@ -317,13 +313,13 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
   );
 }
 
-/** Every Deployment of the stack. */
+/** Deployments of the stack, typed and from chart values. */
 export const workloadsOf = cached((change: StackChange): readonly Workload[] => [
   ...typedWorkloads(change),
   ...chartWorkloads(change),
 ]);
 
-/** A ResourceQuota: `hard`. */
+/** ResourceQuotas, typed and from chart values. */
 export function quotasOf(
   change: StackChange,
 ): readonly { readonly address: string; readonly hard: Readonly<Record<string, string>> }[] {

@@ -10,7 +10,7 @@ function mayHaveGpus({ values, env }: ServiceContainer): boolean {
   return named || Boolean(values.gpus) || values.runtime === "nvidia";
 }
 
-/** GPUs of a host that a service asks for; absent where only Terraform or the image knows. */
+/** GPUs requested by services on a host; `undefined` if unknown. */
 function gpusUsed(change: StackChange): ReadonlySet<string> | undefined {
   const used = new Set<string>();
   for (const container of serviceContainers(change)) {

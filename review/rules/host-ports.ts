@@ -80,7 +80,7 @@ export const hostPortRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** NodePorts that are given. */
+/** Fixed NodePorts, typed and from chart values. */
 function nodePortsOf(
   change: StackChange,
 ): readonly { readonly address: string; readonly nodePort: number }[] {
@@ -94,6 +94,6 @@ function nodePortsOf(
     address: resource.address,
     nodePort: number(at(values, "embed", "service", "nodePort")) ?? 0,
   }));
-  // 0: Kubernetes chooses one
+  // 0: chosen by Kubernetes
   return [...typed, ...ofCharts].filter(({ nodePort }) => nodePort > 0);
 }

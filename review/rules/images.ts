@@ -6,7 +6,7 @@ import { each, type ReviewRule, rule } from "./rule.ts";
 import { imagesOf } from "./used-images.ts";
 import { isMissing, text } from "./values.ts";
 
-/** Images: which one runs, and whether it can. */
+/** Versions, availability and GPU support of images. */
 export const imageRules: readonly ReviewRule[] = [
   rule({
     id: "image-version",

@@ -27,7 +27,7 @@ import {
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { at, block, cpuMillicores, isSet, map, memoryMiB, number, text } from "./values.ts";
 
-/** Objects of Kubernetes that must agree with each other. */
+/** Kubernetes objects that must agree with each other. */
 export const kubernetesRules: readonly ReviewRule[] = [
   rule({
     id: "autoscaler-metric-source",
@@ -55,7 +55,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
         const autoscaling = block(at(values, "triton", "autoscaling"));
         if (at(values, "triton", "enabled") !== true || autoscaling?.enabled !== true) continue;
         if (autoscaling.metric !== "queue-time") continue;
-        // the chart has an autoscaler only where the number of pods may change
+        // the chart renders an autoscaler only for a variable replica count
         const prometheus = text(at(autoscaling, "prometheus", "url"));
         const annotated = at(values, "triton", "podAnnotations", "prometheus.io/scrape") === "true";
         const monitored = at(values, "serviceMonitor", "enabled") === true;
@@ -88,7 +88,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       edits: [{ path: deploymentPath("replicas"), failing: 2 }],
     },
     find: each(deploymentsOf, (deployment, change) => {
-      // a plan of what is deployed has the number that the autoscaler chose
+      // a plan contains the replica count set by the autoscaler
       if (change.source === "plan") return undefined;
       const { replicas } = specOf(deployment);
       const isScaled = autoscalersOf(change).some((scaler) =>
@@ -278,14 +278,14 @@ export const kubernetesRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Deployments of clipstack; what the cluster itself needs is others' business. */
+/** This project's workloads. */
 function ownWorkloads(change: StackChange): readonly Workload[] {
   return workloadsOf(change).filter(
     ({ pod, labels: of }) => pod === undefined || of["app.kubernetes.io/name"] === "clipstack",
   );
 }
 
-/** Their containers; of several in a pod, each with its own name. */
+/** Containers with the name of their workload, and their own name if the pod has several. */
 function containersOf(workloads: readonly Workload[]) {
   return workloads.flatMap(({ address, name, containers }) =>
     containers.map((it) => ({
@@ -296,7 +296,7 @@ function containersOf(workloads: readonly Workload[]) {
   );
 }
 
-/** GPUs of all pods at their maximum, with those that a rolling update of one Deployment adds. */
+/** GPUs of all pods at maximum scale, including the surge of a rolling update. */
 function gpusAtMost(workloads: readonly Workload[]): number {
   return workloads.reduce(
     (sum, { gpus, replicas, surge }) => sum + gpus * ((replicas?.maxReplicas ?? 1) + surge),
@@ -304,7 +304,6 @@ function gpusAtMost(workloads: readonly Workload[]): number {
   );
 }
 
-/** What is not said is nothing of a pod. */
 function quantities(of: Readonly<Record<string, string>>, prefix = ""): Quantities {
   return {
     cpuMillicores: cpuMillicores(of[`${prefix}cpu`]) ?? 0,
@@ -312,7 +311,7 @@ function quantities(of: Readonly<Record<string, string>>, prefix = ""): Quantiti
   };
 }
 
-/** What a quota does not say is without a bound. */
+/** Replaces quantities missing in a quota by infinity. */
 function unlimited<Q extends { readonly requests: Quantities; readonly limits: Quantities }>(
   quota: Q,
 ): Q {

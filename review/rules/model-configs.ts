@@ -10,19 +10,19 @@ import { releasesOf, resourcesOf } from "./facts.ts";
 import { type ServiceContainer, serviceContainers, volumesOf } from "./service-containers.ts";
 import { at, blocks, isExpression, text } from "./values.ts";
 
-/** A `config.pbtxt` that a stack writes, and who reads it. */
+/** `config.pbtxt` written by a stack. */
 export interface DeployedConfig {
   readonly address: string;
   readonly resource: ResourceChange;
-  /** Absent where the text cannot be read. */
+  /** Absent if the text cannot be parsed. */
   readonly config?: ModelConfigJson;
-  /** Why it cannot be read. */
+  /** Parser error. */
   readonly problem?: string;
-  /** The Triton that reads it; absent in a cluster. */
+  /** Triton that reads it; absent in a cluster. */
   readonly container?: ServiceContainer;
 }
 
-/** Every model configuration of a stack. Of expressions in it only the place is known. */
+/** Model configurations of a stack; Terraform expressions in them are replaced by a placeholder. */
 export const deployedConfigs = cached((change: StackChange): readonly DeployedConfig[] => [
   ...hostConfigs(change),
   ...chartConfigs(change),
@@ -67,7 +67,7 @@ function chartConfigs(change: StackChange): readonly DeployedConfig[] {
 
 type ReadConfig = Pick<DeployedConfig, "config" | "problem">;
 
-/** Texts that were read: those of many Tritons are the same, and so are most before and after. */
+/** Cache by text, because many Tritons have the same configuration, before and after the change. */
 const cachedConfigs = new Map<string, ReadConfig>();
 const maxCachedConfigs = 100;
 
@@ -85,12 +85,12 @@ function parseConfig(content: string): ReadConfig {
     return { config: readModelConfig(content.replaceAll(/\$\{[^{}]*\}/g, "x"), "config.pbtxt") };
   } catch (error) {
     if (!(error instanceof ModelConfigError)) throw error;
-    // an expression may hold what the text format does not know
+    // an expression may stand for a value of any type
     return isExpression(content) ? {} : { problem: error.message };
   }
 }
 
-/** Everything that is wrong with a configuration. */
+/** Violations of Triton's schema, one message each. */
 export const problemsOf = cached((config: ModelConfigJson) => checkModelConfig(config));
 
 const byContainer = cached(
@@ -102,7 +102,7 @@ const byContainer = cached(
     ),
 );
 
-/** What a Triton on a host reads. */
+/** Configuration read by a Triton on a host. */
 export function configOf(
   change: StackChange,
   { address }: ServiceContainer,
@@ -110,7 +110,7 @@ export function configOf(
   return byContainer(change).get(address);
 }
 
-/** Parameters of the TensorRT accelerator of a configuration. */
+/** Parameters of the TensorRT accelerator, if enabled. */
 export function tensorrtOf(
   config: ModelConfigJson | undefined,
 ): Readonly<Record<string, string>> | undefined {

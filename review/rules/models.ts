@@ -34,7 +34,7 @@ const tensorrtSettings = [
   "  engineCache: { enabled: true }",
 ].join("\n");
 
-/** Host memory that the weights take alone; absent where there are none, or nobody can say it. */
+/** Host memory of the weights; `undefined` without a model or if unknown. */
 function weightsMiB(
   kind: ServiceContainer["kind"],
   variable: (name: string) => string | undefined,
@@ -48,7 +48,7 @@ function memoryMessage(what: string, least: number, given: string): string {
   return `${what} must be more than ${least} MiB, the weights of the model, got ${given}`;
 }
 
-/** Environment variables of the server of a pod. */
+/** Returns an environment variable of a pod's server by name. */
 function variablesOf(
   change: StackChange,
   { address, kind, pod }: Pick<Workload, "address" | "kind" | "pod">,
@@ -335,12 +335,12 @@ export const modelRules: readonly ReviewRule[] = [
       for (const { address, kind, values, env } of serviceContainers(change)) {
         const limit = number(values.memory) ?? 0;
         const least = weightsMiB(kind, (name) => env.get(name));
-        // 0: Docker sets no limit
+        // 0: no limit
         if (least === undefined || limit === 0 || limit > least) continue;
         yield { address, message: memoryMessage("memory", least, `${limit} MiB`) };
       }
       for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
-        // the first is the server, as everywhere here; of the chart the values say what it is
+        // the first container is the server
         const [server] = containers;
         const limit = memoryMiB(server?.limits.memory);
         const least = weightsMiB(kind, variablesOf(change, { address, kind, pod }));

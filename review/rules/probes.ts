@@ -230,6 +230,6 @@ function otherHost(probe: Values | undefined): string | undefined {
 function startupSecondsOf(container: Values): number | undefined {
   const probe = block(container.startup_probe);
   if (probe === undefined) return undefined;
-  // Kubernetes' own defaults
+  // defaults of Kubernetes
   return (number(probe.period_seconds) ?? 10) * (number(probe.failure_threshold) ?? 3);
 }

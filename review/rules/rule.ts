@@ -1,49 +1,49 @@
 import type { Path, RuleFinding, Severity, StackChange } from "../input/change.ts";
 
-/** One violation found by a rule, with its own fix if it differs from the rule's. */
+/** Violation of a rule; `fix` replaces the rule's. */
 export interface RuleMatch {
   readonly address?: string;
   readonly message: string;
   readonly fix?: string;
 }
 
-/** One difference between a stack that passes and one that does not. */
+/** Difference between a passing and a failing stack. */
 export type ExampleEdit = {
   /**
-   * Where in the synthesized file. The name of a resource is the path of its construct in the stack:
+   * Path in the synthesized file, with the construct path in the stack as resource name:
    * `["resource", "docker_container", "embed/container", "read_only"]`.
    */
   readonly path: Path;
 } & (
   | {
-      /** Left out: there is no such thing. */
+      /** Absent: the value is removed. */
       readonly failing?: unknown;
-      /** Left out: what the stack has. */
+      /** Absent: the value of the stack. */
       readonly passing?: unknown;
     }
   | {
-      /** Part of a text that the stack has, and what stands there in its place. */
+      /** Replaces `passingText`, or the reverse, in a text of the stack. */
       readonly failingText: string;
       readonly passingText: string;
     }
 );
 
-/** A real stack with one thing changed. */
+/** Shipped stack with edits. */
 export interface Example {
   readonly stack: "single-gpu" | "multi-gpu-4x" | "kind-local" | "k8s-gpu";
-  /** Settings of the stack, as YAML; what they leave out has its default. */
+  /** Settings that differ from the defaults, as YAML. */
   readonly settings?: string;
   readonly edits: readonly ExampleEdit[];
   /** First message for the failing example. */
   readonly message: string;
   readonly goals?: StackChange["goals"];
-  /** What differed from the state before the change. */
+  /** Whether a resource was changed outside of Terraform. */
   readonly drift?: true;
 }
 
 /** Rule with the texts of its page. */
 export interface ReviewRule {
-  /** In kebab case. Waivers and page addresses contain it, so a rename is a breaking change. */
+  /** In kebab case; part of waivers and page addresses, so a rename is a breaking change. */
   readonly id: string;
   readonly severity: Severity;
   /** Requirement in one line. */
@@ -65,7 +65,7 @@ export interface RuleText extends Omit<ReviewRule, "find"> {
   readonly find: (change: StackChange) => Iterable<RuleMatch>;
 }
 
-/** Finds what a judge says of each item; a judge returns nothing for an item that passes. */
+/** Applies a check to each item; the check returns messages, or nothing for an item that passes. */
 export function each<Item extends { readonly address: string }>(
   itemsOf: (change: StackChange) => readonly Item[],
   judge: (item: Item, change: StackChange) => string | readonly string[] | undefined,
@@ -76,7 +76,7 @@ export function each<Item extends { readonly address: string }>(
     );
 }
 
-/** A rule whose findings are fixed as its page says, unless they say more. */
+/** Rule whose matches have its fix by default. */
 export function rule({ find, ...text }: RuleText): ReviewRule {
   return {
     ...text,

@@ -35,5 +35,4 @@ export const rulePacks: readonly RulePack[] = [
   { title: "The change itself", rules: changeRules },
 ];
 
-/** Every rule that a review runs. */
 export const rules: readonly ReviewRule[] = rulePacks.flatMap(({ rules }) => rules);

@@ -6,15 +6,14 @@ import { deploymentsOf, ofType, podContainers, podOf, releasesOf, resourcesOf } 
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { blocks, isExpression, isSet, texts } from "./values.ts";
 
-/** A text that was planted here, and is no secret. */
+/** Fake secret of the examples. */
 const planted = "planted-0000000000";
 
-/** Whether Terraform keeps a value out of its output: it came from a sensitive variable, which is as it should be. */
 function isFromSensitiveVariable({ sensitive }: ResourceChange, path: Path): boolean {
   return sensitive.some((marked) => marked.length < path.length && isWithin(path, marked));
 }
 
-/** Secrets in readable places. Findings never contain values. */
+/** Readable secrets. Findings never contain values. */
 export const secretRules: readonly ReviewRule[] = [
   rule({
     id: "secret-plain-text",
@@ -70,7 +69,7 @@ export const secretRules: readonly ReviewRule[] = [
           };
         }
       }
-      // in a plan nobody can say where it came from: the provider marks all of it
+      // in a plan, the provider marks all data of Secrets as sensitive, whatever its source
       if (change.source === "plan") return;
       for (const resource of resourcesOf(change, "kubernetes_secret")) {
         for (const field of ["data", "string_data"] as const) {
@@ -175,7 +174,7 @@ export const secretRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Names of secret variables in `extraEnv` of the chart whose value is written there. */
+/** Secret variables with a literal value in the chart's `extraEnv`. */
 function secretVariables(values: Readonly<Record<string, unknown>>): readonly string[] {
   return ["embed", "triton"].flatMap((component) =>
     blocks(blocks(values[component])[0]?.extraEnv).flatMap(({ name, value }) =>

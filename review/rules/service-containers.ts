@@ -5,20 +5,20 @@ import { cached } from "./cached.ts";
 import { environmentOf, resourcesOf } from "./facts.ts";
 import { blocks, text, texts } from "./values.ts";
 
-/** A Docker container that keeps running. */
+/** Long-running Docker container. */
 export interface ServiceContainer {
   readonly resource: ResourceChange;
   readonly address: string;
   readonly values: Values;
-  /** What the environment says that it is. */
+  /** Its service in the output `environment`. */
   readonly service: Service | undefined;
   readonly kind: "embed" | "triton" | "other";
-  /** Environment variables; `undefined` is a value that only Terraform knows. */
+  /** Environment variables; `undefined` for values known only to Terraform. */
   readonly env: ReadonlyMap<string, string | undefined>;
   readonly command: readonly string[];
 }
 
-/** Containers that keep running; those that run once are left out. */
+/** Docker containers except one-shot ones. */
 export const serviceContainers = cached((change: StackChange): readonly ServiceContainer[] => {
   const services = environmentOf(change)?.services ?? [];
   return resourcesOf(change, "docker_container")
@@ -41,12 +41,11 @@ export const serviceContainers = cached((change: StackChange): readonly ServiceC
     });
 });
 
-/** Containers of a stack that run Triton. */
 export function tritonContainers(change: StackChange): readonly ServiceContainer[] {
   return serviceContainers(change).filter(({ kind }) => kind === "triton");
 }
 
-/** GPUs that a container sees: indexes, or ids; `all` are those of the environment. */
+/** Indices or UUIDs of the GPUs visible in a container; `all` means all GPUs of the environment. */
 export function visibleGpus(change: StackChange, { env }: ServiceContainer): readonly string[] {
   const given = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
   if (given === "all") {
@@ -66,7 +65,7 @@ export function environmentVariables(env: unknown): ReadonlyMap<string, string |
   );
 }
 
-/** Value of `--name=value` or `--name value` in a command line; `true` of an option without one. */
+/** Value of `--name=value` or `--name value` in a command line; `true` for an option without value. */
 export function option(command: readonly string[], name: string): string | true | undefined {
   const index = command.findIndex((word) => word === `--${name}` || word.startsWith(`--${name}=`));
   const word = command[index];
@@ -76,11 +75,10 @@ export function option(command: readonly string[], name: string): string | true 
   return next === undefined || next.startsWith("--") ? true : next;
 }
 
-/** A port that a container publishes. */
 export interface PublishedPort {
   readonly internal: unknown;
   readonly external: unknown;
-  /** Address of the host; `0.0.0.0` where none is given. */
+  /** Bind address, by default `0.0.0.0`. */
   readonly ip: string;
 }
 
@@ -92,7 +90,6 @@ export function publishedPorts(values: Values): readonly PublishedPort[] {
   }));
 }
 
-/** Whether an expression or a name of a volume is the volume that `resource` is. */
 export function volumesOf(values: Values): readonly {
   readonly name: unknown;
   readonly path: string;

@@ -54,7 +54,7 @@ export const shutdownRules: readonly ReviewRule[] = [
         const grace = graceOfPod(first);
         const preStop = preStopSecondsOf(first);
         const required = stopSeconds(grace, preStop);
-        // Kubernetes' own default
+        // default of Kubernetes
         const seconds = number(pod.termination_grace_period_seconds) ?? 30;
         if (seconds >= required) continue;
         yield {

@@ -6,13 +6,13 @@ import { at, block, isExpression, isSet, text } from "./values.ts";
 
 const backend = ["terraform", "backend"] as const;
 
-/** The one backend of a stack, and its settings; without one the kind is empty. */
+/** Kind and settings of the backend; the kind is empty without a backend. */
 function backendOf(terraform: unknown) {
   const [[kind, settings] = ["", {}]] = Object.entries(block(at(terraform, "backend")) ?? {});
   return { kind, settings: block(settings) ?? {} };
 }
 
-/** Where Terraform keeps what it knows, and with which providers it works. */
+/** State backends and providers. */
 export const stateRules: readonly ReviewRule[] = [
   rule({
     id: "state-locking",
@@ -278,7 +278,7 @@ export const stateRules: readonly ReviewRule[] = [
       const [before, after] = both.map((it) => providersOf(it?.provider));
       for (const [name, settings] of after ?? []) {
         const was = before?.get(name);
-        // with a provider comes what it is set to
+        // a new provider is already reported
         if (was === undefined && !old?.has(name)) continue;
         const names = changedNames(was, settings).filter((it) => !providerLocations.has(it));
         if (names.length > 0) {
@@ -291,7 +291,7 @@ export const stateRules: readonly ReviewRule[] = [
   }),
 ];
 
-/** Sources and versions, by name. */
+/** Sources and versions of providers, by name. */
 function requiredProviders(terraform: unknown) {
   const all = at(terraform, "required_providers");
   return new Map(
@@ -307,13 +307,13 @@ function requiredProviders(terraform: unknown) {
 
 type Settings = Readonly<Record<string, unknown>>;
 
-/** Names of what is not the same in two blocks. */
+/** Names of settings that differ. */
 function changedNames(was: Settings = {}, is: Settings = {}): readonly string[] {
   const names = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort();
   return names.filter((name) => !sameValue(was[name], is[name]));
 }
 
-/** Every provider with its alias. */
+/** Settings of providers, by name and alias. */
 function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
   return new Map(
     Object.entries(isObject(provider) ? provider : {}).flatMap(([name, given]) =>
@@ -322,21 +322,21 @@ function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
   );
 }
 
-/** What of a backend says which state it is. */
+/** Backend settings that locate the state. */
 const stateLocations: ReadonlySet<string> = new Set(
   "path bucket key prefix region endpoint endpoints workspace_key_prefix address hostname organization workspaces container_name storage_account_name resource_group_name".split(
     " ",
   ),
 );
 
-/** What of a provider says where it works. */
+/** Provider settings that locate the host, cluster or account. */
 const providerLocations: ReadonlySet<string> = new Set(
   "host context config_path config_paths config_context config_context_cluster kubernetes exec region endpoint endpoints address url project zone account_id subscription_id tenant_id".split(
     " ",
   ),
 );
 
-/** Settings of backends that are secret, by Terraform's names. */
+/** Secret backend settings. */
 const credentials: ReadonlySet<string> = new Set([
   "access_key",
   "secret_key",

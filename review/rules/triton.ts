@@ -7,13 +7,13 @@ import { each, type ReviewRule, rule } from "./rule.ts";
 import { option, serviceContainers, tritonContainers } from "./service-containers.ts";
 import { at, blocks, isMissing, number, optionText, text, texts } from "./values.ts";
 
-/** Shared memory that a Triton needs, in MiB: NVIDIA's examples begin with 256. */
+/** Smallest value in NVIDIA's examples. */
 const leastSharedMemoryMiB = 256;
 
-/** A request with the most images, as FP32 tensors in binary. */
+/** Size of the largest batch as binary FP32 tensors, in bytes. */
 const requestBytes = openclipVitB32.maxBatchSize * elementCount(openclipVitB32.inputs[0].dims) * 4;
 
-/** Triton: its container, its command and the gateway in front of it. */
+/** Containers and command lines of Triton, and its gateways. */
 export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-shared-memory",
@@ -59,7 +59,7 @@ export const tritonRules: readonly ReviewRule[] = [
     find: each(tritonContainers, ({ command }) => {
       if (command.length === 0) return undefined;
       const loose = ["strict-readiness", "exit-on-error"].flatMap((name) => {
-        // both are Triton's own default
+        // default of both in Triton
         const given = option(command, name) ?? "true";
         return given === true || /^(true|1|on|yes)$/i.test(given)
           ? []
@@ -94,9 +94,9 @@ export const tritonRules: readonly ReviewRule[] = [
       ],
     },
     find: each(tritonContainers, ({ command }) => {
-      // Triton's own default: 64 MiB
+      // default of Triton: 64 MiB
       const given = number(option(command, "http-max-input-size")) ?? 67_108_864;
-      // a number as text takes up to five times its four bytes
+      // a number in JSON needs up to five times its four bytes
       const least = 5 * requestBytes;
       return command.length === 0 || given >= least
         ? undefined
@@ -130,7 +130,7 @@ export const tritonRules: readonly ReviewRule[] = [
       const names = containers.map(({ values }) => text(values.name));
       for (const { address, env, values } of containers) {
         const urls = env.get("TRITON_GRPC_URLS")?.split(",") ?? [];
-        // on the network of the host, or another one, others may answer
+        // on the host network or the default network, the upstream may be outside the stack
         const own = texts(blocks(values.networks_advanced).map(({ name }) => name));
         if (values.network_mode === "host" || own.length === 0) continue;
         for (const url of urls) {

@@ -2,17 +2,17 @@ import type { StackChange } from "../input/change.ts";
 import { deploymentsOf, podContainers, podOf, releasesOf, resourcesOf } from "./facts.ts";
 import { at, block, isExpression, isMissing, text } from "./values.ts";
 
-/** An image that something runs, and who says so. */
+/** Image of a resource. */
 export interface UsedImage {
   readonly address: string;
   readonly image: string;
-  /** Absent: it runs on Docker. */
+  /** Absent on Docker. */
   readonly pullPolicy?: string;
-  /** Whether it is Triton's, as far as that is known. */
+  /** Whether it contains Triton, as far as known. */
   readonly triton: boolean;
 }
 
-/** Images that come from somewhere: those that the project builds and those that a digest of Docker names are left out. */
+/** Images pulled from a registry, not those built by the project or given as Docker image ids. */
 export function imagesOf(change: StackChange): readonly UsedImage[] {
   const docker = resourcesOf(change, "docker_image")
     .filter((resource) => isMissing(resource, "build"))
@@ -21,7 +21,7 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
     .filter(({ after }) => !/^sha256:/.test(String(after?.image ?? "")))
     .flatMap(({ address, after }) => image(address, after?.image))
     .filter(({ image }) => !docker.some((other) => other.image === image))
-    // what the project built has a version of its own in its name
+    // built by the project
     .filter(({ image }) => !image.startsWith("clipstack/"));
   const pods = deploymentsOf(change).flatMap((resource) =>
     podContainers(podOf(resource).pod).flatMap((container) =>
@@ -33,7 +33,7 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
       const of = block(values[component]);
       const repository = text(at(of, "image", "repository"));
       if (of === undefined || of.enabled === false || repository === undefined) return [];
-      // of an image that the project builds, only Terraform knows the version
+      // built by the project: only Terraform knows the version
       if (isExpression(at(of, "image", "tag"))) return [];
       const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
       const version = digest ? `@${digest}` : tag ? `:${tag}` : "";

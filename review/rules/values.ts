@@ -5,19 +5,18 @@ import { secondsOf } from "../input/stack-facts.ts";
 import { blocksOf, isObject } from "../input/value-paths.ts";
 
 /**
- * Reading the values of a resource. A block is an object in a synthesized file and a list of one in a plan; text that
- * only Terraform knows is an expression (`${…}`) in the first and missing in the second.
+ * Readers of resource values. A block is an object in a synthesized file and a list in a plan. A value known only to
+ * Terraform is an expression (`${…}`) in the former and missing in the latter.
  */
 
-/** A block that there is one of. */
+/** The only block of its name. */
 export function block(value: unknown): Values | undefined {
   return isObject(value) ? value : blocksOf(value)[0];
 }
 
-/** Blocks that there may be several of. */
 export const blocks: (value: unknown) => readonly Values[] = blocksOf;
 
-/** What lies at `path`; a name goes into the first of several blocks. */
+/** Value at a path; a name selects from the first of several blocks. */
 export function at(value: unknown, ...path: Path): unknown {
   return path.reduce<unknown>((inner, step) => {
     if (typeof step === "number") return Array.isArray(inner) ? inner[step] : undefined;
@@ -29,30 +28,30 @@ export function isExpression(value: unknown): boolean {
   return typeof value === "string" && value.includes("${");
 }
 
-/** Text that is known; a number as text. */
+/** Known text, or a number as text. */
 export function text(value: unknown): string | undefined {
   if (typeof value === "number") return String(value);
   return typeof value === "string" && !isExpression(value) ? value : undefined;
 }
 
-/** A number that is known, also where it is written as text. */
+/** Known number, or a text that is one. */
 export function number(value: unknown): number | undefined {
   const known = text(value);
   return known === undefined || !/^-?\d+(\.\d+)?$/.test(known) ? undefined : Number(known);
 }
 
-/** A list, or one value as a list; what is not given is empty. */
+/** A list, or a single value as a list. */
 export function list(value: unknown): readonly unknown[] {
   if (value === undefined || value === null) return [];
   return Array.isArray(value) ? value : [value];
 }
 
-/** Texts of a list, expressions as they are. */
+/** Texts of a list, including expressions. */
 export function texts(value: unknown): readonly string[] {
   return list(value).filter((item) => typeof item === "string");
 }
 
-/** Values of a map that are known. */
+/** Known values of a map. */
 export function map(value: unknown): Readonly<Record<string, string>> {
   const entries = Object.entries(block(value) ?? {}).flatMap(([key, inner]) => {
     const known = text(inner);
@@ -65,7 +64,7 @@ export function isSet(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** Whether something is really not there, and not only unknown until it is applied. */
+/** Whether a value is absent, and not just unknown until the apply. */
 export function isMissing({ after, unknown }: ResourceChange, ...path: Path): boolean {
   const reaches = (known: Path) => {
     const shorter = Math.min(known.length, path.length);
@@ -77,7 +76,7 @@ export function isMissing({ after, unknown }: ResourceChange, ...path: Path): bo
   return (!isSet(value) || empty) && !unknown.some(reaches);
 }
 
-/** Whether a value names an attribute of `resource`, by its value or by an expression. */
+/** Whether a value is the name of a resource or an expression that refers to it. */
 export function refersTo(value: unknown, resource: ResourceChange, name?: string): boolean {
   if (typeof value !== "string") return false;
   return isExpression(value)
@@ -85,13 +84,13 @@ export function refersTo(value: unknown, resource: ResourceChange, name?: string
     : name !== undefined && value === name;
 }
 
-/** Seconds of a duration as Go writes it: `1m30s`. */
+/** Seconds of a Go duration: `1m30s`. */
 export function goSeconds(value: unknown): number | undefined {
   const known = text(value);
   return known === "0" ? 0 : secondsOf(known);
 }
 
-/** A command line as a reader may see it: a word of which nobody can say that it is no password is not shown. */
+/** Printable command line; hides words that may be secrets. */
 export function commandText(words: readonly string[]): string {
   return words.map((word, index) => safeWord(words, word, index)).join(" ");
 }
@@ -102,25 +101,25 @@ function safeWord(words: readonly string[], word: string, index: number): string
   return [option, value].filter((part) => part !== undefined).join("=");
 }
 
-/** The value of an option, as a reader may see it. */
+/** Printable value of an option. */
 export function optionText(name: string, value: string): string {
   const { value: shown = "" } = commandWord([`--${name}=${value}`], 0);
   return shown;
 }
 
-/** A path of a URL without what is asked for in it. */
+/** Path of a URL without its query. */
 export function pathOnly(url: string): string {
   const path = url.replace(/[?#].*$/s, "");
   return /^\/[\w./-]{0,200}$/.test(path) && !hasSecretPattern(path) ? path : hidden;
 }
 
-/** Memory of Kubernetes in MiB: `1Gi` is 1024. */
+/** MiB of a Kubernetes quantity: 1024 of `1Gi`. */
 export function memoryMiB(value: unknown): number | undefined {
   const bytes = quantity(text(value) ?? "");
   return Number.isNaN(bytes) ? undefined : bytes / 2 ** 20;
 }
 
-/** CPU of Kubernetes in thousandths of a core: `250m`, `1.5`. */
+/** Thousandths of a core of a Kubernetes quantity: 250 of `250m`. */
 export function cpuMillicores(value: unknown): number | undefined {
   const cores = quantity(text(value) ?? "");
   return Number.isNaN(cores) ? undefined : Math.round(cores * 1e9) / 1e6;
