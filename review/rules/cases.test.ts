@@ -234,7 +234,7 @@ const cases: readonly Case[] = [
     situation: "an unknown schema version",
     stack: "single-gpu",
     message:
-      "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
+      "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data",
     edits: [{ path: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
   },
   {

@@ -17,7 +17,7 @@ function removed(types: RegExp) {
 }
 
 function removalText(action: ResourceChange["action"]): string {
-  return action === "replace" ? "destroyed and made again" : "destroyed";
+  return action === "replace" ? "destroyed and recreated" : "destroyed";
 }
 
 function isDestroyed({ resources }: StackChange): boolean {
@@ -68,7 +68,7 @@ export const changeRules: readonly ReviewRule[] = [
         yield {
           address: it.address,
           message: `is destroyed and ${twin.address} is created with the same name: the construct was renamed`,
-          fix: `keep the id of the construct, or say that it moved: stack.addOverride("moved", [{ from: "${withoutKey(it.address)}", to: "${withoutKey(twin.address)}" }])`,
+          fix: `keep the construct id, or add a moved block: stack.addOverride("moved", [{ from: "${withoutKey(it.address)}", to: "${withoutKey(twin.address)}" }])`,
         };
       }
     },
@@ -143,8 +143,8 @@ export const changeRules: readonly ReviewRule[] = [
       ],
     },
     find: each(removed(/^kubernetes_namespace(_v1)?$/), ({ name, before, action }) => {
-      const shown = text(at(before?.metadata, "name")) ?? name;
-      return `the namespace ${shown} is ${removalText(action)}, with everything in it`;
+      const namespace = text(at(before?.metadata, "name")) ?? name;
+      return `the namespace ${namespace} is ${removalText(action)}, with everything in it`;
     }),
   }),
   rule({
@@ -182,18 +182,18 @@ export const changeRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message:
-        "the output environment is gone: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on",
+        "the output environment is missing: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data",
       edits: [{ path: ["output", "environment"], failing: undefined }],
     },
     *find(change) {
       if (isDestroyed(change) || environmentOf(change) !== undefined) return;
-      const { environmentAfter: given } = change;
-      const wasRead = environmentBefore(change) !== undefined;
+      const { environmentAfter: output } = change;
+      const isRead = environmentBefore(change) !== undefined;
       // another project may have an output of this name
-      if (!wasRead && !(isObject(given) && Array.isArray(given.services))) return;
-      const fate = isSet(given) ? "cannot be read" : "is gone";
+      if (!isRead && !(isObject(output) && Array.isArray(output.services))) return;
+      const problem = isSet(output) ? "cannot be read" : "is missing";
       yield {
-        message: `the output environment ${fate}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data from now on`,
+        message: `the output environment ${problem}: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data`,
       };
     },
   }),
@@ -221,21 +221,21 @@ export const changeRules: readonly ReviewRule[] = [
       const [before, after] = [environmentBefore(change), environmentOf(change)];
       if (before === undefined || after === undefined) return;
       for (const old of before.services) {
-        const now = after.services.find(({ name }) => name === old.name);
-        if (now === undefined) {
+        const current = after.services.find(({ name }) => name === old.name);
+        if (current === undefined) {
           yield { message: `the service ${old.name} is removed` };
           continue;
         }
         for (const { name, url } of old.endpoints) {
-          const same = now.endpoints.some((it) => it.url === url && it.name === name);
-          if (name === undefined || same) continue;
-          const moved = now.endpoints.find((it) => it.name === name);
+          const isKept = current.endpoints.some((it) => it.url === url && it.name === name);
+          if (name === undefined || isKept) continue;
+          const moved = current.endpoints.find((it) => it.name === name);
           yield {
             message: `${old.name}: ${name} ${moved === undefined ? `at ${url} is removed` : `moves from ${url} to ${moved.url}`}`,
           };
         }
-        if (old.authorization === undefined && now.authorization !== undefined) {
-          yield { message: `${old.name} newly requires an API key (${now.authorization})` };
+        if (old.authorization === undefined && current.authorization !== undefined) {
+          yield { message: `${old.name} newly requires an API key (${current.authorization})` };
         }
       }
     },
@@ -284,7 +284,9 @@ export const changeRules: readonly ReviewRule[] = [
     find: each(
       ({ drift }) => drift,
       ({ action }) =>
-        action === "delete" ? "is gone, outside of Terraform" : "was changed outside of Terraform",
+        action === "delete"
+          ? "was destroyed outside of Terraform"
+          : "was changed outside of Terraform",
     ),
   }),
 ];
@@ -297,8 +299,7 @@ function identityOf({ type }: ResourceChange, values: ResourceChange["after"]): 
   const name = values.name ?? metadata;
   if (isSet(name)) return `${type} ${String(name)} ${String(namespace ?? "")}`;
   const { id: _id, output: _output, "//": _metadata, ...own } = values;
-  const given = Object.values(own).filter(isSet);
-  return given.length === 0 ? undefined : `${type} ${canonical(own)}`;
+  return Object.values(own).some(isSet) ? `${type} ${canonical(own)}` : undefined;
 }
 
 /** Whether a resource is a deployment step, which can be recreated without impact. */

@@ -47,7 +47,7 @@ export const containerRules: readonly ReviewRule[] = [
     find: each(serviceContainers, ({ resource, values }) => {
       const user = text(values.user) ?? "";
       if (isMissing(resource, "user")) {
-        return "user should be given: without it the image decides, got nothing";
+        return "user should be set because the image's default may be root, got nothing";
       }
       return /^(0|root)(:|$)/.test(user) ? `user should not be root, got '${user}'` : undefined;
     }),
@@ -87,8 +87,8 @@ export const containerRules: readonly ReviewRule[] = [
         { path: containerPath("embed/container", "read_only"), failing: false, passing: true },
       ],
     },
-    find: each(serviceContainers, ({ values: { read_only: given } }) =>
-      given === true ? undefined : `read_only should be true, got ${given ?? "nothing"}`,
+    find: each(serviceContainers, ({ values: { read_only: value } }) =>
+      value === true ? undefined : `read_only should be true, got ${value ?? "nothing"}`,
     ),
   }),
   rule({
@@ -105,7 +105,7 @@ export const containerRules: readonly ReviewRule[] = [
     },
     find: each(ofType("docker_container"), ({ after }) => {
       const options = texts(after?.security_opts);
-      return options.some((it) => /^no-new-privileges([:=]true)?$/.test(it))
+      return options.some((option) => /^no-new-privileges([:=]true)?$/.test(option))
         ? undefined
         : `security_opts should have no-new-privileges:true, got ${listText(options.map(securityOption))}`;
     }),
@@ -200,13 +200,13 @@ function listText(values: readonly string[]): string {
 }
 
 /** Security option without the contents of inline profiles. */
-function securityOption(given: string): string {
-  const [, name = hidden, value] = /^([a-z-]{1,40})(?:[:=](.*))?$/s.exec(given) ?? [];
+function securityOption(option: string): string {
+  const [, name = hidden, value] = /^([a-z-]{1,40})(?:[:=](.*))?$/s.exec(option) ?? [];
   if (value === undefined) return name;
   return `${name}=${/^(unconfined|disable|true|false)$/.test(value) ? value : hidden}`;
 }
 
 function quoted(value: unknown): string {
-  const known = text(value);
-  return known === undefined ? "nothing" : `'${known}'`;
+  const word = text(value);
+  return word === undefined ? "nothing" : `'${word}'`;
 }

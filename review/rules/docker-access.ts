@@ -64,8 +64,9 @@ export const dockerAccessRules: readonly ReviewRule[] = [
         { host: environmentOf(change)?.where },
       ].flatMap(({ host }) => (/^(tcp|http):\/\//.test(text(host) ?? "") ? [text(host)] : []));
       for (const host of new Set(plain)) {
-        const shown = withoutUser(host ?? "");
-        yield { message: `Docker must be reached over SSH, TLS or a socket, got '${shown}'` };
+        yield {
+          message: `Docker must be reached over SSH, TLS or a socket, got '${withoutUser(host ?? "")}'`,
+        };
       }
     },
   }),

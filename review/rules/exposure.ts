@@ -28,7 +28,7 @@ const tunnelHint = (service: string) =>
 /** Service type in the chart values; hides invalid texts, which may be secrets. */
 function serviceType(value: unknown): string {
   const type = text(value) ?? "ClusterIP";
-  return serviceTypes.test(type) ? type : "type that Kubernetes does not have";
+  return serviceTypes.test(type) ? type : "(invalid type)";
 }
 
 /** Published ports that other hosts can reach. */

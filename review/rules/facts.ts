@@ -11,15 +11,15 @@ import { at, block, blocks, cpuMillicores, map, memoryMiB, number, text } from "
 
 /** Managed resources after the change, by type without API version. */
 const byType = cached(({ resources }: StackChange): ReadonlyMap<string, ResourceChange[]> => {
-  const found = new Map<string, ResourceChange[]>();
+  const types = new Map<string, ResourceChange[]>();
   for (const resource of resources) {
     if (resource.mode !== "managed" || resource.after === undefined) continue;
     const type = baseType(resource.type);
-    const same = found.get(type);
-    if (same === undefined) found.set(type, [resource]);
+    const same = types.get(type);
+    if (same === undefined) types.set(type, [resource]);
     else same.push(resource);
   }
-  return found;
+  return types;
 });
 
 /** Resources of a type after the change, in all API versions: `kubernetes_deployment` includes `kubernetes_deployment_v1`. */
@@ -205,10 +205,10 @@ function replicasOf(bounds: { readonly minReplicas: unknown; readonly maxReplica
 /** Additional pods during a rolling update, rounded up as in Kubernetes. */
 function surgeOf(spec: Values, pods: number): number {
   if (at(spec, "strategy", "type") === "Recreate") return 0;
-  const given = text(at(spec, "strategy", "rolling_update", "max_surge")) ?? "25%";
-  const count = Number.parseFloat(given);
+  const surge = text(at(spec, "strategy", "rolling_update", "max_surge")) ?? "25%";
+  const count = Number.parseFloat(surge);
   if (Number.isNaN(count)) return 1;
-  return given.endsWith("%") ? Math.ceil((count / 100) * pods) : count;
+  return surge.endsWith("%") ? Math.ceil((count / 100) * pods) : count;
 }
 
 function containerResources(container: Values): ContainerResources {
@@ -231,15 +231,15 @@ export function containerDefaults(
 
 /** Total of the containers, or the largest init container if that is more. */
 function podTotal(pod: Values, side: "requests" | "limits", defaults: Quantities): Quantities {
-  const given = (all: readonly Values[]) =>
+  const quantitiesOf = (all: readonly Values[]) =>
     all.map((container) => ({ ...defaults, ...containerResources(container)[side] }));
-  const before = blocks(pod.init_container);
+  const initContainers = blocks(pod.init_container);
   // sidecars: init containers that keep running
-  const running = given([
+  const running = quantitiesOf([
     ...podContainers(pod),
-    ...before.filter(({ restart_policy }) => restart_policy === "Always"),
+    ...initContainers.filter(({ restart_policy }) => restart_policy === "Always"),
   ]);
-  const each = [...running, ...given(before)];
+  const each = [...running, ...quantitiesOf(initContainers)];
   return Object.fromEntries(
     [...new Set(each.flatMap((it) => Object.keys(it)))].map((name) => {
       const sum = totalOf(
@@ -281,15 +281,15 @@ export const releasesOf = cached(
 function chartWorkloads(change: StackChange): readonly Workload[] {
   return releasesOf(change).flatMap(({ resource, values }) =>
     (["embed", "triton"] as const).flatMap((component): Workload[] => {
-      const of = block(values[component]);
-      if (of === undefined || of.enabled === false) return [];
-      const autoscaling = block(of.autoscaling);
+      const part = block(values[component]);
+      if (part === undefined || part.enabled === false) return [];
+      const autoscaling = block(part.autoscaling);
       const gpus =
-        component === "triton" ? Number(text(of.gpus) ?? 1) : of.accelerator === "gpu" ? 1 : 0;
+        component === "triton" ? Number(text(part.gpus) ?? 1) : part.accelerator === "gpu" ? 1 : 0;
       const gpu: Quantities = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
-      const given = containerResources({ name: component, resources: of.resources });
-      const requests = { ...given.requests, ...gpu };
-      const limits = { ...given.limits, ...gpu };
+      const own = containerResources({ name: component, resources: part.resources });
+      const requests = { ...own.requests, ...gpu };
+      const limits = { ...own.limits, ...gpu };
       return [
         {
           address: resource.address,
@@ -300,9 +300,9 @@ function chartWorkloads(change: StackChange): readonly Workload[] {
           replicas: replicasOf(
             autoscaling?.enabled === true
               ? { minReplicas: autoscaling.minReplicas, maxReplicas: autoscaling.maxReplicas }
-              : { minReplicas: of.replicas, maxReplicas: of.replicas },
+              : { minReplicas: part.replicas, maxReplicas: part.replicas },
           ),
-          surge: gpus > 0 && of.spareGpu !== true ? 0 : 1,
+          surge: gpus > 0 && part.spareGpu !== true ? 0 : 1,
           requests,
           limits,
           containers: [{ name: component, requests, limits }],

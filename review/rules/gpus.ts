@@ -6,8 +6,8 @@ import { type ServiceContainer, serviceContainers, visibleGpus } from "./service
 import { at, number, text } from "./values.ts";
 
 function mayHaveGpus({ values, env }: ServiceContainer): boolean {
-  const named = env.has("NVIDIA_VISIBLE_DEVICES") && env.get("NVIDIA_VISIBLE_DEVICES") !== "";
-  return named || Boolean(values.gpus) || values.runtime === "nvidia";
+  const isNamed = env.has("NVIDIA_VISIBLE_DEVICES") && env.get("NVIDIA_VISIBLE_DEVICES") !== "";
+  return isNamed || Boolean(values.gpus) || values.runtime === "nvidia";
 }
 
 /** GPUs requested by services on a host; `undefined` if unknown. */
@@ -34,7 +34,7 @@ export const gpuRules: readonly ReviewRule[] = [
     fix: "correct the list of gpus of the service, or host.count",
     example: {
       stack: "single-gpu",
-      message: "gpus must be 0 to 0, the host has 1, got 3",
+      message: "gpus must be 0 to 0 because the host has 1, got 3",
       edits: [
         { path: containerPath(tritonOnnx, "gpus"), failing: "device=3", passing: "device=0" },
       ],
@@ -51,7 +51,7 @@ export const gpuRules: readonly ReviewRule[] = [
         for (const device of absent) {
           yield {
             address,
-            message: `gpus must be 0 to ${count - 1}, the host has ${count}, got ${device}`,
+            message: `gpus must be 0 to ${count - 1} because the host has ${count}, got ${device}`,
           };
         }
       }
@@ -67,7 +67,7 @@ export const gpuRules: readonly ReviewRule[] = [
     fix: "set both to the same GPUs, as in constructs/docker/gpu-request.ts",
     example: {
       stack: "multi-gpu-4x",
-      message: "NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('0'), got '1'",
+      message: "NVIDIA_VISIBLE_DEVICES must equal gpus ('0'), got '1'",
       settings: "topology: per-gpu",
       edits: [
         {
@@ -78,11 +78,11 @@ export const gpuRules: readonly ReviewRule[] = [
       ],
     },
     find: each(serviceContainers, ({ values, env }) => {
-      const asked = text(values.gpus)?.replace(/^device=/, "");
-      const seen = env.get("NVIDIA_VISIBLE_DEVICES");
-      return asked === undefined || asked === "" || seen === undefined || asked === seen
+      const gpus = text(values.gpus)?.replace(/^device=/, "") ?? "";
+      const visible = env.get("NVIDIA_VISIBLE_DEVICES");
+      return gpus === "" || visible === undefined || gpus === visible
         ? undefined
-        : `NVIDIA_VISIBLE_DEVICES must be the GPUs of gpus ('${asked}'), got '${seen}'`;
+        : `NVIDIA_VISIBLE_DEVICES must equal gpus ('${gpus}'), got '${visible}'`;
     }),
   }),
   rule({
@@ -145,14 +145,14 @@ export const gpuRules: readonly ReviewRule[] = [
       if (gpu === undefined) return;
       const hosts = serviceContainers(change);
       const charts = releasesOf(change);
-      const asked =
+      const isRequested =
         hosts.some(mayHaveGpus) ||
         charts.some(
           ({ values }) =>
             (number(at(values, "triton", "gpus")) ?? 0) > 0 ||
             at(values, "embed", "accelerator") === "gpu",
         );
-      if (asked || hosts.length + charts.length === 0) {
+      if (isRequested || hosts.length + charts.length === 0) {
         const idle = gpu.count - (gpusUsed(change)?.size ?? gpu.count);
         if (idle <= 0) return;
         const are = idle === 1 ? "is" : "are";

@@ -127,7 +127,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
       const selected = podOwnersOf(change).some((it) => selects(selector, podOf(it).labels));
       return selected || mayHaveOtherPods(change) || Object.keys(selector).length === 0
         ? undefined
-        : `selector must match pods of the stack, got ${labels(selector)}`;
+        : `selector must match pods of the stack, got ${labelsText(selector)}`;
     }),
   }),
   rule({
@@ -281,7 +281,7 @@ export const kubernetesRules: readonly ReviewRule[] = [
 /** This project's workloads. */
 function ownWorkloads(change: StackChange): readonly Workload[] {
   return workloadsOf(change).filter(
-    ({ pod, labels: of }) => pod === undefined || of["app.kubernetes.io/name"] === "clipstack",
+    ({ pod, labels }) => pod === undefined || labels["app.kubernetes.io/name"] === "clipstack",
   );
 }
 
@@ -304,10 +304,10 @@ function gpusAtMost(workloads: readonly Workload[]): number {
   );
 }
 
-function quantities(of: Readonly<Record<string, string>>, prefix = ""): Quantities {
+function quantities(values: Readonly<Record<string, string>>, prefix = ""): Quantities {
   return {
-    cpuMillicores: cpuMillicores(of[`${prefix}cpu`]) ?? 0,
-    memoryMiB: memoryMiB(of[`${prefix}memory`]) ?? 0,
+    cpuMillicores: cpuMillicores(values[`${prefix}cpu`]) ?? 0,
+    memoryMiB: memoryMiB(values[`${prefix}memory`]) ?? 0,
   };
 }
 
@@ -322,8 +322,8 @@ function unlimited<Q extends { readonly requests: Quantities; readonly limits: Q
   return { ...quota, requests: open(quota.requests), limits: open(quota.limits) };
 }
 
-function labels(of: Readonly<Record<string, string>>): string {
-  return Object.entries(of)
+function labelsText(labels: Readonly<Record<string, string>>): string {
+  return Object.entries(labels)
     .map(([name, value]) => `${name}=${value}`)
     .join(", ");
 }

@@ -44,8 +44,8 @@ function weightsMiB(
   return isInt8 ? Math.floor(vram.weightsFp32MiB / 4) : vram.weightsFp32MiB;
 }
 
-function memoryMessage(what: string, least: number, given: string): string {
-  return `${what} must be more than ${least} MiB, the weights of the model, got ${given}`;
+function memoryMessage(setting: string, weightsMiB: number, limit: string): string {
+  return `${setting} must be more than ${weightsMiB} MiB, the weights of the model, got ${limit}`;
 }
 
 /** Returns an environment variable of a pod's server by name. */
@@ -55,11 +55,11 @@ function variablesOf(
 ): (name: string) => string | undefined {
   const release = releasesOf(change).find(({ resource }) => resource.address === address)?.values;
   const component = block(release?.[kind]);
-  const given = blocks(component?.extraEnv ?? podContainers(pod)[0]?.env);
+  const variables = blocks(component?.extraEnv ?? podContainers(pod)[0]?.env);
   return (name) =>
     name === "BACKEND" && component !== undefined
       ? text(component.backend)
-      : text(given.find((it) => it.name === name)?.value);
+      : text(variables.find((it) => it.name === name)?.value);
 }
 
 /** Model configurations, compiled engines and memory. */
@@ -208,16 +208,16 @@ export const modelRules: readonly ReviewRule[] = [
     *find(change) {
       const gpu = gpuOf(change);
       if (gpu === undefined) return;
-      const wanted = `sm${gpu.computeCapability.replace(".", "")}`;
+      const architecture = `sm${gpu.computeCapability.replace(".", "")}`;
       const volumes = resourcesOf(change, "docker_volume");
       for (const { values } of tritonContainers(change)) {
         const mount = volumesOf(values).find(({ path }) => path === engineCacheMount);
         const volume = volumes.find((it) => refersTo(mount?.name, it, text(it.after?.name)));
         const named = /(^|-)(sm\d+)(-|$)/.exec(text(volume?.after?.name) ?? "")?.[2];
-        if (volume === undefined || named === undefined || named === wanted) continue;
+        if (volume === undefined || named === undefined || named === architecture) continue;
         yield {
           address: volume.address,
-          message: `the engine volume should be named after ${wanted} (${gpu.label}), got '${text(volume.after?.name)}'`,
+          message: `the engine volume should be named after ${architecture} (${gpu.label}), got '${text(volume.after?.name)}'`,
         };
       }
     },
@@ -282,7 +282,7 @@ export const modelRules: readonly ReviewRule[] = [
       const environment = environmentOf(change);
       if (environment?.gpu === undefined) return;
       const uses = new Map<string, VramUse[]>();
-      const first = new Map<string, string>();
+      const firstTritons = new Map<string, string>();
       for (const it of serviceContainers(change)) {
         const visible = visibleGpus(change, it);
         const deployed = configOf(change, it);
@@ -292,20 +292,20 @@ export const modelRules: readonly ReviewRule[] = [
             : deployed?.config && executionInstances(deployed.config, visible.length);
         if (instances === undefined || it.kind === "other") continue;
         for (const gpu of visible) {
-          const of = uses.get(gpu) ?? [];
-          of.push({
+          const gpuUses = uses.get(gpu) ?? [];
+          gpuUses.push({
             service: it.service?.name ?? it.address,
             backend: tensorrtOf(deployed?.config) === undefined ? "onnxruntime" : "tensorrt",
             instances: Math.ceil(instances / visible.length),
             reloads: option(it.command, "model-control-mode") === "explicit",
           });
-          uses.set(gpu, of);
-          if (it.kind === "triton" && !first.has(gpu)) first.set(gpu, it.address);
+          uses.set(gpu, gpuUses);
+          if (it.kind === "triton" && !firstTritons.has(gpu)) firstTritons.set(gpu, it.address);
         }
       }
-      for (const [gpu, of] of uses) {
-        for (const finding of vramFindings(gpu, of, environment.gpu.vramMiB)) {
-          const address = first.get(gpu);
+      for (const [gpu, gpuUses] of uses) {
+        for (const finding of vramFindings(gpu, gpuUses, environment.gpu.vramMiB)) {
+          const address = firstTritons.get(gpu);
           yield { ...(address !== undefined && { address }), message: renderFinding(finding) };
         }
       }
@@ -334,20 +334,20 @@ export const modelRules: readonly ReviewRule[] = [
     *find(change) {
       for (const { address, kind, values, env } of serviceContainers(change)) {
         const limit = number(values.memory) ?? 0;
-        const least = weightsMiB(kind, (name) => env.get(name));
+        const weights = weightsMiB(kind, (name) => env.get(name));
         // 0: no limit
-        if (least === undefined || limit === 0 || limit > least) continue;
-        yield { address, message: memoryMessage("memory", least, `${limit} MiB`) };
+        if (weights === undefined || limit === 0 || limit > weights) continue;
+        yield { address, message: memoryMessage("memory", weights, `${limit} MiB`) };
       }
       for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
         // the first container is the server
         const [server] = containers;
         const limit = memoryMiB(server?.limits.memory);
-        const least = weightsMiB(kind, variablesOf(change, { address, kind, pod }));
-        if (limit === undefined || least === undefined || limit > least) continue;
+        const weights = weightsMiB(kind, variablesOf(change, { address, kind, pod }));
+        if (limit === undefined || weights === undefined || limit > weights) continue;
         const message = memoryMessage(
           `limits.memory of ${name}`,
-          least,
+          weights,
           String(server?.limits.memory),
         );
         yield { address, message };

@@ -47,12 +47,12 @@ export function tritonContainers(change: StackChange): readonly ServiceContainer
 
 /** Indices or UUIDs of the GPUs visible in a container; `all` means all GPUs of the environment. */
 export function visibleGpus(change: StackChange, { env }: ServiceContainer): readonly string[] {
-  const given = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
-  if (given === "all") {
+  const devices = env.get("NVIDIA_VISIBLE_DEVICES") ?? "";
+  if (devices === "all") {
     const count = environmentOf(change)?.gpu?.count ?? 1;
     return Array.from({ length: count }, (_, index) => String(index));
   }
-  return given.split(",").filter((device) => !["", "none", "void"].includes(device));
+  return devices.split(",").filter((device) => !["", "none", "void"].includes(device));
 }
 
 /** `NAME=value` lines of a container. */

@@ -171,20 +171,21 @@ export const stateRules: readonly ReviewRule[] = [
     },
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;
-      const [was, is] = [configurationBefore, configuration].map((it) => backendOf(it?.terraform));
-      const [old, now] = [was?.kind || "local", is?.kind || "local"];
-      if (old !== now) {
+      const before = backendOf(configurationBefore.terraform);
+      const after = backendOf(configuration?.terraform);
+      const [oldKind, kind] = [before.kind || "local", after.kind || "local"];
+      if (oldKind !== kind) {
         yield {
-          message: `the state backend changes from ${old} to ${now}: everything is created again unless the state is migrated`,
+          message: `the state backend changes from ${oldKind} to ${kind}: everything is created again unless the state is migrated`,
         };
         return;
       }
-      const names = changedNames(was?.settings, is?.settings).filter((name) =>
+      const names = changedNames(before.settings, after.settings).filter((name) =>
         stateLocations.has(name),
       );
       if (names.length === 0) return;
       yield {
-        message: `${names.join(", ")} of the backend ${now} changes: everything is created again unless the state is migrated`,
+        message: `${names.join(", ")} of the backend ${kind} changes: everything is created again unless the state is migrated`,
       };
     },
   }),
@@ -212,22 +213,22 @@ export const stateRules: readonly ReviewRule[] = [
     },
     *find(change) {
       const { configuration, configurationBefore } = change;
-      const [old, now] = [environmentBefore(change)?.where, environmentOf(change)?.where];
-      if (old !== undefined && now !== undefined && old !== now) {
+      const [from, to] = [environmentBefore(change)?.where, environmentOf(change)?.where];
+      if (from !== undefined && to !== undefined && from !== to) {
         yield {
-          message: `the environment moves from ${withoutUser(old)} to ${withoutUser(now)}: everything is created again there, and the old deployment becomes unmanaged`,
+          message: `the environment moves from ${withoutUser(from)} to ${withoutUser(to)}: everything is created again there, and the old deployment becomes unmanaged`,
         };
         return;
       }
       if (configurationBefore === undefined) return;
-      const [was, is] = [configurationBefore, configuration].map((it) => providersOf(it?.provider));
-      for (const [name, settings] of is ?? []) {
-        const old = was?.get(name);
+      const before = providersOf(configurationBefore.provider);
+      for (const [name, settings] of providersOf(configuration?.provider)) {
+        const old = before.get(name);
         if (old === undefined) continue;
-        const places = changedNames(old, settings).filter((it) => providerLocations.has(it));
-        if (places.length === 0) continue;
+        const locations = changedNames(old, settings).filter((it) => providerLocations.has(it));
+        if (locations.length === 0) continue;
         yield {
-          message: `${places.join(", ")} of the provider ${name} changes: everything is created again there, and the old deployment becomes unmanaged`,
+          message: `${locations.join(", ")} of the provider ${name} changes: everything is created again there, and the old deployment becomes unmanaged`,
         };
       }
     },
@@ -255,17 +256,17 @@ export const stateRules: readonly ReviewRule[] = [
     *find({ configuration, configurationBefore }) {
       if (configurationBefore === undefined) return;
       const both = [configurationBefore, configuration] as const;
-      const [old, now] = both.map((it) => requiredProviders(it?.terraform));
-      for (const [name, provider] of now ?? []) {
-        const was = old?.get(name);
-        if (was === undefined) {
+      const [oldProviders, providers] = both.map((it) => requiredProviders(it?.terraform));
+      for (const [name, provider] of providers ?? []) {
+        const old = oldProviders?.get(name);
+        if (old === undefined) {
           yield { message: `the provider ${name} is new, from ${provider.source}` };
           continue;
         }
         for (const field of ["source", "version"] as const) {
-          if (was[field] === provider[field]) continue;
+          if (old[field] === provider[field]) continue;
           yield {
-            message: `the provider ${name} changes from ${field} ${was[field]} to ${provider[field]}`,
+            message: `the provider ${name} changes from ${field} ${old[field]} to ${provider[field]}`,
           };
         }
       }
@@ -277,10 +278,10 @@ export const stateRules: readonly ReviewRule[] = [
       }
       const [before, after] = both.map((it) => providersOf(it?.provider));
       for (const [name, settings] of after ?? []) {
-        const was = before?.get(name);
+        const old = before?.get(name);
         // a new provider is already reported
-        if (was === undefined && !old?.has(name)) continue;
-        const names = changedNames(was, settings).filter((it) => !providerLocations.has(it));
+        if (old === undefined && !oldProviders?.has(name)) continue;
+        const names = changedNames(old, settings).filter((it) => !providerLocations.has(it));
         if (names.length > 0) {
           yield {
             message: `${names.join(", ")} of the provider ${name} ${names.length === 1 ? "changes" : "change"}`,
@@ -295,8 +296,8 @@ export const stateRules: readonly ReviewRule[] = [
 function requiredProviders(terraform: unknown) {
   const all = at(terraform, "required_providers");
   return new Map(
-    Object.entries(isObject(all) ? all : {}).map(([name, given]) => {
-      const { source, version } = isObject(given) ? given : { source: undefined, version: given };
+    Object.entries(isObject(all) ? all : {}).map(([name, value]) => {
+      const { source, version } = isObject(value) ? value : { source: undefined, version: value };
       return [
         name,
         { source: text(source) ?? `hashicorp/${name}`, version: text(version) ?? "any" },
@@ -308,16 +309,16 @@ function requiredProviders(terraform: unknown) {
 type Settings = Readonly<Record<string, unknown>>;
 
 /** Names of settings that differ. */
-function changedNames(was: Settings = {}, is: Settings = {}): readonly string[] {
-  const names = [...new Set([...Object.keys(was), ...Object.keys(is)])].sort();
-  return names.filter((name) => !sameValue(was[name], is[name]));
+function changedNames(before: Settings = {}, after: Settings = {}): readonly string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].sort();
+  return names.filter((name) => !sameValue(before[name], after[name]));
 }
 
 /** Settings of providers, by name and alias. */
 function providersOf(provider: unknown): ReadonlyMap<string, Settings> {
   return new Map(
-    Object.entries(isObject(provider) ? provider : {}).flatMap(([name, given]) =>
-      blocksOf(given).map((it) => [isSet(it.alias) ? `${name}.${it.alias}` : name, it] as const),
+    Object.entries(isObject(provider) ? provider : {}).flatMap(([name, value]) =>
+      blocksOf(value).map((it) => [isSet(it.alias) ? `${name}.${it.alias}` : name, it] as const),
     ),
   );
 }

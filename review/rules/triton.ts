@@ -8,7 +8,7 @@ import { option, serviceContainers, tritonContainers } from "./service-container
 import { at, blocks, isMissing, number, optionText, text, texts } from "./values.ts";
 
 /** Smallest value in NVIDIA's examples. */
-const leastSharedMemoryMiB = 256;
+const minSharedMemoryMiB = 256;
 
 /** Size of the largest batch as binary FP32 tensors, in bytes. */
 const requestBytes = openclipVitB32.maxBatchSize * elementCount(openclipVitB32.inputs[0].dims) * 4;
@@ -18,7 +18,7 @@ export const tritonRules: readonly ReviewRule[] = [
   rule({
     id: "triton-shared-memory",
     severity: "warning",
-    title: `Triton has at least ${leastSharedMemoryMiB} MiB of shared memory.`,
+    title: `Triton has at least ${minSharedMemoryMiB} MiB of shared memory.`,
     rationale:
       "Docker's default for `/dev/shm` is 64 MiB. Python models and NCCL exchange tensors there; when it is full, they fail with an unrelated error message.",
     inputs: "`shm_size` of every Triton, and `triton.sharedMemory` in the chart values.",
@@ -29,10 +29,10 @@ export const tritonRules: readonly ReviewRule[] = [
       edits: [{ path: containerPath(tritonOnnx, "shm_size"), failing: 64, passing: 1024 }],
     },
     find: each(tritonContainers, ({ resource, values }) => {
-      const given = number(values.shm_size);
-      const isKnown = given !== undefined || isMissing(resource, "shm_size");
-      return isKnown && (given ?? 0) < leastSharedMemoryMiB
-        ? `shm_size should be at least ${leastSharedMemoryMiB} MiB, got ${given ?? "nothing"}`
+      const size = number(values.shm_size);
+      const isKnown = size !== undefined || isMissing(resource, "shm_size");
+      return isKnown && (size ?? 0) < minSharedMemoryMiB
+        ? `shm_size should be at least ${minSharedMemoryMiB} MiB, got ${size ?? "nothing"}`
         : undefined;
     }),
   }),
@@ -60,10 +60,10 @@ export const tritonRules: readonly ReviewRule[] = [
       if (command.length === 0) return undefined;
       const loose = ["strict-readiness", "exit-on-error"].flatMap((name) => {
         // default of both in Triton
-        const given = option(command, name) ?? "true";
-        return given === true || /^(true|1|on|yes)$/i.test(given)
+        const value = option(command, name) ?? "true";
+        return value === true || /^(true|1|on|yes)$/i.test(value)
           ? []
-          : `--${name} must be true, got '${optionText(name, given)}'`;
+          : `--${name} must be true, got '${optionText(name, value)}'`;
       });
       return option(command, "disable-auto-complete-config") === undefined
         ? [
@@ -95,12 +95,12 @@ export const tritonRules: readonly ReviewRule[] = [
     },
     find: each(tritonContainers, ({ command }) => {
       // default of Triton: 64 MiB
-      const given = number(option(command, "http-max-input-size")) ?? 67_108_864;
+      const maxBytes = number(option(command, "http-max-input-size")) ?? 67_108_864;
       // a number in JSON needs up to five times its four bytes
-      const least = 5 * requestBytes;
-      return command.length === 0 || given >= least
+      const requiredBytes = 5 * requestBytes;
+      return command.length === 0 || maxBytes >= requiredBytes
         ? undefined
-        : `--http-max-input-size should be at least ${least} bytes (${openclipVitB32.maxBatchSize} images as JSON), got ${given}`;
+        : `--http-max-input-size should be at least ${requiredBytes} bytes (${openclipVitB32.maxBatchSize} images as JSON), got ${maxBytes}`;
     }),
   }),
   rule({
@@ -131,8 +131,8 @@ export const tritonRules: readonly ReviewRule[] = [
       for (const { address, env, values } of containers) {
         const urls = env.get("TRITON_GRPC_URLS")?.split(",") ?? [];
         // on the host network or the default network, the upstream may be outside the stack
-        const own = texts(blocks(values.networks_advanced).map(({ name }) => name));
-        if (values.network_mode === "host" || own.length === 0) continue;
+        const networks = texts(blocks(values.networks_advanced).map(({ name }) => name));
+        if (values.network_mode === "host" || networks.length === 0) continue;
         for (const url of urls) {
           const [host, port] = url.split(":");
           if (names.includes(host) && Number(port) === tritonPorts.grpc) continue;
@@ -143,8 +143,8 @@ export const tritonRules: readonly ReviewRule[] = [
         }
       }
       for (const { resource, values } of releasesOf(change)) {
-        const asks = at(values, "embed", "backend") === "triton";
-        if (!asks || at(values, "triton", "enabled") === true) continue;
+        const isGateway = at(values, "embed", "backend") === "triton";
+        if (!isGateway || at(values, "triton", "enabled") === true) continue;
         yield {
           address: resource.address,
           message: "triton.enabled must be true when embed.backend is triton, got false",

@@ -30,14 +30,14 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
   );
   const charts = releasesOf(change).flatMap(({ resource, values }) =>
     ["embed", "triton"].flatMap((component) => {
-      const of = block(values[component]);
-      const repository = text(at(of, "image", "repository"));
-      if (of === undefined || of.enabled === false || repository === undefined) return [];
+      const part = block(values[component]);
+      const repository = text(at(part, "image", "repository"));
+      if (part === undefined || part.enabled === false || repository === undefined) return [];
       // built by the project: only Terraform knows the version
-      if (isExpression(at(of, "image", "tag"))) return [];
-      const [tag, digest] = [text(at(of, "image", "tag")), text(at(of, "image", "digest"))];
+      if (isExpression(at(part, "image", "tag"))) return [];
+      const [tag, digest] = [text(at(part, "image", "tag")), text(at(part, "image", "digest"))];
       const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
-      const policy = text(at(of, "image", "pullPolicy"));
+      const policy = text(at(part, "image", "pullPolicy"));
       return image(resource.address, `${repository}${version}`, policy, component === "triton");
     }),
   );
@@ -50,10 +50,8 @@ function image(
   pullPolicy?: string,
   triton?: boolean,
 ): readonly UsedImage[] {
-  const known = text(name);
-  if (known === undefined) return [];
-  const isTriton = triton ?? /tritonserver|\/triton[:@]/.test(known);
-  return [
-    { address, image: known, triton: isTriton, ...(pullPolicy !== undefined && { pullPolicy }) },
-  ];
+  const image = text(name);
+  if (image === undefined) return [];
+  const isTriton = triton ?? /tritonserver|\/triton[:@]/.test(image);
+  return [{ address, image, triton: isTriton, ...(pullPolicy !== undefined && { pullPolicy }) }];
 }

@@ -36,8 +36,8 @@ export function text(value: unknown): string | undefined {
 
 /** Known number, or a text that is one. */
 export function number(value: unknown): number | undefined {
-  const known = text(value);
-  return known === undefined || !/^-?\d+(\.\d+)?$/.test(known) ? undefined : Number(known);
+  const digits = text(value);
+  return digits === undefined || !/^-?\d+(\.\d+)?$/.test(digits) ? undefined : Number(digits);
 }
 
 /** A list, or a single value as a list. */
@@ -54,8 +54,8 @@ export function texts(value: unknown): readonly string[] {
 /** Known values of a map. */
 export function map(value: unknown): Readonly<Record<string, string>> {
   const entries = Object.entries(block(value) ?? {}).flatMap(([key, inner]) => {
-    const known = text(inner);
-    return known === undefined ? [] : [[key, known] as const];
+    const word = text(inner);
+    return word === undefined ? [] : [[key, word] as const];
   });
   return Object.fromEntries(entries);
 }
@@ -86,8 +86,8 @@ export function refersTo(value: unknown, resource: ResourceChange, name?: string
 
 /** Seconds of a Go duration: `1m30s`. */
 export function goSeconds(value: unknown): number | undefined {
-  const known = text(value);
-  return known === "0" ? 0 : secondsOf(known);
+  const duration = text(value);
+  return duration === "0" ? 0 : secondsOf(duration);
 }
 
 /** Printable command line; hides words that may be secrets. */
@@ -103,8 +103,7 @@ function safeWord(words: readonly string[], word: string, index: number): string
 
 /** Printable value of an option. */
 export function optionText(name: string, value: string): string {
-  const { value: shown = "" } = commandWord([`--${name}=${value}`], 0);
-  return shown;
+  return commandWord([`--${name}=${value}`], 0).value ?? "";
 }
 
 /** Path of a URL without its query. */
