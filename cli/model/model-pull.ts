@@ -93,7 +93,7 @@ async function pull(args: PullArguments, env: Environment): Promise<void> {
   await requireNoFolder(file);
   if (!args.force) {
     if (await isPulled(file, model, variant)) {
-      await reportThere(args, file);
+      await reportExisting(args, file);
       return;
     }
     await requireReplaceable(file);
@@ -173,7 +173,7 @@ function httpUrl(name: string, value: string): URL {
   return url;
 }
 
-async function reportThere(args: PullArguments, file: string): Promise<void> {
+async function reportExisting(args: PullArguments, file: string): Promise<void> {
   const info = await modelInfo(file);
   if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...info }, null, 2));
   else {
