@@ -76,7 +76,7 @@ class JpegRows {
   #kept;
   /** Bytes per line of luma and of chroma. */
   #strides;
-  /** MCUs per row, and the range of them that is decoded. */
+  /** MCUs per row, and the decoded range. */
   #mcus;
   #from;
   #to;
