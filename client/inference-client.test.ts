@@ -9,8 +9,8 @@ import {
   startEmbedServer,
 } from "../inference-image/embed/embed-server.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../inference-image/emulator/test-repository.ts";
 import {
   type RunningTritonEmulator,
@@ -42,7 +42,7 @@ beforeAll(async () => {
     PORT: 0,
   });
   await embedServer.loaded;
-  repository = await wholeRepository();
+  repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
   const local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
   expected = await local.embed(images);

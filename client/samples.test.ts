@@ -12,8 +12,8 @@ import {
   startEmbedServer,
 } from "../inference-image/embed/embed-server.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../inference-image/emulator/test-repository.ts";
 import {
   type RunningTritonEmulator,
@@ -40,7 +40,7 @@ beforeAll(async () => {
     PORT: 0,
   });
   await embedServer.loaded;
-  repository = await wholeRepository();
+  repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
 
   folder = await mkdtemp(join(tmpdir(), "clipstack-readme-"));

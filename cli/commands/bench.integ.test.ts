@@ -9,8 +9,8 @@ import {
   startRealTriton,
 } from "../../client/triton/test-real-triton.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import { clipstack } from "../test-programs.ts";
 
@@ -26,7 +26,7 @@ describe.skipIf(realTritonMissing !== "")(
 
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), "clipstack-bench-integ-"));
-      repository = await wholeRepository();
+      repository = await fullTestRepository();
       triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
       const output = join(folder, "results.json");
       const { code, stderr } = await clipstack([

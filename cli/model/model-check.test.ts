@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { UserError } from "../../contract/user-error.ts";
-import { wholeRepository } from "../../inference-image/emulator/test-repository.ts";
+import { fullTestRepository } from "../../inference-image/emulator/test-repository.ts";
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
@@ -95,7 +95,7 @@ test("exits with code 1 if the embeddings of the compared file differ", async ()
 });
 
 test("compares with the embeddings of a server, with float and pixel inputs", async () => {
-  const repository = await wholeRepository();
+  const repository = await fullTestRepository();
   const server = await startTritonEmulator(repository.flags(), { log: () => {} });
   try {
     const url = `http://127.0.0.1:${server.ports.http}`;

@@ -15,8 +15,8 @@ import {
 } from "../../contract/model-signature.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { pngOf } from "./test-png.ts";
@@ -97,7 +97,7 @@ for (const { name, missing: serverMissing, start } of servers) {
       let results: Readonly<Record<"http" | "grpc", ClientResults>>;
 
       beforeAll(async () => {
-        repository = await wholeRepository();
+        repository = await fullTestRepository();
         server = await start(repository);
         const folder = await mkdtemp(join(tmpdir(), "clipstack-forms-"));
         const pixels = Uint8Array.from({ length: pixelBytes }, (_, at) => (at * 7919) % 256);

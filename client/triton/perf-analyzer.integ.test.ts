@@ -6,8 +6,8 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openclipVitB32, openclipVitB32U8 } from "../../contract/model-signature.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import {
   type RunningTritonEmulator,
@@ -37,7 +37,7 @@ describe.skipIf(realTritonMissing !== "")(
     let folder: string;
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), "clipstack-perf-"));
-      repository = await wholeRepository();
+      repository = await fullTestRepository();
       server = await startTritonEmulator(repository.flags({ "model-config-name": "cpu" }), {
         log: () => {},
       });

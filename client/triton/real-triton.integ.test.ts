@@ -6,8 +6,8 @@ import {
   openclipVitB32U8,
 } from "../../contract/model-signature.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import { openGrpcTransport } from "./grpc-transport.ts";
 import { openHttpTransport } from "./http-transport.ts";
@@ -30,7 +30,7 @@ describe.skipIf(missing !== "")(
     let target = CLIPSTACK_TRITON_GRPC;
     beforeAll(async () => {
       if (isExternal) return;
-      repository = await wholeRepository();
+      repository = await fullTestRepository();
       triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
       url = triton.url;
       target = triton.grpcTarget;

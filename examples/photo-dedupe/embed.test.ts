@@ -16,8 +16,8 @@ import {
   startEmbedServer,
 } from "../../inference-image/embed/embed-server.ts";
 import {
+  fullTestRepository,
   type TestRepository,
-  wholeRepository,
 } from "../../inference-image/emulator/test-repository.ts";
 import {
   type RunningTritonEmulator,
@@ -42,7 +42,7 @@ beforeAll(async () => {
   otherModelPath = join(temporaryFolder(), "other.onnx");
   await generateModel({ profile: "tiny", seed: 2, file: otherModelPath });
   server = await startServer(0);
-  repository = await wholeRepository();
+  repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
 });
 

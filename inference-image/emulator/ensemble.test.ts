@@ -8,7 +8,7 @@ import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipError } from "./oip-error.ts";
-import { type TestRepository, wholeRepository } from "./test-repository.ts";
+import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 
 const jpeg = "openclip_vit_b32_jpeg";
 const u8 = "openclip_vit_b32_u8";
@@ -32,7 +32,7 @@ async function open(
   overrides: Partial<ResolvedTritonFlags> = {},
   prepare: (path: string) => Promise<unknown> = async () => {},
 ): Promise<Opened> {
-  const repository = await wholeRepository();
+  const repository = await fullTestRepository();
   cleanUps.push(() => repository.remove());
   // one session is enough here
   for (const model of ["openclip_vit_b32", "openclip_vit_b32_trt"]) {

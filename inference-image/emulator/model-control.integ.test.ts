@@ -3,14 +3,14 @@ import { realTritonMissing, startRealTriton } from "../../client/triton/test-rea
 import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { restrictModelControl } from "../../contract/triton-flags.ts";
 import { testModelControl } from "./model-control.suite.ts";
-import { wholeRepository } from "./test-repository.ts";
+import { fullTestRepository } from "./test-repository.ts";
 
 const model = openclipVitB32.name;
 const key = "a-key-of-the-test";
 
 describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
   testModelControl(key, model, async () => {
-    const repository = await wholeRepository();
+    const repository = await fullTestRepository();
     const restricted = Object.entries(restrictModelControl(key)).flatMap(([name, values]) =>
       (values ?? []).map((value) => `--${name}=${value}`),
     );

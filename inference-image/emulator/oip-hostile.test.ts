@@ -6,7 +6,7 @@ import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { channelOptions, type ModelInferRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { headerLengthField } from "../../client/triton/wire-http.ts";
-import { type TestRepository, wholeRepository } from "./test-repository.ts";
+import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 const jpeg = "openclip_vit_b32_jpeg";
@@ -19,7 +19,7 @@ let server: RunningTritonEmulator;
 let client: Client;
 const log: string[] = [];
 beforeAll(async () => {
-  repository = await wholeRepository();
+  repository = await fullTestRepository();
   server = await startTritonEmulator(
     repository.flags({
       "http-max-input-size": maxInputBytes,

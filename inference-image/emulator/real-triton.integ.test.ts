@@ -20,7 +20,7 @@ import type { Tensor } from "../../contract/tensor.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
 import { sendContinuously, testGateway, until } from "../gateway/test-gateway.ts";
 import { readSettings } from "../http/settings.ts";
-import { type TestRepository, wholeRepository } from "./test-repository.ts";
+import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
 const call = { timeoutMs: 60_000 };
@@ -39,7 +39,7 @@ describe.skipIf(realTritonMissing !== "")(
     const images = new Map<string, Uint8Array>();
 
     beforeAll(async () => {
-      repositories.push(await wholeRepository(), await wholeRepository());
+      repositories.push(await fullTestRepository(), await fullTestRepository());
       const [first, second] = repositories as [TestRepository, TestRepository];
       [theirs, ours] = await Promise.all([
         startRealTriton(first.path, { flags: variant }),

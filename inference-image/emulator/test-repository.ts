@@ -56,7 +56,7 @@ export async function testRepository(
 }
 
 /** Writes a test repository with the configurations of `model_repository/` and the tiny model. */
-export async function wholeRepository(): Promise<TestRepository> {
+export async function fullTestRepository(): Promise<TestRepository> {
   const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
   const model = await tinyModel();
   // written once, next to the tiny model

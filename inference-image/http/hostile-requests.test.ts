@@ -113,7 +113,7 @@ async function connection() {
         .toBeGreaterThanOrEqual(count);
       return received;
     },
-    async whole(): Promise<string> {
+    async fullResponse(): Promise<string> {
       await closed;
       return received;
     },
@@ -233,9 +233,9 @@ describe("on a connection", () => {
 
   test("answers HTTP/1.0 and closes the connection", async () => {
     await listen();
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     send(socket, jpeg, "POST /embed HTTP/1.0");
-    expect(await whole()).toMatch(/^HTTP\/1\.1 200 .*connection: close.*"embeddings"/is);
+    expect(await fullResponse()).toMatch(/^HTTP\/1\.1 200 .*connection: close.*"embeddings"/is);
   });
 
   test.each(["small", "large"])("embeds a %s chunked body", async (size) => {
@@ -285,17 +285,19 @@ describe("on a connection", () => {
 
   test("a Content-Length that is too short truncates the image, and the remainder is not a request", async () => {
     await listen();
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     send(socket, jpeg, undefined, { "content-length": 900 });
-    expect(await whole()).toMatch(/^HTTP\/1\.1 (422|400) .*(cannot be decoded|invalid HTTP)/s);
+    expect(await fullResponse()).toMatch(
+      /^HTTP\/1\.1 (422|400) .*(cannot be decoded|invalid HTTP)/s,
+    );
   });
 
   test("a Content-Length that is too long ends with the connection", async () => {
     await listen();
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     send(socket, jpeg, undefined, { "content-length": jpeg.length + 1 });
     socket.end();
-    expect(await whole()).toMatch(/^(HTTP\/1\.1 400 |$)/);
+    expect(await fullResponse()).toMatch(/^(HTTP\/1\.1 400 |$)/);
     await expect.poll(() => metrics.text()).toMatch(/status="(499|400)"} 1/);
   });
 
@@ -306,42 +308,42 @@ describe("on a connection", () => {
     ["no host", ""],
   ])("%s are rejected with a reason", async (what, fields) => {
     await listen();
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     const host = what === "no host" ? "" : "host: x\r\n";
     socket.write(`POST /embed HTTP/1.1\r\n${host}${fields}\r\n`);
     if (what === "no host") socket.end();
-    expect(await whole()).toMatch(/^HTTP\/1\.1 400 /);
+    expect(await fullResponse()).toMatch(/^HTTP\/1\.1 400 /);
   });
 
   test("rejects data that is not HTTP with a reason", async () => {
     await listen();
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     socket.write("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
-    expect(await whole()).toMatch(
+    expect(await fullResponse()).toMatch(
       /^HTTP\/1\.1 400 .*"code":"bad_request","message":"invalid HTTP: /s,
     );
   });
 
   test("rejects headers beyond 16 KiB with a reason", async () => {
     await listen();
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     socket.write(`GET / HTTP/1.1\r\nhost: x\r\nx: ${"y".repeat(20_000)}\r\n\r\n`);
-    expect(await whole()).toMatch(/^HTTP\/1\.1 431 .*the headers are larger than 16 KiB/s);
+    expect(await fullResponse()).toMatch(/^HTTP\/1\.1 431 .*the headers are larger than 16 KiB/s);
   });
 
   test("rejects slow headers with a reason", async () => {
     await listen();
     app.server.headersTimeout = 100;
-    const { socket, whole } = await connection();
+    const { socket, fullResponse } = await connection();
     socket.write("GET / HTTP/1.1\r\nhost: x\r\n");
-    expect(await whole()).toMatch(/^HTTP\/1\.1 408 .*the request must arrive within/s);
+    expect(await fullResponse()).toMatch(/^HTTP\/1\.1 408 .*the request must arrive within/s);
   });
 
   test("closes connections beyond the limit at once", async () => {
     await listen({ maxConnections: 2 });
     const kept = [await connection(), await connection()];
-    const { whole } = await connection();
-    expect(await whole()).toBe("");
+    const { fullResponse } = await connection();
+    expect(await fullResponse()).toBe("");
     kept[1]!.socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
     expect(await kept[1]!.answers()).toMatch(/^HTTP\/1\.1 200 /);
   });
@@ -438,7 +440,7 @@ describe("while the model is busy", () => {
     expect(await rejected.answers()).toMatch(/^HTTP\/1\.1 429 /);
     await new Promise((resolve) => setTimeout(resolve, 2_100));
     await waiting();
-    expect(await slow.whole()).toMatch(
+    expect(await slow.fullResponse()).toMatch(
       /^HTTP\/1\.1 408 .*connection: close.*the body arrives too slowly while the queue is full: 0 of 1000 bytes in 2 s/is,
     );
   });

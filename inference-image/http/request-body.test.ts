@@ -5,10 +5,10 @@ import { readBody } from "./request-body.ts";
 
 test("reads large concurrent bodies in several iterations of the event loop", async () => {
   const pieces = Array.from({ length: 64 }, (_, index) => Buffer.alloc(64 * 1024, index));
-  const whole = Buffer.concat(pieces);
+  const expected = Buffer.concat(pieces);
   const bodies = Array.from({ length: 4 }, () => {
     const message = new IncomingMessage(new Socket());
-    message.headers["content-length"] = String(whole.length);
+    message.headers["content-length"] = String(expected.length);
     for (const piece of pieces) message.push(piece);
     message.push(null);
     return message;
@@ -21,10 +21,10 @@ test("reads large concurrent bodies in several iterations of the event loop", as
   };
   setImmediate(count);
   const { signal } = new AbortController();
-  const options = { maxBytes: whole.length, onBytes: () => {}, signal };
+  const options = { maxBytes: expected.length, onBytes: () => {}, signal };
   const read = await Promise.all(bodies.map((message) => readBody(message, options)));
   ended = true;
-  expect(read.every((body) => body.equals(whole))).toBe(true);
+  expect(read.every((body) => body.equals(expected))).toBe(true);
   // 4 x 4 MiB, 2 MiB in each
   expect(iterations).toBeGreaterThanOrEqual(6);
 });

@@ -8,14 +8,14 @@ import {
   openclipVitB32Jpeg,
   openclipVitB32U8,
 } from "../../contract/model-signature.ts";
-import { type TestRepository, wholeRepository } from "../emulator/test-repository.ts";
+import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
 
 describe("against this project's server", () => {
   let repository: TestRepository;
   let server: RunningTritonEmulator;
   beforeAll(async () => {
-    repository = await wholeRepository();
+    repository = await fullTestRepository();
     server = await startTritonEmulator(repository.flags(), { log: () => {} });
   });
   afterAll(async () => {

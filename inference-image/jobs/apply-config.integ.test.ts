@@ -12,7 +12,7 @@ import type { Transport } from "../../client/triton/transport.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
 import type { Fp32Tensor } from "../../contract/tensor.ts";
-import { type TestRepository, wholeRepository } from "../emulator/test-repository.ts";
+import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { applyConfig } from "./apply-config.ts";
 
 const model = openclipVitB32.name;
@@ -33,7 +33,7 @@ describe.skipIf(realTritonMissing !== "")(
     let uploads: string;
     beforeAll(async () => {
       uploads = await mkdtemp(join(tmpdir(), "clipstack-upload-"));
-      repository = await wholeRepository();
+      repository = await fullTestRepository();
       triton = await startRealTriton(repository.path, {
         flags: [
           "--model-config-name=cpu",

@@ -109,11 +109,11 @@ test.each<Partial<JpegShape>>([
   { sampling: [0x11], interval: 1 },
 ])("cut short at any byte (%o), it is left to libvips, with or without an end", async (changes) => {
   const shape = { ...usual, width: 40, height: 24, density: 4, ...changes };
-  const whole = randomJpeg(shape);
+  const file = randomJpeg(shape);
   const plan = planOf({ ...shape, orientation: 1 }, 16);
-  expect(decoded(whole, plan)).toEqual(await byLibvips(whole, plan));
-  for (let length = 0; length < whole.length; length++) {
-    const part = whole.subarray(0, length);
+  expect(decoded(file, plan)).toEqual(await byLibvips(file, plan));
+  for (let length = 0; length < file.length; length++) {
+    const part = file.subarray(0, length);
     expect(decoded(part, plan)).toBeUndefined();
     const ended = Buffer.concat([part, Buffer.from([0xff, 0xd9])]);
     const pixels = decoded(ended, plan);
@@ -262,19 +262,19 @@ test("leaves a file with another size than in its header to libvips", async () =
 test("a damaged file is left to libvips or decoded, and does not affect the next one", async () => {
   // a square, because its first block, which could contain stale data, is not cropped
   const square = { ...usual, height: usual.width };
-  const whole = randomJpeg(square);
+  const file = randomJpeg(square);
   const plan = planOf({ ...square, orientation: 1 }, 224);
-  const expected = decoder.resample(whole, plan)!.pixels;
+  const expected = decoder.resample(file, plan)!.pixels;
   const random = randomNumbers(5);
   let left = 0;
   for (let run = 0; run < 2_000; run++) {
-    const bytes = Buffer.from(whole);
+    const bytes = Buffer.from(file);
     for (let change = random() % 4; change >= 0; change--) {
       bytes[random() % bytes.length] = random();
     }
     const end = random() % 4 === 0 ? random() % bytes.length : bytes.length;
     if (decoder.resample(bytes.subarray(0, end), plan) === undefined) left++;
-    expect(Buffer.compare(decoder.resample(whole, plan)!.pixels, expected)).toBe(0);
+    expect(Buffer.compare(decoder.resample(file, plan)!.pixels, expected)).toBe(0);
   }
   expect(left).toBeGreaterThan(1_000);
 });

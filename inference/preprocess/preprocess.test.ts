@@ -332,21 +332,21 @@ describe("rejects", () => {
 
   test.each(["jpeg", "png", "webp"] as const)("a truncated %s", async (format) => {
     const noise = Buffer.from(Array.from({ length: 30_000 }, (_, index) => (index * 7919) % 251));
-    const whole = await sharp(noise, { raw: { width: 100, height: 100, channels: 3 } })
+    const file = await sharp(noise, { raw: { width: 100, height: 100, channels: 3 } })
       .toFormat(format)
       .toBuffer();
     for (const part of [0.1, 0.5, 0.95]) {
-      const error = await rejection(whole.subarray(0, Math.floor(whole.length * part)));
+      const error = await rejection(file.subarray(0, Math.floor(file.length * part)));
       expect(error.code).toBe("undecodable_image");
       expect(error.message).toMatch(/^cannot be decoded: \S[^\n]*$/);
     }
   });
 
   test("a progressive JPEG with too many scans before it is decoded", async () => {
-    const whole = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
-    const firstScan = whole.subarray(whole.indexOf("\xff\xda", 0, "latin1"), -2);
+    const file = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
+    const firstScan = file.subarray(file.indexOf("\xff\xda", 0, "latin1"), -2);
     const scans = Array.from({ length: 50 }, () => firstScan);
-    const { code, message } = await rejection(Buffer.concat([whole.subarray(0, -2), ...scans]));
+    const { code, message } = await rejection(Buffer.concat([file.subarray(0, -2), ...scans]));
     expect(code).toBe("undecodable_image");
     expect(message).toMatch(/^cannot be decoded: it is stored in \d+ scans, more than 100$/);
   });
