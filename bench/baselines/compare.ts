@@ -116,7 +116,7 @@ function ratio(
 ): Figure | undefined {
   const rounds = [...new Set(runs.map(({ round }) => round))].sort((a, b) => a - b);
   const of = (wanted: SubjectName, round: number) => {
-    const run = runs.find((one) => one.subject === wanted && one.round === round);
+    const run = runs.find((candidate) => candidate.subject === wanted && candidate.round === round);
     return run === undefined ? undefined : value(run);
   };
   return figure(

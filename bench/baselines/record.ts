@@ -25,7 +25,7 @@ const latency = z.strictObject({
 });
 
 /** One subject under one load in one round, in a separate process. */
-export const benchRun = z.strictObject({
+const benchRun = z.strictObject({
   load: z.string(),
   subject: z.enum(subjectNames),
   round: z.int().min(1),

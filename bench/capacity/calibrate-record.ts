@@ -279,7 +279,7 @@ function predictLoadPoint(record: BenchRecord, point: LoadPoint, calibration: En
 }
 
 /** Endpoints used for predictions: one with binary float32 tensors per backend, and the embed API. */
-export function recordEndpoints({ endpoints }: Pick<RecordCalibration, "endpoints">) {
+function recordEndpoints({ endpoints }: Pick<RecordCalibration, "endpoints">) {
   const tensors = (backend: Backend) => {
     const name = backend === "tensorrt" ? "trt" : "onnx";
     return [`${name}-http`, `${name}-grpc`]

@@ -155,7 +155,7 @@ test.each([
   [JSON.stringify({ ...file, id: "b" }), "a.json: id must be the file's name, got 'b'"],
   [
     JSON.stringify({ ...file, figures: [...file.figures, ...file.figures] }),
-    "a.json: figure 'x' is there twice",
+    "a.json: figure ids must be unique, got 'x' twice",
   ],
   [
     JSON.stringify({ ...file, figures: [{ ...file.figures[0], range: [1, 2] }] }),

@@ -92,7 +92,7 @@ const figure = z
   });
 export type Figure = z.infer<typeof figure>;
 
-export const publishedFile = z.strictObject({
+const publishedFile = z.strictObject({
   /** Bumped when a field changes meaning. */
   schema: z.literal(1),
   id: z.string().regex(/^[a-z0-9-]+$/),
@@ -120,7 +120,7 @@ export const publishedFile = z.strictObject({
 });
 export type PublishedFile = z.infer<typeof publishedFile>;
 
-export const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
+const publishedFolder = fileURLToPath(new URL("../published/", import.meta.url));
 
 /**
  * Reads all files of published figures, by id.
@@ -136,17 +136,18 @@ export function readPublished(folder = publishedFolder): ReadonlyMap<string, Pub
 }
 
 /** Parses one file; see {@link readPublished}. */
-export function parsePublished(text: string, shown: string): PublishedFile {
-  return checked(parseAs(publishedFile, parseJson(text, shown), shown), shown);
+export function parsePublished(text: string, fileName: string): PublishedFile {
+  return checked(parseAs(publishedFile, parseJson(text, fileName), fileName), fileName);
 }
 
-function checked(file: PublishedFile, shown: string): PublishedFile {
-  if (`${file.id}.json` !== shown) {
-    throw new UserError(`${shown}: id must be the file's name, got '${file.id}'`);
+function checked(file: PublishedFile, fileName: string): PublishedFile {
+  if (`${file.id}.json` !== fileName) {
+    throw new UserError(`${fileName}: id must be the file's name, got '${file.id}'`);
   }
   const ids = file.figures.map(({ id }) => id);
-  const twice = ids.find((id, index) => ids.indexOf(id) !== index);
-  if (twice !== undefined) throw new UserError(`${shown}: figure '${twice}' is there twice`);
+  const duplicate = ids.find((id, index) => ids.indexOf(id) !== index);
+  if (duplicate !== undefined)
+    throw new UserError(`${fileName}: figure ids must be unique, got '${duplicate}' twice`);
   return file;
 }
 
@@ -168,7 +169,7 @@ export function publishedFigure(
   name: string,
 ): Figure {
   const [file = "", id = ""] = name.split("/");
-  const found = published.get(file)?.figures.find((one) => one.id === id);
+  const found = published.get(file)?.figures.find((figure) => figure.id === id);
   if (found === undefined) throw new UserError(`published figure '${name}' is missing`);
   return found;
 }

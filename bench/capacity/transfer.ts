@@ -34,7 +34,7 @@ export function transfer(bytes: number, link: Link): Transfer {
   };
 }
 
-export function wireTimeMs(bytes: number, { bandwidthMbps }: Pick<Link, "bandwidthMbps">): number {
+function wireTimeMs(bytes: number, { bandwidthMbps }: Pick<Link, "bandwidthMbps">): number {
   return (bytes * 8) / (bandwidthMbps * 1000);
 }
 

@@ -16,7 +16,7 @@ export interface LoadFile {
 }
 
 /** Command of a TypeScript program of this folder. */
-export function tsxCommand(program: string): readonly string[] {
+function tsxCommand(program: string): readonly string[] {
   return [
     process.execPath,
     ...["--import", import.meta.resolve("tsx"), "--import", endWithParent],

@@ -17,7 +17,7 @@ import { upgradeBenchRecord } from "./upgrade.ts";
 /** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
 export const benchRecordVersion = 2;
 
-export const loadShape = z.discriminatedUnion("kind", [
+const loadShape = z.discriminatedUnion("kind", [
   z.strictObject({
     kind: z.literal("closed loop"),
     /** Clients; each sends its next request when it receives the response to the previous one. */
@@ -85,7 +85,7 @@ export const serverTimes = z.strictObject({
   outputMs: z.number().optional(),
 });
 
-export const gpuUse = z.strictObject({
+const gpuUse = z.strictObject({
   /** Main source; with `triton metrics`, readings that Triton does not report are from `nvidia-smi`. */
   source: z.enum(["triton metrics", "nvidia-smi"]),
   gpus: z.array(

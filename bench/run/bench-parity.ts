@@ -70,7 +70,8 @@ export async function checkBenchParity(
       compare(await sender.send(batched, first, batched.imagesPerRequest), 0);
     }
     const invalid = compared.filter(
-      (it) => !(Number.isFinite(it.cosine) && Number.isFinite(it.relativeDifference)),
+      ({ cosine, relativeDifference }) =>
+        !(Number.isFinite(cosine) && Number.isFinite(relativeDifference)),
     );
     if (invalid.length > 0) {
       const names = [...new Set(invalid.map(({ image }) => image))].join(", ");

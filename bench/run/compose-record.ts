@@ -55,7 +55,7 @@ export function addSubject(record: BenchRecord, open: OpenTargets): void {
   const isFirst = subject.servers.length === 0;
   subject.environments.push(...environments);
   for (const server of servers) {
-    if (!subject.servers.some((it) => sameJson(it, server))) subject.servers.push(server);
+    if (!subject.servers.some((known) => sameJson(known, server))) subject.servers.push(server);
   }
   record.notes.push(...open.notes);
   if (isFirst) {

@@ -56,8 +56,7 @@ function targetsOf(
   deployed: Environment,
   access: NetworkAccess,
 ): readonly Target[] {
-  const { name } = workload.service;
-  const service = deployed.services.find((it) => it.name === name);
+  const service = deployed.services.find(({ name }) => name === workload.service.name);
   return (service?.endpoints ?? []).map((endpoint) => ({
     workload,
     endpoint,
@@ -71,9 +70,9 @@ export function servicesBehind(
 ): readonly ServiceUnderTest[] {
   const workloads = workloadsBehind(
     workload,
-    services.map((it) => it.workload),
+    services.map((service) => service.workload),
   );
-  return services.filter((it) => workloads.includes(it.workload));
+  return services.filter((service) => workloads.includes(service.workload));
 }
 
 /**

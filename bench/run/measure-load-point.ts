@@ -95,7 +95,7 @@ export async function tryCounters(
 ): Promise<void> {
   const http = openHttpClient();
   try {
-    for (const target of new Set(measured.map((it) => it.target))) {
+    for (const target of new Set(measured.map(({ target }) => target))) {
       try {
         await readServerCounters(http, target.metrics, signal);
       } catch (error) {

@@ -45,12 +45,12 @@ export function compareWith(
  */
 export function judgeParity(compared: readonly EmbeddingAgreement[], directionOnly: boolean) {
   const { cosineAtLeast, relativeDifferenceAtMost } = parityLimits;
-  const minCosine = Math.min(...compared.map((it) => it.cosine));
-  const maxRelativeDifference = Math.max(...compared.map((it) => it.relativeDifference));
+  const minCosine = Math.min(...compared.map(({ cosine }) => cosine));
+  const maxRelativeDifference = Math.max(...compared.map((result) => result.relativeDifference));
   const wrong = compared.filter(
-    (it) =>
-      !(it.cosine >= cosineAtLeast) ||
-      !(directionOnly || it.relativeDifference <= relativeDifferenceAtMost),
+    (result) =>
+      !(result.cosine >= cosineAtLeast) ||
+      !(directionOnly || result.relativeDifference <= relativeDifferenceAtMost),
   );
   const names = [...new Set(wrong.map(({ image }) => image))].join(", ");
   const numbers = `cosine ${minCosine.toFixed(6)}, relative difference ${formatFraction(maxRelativeDifference)}`;

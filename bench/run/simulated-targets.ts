@@ -146,7 +146,10 @@ function selectNeeded(
       `${environment} offers none of ${endpoints?.join(", ") ?? "the endpoints"}`,
     );
   }
-  const needed = new Set([...offering, ...offering.flatMap((it) => workloadsBehind(it, all))]);
+  const needed = new Set([
+    ...offering,
+    ...offering.flatMap((workload) => workloadsBehind(workload, all)),
+  ]);
   const instances = plan.instances.filter(({ workload }) => needed.has(workload));
   const names = new Set([
     ...instances.map(({ name }) => name),

@@ -27,7 +27,7 @@ export interface Point {
 }
 
 /** Minimum number of points, because the law has three parameters. */
-export const uslMinimumPoints = 4;
+const uslMinimumPoints = 4;
 
 export function uslThroughput(
   { lambda, sigma, kappa }: Pick<UslFit, "lambda" | "sigma" | "kappa">,
@@ -147,7 +147,7 @@ export interface Saturation {
 }
 
 /** Share of the maximum that is considered close to it. */
-export const nearMaximumShare = 0.95;
+const nearMaximumShare = 0.95;
 
 export function saturationOf(points: readonly Point[]): Saturation | undefined {
   const sorted = [...points].sort((a, b) => a.clients - b.clients);

@@ -48,7 +48,7 @@ function withJson(requested: readonly RequestedEndpoint[]): readonly RequestedEn
     .filter(({ endpoint, payload }) => endpoint.endsWith("-http") && payload === "fp32")
     .map(({ endpoint, payload }) => optionalEndpoint(endpoint, payload, "json"));
   const known = new Set(requested.map(benchEndpointName));
-  return [...requested, ...json.filter((it) => !known.has(benchEndpointName(it)))];
+  return [...requested, ...json.filter((endpoint) => !known.has(benchEndpointName(endpoint)))];
 }
 
 async function measureClient(run: StudyRun): Promise<void> {
