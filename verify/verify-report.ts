@@ -55,7 +55,7 @@ export function verifyReport(record: VerifyRecord): Report {
       ["Environments", environments.map(({ name }) => name).join(", ")],
       ["Target", subject.target],
       ["Model", modelText(subject.model)],
-      ...(tritons === "" ? [] : [["Triton as deployed", tritons] as const]),
+      ...(tritons === "" ? [] : [["Deployed Triton", tritons] as const]),
       ["Commit", commitText(subject)],
       ["When", whenText(record)],
       ["Machine", machineText(subject.machine)],

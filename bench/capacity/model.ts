@@ -44,14 +44,14 @@ export interface System {
 }
 
 export const stationNames = {
-  client: "the client's own work",
-  link: "the link's bandwidth",
+  client: "client work",
+  link: "link bandwidth",
   connection: "one connection for all requests",
   waiting: "round trips",
   decode: "decoding on the server",
-  overhead: "the server's batcher and overhead",
-  ingest: "ingesting tensors",
-  gpu: "the GPU",
+  overhead: "batcher and server overhead",
+  ingest: "tensor ingest",
+  gpu: "GPU",
 } as const;
 export type StationName = keyof typeof stationNames;
 

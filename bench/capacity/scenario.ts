@@ -213,7 +213,7 @@ export function alternatives(scenario: Scenario, times: ServiceTimes): readonly 
     ["half the round trip", { roundTripMs: scenario.roundTripMs / 2 }],
     [`twice the clients (${2 * concurrency})`, { concurrency: 2 * concurrency }],
     [`${2 * gpus} GPUs`, { gpus: 2 * gpus }],
-    ["one Triton for each GPU (per-gpu)", { topology: "per-gpu" }],
+    ["one Triton per GPU (per-gpu)", { topology: "per-gpu" }],
     [
       `twice the decoding workers (${2 * times.decodeWorkers})`,
       {},

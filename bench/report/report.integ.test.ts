@@ -245,8 +245,8 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
 
   test("links lead to the sections of the page", async () => {
     await withPage({}, async (page) => {
-      await page.getByRole("link", { name: "Where the time goes" }).click();
-      const heading = page.getByRole("heading", { name: "Where the time goes" });
+      await page.getByRole("link", { name: "Latency by part" }).click();
+      const heading = page.getByRole("heading", { name: "Latency by part" });
       await expect.poll(async () => (await heading.boundingBox())?.y ?? 1e6).toBeLessThan(300);
     });
   });

@@ -22,7 +22,7 @@ test("predicts the throughput, cost and bottleneck of a GPU, payload format and 
   // 100 Mbit/s carry 20.8 tensors of 602 112 bytes per second, whatever the GPUs do
   expect(stdout).toMatch(/images\/s {8}20\.8/);
   expect(stdout).toMatch(/\$\/1,000 images {2}0\.11 {2}\(\$8\.00 per hour/);
-  expect(stdout).toMatch(/bottleneck {6}the link's bandwidth/);
+  expect(stdout).toMatch(/bottleneck {6}link bandwidth/);
   expect(stdout).toMatch(/send JPEG/);
   expect(stdout).toContain("accuracy");
 });
