@@ -28,7 +28,6 @@ export const planCases: readonly PlanCase[] = [
   { name: "stack-destroyed", deployed: true, settings: {}, destroy: true },
 ];
 
-/** Saved plan of a cluster. */
 export interface ClusterPlanCase {
   /** `plans/<name>.plan.json` */
   readonly name: string;
@@ -92,7 +91,6 @@ export const clusterPlanCases: readonly ClusterPlanCase[] = [
 /** API key of the plan `port-exposed`, which contains it in plain text. */
 export const plantedKey = "planted-secret-8c1f02d7";
 
-/** Text of a saved plan. */
 export function planText(name: string): string {
   return readFileSync(
     fileURLToPath(new URL(`./input/plans/${name}.plan.json`, import.meta.url)),

@@ -34,7 +34,6 @@ export interface ResourceChange {
   readonly replacePaths: readonly Path[];
   /** Terraform's `action_reason`. */
   readonly reason?: string;
-  /** Previous address of a moved resource. */
   readonly movedFrom?: string;
   readonly imported?: boolean;
   /** Address of the container's `docker_image`. */
@@ -45,7 +44,6 @@ export type Values = Readonly<Record<string, unknown>>;
 
 /** A change of one stack, read from a Terraform plan or two synthesized files. Rules and reports use only this model. */
 export interface StackChange {
-  /** Name of the stack: `single-gpu`. */
   readonly stack: string;
   readonly source: "plan" | "synthesis";
   /** Sorted by address. */
@@ -101,7 +99,7 @@ export interface PlanFacts {
   readonly failedChecks: readonly string[];
   /** Changes deferred to a later plan. */
   readonly deferred: readonly ResourceChange[];
-  /** Outputs that change. */
+  /** Changed outputs. */
   readonly outputs: PlanPart;
   readonly variables: PlanPart;
   readonly providers: PlanPart;
@@ -132,7 +130,6 @@ export interface RuleFinding {
   readonly address?: string;
   /** One line without secrets. */
   readonly message: string;
-  /** One line. */
   readonly fix: string;
   /** Reason of the covering waiver; a waived finding does not affect the verdict. */
   readonly waived?: string;

@@ -121,7 +121,6 @@ function textsOf(value: unknown): readonly string[] {
 /** Reference to one attribute of one resource: `${docker_network.host.name}`. */
 const reference = /\$\{((?:data\.)?[a-z0-9_]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_.[\]]+)\}/g;
 
-/** Reference to a resource within an expression. */
 export const anyReference =
   /(?<![\w.])((?:docker|kubernetes|helm|terraform|null|local|random|time)_[a-z0-9_]+)\.([A-Za-z0-9_-]+)/g;
 export const localReference = /(?<![\w.])local\.([A-Za-z0-9_-]+)/g;

@@ -9,7 +9,6 @@ import { ReviewError } from "./review-error.ts";
 import { withoutKey } from "./stack-facts.ts";
 import { blocksOf, isObject, ownValue, textsIn } from "./value-paths.ts";
 
-/** File with a plan. */
 export interface PlanFile {
   /** Name in messages. */
   readonly fileName: string;
@@ -67,7 +66,7 @@ export function changeOfPlan({ fileName, text, stack }: PlanFile): StackChange {
   };
 }
 
-/** Removes the instance keys of a resource and its modules. */
+/** Address without the instance keys of the resource and its modules. */
 function withoutInstanceKeys(address: string): string {
   return address.replaceAll(/\[(\d+|"([^"\\]|\\.)*")\]/g, "");
 }

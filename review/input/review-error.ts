@@ -1,7 +1,6 @@
 import { UserError } from "../../contract/user-error.ts";
 
-/** Maximum length of a message in characters. */
-const maxLength = 500;
+const maxCharacters = 500;
 
 /** Input that cannot be reviewed. The message is one line that names the file and the rule, and never quotes the content. */
 export class ReviewError extends UserError {
@@ -10,6 +9,6 @@ export class ReviewError extends UserError {
   constructor(message: string) {
     // an address in a plan may contain any characters
     const line = message.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, " ");
-    super(line.length <= maxLength ? line : `${line.slice(0, maxLength - 1)}…`);
+    super(line.length <= maxCharacters ? line : `${line.slice(0, maxCharacters - 1)}…`);
   }
 }

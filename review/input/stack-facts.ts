@@ -16,7 +16,6 @@ export interface StackFacts {
   readonly services: ReadonlyMap<string, Service>;
 }
 
-/** Facts of a stack after a change. */
 export function factsOf({ environmentAfter, resources }: StackChange): StackFacts {
   const environment = environmentSchema.safeParse(environmentAfter).data;
   const services = (environment?.services ?? []).flatMap((service) =>
@@ -35,7 +34,7 @@ export function isOneShot(container: Values | undefined): boolean {
   return container?.must_run === false && container.attach === true;
 }
 
-/** Returns whether a release is of this project's chart. */
+/** Returns whether a release uses this project's chart. */
 export function isOwnChart(release: Values | undefined): boolean {
   return /(^|\/)clipstack$/.test(String(release?.chart ?? ""));
 }

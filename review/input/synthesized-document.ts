@@ -33,7 +33,7 @@ export type SynthesizedDocument = z.infer<typeof documentSchema>;
 /**
  * Parses a `cdk.tf.json`.
  *
- * @throws {ReviewError} in one line.
+ * @throws {ReviewError} with one line that does not quote the content.
  */
 export function parseDocument(text: string, fileName: string): SynthesizedDocument {
   return validated(documentSchema, parseJson(text, fileName), fileName);

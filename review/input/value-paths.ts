@@ -96,7 +96,7 @@ export function canonical(value: unknown): string {
   return `{${fields.join()}}`;
 }
 
-/** Whether a value is one of the forms of an unset attribute, which differ between synthesized files and plans. */
+/** Returns whether a value is a form of an unset attribute; synthesized files and plans use different ones. */
 function isUnset(value: unknown): boolean {
   return (
     value === undefined ||
@@ -123,7 +123,6 @@ interface ComparisonOptions {
   readonly unset?: "equal" | "distinct";
 }
 
-/** Maximum number of different paths. */
 const maxPaths = 1_000;
 
 /** Innermost paths at which two values differ. Lists of different lengths differ as a whole. */

@@ -76,7 +76,6 @@ function allChanges(changes: readonly ReviewedChange[]): readonly Block[] {
   ];
 }
 
-/** Maximum number of types in a count. */
 const maxTypes = 12;
 
 /** `Also: 3 × docker_container create, 2 × docker_volume update.` */

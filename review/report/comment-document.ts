@@ -28,7 +28,6 @@ const verdictTitles = {
   blocked: "⛔ Blocked",
 } as const;
 
-/** Maximum number of listed reasons. */
 const maxReasons = 12;
 
 /** Content of a review as blocks. */

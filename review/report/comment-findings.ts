@@ -135,7 +135,6 @@ function ruleGaps(stacks: readonly StackReview[]): readonly Text[] {
   ).map((text) => [text]);
 }
 
-/** Resources that were changed outside of Terraform. */
 export function driftSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const drifts = stacks.flatMap(({ stack, drift }) => drift.map((it) => ({ stack, ...it })));
   // the table of counts includes drift
@@ -157,7 +156,6 @@ export function driftSection(stacks: readonly StackReview[], level: Level): read
   ];
 }
 
-/** Limitations of the sources. */
 export function limitationSection(stacks: readonly StackReview[], level: Level): readonly Block[] {
   const from = (source: StackReview["source"]) => stacks.filter((it) => it.source === source);
   const ofSynthesis = [...new Set(from("synthesis").flatMap(({ limitations }) => limitations))];
