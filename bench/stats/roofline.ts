@@ -24,10 +24,10 @@ export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): numb
  * @returns One sentence per load point.
  */
 export function aboveCeiling(
-  cells: readonly Pick<LoadPoint, "id" | "environment" | "conditions" | "imagesPerSecond">[],
+  loadPoints: readonly Pick<LoadPoint, "id" | "environment" | "conditions" | "imagesPerSecond">[],
   devices: ReadonlyMap<string, Device>,
 ): readonly string[] {
-  return cells.flatMap(({ id, environment, conditions, imagesPerSecond }) => {
+  return loadPoints.flatMap(({ id, environment, conditions, imagesPerSecond }) => {
     const device = devices.get(environment);
     if (device === undefined) return [];
     const { name, fp16DenseTflops } = device;
