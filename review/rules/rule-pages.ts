@@ -30,9 +30,7 @@ export function rulePages(): readonly { readonly path: string; readonly text: st
   });
   return [
     page("README", overview()),
-    ...rulePacks.flatMap((family) =>
-      family.rules.map((rule) => page(rule.id, rulePage(rule, family))),
-    ),
+    ...rulePacks.flatMap((pack) => pack.rules.map((rule) => page(rule.id, rulePage(rule, pack)))),
   ];
 }
 
@@ -44,7 +42,7 @@ function overview(): readonly string[] {
     "# Rules of a review",
     "",
     `\`clipstack review\` checks ${all.length} rules, on a plan or on two synthesized folders ([reviewing a change](../review.md)).`,
-    "They examine the complete state after the change, and mark findings that already existed before it.",
+    "Rules examine the complete stack after the change. Findings that existed before it are marked.",
     "",
     "| severity | rules | |",
     "| --- | --- | --- |",
@@ -77,6 +75,12 @@ function overview(): readonly string[] {
     "findings disappear once the change is applied: add the waiver in the same pull request, and remove it when the next review",
     "reports it as unused.",
     "",
+    "## Adding a rule",
+    "",
+    "A rule is a `rule({ … })` entry in a list of `review/rules/`, such as `containerRules` in `containers.ts`. Its example is a shipped stack",
+    "with a failing and a passing edit; `rules.test.ts` runs both. Further cases belong in `cases.test.ts`. `npm run render` writes the page of",
+    "the rule and adds its id to `contract/rule-ids.ts`; neither is edited by hand. The lists of a new file are registered in `rules.ts`.",
+    "",
     "## Other policy engines",
     "",
     "checkov, trivy, kube-linter and conftest provide hundreds of general rules:",
@@ -84,12 +88,12 @@ function overview(): readonly string[] {
   ];
 }
 
-function rulePage(rule: ReviewRule, family: RulePack): readonly string[] {
+function rulePage(rule: ReviewRule, pack: RulePack): readonly string[] {
   const { id, severity, title, rationale, inputs, fix, example } = rule;
   return [
     `# ${id}`,
     "",
-    `**${severity}** · ${family.title} · ${title}`,
+    `**${severity}** · ${pack.title} · ${title}`,
     "",
     "## Rationale",
     "",
@@ -144,28 +148,26 @@ function exampleLines({
 }
 
 function editLines(stack: string, edit: ExampleEdit): readonly string[] {
-  const place = locationText(stack, edit.path);
+  const location = [`In ${locationText(stack, edit.path)}:`, ""];
   if ("failingText" in edit) {
     return [
-      `In ${place}:`,
-      "",
+      ...location,
       ...textLines("Fails", edit.failingText),
       ...textLines("Passes", edit.passingText),
     ];
   }
   return [
-    `In ${place}:`,
-    "",
-    ...valueLines("Fails", edit.failing, "without it"),
+    ...location,
+    ...valueLines("Fails", edit.failing),
     ...("passing" in edit
-      ? valueLines("Passes", edit.passing, "without it")
+      ? valueLines("Passes", edit.passing)
       : ["Passes: the stack with its defaults (`npm run synth`).", ""]),
   ];
 }
 
-function valueLines(word: string, value: unknown, absent: string): readonly string[] {
+function valueLines(word: string, value: unknown): readonly string[] {
   return value === undefined
-    ? [`${word}: ${absent}.`, ""]
+    ? [`${word}: without it.`, ""]
     : [`${word}:`, "", "```json", JSON.stringify(value, null, 2), "```", ""];
 }
 
