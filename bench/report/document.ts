@@ -145,8 +145,8 @@ export function textField<Row>(
   title?: string,
 ): Field<Row> {
   const cell = (row: Row) => {
-    const found = text(row);
-    return typeof found === "string" ? { text: found } : found;
+    const content = text(row);
+    return typeof content === "string" ? { text: content } : content;
   };
   return { label, kind: "text", title, cell };
 }

@@ -262,9 +262,9 @@ export function unreliabilityRank(point: LoadPoint): 0 | 1 | 2 | undefined {
 
 /** Load points of the best available reliability rank. */
 export function preferTrusted(loadPoints: readonly LoadPoint[]): readonly LoadPoint[] {
-  for (const weakness of [0, 1, 2] as const) {
-    const found = loadPoints.filter((point) => unreliabilityRank(point) === weakness);
-    if (found.length > 0) return found;
+  for (const rank of [0, 1, 2] as const) {
+    const ranked = loadPoints.filter((point) => unreliabilityRank(point) === rank);
+    if (ranked.length > 0) return ranked;
   }
   return [];
 }

@@ -38,24 +38,24 @@ export function queueDelay(record: BenchRecord): StudyBody | undefined {
     const [few, many] = [Math.min(...clients), Math.max(...clients)];
     const at = (count: number) =>
       own.filter((point) => clientsOf(point) === count).sort((a, b) => delayOf(a) - delayOf(b));
-    const [least, most] = [at(many)[0], fastest(at(many))];
-    if (least === undefined || most === undefined) return [];
-    const best = delayOf(most);
-    const low = delayOf(least);
-    if (best === low) {
+    const [shortest, best] = [at(many)[0], fastest(at(many))];
+    if (shortest === undefined || best === undefined) return [];
+    const bestDelay = delayOf(best);
+    const minDelay = delayOf(shortest);
+    if (bestDelay === minDelay) {
       return [
-        `\`${name}\`: with ${counted(many, "client")}, a delay above ${low / 1_000} ms does not increase the throughput.`,
+        `\`${name}\`: with ${counted(many, "client")}, a delay above ${minDelay / 1_000} ms does not increase the throughput.`,
       ];
     }
     const alone = (delay: number) =>
       at(few).find((point) => delayOf(point) === delay)?.latencyMs?.p50 ?? Number.NaN;
-    const cost = alone(best) - alone(low);
+    const cost = alone(bestDelay) - alone(minDelay);
     const price =
       few === many || !(cost > 0)
         ? ""
         : `, and adds ${formatMs(cost)} ms of latency with ${counted(few, "client")}`;
     return [
-      `\`${name}\`: with ${counted(many, "client")}, a delay of ${best / 1_000} ms has the highest throughput, ${formatRatio(most.imagesPerSecond / least.imagesPerSecond)} that of ${low / 1_000} ms${price}.`,
+      `\`${name}\`: with ${counted(many, "client")}, a delay of ${bestDelay / 1_000} ms has the highest throughput, ${formatRatio(best.imagesPerSecond / shortest.imagesPerSecond)} that of ${minDelay / 1_000} ms${price}.`,
     ];
   });
   return {

@@ -56,8 +56,10 @@ function failureItem({ title, text, resource, log }: Failure): string {
 
 function sectionBlock(section: Section, notes: readonly string[] = []): string {
   const { title, question, answer, cards = [], tables } = section;
-  const shown = tables.filter(({ isReference, rows }) => isReference !== true && rows.length > 0);
-  if (answer.length + cards.length + shown.length + notes.length === 0) return "";
+  const inlineTables = tables.filter(
+    ({ isReference, rows }) => isReference !== true && rows.length > 0,
+  );
+  if (answer.length + cards.length + inlineTables.length + notes.length === 0) return "";
   return [
     `### ${title}`,
     question ?? "",
@@ -65,7 +67,7 @@ function sectionBlock(section: Section, notes: readonly string[] = []): string {
       ? escapeInline(answer[0] ?? "")
       : answer.map((line) => `- ${escapeInline(line)}`).join("\n"),
     ...(cards.length === 0 ? [] : [cardTable(cards), cards.map(reasons).join("\n")]),
-    ...shown.map(foldedTable),
+    ...inlineTables.map(foldedTable),
     ...notes.map(escapeInline),
   ]
     .filter((part) => part !== "")

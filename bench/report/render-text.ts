@@ -17,8 +17,8 @@ export function renderText(report: Report): string {
 }
 
 function sectionText({ title, answer, cards = [], tables, notes }: Section): string {
-  const shown = tables.filter(({ rows }) => rows.length > 0);
-  if (answer.length + cards.length + shown.length + notes.length === 0) return "";
+  const filled = tables.filter(({ rows }) => rows.length > 0);
+  if (answer.length + cards.length + filled.length + notes.length === 0) return "";
   const chosen = cards.flatMap(({ title: goal, choice, value, unit, setting }) =>
     choice === undefined ? [] : [[goal, choice, `${value} ${unit}`, setting]],
   );
@@ -27,7 +27,7 @@ function sectionText({ title, answer, cards = [], tables, notes }: Section): str
     answer.map(bare).join("\n"),
     aligned(chosen, () => "left"),
     cards.map(reasons).join("\n"),
-    ...shown.map(textTable),
+    ...filled.map(textTable),
     notes.map(bare).join("\n"),
   ]
     .filter((part) => part !== "")

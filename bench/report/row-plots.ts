@@ -143,13 +143,13 @@ function barSegments(segments: readonly BarSegment[], at: Scale, y: number): str
     if (!(value > 0)) return [];
     const [x1, x2] = [at(from), at(from + value)];
     from += value;
-    const shown = Math.max(0.8, x2 - x1 - 1.5);
+    const segmentWidth = Math.max(0.8, x2 - x1 - 1.5);
     const inside =
-      text === undefined || shown < text.length * letterWidth + 10
+      text === undefined || segmentWidth < text.length * letterWidth + 10
         ? ""
-        : label(x1 + shown / 2, y + 4.5, "inside", text, "middle");
+        : label(x1 + segmentWidth / 2, y + 4.5, "inside", text, "middle");
     return [
-      `<rect class="part ${colour}" x="${round(x1)}" y="${y - barHeight / 2}" width="${round(shown)}" height="${barHeight}" rx="2"/>${inside}`,
+      `<rect class="part ${colour}" x="${round(x1)}" y="${y - barHeight / 2}" width="${round(segmentWidth)}" height="${barHeight}" rx="2"/>${inside}`,
     ];
   });
   return parts.join("");
@@ -215,8 +215,8 @@ export function dotPlot(
   const { rows, limit, format } = plot;
   const all = rows.flatMap(({ dots }) => dots.map(({ value }) => value)).filter(Number.isFinite);
   const power = (value: number, round: (value: number) => number) => 10 ** round(Math.log10(value));
-  const least = Math.min(limit.x, ...all.filter((value) => value > 0)) / 10;
-  const low = power(Math.max(smallestDot, least), Math.floor);
+  const smallest = Math.min(limit.x, ...all.filter((value) => value > 0)) / 10;
+  const low = power(Math.max(smallestDot, smallest), Math.floor);
   return rowChart(
     {
       ...plot,

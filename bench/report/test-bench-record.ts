@@ -9,8 +9,8 @@ import {
 import type { StudyId } from "../record/study-result.ts";
 
 /**
- * A record for tests, as of one deployed GPU host: five endpoints and two payload variants, five batches, seven concurrencies,
- * every study, a load whose client was the limit and one that never was stable. Made by formulas: the same every time.
+ * Record of a deployed GPU host for tests: five endpoints and two payload variants, five batch sizes, seven concurrencies, every
+ * study, an invalid and an unstable load point. Computed by formulas, so it is deterministic.
  */
 export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord {
   return {
@@ -114,7 +114,7 @@ interface EndpointModel extends BenchEndpoint {
   readonly wire: readonly [number, number];
   readonly decode: number;
   readonly compute: readonly [number, number];
-  /** Of the Universal Scalability Law. */
+  /** Contention of the Universal Scalability Law. */
   readonly sigma: number;
   readonly kappa: number;
   readonly bytes: number;

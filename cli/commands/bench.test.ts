@@ -104,7 +104,7 @@ test("fails with exit code 1 if an address returns no embeddings and records the
   expect(readdirSync(reports)).toHaveLength(3);
 });
 
-const refusals: readonly (readonly [string, readonly string[], string])[] = [
+const rejections: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not there",
     ["two", "--no-synth", "--model", "tiny"],
@@ -141,7 +141,7 @@ const refusals: readonly (readonly [string, readonly string[], string])[] = [
     "clipstack: --metrics-url requires --url, because environments declare their metrics addresses",
   ],
 ];
-test.each(refusals)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
+test.each(rejections)("fails with exit code 2 and one line on %s", async (_name, args, message) => {
   const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port: 8_002 }]));
   const { code, stdout, stderr } = await clipstack(["bench", ...args], { CDKTF_OUTDIR: outdir });
   expect({ code, stdout, stderr: stderr.split("\n").at(-1) }).toEqual({
