@@ -46,44 +46,53 @@ export function diffChartValues(
 ): { readonly lines: readonly DiffLine[]; readonly blocks: readonly DiffBlock[] } {
   const lines: DiffLine[] = [];
   const blocks: DiffBlock[] = [];
-  const walk = (was: unknown, is: unknown, place: string, key: string, secret: boolean) => {
-    if (sameValue(was, is)) return;
-    const known = secret || isSecretName(key);
-    if (isObject(was) || isObject(is)) {
-      const [a, b] = [isObject(was) ? was : {}, isObject(is) ? is : {}];
-      for (const name of [...new Set([...Object.keys(a), ...Object.keys(b)])].sort()) {
-        const inner = place === "" ? chartKey(name) : `${place}.${chartKey(name)}`;
-        walk(ownValue(a, name), ownValue(b, name), inner, name, known);
+  const walk = (
+    oldValue: unknown,
+    newValue: unknown,
+    label: string,
+    key: string,
+    secret: boolean,
+  ) => {
+    if (sameValue(oldValue, newValue)) return;
+    const isSecret = secret || isSecretName(key);
+    if (isObject(oldValue) || isObject(newValue)) {
+      const [left, right] = [
+        isObject(oldValue) ? oldValue : {},
+        isObject(newValue) ? newValue : {},
+      ];
+      for (const name of [...new Set([...Object.keys(left), ...Object.keys(right)])].sort()) {
+        const inner = label === "" ? chartKey(name) : `${label}.${chartKey(name)}`;
+        walk(ownValue(left, name), ownValue(right, name), inner, name, isSecret);
       }
       return;
     }
-    if (Array.isArray(was) || Array.isArray(is)) {
-      const [a, b] = [toList(was), toList(is)];
-      for (let i = 0; i < Math.max(a.length, b.length); i += 1) {
-        walk(a[i], b[i], `${place}[${i}]`, key, known);
+    if (Array.isArray(oldValue) || Array.isArray(newValue)) {
+      const [left, right] = [toList(oldValue), toList(newValue)];
+      for (let i = 0; i < Math.max(left.length, right.length); i += 1) {
+        walk(left[i], right[i], `${label}[${i}]`, key, isSecret);
       }
       return;
     }
-    const [from, to] = [textOf(was), textOf(is)];
-    if (!known && (isModelConfig(from) || isModelConfig(to))) {
+    const [from, to] = [textOf(oldValue), textOf(newValue)];
+    if (!isSecret && (isModelConfig(from) || isModelConfig(to))) {
       const block = diffPbtxt(from, to);
       if (block !== undefined) {
         blocks.push({ title: block.title, lines: block.lines.map(withoutSecrets) });
         return;
       }
     }
-    const shown = (value: unknown) => {
+    const printable = (value: unknown) => {
       if (isUnset(value) && typeof value !== "boolean") return undefined;
       if (typeof value === "boolean") return String(value);
-      if (known) return hidden;
+      if (isSecret) return hidden;
       if (typeof value === "number") return String(value);
       const text = String(value);
-      const isKnown = /^(embed|triton)\.service\.type$/.test(place)
+      const isKnown = /^(embed|triton)\.service\.type$/.test(label)
         ? serviceTypes.test(text)
-        : plainChartPaths.some((path) => path.test(place)) && plainForm.test(text);
+        : plainChartPaths.some((path) => path.test(label)) && plainForm.test(text);
       return isKnown && text.length <= longText && !hasSecretPattern(text) ? text : hidden;
     };
-    lines.push(lineOf(`values ${place}`, shown(was), shown(is)));
+    lines.push(lineOf(`values ${label}`, printable(oldValue), printable(newValue)));
   };
   walk(before, after, "", "", false);
   return { lines, blocks };
@@ -140,9 +149,9 @@ function mergeValues(
 ): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     [...new Set([...Object.keys(under), ...Object.keys(over)])].map((key) => {
-      const [a, b] = [under[key], over[key]];
-      if (!(key in over)) return [key, a];
-      return [key, isObject(a) && isObject(b) ? mergeValues(a, b) : b];
+      const [left, right] = [under[key], over[key]];
+      if (!(key in over)) return [key, left];
+      return [key, isObject(left) && isObject(right) ? mergeValues(left, right) : right];
     }),
   );
 }

@@ -13,29 +13,32 @@ export function mergeReplacements(resources: readonly ResourceChange[]): readonl
     const key = withoutKey(resource.address);
     groups.set(key, [...(groups.get(key) ?? []), resource]);
   }
-  const paired = new Map<string, ResourceChange>();
+  const replacements = new Map<string, ResourceChange>();
   for (const [address, group] of groups) {
-    const old = group.filter(({ action }) => action === "delete");
-    const fresh = group.filter(({ action }) => action === "create");
-    const [was, is] = [old[0], fresh[0]];
+    const destroyed = group.filter(({ action }) => action === "delete");
+    const created = group.filter(({ action }) => action === "create");
+    const [oldContainer, newContainer] = [destroyed[0], created[0]];
     // other keyed resources are independent instances
-    if (group.length !== 2 || !isOneShot(was?.before) || !isOneShot(is?.after)) continue;
-    if (was === undefined || is === undefined) continue;
-    paired.set(address, {
-      ...is,
+    if (group.length !== 2 || !isOneShot(oldContainer?.before) || !isOneShot(newContainer?.after))
+      continue;
+    if (oldContainer === undefined || newContainer === undefined) continue;
+    replacements.set(address, {
+      ...newContainer,
       address,
       action: "replace",
       createBeforeDestroy: true,
-      before: was.before,
-      sensitive: [...was.sensitive, ...is.sensitive],
+      before: oldContainer.before,
+      sensitive: [...oldContainer.sensitive, ...newContainer.sensitive],
       replacePaths: [["for_each"]],
     });
   }
   return [
     ...resources.filter(
       ({ type, address, deposed }) =>
-        type !== "docker_container" || deposed !== undefined || !paired.has(withoutKey(address)),
+        type !== "docker_container" ||
+        deposed !== undefined ||
+        !replacements.has(withoutKey(address)),
     ),
-    ...paired.values(),
+    ...replacements.values(),
   ].sort((a, b) => (a.address < b.address ? -1 : 1));
 }

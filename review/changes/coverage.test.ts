@@ -33,7 +33,7 @@ function reviewWith(...resources: readonly object[]): Review {
   return reviewOf([{ ...saved, resources: [...saved.resources, ...more.resources] }]);
 }
 
-test("an opened security group is neither safe nor covered by the statement on exposure", () => {
+test("reports an opened security group as unexamined for exposure, and not as safe", () => {
   const review = reviewWith(openedRule);
   expect(review.verdict).toEqual({
     level: "attention",
@@ -59,7 +59,7 @@ test.each(["create", "update", "delete,create", "delete"])(
   },
 );
 
-test("unexamined resources that stay as they are leave the verdict, and are named in the statements", () => {
+test("unchanged unexamined resources appear in the statements but not in the verdict", () => {
   const kept = (type: string) => aws(type, { actions: ["no-op"], before: {}, after: {} });
   const review = reviewWith(kept("aws_vpc"), kept("aws_lb"), kept("aws_instance"));
   expect(review.verdict).toEqual({ level: "safe", reasons: [] });
@@ -68,7 +68,7 @@ test("unexamined resources that stay as they are leave the verdict, and are name
   );
 });
 
-test("a plan of unexamined types alone says that nothing was examined", () => {
+test("reports that nothing was examined in a plan with only unexamined types", () => {
   const text = markdownComment(reviewOf([plannedChange([], { resource_changes: [openedRule] })]));
   expect(text).toContain("No resource was examined for exposure.");
 });
@@ -150,7 +150,7 @@ test.each([
   if (level === "attention") expect(review.stacks[0]?.changes[0]?.isStep).toBe(false);
 });
 
-test("a data source that runs a program during the apply is not safe; another one is", () => {
+test("needs attention for a data source only if it runs a program during the apply", () => {
   const data = (type: string) => ({
     ...aws(type, { actions: ["read"], after: {} }),
     address: `data.${type}.a`,
@@ -160,7 +160,7 @@ test("a data source that runs a program during the apply is not safe; another on
   expect(reviewWith(data("aws_ami")).verdict.level).toBe("safe");
 });
 
-test("a drifted security group is not safe, and stays outside the statement on exposure", () => {
+test("reports a drifted security group as unexamined for exposure, and not as safe", () => {
   const change = plannedChange([], {
     resource_drift: [openedRule],
     resource_changes: [{ ...openedRule, change: { ...openedRule.change, actions: ["no-op"] } }],
@@ -172,7 +172,7 @@ test("a drifted security group is not safe, and stays outside the statement on e
   );
 });
 
-test("a plan of some targets is not safe", () => {
+test("needs attention for a targeted plan", () => {
   expect(reviewOf([plannedChange([], { complete: false })]).verdict).toEqual({
     level: "attention",
     reasons: ["test: The plan is incomplete: a second plan and apply is required."],
@@ -201,7 +201,7 @@ test.each(stacks)("everything in %s is examined", (name) => {
   expect(stack?.coverage.resources).toBeGreaterThan(5);
 });
 
-test("a module of a synthesized file is not safe when it changes, and else bounds the verdict", () => {
+test("needs attention for a changed module, and lists an unchanged one as unexamined", () => {
   const tree = (version: string) =>
     read({
       terraform: { required_providers: { aws: { source: "hashicorp/aws" } } },
@@ -217,7 +217,7 @@ test("a module of a synthesized file is not safe when it changes, and else bound
   expect(same).toContain("1 resource of hashicorp/aws was not examined for exposure: aws_vpc.");
 });
 
-test("no rule is said to be kept by resources that rules do not cover", () => {
+test("does not report rules as passed for resources that they do not cover", () => {
   const saved = savedChange("nothing-changed");
   const more = plannedChange([], { resource_changes: [openedRule] });
   const change = { ...saved, resources: [...saved.resources, ...more.resources] };

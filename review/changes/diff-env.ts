@@ -14,8 +14,8 @@ export function isEnvironmentList(key: string, value: unknown): boolean {
   return /^(env|environment)$/.test(key) && Array.isArray(value) && value.length > 0;
 }
 
-interface EnvironmentPlace {
-  readonly place: string;
+interface EnvironmentListOptions {
+  readonly label: string;
   readonly marked: boolean;
   readonly isSecretBefore: (index: number) => boolean;
   readonly isSecretAfter: (index: number) => boolean;
@@ -30,27 +30,29 @@ interface EnvironmentPlace {
 export function diffEnvironment(
   before: unknown,
   after: unknown,
-  { marked, place, isSecretBefore, isSecretAfter }: EnvironmentPlace,
+  { marked, label, isSecretBefore, isSecretAfter }: EnvironmentListOptions,
 ): readonly DiffLine[] {
   const [left, right] = [variablesIn(before, isSecretBefore), variablesIn(after, isSecretAfter)];
   const names = [...new Set([...left.keys(), ...right.keys()])].sort();
-  const shown = (it: Variable | undefined) =>
+  const printable = (it: Variable | undefined) =>
     it && (marked || it.secret ? hidden : variableText(it.name, it.value, false));
   const lines = names
     .filter((name) => left.get(name)?.value !== right.get(name)?.value)
-    .map((name) => ({ name, was: left.get(name), is: right.get(name) }));
+    .map((name) => ({ name, old: left.get(name), current: right.get(name) }));
   const isNamed = ({ name }: { readonly name: string }) =>
     !marked || isKnownVariable(name) || /^[A-Z][A-Z0-9_]{0,40}$/.test(name);
   const others = lines.filter((it) => !isNamed(it)).length;
   return [
     ...lines
       .filter(isNamed)
-      .map(({ name, was, is }) => lineOf(`${place} ${name}`, shown(was), shown(is))),
+      .map(({ name, old, current }) =>
+        lineOf(`${label} ${name}`, printable(old), printable(current)),
+      ),
     ...(others === 0
       ? []
       : [
           lineOf(
-            `${place}: ${others} other ${others === 1 ? "variable" : "variables"}`,
+            `${label}: ${others} other ${others === 1 ? "variable" : "variables"}`,
             hidden,
             hidden,
           ),

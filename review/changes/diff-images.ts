@@ -6,19 +6,19 @@ import type { ImageNames } from "./diff-values.ts";
 export function imageNames(resources: readonly ResourceChange[]): ImageNames {
   const before = new Map<string, string>();
   const after = new Map<string, string>();
-  for (const { type, address, before: was, after: is, sensitive } of resources) {
+  for (const { type, address, before: oldValues, after: newValues, sensitive } of resources) {
     if (type !== "docker_image") continue;
     for (const [values, names] of [
-      [was, before],
-      [is, after],
+      [oldValues, before],
+      [newValues, after],
     ] as const) {
       const name = typeof values?.name === "string" ? values.name : undefined;
       if (values === undefined || name === undefined) continue;
       const isSecret = hasSecretPattern(name) || sensitive.some(([first]) => first === "name");
-      const shown = isSecret ? hidden : withDigest(name, values.repo_digest);
-      names.set(address, shown);
+      const printedName = isSecret ? hidden : withDigest(name, values.repo_digest);
+      names.set(address, printedName);
       for (const id of [values.image_id, values.id]) {
-        if (typeof id === "string" && id !== "") names.set(id, shown);
+        if (typeof id === "string" && id !== "") names.set(id, printedName);
       }
     }
   }

@@ -24,7 +24,7 @@ dynamic_batching { preferred_batch_size: [8, 16] max_queue_delay_microseconds: $
 instance_group [ { kind: KIND_GPU count: 1 gpus: [0] } ]
 ${more}`;
 
-test("an environment is compared by name, whatever its order", () => {
+test("compares environment variables by name, regardless of order", () => {
   expect(
     lines(
       "docker_container",
@@ -34,7 +34,7 @@ test("an environment is compared by name, whatever its order", () => {
   ).toEqual(["env BACKEND: onnxruntime → triton"]);
 });
 
-test("variables of a pod are compared by name, and where they come from is said", () => {
+test("compares a pod's variables by name, with their source", () => {
   const pod = (env: readonly object[]) => ({ spec: [{ container: [{ name: "c", env }] }] });
   const key = { name: "API_KEY", value_from: [{ secret_key_ref: [{ name: "keys", key: "api" }] }] };
   expect(
@@ -46,7 +46,7 @@ test("variables of a pod are compared by name, and where they come from is said"
   ).toEqual([`spec.container[c].env API_KEY:  → ${hidden}`, "spec.container[c].env PORT: 1 → 2"]);
 });
 
-test("ports, labels and volumes are compared by what names them", () => {
+test("compares ports, labels and volumes by their identifying fields", () => {
   const at = (external: number, label: string, volume: string) => ({
     ports: [{ internal: 8000, external, protocol: "tcp" }],
     labels: [{ label: "a", value: label }],
@@ -59,7 +59,7 @@ test("ports, labels and volumes are compared by what names them", () => {
   ]);
 });
 
-test("options of a command are compared by name", () => {
+test("compares options of a command by name", () => {
   expect(
     lines(
       "docker_container",
@@ -69,7 +69,7 @@ test("options of a command are compared by name", () => {
   ).toEqual(["command --exit: 30 → 60", "command --old: set → ", "command --new:  → set"]);
 });
 
-test("of words of a command only those are shown that are no password", () => {
+test("hides words of a command that may be secrets", () => {
   const test = (path: string) => ["CMD", "curl", "-fsS", `http://127.0.0.1:8000${path}`, "word"];
   expect(
     lines(
@@ -85,7 +85,7 @@ test("of words of a command only those are shown that are no password", () => {
   ]);
 });
 
-test("of a ConfigMap only a configuration of a model is shown", () => {
+test("prints only model configurations of a ConfigMap", () => {
   const data = (delay: number, text: string) => ({ data: { "config.pbtxt": config(delay), text } });
   expect(lines("kubernetes_config_map_v1", data(1, "word"), data(2, "words"))).toEqual([
     "data.text: a text of 4 characters → a text of 5 characters",
@@ -93,7 +93,7 @@ test("of a ConfigMap only a configuration of a model is shown", () => {
   ]);
 });
 
-test("a configuration of a model is compared by field", () => {
+test("compares a model configuration by field", () => {
   const upload = (content: string) => ({ upload: [{ file: "/c.pbtxt", content }] });
   expect(
     lines("docker_container", upload(config(5000)), upload(config(2000, "max_batch_size: 16"))),
@@ -103,7 +103,7 @@ test("a configuration of a model is compared by field", () => {
   ]);
 });
 
-test("values of a chart are compared by path, and a configuration in them by field", () => {
+test("compares chart values by path, and model configurations in them by field", () => {
   const values = (replicas: number, delay: number) => ({
     values: [JSON.stringify({ triton: { replicas, modelConfig: { text: config(delay) } } })],
   });
@@ -113,26 +113,26 @@ test("values of a chart are compared by path, and a configuration in them by fie
   ]);
 });
 
-test("a later document of a chart's values counts", () => {
+test("gives later documents of chart values precedence", () => {
   const values = (...texts: readonly string[]) => ({ values: texts });
   expect(
     lines("helm_release", values("a: { n: 1 }"), values("a: { n: 1 }", "a: { n: 2 }")),
   ).toEqual(["values a.n: 1 → 2"]);
 });
 
-test("what is written in another way and means the same is no difference", () => {
+test("ignores different notations of equal values", () => {
   const before = { memory: 0, dns: null, volumes: [{ container_path: "/c", read_only: false }] };
   const after = { memory: null, dns: [], volumes: [{ container_path: "/c", read_only: null }] };
   expect(lines("docker_container", before, after)).toEqual([]);
 });
 
-test("of a long list what it gains and loses is said", () => {
+test("prints added and removed items of a long list", () => {
   expect(
     lines("terraform_data", { input: ["a", "b", "c", "d"] }, { input: ["a", "b", "c", "e"] }),
   ).toEqual(["input, in part: [d] → [e]"]);
 });
 
-test("what forces a replacement and is not known yet is said", () => {
+test("prints an unknown value that forces a replacement", () => {
   const more = {
     actions: ["delete", "create"],
     replace_paths: [["hostname"]],
@@ -149,7 +149,7 @@ test("what forces a replacement and is not known yet is said", () => {
   ).toEqual(["region: a → (known after apply)"]);
 });
 
-test("fields of a configuration have names, and repeated ones keys", () => {
+test("names fields of a configuration, and repeated ones by key", () => {
   const text = `parameters { key: "a" value { string_value: "1" } }
 optimization { execution_accelerators { gpu_execution_accelerator [ { name: "tensorrt" parameters { key: "precision_mode" value: "FP16" } } ] } }
 instance_group [ { count: 1 }, { count: 2 } ]
@@ -169,7 +169,7 @@ output { name: "x" dims: 1 dims: 2 } dynamic_batching { }`;
   ]);
 });
 
-test("a parameter of TensorRT is named in short, and a broken configuration is no block", () => {
+test("shortens TensorRT parameters, and skips invalid configurations", () => {
   const trt = (mode: string) =>
     `optimization { execution_accelerators { gpu_execution_accelerator [ { name: "tensorrt" parameters { key: "precision_mode" value: "${mode}" } } ] } }`;
   expect(diffPbtxt(trt("FP16"), trt("FP32"))?.lines).toEqual([
@@ -182,7 +182,7 @@ test.each<readonly [string, (depth: number) => string]>([
   ["lists in lists", (depth) => `${"[".repeat(depth)}${"]".repeat(depth)}`],
   ["maps in maps", (depth) => `a: ${"{a: ".repeat(depth)}1${"}".repeat(depth)}`],
   ["dashes", (depth) => `${"- ".repeat(depth)}1`],
-])("values of a release that are deep in %s are read as nothing, and end no process", (_, text) => {
+])("ignores release values nested too deeply in %s", (_, text) => {
   expect(chartDocuments([`a: 1`, text(20_000)])).toBeUndefined();
 });
 
@@ -218,12 +218,12 @@ test.each<readonly [string, string, object]>([
   ["what triggers a program", "null_resource", { triggers: { a: "planted" } }],
   ["a field of a manifest", "kubernetes_manifest", { manifest: { spec: { login: "planted" } } }],
   ["a list of anybody", "somebody_elses", { words: ["planted"] }],
-])("%s is not shown", (_, type, after) => {
+])("hides %s", (_, type, after) => {
   expect(lines(type, {}, after).join("\n")).not.toContain("planted");
   expect(lines(type, {}, after).join("\n")).toContain(hidden);
 });
 
-test("of a type that is not known here numbers, switches, kinds and places are shown", () => {
+test("prints numbers, booleans, kinds and locations of unknown types", () => {
   const after = { instance_type: "t3.large", region: "eu-1", size: "3", on: true, names: ["a"] };
   expect(lines("aws_instance", {}, after)).toEqual([
     "instance_type:  → t3.large",

@@ -124,7 +124,7 @@ class Differ {
       this.#lines.push(
         ...diffEnvironment(before, after, {
           marked,
-          place: at.label,
+          label: at.label,
           isSecretBefore: (index) => this.#hasSecret([...at.pathBefore, index]),
           isSecretAfter: (index) => this.#hasSecret([...at.path, index]),
         }),

@@ -36,8 +36,9 @@ export function containerImpact(
     numberOrUndefined(before?.destroy_grace_seconds) ?? numberOrUndefined(before?.stop_timeout);
   const stop =
     grace === undefined ? "" : ` (in-flight requests have ${durationText(grace)} to finish)`;
-  const who = `${service.name} (${endpointsText(service)})`;
-  if (action === "delete") return outage(`${who} is stopped and removed${stop}.`, [service.name]);
+  const subject = `${service.name} (${endpointsText(service)})`;
+  if (action === "delete")
+    return outage(`${subject} is stopped and removed${stop}.`, [service.name]);
   const allowed = secondsOf(blockOf(after, "healthcheck").start_period);
   const start =
     allowed === undefined || allowed === 0
@@ -48,7 +49,9 @@ export function containerImpact(
     : volumeAt(after, engineCacheMount) === undefined
       ? ""
       : " Its cached TensorRT engines are kept.";
-  return outage(`${who} is unavailable from its stop${stop} ${start}.${engines}`, [service.name]);
+  return outage(`${subject} is unavailable from its stop${stop} ${start}.${engines}`, [
+    service.name,
+  ]);
 }
 
 function endpointsText({ endpoints }: Service): string {
@@ -62,8 +65,8 @@ function oneShotImpact({ action, after }: ResourceChange): Impact | undefined {
   if (action === "delete")
     return noOutage("A finished one-shot container; nothing is running in it.");
   const service = labelOf(after, "clipstack.service");
-  const what = service === undefined ? "It" : service;
-  return noOutage(`${what} runs once and exits before any service is changed.`);
+  const subject = service === undefined ? "It" : service;
+  return noOutage(`${subject} runs once and exits before any service is changed.`);
 }
 
 function numberOrUndefined(value: unknown): number | undefined {
@@ -72,13 +75,16 @@ function numberOrUndefined(value: unknown): number | undefined {
 
 /** Whether a container starts with an empty engine cache. */
 function rebuildsEngines({ before, after }: ResourceChange, { change }: StackComparison): boolean {
-  const [was, is] = [volumeAt(before, engineCacheMount), volumeAt(after, engineCacheMount)];
-  if (is === undefined && after?.volumes !== undefined) return false;
-  if (was !== is) return was !== undefined;
+  const [oldVolume, newVolume] = [
+    volumeAt(before, engineCacheMount),
+    volumeAt(after, engineCacheMount),
+  ];
+  if (newVolume === undefined && after?.volumes !== undefined) return false;
+  if (oldVolume !== newVolume) return oldVolume !== undefined;
   const volumes = change.resources.filter(
     ({ type, action }) => type === "docker_volume" && removals.has(action),
   );
-  return volumes.some(({ before: values }) => values?.name === was);
+  return volumes.some(({ before: values }) => values?.name === oldVolume);
 }
 
 /** Whether this project's constructs declare a container, so that the contents of its mounts are known. */
@@ -95,7 +101,7 @@ export function volumeImpact(
   const mounts = [...stack.before.values.values()]
     .filter(({ type, values }) => type === "docker_container" && isProjectContainer(values))
     .flatMap(({ values }) => blocksOf(values.volumes).filter((it) => it.volume_name === name))
-    .map(({ container_path: place }) => String(place));
+    .map(({ container_path: path }) => String(path));
   if (mounts.includes(engineCacheMount)) {
     const isBuilt = [...stack.after.values.values()].some(
       ({ type, values }) =>
@@ -104,10 +110,10 @@ export function volumeImpact(
     const again = " and rebuilt at the next start, which takes minutes per instance";
     return dataLoss(`The TensorRT engines in it are lost${isBuilt ? again : ""}.`);
   }
-  if (mounts.some((place) => /^\/(weights|models\/[^/]+\/1)$/.test(place))) {
+  if (mounts.some((path) => /^\/(weights|models\/[^/]+\/1)$/.test(path))) {
     return noOutage("Contains a copy of the weights, which the next deployment recreates.");
   }
-  if (mounts.some((place) => place === "/configs" || /\/configs$/.test(place))) {
+  if (mounts.some((path) => path === "/configs" || /\/configs$/.test(path))) {
     return noOutage("Contains rendered model configurations, which the next deployment recreates.");
   }
   return dataLoss("Data on the volume is lost.");

@@ -68,7 +68,7 @@ const budget = (spec: object) =>
     spec: [{ selector: [{ match_labels: labels }], ...spec }],
   });
 
-test("an update without a pod fewer takes nothing down", () => {
+test("a rolling update without unavailable pods has no outage", () => {
   expect(of(updated({ max_surge: "1", max_unavailable: "0" }), autoscaler(2))).toEqual({
     text: "Rolling update with max surge 1 and max unavailable 0.",
     unavailable: [],
@@ -76,7 +76,7 @@ test("an update without a pod fewer takes nothing down", () => {
   });
 });
 
-test("an update that leaves fewer pods than the budget asks for says so", () => {
+test("reports an update that leaves fewer pods than the PodDisruptionBudget requires", () => {
   const { text, unavailable } = of(
     updated({ max_surge: "0", max_unavailable: "1" }),
     autoscaler(2),
@@ -88,7 +88,7 @@ test("an update that leaves fewer pods than the budget asks for says so", () => 
   expect(unavailable).toEqual([]);
 });
 
-test("an update of the only pod takes it down", () => {
+test("an update of the only pod is an outage", () => {
   const { text, unavailable } = of(
     updated({ max_surge: "0", max_unavailable: "1" }),
     autoscaler(1),
@@ -97,7 +97,7 @@ test("an update of the only pod takes it down", () => {
   expect(unavailable).toEqual(["embed"]);
 });
 
-test("a Deployment whose pods stay as they are starts none anew", () => {
+test("an unchanged pod template restarts no pod", () => {
   const [was, is] = [1, 2].map((replicas) => ({
     ...deployment("a"),
     metadata: [{ name: "d", labels: { replicas } }],
@@ -147,13 +147,13 @@ test.each<readonly [string, PlannedResource, readonly string[], boolean, RegExp]
     true,
     /^Data on the volume is lost/,
   ],
-])("%s that goes says what goes with it", (_, resource, unavailable, dataLost, text) => {
+])("reports the impact of removing %s", (_, resource, unavailable, dataLost, text) => {
   const impact = of(resource)!;
   expect(impact).toMatchObject({ unavailable, dataLost });
   expect(impact.text).toMatch(text);
 });
 
-test("the only Triton of a release without a spare GPU does not answer while its pod is replaced", () => {
+test("the only Triton of a release without a spare GPU is unavailable during an update", () => {
   const release = (tag: string, minReplicas: number) => ({
     name: "clipstack",
     values: [
@@ -173,7 +173,7 @@ test("the only Triton of a release without a spare GPU does not answer while its
   expect(text(2)).not.toContain("unavailable");
 });
 
-test("a release of which only the number of pods is another starts none anew", () => {
+test("a release with only a new replica count restarts no pod", () => {
   const release = (more: object) => ({
     name: "clipstack",
     values: [JSON.stringify({ triton: { gpus: 1, spareGpu: false, ...more } })],
@@ -222,7 +222,7 @@ test.each([
     { values: ['{"embed":{"replicas":2},"networkPolicy":{"enabled":false}}'] },
     { degrades: "access" },
   ],
-])("a release with %s says what that means", (_, more, expected) => {
+])("reports the impact of a release with %s", (_, more, expected) => {
   const values = { name: "r", chart: "./helm/clipstack", values: ['{"embed":{"replicas":2}}'] };
   const change = plannedChange([
     { address: "helm_release.r", before: values, after: { ...values, ...more } },

@@ -18,8 +18,11 @@ import { releaseImpact } from "./release-impact.ts";
 import { autoscalerImpact, workloadImpact } from "./workload-impact.ts";
 
 /** Impact of a change; `undefined` if the action alone is sufficient. */
-export function impactOf(given: ResourceChange, stack: StackComparison): Impact | undefined {
-  const resource = asTypedChange(given);
+export function impactOf(
+  resourceChange: ResourceChange,
+  stack: StackComparison,
+): Impact | undefined {
+  const resource = asTypedChange(resourceChange);
   const { type, action } = resource;
   if (action === "no-op" || action === "read") return undefined;
   if (action === "forget") {
@@ -34,10 +37,10 @@ export function impactOf(given: ResourceChange, stack: StackComparison): Impact 
   }
   const base = baseType(type);
   // irrelevant if the whole environment is destroyed
-  const allGone = action === "delete" && stack.after.environment === undefined;
-  if (allGone && podCompanions.has(base)) return undefined;
-  const tell = Object.hasOwn(byType, base) ? byType[base as ExaminedType] : undefined;
-  return tell === undefined ? unknownTypeImpact(resource, base) : tell(resource, stack);
+  const isEnvironmentDestroyed = action === "delete" && stack.after.environment === undefined;
+  if (isEnvironmentDestroyed && podCompanions.has(base)) return undefined;
+  const findImpact = Object.hasOwn(byType, base) ? byType[base as ExaminedType] : undefined;
+  return findImpact === undefined ? unknownTypeImpact(resource, base) : findImpact(resource, stack);
 }
 
 /** Resource types that store data. */
@@ -104,8 +107,8 @@ const byType: Readonly<Partial<Record<ExaminedType, ImpactFinder>>> = {
   kubernetes_replication_controller: workloadImpact,
   kubernetes_service: ({ address, action, before, after }, { before: facts }) => {
     if (action === "update") {
-      const [was, is] = [before, after].map((values) => blockOf(values, "spec"));
-      const same = (name: string) => sameValue(was?.[name], is?.[name]);
+      const [oldSpec, newSpec] = [before, after].map((values) => blockOf(values, "spec"));
+      const same = (name: string) => sameValue(oldSpec?.[name], newSpec?.[name]);
       return ["selector", "port", "type"].every(same)
         ? undefined
         : interruption("Its ports or the pods it selects change.");

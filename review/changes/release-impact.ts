@@ -16,25 +16,30 @@ export function releaseImpact(
   stack: StackComparison,
 ): Impact | undefined {
   const { address, action, before, after } = resource;
-  const own = (facts: StackFacts) =>
+  const servicesIn = (facts: StackFacts) =>
     (facts.environment?.services ?? [])
       .filter(({ resources }) => resources.release === address)
       .map(({ name }) => name);
   const name = String((after ?? before)?.name ?? "");
-  const served = own(stack.before);
-  if (action === "delete") return outage(`Every object of release ${name} is deleted.`, served);
+  const oldServices = servicesIn(stack.before);
+  if (action === "delete")
+    return outage(`Every object of release ${name} is deleted.`, oldServices);
   if (action === "replace") {
     const text = `Every object of release ${name} is deleted and recreated.`;
-    return outage(text, served.length === 0 ? [name] : served);
+    return outage(text, oldServices.length === 0 ? [name] : oldServices);
   }
   if (action !== "update") return undefined;
-  const [was, is] = [before, after].map((values) => chartDocuments(values?.values) ?? {});
-  const of = (facts: StackFacts, part: string) => own(facts).filter((it) => it.startsWith(part));
+  const [oldValues, newValues] = [before, after].map(
+    (values) => chartDocuments(values?.values) ?? {},
+  );
+  const servicesOf = (facts: StackFacts, part: string) =>
+    servicesIn(facts).filter((it) => it.startsWith(part));
   const stopped = ["embed", "triton"].filter(
-    (part) => runsPods(was?.[part]) && isObject(is?.[part]) && !runsPods(is[part]),
+    (part) =>
+      runsPods(oldValues?.[part]) && isObject(newValues?.[part]) && !runsPods(newValues[part]),
   );
   if (stopped.length > 0) {
-    const down = stopped.flatMap((part) => of(stack.before, part));
+    const down = stopped.flatMap((part) => servicesOf(stack.before, part));
     return {
       ...outage(
         `${stopped.join(" and ")} ${stopped.length === 1 ? "is" : "are"} scaled to zero or disabled.`,
@@ -49,23 +54,23 @@ export function releaseImpact(
     );
   }
   if (after?.recreate_pods === true) {
-    return outage("Helm stops all its pods at once (recreate_pods).", own(stack.after));
+    return outage("Helm stops all its pods at once (recreate_pods).", servicesIn(stack.after));
   }
   if (after?.force_update === true || after?.replace === true) {
     return interruption("Helm deletes and recreates the objects that differ.");
   }
-  const isOpened = isEnabled(was?.networkPolicy) && !isEnabled(is?.networkPolicy);
+  const isOpened = isEnabled(oldValues?.networkPolicy) && !isEnabled(newValues?.networkPolicy);
   if (isOpened) return moreAccess("Every pod of the cluster can connect to its pods from now on.");
-  const isOtherInside = chartFiles(before) !== chartFiles(after);
-  if (!isOtherInside && keepsPods(before, after)) return noOutage("No pod is restarted.");
+  const hasOtherFiles = chartFiles(before) !== chartFiles(after);
+  if (!hasOtherFiles && keepsPods(before, after)) return noOutage("No pod is restarted.");
   const text =
     "Helm updates the objects that differ; changed Deployments perform a rolling update.";
   return lacksSpareGpu(before, after)
     ? outage(
         `${text} Triton has one pod and no spare GPU, so it is unavailable while that pod is replaced.`,
-        of(stack.after, "triton"),
+        servicesOf(stack.after, "triton"),
       )
-    : isOtherInside
+    : hasOtherFiles
       ? interruption(
           `Files of its chart change; run helm template to see the resulting objects. ${text}`,
         )
@@ -107,19 +112,40 @@ function keepsPods(before: Values | undefined, after: Values | undefined): boole
             .map(([name, part]) => [name, pods(part)]),
         )
       : values;
-  const [was, is] = [before, after].map((values) => chartDocuments(values?.values));
-  if (!isObject(was?.triton) || !isObject(is?.triton) || sameValue(was, is)) return false;
+  const [oldValues, newValues] = [before, after].map((values) => chartDocuments(values?.values));
+  if (
+    !isObject(oldValues?.triton) ||
+    !isObject(newValues?.triton) ||
+    sameValue(oldValues, newValues)
+  )
+    return false;
   const same = (name: string) => sameValue(before?.[name], after?.[name]);
-  return sameValue(pods(was), pods(is)) && ["chart", "version", "set", "repository"].every(same);
+  return (
+    sameValue(pods(oldValues), pods(newValues)) &&
+    ["chart", "version", "set", "repository"].every(same)
+  );
 }
 
 /** Whether the only Triton pod must stop before its replacement gets a GPU. */
 function lacksSpareGpu(before: Values | undefined, after: Values | undefined): boolean {
-  const [was, is] = [before, after].map((values) => chartDocuments(values?.values)?.triton);
-  if (!isObject(was) || !isObject(is) || is.enabled === false || is.spareGpu === true) return false;
-  if (typeof is.gpus !== "number" || is.gpus === 0) return false;
-  const { autoscaling: _was, budget: _old, replicas: _had, ...podsBefore } = was;
-  const { autoscaling, budget: _new, replicas, ...podsAfter } = is;
+  const [oldValues, newValues] = [before, after].map(
+    (values) => chartDocuments(values?.values)?.triton,
+  );
+  if (
+    !isObject(oldValues) ||
+    !isObject(newValues) ||
+    newValues.enabled === false ||
+    newValues.spareGpu === true
+  )
+    return false;
+  if (typeof newValues.gpus !== "number" || newValues.gpus === 0) return false;
+  const {
+    autoscaling: _oldAutoscaling,
+    budget: _oldBudget,
+    replicas: _oldReplicas,
+    ...podsBefore
+  } = oldValues;
+  const { autoscaling, budget: _newBudget, replicas, ...podsAfter } = newValues;
   const isScaled = isObject(autoscaling) && autoscaling.enabled === true;
   const least = isScaled ? autoscaling.minReplicas : replicas;
   return !sameValue(podsBefore, podsAfter) && Number(least ?? 1) <= 1;

@@ -7,7 +7,7 @@ import { synthesizedText } from "../test-stacks.ts";
 
 const serving = (name: string) => reviewOf([savedChange(name)]).stacks[0]?.serving;
 
-test("says of a Triton its image, its instances and what TensorRT does, before and after", () => {
+test("reports image, instances and TensorRT settings of a Triton, before and after", () => {
   const trt = { instances: "1 on GPU 0", maxBatch: 32, tensorrt: "FP16, 1024 MiB of workspace" };
   expect(serving("image-changed")?.find(({ service }) => service === "triton-trt")).toEqual({
     service: "triton-trt",
@@ -16,7 +16,7 @@ test("says of a Triton its image, its instances and what TensorRT does, before a
   });
 });
 
-test("says of a Triton of the chart the same", () => {
+test("reports a Triton of the chart", () => {
   expect(serving("k8s-gpu-updated")).toEqual([
     {
       service: "triton",
@@ -34,12 +34,12 @@ test("says of a Triton of the chart the same", () => {
   ]);
 });
 
-test("says of a Triton that comes or goes what it is, and was", () => {
+test("reports a created or destroyed Triton", () => {
   expect(serving("create")?.map(({ before }) => before)).toEqual([undefined, undefined]);
   expect(serving("stack-destroyed")?.map(({ after }) => after)).toEqual([undefined, undefined]);
 });
 
-test("says of settings that change how many instances there are", () => {
+test("reports a changed number of instances", () => {
   const file = (count: number) =>
     parseDocument(
       synthesizedText("single-gpu", `tritonTrt: { instancesPerGpu: ${count} }`),

@@ -14,31 +14,31 @@ export function workloadImpact(
   stack: StackComparison,
 ): Impact | undefined {
   const { address, action, before, after } = resource;
-  const service = stack.before.services.get(address) ?? stack.after.services.get(address);
+  const deployedService = stack.before.services.get(address) ?? stack.after.services.get(address);
   const { name } = objectName(after ?? before);
-  const who = service?.name ?? name;
-  const down = [who];
-  if (action === "delete") return outage(`${who} is gone.`, down);
+  const service = deployedService?.name ?? name;
+  const unavailable = [service];
+  if (action === "delete") return outage(`${service} is deleted.`, unavailable);
   if (action === "replace") {
-    const text = `All pods of ${who} are deleted; it is unavailable until new pods are ready.`;
-    return outage(text, down);
+    const text = `All pods of ${service} are deleted; it is unavailable until new pods are ready.`;
+    return outage(text, unavailable);
   }
   if (action !== "update") return undefined;
-  const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
-  const [had, has] = [numberOfPods(was.replicas), numberOfPods(is.replicas)];
-  if (has === 0 && had !== 0) {
-    return { ...outage(`${who} is scaled to zero pods.`, down), permanent: true };
+  const [oldSpec, newSpec] = [blockOf(before, "spec"), blockOf(after, "spec")];
+  const [oldPods, newPods] = [numberOfPods(oldSpec.replicas), numberOfPods(newSpec.replicas)];
+  if (newPods === 0 && oldPods !== 0) {
+    return { ...outage(`${service} is scaled to zero pods.`, unavailable), permanent: true };
   }
-  const rolled = rolloutImpact(resource, who, stack);
-  if (had === undefined || has === undefined || has >= had) return rolled;
-  const budget = budgetOf(after, stack.after, has);
+  const rollout = rolloutImpact(resource, service, stack);
+  if (oldPods === undefined || newPods === undefined || newPods >= oldPods) return rollout;
+  const budget = budgetOf(after, stack.after, newPods);
   const below =
-    budget !== undefined && has < budget
+    budget !== undefined && newPods < budget
       ? `, fewer than the ${budget} required by its PodDisruptionBudget`
       : "";
-  const share = Math.round((has / had) * 100);
-  const less = `${podsText(has)} instead of ${had}, ${share} % of the capacity${below}.`;
-  return { ...rolled, text: `${less} ${rolled.text}`, degrades: "capacity" };
+  const share = Math.round((newPods / oldPods) * 100);
+  const reduction = `${podsText(newPods)} instead of ${oldPods}, ${share} % of the capacity${below}.`;
+  return { ...rollout, text: `${reduction} ${rollout.text}`, degrades: "capacity" };
 }
 
 function podsText(count: number): string {
@@ -48,14 +48,14 @@ function podsText(count: number): string {
 /** Impact of an update on the running pods. */
 function rolloutImpact(
   { type, before, after }: ResourceChange,
-  who: string,
+  service: string,
   stack: StackComparison,
 ): Impact {
-  const down = [who];
-  const [was, is] = [blockOf(before, "spec"), blockOf(after, "spec")];
-  if (sameValue(was.template, is.template)) return noOutage("No pod is restarted.");
-  const pods = replicasOf(objectName(after), stack.after, is);
-  if (["update_strategy", "strategy"].some((name) => blockOf(is, name).type === "OnDelete")) {
+  const unavailable = [service];
+  const [oldSpec, newSpec] = [blockOf(before, "spec"), blockOf(after, "spec")];
+  if (sameValue(oldSpec.template, newSpec.template)) return noOutage("No pod is restarted.");
+  const pods = replicasOf(objectName(after), stack.after, newSpec);
+  if (["update_strategy", "strategy"].some((name) => blockOf(newSpec, name).type === "OnDelete")) {
     return noOutage("Its pods keep the old version until they are deleted manually (OnDelete).");
   }
   if (/daemon_?set/.test(type)) {
@@ -64,29 +64,32 @@ function rolloutImpact(
   if (/stateful_set/.test(type)) {
     const text = "Its pods are replaced one at a time, in reverse ordinal order";
     return pods === 1
-      ? outage(`${text}: its only pod is unavailable in between.`, down)
+      ? outage(`${text}: its only pod is unavailable in between.`, unavailable)
       : noOutage(`${text}: each is unavailable in between.`);
   }
-  if (blockOf(is, "strategy").type === "Recreate") {
-    return outage(`All pods of ${who} are stopped before new ones start (Recreate).`, down);
+  if (blockOf(newSpec, "strategy").type === "Recreate") {
+    return outage(
+      `All pods of ${service} are stopped before new ones start (Recreate).`,
+      unavailable,
+    );
   }
-  const { max_unavailable: away = "25%", max_surge: surge = "25%" } = blockOf(
-    is,
+  const { max_unavailable: maxUnavailable = "25%", max_surge: maxSurge = "25%" } = blockOf(
+    newSpec,
     "strategy",
     "rolling_update",
   );
-  const missing = podCount(away, pods ?? 1, Math.floor);
-  const rolled = `Rolling update with max surge ${surge} and max unavailable ${away}.`;
-  if (pods === undefined) return noOutage(rolled);
-  const least = pods - missing;
+  const unavailablePods = podCount(maxUnavailable, pods ?? 1, Math.floor);
+  const rollout = `Rolling update with max surge ${maxSurge} and max unavailable ${maxUnavailable}.`;
+  if (pods === undefined) return noOutage(rollout);
+  const readyPods = pods - unavailablePods;
   const budget = budgetOf(after, stack.after, pods);
-  if (budget !== undefined && least < budget) {
-    const text = `${rolled} With ${podsText(pods)}, ${least} remain ready, fewer than the ${budget} required by its PodDisruptionBudget.`;
-    return { ...outage(text, least === 0 ? down : []), degrades: "capacity" };
+  if (budget !== undefined && readyPods < budget) {
+    const text = `${rollout} With ${podsText(pods)}, ${readyPods} remain ready, fewer than the ${budget} required by its PodDisruptionBudget.`;
+    return { ...outage(text, readyPods === 0 ? unavailable : []), degrades: "capacity" };
   }
-  return least === 0
-    ? outage(`${rolled} With ${podsText(pods)}, none remains ready.`, down)
-    : noOutage(rolled);
+  return readyPods === 0
+    ? outage(`${rollout} With ${podsText(pods)}, none remains ready.`, unavailable)
+    : noOutage(rollout);
 }
 
 function numberOfPods(replicas: unknown): number | undefined {
@@ -130,12 +133,12 @@ function budgetOf(
   const { labels } = blockOf(workload, "spec", "template", "metadata");
   for (const { type, values } of facts.values.values()) {
     if (!type.startsWith("kubernetes_pod_disruption_budget")) continue;
-    const { match_labels: wanted } = blockOf(values, "spec", "selector");
-    const isIts = isObject(wanted) && isObject(labels) && selects(wanted, labels);
-    if (!isIts || objectName(values).namespace !== namespace) continue;
+    const { match_labels: selector } = blockOf(values, "spec", "selector");
+    const isSelected = isObject(selector) && isObject(labels) && selects(selector, labels);
+    if (!isSelected || objectName(values).namespace !== namespace) continue;
     const spec = blockOf(values, "spec");
-    const least = spec.min_available ?? "";
-    if (least !== "") return podCount(least, pods, Math.ceil);
+    const minAvailable = spec.min_available ?? "";
+    if (minAvailable !== "") return podCount(minAvailable, pods, Math.ceil);
     return pods - podCount(spec.max_unavailable ?? 0, pods, Math.ceil);
   }
   return undefined;
@@ -144,12 +147,14 @@ function budgetOf(
 export function autoscalerImpact({ action, before, after }: ResourceChange): Impact | undefined {
   if (action === "delete") return noOutage("The replica count stays at its current value.");
   if (action !== "update") return undefined;
-  const [was, is] = [before, after].map((values) => {
+  const [oldBounds, newBounds] = [before, after].map((values) => {
     const { min_replicas: min, max_replicas: max } = blockOf(values, "spec");
     return { min: numberOfPods(min) ?? 1, max: numberOfPods(max) ?? 1 };
   });
-  if (was === undefined || is === undefined) return undefined;
-  const bounds = `${is.min} to ${is.max} pods instead of ${was.min} to ${was.max}.`;
-  if (is.min < was.min || is.max < was.max) return lessCapacity(bounds);
-  return is.min > was.min || is.max > was.max ? noOutage(bounds) : undefined;
+  if (oldBounds === undefined || newBounds === undefined) return undefined;
+  const bounds = `${newBounds.min} to ${newBounds.max} pods instead of ${oldBounds.min} to ${oldBounds.max}.`;
+  if (newBounds.min < oldBounds.min || newBounds.max < oldBounds.max) return lessCapacity(bounds);
+  return newBounds.min > oldBounds.min || newBounds.max > oldBounds.max
+    ? noOutage(bounds)
+    : undefined;
 }
