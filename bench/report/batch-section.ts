@@ -103,7 +103,6 @@ function referenceTable(caption: string, lines: readonly Series[]): DataTable {
   };
 }
 
-/** Table with a row per endpoint and a column per batch size. */
 function pivot(
   caption: string,
   lines: readonly Series[],

@@ -87,7 +87,6 @@ interface CompareOptions {
   readonly allowMissing?: boolean;
 }
 
-/** Maximum increase of the share of failed requests. */
 const maxFailureIncrease = 0.01;
 
 export function compareRecords(
@@ -202,7 +201,6 @@ function judge(metric: ComparedMetric, interval: Interval | undefined, limit: nu
   return low > 1 ? "slightly better" : "same";
 }
 
-/** Returns whether the load point contributes to its endpoint's mean. */
 function countsForEndpoint({ exclusionReasons, from }: LoadPointChange): boolean {
   return exclusionReasons.length === 0 && isUnmodified(from);
 }

@@ -14,7 +14,6 @@ import { clientsOf, isUnmodified, type Series, seriesOf, trustOf } from "./load-
 import { counted, formatCount, formatPercent, formatRate } from "./number-format.ts";
 import { studyNotes } from "./study-section.ts";
 
-/** Throughput of an endpoint by clients, with the fitted law. */
 interface ConcurrencyLine extends Series {
   readonly fit?: UslFit;
   readonly points: readonly Point[];

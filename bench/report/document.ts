@@ -179,7 +179,7 @@ export function p99Field<Row>(latencyOf: (row: Row) => Latency | undefined): Fie
     if (latency === undefined) return { text: "–", tone: "quiet" };
     const few = "from too few requests; close to the maximum";
     return {
-      text: formatP99(latency),
+      text: `${formatMs(latency.p99)}${latency.p99Reliable ? "" : " *"}`,
       sort: latency.p99,
       title: latency.p99Reliable ? undefined : few,
     };
@@ -242,11 +242,6 @@ export function numberCell(
 export interface Latency {
   readonly p99: number;
   readonly p99Reliable: boolean;
-}
-
-/** p99 in milliseconds, marked with `*` if it comes from too few requests. */
-function formatP99(latency: Latency): string {
-  return `${formatMs(latency.p99)}${latency.p99Reliable ? "" : " *"}`;
 }
 
 /** Escapes text for HTML content and attributes. */

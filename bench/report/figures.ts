@@ -209,7 +209,6 @@ function latencyLine(
 
 const curveSteps = 60;
 
-/** Fitted law within the measured range. */
 function curveOf(fit: UslFit, points: Fitted["points"]): readonly (readonly [number, number])[] {
   const clients = points.map((point) => point.clients);
   const [from, to] = [Math.min(...clients), Math.max(...clients)];

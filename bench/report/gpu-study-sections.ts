@@ -64,32 +64,7 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
             `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}.`,
           ];
     }),
-    figures: indexedLineFigure("Throughput by number of GPUs", "Compared with N times one GPU.", {
-      description: "Images per second by number of GPUs, and N times one GPU",
-      x: { label: "GPUs", kind: "linear", format: formatCount },
-      y: { label: "images/s", kind: "linear", format: formatCount },
-      lines: lines.flatMap(({ name, points }) => {
-        const one = points[0]?.point.imagesPerSecond ?? 0;
-        return [
-          {
-            name,
-            points: points.map(({ gpus, point, efficiency }) => ({
-              x: gpus,
-              y: point.imagesPerSecond,
-              title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(point.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
-            })),
-          },
-          {
-            name: `N × one GPU${lines.length > 1 ? `, ${name}` : ""}`,
-            points: points.map(({ gpus }) => ({
-              x: gpus,
-              y: gpus * one,
-              title: `${gpus} × one GPU`,
-            })),
-          },
-        ];
-      }),
-    }),
+    figures: scalingFigure(lines),
     tables: [
       tableOf(
         "Throughput by number of GPUs, at the same load per GPU",
@@ -114,7 +89,35 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
   };
 }
 
-/** Load points of both topologies with the same load. */
+function scalingFigure(lines: readonly ScalingLine[]) {
+  return indexedLineFigure("Throughput by number of GPUs", "Compared with N times one GPU.", {
+    description: "Images per second by number of GPUs, and N times one GPU",
+    x: { label: "GPUs", kind: "linear", format: formatCount },
+    y: { label: "images/s", kind: "linear", format: formatCount },
+    lines: lines.flatMap(({ name, points }) => {
+      const one = points[0]?.point.imagesPerSecond ?? 0;
+      return [
+        {
+          name,
+          points: points.map(({ gpus, point, efficiency }) => ({
+            x: gpus,
+            y: point.imagesPerSecond,
+            title: `${name}, ${counted(gpus, "GPU")}: ${formatRate(point.imagesPerSecond)} images/s, ${formatPercent(efficiency)}`,
+          })),
+        },
+        {
+          name: `N × one GPU${lines.length > 1 ? `, ${name}` : ""}`,
+          points: points.map(({ gpus }) => ({
+            x: gpus,
+            y: gpus * one,
+            title: `${gpus} × one GPU`,
+          })),
+        },
+      ];
+    }),
+  });
+}
+
 interface TopologyPair {
   readonly name: string;
   readonly clients: number;

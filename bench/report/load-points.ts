@@ -9,8 +9,6 @@ import type {
 import type { StudyId } from "../record/study-result.ts";
 import { counted, formatPercent } from "./number-format.ts";
 
-/** Properties of load points used by all reports. Pure. */
-
 /** Reliability of a figure. */
 export type Trust =
   /** The windows agree. */

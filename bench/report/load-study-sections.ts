@@ -234,7 +234,6 @@ function jsonPairs(
   });
 }
 
-/** Load points of one emulated link. */
 interface LinkGroup {
   readonly label: string;
   readonly rows: readonly { readonly name: string; readonly point: LoadPoint }[];

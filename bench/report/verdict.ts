@@ -43,7 +43,6 @@ export interface Verdict {
   readonly sloChoices: readonly SloChoice[];
 }
 
-/** Load point with the highest throughput within a p95 SLO. */
 interface SloChoice extends Contender {
   readonly sloMs: number;
 }

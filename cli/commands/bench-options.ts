@@ -190,7 +190,6 @@ export function loadsOf(
     : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
 }
 
-/** Endpoint with its default payload format. */
 const defaultFormat = (endpoint: EndpointName): BenchEndpoint => ({
   endpoint,
   payload: endpoint === "embed-http" ? "jpeg" : "fp32",
@@ -207,7 +206,6 @@ const endpointGroups: Readonly<Record<string, readonly EndpointName[]>> = {
   tensorrt: ["trt-http", "trt-grpc"],
 };
 
-/** Endpoints that can be selected by name. */
 const namedEndpoints: readonly BenchEndpoint[] = [
   ...endpointNames.map(defaultFormat),
   ...(["onnx-http", "onnx-grpc"] as const).flatMap((endpoint) =>

@@ -244,7 +244,6 @@ async function subjectOf(
   };
 }
 
-/** Versions of the server's packages. */
 function versionsOf(): Record<string, string> {
   const installed = (name: string): string => {
     const require = createRequire(join(project, "inference-image/package.json"));

@@ -79,7 +79,6 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
   };
 }
 
-/** GPU or CPU of a record. */
 function recordDevice(record: BenchRecord): string {
   const { gpu, machine } = record.subject;
   return gpu?.name ?? machine.cpu;

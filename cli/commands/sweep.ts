@@ -28,7 +28,6 @@ interface SweepArguments extends BenchArguments {
 
 const all = "all";
 
-/** Default values of the studies. */
 const defaults = {
   batchSizes: [1, 4, 8, 16, 32],
   concurrency: {
@@ -148,7 +147,6 @@ Examples:
 
 Exit codes: 0 success, 1 a study failed, an endpoint differs or requests failed, 2 wrong usage or settings, 130 interrupted.`;
 
-/** Option with a comma-separated list of numbers. */
 function listOption(
   flags: string,
   description: string,
