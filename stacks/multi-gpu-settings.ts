@@ -34,10 +34,8 @@ export const multiGpuSettings = z.strictObject({
   network,
   embed: z
     .strictObject({
-      image: embedService.image,
-      port: embedService.port,
+      ...embedService,
       upstream: upstream.describe("With `instance-group`: Triton that the gateway forwards to."),
-      expose: embedService.expose,
     })
     .prefault({}),
   tritonOnnx: tritonOnnx(fourGpus).describe("Used with `instance-group`."),

@@ -25,8 +25,7 @@ export const singleGpuSettings = z.strictObject({
   embed: z
     .strictObject({
       enabled: z.boolean().default(true).describe("`false` omits the service."),
-      image: embedService.image,
-      port: embedService.port,
+      ...embedService,
       backend: z
         .enum(["onnxruntime", "triton"])
         .default("onnxruntime")
@@ -38,7 +37,6 @@ export const singleGpuSettings = z.strictObject({
         .max(1, "must list one GPU: ONNX Runtime in the embed server runs on one")
         .default([0])
         .describe("GPU of ONNX Runtime, by index or by UUID."),
-      expose: embedService.expose,
     })
     .prefault({}),
   tritonOnnx: tritonOnnx([0]),
