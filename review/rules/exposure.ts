@@ -13,7 +13,7 @@ import {
   resourcesOf,
   specOf,
 } from "./facts.ts";
-import { type ReviewRule, rule } from "./rule.ts";
+import { each, type ReviewRule, rule } from "./rule.ts";
 import {
   option,
   publishedPorts,
@@ -191,10 +191,8 @@ export const exposureRules: readonly ReviewRule[] = [
     *find(change) {
       for (const container of serviceContainers(change)) {
         if (container.env.get("ALLOW_ANONYMOUS") !== "true") continue;
-        const open = openPorts(container).filter(
-          ({ internal }) => (number(internal) ?? embedPort) === embedPort,
-        );
-        for (const { ip, external } of open) {
+        for (const { ip, external, internal } of openPorts(container)) {
+          if ((number(internal) ?? embedPort) !== embedPort) continue;
           yield {
             address: container.address,
             message: `ALLOW_ANONYMOUS must not be true if the embed server is reachable from other hosts, at ${ip}:${String(external)}`,
@@ -231,13 +229,9 @@ export const exposureRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { address, values } of serviceContainers(change)) {
-        if (values.network_mode === "host") {
-          yield { address, message: "network_mode should not be host" };
-        }
-      }
-    },
+    find: each(serviceContainers, ({ values }) =>
+      values.network_mode === "host" ? "network_mode should not be host" : undefined,
+    ),
   }),
 ];
 

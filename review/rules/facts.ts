@@ -268,10 +268,15 @@ function totalOf(name: string, values: readonly string[]): string {
 export const releasesOf = cached(
   (
     change: StackChange,
-  ): readonly { readonly resource: ResourceChange; readonly values: Values }[] =>
+  ): readonly {
+    readonly address: string;
+    readonly resource: ResourceChange;
+    readonly values: Values;
+  }[] =>
     resourcesOf(change, "helm_release")
       .filter(({ after }) => isOwnChart(after))
       .map((resource) => ({
+        address: resource.address,
         resource,
         values: chartDocuments(resource.after?.values) ?? {},
       })),

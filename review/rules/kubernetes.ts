@@ -50,29 +50,26 @@ export const kubernetesRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { resource, values } of releasesOf(change)) {
-        const autoscaling = block(at(values, "triton", "autoscaling"));
-        if (at(values, "triton", "enabled") !== true || autoscaling?.enabled !== true) continue;
-        if (autoscaling.metric !== "queue-time") continue;
+    find: each(releasesOf, ({ values }) => {
+      const autoscaling = block(at(values, "triton", "autoscaling"));
+      if (at(values, "triton", "enabled") !== true || autoscaling?.enabled !== true)
+        return undefined;
+      if (autoscaling.metric !== "queue-time") return undefined;
+      const prometheus = text(at(autoscaling, "prometheus", "url")) || undefined;
+      const isAnnotated = at(values, "triton", "podAnnotations", "prometheus.io/scrape") === "true";
+      const isMonitored = at(values, "serviceMonitor", "enabled") === true;
+      return metricSourceFindings(
+        "triton",
+        {
+          metric: "queue-time",
+          source: autoscaling.source === "prometheus-adapter" ? "prometheus-adapter" : "keda",
+          ...(prometheus !== undefined && { prometheus }),
+        },
+        isMonitored ? "service-monitor" : isAnnotated ? "annotations" : "none",
         // the chart renders an autoscaler only for a variable replica count
-        const prometheus = text(at(autoscaling, "prometheus", "url"));
-        const annotated = at(values, "triton", "podAnnotations", "prometheus.io/scrape") === "true";
-        const monitored = at(values, "serviceMonitor", "enabled") === true;
-        const findings = metricSourceFindings(
-          "triton",
-          {
-            metric: "queue-time",
-            source: autoscaling.source === "prometheus-adapter" ? "prometheus-adapter" : "keda",
-            ...(prometheus !== undefined && prometheus !== "" && { prometheus }),
-          },
-          monitored ? "service-monitor" : annotated ? "annotations" : "none",
-          { minReplicas: 1, maxReplicas: 2 },
-        );
-        for (const finding of findings)
-          yield { address: resource.address, message: renderFinding(finding) };
-      }
-    },
+        { minReplicas: 1, maxReplicas: 2 },
+      ).map(renderFinding);
+    }),
   }),
   rule({
     id: "autoscaler-owns-replicas",

@@ -243,19 +243,13 @@ export const modelRules: readonly ReviewRule[] = [
         },
       ],
     },
-    *find(change) {
-      for (const { resource, values } of releasesOf(change)) {
-        const triton = block(values.triton);
-        const compiles = triton?.backend === "tensorrt" && (number(triton.gpus) ?? 0) > 0;
-        if (triton?.enabled !== true || !compiles) continue;
-        if (at(triton.engineCache, "enabled") === true) continue;
-        yield {
-          address: resource.address,
-          message:
-            "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready",
-        };
-      }
-    },
+    find: each(releasesOf, ({ values }) => {
+      const triton = block(values.triton);
+      const compiles = triton?.backend === "tensorrt" && (number(triton.gpus) ?? 0) > 0;
+      return triton?.enabled === true && compiles && at(triton.engineCache, "enabled") !== true
+        ? "triton.engineCache.enabled should be true: each new pod compiles the model before it is ready"
+        : undefined;
+    }),
   }),
   rule({
     id: "model-fits-gpu",

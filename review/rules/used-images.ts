@@ -28,7 +28,7 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
       image(resource.address, container.image, text(container.image_pull_policy)),
     ),
   );
-  const charts = releasesOf(change).flatMap(({ resource, values }) =>
+  const charts = releasesOf(change).flatMap(({ address, values }) =>
     ["embed", "triton"].flatMap((component) => {
       const part = block(values[component]);
       const repository = text(at(part, "image", "repository"));
@@ -38,7 +38,7 @@ export function imagesOf(change: StackChange): readonly UsedImage[] {
       const [tag, digest] = [text(at(part, "image", "tag")), text(at(part, "image", "digest"))];
       const version = digest ? `@${digest}` : tag ? `:${tag}` : "";
       const policy = text(at(part, "image", "pullPolicy"));
-      return image(resource.address, `${repository}${version}`, policy, component === "triton");
+      return image(address, `${repository}${version}`, policy, component === "triton");
     }),
   );
   return [...docker, ...direct, ...pods, ...charts];
