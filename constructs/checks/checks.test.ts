@@ -367,16 +367,16 @@ describe("stop times", () => {
   test("accepts the sum and rejects less", () => {
     expect(stopTimeFindings("stopTimeout", 35, 30)).toEqual([]);
     expect(stopTimeFindings("stopTimeout", 34, 30)).toEqual([
-      "stopTimeout must be at least 35 (30 of grace + 5), got 34",
+      "stopTimeout must be at least 35 (grace period 30 + 5), got 34",
     ]);
     expect(stopTimeFindings("terminationGracePeriodSeconds", 30, 30, 5)).toEqual([
-      "terminationGracePeriodSeconds must be at least 40 (5 before the stop + 30 of grace + 5), got 30",
+      "terminationGracePeriodSeconds must be at least 40 (preStop 5 + grace period 30 + 5), got 30",
     ]);
   });
 
   test("rejects an unset time, because Docker's default is 10 seconds", () => {
     expect(stopTimeFindings("stopTimeout", undefined, 30)).toEqual([
-      "stopTimeout must be at least 35 (30 of grace + 5), got nothing",
+      "stopTimeout must be at least 35 (grace period 30 + 5), got nothing",
     ]);
   });
 });

@@ -14,11 +14,11 @@ export function stopTimeFindings(
   preStopSeconds = 0,
 ): readonly Finding[] {
   const least = stopSeconds(graceSeconds, preStopSeconds);
-  const before = preStopSeconds > 0 ? `${preStopSeconds} before the stop + ` : "";
+  const preStop = preStopSeconds > 0 ? `preStop ${preStopSeconds} + ` : "";
   return findingIf(
     (seconds ?? 0) < least,
     prop,
-    `be at least ${least} (${before}${graceSeconds} of grace + ${stopMarginSeconds})`,
+    `be at least ${least} (${preStop}grace period ${graceSeconds} + ${stopMarginSeconds})`,
     seconds ?? "nothing",
   );
 }

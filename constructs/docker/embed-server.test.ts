@@ -237,6 +237,6 @@ test("rejects an override with a shorter stop timeout", () => {
       embed.container.destroyGraceSeconds = 10;
     }),
   ).toEqual([
-    "test/embed/container: destroyGraceSeconds must be at least 35 (30 of grace + 5), got 10",
+    "test/embed/container: destroyGraceSeconds must be at least 35 (grace period 30 + 5), got 10",
   ]);
 });

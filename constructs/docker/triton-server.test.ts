@@ -386,7 +386,9 @@ test("rejects an override with a shorter stop timeout", () => {
     findings((stack) => {
       triton(stack, {}, {}).container.stopTimeout = 10;
     }),
-  ).toEqual(["test/triton/container: stopTimeout must be at least 35 (30 of grace + 5), got 10"]);
+  ).toEqual([
+    "test/triton/container: stopTimeout must be at least 35 (grace period 30 + 5), got 10",
+  ]);
 });
 
 test("counts execution instances over all GPUs", () => {
