@@ -6,7 +6,7 @@ import { imageNames } from "./diff-images.ts";
 import { diffPbtxt, fieldsOf } from "./diff-pbtxt.ts";
 import { diffResource } from "./diff-values.ts";
 
-/** What changes between two values, as `<where>: <before> → <after>`. */
+/** Differences as `<path>: <before> → <after>`. */
 function lines(type: string, before: object, after: object, more: object = {}): readonly string[] {
   const change = plannedChange([{ address: `${type}.a`, before, after, more: more as never }]);
   return diffResource(change.resources[0]!, imageNames(change.resources)).flatMap((block) =>

@@ -59,22 +59,29 @@ export function releaseImpact(
   if (after?.force_update === true || after?.replace === true) {
     return interruption("Helm deletes and recreates the objects that differ.");
   }
-  const isOpened = isEnabled(oldValues?.networkPolicy) && !isEnabled(newValues?.networkPolicy);
-  if (isOpened) return moreAccess("Every pod of the cluster can connect to its pods from now on.");
+  if (isEnabled(oldValues?.networkPolicy) && !isEnabled(newValues?.networkPolicy)) {
+    return moreAccess("Every pod of the cluster can connect to its pods from now on.");
+  }
+  return rolloutImpact(resource, servicesOf(stack.after, "triton"));
+}
+
+/** Impact of a Helm upgrade that recreates no object. */
+function rolloutImpact({ before, after }: ResourceChange, tritons: readonly string[]): Impact {
   const hasOtherFiles = chartFiles(before) !== chartFiles(after);
   if (!hasOtherFiles && keepsPods(before, after)) return noOutage("No pod is restarted.");
   const text =
     "Helm updates the objects that differ; changed Deployments perform a rolling update.";
-  return lacksSpareGpu(before, after)
-    ? outage(
-        `${text} Triton has one pod and no spare GPU, so it is unavailable while that pod is replaced.`,
-        servicesOf(stack.after, "triton"),
+  if (lacksSpareGpu(before, after)) {
+    return outage(
+      `${text} Triton has one pod and no spare GPU, so it is unavailable while that pod is replaced.`,
+      tritons,
+    );
+  }
+  return hasOtherFiles
+    ? interruption(
+        `Files of its chart change; run helm template to see the resulting objects. ${text}`,
       )
-    : hasOtherFiles
-      ? interruption(
-          `Files of its chart change; run helm template to see the resulting objects. ${text}`,
-        )
-      : noOutage(text);
+    : noOutage(text);
 }
 
 /** Hash of the chart's files in a release's description, or the expression that computes it. */
