@@ -87,7 +87,7 @@ function crds(folder, files) {
       if (kind !== "CustomResourceDefinition") continue;
       for (const { name, schema } of spec.versions) {
         const own = strict(schema.openAPIV3Schema);
-        // the API server fills in what is said of metadata
+        // the API server provides the schema of metadata
         own.properties.metadata = { type: "object" };
         own.properties.apiVersion.enum = [`${spec.group}/${name}`];
         own.properties.kind.enum = [spec.names.kind];

@@ -32,7 +32,7 @@ function terraform(cwd: string, ...args: readonly string[]) {
   });
 }
 
-/** Why Terraform cannot read a stack on this machine. */
+/** Reason why Terraform cannot validate a stack on this machine. */
 function missing(cwd: string): string | undefined {
   const init = terraform(cwd, "init", "-backend=false", "-input=false");
   if (init.error !== undefined) return `terraform cannot be run: ${init.error.message}`;

@@ -66,7 +66,7 @@ export function calibratePublished(published: Published, peaks: Peaks): Publishe
   return values;
 }
 
-/** Whether a compute time applies to a GPU or only to one published setting. */
+/** Scope of a compute time: a GPU, or only one published setting. */
 type Scope = "gpu" | "setting";
 
 /** Published compute time of one image. */

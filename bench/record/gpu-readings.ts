@@ -1,6 +1,6 @@
 /** Reading of a GPU, sampled once per second while a load point is measured. */
 export interface GpuReadingKind {
-  /** How the samples of the measured windows are combined. */
+  /** Aggregation of the samples in the measured windows. */
   readonly combine: "mean" | "max";
   /** Column of `nvidia-smi --query-gpu` and the unit of the record in that column's unit. */
   readonly nvidiaSmi: readonly [column: string, unit: number];

@@ -12,7 +12,7 @@ import {
   listed,
 } from "./number-format.ts";
 
-/** Whether an open loop achieved the offered rate; empty for a closed loop. */
+/** Sentence on whether an open loop achieved the offered rate; empty for a closed loop. */
 export function offeredRateReasons(point: LoadPoint): readonly string[] {
   const { load, achievedShare, imagesPerRequest } = point;
   if (load.kind !== "open loop") return [];

@@ -45,18 +45,20 @@ export function openVariants(folder: string = environmentsFolder()): Environment
     },
     async synthesize(environment, changes) {
       const variant = join(scratch, String(++count));
-      const [changed, outdir] = [`${variant}-environments`, `${variant}-out`];
+      const [environments, outdir] = [`${variant}-environments`, `${variant}-out`];
       const document = read(environment);
       for (const { path, value } of changes) document.setIn(path, value);
-      mkdirSync(changed);
-      writeFileSync(environmentFile(changed, environment), document.toString());
-      const errors = await runSynth(outdir, { environments: changed });
+      mkdirSync(environments);
+      writeFileSync(environmentFile(environments, environment), document.toString());
+      const errors = await runSynth(outdir, { environments });
       if (errors !== undefined) throw new UserError(errors);
       const file = synthesizedEnvironment(environment, outdir);
-      const shown = changes.map(({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`);
+      const settings = changes.map(
+        ({ path, value }) => `${path.join(".")}: ${JSON.stringify(value)}`,
+      );
       return {
         ...file,
-        displayPath: `${environment} with ${shown.join(", ")}`,
+        displayPath: `${environment} with ${settings.join(", ")}`,
         editedByHand: false,
       };
     },

@@ -12,7 +12,7 @@ interface InitArguments {
   readonly environments: string;
 }
 
-/** `clipstack init`: a new environment file. */
+/** Registers `clipstack init`, which writes a new environment file. */
 export function registerInit(program: Command): void {
   program
     .command("init")

@@ -38,6 +38,6 @@ describe("images per second are those of the GPUs that services use", () => {
     );
     expect(one?.gpus).toBe("4 × l4 (1 used)");
     expect(one!.imagesPerSecond).toBeLessThan(some!.imagesPerSecond! * 0.8);
-    expect(one?.predictionSource).toContain("on 1 of 4 GPUs, with as many pods as there may be, ");
+    expect(one?.predictionSource).toContain("on 1 of 4 GPUs, with the maximum number of pods, ");
   });
 });

@@ -25,14 +25,14 @@ export function environmentPredictor(): Predict {
     Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
   );
   // the model is calibrated on first use
-  let known: ServiceTimes | undefined;
+  let cachedTimes: ServiceTimes | undefined;
   return ({ gpu, services }, gpusOf) => {
-    const name = gpuNames.find((known) => known === gpu?.name);
+    const name = gpuNames.find((candidate) => candidate === gpu?.name);
     if (gpu === undefined || name === undefined) return undefined;
     const tritons = services.filter(({ kind }) => kind === "triton");
     if (tritons.length === 0) return undefined;
-    known ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
-    const times = known;
+    cachedTimes ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
+    const times = cachedTimes;
     const backend = tritons.some(({ backend }) => backend === "tensorrt")
       ? "tensorrt"
       : "onnxruntime";
@@ -54,14 +54,14 @@ export function environmentPredictor(): Predict {
     );
     const basis = times.measured(name, backend)
       ? `calibrated by published figures of ${name}`
-      : `from the peak of ${name}, since nobody published figures of it`;
+      : `from the peak of ${name}, for which no figures are published`;
     const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
-    const most = tritons.some(({ workload }) => workload !== undefined)
-      ? ", with as many pods as there may be"
+    const podCount = tritons.some(({ workload }) => workload !== undefined)
+      ? ", with the maximum number of pods"
       : "";
     return {
       imagesPerSecond,
-      source: `${basis}: ${backend}${idle}${most}, ${loadText}; ${stationNames[bottleneck]} bounds it (clipstack capacity)`,
+      source: `${basis}: ${backend}${idle}${podCount}, ${loadText}; bottleneck: ${stationNames[bottleneck]} (clipstack capacity)`,
     };
   };
 }

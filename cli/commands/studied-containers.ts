@@ -32,7 +32,7 @@ export function studiedContainers(
   const containers = artefact.workloads
     .filter(({ kind }) => kind === "container")
     // Tritons before the gateway that depends on them
-    .sort((a, b) => rank(a) - rank(b));
+    .sort((a, b) => startOrder(a) - startOrder(b));
   return {
     async measure(options) {
       const access = await environment.openAccess();
@@ -40,7 +40,9 @@ export function studiedContainers(
         for (let round = 1; round <= options.rounds; round++) {
           for (const workload of containers) {
             const { name, service } = workload;
-            const endpoints = deployed.services.find((it) => it.name === service.name)?.endpoints;
+            const endpoints = deployed.services.find(
+              ({ name }) => name === service.name,
+            )?.endpoints;
             const http = endpoints?.find(({ name }) => name?.endsWith("-http"));
             if (http === undefined) continue;
             options.onPhase(`stop and start ${name}, round ${round} of ${options.rounds}`);
@@ -60,7 +62,7 @@ export function studiedContainers(
       ];
     },
     async readMemory(service) {
-      const name = containers.find((it) => it.service.name === service)?.name;
+      const name = containers.find((container) => container.service.name === service)?.name;
       if (name === undefined) return {};
       try {
         const [residentMiB, gpuMemoryMiB] = await Promise.all([
@@ -95,14 +97,14 @@ async function readGpuMemory(
   ]);
   if (processes.exitCode !== 0 || isUnknown(used) || used.exitCode !== 0) return undefined;
   const pids = new Set(processes.stdout.split("\n").map((line) => line.trim()));
-  const own = used.stdout.split("\n").flatMap((line) => {
+  const usedMiB = used.stdout.split("\n").flatMap((line) => {
     const [pid = "", mib = ""] = line.split(",").map((cell) => cell.trim());
     return pids.has(pid) && /^\d+$/.test(mib) ? [Number(mib)] : [];
   });
-  return own.length === 0 ? undefined : own.reduce((sum, mib) => sum + mib, 0);
+  return usedMiB.length === 0 ? undefined : usedMiB.reduce((sum, mib) => sum + mib, 0);
 }
 
-function rank({ service }: Workload): number {
+function startOrder({ service }: Workload): number {
   return service.kind === "triton" ? 0 : 1;
 }
 

@@ -47,7 +47,8 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   const plan = planTunnel(environment, args.portOffset);
   if (plan === undefined) {
     console.error(`clipstack: ${noTunnel(environment)}`);
-    if (args.json) process.stdout.write(`${JSON.stringify(reachable(environment, undefined))}\n`);
+    if (args.json)
+      process.stdout.write(`${JSON.stringify(reachableEndpoints(environment, undefined))}\n`);
     return;
   }
   const interrupt = onInterrupt();
@@ -56,7 +57,8 @@ async function tunnel(name: string, args: TunnelArguments): Promise<void> {
   try {
     console.error(`clipstack: ssh ${plan.target.text} …`);
     const opened = await openTunnel(plan, interrupt.signal);
-    if (args.json) process.stdout.write(`${JSON.stringify(reachable(environment, plan))}\n`);
+    if (args.json)
+      process.stdout.write(`${JSON.stringify(reachableEndpoints(environment, plan))}\n`);
     else console.log(tunnelText(environment, plan));
     const interrupted = interrupt.signal.aborted
       ? Promise.resolve()
@@ -83,14 +85,14 @@ export function noTunnel(environment: Environment): string {
   if (forwards.length > 0) {
     return `${name} needs no ssh tunnel; forward the Services of its cluster with ${forwards.join(", ")}`;
   }
-  const reached = `its endpoints are reachable directly: ${[...new Set(urls)].join(", ")}`;
+  const directly = `its endpoints are reachable directly: ${[...new Set(urls)].join(", ")}`;
   if (where.startsWith("ssh://")) {
-    return `${name} needs no tunnel: no port of ${where} is on the loopback interface, and ${reached}`;
+    return `${name} needs no tunnel: no port of ${where} is on the loopback interface, and ${directly}`;
   }
   if (where.startsWith("tcp://")) {
     return `${name}: host.docker must be ssh://user@host for a tunnel, got ${where}`;
   }
-  return `${name} needs no tunnel: it is on this machine (${where}), and ${reached}`;
+  return `${name} needs no tunnel: it is on this machine (${where}), and ${directly}`;
 }
 
 /** `kubectl port-forward` command for an endpoint inside a cluster: `http://<service>.<namespace>.svc:<port>`. */
@@ -104,13 +106,16 @@ function portForward({ where, kubeconfig }: Environment, url: string): readonly 
   ];
 }
 
-interface Reachable {
+interface ReachableEndpoint {
   readonly service: string;
   readonly protocol: string;
   readonly url: string;
 }
 
-function reachable(environment: Environment, plan: TunnelPlan | undefined): readonly Reachable[] {
+function reachableEndpoints(
+  environment: Environment,
+  plan: TunnelPlan | undefined,
+): readonly ReachableEndpoint[] {
   return environment.services.flatMap(({ name, endpoints }) =>
     endpoints.map(({ protocol, url }) => ({
       service: name,
@@ -121,7 +126,7 @@ function reachable(environment: Environment, plan: TunnelPlan | undefined): read
 }
 
 function tunnelText(environment: Environment, plan: TunnelPlan): string {
-  const rows = reachable(environment, plan);
+  const rows = reachableEndpoints(environment, plan);
   const table = aligned(
     rows.map(({ service, protocol, url }) => [`  ${service}`, protocol, url]),
     () => "left",

@@ -72,7 +72,7 @@ test("prints a description of the model and a line per check", async () => {
     expect.stringMatching(/^ok {4}rows in reversed order: largest difference /),
     expect.stringMatching(/^ok {4}\S*fast\.onnx: largest difference /),
     "",
-    "6 checks, all good",
+    "6 checks passed",
   ]);
   expect(code).toBe(0);
 });

@@ -45,7 +45,7 @@ interface ExportArguments {
   readonly json?: true;
 }
 
-/** `clipstack model export`: exports a PyTorch model to an ONNX file. */
+/** Registers `clipstack model export`, which exports a PyTorch model to an ONNX file. */
 export function registerModelExport(model: Command): void {
   model
     .command("export")
@@ -68,7 +68,7 @@ export function registerModelExport(model: Command): void {
     )
     .option(
       "--python <program>",
-      "Python that has the packages; by default they are installed once",
+      "Python interpreter with the packages; default: they are installed once",
     )
     .addOption(
       new Option("--torch <source>", "source of PyTorch: pypi (3 GB on Linux) or cpu (0.3 GB)")
@@ -149,12 +149,12 @@ function checkArguments({
   profile,
   output,
 }: ExportArguments): void {
-  const given = [
+  const sources = [
     pretrained !== undefined && "--pretrained",
     weights !== undefined && "--weights",
     randomWeights && "--random-weights",
   ].filter((name) => typeof name === "string");
-  if (given.length > 1) throw new UserError(`${given.join(" and ")} exclude each other`);
+  if (sources.length > 1) throw new UserError(`${sources.join(" and ")} are mutually exclusive`);
   if (profile !== "tiny") return;
   if (!randomWeights) throw new UserError("--profile tiny requires --random-weights");
   if (output === undefined) {
@@ -226,7 +226,7 @@ async function runExport(
   const { code, exitCode, stdout, signal: ended } = await child;
   signal.throwIfAborted();
   if (code === "ENOENT" || code === "EACCES") {
-    throw new UserError(`--python must be a program, got '${python}' (${code})`);
+    throw new UserError(`--python must be an executable, got '${python}' (${code})`);
   }
   if (exitCode === 1 && failure !== "") throw new Error(failure);
   if (exitCode !== 0) {
@@ -281,15 +281,15 @@ function report(args: ExportArguments, file: string, info: ModelInfo, exported: 
       ? `Random weights, seed ${info.seed}: for performance and integration tests, not for image search.`
       : `Weights ${info.weights}.`,
   );
-  const shown = checks.map(
+  const differences = checks.map(
     ({ batch, maxDifference }) => `${percent(maxDifference)} at batch ${batch}`,
   );
   console.log(
-    `Differs from PyTorch ${versions.torch} by at most ${shown.join(" and ")}, on ${images} images; the limit is ${percent(limit)}.`,
+    `Differs from PyTorch ${versions.torch} by at most ${differences.join(" and ")}, on ${images} images; the limit is ${percent(limit)}.`,
   );
 }
 
 /** Formats a small fraction with two significant digits. */
-function percent(part: number): string {
-  return `${Number((100 * part).toPrecision(2))} %`;
+function percent(fraction: number): string {
+  return `${Number((100 * fraction).toPrecision(2))} %`;
 }

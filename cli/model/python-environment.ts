@@ -55,7 +55,7 @@ export const fastapiPackages: PythonPackages = {
 /**
  * Runs a program of `model-tools/python/` and returns the last line of its output.
  *
- * @throws {UserError} with the last line of its errors
+ * @throws {UserError} with the last line of its standard error
  */
 export async function runPython(
   python: string,
@@ -68,7 +68,7 @@ export async function runPython(
   const result = await runProgram(python, [join(repository, program), ...args], options);
   signal?.throwIfAborted();
   if (result.outcome === "missing")
-    throw new UserError(`--python must be a program, got '${python}'`);
+    throw new UserError(`--python must be an executable, got '${python}'`);
   if (result.exitCode === 0) return result.stdout.trim().split("\n").at(-1) ?? "";
   throw new UserError(`${program} failed: ${result.stderr.trim().split("\n").at(-1)}`);
 }
@@ -113,26 +113,26 @@ export async function ensurePython(
   if (existsSync(join(folder, "complete"))) return join(folder, "bin", "python");
 
   onProgress(`installing ${name} into ${folder}, once …`);
-  // the environment is renamed when it is complete: `python -m` works in any folder
+  // renamed once complete; `python -m` works after the move
   const part = `${folder}.${ownSuffix()}.part`;
-  const fail = (what: string, { stdout, stderr }: { stdout: string; stderr: string }) => {
+  const fail = (step: string, { stdout, stderr }: { stdout: string; stderr: string }) => {
     const last = `${stdout}\n${stderr}`.trim().split("\n").at(-1) ?? "";
-    return new UserError(`${name} cannot be installed: ${what}: ${last.slice(0, 300)}`);
+    return new UserError(`${name} cannot be installed: ${step}: ${last.slice(0, 300)}`);
   };
   try {
     await mkdir(cache, { recursive: true });
-    const made = await python(program, ["-m", "venv", part]);
-    if (made.exitCode !== 0) throw fail(`${program} -m venv (python3-venv on Debian)`, made);
-    const own = join(part, "bin", "python");
+    const venv = await python(program, ["-m", "venv", part]);
+    if (venv.exitCode !== 0) throw fail(`${program} -m venv (python3-venv on Debian)`, venv);
+    const venvPython = join(part, "bin", "python");
     for (const args of steps) {
       const install = ["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"];
       const pip = [...install, "--only-binary", ":all:", ...args];
-      const installed = await python(own, pip, installTimeoutMs);
+      const installed = await python(venvPython, pip, installTimeoutMs);
       if (installed.exitCode !== 0) throw fail("pip", installed);
     }
     await writeFile(join(part, "complete"), "");
     await rename(part, folder).catch((error: NodeJS.ErrnoException) => {
-      // another process was faster
+      // another process has completed the same environment
       if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
     });
   } finally {

@@ -20,7 +20,7 @@ export interface ScalingMetric {
   readonly prometheus?: string;
 }
 
-/** How Prometheus discovers the pods. */
+/** Mechanism by which Prometheus discovers the pods. */
 export type Scraping = "service-monitor" | "annotations" | "none";
 
 /** Rejects a queue time that the autoscaler could not read. A fixed number of pods requires no metric. */

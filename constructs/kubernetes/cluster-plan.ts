@@ -125,7 +125,7 @@ export interface ClusterInferenceProps {
   readonly model: ClusterModel;
   readonly embed: ClusterEmbed;
   readonly triton: ClusterTriton;
-  /** How Prometheus discovers the pods. */
+  /** Mechanism by which Prometheus discovers the pods. */
   readonly scraping: Scraping;
   readonly serviceMonitor: {
     /** Labels by which Prometheus selects the ServiceMonitors. */
