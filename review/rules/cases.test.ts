@@ -116,6 +116,43 @@ const cases: readonly Case[] = [
     ],
   },
   {
+    rule: "container-restart",
+    situation: "a container without a restart policy",
+    stack: "single-gpu",
+    message: "restart should be unless-stopped or always, got nothing",
+    edits: [{ path: onHost("embed/container", "restart"), failing: undefined }],
+  },
+  {
+    rule: "container-restart",
+    situation: "a policy that does not survive a reboot",
+    stack: "single-gpu",
+    message: "restart should be unless-stopped or always, got 'on-failure'",
+    edits: [
+      { path: onHost("embed/container", "restart"), failing: "on-failure", passing: "always" },
+    ],
+  },
+  {
+    rule: "container-restart",
+    situation: "a container that may exit while nothing waits for it",
+    stack: "single-gpu",
+    message: "restart should be unless-stopped or always, got 'no'",
+    edits: [
+      { path: onHost("embed/container", "must_run"), failing: false },
+      { path: onHost("embed/container", "restart"), failing: "no" },
+    ],
+  },
+  {
+    rule: "container-restart",
+    situation: "a one-shot container",
+    stack: "single-gpu",
+    message: undefined,
+    edits: [
+      { path: onHost("embed/container", "must_run"), failing: false },
+      { path: onHost("embed/container", "attach"), failing: true },
+      { path: onHost("embed/container", "restart"), failing: "no" },
+    ],
+  },
+  {
     rule: "triton-strict-start",
     situation: "an option that is not a boolean",
     stack: "single-gpu",

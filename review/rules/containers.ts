@@ -115,8 +115,9 @@ export const containerRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "Services restart after a crash or reboot.",
     rationale:
-      "Docker does not restart containers by default: after a host reboot, the service is down until the next apply.",
-    inputs: "`restart` of long-running containers.",
+      "Docker does not restart containers by default: after a crash or a host reboot, the service is down until the next apply.",
+    inputs:
+      "`restart` of long-running containers. One-shot containers (`must_run` false and `attach` true) are ignored: the apply waits until they exit.",
     fix: "set restart to unless-stopped",
     example: {
       stack: "single-gpu",
