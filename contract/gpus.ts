@@ -1,6 +1,6 @@
 /**
- * GPU catalogue: adding a GPU is one entry in `entries`; settings, checks, prices and documentation follow from it, in the order
- * of the entries. A GPU in `bench/published/gpu-peaks.json` is removed there.
+ * GPU catalogue: adding a GPU is one entry in `entries`, whose key is the name in settings. Settings, checks, prices and
+ * documentation list the GPUs in this order. If the GPU is in `bench/published/gpu-peaks.json`, delete it there.
  */
 
 /** Facts of the GPUs of one CUDA compute capability. */
@@ -46,13 +46,13 @@ interface GpuEntry {
    * data-centre GPUs.
    */
   readonly class: "data-centre" | "workstation" | "consumer";
-  /** Memory as `nvidia-smi` reports it (with ECC if that is the default), in MiB. */
+  /** Total memory in MiB, as `nvidia-smi --query-gpu=memory.total` reports it with the default ECC mode of the GPU. */
   readonly vramMiB: number;
   /** CUDA compute capability, `major.minor`. A TensorRT engine runs on the one for which it was built. */
   readonly computeCapability: keyof typeof computeCapabilities;
   /**
    * Peak of the tensor cores with dense FP16 inputs, in 10¹² floating-point operations per second, from NVIDIA's data
-   * sheets. Consumer GPUs: with FP16 accumulation, their maximum.
+   * sheets, whose figures for sparse inputs are twice as high. Accumulation in FP32; in FP16 on consumer GPUs, where it is faster.
    */
   readonly fp16DenseTflops: number;
   readonly price: GpuPrice;
