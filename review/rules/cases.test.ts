@@ -143,6 +143,20 @@ const cases: readonly Case[] = [
   },
   {
     rule: "container-restart",
+    situation: "a policy that only Terraform knows",
+    stack: "single-gpu",
+    message: undefined,
+    edits: [{ path: onHost("embed/container", "restart"), failing: `\${var.policy}` }],
+  },
+  {
+    rule: "container-read-only",
+    situation: "a value that only Terraform knows",
+    stack: "single-gpu",
+    message: undefined,
+    edits: [{ path: onHost("embed/container", "read_only"), failing: `\${var.read_only}` }],
+  },
+  {
+    rule: "container-restart",
     situation: "a one-shot container",
     stack: "single-gpu",
     message: undefined,

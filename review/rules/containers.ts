@@ -4,9 +4,9 @@ import { containerPath } from "./example-paths.ts";
 import { metadataOf, ofType } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { serviceContainers } from "./service-containers.ts";
-import { at, isMissing, map, text, texts } from "./values.ts";
+import { at, isMissing, isUnknown, map, text, texts } from "./values.ts";
 
-/** Privileges of containers on their host. */
+/** Privileges, restarts and logs of containers, and the security level of their namespaces. */
 export const containerRules: readonly ReviewRule[] = [
   rule({
     id: "container-privileged",
@@ -35,7 +35,7 @@ export const containerRules: readonly ReviewRule[] = [
     rationale:
       "A process that escapes from the container has the permissions of its user on the host. The servers need no root permissions.",
     inputs:
-      "`user` of long-running containers. One-shot containers without a network that prepare volumes are ignored.",
+      "`user` of long-running containers. One-shot containers (`must_run` false and `attach` true) are ignored.",
     fix: "set the user to 1000:1000, which the images have",
     example: {
       stack: "single-gpu",
@@ -65,9 +65,9 @@ export const containerRules: readonly ReviewRule[] = [
       message: "capabilities.drop should be ALL, got nothing",
       edits: [{ path: containerPath("embed/container", "capabilities"), failing: undefined }],
     },
-    find: each(ofType("docker_container"), ({ after, unknown }) => {
-      const dropped = texts(at(after?.capabilities, "drop"));
-      return dropped.includes("ALL") || unknown.some(([name]) => name === "capabilities")
+    find: each(ofType("docker_container"), (resource) => {
+      const dropped = texts(at(resource.after?.capabilities, "drop"));
+      return dropped.includes("ALL") || isUnknown(resource, "capabilities")
         ? undefined
         : `capabilities.drop should be ALL, got ${listText(dropped)}`;
     }),
@@ -87,8 +87,10 @@ export const containerRules: readonly ReviewRule[] = [
         { path: containerPath("embed/container", "read_only"), failing: false, passing: true },
       ],
     },
-    find: each(serviceContainers, ({ values: { read_only: value } }) =>
-      value === true ? undefined : `read_only should be true, got ${value ?? "nothing"}`,
+    find: each(serviceContainers, ({ resource, values: { read_only: value } }) =>
+      value === true || isUnknown(resource, "read_only")
+        ? undefined
+        : `read_only should be true, got ${value ?? "nothing"}`,
     ),
   }),
   rule({
@@ -103,9 +105,10 @@ export const containerRules: readonly ReviewRule[] = [
       message: "security_opts should have no-new-privileges:true, got nothing",
       edits: [{ path: containerPath("embed/container", "security_opts"), failing: [] }],
     },
-    find: each(ofType("docker_container"), ({ after }) => {
-      const options = texts(after?.security_opts);
-      return options.some((option) => /^no-new-privileges([:=]true)?$/.test(option))
+    find: each(ofType("docker_container"), (resource) => {
+      const options = texts(resource.after?.security_opts);
+      return options.some((option) => /^no-new-privileges([:=]true)?$/.test(option)) ||
+        isUnknown(resource, "security_opts")
         ? undefined
         : `security_opts should have no-new-privileges:true, got ${listText(options.map(securityOption))}`;
     }),
@@ -130,8 +133,8 @@ export const containerRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(serviceContainers, ({ values: { restart } }) =>
-      restart === "unless-stopped" || restart === "always"
+    find: each(serviceContainers, ({ resource, values: { restart } }) =>
+      restart === "unless-stopped" || restart === "always" || isUnknown(resource, "restart")
         ? undefined
         : `restart should be unless-stopped or always, got ${quoted(restart)}`,
     ),

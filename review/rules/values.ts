@@ -64,16 +64,21 @@ export function isSet(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** Whether a value is absent, and not just unknown until the apply. */
-export function isMissing({ after, unknown }: ResourceChange, ...path: Path): boolean {
-  const reaches = (known: Path) => {
-    const shorter = Math.min(known.length, path.length);
-    const start = (steps: Path) => steps.slice(0, shorter).join("\n");
-    return start(known) === start(path);
-  };
+/** Whether a value is known only to Terraform: an expression, or unknown until the apply. */
+export function isUnknown({ after, unknown }: ResourceChange, ...path: Path): boolean {
   const value = at(after, ...path);
+  if (typeof value === "string" && isExpression(value)) return true;
+  return unknown.some((known) => {
+    const shorter = Math.min(known.length, path.length);
+    return known.slice(0, shorter).join("\n") === path.slice(0, shorter).join("\n");
+  });
+}
+
+/** Whether a value is absent, and not just unknown until the apply. */
+export function isMissing(resource: ResourceChange, ...path: Path): boolean {
+  const value = at(resource.after, ...path);
   const empty = Array.isArray(value) && value.length === 0;
-  return (!isSet(value) || empty) && !unknown.some(reaches);
+  return (!isSet(value) || empty) && !isUnknown(resource, ...path);
 }
 
 /** Whether a value is the name of a resource or an expression that refers to it. */

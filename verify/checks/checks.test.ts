@@ -70,15 +70,15 @@ test("finite embeddings pass", async () => {
 });
 
 test("an embedding with NaN fails", async () => {
-  const changet = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
-  expect(textsOf(await checkEmbedding(changet, reference))).toEqual([
+  const faulty = service((rows) => rows.map((row) => row.with(7, Number.NaN)));
+  expect(textsOf(await checkEmbedding(faulty, reference))).toEqual([
     "fail: binary: value 7 of an embedding must be finite, got NaN",
   ]);
 });
 
 test("an embedding of zeros fails", async () => {
-  const changet = service((rows) => rows.map((row) => row.fill(0)));
-  expect(textsOf(await checkEmbedding(changet, reference))).toEqual([
+  const faulty = service((rows) => rows.map((row) => row.fill(0)));
+  expect(textsOf(await checkEmbedding(faulty, reference))).toEqual([
     "fail: binary: an embedding must not be all zeros",
   ]);
 });
