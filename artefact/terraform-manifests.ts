@@ -50,8 +50,8 @@ function kindOf(base: string): string {
   return base === "api_service" ? "APIService" : camel(`_${base}`);
 }
 
-/** Arguments of Terraform and the provider, which the API does not receive. */
-const ownArguments = new Set([
+/** Arguments of Terraform and the provider, which are not sent to the API. */
+const terraformArguments = new Set([
   "//",
   "depends_on",
   "provider",
@@ -96,7 +96,7 @@ const listNames: Readonly<Record<string, string>> = {
 /** Exceptions to `listNames`, as `<parent>.<block>`. */
 const singles = new Set(["node_affinity.required_during_scheduling_ignored_during_execution"]);
 
-/** Maps whose keys are data. */
+/** Maps with keys that are data, not field names. */
 const mapNames = new Set([
   "labels",
   "annotations",
@@ -197,7 +197,7 @@ function manifestOf(address: string, body: unknown, displayPath: string): Manife
   }
   const { metadata = {}, ...fields } = Object.fromEntries(
     Object.entries(rest)
-      .filter(([key]) => !ownArguments.has(key))
+      .filter(([key]) => !terraformArguments.has(key))
       .flatMap(([key, value]) => field(key, value, base)),
   );
   return {
@@ -235,7 +235,7 @@ function convert(block: unknown, key: string): unknown {
   );
 }
 
-/** Returns whether a value is a map of scalars. A selector is one in a Service, and a block elsewhere. */
+/** Returns whether a value is a map of scalars, such as the selector of a Service; other selectors are blocks. */
 function isDataMap(value: unknown): boolean {
   return (
     isObject(value) &&

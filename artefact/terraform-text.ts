@@ -17,19 +17,19 @@ export function resolveText(value: unknown, resources: TerraformResources): unkn
   );
 }
 
-/** Copies a value with every string in it changed. `path` has the keys and indices of the string. */
+/** Copies a value and replaces every string in it. `path` contains the keys and indices of the string. */
 export function mapStrings(
   value: unknown,
-  change: (text: string, path: readonly string[]) => string,
+  replace: (text: string, path: readonly string[]) => string,
   path: readonly string[] = [],
 ): unknown {
-  if (typeof value === "string") return change(value, path);
+  if (typeof value === "string") return replace(value, path);
   if (Array.isArray(value)) {
-    return value.map((item, i) => mapStrings(item, change, [...path, String(i)]));
+    return value.map((item, i) => mapStrings(item, replace, [...path, String(i)]));
   }
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, mapStrings(item, change, [...path, key])]),
+    Object.entries(value).map(([key, item]) => [key, mapStrings(item, replace, [...path, key])]),
   );
 }
 

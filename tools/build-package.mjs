@@ -13,8 +13,8 @@ const importPattern =
   /\bfrom\s+"([^"]+)"|^\s*import\s+"([^"]+)"|\bimport\(\s*"([^"]+)"\s*\)|\bnew URL\("([^"]+)", import\.meta\.url\)/gm;
 const compiled = /\.[cm]?[jt]s$/;
 
-/** Files that `entry` needs, itself included, and the npm packages that they import. */
-function needsOf(/** @type {string} */ entry) {
+/** Returns `entry`, all files that it needs, and the npm packages that they import. */
+function dependenciesOf(/** @type {string} */ entry) {
   const files = new Set([entry]);
   const packages = new Set();
   for (const file of files) {
@@ -40,7 +40,7 @@ function compile(/** @type {string[]} */ files) {
     rewriteRelativeImportExtensions: true,
     rootDir: root,
     outDir: dist,
-    // of WebAssembly
+    // declares WebAssembly
     lib: ["ES2023", "DOM"],
   };
   const text = {
@@ -58,7 +58,7 @@ function compile(/** @type {string[]} */ files) {
 const { dependencies = {}, peerDependencies = {} } = JSON.parse(
   readFileSync(join(folder, "package.json"), "utf8"),
 );
-const { files, packages } = needsOf(join(folder, "index.ts"));
+const { files, packages } = dependenciesOf(join(folder, "index.ts"));
 const undeclared = packages.filter((name) => !(name in dependencies || name in peerDependencies));
 if (undeclared.length > 0) {
   console.error(
@@ -74,7 +74,7 @@ for (const file of files) {
   const output = join(dist, relative(root, file));
   if (!compiled.test(file)) cpSync(file, output, { recursive: true });
   if (!file.endsWith(".ts")) continue;
-  // the compiler rewrites the imports of JavaScript only
+  // the compiler rewrites imports in JavaScript, but not in declarations
   const declarations = output.replace(/\.ts$/, ".d.ts");
   const text = readFileSync(declarations, "utf8");
   writeFileSync(declarations, text.replaceAll(/(\bfrom |\bimport\()"(\.[^"]+)\.ts"/g, '$1"$2.js"'));

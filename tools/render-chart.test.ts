@@ -59,7 +59,7 @@ test("the chart has the version of the server", () => {
 
 test("fails where the lines around the table of the README are gone", () => {
   expect(() => withTable("# A chart\n")).toThrow(
-    "helm/clipstack/README.md: must have the two lines around its table",
+    "helm/clipstack/README.md: must have the two marker lines around its table",
   );
 });
 

@@ -56,7 +56,7 @@ const schema = {
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
 } as JsonSchema;
 
-/** Lines around the rendered table of the README. */
+/** Marker lines around the rendered table of the README. */
 const table = {
   begin:
     "<!-- The table is rendered by `npm run render` from constructs/kubernetes/chart-values.ts. -->",
@@ -67,12 +67,12 @@ function readmeText(): string {
   return withTable(readFileSync(new URL(`../${chart}/README.md`, import.meta.url), "utf8"));
 }
 
-/** README with the current table. @throws {Error} if the lines around the table are missing. */
+/** README with the current table. @throws {Error} if the marker lines are missing. */
 export function withTable(readme: string): string {
   const [before, rest] = readme.split(`${table.begin}\n`);
   const after = rest?.split(`${table.end}\n`)[1];
   if (after === undefined) {
-    throw new Error(`${chart}/README.md: must have the two lines around its table`);
+    throw new Error(`${chart}/README.md: must have the two marker lines around its table`);
   }
   const rows = schemaTable("name", ownValues());
   return [`${before}${table.begin}`, "", ...rows, "", `${table.end}\n${after}`].join("\n");
@@ -87,7 +87,7 @@ function ownValues(): JsonSchema {
 /** `values.yaml`: every value with its default; a value without one is a comment. */
 function valuesText(): string {
   return [
-    `# Rendered by 'npm run render' from ${source}. Do not edit: give values of your own with --values.`,
+    `# Rendered by 'npm run render' from ${source}. Do not edit: override values with --values.`,
     "",
     ...schemaYaml(ownValues()),
     "",
@@ -112,7 +112,7 @@ const queueTime = {
   adapterMetric: "clipstack_triton_queue_milliseconds",
 } as const;
 
-/** Variables of the embed server that other chart values set. */
+/** Variables of the embed server that have chart values of their own. */
 const ownEnv = [
   "BACKEND",
   "EXECUTION_PROVIDER",

@@ -222,7 +222,7 @@ test("the columns of a table on a terminal are aligned", () => {
     single-gpu   onnx-grpc     84.0     109     134      32.0       500  none    1.000000      4e-5 %
     kind-local   embed-http    96.0     125     154      28.0       700  none    1.000000      5e-5 %
 
-    Closed loop: 4 clients, one image per request, 3 s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of 2 images against the local reference.
+    Closed loop: 4 clients, one image per request, 3 s per endpoint; this measures capacity, not latency at a fixed rate. Cosine and difference are the worst of 2 images against the local reference.
 
     ! CPU instead of GPU: single-gpu is configured for GPUs, but this run used 2 CPU cores, shared with the load generator. The figures predict neither the latency and throughput on a GPU nor which endpoint is faster there.
     ! Local simulation: Local processes of clipstack's server and Triton emulator replaced the containers. Ports, settings, models and protocols were tested as synthesized; images, drivers, networks and resource limits were not.

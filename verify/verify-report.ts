@@ -70,10 +70,10 @@ export function verifyReport(record: VerifyRecord): Report {
 
 function caveatsOf({ subject, environments, measurements }: VerifyRecord): readonly Caveat[] {
   const run = { ...subject, environments };
-  const few = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
+  const isP99Unreliable = measurements.some(({ latencyMs }) => latencyMs?.p99Reliable === false);
   return [
     ...subjectCaveats(run),
-    ...(few
+    ...(isP99Unreliable
       ? [
           {
             kind: "figures",
@@ -111,7 +111,7 @@ const outcomes = {
   skip: { text: "– skipped", tone: "quiet" },
 } as const satisfies Readonly<Record<CheckResult["outcome"], TableCell>>;
 
-/** The worst outcome; checks that were only skipped have not passed. */
+/** Worst outcome of some checks; "skip" only if all were skipped. */
 function outcomeCell(checks: readonly CheckResult[]): TableCell {
   const count = (outcome: CheckResult["outcome"]) =>
     checks.filter((check) => check.outcome === outcome).length;
@@ -140,7 +140,7 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
 }
 
 interface EndpointRow {
-  /** Environment; with the service if several services of the environment have the endpoint. */
+  /** Environment, followed by the service if several of its services have the endpoint. */
   readonly name: string;
   readonly endpoint: string;
   readonly measurement?: Measurement;
@@ -168,7 +168,9 @@ function endpointRows({ checks, measurements }: VerifyRecord): readonly Endpoint
   }
   const all = [...rows.values()];
   return all.map(({ environment, service, ...row }) => {
-    const same = all.filter((it) => it.environment === environment && it.endpoint === row.endpoint);
+    const same = all.filter(
+      (other) => other.environment === environment && other.endpoint === row.endpoint,
+    );
     return { ...row, name: same.length > 1 ? `${environment}/${service}` : environment };
   });
 }
@@ -194,7 +196,7 @@ function endpointSections(
     ),
     numberField("difference", (row) => row.parity?.measured.relativeDifference, formatFraction),
   ]);
-  const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerEndpoint} s per endpoint; this measures capacity, not behaviour at a given rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
+  const note = `Closed loop: ${settings.concurrency} clients, one image per request, ${settings.secondsPerEndpoint} s per endpoint; this measures capacity, not latency at a fixed rate. Cosine and difference are the worst of ${counted(settings.sampleImages.length, "image")} against the local reference.`;
   return [tableSection("endpoints", "Endpoints", table, { notes: [note] })];
 }
 

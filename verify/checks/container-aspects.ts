@@ -17,7 +17,7 @@ type Fact = readonly [name: string, declared: string | undefined, found: string]
 
 const bytesPerMiB = 2 ** 20;
 
-/** Compares every declared property, and undeclared privileges, ports, mounts and GPUs. */
+/** Compares every declared property; privileges, ports, mounts and GPUs also if undeclared. */
 export function aspectsOf(
   declared: DeclaredContainer,
   found: InspectedContainer,
@@ -29,8 +29,8 @@ export function aspectsOf(
     ...resourceFacts(declared, found),
     ...networkAndMountFacts(declared, found, context),
     ...processFacts(declared, found),
-  ].flatMap(([name, must, is]) =>
-    must === undefined ? [] : [{ name, declared: must, found: is }],
+  ].flatMap(([name, declaredText, foundText]) =>
+    declaredText === undefined ? [] : [{ name, declared: declaredText, found: foundText }],
   );
 }
 
@@ -46,7 +46,7 @@ function securityFacts(
       capabilityText(capabilities.add, capabilities.drop),
       capabilityText(HostConfig.CapAdd, HostConfig.CapDrop),
     ],
-    ["root file system", rootText(declared.read_only), rootText(HostConfig.ReadonlyRootfs)],
+    ["root file system", accessText(declared.read_only), accessText(HostConfig.ReadonlyRootfs)],
     [
       "security options",
       setText(declared.security_opts.map(securityOption)),
@@ -96,7 +96,7 @@ function resourceFacts(
     ["tmpfs", mapText(declared.tmpfs), mapText(HostConfig.Tmpfs)],
     [
       "limits",
-      givenText(declared.ulimit.map(({ name, soft, hard }) => `${name} ${soft}:${hard}`)),
+      optionalText(declared.ulimit.map(({ name, soft, hard }) => `${name} ${soft}:${hard}`)),
       setText(HostConfig.Ulimits.map(({ Name, Soft, Hard }) => `${Name} ${Soft}:${Hard}`)),
     ],
     ["init process", declared.init?.toString(), String(HostConfig.Init ?? false)],
@@ -116,9 +116,9 @@ function networkAndMountFacts(
         : [declared.network_mode];
   const mounts = declaredMounts(declared, context.moduleFolder);
   return [
-    ["networks", givenText(networks), setText(Object.keys(NetworkSettings.Networks))],
-    ["processes", ownText(declared.pid_mode), ownText(HostConfig.PidMode)],
-    ["shared memory with", ownText(declared.ipc_mode), ownText(HostConfig.IpcMode)],
+    ["networks", optionalText(networks), setText(Object.keys(NetworkSettings.Networks))],
+    ["processes", namespaceText(declared.pid_mode), namespaceText(HostConfig.PidMode)],
+    ["shared memory with", namespaceText(declared.ipc_mode), namespaceText(HostConfig.IpcMode)],
     ["mounts", mountsText(mounts), mountsText(foundMounts(Mounts, mounts))],
   ];
 }
@@ -162,7 +162,7 @@ function wordsText(words: readonly string[]): string {
     .join(" ");
 }
 
-function givenText(items: readonly string[]): string | undefined {
+function optionalText(items: readonly string[]): string | undefined {
   return items.length === 0 ? undefined : setText(items);
 }
 
@@ -180,7 +180,7 @@ function capabilityText(add: readonly string[], drop: readonly string[]): string
   return `drop ${named(drop)}; add ${named(add)}`;
 }
 
-function rootText(readOnly: boolean): string {
+function accessText(readOnly: boolean): string {
   return readOnly ? "read-only" : "writable";
 }
 
@@ -216,19 +216,19 @@ const reportedVariable = /^(?:NVIDIA_|CUDA_)/;
 
 /** Compares declared variables. Undeclared ones may come from the image. */
 function environmentFacts(declared: readonly string[], found: readonly string[]): readonly Fact[] {
-  const values = new Map(found.map(split));
+  const values = new Map(found.map(parseVariable));
   return declared.map((line) => {
-    const [name, value] = split(line);
+    const [name, value] = parseVariable(line);
     const actual = values.get(name);
     // values filled in by Terraform may be secrets, so only their presence is compared
     const isSecret = value.includes("${");
-    const isShown = actual === value || reportedVariable.test(name);
-    const text = isSecret ? "set" : isShown ? actual : "another value";
+    const isReported = actual === value || reportedVariable.test(name);
+    const text = isSecret ? "set" : isReported ? actual : "another value";
     return [name, isSecret ? "set" : value, actual === undefined ? "not set" : (text ?? "")];
   });
 }
 
-function split(line: string): readonly [string, string] {
+function parseVariable(line: string): readonly [string, string] {
   const equals = line.indexOf("=");
   return equals === -1 ? [line, ""] : [line.slice(0, equals), line.slice(equals + 1)];
 }
@@ -259,7 +259,7 @@ function declaredHealth({ healthcheck: [check] }: DeclaredContainer): string | u
   const { test, interval, timeout, start_period, retries = 0 } = check;
   return healthText(
     test,
-    [interval, timeout, start_period].map((it) => seconds(it, 0)),
+    [interval, timeout, start_period].map((duration) => seconds(duration, 0)),
     retries,
   );
 }
@@ -269,7 +269,7 @@ function foundHealth(check: InspectedContainer["Config"]["Healthcheck"]): string
   const { Test, Interval, Timeout, StartPeriod, Retries } = check;
   return healthText(
     Test,
-    [Interval, Timeout, StartPeriod].map((it) => it / 1e9),
+    [Interval, Timeout, StartPeriod].map((nanoseconds) => nanoseconds / 1e9),
     Retries,
   );
 }
@@ -280,7 +280,7 @@ function healthText(test: readonly string[], times: readonly number[], retries: 
 }
 
 /** Namespace mode; only sharing with the host or another container is distinguished. */
-function ownText(mode = ""): string {
+function namespaceText(mode = ""): string {
   return /^(?:host|container:)/.test(mode) ? mode : "its own";
 }
 
@@ -290,25 +290,25 @@ interface Mount {
   readonly readOnly: boolean;
 }
 
-const someFolder = "a folder of the host";
-const someVolume = "an anonymous volume";
+const unknownFolder = "a folder of the host";
+const anonymousVolume = "an anonymous volume";
 
 function declaredMounts(declared: DeclaredContainer, moduleFolder: string): readonly Mount[] {
   const folder = (path: string) => {
     const known = evaluatePath(path, moduleFolder);
-    return known === undefined ? someFolder : posix.normalize(known);
+    return known === undefined ? unknownFolder : posix.normalize(known);
   };
   return [
     ...declared.volumes.map(({ container_path, host_path, volume_name, read_only }) => ({
       target: container_path,
-      source: host_path === undefined ? (volume_name ?? someVolume) : folder(host_path),
+      source: host_path === undefined ? (volume_name ?? anonymousVolume) : folder(host_path),
       readOnly: read_only,
     })),
     ...declared.mounts
       .filter(({ type }) => type !== "tmpfs")
       .map(({ target, source, type, read_only }) => ({
         target,
-        source: source === undefined ? someVolume : type === "bind" ? folder(source) : source,
+        source: source === undefined ? anonymousVolume : type === "bind" ? folder(source) : source,
         readOnly: read_only,
       })),
   ];
@@ -322,7 +322,7 @@ function foundMounts(
     const known = declared.find(({ target }) => target === Destination);
     // undeclared volumes may come from the image; undeclared folders of the host are reported
     if (Type === "tmpfs" || (Type !== "bind" && known === undefined)) return [];
-    const isUnknown = known?.source === someFolder || known?.source === someVolume;
+    const isUnknown = known?.source === unknownFolder || known?.source === anonymousVolume;
     const source = isUnknown ? known.source : (Name ?? Source);
     return [{ target: Destination, source, readOnly: !RW }];
   });

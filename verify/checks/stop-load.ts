@@ -9,7 +9,7 @@ import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
 import { TritonError } from "../../client/triton/transport.ts";
 
-/** Clients of the load during a stop. */
+/** Number of clients during a stop. */
 export const workers = 8;
 const timeoutMs = 120_000;
 export const pollMs = 5;
@@ -24,13 +24,13 @@ export interface SentRequest {
   error?: string;
 }
 
-/** Load without pauses: each worker sends its next request after the previous one has ended. */
+/** Closed-loop load: each worker sends its next request as soon as the previous one has ended. */
 export interface StopLoad {
   /** All requests in the order in which they were sent. */
   readonly sent: readonly SentRequest[];
-  /** Resolves once every worker has had a response on a connection that stays open. */
+  /** Resolves once every worker has received a response on its persistent connection. */
   readonly warm: Promise<unknown>;
-  /** Sends no more requests after `overMs`, and waits for the open ones. */
+  /** Stops sending after `overMs` and awaits the open requests. */
   finish(overMs?: number): Promise<void>;
 }
 
@@ -41,8 +41,7 @@ export interface Sender {
 }
 
 /**
- * Opens a connection per worker. Connections are not shared, so that no worker must open a new one, which a stopping server may
- * reject.
+ * Opens one connection per worker, so that no worker must open a new one, which a stopping server may reject.
  */
 export function openSender(
   service: ServiceUnderTest,
@@ -94,8 +93,8 @@ export function startStopLoad(count: number, send: Send): StopLoad {
   };
   const first = Array.from({ length: count }, (_, worker) => sendOne(worker));
   const done = Promise.all(
-    first.map(async (begun, worker) => {
-      let continues = await begun;
+    first.map(async (firstRequest, worker) => {
+      let continues = await firstRequest;
       while (continues && performance.now() < until) continues = await sendOne(worker);
     }),
   );
