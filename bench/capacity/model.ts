@@ -29,9 +29,9 @@ export interface System {
   };
   /** Image decoding on the server; absent if the client sends tensors. */
   readonly decode?: { readonly msPerImage: number; readonly workers: number };
-  /** Time in the server besides computing, mostly in the batcher; independent of the load. */
+  /** Server time other than compute, mostly in the batcher; independent of the load. */
   readonly overheadMs: number;
-  /** Concurrent overhead per image of a request. */
+  /** Overhead per image of a request; concurrent, without a queue. */
   readonly overheadMsPerImage: number;
   /** Ingest time of the tensor of one image; sequential per server. */
   readonly ingestMsPerImage: number;
@@ -75,14 +75,14 @@ export interface Prediction {
 export function stationsOf(demand: Demand, system: System): readonly Station[] {
   const { imagesPerRequest: images } = demand;
   const { link, client, decode } = system;
-  const sent = transfer(images * demand.bytesPerImage, link);
-  const answered = transfer(images * demand.responseBytesPerImage, {
+  const request = transfer(images * demand.bytesPerImage, link);
+  const response = transfer(images * demand.responseBytesPerImage, {
     ...link,
     connections: "kept",
   });
   const servers = system.topology === "per-gpu" ? system.gpus : 1;
   const gpusOfServer = system.gpus / servers;
-  const waitMs = sent.setUpMs + link.roundTripMs + answered.wireMs;
+  const waitMs = request.setUpMs + link.roundTripMs + response.wireMs;
   const named = (name: StationName, station: Omit<Station, "name">): Station => ({
     name,
     ...station,
@@ -90,10 +90,10 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
   return [
     named("client", { demandMs: client.betweenMs + client.writeMsPerImage * images }),
     ...(system.oneConnection
-      ? [named("connection", { demandMs: sent.rampMs + sent.wireMs })]
-      : [named("link", { demandMs: sent.wireMs })]),
+      ? [named("connection", { demandMs: request.rampMs + request.wireMs })]
+      : [named("link", { demandMs: request.wireMs })]),
     named("waiting", {
-      demandMs: waitMs + (system.oneConnection ? 0 : sent.rampMs),
+      demandMs: waitMs + (system.oneConnection ? 0 : request.rampMs),
       speedUp: delay,
     }),
     ...(decode === undefined
@@ -120,16 +120,16 @@ export function stationsOf(demand: Demand, system: System): readonly Station[] {
 }
 
 /**
- * Relative throughput of a server with `gpus` GPUs by queued requests: first more GPUs are busy, then batches grow up to the
+ * Relative throughput of a server with `gpus` GPUs by queued requests: first more GPUs are used, then batches grow up to the
  * maximum batch size.
  */
 function batchedSpeedUp(images: number, system: System, gpus: number) {
   const perBatch = Math.max(1, Math.floor(system.maxBatch / images)) * system.instances;
-  const alone = executionMs(system.compute, images);
+  const singleMs = executionMs(system.compute, images);
   return (requests: number): number => {
-    const busy = Math.min(requests, gpus);
-    const together = Math.min(Math.max(1, requests / gpus), perBatch);
-    return (busy * together * alone) / executionMs(system.compute, together * images);
+    const busyGpus = Math.min(requests, gpus);
+    const batched = Math.min(Math.max(1, requests / gpus), perBatch);
+    return (busyGpus * batched * singleMs) / executionMs(system.compute, batched * images);
   };
 }
 
@@ -150,13 +150,13 @@ export function predict(demand: Demand, system: System): Prediction {
   }));
   const queues = parts.filter(({ utilization }) => utilization > 0);
   const bottleneck = queues.reduce((a, b) => (b.utilization > a.utilization ? b : a));
-  const many = Math.max(concurrency, 4096);
+  const saturating = Math.max(concurrency, 4096);
   return {
     imagesPerSecond: solution.requestsPerSecond * images,
     latencyMs: parts.reduce((sum, { ms }) => sum + ms, 0),
     bottleneck: bottleneck.station,
     limitImagesPerSecond:
-      images * Math.min(...stations.map((station) => stationLimit(station, many))),
+      images * Math.min(...stations.map((station) => stationLimit(station, saturating))),
     parts,
   };
 }

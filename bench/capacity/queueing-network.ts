@@ -23,9 +23,9 @@ export interface Station {
   readonly copies?: number;
 }
 
-export interface StationUse {
+export interface StationLoad {
   readonly name: string;
-  /** Mean number of requests in all copies. */
+  /** Mean number of requests in all copies together. */
   readonly requests: number;
   /** Mean waiting and service time of a request, in milliseconds. */
   readonly residenceMs: number;
@@ -35,7 +35,7 @@ export interface StationUse {
 
 export interface NetworkSolution {
   readonly requestsPerSecond: number;
-  readonly stations: readonly StationUse[];
+  readonly stations: readonly StationLoad[];
 }
 
 /** Speed-up of a delay, at which requests do not queue. */
@@ -55,30 +55,30 @@ export function stationLimit({ demandMs, speedUp, copies = 1 }: Station, clients
 export function solveNetwork(stations: readonly Station[], clients: number): NetworkSolution {
   const { used, scaleMs, series, copies } = termsOfAll(stations, clients);
   // prefix and suffix products of the stations, to avoid repeated multiplication
-  const powers = series.map((one, index) => power(one, copies[index] ?? 1, clients));
+  const powers = series.map((terms, index) => power(terms, copies[index] ?? 1, clients));
   const before = [unitSeries(clients)];
-  for (const one of powers) before.push(convolve(before.at(-1) as Series, one, clients));
+  for (const terms of powers) before.push(convolve(before.at(-1) as Series, terms, clients));
   const after = [unitSeries(clients)];
-  for (const one of powers.toReversed()) {
-    after.unshift(convolve(one, after[0] as Series, clients));
+  for (const terms of powers.toReversed()) {
+    after.unshift(convolve(terms, after[0] as Series, clients));
   }
   const all = before.at(-1) as Series;
   const perMs = at(all, clients - 1) / at(all, clients) / scaleMs;
 
-  const uses = used.map((station, index): StationUse => {
-    const own = series[index] as Series;
+  const stationLoads = used.map((station, index): StationLoad => {
+    const stationSeries = series[index] as Series;
     const others = [
       before[index] as Series,
-      power(own, (copies[index] ?? 1) - 1, clients),
+      power(stationSeries, (copies[index] ?? 1) - 1, clients),
       after[index + 1] as Series,
     ].reduce((a, b) => convolve(a, b, clients));
-    // probability of `here` requests in one copy, up to a common factor
+    // probability of `queued` requests in one copy, up to a common factor
     let weighted = 0;
     let total = 0;
-    for (let here = 0; here <= clients; here++) {
-      const chance = at(own, here) * at(others, clients - here);
-      weighted += here * chance;
-      total += chance;
+    for (let queued = 0; queued <= clients; queued++) {
+      const probability = at(stationSeries, queued) * at(others, clients - queued);
+      weighted += queued * probability;
+      total += probability;
     }
     const requests = ((station.copies ?? 1) * weighted) / total;
     const limit = stationLimit(station, clients);
@@ -89,7 +89,7 @@ export function solveNetwork(stations: readonly Station[], clients: number): Net
       utilization: Number.isFinite(limit) ? (perMs * 1000) / limit : 0,
     };
   });
-  return { requestsPerSecond: perMs * 1000, stations: uses };
+  return { requestsPerSecond: perMs * 1000, stations: stationLoads };
 }
 
 /** Requests per second with 1 to `clients` clients. */
@@ -117,8 +117,8 @@ function termsOf(station: Station, clients: number, scaleMs: number): Series {
   const { demandMs, speedUp = () => 1, copies = 1 } = station;
   const logs = new Float64Array(clients + 1);
   const step = Math.log(demandMs / copies / scaleMs);
-  for (let here = 1; here <= clients; here++) {
-    logs[here] = (logs[here - 1] ?? 0) + step - Math.log(speedUp(here));
+  for (let queued = 1; queued <= clients; queued++) {
+    logs[queued] = (logs[queued - 1] ?? 0) + step - Math.log(speedUp(queued));
   }
   const largest = logs.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   return logs.map((value) => Math.exp(value - largest));
@@ -126,7 +126,7 @@ function termsOf(station: Station, clients: number, scaleMs: number): Series {
 
 function product(series: readonly Series[], copies: readonly number[], clients: number): Series {
   return series.reduce(
-    (result, one, index) => convolve(result, power(one, copies[index] ?? 1, clients), clients),
+    (result, terms, index) => convolve(result, power(terms, copies[index] ?? 1, clients), clients),
     unitSeries(clients),
   );
 }
@@ -138,17 +138,17 @@ function unitSeries(clients: number): Series {
 }
 
 /** Power of a generating function for equal stations, by squaring. */
-function power(one: Series, count: number, clients: number): Series {
+function power(terms: Series, count: number, clients: number): Series {
   if (count === 0) return unitSeries(clients);
-  if (count === 1) return one;
-  const half = power(one, Math.floor(count / 2), clients);
+  if (count === 1) return terms;
+  const half = power(terms, Math.floor(count / 2), clients);
   const even = convolve(half, half, clients);
-  return count % 2 === 0 ? even : convolve(even, one, clients);
+  return count % 2 === 0 ? even : convolve(even, terms, clients);
 }
 
 function convolve(a: Series, b: Series, clients: number): Series {
-  if (isOne(a)) return b;
-  if (isOne(b)) return a;
+  if (isUnit(a)) return b;
+  if (isUnit(b)) return a;
   const terms = new Float64Array(clients + 1);
   for (let i = 0; i <= clients; i++) {
     const left = at(a, i);
@@ -159,5 +159,5 @@ function convolve(a: Series, b: Series, clients: number): Series {
   return terms.map((term) => term / largest);
 }
 
-const isOne = (terms: Series) =>
+const isUnit = (terms: Series) =>
   terms.every((term, index) => (index === 0 ? term === 1 : term === 0));

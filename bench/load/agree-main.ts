@@ -82,8 +82,8 @@ await runMain(async (signal) => {
     throw new UserError(`${heyVariable}${values.null ? "" : ` or ${tritonVariable}`} must be set`);
   }
   const rows = [
-    ...(triton === undefined ? [] : await besidePerfAnalyzer(triton, options)),
-    ...(hey === undefined ? [] : await besideHey(hey, values.null ? 0 : sleepMs, options)),
+    ...(triton === undefined ? [] : await compareWithPerfAnalyzer(triton, options)),
+    ...(hey === undefined ? [] : await compareWithHey(hey, values.null ? 0 : sleepMs, options)),
   ];
   console.log(agreeTable(rows));
   return values.null
@@ -91,7 +91,7 @@ await runMain(async (signal) => {
     : disagreement(rows) <= maxDisagreement;
 });
 
-async function besidePerfAnalyzer(home: string, options: AgreeOptions) {
+async function compareWithPerfAnalyzer(home: string, options: AgreeOptions) {
   // the module locates tritonserver on import
   const { startSleepingTriton } = await import("./test-sleeping-triton.ts");
   const { url: http, grpcTarget: grpc, stop } = await startSleepingTriton(sleepMs);
@@ -103,7 +103,7 @@ async function besidePerfAnalyzer(home: string, options: AgreeOptions) {
   }
 }
 
-async function besideHey(hey: string, delayMs: number, options: AgreeOptions) {
+async function compareWithHey(hey: string, delayMs: number, options: AgreeOptions) {
   const server = await startNullHttpServer({ delayMs });
   try {
     return await compareWithBaselines({ embed: { http: server.url, hey } }, options);

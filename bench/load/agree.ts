@@ -12,9 +12,7 @@ import { type LoadImage, prepareRequests } from "./prepare.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { runClipstackLoad } from "./run-load.ts";
 
-/** Compares this load generator with others: same server and load, in alternating rounds. */
-
-/** Servers to load, each with the load generator compared with. */
+/** Servers under load, each with the path of its baseline load generator. */
 export interface AgreeTargets {
   /** HTTP (`http://host:port`) and gRPC (`host:port`) addresses of a Triton, and the path of perf_analyzer. */
   readonly triton?: {
@@ -85,16 +83,18 @@ export async function compareWithBaselines(
     const baselineRounds: Figures[] = [];
     for (let round = 0; round < options.rounds; round++) {
       const measure = async (name: string, run: Comparison["runBaseline"], results: Figures[]) => {
-        const found = await run(options);
-        results.push(found);
+        const result = await run(options);
+        results.push(result);
         options.log(
           `round ${round + 1}, ${endpoint}, ${name}: ` +
-            `${found.requestsPerSecond.toFixed(1)} requests/s, p50 ${found.p50Ms.toFixed(2)} ms, p95 ${found.p95Ms.toFixed(2)} ms`,
+            `${result.requestsPerSecond.toFixed(1)} requests/s, p50 ${result.p50Ms.toFixed(2)} ms, p95 ${result.p95Ms.toFixed(2)} ms`,
         );
       };
-      const clipstack = () => measure("clipstack", runClipstack, clipstackRounds);
-      const other = () => measure(baseline, runBaseline, baselineRounds);
-      for (const run of round % 2 === 0 ? [clipstack, other] : [other, clipstack]) await run();
+      const measureClipstack = () => measure("clipstack", runClipstack, clipstackRounds);
+      const measureBaseline = () => measure(baseline, runBaseline, baselineRounds);
+      const order =
+        round % 2 === 0 ? [measureClipstack, measureBaseline] : [measureBaseline, measureClipstack];
+      for (const run of order) await run();
     }
     rows.push({ endpoint, baseline, clipstackRounds, baselineRounds });
   }
@@ -164,13 +164,13 @@ const titles: Readonly<Record<Figure, string>> = {
 export function agreeTable(rows: readonly AgreementRow[]): string {
   const cells = rows.flatMap((row) =>
     figures.map((figure) => {
-      const values = (rounds: readonly Figures[]) => {
-        const all = rounds.map((round) => round[figure]);
-        return `${(median(all) ?? Number.NaN).toFixed(2)} (${all.map((value) => value.toFixed(2)).join(", ")})`;
+      const figureText = (rounds: readonly Figures[]) => {
+        const values = rounds.map((round) => round[figure]);
+        return `${(median(values) ?? Number.NaN).toFixed(2)} (${values.map((value) => value.toFixed(2)).join(", ")})`;
       };
-      const baseline = `${row.baseline}: ${values(row.baselineRounds)}`;
+      const baseline = `${row.baseline}: ${figureText(row.baselineRounds)}`;
       const ratio = medianRatio(row, figure).toFixed(3);
-      return [row.endpoint, titles[figure], values(row.clipstackRounds), baseline, ratio];
+      return [row.endpoint, titles[figure], figureText(row.clipstackRounds), baseline, ratio];
     }),
   );
   const head = ["endpoint", "figure", "clipstack: median (rounds)", "baseline", "median ratio"];

@@ -184,8 +184,8 @@ test("fails if a container restarts in a loop, with the reason for its end", () 
   expect(judge(notYet, [pod({ restartCount: 2 })])).toBe("waiting");
 });
 
-const refused = (message: string, since = madeAt) => ({ message, since });
-const overQuota = refused('pods "embed-1" is forbidden: exceeded quota: clipstack');
+const rejection = (message: string, since = madeAt) => ({ message, since });
+const overQuota = rejection('pods "embed-1" is forbidden: exceeded quota: clipstack');
 
 test("fails with the API server's message if pods are rejected persistently", () => {
   const look = rolloutJudge(1);
@@ -212,7 +212,7 @@ test("waits until an old pod has released its quota and the ReplicaSet has retri
 });
 
 test("restarts the limit after a pod was admitted between two rejections", () => {
-  const next = state({ rejection: refused(overQuota.message, "2026-11-21T20:01:00Z") });
+  const next = state({ rejection: rejection(overQuota.message, "2026-11-21T20:01:00Z") });
   expect(verdicts([0, state({ rejection: overQuota })], [29, next], [58, next])).not.toContain(
     "failed",
   );
@@ -220,7 +220,7 @@ test("restarts the limit after a pod was admitted between two rejections", () =>
 
 test("does not wait for old pods if a pod is rejected for another reason than a quota", () => {
   const it = state({
-    rejection: refused('pods "embed-1" is forbidden: violates PodSecurity "restricted:latest"'),
+    rejection: rejection('pods "embed-1" is forbidden: violates PodSecurity "restricted:latest"'),
     graceSeconds: 40,
   });
   expect(verdicts([0, it], [30, it])).toEqual(["waiting", "failed"]);

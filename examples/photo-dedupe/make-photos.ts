@@ -130,9 +130,9 @@ export async function makePhotos(folder: string): Promise<readonly PhotoLabel[]>
     labels.push(label);
   };
   const views = [...repeated, ...single];
-  for (const [index, taken] of views.entries()) {
-    const png = await paint(taken).png({ compressionLevel: 1 }).toBuffer();
-    const { name } = taken;
+  for (const [index, view] of views.entries()) {
+    const png = await paint(view).png({ compressionLevel: 1 }).toBuffer();
+    const { name } = view;
     const exif = exifOf(index);
     const original = await sharp(png).withExif(exif).jpeg({ quality: 92 }).toBuffer();
     await write({ file: `camera/${name}.jpg`, original: name }, original);

@@ -674,10 +674,10 @@ describe("with a blocked embedder", () => {
 
   test("accepts a request larger than the limit if the queue is empty", async () => {
     build({ maxQueueSize: 1 });
-    const taken = app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
+    const accepted = app.inject(base64({ images: Array(3).fill(jpeg.toString("base64")) }));
     await embedder.holds(1);
     embedder.release();
-    expect((await taken).statusCode).toBe(200);
+    expect((await accepted).statusCode).toBe(200);
   });
 
   test("announces images only while they are decoded", async () => {
@@ -806,10 +806,10 @@ describe("with a blocked embedder", () => {
       expect((await app.inject(raw(jpeg))).statusCode).toBe(429);
       uploads[0]?.destroy();
       await expect.poll(() => metrics.text()).toMatch(/route="\/embed",status="499"} 1/);
-      const taken = app.inject(raw(jpeg));
+      const accepted = app.inject(raw(jpeg));
       await embedder.holds(1);
       embedder.release();
-      expect((await taken).statusCode).toBe(200);
+      expect((await accepted).statusCode).toBe(200);
     });
 
     test("rejects new images while draining", async () => {

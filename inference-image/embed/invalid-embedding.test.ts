@@ -40,7 +40,7 @@ async function writeRootModel(file: string): Promise<void> {
   });
 }
 
-const plain = (colour: string) =>
+const uniformImage = (colour: string) =>
   sharp({ create: { width: 224, height: 224, channels: 3, background: colour } })
     .png()
     .toBuffer();
@@ -66,7 +66,7 @@ test("fails with the index of the image whose embedding is not finite", async ()
     },
   });
   try {
-    const [white, black] = await Promise.all([plain("white"), plain("black")]);
+    const [white, black] = await Promise.all([uniformImage("white"), uniformImage("black")]);
     const embed = (...images: readonly Buffer[]) =>
       app.inject({
         method: "POST",

@@ -28,8 +28,8 @@ export type RegistryFlags = Pick<
 /**
  * Loads the models that the flags select.
  *
- * @throws {OipError} for the first invalid model with `--exit-on-error`; without it the model is unavailable, and the index
- *   has the reason.
+ * @throws {OipError} for the first invalid model with `--exit-on-error`; without it, the model is unavailable and the index
+ *   contains the reason.
  */
 export async function openModelRegistry(
   flags: RegistryFlags,
@@ -41,7 +41,7 @@ export async function openModelRegistry(
 }
 
 interface Entry {
-  /** By version, ascending. Empty after a failed load or an unload. */
+  /** Loaded versions, ascending; empty after a failed load or an unload. */
   readonly versions: readonly ServedModel[];
   /** Versions listed in the index. */
   readonly known: readonly string[];
@@ -171,9 +171,9 @@ export class ModelRegistry {
       const entry = this.#entries.get(name);
       if (entry === undefined) return [{ name }];
       const { state, reason } = stateOf(entry);
-      const rest = { state, ...(reason === "" ? {} : { reason }) };
-      if (entry.known.length === 0) return [{ name, ...rest }];
-      return entry.known.map((version) => ({ name, version, ...rest }));
+      const status = { state, ...(reason === "" ? {} : { reason }) };
+      if (entry.known.length === 0) return [{ name, ...status }];
+      return entry.known.map((version) => ({ name, version, ...status }));
     });
     return readyOnly ? all.filter(({ state }) => state === "READY") : all;
   }
@@ -241,12 +241,12 @@ export class ModelRegistry {
     return this.#exit.signal;
   }
 
-  /** Makes the server not ready. Requests are still answered, so that requests in transit are not lost. */
+  /** Makes the server not ready. Requests are still served, so that requests in transit are not lost. */
   beginExit(): void {
     this.#exit.abort();
   }
 
-  /** Finishes accepted requests, then frees all models. */
+  /** Finishes accepted requests, then unloads all models. */
   async close(): Promise<void> {
     this.beginExit();
     // ensembles first: their requests need the models that were loaded before them

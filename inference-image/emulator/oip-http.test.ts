@@ -196,8 +196,8 @@ describe("infer", () => {
 
   test("accepts and sends gzip and deflate", async () => {
     const head = Buffer.from(JSON.stringify({ inputs: [binaryInput] }));
-    const plain = await post({ inputs: [binaryInput] }, pixelBytes);
-    const open = { gzip: gunzipSync, deflate: inflateSync };
+    const uncompressed = await post({ inputs: [binaryInput] }, pixelBytes);
+    const decompress = { gzip: gunzipSync, deflate: inflateSync };
     for (const encoding of ["gzip", "deflate"] as const) {
       const response = await app.inject({
         method: "POST",
@@ -211,7 +211,7 @@ describe("infer", () => {
         },
       });
       expect(response.headers["content-encoding"]).toBe(encoding);
-      expect(open[encoding](response.rawPayload).toString()).toBe(plain.body);
+      expect(decompress[encoding](response.rawPayload).toString()).toBe(uncompressed.body);
     }
   });
 });

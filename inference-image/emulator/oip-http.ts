@@ -22,7 +22,7 @@ export interface OipAppOptions {
   /**
    * Bounds the queue. Shared with the gRPC server.
    *
-   * @default - one with the default limits
+   * @default - a new one with default limits
    */
   readonly admission?: OipAdmission;
   /** Receives internal errors; their details are not sent to the client. */
@@ -43,7 +43,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
     http: { headersTimeout: headersTimeoutMs, connectionsCheckingInterval: timeoutCheckMs },
     requestTimeout: requestTimeoutMs,
     routerOptions: { maxParamLength: 1024 },
-    // a request on a connection that is open while the server stops still gets its response
+    // requests on open connections are still served while the server stops
     return503OnClosing: false,
     forceCloseConnections: "idle",
     clientErrorHandler: (error, socket) =>
@@ -73,7 +73,7 @@ function registerResponses(
     if (String(reply.getHeader("content-type")).startsWith("application/json")) {
       reply.header("content-type", "application/json");
     }
-    // while the server drains, a connection closes after its response
+    // while the server drains, each connection is closed after its response
     if (registry.exit.aborted) reply.header("connection", "close");
   });
   app.setErrorHandler((error: Error & { code?: string; statusCode?: number }, _request, reply) => {

@@ -58,15 +58,15 @@ describe.skipIf(missing !== "")(`openclip_preprocess in Python${missing}`, () =>
     const { pixels, ...rest } = await answerOf(files);
     expect(rest).toEqual({ name: "pixels", shape: [files.length, 224, 224, 3], dtype: "uint8" });
     for (const [index, path] of files.entries()) {
-      const ours = await preprocess(await readFile(path), { maxPixels: 40_000_000 });
-      const theirs = pixels.subarray(index * pixelBytes, (index + 1) * pixelBytes);
-      expect(Buffer.compare(ours, theirs), path).toBe(0);
+      const emulated = await preprocess(await readFile(path), { maxPixels: 40_000_000 });
+      const reference = pixels.subarray(index * pixelBytes, (index + 1) * pixelBytes);
+      expect(Buffer.compare(emulated, reference), path).toBe(0);
     }
   });
 
   test("reports the first unreadable image with the same message as the embed server", async () => {
     const truncated = (await readFile(sample("sunset.jpg"))).subarray(0, 2000);
-    const noImage = await file("text", Buffer.from("GIF89a is not one of ours"));
+    const noImage = await file("text", Buffer.from("GIF89a is not supported"));
     expect(await answerOf([sample("sunset.jpg"), noImage])).toEqual({
       error: "image 1 is not a JPEG, PNG or WebP file",
       code: "INVALID_ARG",

@@ -31,8 +31,8 @@ const samples = fileURLToPath(new URL("../../model-tools/samples/", import.meta.
 describe.skipIf(realTritonMissing !== "")(
   `beside a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
   () => {
-    let theirs: RealTriton;
-    let ours: RunningTritonEmulator;
+    let triton: RealTriton;
+    let emulator: RunningTritonEmulator;
     const repositories: TestRepository[] = [];
     const transports: Transport[] = [];
     /** By name. */
@@ -41,13 +41,13 @@ describe.skipIf(realTritonMissing !== "")(
     beforeAll(async () => {
       repositories.push(await fullTestRepository(), await fullTestRepository());
       const [first, second] = repositories as [TestRepository, TestRepository];
-      [theirs, ours] = await Promise.all([
+      [triton, emulator] = await Promise.all([
         startRealTriton(first.path, { flags: variant }),
         startTritonEmulator(second.flags({ "model-config-name": "cpu" }), { log: () => {} }),
       ]);
       transports.push(
-        openGrpcTransport({ target: theirs.grpcTarget }),
-        openGrpcTransport({ target: `127.0.0.1:${ours.ports.grpc}` }),
+        openGrpcTransport({ target: triton.grpcTarget }),
+        openGrpcTransport({ target: `127.0.0.1:${emulator.ports.grpc}` }),
       );
       for (const name of (await readdir(samples)).filter((file) =>
         /\.(jpg|png|webp)$/.test(file),
@@ -57,8 +57,8 @@ describe.skipIf(realTritonMissing !== "")(
     });
     afterAll(async () => {
       for (const transport of transports) await transport.close();
-      await theirs?.stop();
-      await ours?.stop();
+      await triton?.stop();
+      await emulator?.stop();
       for (const repository of repositories) await repository.remove();
     });
 
@@ -123,7 +123,7 @@ describe.skipIf(realTritonMissing !== "")(
         beforeAll(async () => {
           const settings = readSettings({
             BACKEND: "triton",
-            TRITON_GRPC_URLS: theirs.grpcTarget,
+            TRITON_GRPC_URLS: triton.grpcTarget,
             TRITON_MODEL: model,
             HOST: "127.0.0.1",
             LOG_LEVEL: "silent",
@@ -174,7 +174,7 @@ describe.skipIf(realTritonMissing !== "")(
 
         test("counts its calls", async () => {
           const metrics = await (await fetch(`${url}/metrics`)).text();
-          const label = `{target="${theirs.grpcTarget}"}`;
+          const label = `{target="${triton.grpcTarget}"}`;
           expect(metrics).toContain(`${embedMetrics.tritonHealthy}${label} 1`);
           expect(metrics).toMatch(new RegExp(`${embedMetrics.tritonRequests}\\{[^}]*\\} [1-9]`));
         });
@@ -183,7 +183,7 @@ describe.skipIf(realTritonMissing !== "")(
 
     test("the gateway loses no request when one of two Tritons stops and the other is killed", async () => {
       const other = await startRealTriton(repositories[0]!.path, { flags: variant });
-      const gateway = await testGateway([theirs.grpcTarget, other.grpcTarget]);
+      const gateway = await testGateway([triton.grpcTarget, other.grpcTarget]);
       const running = sendContinuously(gateway);
       try {
         await running.more(20);

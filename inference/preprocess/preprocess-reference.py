@@ -3,7 +3,7 @@
 A result is the 224 x 224 x 3 bytes after resizing, cropping and `convert("RGB")`, as in open_clip with Pillow and
 torchvision (bicubic, shortest side, centre crop), before the normalisation.
 
-    python3 preprocess-reference.py write FOLDER   writes images of every kind, each with its result as NAME.EXT.rgb
+    python3 preprocess-reference.py write FOLDER   writes test images, each with its result as NAME.EXT.rgb
     python3 preprocess-reference.py hash FOLDER    prints the SHA-256 of the result of every image in the folder, as JSON
 
 preprocess.integ.test.ts runs `write`, and compares `hash model-tools/samples` with preprocess-golden.json, the
@@ -32,20 +32,20 @@ def photo(width, height, channels=3):
         np.asarray(Image.fromarray(coarse[:, :, c]).resize((width, height), Image.Resampling.BICUBIC), dtype=np.float32)
         for c in range(channels)
     ]
-    picture = np.stack(planes, axis=2)
+    pixels = np.stack(planes, axis=2)
     y, x = np.mgrid[0:height, 0:width]
-    picture[(x // max(1, width // 7) + y // max(1, height // 5)) % 3 == 0] *= 0.6
-    picture += random.normal(0, 6, picture.shape)
-    return np.clip(picture, 0, 255).astype(np.uint8)
+    pixels[(x // max(1, width // 7) + y // max(1, height // 5)) % 3 == 0] *= 0.6
+    pixels += random.normal(0, 6, pixels.shape)
+    return np.clip(pixels, 0, 255).astype(np.uint8)
 
 
 def translucent(width, height, channels):
     """Photo with an alpha gradient, transparent outside a circle."""
-    picture = photo(width, height, channels)
+    pixels = photo(width, height, channels)
     y, x = np.mgrid[0:height, 0:width]
     inside = (x - width / 2) ** 2 + (y - height / 2) ** 2 < (min(width, height) * 0.45) ** 2
-    picture[:, :, -1] = np.where(inside, 64 + 191 * x // width, 0)
-    return picture
+    pixels[:, :, -1] = np.where(inside, 64 + 191 * x // width, 0)
+    return pixels
 
 
 def transform(image):
@@ -60,28 +60,28 @@ def transform(image):
 
 
 def reference(path):
-    """Returns the result for the displayed image: open_clip leaves the EXIF orientation to its caller."""
+    """Returns the result for the image in its EXIF orientation, which open_clip leaves to the caller."""
     read = ImageOps.exif_transpose(Image.open(path))
     if read.mode == "P":  # Pillow resizes palette images with nearest neighbour
         read = read.convert("RGBA" if "transparency" in read.info else "RGB")
-    if read.mode == "1":  # likewise
+    if read.mode == "1":  # also resized with nearest neighbour
         read = read.convert("L")
     if read.mode.startswith("I"):  # Pillow clips 16-bit grey to 255 instead of scaling it
         read = Image.fromarray((np.asarray(read) >> 8).astype(np.uint8))
     return transform(read).tobytes()
 
 
-def png(width, height, depth, kind, rows, *chunks):
-    """PNG of a kind that Pillow reads but does not write."""
+def png(width, height, depth, colour_type, rows, *chunks):
+    """PNG with a bit depth and colour type that Pillow reads but does not write."""
     chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-    header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0)
     data = zlib.compress(b"".join(b"\0" + row for row in rows))
-    parts = [chunk(b"IHDR", header), *(chunk(*one) for one in chunks), chunk(b"IDAT", data), chunk(b"IEND", b"")]
+    parts = [chunk(b"IHDR", header), *(chunk(*entry) for entry in chunks), chunk(b"IDAT", data), chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def without_segment(jpeg, marker):
-    """JPEG without its segments of one kind."""
+    """JPEG without the segments of a marker."""
     out, at = jpeg[:2], 2
     while jpeg[at + 1] != 0xDA:
         end = at + 2 + struct.unpack(">H", jpeg[at + 2 : at + 4])[0]
@@ -99,7 +99,7 @@ def packed(grey, depth):
 
 
 def write(folder):
-    def keep(name, data):
+    def store(name, data):
         path = os.path.join(folder, name)
         with open(path, "wb") as out:
             out.write(data)
@@ -113,7 +113,7 @@ def write(folder):
 
     def save(name, image, **options):
         kind = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP"}[name.rsplit(".", 1)[1]]
-        keep(name, encoded(image, kind, **options))
+        store(name, encoded(image, kind, **options))
 
     rgb = lambda width, height: Image.fromarray(photo(width, height))
     cmyk = lambda width, height: Image.merge("CMYK", Image.fromarray(photo(width, height, 4)).split())
@@ -148,20 +148,20 @@ def write(folder):
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
     save("lab-profile.jpg", rgb(400, 300), quality=90, icc_profile=profile)
 
-    def turned(orientation):
+    def exif_with(orientation):
         exif = Image.Exif()
         exif[0x0112] = orientation
         return exif
 
     for orientation in range(1, 9):
-        save(f"orientation-{orientation}.jpg", rgb(640, 427), quality=90, exif=turned(orientation))
+        save(f"orientation-{orientation}.jpg", rgb(640, 427), quality=90, exif=exif_with(orientation))
         # both sides of the crop are cut at half a pixel
-        save(f"orientation-{orientation}-odd.jpg", rgb(225, 301), quality=90, exif=turned(orientation))
-    save("orientation-6.png", rgb(300, 200), exif=turned(6))
-    save("orientation-7.webp", rgb(300, 200), quality=90, exif=turned(7))
-    save("orientation-8-large.jpg", rgb(3000, 2000), quality=85, exif=turned(8))
-    save("orientation-5-grey.jpg", Image.fromarray(photo(500, 300, 1)[:, :, 0]), quality=90, exif=turned(5))
-    save("orientation-3-alpha.webp", Image.fromarray(translucent(400, 300, 4)), lossless=True, exif=turned(3))
+        save(f"orientation-{orientation}-odd.jpg", rgb(225, 301), quality=90, exif=exif_with(orientation))
+    save("orientation-6.png", rgb(300, 200), exif=exif_with(6))
+    save("orientation-7.webp", rgb(300, 200), quality=90, exif=exif_with(7))
+    save("orientation-8-large.jpg", rgb(3000, 2000), quality=85, exif=exif_with(8))
+    save("orientation-5-grey.jpg", Image.fromarray(photo(500, 300, 1)[:, :, 0]), quality=90, exif=exif_with(5))
+    save("orientation-3-alpha.webp", Image.fromarray(translucent(400, 300, 4)), lossless=True, exif=exif_with(3))
     save("huge.jpg", rgb(2000, 1500).resize((8000, 6000)), quality=80)
     save("12-megapixels.jpg", rgb(4000, 3000), quality=88)
     save("wide-line.png", rgb(20000, 1))
@@ -177,22 +177,22 @@ def write(folder):
     save("rgb-components.jpg", rgb(400, 300), quality=92, keep_rgb=True)
     save("progressive-grey.jpg", Image.fromarray(photo(700, 301, 1)[:, :, 0]), quality=85, progressive=True)
     unmarked = encoded(cmyk(500, 400), "JPEG", quality=92)
-    keep("cmyk-unmarked.jpg", without_segment(unmarked, 0xEE))
+    store("cmyk-unmarked.jpg", without_segment(unmarked, 0xEE))
     save("lossy-alpha.webp", Image.fromarray(translucent(400, 300, 4)), quality=80)
     save("lossy-large.webp", rgb(2400, 1600), quality=80)
     save("palette-alpha.png", Image.fromarray(translucent(400, 300, 4)).quantize(64))
     save("opaque-alpha.png", Image.fromarray(np.dstack([photo(400, 300), np.full((300, 400), 255, np.uint8)])))
-    keep("16-bit.png", png(300, 260, 16, 2, [row.tobytes() for row in (photo(300, 260).astype(">u2") * 257 + 128)]))
+    store("16-bit.png", png(300, 260, 16, 2, [row.tobytes() for row in (photo(300, 260).astype(">u2") * 257 + 128)]))
     deep = translucent(300, 260, 4).astype(">u2") * 257
-    keep("16-bit-alpha.png", png(300, 260, 16, 6, [row.tobytes() for row in deep]))
+    store("16-bit-alpha.png", png(300, 260, 16, 6, [row.tobytes() for row in deep]))
     for depth in (1, 2, 4):
         grey = photo(333, 270, 1)[:, :, 0]
-        keep(f"{depth}-bit-grey.png", png(333, 270, depth, 0, packed(grey, depth)))
+        store(f"{depth}-bit-grey.png", png(333, 270, depth, 0, packed(grey, depth)))
     key = photo(300, 280)
     key[80:200, 80:200] = (10, 20, 30)
-    keep("colour-key.png", png(300, 280, 8, 2, [row.tobytes() for row in key], (b"tRNS", struct.pack(">HHH", 10, 20, 30))))
+    store("colour-key.png", png(300, 280, 8, 2, [row.tobytes() for row in key], (b"tRNS", struct.pack(">HHH", 10, 20, 30))))
     grey = key[:, :, 1]
-    keep("grey-key.png", png(300, 280, 8, 0, [row.tobytes() for row in grey], (b"tRNS", struct.pack(">H", 20))))
+    store("grey-key.png", png(300, 280, 8, 0, [row.tobytes() for row in grey], (b"tRNS", struct.pack(">H", 20))))
 
     # sides that are not divisible by 8; finest possible content
     fine = rgb(4000, 3000)

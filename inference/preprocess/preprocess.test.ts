@@ -18,14 +18,14 @@ const limits = { maxPixels: 1_000_000 };
 const red = { r: 255, g: 0, b: 0 };
 const blue = { r: 0, g: 0, b: 255 };
 
-function plain(width: number, height: number, background: object = red): Sharp {
+function uniformImage(width: number, height: number, background: object = red): Sharp {
   return sharp({ create: { width, height, channels: 3, background } });
 }
 
 /** Image with a blue square of 10 × 10 pixels in its top left corner. */
-function cornered(width: number, height: number): Sharp {
+function imageWithCorner(width: number, height: number): Sharp {
   const square = { create: { width: 10, height: 10, channels: 3 as const, background: blue } };
-  return plain(width, height).composite([{ input: square, left: 0, top: 0 }]);
+  return uniformImage(width, height).composite([{ input: square, left: 0, top: 0 }]);
 }
 
 /** 8 × 8 pixels without cyan, all magenta and yellow, a fifth of black; saved by Pillow, which reads 204, 0, 0 from it. */
@@ -58,7 +58,7 @@ function sha256Of(bytes: Uint8Array): string {
 }
 
 test("returns planes of red, green and blue with CLIP's mean and deviation", async () => {
-  const bytes = await plain(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
+  const bytes = await uniformImage(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
   const values = normalised(await preprocess(bytes, limits));
   expect(values).toHaveLength(imageElements);
   const plane = imageSide ** 2;
@@ -68,7 +68,7 @@ test("returns planes of red, green and blue with CLIP's mean and deviation", asy
 });
 
 test.each(["jpeg", "png", "webp"] as const)("reads %s", async (format) => {
-  const [r, g, b] = await colour(await plain(64, 48).toFormat(format).toBuffer());
+  const [r, g, b] = await colour(await uniformImage(64, 48).toFormat(format).toBuffer());
   expect(r).toBeGreaterThan(250);
   expect(Math.max(g!, b!)).toBeLessThan(5);
 });
@@ -98,27 +98,27 @@ describe("geometry", () => {
   test("keeps the centre of a wide image", async () => {
     // left third red, middle third blue, right third red
     const middle = { create: { width: 300, height: 300, channels: 3 as const, background: blue } };
-    const image = plain(900, 300).composite([{ input: middle, left: 300, top: 0 }]);
+    const image = uniformImage(900, 300).composite([{ input: middle, left: 300, top: 0 }]);
     const bytes = await image.png().toBuffer();
     expect(await colour(bytes, 4, 112)).toEqual([0, 0, 255]);
     expect(await colour(bytes, 219, 112)).toEqual([0, 0, 255]);
   });
 
   test("does not crop an image with nearly equal sides", async () => {
-    const bytes = await cornered(225, 224).png().toBuffer();
+    const bytes = await imageWithCorner(225, 224).png().toBuffer();
     // (225 - 224) / 2 = 0.5 is rounded to the even 0, as Python does: the first column stays
     expect(await colour(bytes, 9, 0)).toEqual([0, 0, 255]);
     expect(await colour(bytes, 10, 0)).toEqual([255, 0, 0]);
   });
 
   test("enlarges a small image", async () => {
-    const bytes = await cornered(20, 20).png().toBuffer();
+    const bytes = await imageWithCorner(20, 20).png().toBuffer();
     expect(await colour(bytes, 50, 50)).toEqual([0, 0, 255]);
     expect(await colour(bytes, 174, 50)).toEqual([255, 0, 0]);
   });
 
   test("accepts an image of one pixel", async () => {
-    expect(await colour(await plain(1, 1).png().toBuffer(), 223, 223)).toEqual([255, 0, 0]);
+    expect(await colour(await uniformImage(1, 1).png().toBuffer(), 223, 223)).toEqual([255, 0, 0]);
   });
 
   test.each([
@@ -126,7 +126,7 @@ describe("geometry", () => {
     [1, 20_000],
     [2_500, 300],
   ])("takes an image of %i × %i", async (width, height) => {
-    expect(await colour(await plain(width, height).png().toBuffer())).toEqual([255, 0, 0]);
+    expect(await colour(await uniformImage(width, height).png().toBuffer())).toEqual([255, 0, 0]);
   });
 });
 
@@ -146,7 +146,7 @@ async function stall(work: () => Promise<unknown>): Promise<number> {
 }
 
 test("decoding a large image does not block the event loop", async () => {
-  const bytes = await plain(100_000, 220).ensureAlpha().png().toBuffer();
+  const bytes = await uniformImage(100_000, 220).ensureAlpha().png().toBuffer();
   expect(await stall(() => preprocess(bytes, { maxPixels: 1e8 }))).toBeLessThan(0.5);
 });
 
@@ -224,7 +224,7 @@ describe("orientation", () => {
     8: [20, 203],
   };
   test.each(Object.entries(corners))("%s is applied", async (orientation, [x, y]) => {
-    const square = await cornered(60, 60)
+    const square = await imageWithCorner(60, 60)
       .withMetadata({ orientation: Number(orientation) })
       .jpeg({ quality: 100, chromaSubsampling: "4:4:4" })
       .toBuffer();
@@ -234,7 +234,7 @@ describe("orientation", () => {
 
   test("rotates a portrait before it is resized and cropped", async () => {
     const middle = { create: { width: 300, height: 300, channels: 3 as const, background: blue } };
-    const bytes = await plain(900, 300)
+    const bytes = await uniformImage(900, 300)
       .composite([{ input: middle, left: 300, top: 0 }])
       .withMetadata({ orientation: 6 })
       .png()
@@ -246,12 +246,12 @@ describe("orientation", () => {
 
 describe("colours", () => {
   test("grey is expanded to three channels", async () => {
-    const grey = plain(50, 50, { r: 90, g: 90, b: 90 }).toColourspace("b-w");
+    const grey = uniformImage(50, 50, { r: 90, g: 90, b: 90 }).toColourspace("b-w");
     expect(await colour(await grey.png().toBuffer())).toEqual([90, 90, 90]);
   });
 
   test("16 bits per channel are reduced to 8", async () => {
-    const deep = plain(50, 50, { r: 200, g: 100, b: 50 }).toColourspace("rgb16");
+    const deep = uniformImage(50, 50, { r: 200, g: 100, b: 50 }).toColourspace("rgb16");
     expect(await colour(await deep.png().toBuffer())).toEqual([200, 100, 50]);
   });
 
@@ -272,7 +272,7 @@ describe("colours", () => {
   });
 
   test("the colour profile of a file is ignored", async () => {
-    const wide = await plain(50, 50, { r: 200, g: 100, b: 50 })
+    const wide = await uniformImage(50, 50, { r: 200, g: 100, b: 50 })
       .withIccProfile("p3")
       .png()
       .toBuffer();
@@ -286,8 +286,8 @@ describe("colours", () => {
 
   test("an animation is reduced to its first frame", async () => {
     const frames = Buffer.concat([
-      await plain(40, 40).raw().toBuffer(),
-      await plain(40, 40, blue).raw().toBuffer(),
+      await uniformImage(40, 40).raw().toBuffer(),
+      await uniformImage(40, 40, blue).raw().toBuffer(),
     ]);
     const animation = await sharp(frames, {
       raw: { width: 40, height: 80, channels: 3, pageHeight: 40 },
@@ -310,13 +310,16 @@ describe("rejects", () => {
   }
 
   test("an image with more pixels than the limit, before it is decoded", async () => {
-    const { code, message } = await rejection(await plain(101, 100).png().toBuffer(), 10_000);
+    const { code, message } = await rejection(
+      await uniformImage(101, 100).png().toBuffer(),
+      10_000,
+    );
     expect(code).toBe("too_large");
     expect(message).toBe("has 101 × 100 pixels, more than the limit of 10000");
   });
 
   test("not an image at the limit", async () => {
-    const bytes = await plain(100, 100).png().toBuffer();
+    const bytes = await uniformImage(100, 100).png().toBuffer();
     await expect(preprocess(bytes, { maxPixels: 10_000 })).resolves.toHaveLength(pixelBytes);
   });
 
@@ -343,7 +346,7 @@ describe("rejects", () => {
   });
 
   test("a progressive JPEG with too many scans before it is decoded", async () => {
-    const file = await plain(64, 64).jpeg({ progressive: true }).toBuffer();
+    const file = await uniformImage(64, 64).jpeg({ progressive: true }).toBuffer();
     const firstScan = file.subarray(file.indexOf("\xff\xda", 0, "latin1"), -2);
     const scans = Array.from({ length: 50 }, () => firstScan);
     const { code, message } = await rejection(Buffer.concat([file.subarray(0, -2), ...scans]));
@@ -358,7 +361,7 @@ describe("rejects", () => {
       timeoutMs: 1_000,
     });
     const slow = preprocessor.run(slowProgressiveJpeg(6_300, 6_300, 100));
-    const other = preprocessor.run(await plain(64, 64).jpeg().toBuffer());
+    const other = preprocessor.run(await uniformImage(64, 64).jpeg().toBuffer());
     await expect(slow).rejects.toMatchObject({
       code: "undecodable_image",
       message: "cannot be decoded: decoding took longer than 1000 ms",
@@ -370,7 +373,7 @@ describe("rejects", () => {
   test.each(["png", "webp"] as const)(
     "a %s that declares more pixels than it has",
     async (format) => {
-      const bytes = await plain(30, 30).toFormat(format).toBuffer();
+      const bytes = await uniformImage(30, 30).toFormat(format).toBuffer();
       bytes.writeUInt16BE(0x1010, { png: 18, webp: 26 }[format]);
       expect((await rejection(bytes, 40_000_000)).code).toBe("undecodable_image");
     },

@@ -62,7 +62,7 @@ function unknownTypeImpact({ action }: ResourceChange, type: string): Impact | u
   const text =
     action === "replace"
       ? "It is destroyed and recreated: unavailable in between."
-      : "It is destroyed: its users lose it.";
+      : "It is destroyed and becomes unavailable.";
   return storageTypes.test(type) ? dataLoss(`${text} Its content is lost.`) : interruption(text);
 }
 
