@@ -1,5 +1,5 @@
 /**
- * Loaded with `node --import` into every child process: ends it when the parent is gone for any reason. File descriptor 3
+ * Loaded with `node --import` into every child process: ends it when the parent has exited for any reason. File descriptor 3
  * is a pipe that only the parent holds open.
  */
 import { Socket } from "node:net";

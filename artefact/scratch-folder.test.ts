@@ -9,11 +9,11 @@ const parent = mkdtempSync(join(tmpdir(), "clipstack-scratch-test-"));
 afterAll(() => rmSync(parent, { recursive: true, force: true }));
 
 test("removes only folders whose owner is not running", () => {
-  const gone = spawnSync(process.execPath, ["--version"]).pid;
-  const left = join(parent, `clipstack-verify-${gone}-AbCd12`);
+  const exited = spawnSync(process.execPath, ["--version"]).pid;
+  const left = join(parent, `clipstack-verify-${exited}-AbCd12`);
   mkdirSync(left);
   writeFileSync(join(left, "model.onnx"), "");
-  const others = ["clipstack-verify-test-AbCd12", `elsewhere-${gone}-AbCd12`];
+  const others = ["clipstack-verify-test-AbCd12", `elsewhere-${exited}-AbCd12`];
   for (const name of others) mkdirSync(join(parent, name));
   const first = makeScratchFolder(parent);
   const second = makeScratchFolder(parent);

@@ -1,5 +1,5 @@
 /**
- * Sends this process SIGTERM when its parent is gone, so that a killed `npx` leaves nothing running. A process that
+ * Sends this process SIGTERM when its parent has exited, so that a killed `npx` leaves nothing running. A process that
  * starts without a parent, as a service, is left alone. Plain JavaScript: it is loaded before anything else.
  */
 import { readFileSync } from "node:fs";

@@ -138,9 +138,9 @@ class Worker {
     this.#closing = true;
     const { exitCode, signalCode, pid } = this.#child;
     if (pid === undefined || exitCode !== null || signalCode !== null) return;
-    const gone = once(this.#child, "exit");
+    const exited = once(this.#child, "exit");
     this.#child.kill("SIGKILL");
-    await gone;
+    await exited;
   }
 
   #fail(reason: string): void {

@@ -147,10 +147,10 @@ function lostLoads(
     const lost = loadPoints.filter(
       (point) => trustOf(point) === "good" && !known.has(loadPointKey(point)),
     );
-    const gone = [...known.values()].every(
+    const isEndpointMissing = [...known.values()].every(
       (point) => point.environment !== environment || endpointOf(point) !== endpoint,
     );
-    if (gone && lost.length > 0) {
+    if (isEndpointMissing && lost.length > 0) {
       return [
         `${many ? `${environment} ` : ""}${endpoint}: not in the second record, the first has ${counted(lost.length, "load point")}`,
       ];

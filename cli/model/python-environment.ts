@@ -48,7 +48,7 @@ export const onnxruntimePackages: PythonPackages = {
 
 /** Packages for the baseline of `bench-server`. */
 export const fastapiPackages: PythonPackages = {
-  name: "peer-fastapi",
+  name: "fastapi-baseline",
   installs: [["-r", "../../bench/baselines/fastapi/requirements.txt"]],
 };
 

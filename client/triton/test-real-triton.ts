@@ -72,10 +72,10 @@ export async function startRealTriton(
   }
   const stop = async () => {
     if (child.exitCode !== null || child.signalCode !== null) return;
-    const gone = once(child, "exit");
+    const exited = once(child, "exit");
     child.kill("SIGTERM");
     const timer = setTimeout(() => child.kill("SIGKILL"), 20_000);
-    await gone;
+    await exited;
     clearTimeout(timer);
   };
   const url = `http://127.0.0.1:${http}`;

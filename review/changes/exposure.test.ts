@@ -252,7 +252,7 @@ test("distinguishes new, removed and unchanged exposures", () => {
       .map(({ status, description }) => `${status} ${description}`),
   ).toEqual([
     "new port 81/tcp on 0.0.0.0",
-    "gone port 80/tcp on 0.0.0.0",
+    "removed port 80/tcp on 0.0.0.0",
     "unchanged port 90/tcp on 0.0.0.0",
   ]);
 });

@@ -22,7 +22,7 @@ export interface Exposure {
   readonly name: string;
   /** `port 8002/tcp on 0.0.0.0` */
   readonly description: string;
-  readonly status: "new" | "unchanged" | "gone";
+  readonly status: "new" | "unchanged" | "removed";
 }
 
 interface FoundExposure {
@@ -50,14 +50,14 @@ export function exposuresOf(stack: StackComparison): readonly Exposure[] {
   });
   return [
     ...after.filter((it) => !oldKeys.has(key(it))).map((it) => named(stack.after, it, "new")),
-    ...before.filter((it) => !newKeys.has(key(it))).map((it) => named(stack.before, it, "gone")),
+    ...before.filter((it) => !newKeys.has(key(it))).map((it) => named(stack.before, it, "removed")),
     ...after.filter((it) => oldKeys.has(key(it))).map((it) => named(stack.after, it, "unchanged")),
   ].sort((a, b) => (order(a) < order(b) ? -1 : 1));
 }
 
 function order({ status, kind, address, description }: Exposure): string {
   return [
-    ["new", "gone", "unchanged"].indexOf(status),
+    ["new", "removed", "unchanged"].indexOf(status),
     exposureKinds.indexOf(kind),
     address,
     description,

@@ -24,7 +24,7 @@ export function exposureSection(stacks: readonly StackReview[], level: Level): r
   const [first] = exposed;
   if (first === undefined) return [heading(3, "Exposure"), noExposure(stacks), ...gaps];
   const of = (status: Exposure["status"]) => exposed.filter((it) => it.status === status);
-  const named = level === "counts" ? [] : [...of("new"), ...of("gone")];
+  const named = level === "counts" ? [] : [...of("new"), ...of("removed")];
   const row = ({ stack, status, name, description }: typeof first): readonly Text[] => [
     [status === "unchanged" ? status : { strong: status }],
     [{ code: stack }],
@@ -32,7 +32,7 @@ export function exposureSection(stacks: readonly StackReview[], level: Level): r
     [description],
   ];
   const rows = (level === "full" ? [...named, ...of("unchanged")] : named).map(row);
-  const counts = (["new", "gone", "unchanged"] as const)
+  const counts = (["new", "removed", "unchanged"] as const)
     .map((status) => `${of(status).length} ${status}`)
     .join(", ");
   return [
