@@ -66,8 +66,9 @@ test("fails if the prepared file was derived from another model", async () => {
   const stale = join(folder, "other.fp32-optimised.onnx");
   await copyFile(optimised, stale);
   await copyFile(sidecarPath(optimised), sidecarPath(stale));
+  const [expected, got] = [await sha256Of(other), await sha256Of(modelPath)];
   await expect(open({ modelPath: other, precision: "fp32-optimised" })).rejects.toThrow(
-    `${stale}: must be derived from ${other} (sha256 ${await sha256Of(other)}), got ${await sha256Of(modelPath)}; write it with 'npx clipstack model optimise --model ${other}'`,
+    `${stale}: must be derived from ${other} (sha256 ${expected}), got ${got}; write it with 'npx clipstack model optimise --model ${other}'`,
   );
 });
 

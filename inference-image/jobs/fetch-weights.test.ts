@@ -149,11 +149,10 @@ test("replaces other existing weights", async () => {
 test("fails on a file with another checksum and leaves no files", async () => {
   const other = "0".repeat(64);
   const { size } = await stat(await tinyModel());
+  const message = `${origin}/model.onnx: sha256 must be ${other}, got ${await sha256()} (${size} bytes)`;
   await expect(
     fetchWeights({ ...(await options("/model.onnx?signature=secret")), sha256: other }),
-  ).rejects.toThrow(
-    `${origin}/model.onnx: sha256 must be ${other}, got ${await sha256()} (${size} bytes)`,
-  );
+  ).rejects.toThrow(message);
   expect(await readdir(folder)).toEqual([]);
 });
 

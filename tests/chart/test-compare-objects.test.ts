@@ -15,7 +15,7 @@ test("ignores the order of keys", () => {
 test("ignores the difference between missing and empty annotations", () => {
   expect(differences([service({ annotations: {} })], [service({})])).toEqual([]);
   expect(differences([service({ selector: {} })], [service({})])).toEqual([
-    "Service embed: spec.selector: {} | nothing",
+    "Service embed: spec.selector: {} | none",
   ]);
 });
 
@@ -28,7 +28,7 @@ test("finds different values, missing values and different types", () => {
   ).toEqual([
     'Service embed: spec.node: 1 | "1"',
     "Service embed: spec.port: 8002 | 8003",
-    'Service embed: spec.type: "NodePort" | nothing',
+    'Service embed: spec.type: "NodePort" | none',
   ]);
 });
 
@@ -36,7 +36,7 @@ test("finds an additional list item, and a changed order", () => {
   expect(differences([service({ a: [1, 2] })], [service({ a: [2, 1, 3] })])).toEqual([
     "Service embed: spec.a.0: 1 | 2",
     "Service embed: spec.a.1: 2 | 1",
-    "Service embed: spec.a.2: nothing | 3",
+    "Service embed: spec.a.2: none | 3",
   ]);
 });
 
