@@ -27,7 +27,7 @@ import {
 const sample = (file: string) =>
   readFileSync(new URL(`../model-tools/samples/${file}`, import.meta.url));
 const images = ["sunset.jpg", "flower-exif-6.jpg", "shell-alpha.png", "clouds.webp"].map(sample);
-const noImage = Buffer.from("GIF89a is not one of ours");
+const noImage = Buffer.from("GIF89a is not supported");
 
 let modelPath: string;
 let embedServer: RunningEmbedServer;

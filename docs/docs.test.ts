@@ -236,16 +236,18 @@ function merged(file: unknown, excerpt: unknown): unknown {
 }
 
 test("settings on every page are valid", () => {
-  const shown = [...pages].flatMap(([path, { blocks }]) =>
+  const excerpts = [...pages].flatMap(([path, { blocks }]) =>
     blocks.flatMap(({ line, lines }) => {
       const [, file, name] = /^# (environments\/(.*)\.yaml)$/.exec(lines[0] ?? "") ?? [];
       return file === undefined ? [] : [{ location: `${path}:${line}`, file, name, lines }];
     }),
   );
-  expect(shown.length).toBeGreaterThan(6);
-  for (const { location, file, name, lines } of shown) {
-    const whole = existsSync(join(root, file)) ? parse(readFileSync(join(root, file), "utf8")) : {};
-    const text = stringify(merged(whole, parse(lines.join("\n"))));
+  expect(excerpts.length).toBeGreaterThan(6);
+  for (const { location, file, name, lines } of excerpts) {
+    const settings = existsSync(join(root, file))
+      ? parse(readFileSync(join(root, file), "utf8"))
+      : {};
+    const text = stringify(merged(settings, parse(lines.join("\n"))));
     expect(() => parseEnvironment(name ?? "", location, text)).not.toThrow();
   }
 });
@@ -383,8 +385,8 @@ test("the test of a command contains its words and options", () => {
             const entry = entryFor(words);
             if (entry === undefined) return [];
             const text = entry.tests.map(textOf).join("\n");
-            const ours = ["npx", "npm"].includes(words[0] ?? "");
-            const options = (ours ? words : [])
+            const isProjectCommand = ["npx", "npm"].includes(words[0] ?? "");
+            const options = (isProjectCommand ? words : [])
               .slice(wordsOf(entry.command).length)
               .filter((word) => word.startsWith("--") && word.length > 2)
               .map((word) => word.replace(/=.*$/, ""));

@@ -200,7 +200,7 @@ describe("helm test", () => {
     expect({ code, text }).toEqual({ code: 1, text: message });
   });
 
-  test("fails in one line where nobody listens", async () => {
+  test("fails with a one-line error if no server listens", async () => {
     const gone = createServer();
     await new Promise<void>((resolve) => gone.listen(0, "127.0.0.1", resolve));
     const { port } = gone.address() as AddressInfo;

@@ -216,7 +216,7 @@ test.each([
   ["http", 3],
   ["grpc", 1],
 ] as const)(
-  "an open loop over %s, with workers: %d, has the rate that was asked for",
+  "an open loop over %s, with workers: %d, has the requested rate",
   async (transport, workers) => {
     const server = await serverOf(transport, { delayMs: 50 });
     const measured = await measureLoad(

@@ -9,12 +9,12 @@ type Row = BenchRecord["imported"][number]["rows"][number];
 export function importedSection(record: BenchRecord): Section | undefined {
   if (record.imported.length === 0) return undefined;
   const rows = record.imported.flatMap(({ rows: list }) =>
-    list.map((row) => ({ row, ours: sameLoad(record.loadPoints, row) })),
+    list.map((row) => ({ row, loadPoint: sameLoad(record.loadPoints, row) })),
   );
-  const ratios = rows.flatMap(({ row, ours }) =>
-    ours === undefined || trustOf(ours) !== "good" || row.inferencesPerSecond === 0
+  const ratios = rows.flatMap(({ row, loadPoint }) =>
+    loadPoint === undefined || trustOf(loadPoint) !== "good" || row.inferencesPerSecond === 0
       ? []
-      : [ours.imagesPerSecond / row.inferencesPerSecond],
+      : [loadPoint.imagesPerSecond / row.inferencesPerSecond],
   );
   const factor = Math.max(...ratios.map((ratio) => Math.max(ratio, 1 / ratio)));
   const off =
@@ -39,21 +39,26 @@ export function importedSection(record: BenchRecord): Section | undefined {
           formatCount,
         ),
         numberField("images/s", ({ row }) => row.inferencesPerSecond, formatRate),
-        numberField("clipstack images/s", ({ ours }) => ours?.imagesPerSecond, formatRate),
+        numberField(
+          "clipstack images/s",
+          ({ loadPoint }) => loadPoint?.imagesPerSecond,
+          formatRate,
+        ),
         numberField(
           "ratio",
-          ({ row, ours }) => ours && ours.imagesPerSecond / row.inferencesPerSecond,
+          ({ row, loadPoint }) => loadPoint && loadPoint.imagesPerSecond / row.inferencesPerSecond,
           formatRatio,
         ),
         numberField("p50 ms", ({ row }) => row.p50Ms, formatMs),
-        numberField("clipstack p50 ms", ({ ours }) => ours?.latencyMs?.p50, formatMs),
+        numberField("clipstack p50 ms", ({ loadPoint }) => loadPoint?.latencyMs?.p50, formatMs),
         numberField(
           "ratio",
-          ({ row: { p50Ms = Number.NaN }, ours }) => ours?.latencyMs && ours.latencyMs.p50 / p50Ms,
+          ({ row: { p50Ms = Number.NaN }, loadPoint }) =>
+            loadPoint?.latencyMs && loadPoint.latencyMs.p50 / p50Ms,
           formatRatio,
         ),
         numberField("p95 ms", ({ row }) => row.p95Ms, formatMs),
-        numberField("clipstack p95 ms", ({ ours }) => ours?.latencyMs?.p95, formatMs),
+        numberField("clipstack p95 ms", ({ loadPoint }) => loadPoint?.latencyMs?.p95, formatMs),
         numberField("queue ms", ({ row }) => row.queueMs, formatMs),
         numberField("model ms", ({ row }) => row.inferMs, formatMs),
       ]),

@@ -78,7 +78,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
     if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
   });
 
-  /** A page, and what it complained of or asked for besides its own file. */
+  /** Opens a report; `complaints` collects its console messages and its requests for other files. */
   async function withPage<T>(
     options: PageOptions,
     use: (page: Page, complaints: readonly string[]) => Promise<T>,
@@ -97,7 +97,7 @@ describe.skipIf(executable === undefined)("the report in Chromium", () => {
       page.on("console", (message) => complaints.push(`${message.type()}: ${message.text()}`));
       page.on("pageerror", (error) => complaints.push(error.message));
       page.on("request", (request) => {
-        if (request.url() !== url) complaints.push(`asked for ${request.url()}`);
+        if (request.url() !== url) complaints.push(`requested ${request.url()}`);
       });
       await page.goto(url);
       return await use(page, complaints);

@@ -36,11 +36,11 @@ async function triton(loads = Number.POSITIVE_INFINITY) {
   };
   const server = await startTritonEmulator(repository.flags(flags), { log: () => {} });
   closers.push(() => server.stop());
-  let asked = 0;
+  let loadRequests = 0;
   const before = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
-    if (request.url?.endsWith("/load") && ++asked > loads) {
+    if (request.url?.endsWith("/load") && ++loadRequests > loads) {
       response.writeHead(500).end('{"error":"out of memory"}');
       return;
     }

@@ -32,7 +32,7 @@ test("reads the saved records of version 1 and renders the same figures", () => 
     const record = parseServerRecord(readFileSync(join(folder, file), "utf8"), file);
     const saved = readFileSync(join(folder, file.replace(/json$/, "md")), "utf8");
     const row = /^\| 10 KB JPEG, batch 1, concurrency 16 \|.*$/m;
-    const shown = row.exec(renderMarkdown(serverReport(record)))?.[0];
-    expect(shown).toBe(row.exec(saved)?.[0].replaceAll("**", "").replaceAll("✘", "✗"));
+    const rendered = row.exec(renderMarkdown(serverReport(record)))?.[0];
+    expect(rendered).toBe(row.exec(saved)?.[0].replaceAll("**", "").replaceAll("✘", "✗"));
   }
 });

@@ -61,12 +61,12 @@ describe("an environment with one service", () => {
       ["bench", ...args, "--concurrency", "1,2", "--window", "0.3", "--duration", "60"],
       env,
     );
-    let said = "";
+    let output = "";
     const interrupted = new Promise<void>((resolve) => {
       child.stderr?.on("data", async (chunk: Buffer) => {
-        if (said.includes("one: embed-http b1")) return;
-        said += chunk.toString();
-        if (!said.includes("one: embed-http b1")) return;
+        if (output.includes("one: embed-http b1")) return;
+        output += chunk.toString();
+        if (!output.includes("one: embed-http b1")) return;
         // in the middle of the first load
         await sleep(1_500);
         child.kill("SIGINT");

@@ -63,10 +63,10 @@ test("calibrates with a record and prints the error of each load point", async (
   expect(checked.stdout).toMatch(/onnx-http b1 c16 .* predicted/);
   const error = /Median error over \d+ predicted load points: [\d.]+ % of images\/s/;
   expect(checked.stdout).toMatch(error);
-  const asked = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
-  expect(asked.stdout).toContain(`Calibrated with ${file}`);
-  expect(asked.stdout).toContain("random weights");
-  expect(asked.stdout).toMatch(error);
+  const result = await run("--record", file, "--payload", "jpeg", "--concurrency", "4");
+  expect(result.stdout).toContain(`Calibrated with ${file}`);
+  expect(result.stdout).toContain("random weights");
+  expect(result.stdout).toMatch(error);
 });
 
 test("uses the backend of the record and rejects one that it lacks", async () => {
@@ -79,8 +79,8 @@ test("uses the backend of the record and rejects one that it lacks", async () =>
       loadPoints: all.loadPoints.filter(({ endpoint }) => endpoint.startsWith("onnx-")),
     }),
   );
-  const asked = await run("--record", file, "--payload", "fp32", "--concurrency", "4");
-  expect(asked.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
+  const result = await run("--record", file, "--payload", "fp32", "--concurrency", "4");
+  expect(result.stdout).toMatch(/^NVIDIA A10, ONNX Runtime: float32/);
   const lacked = await run("--record", file, "--payload", "fp32", "--backend", "tensorrt");
   expect(lacked).toMatchObject({ exitCode: 2, stdout: "" });
   expect(lacked.stderr).toContain(

@@ -49,11 +49,11 @@ describe.skipIf(missing !== "")(
     test(
       "prints a build and a docker run that bring every service up at the ports of the settings",
       async () => {
-        const asked = await project.clipstack(
+        const result = await project.clipstack(
           ...["launch-spec", "single-gpu", "--image", image, "--format", "json"],
         );
-        expect(asked.code, asked.output).toBe(0);
-        const spec = JSON.parse(asked.stdout);
+        expect(result.code, result.output).toBe(0);
+        const spec = JSON.parse(result.stdout);
 
         const embed = await onEngine(
           "docker",

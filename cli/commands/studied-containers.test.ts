@@ -48,7 +48,7 @@ async function deployed(accelerator: "gpu" | "cpu" = "cpu") {
   writeFileSync(running, "");
   const environment = {
     file,
-    shown: "cdk.tf.json",
+    displayPath: "cdk.tf.json",
     editedByHand: false,
     deployed: {
       ...readEnvironment(file, "cdk.tf.json"),

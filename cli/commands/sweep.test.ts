@@ -103,11 +103,11 @@ test("Ctrl-C saves the measurements and leaves no process running", async () => 
     ["sweep", "concurrency", ...args, "--window", "2", "--duration", "60"],
     env,
   );
-  let shown = "";
+  let output = "";
   child.stderr?.on("data", (chunk: Buffer) => {
-    shown += chunk.toString();
+    output += chunk.toString();
   });
-  while (!shown.includes("concurrency: embed-http")) await sleep(50);
+  while (!output.includes("concurrency: embed-http")) await sleep(50);
   await sleep(2_000);
   child.kill("SIGINT");
   const { code } = await done;

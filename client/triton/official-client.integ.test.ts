@@ -176,9 +176,9 @@ describe.skipIf(python.missing !== "")(
     test.each(["grpc_service.proto", "model_config.proto"])(
       "has the same messages, fields, numbers and methods in %s",
       (file) => {
-        const ours = describeProto(file);
-        expect(ours.length).toBeGreaterThan(100);
-        expect(ours).toEqual(descriptors[file]);
+        const description = describeProto(file);
+        expect(description.length).toBeGreaterThan(100);
+        expect(description).toEqual(descriptors[file]);
       },
     );
   },

@@ -65,12 +65,12 @@ test("prints no control characters of file names", async () => {
   mkdirSync(folder);
   for (const name of ["a", "b"]) writeFileSync(join(folder, `${name}\n\x1b]0;x\x07.jpg`), "text");
   const file = join(folder, "photos.db");
-  const shown = "photos\\u000a\\u001b[2J";
+  const escaped = "photos\\u000a\\u001b[2J";
   const scanned = await run("scan", folder, "--db", file);
-  expect(scanned.stderr).toContain(`${shown}/a\\u000a\\u001b]0;x\\u0007.jpg: cannot be read`);
+  expect(scanned.stderr).toContain(`${escaped}/a\\u000a\\u001b]0;x\\u0007.jpg: cannot be read`);
   const failed = await run("evaluate", folder, "--db", file);
   expect(failed.stderr).toMatch(/^clipstack-dedupe: labels '.*': no such file or directory\n$/);
-  expect(failed.stderr).toContain(shown);
+  expect(failed.stderr).toContain(escaped);
   for (const { stdout, stderr } of [scanned, failed, await run("scan", `${folder}x`)]) {
     expect((stdout + stderr).split("\n").join("")).not.toMatch(/\p{Cc}/u);
   }

@@ -15,7 +15,7 @@ const u8 = "openclip_vit_b32_u8";
 const python = "openclip_preprocess";
 const image = readFileSync(new URL("../../model-tools/samples/sunset.jpg", import.meta.url));
 const other = readFileSync(new URL("../../model-tools/samples/flower-exif-6.jpg", import.meta.url));
-const noImage = Buffer.from("GIF89a is not one of ours");
+const noImage = Buffer.from("GIF89a is not supported");
 
 const cleanUps: (() => Promise<void>)[] = [];
 afterEach(async () => {
