@@ -70,12 +70,12 @@ const rangesOf = ({ requests }: TestServer) => requests.map(({ headers }) => hea
 
 test("downloads a file with one request and reports progress", async () => {
   const server = await serve(file(body));
-  const told: { bytes: number; total?: number }[] = [];
-  const { content, resumed } = await get(server, { onProgress: (at) => told.push(at) });
+  const progress: { bytes: number; total?: number }[] = [];
+  const { content, resumed } = await get(server, { onProgress: (at) => progress.push(at) });
   expect(content.equals(body)).toBe(true);
   expect(resumed).toBe(0);
-  expect(told[0]).toEqual({ bytes: 0, total: body.length });
-  expect(told.at(-1)).toEqual({ bytes: body.length, total: body.length });
+  expect(progress[0]).toEqual({ bytes: 0, total: body.length });
+  expect(progress.at(-1)).toEqual({ bytes: body.length, total: body.length });
   expect(server.requests).toHaveLength(1);
   expect(server.requests[0]?.headers["accept-encoding"]).toBe("identity");
 });

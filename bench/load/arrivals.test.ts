@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { arrivals, shareOf } from "./arrivals.ts";
 
 const first = (times: Iterable<number>, count: number): readonly number[] => {
-  const taken: number[] = [];
+  const firstTimes: number[] = [];
   for (const time of times) {
-    taken.push(time);
-    if (taken.length === count) break;
+    firstTimes.push(time);
+    if (firstTimes.length === count) break;
   }
-  return taken;
+  return firstTimes;
 };
 const load = { kind: "open loop", ratePerSecond: 100, seed: 7 } as const;
 

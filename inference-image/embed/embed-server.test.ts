@@ -288,8 +288,8 @@ describe("as a process", () => {
     const files = await readdir(folder);
     await rm(folder, { recursive: true });
     // by default it writes a device identifier and an event database
-    const ours = /^(tsx-.*|node-compile-cache|clipstack)$/;
-    expect(files.filter((file) => !ours.test(file))).toEqual([]);
+    const ownFiles = /^(tsx-.*|node-compile-cache|clipstack)$/;
+    expect(files.filter((file) => !ownFiles.test(file))).toEqual([]);
   });
 
   test("exits with 2 on invalid settings, one line each", async () => {

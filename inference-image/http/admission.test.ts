@@ -6,7 +6,7 @@ afterEach(() => {
 });
 
 /** Admission with one slot, held by a request that announced 1000 bytes three seconds ago. */
-function taken() {
+function acceptedRequest() {
   vi.useFakeTimers({ toFake: ["performance"] });
   const admission = new Admission({ maxQueueSize: 1, maxQueueBytes: 10_000 }, () => 0);
   const drop = vi.fn();
@@ -16,7 +16,7 @@ function taken() {
 }
 
 test("a slow body loses its slot to another request", () => {
-  const { admission, place, drop } = taken();
+  const { admission, place, drop } = acceptedRequest();
   place.receive(500);
   admission.reserve(100, () => {});
   expect(drop).toHaveBeenCalledOnce();
@@ -25,7 +25,7 @@ test("a slow body loses its slot to another request", () => {
 });
 
 test("a complete body keeps its slot until it is read", () => {
-  const { admission, place, drop } = taken();
+  const { admission, place, drop } = acceptedRequest();
   place.receive(1_000);
   place.complete();
   expect(() => admission.reserve(100, () => {})).toThrow(

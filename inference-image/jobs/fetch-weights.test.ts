@@ -19,7 +19,7 @@ let folder: string;
 let server: Server;
 let origin: string;
 /** Requested paths. */
-let asked: string[];
+let requestedPaths: string[];
 
 const answers: Record<string, RequestListener> = {
   "/model.onnx": async (_request, response) => {
@@ -58,10 +58,10 @@ const answers: Record<string, RequestListener> = {
 
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-fetch-"));
-  asked = [];
+  requestedPaths = [];
   server = createServer((request, response) => {
     const { pathname } = new URL(request.url ?? "/", "http://127.0.0.1");
-    asked.push(pathname);
+    requestedPaths.push(pathname);
     const answer = answers[pathname];
     if (answer === undefined) response.writeHead(404).end("no such file");
     else answer(request, response);
@@ -128,7 +128,7 @@ test("creates a missing folder", async () => {
 
 test("follows a redirect", async () => {
   await fetchWeights(await options("/moved"));
-  expect(asked).toEqual(["/moved", "/model.onnx"]);
+  expect(requestedPaths).toEqual(["/moved", "/model.onnx"]);
 });
 
 test("downloads nothing if the file exists", async () => {
@@ -136,7 +136,7 @@ test("downloads nothing if the file exists", async () => {
   await copyFile(await tinyModel(), file);
   const before = await stat(file);
   expect(await fetchWeights(await options("/model.onnx"))).toMatch(/^already downloaded; /);
-  expect(asked).toEqual([]);
+  expect(requestedPaths).toEqual([]);
   expect((await stat(file)).ino).toBe(before.ino);
 });
 
@@ -180,7 +180,7 @@ test("uses the proxy of the environment", async () => {
   vi.stubEnv("no_proxy", "");
   onTestFinished(() => void vi.unstubAllEnvs());
   await fetchWeights({ ...(await options("")), url: "http://weights.example/model.onnx" });
-  expect(asked).toEqual(["/model.onnx"]);
+  expect(requestedPaths).toEqual(["/model.onnx"]);
 });
 
 test("keeps the existing weights if the download fails", async () => {
@@ -248,7 +248,7 @@ test("fails on a redirect from https to http without printing secrets", async ()
   expect(
     await failureOf(fetchWeights({ ...(await options("")), url: `${tls}/m?signature=secret` })),
   ).toBe(`${tls}/m: must not lead from https to http, got ${origin}/model.onnx`);
-  expect(asked).toEqual([]);
+  expect(requestedPaths).toEqual([]);
   expect(await readdir(folder)).toEqual([]);
 });
 
@@ -271,7 +271,7 @@ test("fails on endless redirects", async () => {
   expect(await failureOf(fetchWeights(await options("/round")))).toBe(
     `${origin}/round: must end after 10 redirects`,
   );
-  expect(asked).toHaveLength(11);
+  expect(requestedPaths).toHaveLength(11);
 });
 
 test("does not print the password of a URL", async () => {

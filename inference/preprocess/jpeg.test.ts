@@ -44,13 +44,13 @@ async function byLibvips(bytes: Buffer, plan: ResizePlan): Promise<Uint8Array | 
 /** Decodes with the kernel and with libvips; both are resized by the kernel. */
 async function bothOf(bytes: Buffer, orientation = 1, side = 224) {
   const plan = planOf({ ...readImageHeader(bytes)!, orientation }, side);
-  return { pixels: decoded(bytes, plan), theirs: (await byLibvips(bytes, plan))! };
+  return { pixels: decoded(bytes, plan), reference: (await byLibvips(bytes, plan))! };
 }
 
 async function expectSame(bytes: Buffer, orientation?: number, side?: number): Promise<void> {
-  const { pixels, theirs } = await bothOf(bytes, orientation, side);
+  const { pixels, reference } = await bothOf(bytes, orientation, side);
   expect(pixels, "it is left to libvips").toBeDefined();
-  expect(Buffer.compare(pixels!, theirs)).toBe(0);
+  expect(Buffer.compare(pixels!, reference)).toBe(0);
 }
 
 const shapes: fc.Arbitrary<JpegShape> = fc.record({
@@ -95,8 +95,8 @@ test("with any sampling factors and one to eight tables, equals libjpeg or is le
   );
   await fc.assert(
     fc.asyncProperty(shape, async (shape) => {
-      const { pixels, theirs } = await bothOf(randomJpeg(shape));
-      if (pixels !== undefined) expect(Buffer.compare(pixels, theirs)).toBe(0);
+      const { pixels, reference } = await bothOf(randomJpeg(shape));
+      if (pixels !== undefined) expect(Buffer.compare(pixels, reference)).toBe(0);
     }),
     { numRuns: 150 },
   );
@@ -200,8 +200,8 @@ test.each(readdirSync(samples).filter((name) => name.endsWith(".jpg")))(
   "%s is what libjpeg makes of it, or is left to libvips",
   async (name) => {
     for (const orientation of [1, 6]) {
-      const { pixels, theirs } = await bothOf(readFileSync(new URL(name, samples)), orientation);
-      if (pixels !== undefined) expect(Buffer.compare(pixels, theirs)).toBe(0);
+      const { pixels, reference } = await bothOf(readFileSync(new URL(name, samples)), orientation);
+      if (pixels !== undefined) expect(Buffer.compare(pixels, reference)).toBe(0);
     }
   },
 );
@@ -224,7 +224,7 @@ test.each([
   ["a restart out of order", changedMarker(randomJpeg(usual), 0xd1, 0xd3)],
   ["no image", Buffer.from([0xff, 0xd8, 0xff, 0xd9])],
   [
-    "a file so large that its memory would stay taken",
+    "a file so large that its memory would not be freed",
     Buffer.concat([randomJpeg(usual), Buffer.alloc(2 ** 24)]),
   ],
 ])("leaves to libvips %s", (_, bytes) => {

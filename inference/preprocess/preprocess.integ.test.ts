@@ -27,16 +27,16 @@ interface Closeness {
   readonly maxDifference: number;
 }
 
-function compare(ours: Uint8Array, theirs: Uint8Array): Closeness {
-  const [a, b] = [normalised(ours), normalised(theirs)];
+function compare(pixels: Uint8Array, reference: Uint8Array): Closeness {
+  const [a, b] = [normalised(pixels), normalised(reference)];
   let [dot, aa, bb] = [0, 0, 0];
   for (let at = 0; at < a.length; at++) {
     dot += a[at]! * b[at]!;
     aa += a[at]! * a[at]!;
     bb += b[at]! * b[at]!;
   }
-  const maxDifference = ours.reduce(
-    (most, value, at) => Math.max(most, Math.abs(value - theirs[at]!)),
+  const maxDifference = pixels.reduce(
+    (most, value, at) => Math.max(most, Math.abs(value - reference[at]!)),
     0,
   );
   return { cosine: dot / Math.sqrt(aa * bb), maxDifference };
@@ -51,10 +51,10 @@ describe.skipIf(missing !== "")(`parity with Pillow, as open_clip uses it${missi
     await run(python, [reference, "write", folder]);
     for (const name of (await readdir(folder)).filter((file) => !file.endsWith(".rgb")).sort()) {
       const bytes = await readFile(join(folder, name));
-      const theirs = await readFile(join(folder, `${name}.rgb`));
+      const reference = await readFile(join(folder, `${name}.rgb`));
       for (const mode of ["exact", "fast"] as const satisfies readonly PreprocessMode[]) {
-        const ours = await preprocess(bytes, { maxPixels: 1e8, mode });
-        results[mode].set(name, compare(ours, theirs));
+        const pixels = await preprocess(bytes, { maxPixels: 1e8, mode });
+        results[mode].set(name, compare(pixels, reference));
       }
     }
     const differs = [...results.fast].filter(([, { maxDifference }]) => maxDifference > 0);

@@ -260,10 +260,10 @@ def compare(tower, file, images, batch):
     for first in range(0, len(images), batch):
         rows = [(first + i) % len(images) for i in range(batch)]
         with torch.no_grad():
-            ours = tower(images[rows]).double()
-        theirs = torch.from_numpy(session.run(None, {"image": images[rows].numpy()})[0]).double()
-        differences = (ours - theirs).abs().amax(1) / ours.abs().amax(1)
-        cosines = torch.nn.functional.cosine_similarity(ours, theirs)
+            original = tower(images[rows]).double()
+        exported = torch.from_numpy(session.run(None, {"image": images[rows].numpy()})[0]).double()
+        differences = (original - exported).abs().amax(1) / original.abs().amax(1)
+        cosines = torch.nn.functional.cosine_similarity(original, exported)
         # max() would drop NaN
         worst = max(differences.max().item(), worst) if differences.isfinite().all() else float("inf")
         least = min(cosines.min().item(), least)
