@@ -49,8 +49,8 @@ export const ruleIds = [
   // GPUs
   "gpu-on-host",
   "gpu-request-agrees",
-  "gpu-named-one-way",
-  "gpu-asked-for",
+  "gpu-identifiers-mixed",
+  "gpu-unused",
   // Health, start and stop
   "health-check",
   "health-check-readiness",

@@ -486,7 +486,7 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    rule: "gpu-asked-for",
+    rule: "gpu-unused",
     situation: "unused GPUs of a host",
     stack: "multi-gpu-4x",
     message: "3 of 4 GPUs (rtx-4080) are paid for but not used by any service",
@@ -510,7 +510,7 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    rule: "gpu-asked-for",
+    rule: "gpu-unused",
     situation: "GPUs selected by the container runtime",
     stack: "multi-gpu-4x",
     message: undefined,

@@ -86,7 +86,7 @@ export const gpuRules: readonly ReviewRule[] = [
     }),
   }),
   rule({
-    id: "gpu-named-one-way",
+    id: "gpu-identifiers-mixed",
     severity: "error",
     title: "All GPUs are named by index, or all by UUID.",
     rationale:
@@ -122,7 +122,7 @@ export const gpuRules: readonly ReviewRule[] = [
     },
   }),
   rule({
-    id: "gpu-asked-for",
+    id: "gpu-unused",
     severity: "warning",
     title: "All GPUs of an environment are used.",
     rationale: "Unused GPUs cost the same as used ones.",
