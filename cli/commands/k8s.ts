@@ -73,7 +73,7 @@ Examples:
   $ npx clipstack k8s rollout
   $ npx clipstack k8s manifests kind-local | kubectl apply --server-side -f -`,
   );
-  for (const drill of drills) register(k8s, drill);
+  for (const drill of Object.values(drills)) register(k8s, drill);
   registerManifests(k8s);
 }
 

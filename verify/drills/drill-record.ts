@@ -11,6 +11,10 @@ import { machineSubject } from "../../bench/record/record.ts";
 /** Incremented when a field changes meaning. Records of version 1 are upgraded on read. */
 export const drillRecordSchemaVersion = 2;
 
+/** Names of the drills; `registry.ts` has a drill for each. */
+export const drillNames = ["rollout", "scale", "drain", "quota"] as const;
+export type DrillName = (typeof drillNames)[number];
+
 const latency = z.strictObject({
   /** Successful requests; the percentiles cover only these. */
   samples: z.int().min(0),
@@ -59,8 +63,7 @@ export type ReplicaPoint = z.infer<typeof replicaPoint>;
 export const drillRecord = z.strictObject({
   schema: z.literal(drillRecordSchemaVersion),
   kind: z.literal("drill"),
-  /** Name of the drill, as in `registry.ts`. */
-  drill: z.string(),
+  drill: z.enum(drillNames),
   /** UTC, ISO 8601. */
   startedAt: z.iso.datetime(),
   finishedAt: z.iso.datetime(),

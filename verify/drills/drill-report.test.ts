@@ -22,6 +22,13 @@ test("upgrades a record of schema 1", () => {
   expect(parseDrillRecord(JSON.stringify(old), "old.json")).toEqual(record);
 });
 
+test("fails on an unknown drill", () => {
+  const unknown = JSON.stringify({ ...record, drill: "reboot" });
+  expect(() => parseDrillRecord(unknown, "unknown.json")).toThrow(
+    'unknown.json: drill: invalid option: expected one of "rollout"|"scale"|"drain"|"quota", got "reboot"',
+  );
+});
+
 test("fails on a record of a later schema", () => {
   const later = JSON.stringify({ ...record, schema: 3 });
   expect(() => parseDrillRecord(later, "later.json")).toThrow(

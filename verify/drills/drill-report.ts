@@ -54,10 +54,7 @@ function checkSection({ drill, checks }: DrillRecord): Section {
     textField("check", ({ claim }) => claim),
     longField("finding", ({ message }) => message),
   ]);
-  const question = drills.find(({ name }) => name === drill)?.question;
-  return tableSection("checks", "Checks", table, {
-    answer: question === undefined ? [] : [question],
-  });
+  return tableSection("checks", "Checks", table, { answer: [drills[drill].question] });
 }
 
 function loadSections({ load }: DrillRecord): readonly Section[] {

@@ -10,7 +10,7 @@ import {
   type PatchType,
 } from "../cluster/cluster-api.ts";
 import { DrillLoad, failureText, type Pace } from "./drill-load.ts";
-import type { DrillCheck, ReplicaPoint } from "./drill-record.ts";
+import type { DrillCheck, DrillName, ReplicaPoint } from "./drill-record.ts";
 import {
   type DrillTarget,
   readSnapshot,
@@ -45,10 +45,10 @@ export interface DrillPhase {
   act(run: DrillRun): Promise<void>;
 }
 
-/** Rehearsal on a running cluster, and how to undo it. To add one: a file, and a line in `registry.ts`. */
+/** Rehearsal on a running cluster, and how to undo it. To add one: a file, its name in `drill-record.ts` and a line in `registry.ts`. */
 export interface Drill {
   /** Name of the command, and in records. */
-  readonly name: string;
+  readonly name: DrillName;
   /** Question that the drill answers, for the report and the help. */
   readonly question: string;
   /** Actions of the drill, for the help. */

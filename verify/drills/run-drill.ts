@@ -12,7 +12,7 @@ import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
 import { type ClusterApi, openCluster } from "../cluster/cluster-api.ts";
 import { type Drill, type DrillOptions, DrillRun, pollMs, scaleMarginSeconds } from "./drill.ts";
-import { type DrillRecord, drillRecordSchemaVersion } from "./drill-record.ts";
+import { type DrillName, type DrillRecord, drillRecordSchemaVersion } from "./drill-record.ts";
 import {
   deadlineSeconds,
   differencesOf,
@@ -179,7 +179,7 @@ async function settle(run: DrillRun): Promise<void> {
   );
 }
 
-async function recordOf(drill: string, run: DrillRun, startedAt: Date): Promise<DrillRecord> {
+async function recordOf(drill: DrillName, run: DrillRun, startedAt: Date): Promise<DrillRecord> {
   const { api, target, before } = run;
   // the record is kept even if the API server is unavailable; users of a namespace may not be allowed to list nodes
   const version = await api.get<VersionInfo>("/version").catch(() => undefined);
