@@ -11,6 +11,7 @@ variable "NODE_IMAGE" { default = "node:22-bookworm-slim" }
 variable "CUDA_IMAGE" { default = "nvidia/cuda:12.9.1-cudnn-runtime-ubuntu24.04" }
 variable "TRITON_IMAGE" { default = "nvcr.io/nvidia/tritonserver:26.07-py3" }
 variable "WEIGHTS" { default = "none" }
+variable "MODELS" { default = "openclip-vit-b32:image" } // as in the settings of the embed server
 variable "MODEL_PRECISION" { default = "fp32" } // for embed-weights
 // architecture of this machine; the containers are always Linux
 variable "PLATFORM" { default = regex_replace(BAKE_LOCAL_PLATFORM, "^[a-z]+/", "linux/") }
@@ -48,7 +49,7 @@ target "embed-weights" {
   context    = "model_repository"
   dockerfile = "image/Dockerfile.weights"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
-  args       = { IMAGE = "clipstack/embed:cpu", MODEL_PRECISION = MODEL_PRECISION }
+  args       = { IMAGE = "clipstack/embed:cpu", MODELS = MODELS, MODEL_PRECISION = MODEL_PRECISION }
   // the last two tags are used by the chart and its values files
   tags       = ["${REGISTRY}clipstack/embed:cpu-weights", "${REGISTRY}clipstack/embed:k8s-cpu", "${REGISTRY}clipstack/embed:${VERSION}-k8s-cpu"]
   platforms  = [PLATFORM]
@@ -58,7 +59,7 @@ target "triton" {
   inherits   = ["_common"]
   context    = "model_repository"
   dockerfile = "image/Dockerfile.triton"
-  args       = { TRITON_IMAGE = TRITON_IMAGE, WEIGHTS = WEIGHTS }
+  args       = { TRITON_IMAGE = TRITON_IMAGE, WEIGHTS = WEIGHTS, MODELS = MODELS }
   tags       = ["${REGISTRY}clipstack/triton:${VERSION}"]
   platforms  = [PLATFORM]
 }
@@ -68,7 +69,7 @@ target "all-in-one" {
   context    = "model_repository"
   dockerfile = "image/Dockerfile.all-in-one"
   contexts   = { "clipstack/embed:cpu" = "target:embed" }
-  args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_SERVER = "tritonserver", WEIGHTS = WEIGHTS }
+  args       = { EMBED_IMAGE = "clipstack/embed:cpu", TRITON_IMAGE = TRITON_IMAGE, TRITON_SERVER = "tritonserver", WEIGHTS = WEIGHTS, MODELS = MODELS }
   tags       = ["${REGISTRY}clipstack/all-in-one:${VERSION}"]
   platforms  = [PLATFORM]
 }

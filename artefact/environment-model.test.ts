@@ -7,7 +7,13 @@ const file = "/data/models/openclip_vit_b32/1/model.onnx";
 
 function modelOf(document: TestDocument, existing = file): string | undefined {
   const artefact = parseArtefact(JSON.stringify(document), "one.json");
-  return environmentModel(artefact, "/project/cdktf.out/stacks/one", (path) => path === existing);
+  return environmentModel(
+    artefact,
+    "openclip-vit-b32",
+    "image",
+    "/project/cdktf.out/stacks/one",
+    (path) => path === existing,
+  );
 }
 
 test("is the file that the weights volume is filled from", () => {

@@ -27,8 +27,6 @@ export function tritonOverrides(
 export interface EmbedContext {
   readonly listeners: readonly Listener[];
   readonly volumes: SimulatedVolumes;
-  /** ONNX file in place of the environment's; absent: the mounted file. */
-  readonly modelFile?: string;
   readonly workloads: readonly Workload[];
   /** Local ports of the processes behind a host name and port of the environment. */
   readonly localPorts: (host: string, port: number) => readonly number[];
@@ -38,12 +36,23 @@ export interface EmbedContext {
   readonly notes: Set<string>;
 }
 
-/** Environment variables of an embed server, with local paths and addresses. */
+/** Model repository in the container of an embed server; `undefined` for a gateway. */
+export function modelRepositoryOf({ env }: Workload): string | undefined {
+  const { BACKEND, MODEL_REPOSITORY } = serverEnv.parse(env);
+  return BACKEND === "onnxruntime" ? MODEL_REPOSITORY : undefined;
+}
+
+/**
+ * Environment variables of an embed server, with local paths and addresses.
+ *
+ * @param repository - Assembled model repository; absent: the mounted one.
+ */
 export function embedEnv(
   workload: Workload,
+  repository: string | undefined,
   context: EmbedContext,
 ): Readonly<Record<string, string>> {
-  const { listeners, volumes, modelFile, notes } = context;
+  const { listeners, volumes, notes } = context;
   const env: Record<string, string> = {
     ...workload.env,
     HOST: loopback,
@@ -56,7 +65,7 @@ export function embedEnv(
   }
   const parsed = serverEnv.parse(workload.env);
   if (parsed.BACKEND === "onnxruntime") {
-    env.MODEL_PATH = modelFile ?? volumes.hostPath(parsed.MODEL_PATH);
+    env.MODEL_REPOSITORY = repository ?? volumes.hostPath(parsed.MODEL_REPOSITORY);
     if (parsed.EXECUTION_PROVIDER === "cuda") {
       env.EXECUTION_PROVIDER = "cpu";
       notes.add(`${workload.name}: runs the model on the CPU instead of CUDA`);

@@ -1,6 +1,5 @@
-import { dirname, isAbsolute, join, normalize, posix } from "node:path";
+import { isAbsolute, join, normalize, posix } from "node:path";
 import { modelRepositoryMount } from "../contract/server-env.ts";
-import type { ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import type { RepositoryPart, RepositoryPlan, SimulationPlanOptions } from "./simulation-types.ts";
 import { evaluatePath } from "./terraform-text.ts";
 import { isBelow } from "./volume-contents.ts";
@@ -53,14 +52,18 @@ export function simulatedVolumes(
         .sort((a, b) => b.containerPath.length - a.containerPath.length)[0];
       if (volume === undefined) {
         if (!isBelow(containerPath, modelRepositoryMount)) return containerPath;
-        const reason = `no volume is mounted at ${posix.dirname(containerPath)}`;
+        const reason = `no volume is mounted at ${containerPath}`;
         return substitute(reason, inRepository(containerPath));
       }
       return join(sourceOf(volume), posix.relative(volume.containerPath, containerPath));
     },
     below: (containerPath) =>
       workload.volumes
-        .filter((volume) => isBelow(volume.containerPath, containerPath))
+        .filter(
+          (volume) =>
+            isBelow(volume.containerPath, containerPath) &&
+            !isForVersions(volume, workload.volumes),
+        )
         .sort((a, b) => a.containerPath.length - b.containerPath.length)
         .map((volume): RepositoryPart => {
           const path = posix.relative(containerPath, volume.containerPath);
@@ -72,36 +75,50 @@ export function simulatedVolumes(
   };
 }
 
-/** Plan of a Triton's `--model-repository`; `undefined` if one volume contains all of it. */
+/**
+ * Returns whether a volume is for further versions of a model, which `clipstack model deploy` adds: version 1 is mounted in it. It is
+ * empty when it is created.
+ */
+function isForVersions({ containerPath, hostPath, contents }: Volume, all: readonly Volume[]) {
+  const first = posix.join(containerPath, "1");
+  return (
+    hostPath === undefined &&
+    contents === undefined &&
+    all.some((volume) => volume.containerPath === first)
+  );
+}
+
+/**
+ * Plan of a mounted model repository; `undefined` if one volume contains all of it.
+ *
+ * @param mount - Path in the container.
+ * @param models - Folders of the served models.
+ * @param replacements - Files in place of their own.
+ */
 export function repositoryPlan(
-  flags: ResolvedTritonFlags,
-  model: string,
+  mount: string,
+  models: readonly string[],
   volumes: SimulatedVolumes,
   folder: string,
-  modelFile: string | undefined,
+  replacements: RepositoryPlan["replacements"],
 ): RepositoryPlan | undefined {
-  const mount = flags["model-repository"];
   const parts = volumes.below(mount);
   const isOneVolume = parts.length === 0 || (parts.length === 1 && parts[0]?.path === "");
-  if (isOneVolume && modelFile === undefined) return undefined;
   if (isOneVolume) {
+    if (Object.keys(replacements).length === 0) return undefined;
     return {
       folder,
       parts: parts.length > 0 ? parts : [{ path: "", source: volumes.hostPath(mount) }],
-      modelFile,
+      replacements,
     };
   }
-  const version = posix.join(model, "1");
   // a mounted configuration without weights: the image contains them
-  const inImage =
-    modelFile === undefined &&
-    parts.some(({ path }) => isBelow(path, model)) &&
-    !parts.some(({ path }) => isBelow(version, path))
-      ? [dirname(volumes.hostPath(posix.join(mount, version, "model.onnx")))]
-      : [];
-  return {
-    folder,
-    parts: [...parts, ...inImage.map((source) => ({ path: version, source }))],
-    modelFile,
-  };
+  const inImage = models.flatMap((model) => {
+    const version = posix.join(model, "1");
+    const hasWeights =
+      replacements[model] !== undefined || parts.some(({ path }) => isBelow(version, path));
+    if (hasWeights || !parts.some(({ path }) => isBelow(path, model))) return [];
+    return [{ path: version, source: volumes.hostPath(posix.join(mount, version)) }];
+  });
+  return { folder, parts: [...parts, ...inImage], replacements };
 }

@@ -58,7 +58,7 @@ test("the embed server has the container's environment with this machine's addre
     SHUTDOWN_GRACE_SECONDS: "20",
     HOST: "127.0.0.1",
     PORT: "8002",
-    MODEL_PATH: "/project/model_repository/openclip_vit_b32/1/model.onnx",
+    MODEL_REPOSITORY: "/tmp/run/two-services-embed",
   });
 });
 
@@ -109,16 +109,36 @@ test("separately mounted models are assembled, outer folders first", () => {
       { path: "b", source: "/srv/b" },
       { path: "b/1", source: "/srv/a/1" },
     ],
-    modelFile: undefined,
+    replacements: {},
+  });
+});
+
+const severalModels = [
+  { container_path: "/models/openclip_vit_b32/1", host_path: "/srv/a/1" },
+  { container_path: "/models/dinov2_small/1", host_path: "/srv/b/1" },
+];
+
+test("an embed server with several models reads them from one assembled repository", () => {
+  const document = dockerDocument();
+  container(document, "embed").volumes = severalModels;
+  const { env, repository } = instance(planOf(document), "two-services-embed");
+  expect(env.MODEL_REPOSITORY).toBe("/tmp/run/two-services-embed");
+  expect(repository).toEqual({
+    folder: "/tmp/run/two-services-embed",
+    parts: [
+      { path: "dinov2_small/1", source: "/srv/b/1" },
+      { path: "openclip_vit_b32/1", source: "/srv/a/1" },
+    ],
+    replacements: {},
   });
 });
 
 test("a named volume has the files that other containers put into it", () => {
   const plan = planOf(volumesDocument("the configuration"));
   expect(plan.faults).toEqual([]);
-  expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe(
-    "/project/model_repository/openclip_vit_b32/1/model.onnx",
-  );
+  expect(instance(plan, "two-services-embed").repository?.parts).toEqual([
+    { path: "openclip_vit_b32/1", source: "/project/model_repository/openclip_vit_b32/1" },
+  ]);
   const triton = instance(plan, "two-services-triton-onnx");
   expect(triton.args).toContain("--model-repository=/tmp/run/two-services-triton-onnx");
   expect(triton.repository?.parts).toEqual([
@@ -132,6 +152,18 @@ test("a named volume has the files that other containers put into it", () => {
     "docker_container.weights is not run: the files that it puts into its volume are read from the artefact",
     "docker_container.config is not run: the files that it puts into its volume are read from the artefact",
   ]);
+});
+
+test("a volume for further versions of a model is empty", () => {
+  const document = volumesDocument("the configuration");
+  const triton = container(document, "triton") as { volumes: unknown[] };
+  triton.volumes.unshift({ container_path: "/models/openclip_vit_b32", volume_name: "versions" });
+  const { notes, instances } = planOf(document);
+  const without = planOf(volumesDocument("the configuration"));
+  expect(instances.map(({ repository }) => repository)).toEqual(
+    without.instances.map(({ repository }) => repository),
+  );
+  expect(notes).toEqual(without.notes);
 });
 
 test("weights inside the image are replaced by the project's, beside a configuration of the artefact", () => {
@@ -176,9 +208,15 @@ test("a repository in one volume is used in place", () => {
 });
 
 test("a given model file replaces the model of every service", () => {
-  const plan = planOf(dockerDocument(), { modelFile: "/tiny.onnx" });
-  expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe("/tiny.onnx");
-  expect(instance(plan, "two-services-triton-onnx").repository?.modelFile).toBe("/tiny.onnx");
+  const plan = planOf(dockerDocument(), {
+    modelFiles: new Map([["openclip-vit-b32", { image: "/tiny.onnx" }]]),
+  });
+  const [embed, triton] = ["two-services-embed", "two-services-triton-onnx"].map((name) =>
+    instance(plan, name),
+  );
+  expect(embed?.env.MODEL_REPOSITORY).toBe(embed?.repository?.folder);
+  expect(embed?.repository?.replacements).toEqual({ openclip_vit_b32: "/tiny.onnx" });
+  expect(triton?.repository?.replacements).toEqual({ openclip_vit_b32: "/tiny.onnx" });
 });
 
 test("a folder of another host is replaced by the project's, and a note records it", () => {
@@ -189,9 +227,9 @@ test("a folder of another host is replaced by the project's, and a note records 
   const plan = planOf(document, {
     exists: (path) => path === "/project/model_repository/openclip_vit_b32",
   });
-  expect(instance(plan, "two-services-embed").env.MODEL_PATH).toBe(
-    "/project/model_repository/openclip_vit_b32/1/model.onnx",
-  );
+  expect(instance(plan, "two-services-embed").repository?.parts).toEqual([
+    { path: "openclip_vit_b32", source: "/project/model_repository/openclip_vit_b32" },
+  ]);
   expect(plan.notes).toEqual([
     "two-services-embed: /srv/models/openclip_vit_b32 is not on this machine; the project's model repository is used instead",
   ]);
@@ -201,7 +239,7 @@ test("a model inside the image is replaced by the project's, and a note records 
   const document = dockerDocument();
   container(document, "embed").volumes = [];
   expect(planOf(document).notes).toEqual([
-    "two-services-embed: no volume is mounted at /models/openclip_vit_b32/1; the project's model repository is used instead",
+    "two-services-embed: no volume is mounted at /models; the project's model repository is used instead",
   ]);
 });
 

@@ -1,8 +1,15 @@
 import { join } from "node:path";
+import { type Environment, requestedModel, type Service } from "../contract/environment.ts";
+import type { Modality } from "../contract/model-spec.ts";
 import { UserError } from "../contract/user-error.ts";
 import type { Artefact } from "./artefact.ts";
 import { clusterProxies, localEndpoint } from "./simulated-endpoints.ts";
-import { type EmbedContext, embedEnv, tritonOverrides } from "./simulated-process.ts";
+import {
+  type EmbedContext,
+  embedEnv,
+  modelRepositoryOf,
+  tritonOverrides,
+} from "./simulated-process.ts";
 import {
   portCollisions,
   portFaults,
@@ -46,9 +53,8 @@ export function planSimulation(artefact: Artefact, options: SimulationPlanOption
   const instances = drafts.map((draft): Instance => {
     const volumes = simulatedVolumes(draft.workload, options, notes);
     const { listeners } = draft;
-    const { modelFile } = options;
-    const context = { listeners, volumes, modelFile, workloads, localPorts, faults, notes };
-    return instanceOf(draft, options, context);
+    const context = { listeners, volumes, workloads, localPorts, faults, notes };
+    return instanceOf(draft, artefact.environment, options, context);
   });
 
   const proxyTo = (workload: Workload, internal: number, port: number): ProxyPlan => ({
@@ -120,7 +126,8 @@ function localPortsOf(drafts: readonly Draft[], host: string, port: number): rea
 
 function instanceOf(
   { workload, name, role, flags, listeners }: Draft,
-  { temporaryFolder, modelFile }: SimulationPlanOptions,
+  environment: Environment,
+  { temporaryFolder, modelFiles }: SimulationPlanOptions,
   context: EmbedContext,
 ): Instance {
   const common = {
@@ -131,10 +138,32 @@ function instanceOf(
     ...readiness(workload, role, listeners),
     graceSeconds: workload.graceSeconds,
   };
-  if (flags === undefined) return { ...common, args: [], env: embedEnv(workload, context) };
   const { volumes } = context;
-  const scratch = join(temporaryFolder, name.replaceAll(/[^\w.-]+/g, "-"));
-  const repository = repositoryPlan(flags, workload.service.model, volumes, scratch, modelFile);
+  const mount = flags?.["model-repository"] ?? modelRepositoryOf(workload);
+  const towers = towersOf(workload.service, environment);
+  const repository =
+    mount === undefined
+      ? undefined
+      : repositoryPlan(
+          mount,
+          towers.map(({ folder }) => folder),
+          volumes,
+          join(temporaryFolder, name.replaceAll(/[^\w.-]+/g, "-")),
+          Object.fromEntries(
+            towers.flatMap(({ model, modality, folder }) => {
+              const file = modelFiles?.get(model)?.[modality];
+              return file === undefined ? [] : [[folder, file]];
+            }),
+          ),
+        );
+  if (flags === undefined) {
+    return {
+      ...common,
+      args: [],
+      env: embedEnv(workload, repository?.folder, context),
+      repository,
+    };
+  }
   const folder = repository?.folder ?? volumes.hostPath(flags["model-repository"]);
   return {
     ...common,
@@ -142,6 +171,19 @@ function instanceOf(
     args: [...workload.command, ...tritonOverrides(flags, listeners, folder)],
     repository,
   };
+}
+
+/** Towers that a service runs, with their folders in its model repository. */
+function towersOf(
+  service: Service,
+  { models }: Environment,
+): readonly { readonly model: string; readonly modality: Modality; readonly folder: string }[] {
+  return service.models.flatMap((model) => {
+    const towers = models.find(({ name }) => name === model)?.towers ?? {};
+    return (["image", "text"] as const)
+      .filter((modality) => towers[modality] !== undefined)
+      .map((modality) => ({ model, modality, folder: requestedModel(service, model, modality) }));
+  });
 }
 
 function hostPortsOf(

@@ -1,4 +1,5 @@
 import type { Endpoint } from "../contract/environment.ts";
+import type { Modality } from "../contract/model-spec.ts";
 import type { Workload } from "./workload.ts";
 
 /** Address that every process of the local simulation listens on. */
@@ -36,13 +37,16 @@ export interface Instance {
   readonly repository?: RepositoryPlan;
 }
 
+/** ONNX files of the towers of models, by name of the model. */
+export type ModelFiles = ReadonlyMap<string, Readonly<Partial<Record<Modality, string>>>>;
+
 /** Model repository to assemble, because its parts are in several folders or its model is replaced. */
 export interface RepositoryPlan {
   readonly folder: string;
   /** Parts, outer mounts first; path `""` is the folder itself. */
   readonly parts: readonly RepositoryPart[];
-  /** ONNX file in place of every model's own. */
-  readonly modelFile?: string;
+  /** Files in place of the models' own, by folder of the model: `openclip_vit_b32`. */
+  readonly replacements: Readonly<Record<string, string>>;
 }
 
 export interface RepositoryPart {
@@ -93,8 +97,8 @@ export interface SimulationPlanOptions {
   readonly modelRepository: string;
   /** Returns whether a folder or file exists. */
   readonly exists: (path: string) => boolean;
-  /** ONNX file that replaces the model of every service; absent: the files that the artefact mounts. */
-  readonly modelFile?: string;
+  /** ONNX files in place of those that the artefact mounts. */
+  readonly modelFiles?: ModelFiles;
   /** Folder in which model repositories are assembled. */
   readonly temporaryFolder: string;
   /** Added to every port of the machine. */

@@ -137,7 +137,7 @@ function prepare({ repository }: Instance): StartOutcome | undefined {
 }
 
 /** Assembles a model repository from folders, links to files, and text files of the artefact. */
-export function assembleRepository({ folder, parts, modelFile }: RepositoryPlan): void {
+export function assembleRepository({ folder, parts, replacements }: RepositoryPlan): void {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   for (const { path, source, files = {} } of parts) {
@@ -148,14 +148,22 @@ export function assembleRepository({ folder, parts, modelFile }: RepositoryPlan)
     }
     if (source === undefined) continue;
     if (existsSync(source)) mirror(source, join(folder, path));
-    else if (modelFile === undefined) throw new Error(`cannot mount ${source}: no such folder`);
+    else if (!isReplaced(path, replacements)) {
+      throw new Error(`cannot mount ${source}: no such folder`);
+    }
   }
-  if (modelFile === undefined) return;
-  for (const model of readdirSync(folder)) {
-    rmSync(join(folder, model, "1"), { recursive: true, force: true });
-    mkdirSync(join(folder, model, "1"), { recursive: true });
-    symlinkSync(modelFile, join(folder, model, "1", "model.onnx"));
+  for (const [model, file] of Object.entries(replacements)) {
+    const version = join(folder, model, "1");
+    rmSync(version, { recursive: true, force: true });
+    mkdirSync(version, { recursive: true });
+    symlinkSync(file, join(version, "model.onnx"));
+    if (existsSync(`${file}.json`)) symlinkSync(`${file}.json`, join(version, "model.onnx.json"));
   }
+}
+
+/** Returns whether a path of a repository is the version folder of a replaced model. */
+function isReplaced(path: string, replacements: RepositoryPlan["replacements"]): boolean {
+  return Object.keys(replacements).some((model) => path === `${model}/1`);
 }
 
 function mirror(source: string, target: string): void {

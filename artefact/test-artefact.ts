@@ -1,4 +1,5 @@
 import type { Environment } from "../contract/environment.ts";
+import { defaultModels } from "../contract/models/index.ts";
 import { hostPorts, kindPorts, tritonPorts } from "../contract/ports.ts";
 
 /** Terraform JSON for tests, in the shape of the provider bindings. */
@@ -75,16 +76,18 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
     output: {
       environment: {
         value: {
-          schema: 2,
+          schema: 3,
           name: "two-services",
           where: "unix:///var/run/docker.sock",
           accelerator: "cpu",
+          models: [...defaultModels],
           services: [
             {
               name: "embed",
               kind: "embed",
               backend: "onnxruntime",
-              model: "openclip_vit_b32",
+              models: defaultModels.map(({ name }) => name),
+              variant: "fp32",
               resources: { container: "docker_container.embed" },
               endpoints: [
                 {
@@ -99,7 +102,8 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
               name: "triton-onnx",
               kind: "triton",
               backend: "onnxruntime",
-              model: "openclip_vit_b32",
+              models: defaultModels.map(({ name }) => name),
+              variant: "fp32",
               resources: { container: "docker_container.triton" },
               endpoints: [
                 {
@@ -239,16 +243,18 @@ export function kubernetesDocument(
     output: {
       environment: {
         value: {
-          schema: 2,
+          schema: 3,
           name: "cluster",
           where: "kind-clipstack",
           accelerator: "cpu",
+          models: [...defaultModels],
           services: [
             {
               name: "embed",
               kind: "embed",
               backend: "onnxruntime",
-              model: "openclip_vit_b32",
+              models: defaultModels.map(({ name }) => name),
+              variant: "fp32",
               resources: {
                 deployment: "kubernetes_deployment_v1.embed",
                 service: "kubernetes_service_v1.embed",
@@ -308,15 +314,17 @@ export function embedsDocument(name: string, embeds: readonly TestEmbed[]): Test
     output: {
       environment: {
         value: {
-          schema: 2,
+          schema: 3,
           name,
           where: "unix:///var/run/docker.sock",
           accelerator: "cpu",
+          models: [...defaultModels],
           services: embeds.map((embed) => ({
             name: embed.name,
             kind: "embed",
             backend: "onnxruntime",
-            model: "openclip_vit_b32",
+            models: defaultModels.map(({ name }) => name),
+            variant: "fp32",
             resources: { container: `docker_container.${embed.name}` },
             endpoints: [
               {

@@ -9,7 +9,10 @@ test("defaults to the embed API with mode auto", () => {
     apiKey: undefined,
     tritonGrpcUrl: undefined,
     model: undefined,
+    tritonModel: undefined,
     modelPath: undefined,
+    textModelPath: undefined,
+    vocabularyPath: undefined,
   });
 });
 
@@ -22,7 +25,10 @@ test("reads every variable", () => {
       INFERENCE_API_KEY: "0123456789abcdef",
       TRITON_GRPC_URL: "gpu-host:9000",
       TRITON_MODEL: "openclip_vit_b32_jpeg",
+      INFERENCE_MODEL: "openclip-vit-b32",
       INFERENCE_MODEL_PATH: "model.onnx",
+      INFERENCE_TEXT_MODEL_PATH: "text.onnx",
+      INFERENCE_VOCABULARY_PATH: "tokenizer.model",
     }),
   ).toEqual({
     backend: "triton_grpc",
@@ -30,8 +36,11 @@ test("reads every variable", () => {
     serviceUrl: "http://gpu-host:8010",
     apiKey: "0123456789abcdef",
     tritonGrpcUrl: "gpu-host:9000",
-    model: "openclip_vit_b32_jpeg",
+    model: "openclip-vit-b32",
+    tritonModel: "openclip_vit_b32_jpeg",
     modelPath: "model.onnx",
+    textModelPath: "text.onnx",
+    vocabularyPath: "tokenizer.model",
   });
 });
 

@@ -23,9 +23,14 @@ const clientEnv = z.object({
     .string()
     .regex(/^[^\s/]+:\d{1,5}$/, "must be host:port")
     .optional(),
-  /** Model in Triton's repository: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
+  /** Name of a model of the catalogue, or with the backend `embed` of any model of the service. */
+  INFERENCE_MODEL: z.string().optional(),
+  /** Image tower in Triton's repository: `openclip_vit_b32`, `…_u8`, `…_jpeg` or `…_trt`. */
   TRITON_MODEL: z.string().optional(),
   INFERENCE_MODEL_PATH: z.string().optional(),
+  INFERENCE_TEXT_MODEL_PATH: z.string().optional(),
+  /** Vocabulary of the tokenizer, such as `tokenizer.model`. */
+  INFERENCE_VOCABULARY_PATH: z.string().optional(),
 });
 
 function mustBe(values: readonly string[]): string {
@@ -58,7 +63,10 @@ export function clientOptionsFromEnv(
     serviceUrl: data.INFERENCE_SERVICE_URL,
     apiKey: data.INFERENCE_API_KEY,
     tritonGrpcUrl: data.TRITON_GRPC_URL,
-    model: data.TRITON_MODEL,
+    model: data.INFERENCE_MODEL,
+    tritonModel: data.TRITON_MODEL,
     modelPath: data.INFERENCE_MODEL_PATH,
+    textModelPath: data.INFERENCE_TEXT_MODEL_PATH,
+    vocabularyPath: data.INFERENCE_VOCABULARY_PATH,
   };
 }

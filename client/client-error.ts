@@ -28,12 +28,16 @@ export class ClientError extends Error {
     readonly problem: string,
     options: ErrorOptions & {
       /** Index of the image that caused the error, in the caller's list. */
-      readonly image?: number;
+      readonly image?: number | undefined;
+      /** Index of the text that caused the error, in the caller's list. */
+      readonly text?: number | undefined;
     } = {},
   ) {
     super(`[${code}] ${problem}`, options);
     this.image = options.image;
+    this.text = options.text;
   }
 
   readonly image: number | undefined;
+  readonly text: number | undefined;
 }

@@ -11,18 +11,18 @@ import {
   startEmbedServer,
 } from "../inference-image/embed/embed-server.ts";
 import { testCertificate } from "../inference-image/http/test-certificate.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyRepository } from "../model-tools/test-model.ts";
 import { openInferenceClient } from "./inference-client.ts";
 
 const apiKey = "0123456789abcdef";
-let modelPath: string;
+let modelRepository: string;
 let jpeg: Buffer;
 let folder: string;
 let server: RunningEmbedServer;
 
 beforeAll(async () => {
-  [modelPath, jpeg, folder] = await Promise.all([
-    tinyModel(),
+  [modelRepository, jpeg, folder] = await Promise.all([
+    tinyRepository(),
     picture(),
     mkdtemp(join(tmpdir(), "clipstack-client-")),
   ]);
@@ -32,7 +32,11 @@ afterEach(() => server.stop());
 
 async function start(overrides: Partial<ServerEnv>): Promise<void> {
   server = await startEmbedServer({
-    ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+    ...serverEnv.parse({
+      HOST: "127.0.0.1",
+      MODEL_REPOSITORY: modelRepository,
+      LOG_LEVEL: "silent",
+    }),
     INTRA_OP_THREADS: 1,
     PORT: 0,
     ...overrides,

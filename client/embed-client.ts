@@ -5,13 +5,21 @@ import {
   embedErrorResponse,
   embedPaths,
   embedResponse,
+  modelParameter,
 } from "../contract/embed-api.ts";
 import { ClientError } from "./client-error.ts";
+import { type ClientModel, knownSpec, nameOf } from "./client-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
 
 export interface EmbedClientOptions {
   /** `http://host:port`, or `https://host:port` with a certificate that Node trusts (`NODE_EXTRA_CA_CERTS`). */
   readonly url: string;
+  /**
+   * Name of a served model, or its spec, against which the width of responses is checked.
+   *
+   * @default - the first model of the service with the modality
+   */
+  readonly model?: ClientModel | undefined;
   /**
    * Bearer token.
    *
@@ -38,7 +46,7 @@ const defaultRetryMs = 200;
 /** Shorter than the deadline, so that an unreachable host is reported sooner than a slow one. */
 const connectTimeoutMs = 5_000;
 
-/** Opens a client of the embed API without connecting. It sends encoded images; the service decodes and embeds them. */
+/** Opens a client of the embed API without connecting. It sends encoded images and texts; the service decodes and embeds them. */
 export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
   const { url, apiKey, timeoutMs = defaultTimeoutMs } = options;
   const pool = new Pool(url, {
@@ -53,18 +61,19 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
     accept: "application/json",
     ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
   };
-  const send = (images: readonly Uint8Array[], deadline: number) =>
-    post(pool, headers, images, deadline);
+  const model = nameOf(options.model);
+  const width = knownSpec(options.model)?.embedding.width;
 
   /** Retries once on a new connection, because the service may have closed an idle one. */
   async function sendWithRetry(
-    images: readonly Uint8Array[],
+    createRequest: () => EmbedRequest,
     deadline: number,
   ): Promise<HttpResponse> {
+    const send = () => post(pool, headers, createRequest(), deadline);
     try {
-      return await send(images, deadline).catch((error: unknown) => {
+      return await send().catch((error: unknown) => {
         if (!isConnectionLost(error)) throw error;
-        return send(images, deadline);
+        return send();
       });
     } catch (cause) {
       if ((cause as Error).name === "TimeoutError") {
@@ -74,39 +83,61 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
     }
   }
 
+  async function embed(
+    createRequest: () => EmbedRequest,
+    count: number,
+  ): Promise<readonly Float32Array[]> {
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      const response = await sendWithRetry(createRequest, deadline);
+      if (response.status === 200) return vectorsOf(response.text, { count, width, url });
+      const error = errorOf(response, url);
+      const retryMs = retryDelayMs(response.retryAfter);
+      if (error.code !== "overloaded" || performance.now() + retryMs >= deadline) throw error;
+      await sleep(retryMs);
+    }
+  }
+
   return {
     target: url,
-    async embed(images) {
-      const deadline = performance.now() + timeoutMs;
-      for (;;) {
-        const response = await sendWithRetry(images, deadline);
-        if (response.status === 200) return vectorsOf(response.text, images.length, url);
-        const error = errorOf(response, url);
-        const retryMs = retryDelayMs(response.retryAfter);
-        if (error.code !== "overloaded" || performance.now() + retryMs >= deadline) throw error;
-        await sleep(retryMs);
-      }
-    },
+    embed: (images) => embed(() => imageRequest(images, model), images.length),
+    embedText: (texts) => embed(() => textRequest(texts, model), texts.length),
     close: () => pool.close(),
   };
+}
+
+interface EmbedRequest {
+  readonly path: string;
+  readonly contentType?: string;
+  readonly body: FormData | string;
+}
+
+function imageRequest(images: readonly Uint8Array[], model: string | undefined): EmbedRequest {
+  const form = new FormData();
+  for (const [i, image] of images.entries()) {
+    form.append("images", new Blob([image as Uint8Array<ArrayBuffer>]), `image-${i}`);
+  }
+  const query = model === undefined ? "" : `?${modelParameter}=${encodeURIComponent(model)}`;
+  return { path: `${embedPaths.embed}${query}`, body: form };
+}
+
+function textRequest(texts: readonly string[], model: string | undefined): EmbedRequest {
+  const body = JSON.stringify({ texts, [modelParameter]: model });
+  return { path: embedPaths.embedText, contentType: "application/json", body };
 }
 
 /** @param deadline - Time of `performance.now()`. */
 async function post(
   pool: Pool,
   headers: Readonly<Record<string, string>>,
-  images: readonly Uint8Array[],
+  { path, contentType, body }: EmbedRequest,
   deadline: number,
 ): Promise<HttpResponse> {
-  const form = new FormData();
-  for (const [i, image] of images.entries()) {
-    form.append("images", new Blob([image as Uint8Array<ArrayBuffer>]), `image-${i}`);
-  }
   const response = await pool.request({
     method: "POST",
-    path: embedPaths.embed,
-    headers,
-    body: form,
+    path,
+    headers: contentType === undefined ? headers : { ...headers, "content-type": contentType },
+    body,
     signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
   });
   const retryAfter = response.headers["retry-after"];
@@ -117,7 +148,14 @@ async function post(
   };
 }
 
-function vectorsOf(text: string, count: number, url: string): readonly Float32Array[] {
+interface ExpectedVectors {
+  readonly count: number;
+  /** Undefined if only the service has the model's spec. */
+  readonly width: number | undefined;
+  readonly url: string;
+}
+
+function vectorsOf(text: string, { count, width, url }: ExpectedVectors): readonly Float32Array[] {
   const result = embedResponse.safeParse(jsonOf(text));
   if (!result.success) {
     const issue = result.error.issues[0];
@@ -131,6 +169,14 @@ function vectorsOf(text: string, count: number, url: string): readonly Float32Ar
       `${url}: expected ${count} embeddings, got ${embeddings.length}`,
     );
   }
+  const expectedWidth = width ?? embeddings[0]?.length;
+  const index = embeddings.findIndex(({ length }) => length !== expectedWidth);
+  if (index >= 0) {
+    throw new ClientError(
+      "protocol",
+      `${url}: embeddings.${index}: expected ${expectedWidth} values, got ${embeddings[index]!.length}`,
+    );
+  }
   return embeddings.map((values) => Float32Array.from(values));
 }
 
@@ -141,9 +187,10 @@ function errorOf({ status, text }: HttpResponse, url: string): ClientError {
     const code = status >= 500 ? "unavailable" : "rejected";
     return new ClientError(code, `${url} responded with ${status}: ${excerpt}`);
   }
-  const { code, message, image } = parsed.data.error;
+  const { code, message, image, text: index } = parsed.data.error;
   return new ClientError(clientCodeOf(code, image), `${message} (${status} from ${url})`, {
     image,
+    text: index,
   });
 }
 

@@ -1,5 +1,6 @@
 /** Public API of @clipstack/client. */
 
+export type { ModelSpec } from "../contract/model-spec.ts";
 export type {
   BytesTensor,
   DataType,
@@ -10,6 +11,7 @@ export type {
 } from "../contract/tensor.ts";
 export { clientOptionsFromEnv } from "./client-env.ts";
 export { ClientError, type ClientErrorCode } from "./client-error.ts";
+export type { ClientModel } from "./client-model.ts";
 export { type EmbedClientOptions, openEmbedClient } from "./embed-client.ts";
 export {
   type ClientBackend,

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { defaultModel } from "../contract/models/index.ts";
 import { serverEnv } from "../contract/server-env.ts";
 import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import {
@@ -16,7 +17,7 @@ import {
   type RunningTritonEmulator,
   startTritonEmulator,
 } from "../inference-image/emulator/triton-emulator.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { tinyModel, tinyRepository } from "../model-tools/test-model.ts";
 import { ClientError } from "./client-error.ts";
 import {
   type InferenceClient,
@@ -30,21 +31,26 @@ const images = ["sunset.jpg", "flower-exif-6.jpg", "shell-alpha.png", "clouds.we
 const noImage = Buffer.from("GIF89a is not supported");
 
 let modelPath: string;
+let modelRepository: string;
 let embedServer: RunningEmbedServer;
 let repository: TestRepository;
 let triton: RunningTritonEmulator;
 let expected: readonly Float32Array[];
 
 beforeAll(async () => {
-  modelPath = await tinyModel();
+  [modelPath, modelRepository] = await Promise.all([tinyModel(), tinyRepository()]);
   embedServer = await startEmbedServer({
-    ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+    ...serverEnv.parse({
+      HOST: "127.0.0.1",
+      MODEL_REPOSITORY: modelRepository,
+      LOG_LEVEL: "silent",
+    }),
     PORT: 0,
   });
   await embedServer.loaded;
   repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
-  const local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
+  const local = await openLocalEmbedder({ spec: defaultModel, modelPath, intraOpThreads: 1 });
   expected = await local.embed(images);
   await local.close();
 });
@@ -123,11 +129,11 @@ const remotes: readonly [string, () => Partial<InferenceClientOptions>][] = [
 
 /** Triton over both protocols, with the models for the other payload formats. */
 const tritonFormats = (["triton", "triton_grpc"] as const).flatMap((backend) =>
-  ["openclip_vit_b32_u8", "openclip_vit_b32_jpeg"].map((model): (typeof remotes)[number] => [
-    `${backend}, ${model}`,
+  ["openclip_vit_b32_u8", "openclip_vit_b32_jpeg"].map((tritonModel): (typeof remotes)[number] => [
+    `${backend}, ${tritonModel}`,
     () => ({
       backend,
-      model,
+      tritonModel,
       serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
       tritonGrpcUrl: `127.0.0.1:${triton.ports.grpc}`,
     }),
@@ -197,7 +203,7 @@ describe("remote", () => {
     const client = await open({
       backend: "triton",
       serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
-      model: "resnet",
+      tritonModel: "resnet",
     });
     const error = await errorOf(client.embed(images));
     expect(error.code).toBe("rejected");
@@ -208,10 +214,10 @@ describe("remote", () => {
     const client = await open({
       backend: "triton",
       serviceUrl: `http://127.0.0.1:${triton.ports.http}`,
-      model: "openclip_preprocess",
+      tritonModel: "openclip_vit_b32_preprocess",
     });
     expect((await errorOf(client.embed(images))).message).toBe(
-      "[rejected] openclip_preprocess must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got encoded BYTES [-1, 1] and pixels UINT8 [-1, 224, 224, 3]",
+      "[rejected] openclip_vit_b32_preprocess must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got encoded BYTES [-1, 1] and pixels UINT8 [-1, 224, 224, 3]",
     );
   });
 
@@ -239,7 +245,7 @@ describe("remote", () => {
       response.writeHead(forwarded.status, Object.fromEntries(forwarded.headers));
       response.end(Buffer.from(await forwarded.arrayBuffer()));
     });
-    const client = await open({ backend: "triton", serviceUrl: url, model });
+    const client = await open({ backend: "triton", serviceUrl: url, tritonModel: model });
     expectSame(await client.embed(images.slice(0, 1)), expected.slice(0, 1));
     expect(sent).toBeGreaterThan(0);
     expect(sent).toBeLessThan(most < 2 ? most * images[0]!.byteLength + 1024 : most);
@@ -294,7 +300,7 @@ describe("remote", () => {
     [
       "a vector of another width",
       JSON.stringify({ embeddings: [[1, 2, 3]], model: "m" }),
-      /^\[protocol\] http:\S+: embeddings\.0: /,
+      /^\[protocol\] http:\S+: embeddings\.0: expected 512 values, got 3$/,
     ],
     [
       "another number of vectors",
@@ -305,7 +311,8 @@ describe("remote", () => {
     const url = await serviceUrl((_request, response) => {
       response.end(body);
     });
-    const error = await errorOf((await open({ serviceUrl: url })).embed([images[0]!]));
+    const client = await open({ serviceUrl: url, model: defaultModel.name });
+    const error = await errorOf(client.embed([images[0]!]));
     expect(error.message).toMatch(message);
   });
 

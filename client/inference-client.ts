@@ -1,10 +1,12 @@
 import { maxImagesPerRequest } from "../contract/embed-api.ts";
-import { openclipVitB32 } from "../contract/model-signature.ts";
+import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
+import { mapConcurrently } from "../inference/map-concurrently.ts";
 import { ClientError } from "./client-error.ts";
+import { type ClientModel, knownSpec, requiredSpec } from "./client-model.ts";
 import { openEmbedClient } from "./embed-client.ts";
-import { embedWithFallback } from "./embed-with-fallback.ts";
-import { createLocalModel } from "./local-model.ts";
+import { type EmbedBatch, Fallback } from "./embed-with-fallback.ts";
+import { createLocalModel, type LocalModel } from "./local-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
 import { openGrpcTransport } from "./triton/grpc-transport.ts";
 import { openHttpTransport } from "./triton/http-transport.ts";
@@ -42,18 +44,43 @@ export interface InferenceClientOptions {
    */
   readonly tritonGrpcUrl?: string;
   /**
-   * Name of the model in Triton's repository. Its metadata determines the payload format: the files themselves for
-   * `openclip_vit_b32_jpeg`, uint8 pixels for `openclip_vit_b32_u8`, normalised float32 for `openclip_vit_b32`.
+   * Name of a model of the catalogue, or a spec. With the backend `embed` in mode `remote`, also the name of any model of the service.
    *
-   * @default "openclip_vit_b32"
+   * @default - OpenCLIP ViT-B/32; with the backend `embed` and no local model, the service's default
    */
-  readonly model?: string;
+  readonly model?: ClientModel | undefined;
   /**
-   * ONNX file of the local model, loaded on first use; with mode `local`, when the client is opened.
+   * Name of the image tower in Triton's repository. Its metadata determines the payload format: the files themselves for `…_jpeg`,
+   * uint8 pixels for `…_u8`, normalised float32 otherwise.
    *
-   * @default - no local model: mode `local` fails, and mode `auto` has no fallback
+   * @default - the variant with normalised images, such as `openclip_vit_b32`
    */
-  readonly modelPath?: string;
+  readonly tritonModel?: string | undefined;
+  /**
+   * Name of the text tower in Triton's repository.
+   *
+   * @default - the variant without TensorRT, such as `openclip_vit_b32_text`
+   */
+  readonly tritonTextModel?: string | undefined;
+  /**
+   * ONNX file of the local image tower, loaded on first use; with mode `local`, when the client is opened.
+   *
+   * @default - no local images: mode `local` fails without `textModelPath`, and mode `auto` has no fallback
+   */
+  readonly modelPath?: string | undefined;
+  /**
+   * ONNX file of the local text tower, as `modelPath`.
+   *
+   * @default - no local texts
+   */
+  readonly textModelPath?: string | undefined;
+  /**
+   * File with the tokenizer's vocabulary, for texts that this process tokenizes: those of the local model and of the Triton backends.
+   * Not read if a package has the vocabulary, as for CLIP.
+   *
+   * @default - the tokenizer's file beside `textModelPath`
+   */
+  readonly vocabularyPath?: string | undefined;
   /**
    * Deadline in milliseconds of one request, which carries up to 32 images.
    *
@@ -68,14 +95,20 @@ export interface InferenceClientOptions {
   readonly onFallback?: (reason: string) => void;
 }
 
-/** Computes embeddings of images, in a service or in this process. */
+/** Computes embeddings of images and texts, in a service or in this process. */
 export interface InferenceClient {
   /**
    * @param images - Any number of JPEG, PNG or WebP files; more than 32 are split into several requests.
-   * @returns One vector of 512 float32 with unit L2 norm per image, in the same order.
+   * @returns One vector of the model's width with unit L2 norm per image, in the same order.
    * @throws {ClientError} and no other error; `image` is the index of the image that caused it
    */
   embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
+  /**
+   * @param texts - Any number; more than 32 are split into several requests.
+   * @returns As {@link embed}; texts and images of one model can be compared.
+   * @throws {ClientError} and no other error; `text` is the index of the text that caused it
+   */
+  embedText(texts: readonly string[]): Promise<readonly Float32Array[]>;
   /** Closes the client after its outstanding requests have completed. */
   close(): Promise<void>;
 }
@@ -98,111 +131,112 @@ const defaultServiceUrls: Readonly<Record<ClientBackend, string>> = {
 export async function openInferenceClient(
   options: InferenceClientOptions = {},
 ): Promise<InferenceClient> {
-  const { mode = "auto", modelPath, onFallback = warn } = options;
-  const local = createLocalModel(modelPath);
+  const { mode = "auto", onFallback = warn } = options;
+  if (mode === "remote") return createClient(openRemote(options));
+  const local = localModelOf(options);
   if (mode === "local") {
-    await local.load();
-    return createClient(local.embed, local.close);
+    const { modelPath, textModelPath } = options;
+    try {
+      if (modelPath !== undefined || textModelPath === undefined) await local.images.load();
+      if (textModelPath !== undefined) await local.texts.load();
+    } catch (error) {
+      // a loaded tower would keep the process alive
+      await local.close();
+      throw error;
+    }
+    const [embed, embedText] = [local.images.embed, local.texts.embed];
+    return createClient({ embed, embedText, close: local.close });
   }
-  const remote = openRemote(options);
-  if (mode === "remote") return createClient(remote.embed, remote.close);
-  return createClient(embedWithFallback(remote, local, onFallback), async () => {
-    await Promise.all([remote.close(), local.close()]);
+  const hasLocal = options.modelPath !== undefined || options.textModelPath !== undefined;
+  // embeddings of the service and of the local model must be of the same model
+  const model = options.model ?? (hasLocal ? defaultModel : undefined);
+  const remote = openRemote({ ...options, model });
+  const fallback = new Fallback(onFallback);
+  return createClient({
+    embed: fallback.embedder(remote.embed, local.images),
+    embedText: fallback.embedder(remote.embedText, local.texts),
+    async close() {
+      await Promise.all([remote.close(), local.close()]);
+    },
   });
 }
 
-/** @param embedBatch - Embeds 1 to 32 images. */
-function createClient(
-  embedBatch: RemoteEmbedder["embed"],
-  close: () => Promise<void>,
-): InferenceClient {
+function localModelOf(options: InferenceClientOptions): LocalModel {
+  const { model = defaultModel, modelPath, textModelPath, vocabularyPath } = options;
+  const spec = knownSpec(model);
+  if (spec !== undefined) {
+    return createLocalModel({ spec, modelPath, textModelPath, vocabularyPath });
+  }
+  // a model that only the service has cannot run here
+  if (modelPath !== undefined || textModelPath !== undefined || options.mode === "local") {
+    requiredSpec(model);
+  }
+  return createLocalModel({ spec: defaultModel });
+}
+
+/** @param batches - Embed 1 to 32 items each. */
+function createClient(batches: Omit<RemoteEmbedder, "target">): InferenceClient {
   const outstanding = new Set<Promise<unknown>>();
   let closing: Promise<void> | undefined;
 
-  async function embedFrom(images: readonly Uint8Array[], first: number) {
+  async function embedAll<Item>(
+    items: readonly Item[],
+    embedBatch: EmbedBatch<Item>,
+  ): Promise<readonly Float32Array[]> {
+    if (closing !== undefined) throw new ClientError("closed", "the client is closed");
+    const firsts = Array.from(
+      { length: Math.ceil(items.length / maxImagesPerRequest) },
+      (_, batch) => batch * maxImagesPerRequest,
+    );
+    const vectors = mapConcurrently(firsts, concurrentRequests, (first) =>
+      embedBatch(items.slice(first, first + maxImagesPerRequest)).catch((error: unknown) => {
+        throw withOffset(error, first);
+      }),
+    );
+    outstanding.add(vectors);
     try {
-      return await embedBatch(images.slice(first, first + maxImagesPerRequest));
-    } catch (error) {
-      throw withImageOffset(error, first);
+      return (await vectors).flat();
+    } finally {
+      outstanding.delete(vectors);
     }
   }
 
   return {
-    async embed(images) {
-      if (closing !== undefined) throw new ClientError("closed", "the client is closed");
-      const firsts = Array.from(
-        { length: Math.ceil(images.length / maxImagesPerRequest) },
-        (_, batch) => batch * maxImagesPerRequest,
-      );
-      const batches = mapConcurrently(firsts, concurrentRequests, (first) =>
-        embedFrom(images, first),
-      );
-      outstanding.add(batches);
-      try {
-        return (await batches).flat();
-      } finally {
-        outstanding.delete(batches);
-      }
-    },
+    embed: (images) => embedAll(images, batches.embed),
+    embedText: (texts) => embedAll(texts, batches.embedText),
     close() {
-      closing ??= Promise.allSettled(outstanding).then(close);
+      closing ??= Promise.allSettled(outstanding).then(() => batches.close());
       return closing;
     },
   };
 }
 
-/** Maps items with at most `limit` concurrent runs. After a failure it starts no more, and rejects once the others have ended. */
-async function mapConcurrently<Item, Result>(
-  items: readonly Item[],
-  limit: number,
-  run: (item: Item) => Promise<Result>,
-): Promise<readonly Result[]> {
-  const results: Result[] = [];
-  let next = 0;
-  let hasFailed = false;
-  const worker = async () => {
-    while (next < items.length && !hasFailed) {
-      const index = next++;
-      try {
-        results[index] = await run(items[index]!);
-      } catch (error) {
-        hasFailed = true;
-        throw error;
-      }
-    }
-  };
-  const workers = Array.from({ length: Math.min(limit, items.length) }, worker);
-  await Promise.allSettled(workers);
-  await Promise.all(workers);
-  return results;
-}
-
-/** Converts the image index of an error from its batch to the caller's list. */
-function withImageOffset(error: unknown, first: number): unknown {
-  if (!(error instanceof ClientError) || error.image === undefined || first === 0) return error;
-  const image = first + error.image;
-  const problem = error.problem.replace(/^image \d+ /, `image ${image} `);
-  return new ClientError(error.code, problem, { cause: error.cause, image });
+/** Converts the index of an error from its batch to the caller's list. */
+function withOffset(error: unknown, first: number): unknown {
+  if (!(error instanceof ClientError) || first === 0) return error;
+  const { code, cause } = error;
+  const [image, text] = [error.image, error.text].map((index) =>
+    index === undefined ? undefined : first + index,
+  );
+  const problem = error.problem.replace(/^(image|text) \d+ /, `$1 ${image ?? text} `);
+  return new ClientError(code, problem, { cause, image, text });
 }
 
 function openRemote(options: InferenceClientOptions): RemoteEmbedder {
-  const {
-    backend = "embed",
-    model = openclipVitB32.name,
-    timeoutMs = defaultTimeoutMs,
-    apiKey,
-  } = options;
+  const { backend = "embed", model, tritonModel, tritonTextModel } = options;
+  const { timeoutMs = defaultTimeoutMs, apiKey } = options;
+  const { textModelPath, vocabularyPath } = options;
+  const triton = { model, tritonModel, tritonTextModel, textModelPath, vocabularyPath, timeoutMs };
   const url = parseServiceUrl(options.serviceUrl ?? defaultServiceUrls[backend]);
   switch (backend) {
     case "embed":
-      return openEmbedClient({ url: url.origin, apiKey, timeoutMs });
+      return openEmbedClient({ url: url.origin, model, apiKey, timeoutMs });
     case "triton": {
-      const transport = openHttpTransport({ url: url.origin });
-      return openTritonEmbedder({ transport, model, timeoutMs });
+      return openTritonEmbedder({ ...triton, transport: openHttpTransport({ url: url.origin }) });
     }
     case "triton_grpc": {
       const target = parseGrpcUrl(options.tritonGrpcUrl ?? grpcUrlOf(url));
-      return openTritonEmbedder({ transport: openGrpcTransport({ target }), model, timeoutMs });
+      return openTritonEmbedder({ ...triton, transport: openGrpcTransport({ target }) });
     }
   }
 }

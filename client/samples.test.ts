@@ -1,11 +1,13 @@
 import { execFile } from "node:child_process";
-import { copyFile, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
+import { fp32Variants } from "../contract/repository-files.ts";
 import { serverEnv } from "../contract/server-env.ts";
 import {
   type RunningEmbedServer,
@@ -19,7 +21,7 @@ import {
   type RunningTritonEmulator,
   startTritonEmulator,
 } from "../inference-image/emulator/triton-emulator.ts";
-import { tinyModel } from "../model-tools/test-model.ts";
+import { ensureTinyModel, modelFile } from "../model-tools/generate.ts";
 
 /** Samples of README.md, compiled against the built package and run against servers with the tiny model. */
 
@@ -33,13 +35,26 @@ let repository: TestRepository;
 let triton: RunningTritonEmulator;
 
 beforeAll(async () => {
-  await run(process.execPath, ["../tools/build-package.mjs"], { cwd: join(root, "client") });
-  const modelPath = await tinyModel();
+  await run(process.execPath, ["../tools/build-package.mjs"], {
+    cwd: join(root, "client"),
+  });
+  const models = await mkdtemp(join(tmpdir(), "clipstack-readme-models-"));
+  for (const modality of ["image", "text"] as const) {
+    const file = modelFile(defaultModel, fp32Variants[modality], models);
+    await mkdir(dirname(file), { recursive: true });
+    await symlink(await ensureTinyModel(defaultModel, modality), file);
+  }
   embedServer = await startEmbedServer({
-    ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+    ...serverEnv.parse({
+      HOST: "127.0.0.1",
+      MODELS: "openclip-vit-b32",
+      MODEL_REPOSITORY: models,
+      LOG_LEVEL: "silent",
+    }),
     PORT: 0,
   });
   await embedServer.loaded;
+  await rm(models, { recursive: true });
   repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
 
@@ -81,7 +96,7 @@ test("the samples compile with strict types", async () => {
 });
 
 test.each([
-  ["embed.mts", "512"],
+  ["embed.mts", "512 512"],
   ["triton.mts", "FP32 [ 1, 512 ]"],
   ["fallback.mts", "image 1"],
 ])("%s prints %s", async (file, output) => {

@@ -6,6 +6,7 @@ import {
   environmentSchema,
   type Service,
 } from "../contract/environment.ts";
+import type { ModelSpec } from "../contract/model-spec.ts";
 import { TerraformOutput, TerraformStack } from "./cdktf.ts";
 import { check } from "./checks/findings.ts";
 import { GpuHost } from "./docker/gpu-host.ts";
@@ -31,10 +32,16 @@ export interface ClusterLocation {
   readonly gpu?: Environment["gpu"];
 }
 
+/** Service with the specs of the models that it serves. */
+export interface ServiceEntry {
+  readonly service: Service;
+  readonly models: readonly ModelSpec[];
+}
+
 export interface EnvironmentOutputProps {
   /** GPU host or cluster on which the services run. */
   readonly where: GpuHost | ClusterLocation;
-  readonly services: readonly { readonly service: Service }[];
+  readonly services: readonly ServiceEntry[];
   /**
    * Name of the Terraform output. A stack with several hosts has one output per host.
    *
@@ -56,6 +63,7 @@ export class EnvironmentOutput extends Construct {
       schema: environmentSchema,
       name: TerraformStack.of(this).node.id,
       ...(where instanceof GpuHost ? hostLocation(where) : clusterLocation(where)),
+      models: specsOf(services),
       services: services.map(({ service }) => service),
     };
 
@@ -70,6 +78,14 @@ export class EnvironmentOutput extends Construct {
       description: "Every endpoint of the environment (contract/environment.ts).",
     }).overrideLogicalId(output);
   }
+}
+
+/** Specs of all services, each once and without its sources. */
+function specsOf(services: readonly ServiceEntry[]): ModelSpec[] {
+  const specs = new Map(
+    services.flatMap(({ models }) => models.map((spec) => [spec.name, spec] as const)),
+  );
+  return [...specs.values()].map((spec) => ({ ...spec, sources: {} }));
 }
 
 type Location = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerator" | "gpu">;

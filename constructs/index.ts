@@ -56,6 +56,7 @@ export type {
   ClusterModel,
   ClusterTriton,
 } from "./kubernetes/cluster-plan.ts";
+export type { ClusterWeights } from "./kubernetes/cluster-weights.ts";
 export {
   GpuCluster,
   type GpuClusterProps,

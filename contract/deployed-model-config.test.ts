@@ -2,38 +2,40 @@ import { describe, expect, test } from "vitest";
 import {
   deployedModelConfig,
   type ModelConfigSettings,
-  tunableModels,
+  type TunableTritonModel,
+  tunableVariants,
 } from "./deployed-model-config.ts";
-import {
-  executionInstances,
-  modelConfigs,
-  modelVariants,
-  printModelConfig,
-} from "./model-config.ts";
+import { executionInstances, modelConfig, modelVariants } from "./model-config.ts";
+import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
+import { printModelConfig } from "./print-model-config.ts";
 
 const onnx = (settings: ModelConfigSettings) =>
-  deployedModelConfig("openclip_vit_b32", "single-gpu", settings);
+  deployedModelConfig({ spec, variant: "fp32" }, "single-gpu", settings);
 const trt = (settings: ModelConfigSettings) =>
-  deployedModelConfig("openclip_vit_b32_trt", "single-gpu", settings);
+  deployedModelConfig({ spec, variant: "trt" }, "single-gpu", settings);
 const accelerator = ({ config }: ReturnType<typeof trt>) =>
   config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0];
 
-const all = tunableModels.flatMap((model) =>
-  modelVariants.map((variant) => [model, variant] as const),
+const all = tunableVariants.flatMap((tritonVariant) =>
+  modelVariants.map((variant) => [tritonVariant, variant] as const),
 );
 
 test.each(all)(
   "%s, %s: without settings it equals the file in the repository",
-  (model, variant) => {
+  (tritonVariant, variant) => {
+    const model = { spec, variant: tritonVariant };
     const { config, text, problems } = deployedModelConfig(model, variant);
-    expect(config).toEqual(modelConfigs[model][variant]);
-    expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(modelConfigs[model][variant]));
+    const expected = modelConfig(spec, tritonVariant)[variant];
+    expect(config).toEqual(expected);
+    expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(expected));
     expect(problems).toEqual([]);
   },
 );
 
 test("the heading has the number of instances and names the settings", () => {
-  const { text } = deployedModelConfig("openclip_vit_b32", "multi-gpu-4x", { instancesPerGpu: 2 });
+  const { text } = deployedModelConfig({ spec, variant: "fp32" }, "multi-gpu-4x", {
+    instancesPerGpu: 2,
+  });
   expect(text.split("\n").slice(0, 3)).toEqual([
     "# Rendered from the settings of the environment: change those.",
     "# Variant multi-gpu-4x. Execution instances: 8 (count on each GPU of [0, 1, 2, 3]).",
@@ -56,7 +58,7 @@ test("a queue delay of 0 is written, because Triton would otherwise use its defa
 });
 
 test("instancesPerGpu applies to each GPU", () => {
-  const { config } = deployedModelConfig("openclip_vit_b32_trt", "multi-gpu-4x", {
+  const { config } = deployedModelConfig({ spec, variant: "trt" }, "multi-gpu-4x", {
     instancesPerGpu: 3,
   });
   expect(executionInstances(config, 4)).toBe(12);
@@ -70,6 +72,20 @@ test("another optimum batch size has its own engine in the cache", () => {
     trt_engine_cache_prefix: "openclip_vit_b32_trt_fp16_b32_o8",
   });
   expect(trt({ optimumBatchSize: 16 })).toEqual(trt({}));
+});
+
+test("the optimum batch size of a model is at most its maximum", () => {
+  const small: TunableTritonModel = {
+    spec: { ...spec, batching: { maximum: 6, preferred: [2] } },
+    variant: "trt",
+  };
+  const deployed = deployedModelConfig(small, "single-gpu", { optimumBatchSize: 16 });
+  expect(deployed).toEqual(deployedModelConfig(small, "single-gpu", {}));
+  expect(deployed.problems).toEqual([]);
+  expect(accelerator(deployed)?.parameters).toMatchObject({
+    trt_profile_opt_shapes: "image:6x3x224x224",
+    trt_profile_max_shapes: "image:6x3x224x224",
+  });
 });
 
 test("the engine cache prefix starts with that of the deployment, which may contain Terraform expressions", () => {
@@ -86,7 +102,9 @@ test("CUDA graphs are an option of TensorRT's execution provider", () => {
   expect(accelerator(trt({ cudaGraphs: true }))?.parameters?.trt_cuda_graph_enable).toBe("true");
   expect(trt({ cudaGraphs: true }).problems).toEqual([]);
   for (const variant of ["single-gpu", "cpu"] as const) {
-    const { problems } = deployedModelConfig("openclip_vit_b32", variant, { cudaGraphs: true });
+    const { problems } = deployedModelConfig({ spec, variant: "fp32" }, variant, {
+      cudaGraphs: true,
+    });
     expect(problems, variant).toEqual([
       expect.stringMatching(/^cudaGraphs must be false if ONNX Runtime runs .*, got true$/),
     ]);
@@ -103,11 +121,26 @@ test("on a CPU only the queue delay has an effect", () => {
     cudaGraphs: true,
     engineCachePrefix: "x",
   } as const;
-  const { config, problems } = deployedModelConfig("openclip_vit_b32_trt", "cpu", settings);
+  const { config, problems } = deployedModelConfig({ spec, variant: "trt" }, "cpu", settings);
   expect(problems).toEqual([]);
   expect(config).toEqual({
-    ...modelConfigs.openclip_vit_b32_trt.cpu,
+    ...modelConfig(spec, "trt").cpu,
     dynamic_batching: { preferred_batch_size: [8, 16, 32], max_queue_delay_microseconds: 100 },
+  });
+});
+
+test("the engine of a text tower is built for its context length", () => {
+  const { config, problems } = deployedModelConfig({ spec, variant: "text-trt" }, "single-gpu", {
+    optimumBatchSize: 8,
+  });
+  expect(problems).toEqual([]);
+  const [accelerator] =
+    config.optimization?.execution_accelerators?.gpu_execution_accelerator ?? [];
+  expect(accelerator?.parameters).toMatchObject({
+    trt_profile_min_shapes: "text:1x77",
+    trt_profile_opt_shapes: "text:8x77",
+    trt_profile_max_shapes: "text:32x77",
+    trt_engine_cache_prefix: "openclip_vit_b32_text_trt_fp16_b32_o8",
   });
 });
 
@@ -146,7 +179,7 @@ describe("rejects", () => {
   ])("%s", (_name, settings, problem) => {
     const { config, problems } = trt(settings);
     expect(problems).toEqual([problem]);
-    expect(config).toEqual(modelConfigs.openclip_vit_b32_trt["single-gpu"]);
+    expect(config).toEqual(modelConfig(spec, "trt")["single-gpu"]);
   });
 
   test("TensorRT options of a model without TensorRT", () => {

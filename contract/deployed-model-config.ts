@@ -4,26 +4,29 @@ import {
   executionInstances,
   type ModelConfig,
   type ModelVariant,
-  modelConfigs,
-  printModelConfig,
+  modelConfig,
   tensorrtShapes,
 } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
-import { openclipVitB32, openclipVitB32Trt, openclipVitB32U8 } from "./model-signature.ts";
+import type { Modality } from "./model-spec.ts";
+import { printModelConfig } from "./print-model-config.ts";
+import type { TritonSpec, TritonVariant } from "./triton-models.ts";
 
-/** Models with a configuration that a deployment may change. */
-export const tunableModels = [
-  openclipVitB32.name,
-  openclipVitB32Trt.name,
-  openclipVitB32U8.name,
-] as const;
-export type TunableModel = (typeof tunableModels)[number];
+/** Variants with a configuration that a deployment may change. */
+export const tunableVariants = ["fp32", "trt", "u8", "text", "text-trt"] as const;
+export type TunableVariant = (typeof tunableVariants)[number];
 
-/** Shipped model of each of Triton's backends. */
-export const shippedModels = {
-  onnxruntime: openclipVitB32.name,
-  tensorrt: openclipVitB32Trt.name,
-} as const satisfies Readonly<Record<string, TunableModel>>;
+/** Model of the repository: a spec and one of its variants. */
+export interface TunableTritonModel {
+  readonly spec: TritonSpec;
+  readonly variant: TunableVariant;
+}
+
+/** Variant of each modality for Triton's backends. */
+export const backendVariants = {
+  onnxruntime: { image: "fp32", text: "text" },
+  tensorrt: { image: "trt", text: "text-trt" },
+} as const satisfies Readonly<Record<string, Readonly<Record<Modality, TunableVariant>>>>;
 
 /** Batch sizes for which TensorRT's kernels can be tuned. */
 export const optimumBatchSizes = [8, 16] as const;
@@ -45,7 +48,8 @@ export interface ModelConfigSettings {
    */
   readonly instancesPerGpu?: number;
   /**
-   * Batch size for which TensorRT's kernels are tuned. Every size from 1 to the maximum works. TensorRT only.
+   * Batch size for which TensorRT's kernels are tuned, or the maximum of the model if that is smaller. Every size from 1 to the maximum
+   * works. TensorRT only.
    *
    * @default 16
    */
@@ -57,6 +61,12 @@ export interface ModelConfigSettings {
    * @default false
    */
   readonly cudaGraphs?: boolean;
+  /**
+   * Number of served versions: the latest ones. ONNX Runtime only, because TensorRT's cached engines do not depend on the version.
+   *
+   * @default - Triton's default: the latest
+   */
+  readonly modelVersions?: number;
   /**
    * Prefix of the engines' file names, which identifies the model and the image that they depend on. Letters, digits, '.', '_', '-' and
    * Terraform expressions. TensorRT only.
@@ -76,23 +86,23 @@ export interface DeployedModelConfig {
 }
 
 /**
- * Returns the configuration of `model` for `variant` with the settings of a deployment. Without settings it equals
- * `model_repository/<model>/configs/<variant>.pbtxt`.
+ * Returns the configuration of a model for a configuration variant with the settings of a deployment. Without settings it equals
+ * `configs/<variant>.pbtxt` of the model repository.
+ *
+ * @throws {Error} if the spec lacks the tower
  */
 export function deployedModelConfig(
-  model: TunableModel,
+  { spec, variant: tritonVariant }: TunableTritonModel,
   variant: ModelVariant,
   settings: ModelConfigSettings = {},
 ): DeployedModelConfig {
-  const problems = settingsProblems(model, variant, settings);
-  const config =
-    problems.length > 0
-      ? modelConfigs[model][variant]
-      : withSettings(modelConfigs[model][variant], variant, settings);
+  const base = modelConfig(spec, tritonVariant)[variant];
+  const problems = settingsProblems(base, tritonVariant, variant, settings);
+  const config = problems.length > 0 ? base : withSettings(base, variant, settings);
   return {
     config,
     text: `${headingOf(config, variant)}\n\n${printModelConfig(config)}`,
-    problems: [...problems, ...checkModelConfig(config)],
+    problems: [...problems, ...checkModelConfig(config, { specs: [spec] })],
   };
 }
 
@@ -101,15 +111,20 @@ const maxQueueDelay = 1_000_000;
 /** Maximum instances per GPU; more only block each other. */
 const maxInstancesPerGpu = 16;
 
+/** Maximum served versions, each with its own memory. */
+export const maxModelVersions = 8;
+
 function settingsProblems(
-  model: TunableModel,
+  { name: model }: ModelConfig,
+  tritonVariant: TritonVariant,
   variant: ModelVariant,
   settings: ModelConfigSettings,
 ): readonly string[] {
+  const compiles = tritonVariant === "trt" || tritonVariant === "text-trt";
   const { optimumBatchSize: optimum, engineCachePrefix: prefix, cudaGraphs = false } = settings;
   const problems: string[] = [];
   const range = (
-    name: "maxQueueDelayMicroseconds" | "instancesPerGpu",
+    name: "maxQueueDelayMicroseconds" | "instancesPerGpu" | "modelVersions",
     min: number,
     max: number,
   ) => {
@@ -119,6 +134,12 @@ function settingsProblems(
   };
   range("maxQueueDelayMicroseconds", 0, maxQueueDelay);
   range("instancesPerGpu", 1, maxInstancesPerGpu);
+  range("modelVersions", 1, maxModelVersions);
+  if (settings.modelVersions !== undefined && compiles) {
+    problems.push(
+      `modelVersions must not be set if TensorRT runs ${model}: its cached engines do not depend on the version, got ${settings.modelVersions}`,
+    );
+  }
   if (optimum !== undefined && !optimumBatchSizes.includes(optimum)) {
     problems.push(`optimumBatchSize must be ${optimumBatchSizes.join(" or ")}, got ${optimum}`);
   }
@@ -127,12 +148,12 @@ function settingsProblems(
     problems.push(`engineCachePrefix must be letters, digits, '.', '_' and '-', got '${prefix}'`);
   }
   // also checked for the variant cpu, where it has no effect, because the same settings may be used with a GPU
-  if (cudaGraphs && tensorrtOf(modelConfigs[model]["single-gpu"]) === undefined) {
+  if (cudaGraphs && !compiles) {
     problems.push(
       `cudaGraphs must be false if ONNX Runtime runs ${model}: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true`,
     );
   }
-  if (variant === "cpu" || tensorrtOf(modelConfigs[model][variant]) !== undefined) return problems;
+  if (variant === "cpu" || compiles) return problems;
   for (const [name, value] of Object.entries({
     optimumBatchSize: optimum,
     engineCachePrefix: prefix,
@@ -154,7 +175,13 @@ function withSettings(
     delay === undefined
       ? config.dynamic_batching
       : { ...config.dynamic_batching, max_queue_delay_microseconds: delay };
-  const batched: ModelConfig = { ...config, dynamic_batching: batching };
+  const batched: ModelConfig = {
+    ...config,
+    ...(settings.modelVersions !== undefined && {
+      version_policy: { latest: { num_versions: settings.modelVersions } },
+    }),
+    dynamic_batching: batching,
+  };
   if (variant === "cpu") return batched;
   const accelerator = acceleratorOf(config, settings);
   return {
@@ -184,7 +211,7 @@ function acceleratorOf(
   const shapes =
     optimum === undefined
       ? tensorrt.parameters?.trt_profile_opt_shapes
-      : tensorrtShapes(config.input, optimum);
+      : tensorrtShapes(config.input, Math.min(optimum, config.max_batch_size));
   // otherwise a cached engine tuned for another batch size would be used
   const tuned = shapes === tensorrt.parameters?.trt_profile_opt_shapes ? [] : [`o${optimum}`];
   const name = [engineCachePrefix, tensorrt.parameters?.trt_engine_cache_prefix, ...tuned];

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { embeddingDims } from "./model-signature.ts";
 
 /** Schemas of the embed API, used for validation, types and OpenAPI. */
 
@@ -10,20 +9,68 @@ export const imageContentTypes = ["image/jpeg", "image/png", "image/webp"] as co
 
 export const maxImagesPerRequest = 32;
 
-export const embedding = z.array(z.number()).length(embeddingDims);
+export const maxTextsPerRequest = 2_048;
+
+/** Maximum length of one text, in UTF-16 code units. Longer than the context of any model. */
+export const maxTextLength = 32_768;
+
+/** Query parameter of `POST /embed`, and field of the JSON of the other routes: name of a served model. */
+export const modelParameter = "model";
+const modelRule = "must be the name of a model";
+export const modelName = z
+  .string({ error: modelRule })
+  .min(1, modelRule)
+  .max(100, modelRule)
+  .describe("Served model; default: the first one with the modality of the request.");
+
+export const embedding = z.array(z.number()).min(1);
+
+/** Error option of a strict object: each message is `must …`, after the name of the value. */
+export const objectError = {
+  error: (issue: { readonly code?: string; readonly keys?: readonly string[] }) =>
+    issue.code === "unrecognized_keys"
+      ? `must not have the field '${issue.keys?.[0]}'`
+      : "must be an object",
+};
+
+const listError = {
+  error: ({ input }: { readonly input?: unknown }) =>
+    input === undefined ? "is required" : "must be a list",
+};
+
+const string = z.string({ error: "must be a string" }).min(1, "must not be an empty string");
 
 /** Body of `POST /embed/base64`. */
-export const embedBase64Request = z.strictObject({
-  images: z
-    .array(z.string().min(1))
-    .min(1)
-    .max(maxImagesPerRequest)
-    .describe("JPEG, PNG or WebP files, each in base64 (RFC 4648 §4)"),
-});
+export const embedBase64Request = z.strictObject(
+  {
+    images: z
+      .array(string, listError)
+      .min(1, "must not be an empty list")
+      .max(maxImagesPerRequest)
+      .describe("JPEG, PNG or WebP files, each in base64 (RFC 4648 §4)"),
+    model: modelName.optional(),
+  },
+  objectError,
+);
 
-/** Response of both embed routes: one unit-norm vector per image, in the order of the request. */
+/** Body of `POST /embed/text`. */
+export const embedTextRequest = z.strictObject(
+  {
+    texts: z
+      .array(string.max(maxTextLength), listError)
+      .min(1, "must not be an empty list")
+      .max(maxTextsPerRequest),
+    model: modelName.optional(),
+  },
+  objectError,
+);
+
+export type EmbedTextRequest = z.infer<typeof embedTextRequest>;
+
+/** Response of all embed routes: one unit-norm vector per image or text, in the order of the request. */
 export const embedResponse = z.object({
   embeddings: z.array(embedding),
+  /** Name of the model, as in MODELS. */
   model: z.string(),
 });
 export type EmbedResponse = z.infer<typeof embedResponse>;
@@ -33,8 +80,12 @@ export const embedErrorStatus = {
   /** The request is malformed: no image, wrong JSON, wrong base64. */
   bad_request: 400,
   /** The bearer token is missing or wrong. */
+  /** The model has no tower for the modality: images or texts. */
+  unsupported_modality: 400,
   unauthorized: 401,
   not_found: 404,
+  /** The server does not serve the model. */
+  unknown_model: 404,
   method_not_allowed: 405,
   /** The request arrived too slowly. */
   request_timeout: 408,
@@ -55,18 +106,19 @@ export const embedErrorStatus = {
 } as const;
 export type EmbedErrorCode = keyof typeof embedErrorStatus;
 
-/** Response with a status other than 2xx. `image` is the index of the image that caused it. */
+/** Response with a status other than 2xx. `image` or `text` is the index of the item that caused it. */
 export const embedErrorResponse = z.object({
   error: z.object({
     code: z.enum(Object.keys(embedErrorStatus) as [EmbedErrorCode, ...EmbedErrorCode[]]),
     message: z.string(),
     image: z.int().min(0).optional(),
+    text: z.int().min(0).optional(),
   }),
 });
 export type EmbedErrorResponse = z.infer<typeof embedErrorResponse>;
 
 /**
- * Query parameter of both embed routes: deadline in microseconds, like Triton's request parameter of this name. After it the response
+ * Query parameter of all embed routes: deadline in microseconds, like Triton's request parameter of this name. After it the response
  * is 504, and images still queued are dropped.
  */
 export const timeoutParameter = "timeout";
@@ -76,38 +128,50 @@ export const timeoutMicroseconds = z
   .max(3_600_000_000)
   .describe("Deadline of the request in microseconds, after which the response is 504.");
 
-/** Header of a successful response: milliseconds of `receive`, `decode`, `queue`, `infer` and `total`. */
+/**
+ * Header of a successful response: milliseconds of `receive`, `decode`, `queue`, `infer` and `total`; `download` as well if the
+ * request has image URLs.
+ */
 export const serverTimingHeader = "server-timing";
 
 /** Header with the shape of a response to `Accept: application/octet-stream`: float32, little endian, row-major. */
 export const embeddingShapeHeader = "x-embedding-shape";
 
-/** Names of the embed server's own metrics, in `GET /metrics`. Times in seconds. */
+/**
+ * Names of the embed server's own metrics, in `GET /metrics`. Times in seconds. `model` is the name of a served model, `none` if the
+ * request reached none; `modality` is `image` or `text`.
+ */
 export const embedMetrics = {
-  /** Counter, by `route` and `status`. */
+  /** Counter, by `route`, `status` and `model`. */
   requests: "clipstack_embed_requests_total",
-  /** Histogram of whole requests, by `route`. */
+  /** Histogram of whole requests, by `route` and `model`. */
   requestSeconds: "clipstack_embed_request_duration_seconds",
+  /** Counter of embedded images, by `model`. */
   images: "clipstack_embed_images_total",
-  /** Histogram of decoding and resizing one image. */
+  /** Counter of embedded texts, by `model`. */
+  texts: "clipstack_embed_texts_total",
+  /** Histogram of decoding and resizing one image, by `model`. */
   decodeSeconds: "clipstack_embed_decode_duration_seconds",
-  /** Histogram of the queue time of a request. */
+  /** Histogram of the queue time of a request, by `model` and `modality`, like the following. */
   queueSeconds: "clipstack_embed_queue_duration_seconds",
   /** Histogram of one execution of the model, or of one call to Triton with the backend `triton`. */
   inferSeconds: "clipstack_embed_infer_duration_seconds",
-  /** Histogram of the time of a request outside decoding, queue and inference. */
+  /** Histogram of the time of a request outside downloading, decoding, queue and inference. */
   overheadSeconds: "clipstack_embed_overhead_duration_seconds",
-  /** Histogram of images in one execution. */
+  /** Histogram of images or texts in one execution. */
   batchSize: "clipstack_embed_batch_size",
   /** Gauge of accepted images whose request has not completed. */
   pendingImages: "clipstack_embed_pending_images",
   /** Gauge of bytes of accepted request bodies whose request has not completed. */
   pendingBytes: "clipstack_embed_pending_bytes",
-  /** Counter of calls to Triton, including retries, by `target`. Only with the backend `triton`, like the following metrics. */
+  /**
+   * Counter of calls to Triton, including retries, by `target` and `model`, which is the name in Triton's repository. Only with the
+   * backend `triton`, like the following metrics.
+   */
   tritonRequests: "clipstack_embed_triton_requests_total",
-  /** Counter of failed calls to Triton, by `target`. */
+  /** Counter of failed calls to Triton, by `target` and `model`. */
   tritonFailures: "clipstack_embed_triton_failures_total",
-  /** Gauge of healthy addresses, by `target`. */
+  /** Gauge of healthy addresses, by `target` and `model`. */
   tritonHealthy: "clipstack_embed_triton_healthy",
 } as const;
 

@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { ensembleProblems, stepsInOrder } from "./ensemble-check.ts";
-import { type EnsembleStep, type ModelConfig, modelConfigs } from "./model-config.ts";
+import { type EnsembleStep, type ModelConfig, modelConfig, modelConfigs } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
+import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 
-const { default: ensemble } = modelConfigs.openclip_vit_b32_jpeg;
+const { default: ensemble } = modelConfig(spec, "jpeg");
 const [first, second] = ensemble.ensemble_scheduling!.step as [EnsembleStep, EnsembleStep];
 
 const withSteps = (...step: readonly EnsembleStep[]): ModelConfig => ({
@@ -13,8 +14,7 @@ const withSteps = (...step: readonly EnsembleStep[]): ModelConfig => ({
 const problemsOf = (config: ModelConfig) => [
   ...ensembleProblems(
     config,
-    (name) =>
-      Object.values(modelConfigs).find(({ default: other }) => other.name === name)?.default,
+    (name) => modelConfigs(spec).find(({ default: other }) => other.name === name)?.default,
   ),
 ];
 
@@ -64,7 +64,7 @@ describe("rejects", () => {
     [
       "a type mismatch",
       withSteps(first, { ...second, model_name: "openclip_vit_b32" }),
-      `in ensemble ${name}, ensemble tensor pixels: inconsistent data type: TYPE_UINT8 is inferred from model openclip_preprocess while TYPE_FP32 is inferred from model openclip_vit_b32`,
+      `in ensemble ${name}, ensemble tensor pixels: inconsistent data type: TYPE_UINT8 is inferred from model openclip_vit_b32_preprocess while TYPE_FP32 is inferred from model openclip_vit_b32`,
     ],
     [
       "a shape mismatch",
@@ -74,7 +74,7 @@ describe("rejects", () => {
     [
       "a batch size above the maximum of a model",
       { ...ensemble, max_batch_size: 64 },
-      `ensemble ${name} allows maximum batch size 64, but it contains model openclip_preprocess which only allows maximum batch size to be 32`,
+      `ensemble ${name} allows maximum batch size 64, but it contains model openclip_vit_b32_preprocess which only allows maximum batch size to be 32`,
     ],
     [
       "a tensor that is written twice",
@@ -131,13 +131,13 @@ describe("rejects", () => {
 
   test("an accelerator of another backend, in Python", () => {
     const config = {
-      ...modelConfigs.openclip_preprocess.default,
+      ...modelConfig(spec, "preprocess").default,
       optimization: {
         execution_accelerators: { gpu_execution_accelerator: [{ name: "tensorrt" }] },
       },
     };
     expect(checkModelConfig(config)).toContain(
-      "openclip_preprocess: execution_accelerators are for onnxruntime, and python ignores them: remove tensorrt",
+      "openclip_vit_b32_preprocess: execution_accelerators are for onnxruntime, and python ignores them: remove tensorrt",
     );
   });
 });

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { environment } from "./environment.ts";
+import { defaultModel, defaultModels } from "./models/index.ts";
 
 test("reads schema 1 with its former names", () => {
   const first = {
@@ -24,14 +25,16 @@ test("reads schema 1 with its former names", () => {
   };
   expect(environment.parse(first)).toEqual({
     ...first,
-    schema: 2,
+    schema: 3,
+    models: defaultModels,
     services: [
       {
         name: "triton-onnx",
         kind: "triton",
         backend: "onnxruntime",
         server: "emulator",
-        model: "openclip_vit_b32",
+        models: ["openclip-vit-b32"],
+        variant: "fp32",
         resources: { container: "docker_container.triton" },
         endpoints: [
           { protocol: "oip-http", url: "http://127.0.0.1:8010", name: "onnx-http" },
@@ -40,4 +43,36 @@ test("reads schema 1 with its former names", () => {
       },
     ],
   });
+});
+
+const second = {
+  schema: 2,
+  name: "single-gpu",
+  where: "unix:///var/run/docker.sock",
+  accelerator: "cpu",
+};
+const secondService = {
+  name: "triton-trt",
+  kind: "triton",
+  backend: "tensorrt",
+  server: "tritonserver",
+  resources: { container: "docker_container.triton" },
+  endpoints: [{ protocol: "oip-http", url: "http://127.0.0.1:8020", name: "trt-http" }],
+};
+
+test("reads schema 2, whose services had one model with its name in Triton", () => {
+  const services = [{ ...secondService, model: "openclip_vit_b32_trt" }];
+  const read = environment.parse({ ...second, services });
+  expect(read.models).toEqual(defaultModels);
+  expect(read.services).toEqual([
+    { ...secondService, models: ["openclip-vit-b32"], variant: "trt" },
+  ]);
+});
+
+test("fails when a service names a model that the environment does not describe", () => {
+  const services = [{ ...secondService, models: ["dinov2-small"], variant: "fp32" }];
+  const value = { ...second, schema: 3, models: [defaultModel], services };
+  expect(environment.safeParse(value).error?.issues.map(({ message }) => message)).toEqual([
+    "must be one of openclip-vit-b32, the models of the environment, got 'dinov2-small'",
+  ]);
 });

@@ -1,4 +1,7 @@
 import { z } from "zod";
+import { type Modality, modelSpec } from "./model-spec.ts";
+import { defaultModel, defaultModels } from "./models/index.ts";
+import { type TritonVariant, tritonModelName } from "./triton-models.ts";
 
 /**
  * Terraform output `environment`: the services of an environment as one JSON value. `bench`, `verify` and the client read it from
@@ -18,7 +21,7 @@ export const endpointNames = [
 export type EndpointName = (typeof endpointNames)[number];
 
 /** Version of {@link environment}. */
-export const environmentSchema = 2;
+export const environmentSchema = 3;
 
 export const endpoint = z.strictObject({
   protocol: z.enum(["embed-http", "oip-http", "oip-grpc", "metrics"]),
@@ -36,6 +39,10 @@ export type Endpoint = z.infer<typeof endpoint>;
 export const tritonServers = ["tritonserver", "emulator"] as const;
 export type TritonServerKind = (typeof tritonServers)[number];
 
+/** Variants of an image tower that a service may serve. Its text towers are `text-trt` with `trt`, otherwise `text`. */
+export const servedVariants = ["fp32", "trt", "u8", "jpeg"] as const satisfies TritonVariant[];
+export type ServedVariant = (typeof servedVariants)[number];
+
 export const service = z.strictObject({
   /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …; the id of its construct in the stack. */
   name: z.string().min(1),
@@ -44,8 +51,9 @@ export const service = z.strictObject({
   backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
   /** Program that serves Triton's protocol; absent for `embed`. */
   server: z.enum(tritonServers).optional(),
-  /** Model name in requests. */
-  model: z.string().min(1),
+  /** Names of the served models, which `models` of the environment describes. The first is the default. */
+  models: z.array(z.string().min(1)).min(1),
+  variant: z.enum(servedVariants),
   /** Authentication: `bearer` is `Authorization: Bearer …`. Absent without authentication. The key is never included. */
   authorization: z.enum(["bearer"]).optional(),
   /** Terraform addresses: the container, or the Deployment and the Service that leads to it. */
@@ -64,7 +72,7 @@ export const service = z.strictObject({
 });
 export type Service = z.infer<typeof service>;
 
-const currentEnvironment = z.strictObject({
+const currentFields = z.strictObject({
   /** Version of the format, incremented when the name or meaning of a field changes. */
   schema: z.literal(environmentSchema),
   name: z.string().min(1),
@@ -87,9 +95,38 @@ const currentEnvironment = z.strictObject({
       priceDate: z.string(),
     })
     .optional(),
+  /** Specs of all served models, without their sources. */
+  models: z.array(modelSpec),
   services: z.array(service).min(1),
 });
+
+const currentEnvironment = currentFields.superRefine(({ models, services }, context) => {
+  const known = models.map(({ name }) => name);
+  for (const [index, { models: served }] of services.entries()) {
+    for (const [position, name] of served.entries()) {
+      if (known.includes(name)) continue;
+      const message = `must be one of ${known.join(", ")}, the models of the environment, got '${name}'`;
+      const path = ["services", index, "models", position];
+      context.addIssue({ code: "custom", path, message });
+    }
+  }
+});
 export type Environment = z.infer<typeof currentEnvironment>;
+
+/**
+ * Name in Triton's requests of a model that a service serves, which is also its folder in the model repository: `openclip_vit_b32_trt`,
+ * `openclip_vit_b32_text_trt`.
+ *
+ * @param model - One of the service's models. Defaults to the first.
+ */
+export function requestedModel(
+  { models, variant }: Pick<Service, "models" | "variant">,
+  model = models[0]!,
+  modality: Modality = "image",
+): string {
+  const text = variant === "trt" ? "text-trt" : "text";
+  return tritonModelName({ name: model }, modality === "text" ? text : variant);
+}
 
 /** Schema 1, which existing states and plans may contain. */
 const firstSchema = z.looseObject({
@@ -103,7 +140,17 @@ const firstSchema = z.looseObject({
   ),
 });
 
+/** Schema 2: every service has one model, named as in Triton. */
+const secondSchema = z.looseObject({
+  schema: z.literal(2),
+  services: z.array(z.looseObject({ model: z.string() })),
+});
+
 function upgraded(value: unknown): unknown {
+  return withModels(withCurrentNames(value));
+}
+
+function withCurrentNames(value: unknown): unknown {
   const { data } = firstSchema.safeParse(value);
   if (data === undefined) return value;
   const services = data.services.map(({ engine, backend, endpoints, ...service }) => ({
@@ -115,8 +162,26 @@ function upgraded(value: unknown): unknown {
       ...(path !== undefined && { name: path }),
     })),
   }));
-  return { ...data, schema: environmentSchema, services };
+  return { ...data, schema: 2, services };
 }
 
-/** Schema of the output; reads schema 1 too. */
+function withModels(value: unknown): unknown {
+  const { data } = secondSchema.safeParse(value);
+  if (data === undefined) return value;
+  return {
+    ...data,
+    schema: environmentSchema,
+    models: [...defaultModels],
+    services: data.services.map(({ model, ...service }) => ({ ...service, ...formerModel(model) })),
+  };
+}
+
+/** Default model in the variant that a name of `model_repository/` or of schema 2 stands for. */
+function formerModel(name: string): Pick<Service, "models" | "variant"> {
+  const models = [defaultModel.name];
+  const variant = servedVariants.find((it) => requestedModel({ models, variant: it }) === name);
+  return variant === undefined ? { models: [name], variant: "fp32" } : { models, variant };
+}
+
+/** Schema of the output; reads schemas 1 and 2 too. */
 export const environment = z.preprocess(upgraded, currentEnvironment);

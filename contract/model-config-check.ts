@@ -2,7 +2,8 @@ import { checkOptimization } from "./check-optimization.ts";
 import { ensembleProblems } from "./ensemble-check.ts";
 import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from "./model-config.ts";
 import { maxWarmupRuns, modelConfigs, tritonType, warmupRuns } from "./model-config.ts";
-import { type ModelSignature, models } from "./model-signature.ts";
+import { modelCatalogue } from "./models/index.ts";
+import { type TritonModel, type TritonSpec, tritonModel, variantsOf } from "./triton-models.ts";
 
 /** Host and model repository that a configuration is checked against. */
 export interface CheckOptions {
@@ -13,11 +14,11 @@ export interface CheckOptions {
    */
   readonly gpus?: number;
   /**
-   * Other models of the repository, for the steps of an ensemble.
+   * Specs of the models that the repository may contain, for the tensors of a model and the steps of an ensemble.
    *
-   * @default - the models of `model_repository/`
+   * @default - the catalogue
    */
-  readonly models?: readonly ModelConfig[];
+  readonly specs?: readonly TritonSpec[];
 }
 
 /**
@@ -30,8 +31,14 @@ export function checkModelConfig(
   config: ModelConfig,
   options: CheckOptions = {},
 ): readonly string[] {
+  const specs = options.specs ?? [...modelCatalogue.values()];
+  const parts = isEnsemble(config) ? specs.flatMap(modelConfigs) : [];
   return [
-    ...loadProblems(config, options.models ?? repository()),
+    ...loadProblems(
+      config,
+      parts.map((configs) => configs.default),
+      declaredModel(config.name, specs),
+    ),
     ...checkInstances(config, options.gpus),
     ...checkOptimization(config),
   ].map((problem) => `${config.name || "model"}: ${problem}`);
@@ -41,13 +48,15 @@ export function checkModelConfig(
  * Lists the errors for which Triton rejects a configuration on any host.
  *
  * @param others - Models for the steps of an ensemble.
+ * @param declared - Tensors that the model must have. Without it, any tensors.
  */
 export function* loadProblems(
   config: ModelConfig,
   others: readonly ModelConfig[],
+  declared?: TritonModel,
 ): Generator<string> {
   yield* checkHead(config);
-  yield* checkTensors(config);
+  yield* checkTensors(config, declared);
   yield* checkEnsemble(config, others);
   yield* checkBatching(config);
   yield* checkWarmup(config);
@@ -82,9 +91,14 @@ function isPython({ backend, platform }: ModelConfig): boolean {
   return backend === "python" && !platform;
 }
 
-/** Default configurations of the models in `model_repository/`. */
-function repository(): readonly ModelConfig[] {
-  return Object.values(modelConfigs).map((configs) => configs.default);
+/** Model of the specs with the name; undefined if none has it. */
+function declaredModel(name: string, specs: readonly TritonSpec[]): TritonModel | undefined {
+  for (const spec of specs) {
+    const models = variantsOf(spec).map((variant) => tritonModel(spec, variant));
+    const found = models.find((model) => model.name === name);
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
 function* checkEnsemble(config: ModelConfig, others: readonly ModelConfig[]): Generator<string> {
@@ -106,11 +120,13 @@ function* checkEnsemble(config: ModelConfig, others: readonly ModelConfig[]): Ge
   yield* ensembleProblems(config, (name) => others.find((other) => other.name === name));
 }
 
-function* checkTensors(config: ModelConfig): Generator<string> {
-  const signature: ModelSignature | undefined = models.find(({ name }) => name === config.name);
+function* checkTensors(
+  config: ModelConfig,
+  model: Pick<TritonModel, "inputs" | "outputs"> | undefined,
+): Generator<string> {
   for (const [field, expected] of [
-    ["input", signature?.inputs],
-    ["output", signature?.outputs],
+    ["input", model?.inputs],
+    ["output", model?.outputs],
   ] as const) {
     const tensors = config[field];
     if (tensors.length === 0) yield `${field} must list at least one tensor, got none`;

@@ -3,28 +3,38 @@ import {
   executionInstances,
   type InstanceGroup,
   type ModelConfig,
+  modelConfig,
   modelConfigs,
   modelVariants,
-  printModelConfig,
 } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
+import { modelCatalogue } from "./models/index.ts";
+import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
+import { siglip2Base224 } from "./models/siglip2-base-224.ts";
+import { printModelConfig } from "./print-model-config.ts";
+import { tritonModelName } from "./triton-models.ts";
 
-const onnx = modelConfigs.openclip_vit_b32["single-gpu"];
-const trt = modelConfigs.openclip_vit_b32_trt["single-gpu"];
+const onnx = modelConfig(spec, "fp32")["single-gpu"];
+const trt = modelConfig(spec, "trt")["single-gpu"];
 
-const all = Object.values(modelConfigs).flatMap((variants) => Object.entries(variants));
-
-test.each(all)("%s of every model passes all checks", (variant, config) => {
-  const gpus = { "single-gpu": 1, "multi-gpu-4x": 4, cpu: 0 }[variant];
-  expect(checkModelConfig(config, { gpus })).toEqual([]);
-});
+test.each([...modelCatalogue.values()])(
+  "every configuration of $name passes all checks",
+  (entry) => {
+    for (const configs of modelConfigs(entry)) {
+      for (const [variant, config] of Object.entries(configs)) {
+        const gpus = { "single-gpu": 1, "multi-gpu-4x": 4, cpu: 0 }[variant];
+        expect(checkModelConfig(config, { gpus }), `${config.name} ${variant}`).toEqual([]);
+      }
+    }
+  },
+);
 
 describe("execution instances are the sum of count × GPUs", () => {
   const of = (instance_group: readonly InstanceGroup[] | undefined, gpus: number) =>
     executionInstances({ ...onnx, instance_group }, gpus);
 
   test("multi-gpu-4x has four, one per GPU", () => {
-    const config = modelConfigs.openclip_vit_b32["multi-gpu-4x"];
+    const config = modelConfig(spec, "fp32")["multi-gpu-4x"];
     expect(config.instance_group).toEqual([{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }]);
     expect(executionInstances(config, 4)).toBe(4);
   });
@@ -75,12 +85,48 @@ describe("TensorRT", () => {
     expect(trt.model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 4, 8, 16, 32]);
   });
   test("is omitted on a CPU", () => {
-    expect(modelConfigs.openclip_vit_b32_trt.cpu).not.toHaveProperty("optimization");
+    expect(modelConfig(spec, "trt").cpu).not.toHaveProperty("optimization");
+  });
+});
+
+describe("of another spec", () => {
+  const small = { ...siglip2Base224, batching: { maximum: 6, preferred: [] } };
+  const gpu = (variant: "fp32" | "trt" | "text") => modelConfig(small, variant)["single-gpu"];
+
+  test("batch sizes follow from it", () => {
+    expect(gpu("fp32").max_batch_size).toBe(6);
+    expect(gpu("fp32").dynamic_batching).toEqual({ max_queue_delay_microseconds: 5000 });
+    expect(gpu("fp32").model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 4, 6]);
+    const [tensorrt] =
+      gpu("trt").optimization?.execution_accelerators?.gpu_execution_accelerator ?? [];
+    expect(tensorrt?.parameters).toMatchObject({
+      trt_profile_opt_shapes: "image:6x3x224x224",
+      trt_profile_max_shapes: "image:6x3x224x224",
+    });
+  });
+
+  test("the text tower is warmed up with a token id that every vocabulary has", () => {
+    const { contextLength, idType } = siglip2Base224.towers.text!.input;
+    expect(gpu("text").model_warmup?.[0]?.inputs).toEqual({
+      text: {
+        data_type: `TYPE_${idType.toUpperCase()}`,
+        dims: [contextLength],
+        zero_data: true,
+      },
+    });
+  });
+
+  test("the ensemble connects its own models", () => {
+    const step = modelConfig(small, "jpeg").default.ensemble_scheduling?.step;
+    expect(step?.map(({ model_name }) => model_name)).toEqual([
+      tritonModelName(small, "preprocess"),
+      tritonModelName(small, "u8"),
+    ]);
   });
 });
 
 test("every variant has a file name and a configuration", () => {
-  for (const variants of Object.values(modelConfigs)) {
+  for (const variants of modelConfigs(spec)) {
     expect(Object.keys(variants).sort()).toEqual(["default", ...modelVariants].sort());
   }
 });
@@ -336,7 +382,7 @@ describe("rejects", () => {
 });
 
 test("accepts any GPU index if the number of GPUs is unknown", () => {
-  expect(checkModelConfig(modelConfigs.openclip_vit_b32["multi-gpu-4x"])).toEqual([]);
+  expect(checkModelConfig(modelConfig(spec, "fp32")["multi-gpu-4x"])).toEqual([]);
 });
 
 test("rejects a GPU group on a host without a GPU", () => {

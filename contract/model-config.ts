@@ -1,14 +1,14 @@
-import {
-  type ModelName,
-  type ModelSignature,
-  openclipPreprocess,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32Trt,
-  openclipVitB32U8,
-} from "./model-signature.ts";
+import type { ImageTower } from "./model-spec.ts";
+import { preprocessParameters } from "./preprocess-parameters.ts";
 import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
+import {
+  type TritonModel,
+  type TritonSpec,
+  type TritonVariant,
+  tritonModel,
+  variantsOf,
+} from "./triton-models.ts";
 
 /**
  * Fields of Triton's model configuration that clipstack uses, with the names of `model_config.proto`. The same type describes rendered
@@ -145,13 +145,19 @@ export const engineCacheMount = "/engine-cache";
 /** Maximum TensorRT workspace while building and running an engine: 1 GiB. */
 export const tensorrtWorkspaceBytes = 1_073_741_824;
 
-/** Optimum batch size of the TensorRT profile, for which kernels are tuned; every size from 1 to the maximum works. */
+/** Optimum batch size of the TensorRT profile, for which kernels are tuned, if the model allows it. */
 const tensorrtOptimumBatch = 16;
 
-/** Batch sizes of requests by `verify` and the bench, and of the warm-up on a GPU. */
+/** Batch sizes of requests by `verify` and the bench, and of the warm-up on a GPU, for models that allow them. */
 export const benchBatchSizes = [1, 4, 8, 16, 32] as const;
 
-const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> = {
+/** Returns {@link benchBatchSizes} up to the maximum batch size of a model, and that size. */
+export function batchSizesUpTo(maximum: number): readonly number[] {
+  return [...benchBatchSizes.filter((size) => size < maximum), maximum];
+}
+
+/** Execution instances of an ONNX model in each configuration variant. */
+export const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> = {
   "single-gpu": [{ kind: "KIND_GPU", count: 1, gpus: [0] }],
   // `count` applies to each listed GPU: four instances
   "multi-gpu-4x": [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }],
@@ -159,42 +165,48 @@ const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> =
 };
 
 /** Common fields of all configurations. */
-function headOf(signature: ModelSignature) {
+function headOf({ name, platform, maxBatchSize, inputs, outputs }: TritonModel) {
   return {
-    name: signature.name,
-    ...(signature.platform === "python"
-      ? { backend: signature.platform }
-      : { platform: signature.platform }),
-    max_batch_size: signature.maxBatchSize,
-    input: signature.inputs.map(tensorOf),
-    output: signature.outputs.map(tensorOf),
+    name,
+    ...(platform === "python" ? { backend: platform } : { platform }),
+    max_batch_size: maxBatchSize,
+    input: inputs.map(tensorOf),
+    output: outputs.map(tensorOf),
     version_policy: { latest: { num_versions: 1 } },
   } satisfies ModelConfig;
 }
 
+type OnnxVariant = Exclude<TritonVariant, "preprocess" | "jpeg">;
+
 /**
  * Returns the configuration of an ONNX model.
  *
- * @param variant - `default` is `config.pbtxt`, which names no device, so that Triton uses all visible GPUs or the CPU.
+ * @param layout - `default` is `config.pbtxt`, which names no device, so that Triton uses all visible GPUs or the CPU.
  */
-function configOf(signature: ModelSignature, variant: ModelVariant | "default"): ModelConfig {
-  const onGpu = variant !== "cpu";
-  const withTensorrt = onGpu && signature.name === openclipVitB32Trt.name;
+function onnxConfig(
+  spec: TritonSpec,
+  variant: OnnxVariant,
+  layout: ModelVariant | "default",
+): ModelConfig {
+  const model = tritonModel(spec, variant);
+  const onGpu = layout !== "cpu";
+  const withTensorrt = onGpu && (variant === "trt" || variant === "text-trt");
+  const { preferredBatchSizes: preferred, maxQueueDelayMicroseconds } = model;
   return {
-    ...headOf(signature),
+    ...headOf(model),
     dynamic_batching: {
-      preferred_batch_size: signature.preferredBatchSizes,
-      max_queue_delay_microseconds: signature.maxQueueDelayMicroseconds,
+      ...(preferred.length > 0 && { preferred_batch_size: preferred }),
+      max_queue_delay_microseconds: maxQueueDelayMicroseconds,
     },
-    ...(variant !== "default" && { instance_group: instanceGroups[variant] }),
+    ...(layout !== "default" && { instance_group: instanceGroups[layout] }),
     ...(withTensorrt && {
       optimization: {
-        execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(signature)] },
+        execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(model)] },
       },
     }),
     // kernels are compiled and tuned at the first request of each batch size: done before the model is ready
     ...(onGpu && {
-      model_warmup: benchBatchSizes.map((batch) => warmupOf(signature, batch)),
+      model_warmup: batchSizesUpTo(model.maxBatchSize).map((batch) => warmupOf(model, batch)),
     }),
   };
 }
@@ -211,32 +223,40 @@ export function tensorrtShapes(
   return inputs.map(({ name, dims }) => `${name}:${[batch, ...dims].join("x")}`).join(",");
 }
 
-function tensorrtOf(signature: ModelSignature): Accelerator {
+function tensorrtOf(model: TritonModel): Accelerator {
+  const { name, inputs, maxBatchSize } = model;
   return {
     name: "tensorrt",
     parameters: {
       precision_mode: "FP16",
       max_workspace_size_bytes: String(tensorrtWorkspaceBytes),
       trt_engine_cache_enable: "true",
-      trt_engine_cache_path: `${engineCacheMount}/${signature.name}`,
-      trt_engine_cache_prefix: `${signature.name}_fp16_b${signature.maxBatchSize}`,
+      trt_engine_cache_path: `${engineCacheMount}/${name}`,
+      trt_engine_cache_prefix: `${name}_fp16_b${maxBatchSize}`,
       trt_timing_cache_enable: "true",
-      trt_timing_cache_path: `${engineCacheMount}/${signature.name}`,
-      trt_profile_min_shapes: tensorrtShapes(signature.inputs, 1),
-      trt_profile_opt_shapes: tensorrtShapes(signature.inputs, tensorrtOptimumBatch),
-      trt_profile_max_shapes: tensorrtShapes(signature.inputs, signature.maxBatchSize),
+      trt_timing_cache_path: `${engineCacheMount}/${name}`,
+      trt_profile_min_shapes: tensorrtShapes(inputs, 1),
+      trt_profile_opt_shapes: tensorrtShapes(inputs, Math.min(tensorrtOptimumBatch, maxBatchSize)),
+      trt_profile_max_shapes: tensorrtShapes(inputs, maxBatchSize),
     },
   };
 }
 
-function warmupOf({ inputs }: ModelSignature, batch: number): ModelWarmup {
+function warmupOf({ inputs }: TritonModel, batch: number): ModelWarmup {
   return {
     name: `batch_${batch}`,
     batch_size: batch,
     inputs: Object.fromEntries(
       inputs.map(({ name, dataType, dims }) => [
         name,
-        { data_type: tritonType(dataType), dims, random_data: true },
+        {
+          data_type: tritonType(dataType),
+          dims,
+          // random integers are not token ids
+          ...(dataType === "FP32" || dataType === "UINT8"
+            ? { random_data: true }
+            : { zero_data: true }),
+        },
       ]),
     ),
   };
@@ -247,69 +267,81 @@ export function tritonType(dataType: DataType): TritonType {
   return dataType === "BYTES" ? "TYPE_STRING" : `TYPE_${dataType}`;
 }
 
-/** Configurations of one model, by variant; `default` is its `config.pbtxt`. */
+/** Configurations of one model of the repository; `default` is its `config.pbtxt`. */
 export type ModelConfigs = Readonly<Record<ModelVariant | "default", ModelConfig>>;
-
-function configsOf(signature: ModelSignature): ModelConfigs {
-  return {
-    default: configOf(signature, "default"),
-    "single-gpu": configOf(signature, "single-gpu"),
-    "multi-gpu-4x": configOf(signature, "multi-gpu-4x"),
-    cpu: configOf(signature, "cpu"),
-  };
-}
-
-/** Parameter of {@link openclipPreprocess}: maximum image size in pixels. */
-export const maxImagePixelsParameter = "max_image_pixels";
 
 /** Processes for preprocessing. Each processes one request at a time, with its images in parallel. */
 const preprocessInstances = 2;
 
-/** The same configuration for all variants, because decoding always runs on the CPU. */
-const preprocessConfig: ModelConfig = {
-  ...headOf(openclipPreprocess),
-  instance_group: [{ kind: "KIND_CPU", count: preprocessInstances }],
-  parameters: {
-    [maxImagePixelsParameter]: {
-      string_value: String(serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined)),
-    },
-  },
-};
+/** Configuration of the preprocessing, which runs on the CPU everywhere. */
+function preprocessConfig(spec: TritonSpec, { input }: ImageTower): ModelConfig {
+  const maxImagePixels = serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined);
+  const parameters = Object.entries(preprocessParameters(input, maxImagePixels));
+  return {
+    ...headOf(tritonModel(spec, "preprocess")),
+    instance_group: [{ kind: "KIND_CPU", count: preprocessInstances }],
+    parameters: Object.fromEntries(
+      parameters.map(([name, value]) => [name, { string_value: value }]),
+    ),
+  };
+}
 
-/** Preprocessing followed by the model for pixels, whose own configurations select the devices. */
-const jpegConfig: ModelConfig = {
-  ...headOf(openclipVitB32Jpeg),
-  ensemble_scheduling: {
-    step: [
-      {
-        model_name: openclipPreprocess.name,
-        model_version: -1,
-        input_map: { [openclipPreprocess.inputs[0].name]: openclipVitB32Jpeg.inputs[0].name },
-        output_map: { [openclipPreprocess.outputs[0].name]: openclipPreprocess.outputs[0].name },
-      },
-      {
-        model_name: openclipVitB32U8.name,
-        model_version: -1,
-        input_map: { [openclipVitB32U8.inputs[0].name]: openclipPreprocess.outputs[0].name },
-        output_map: { [openclipVitB32U8.outputs[0].name]: openclipVitB32Jpeg.outputs[0].name },
-      },
-    ],
-  },
-};
+/** Configuration of preprocessing followed by the model for pixels, whose own configurations select the devices. */
+function jpegConfig(spec: TritonSpec): ModelConfig {
+  const [ensemble, preprocess, pixels] = (["jpeg", "preprocess", "u8"] as const).map((variant) =>
+    tritonModel(spec, variant),
+  ) as [TritonModel, TritonModel, TritonModel];
+  const [image] = preprocess.outputs;
+  return {
+    ...headOf(ensemble),
+    ensemble_scheduling: {
+      step: [
+        {
+          model_name: preprocess.name,
+          model_version: -1,
+          input_map: { [preprocess.inputs[0].name]: ensemble.inputs[0].name },
+          output_map: { [image.name]: image.name },
+        },
+        {
+          model_name: pixels.name,
+          model_version: -1,
+          input_map: { [pixels.inputs[0].name]: image.name },
+          output_map: { [pixels.outputs[0].name]: ensemble.outputs[0].name },
+        },
+      ],
+    },
+  };
+}
 
 /** Returns one configuration for all variants. */
 function sameForAll(config: ModelConfig): ModelConfigs {
   return { default: config, "single-gpu": config, "multi-gpu-4x": config, cpu: config };
 }
 
-/** All configurations of `model_repository/`. */
-export const modelConfigs: Readonly<Record<ModelName, ModelConfigs>> = {
-  [openclipVitB32.name]: configsOf(openclipVitB32),
-  [openclipVitB32Trt.name]: configsOf(openclipVitB32Trt),
-  [openclipVitB32U8.name]: configsOf(openclipVitB32U8),
-  [openclipPreprocess.name]: sameForAll(preprocessConfig),
-  [openclipVitB32Jpeg.name]: sameForAll(jpegConfig),
-};
+/**
+ * Returns the configurations of a model of the repository.
+ *
+ * @throws {Error} if the spec lacks the variant's tower
+ */
+export function modelConfig(spec: TritonSpec, variant: TritonVariant): ModelConfigs {
+  const { image } = spec.towers;
+  if (variant === "preprocess" && image !== undefined) {
+    return sameForAll(preprocessConfig(spec, image));
+  }
+  if (variant === "jpeg") return sameForAll(jpegConfig(spec));
+  const of = (layout: ModelVariant | "default") => onnxConfig(spec, variant as OnnxVariant, layout);
+  return {
+    default: of("default"),
+    "single-gpu": of("single-gpu"),
+    "multi-gpu-4x": of("multi-gpu-4x"),
+    cpu: of("cpu"),
+  };
+}
+
+/** Returns the configurations of all models of the repository that follow from a spec. */
+export function modelConfigs(spec: TritonSpec): readonly ModelConfigs[] {
+  return variantsOf(spec).map((variant) => modelConfig(spec, variant));
+}
 
 /** Default number of instances of the ONNX Runtime backend. */
 const defaultInstances = { gpu: 1, cpu: 2 } as const;
@@ -331,56 +363,4 @@ export function executionInstances(config: ModelConfig, gpusOfHost: number): num
     }
     return sum + (count || defaultInstances.cpu);
   }, 0);
-}
-
-/** Fields with enum values, which are not quoted. */
-const enumFields: ReadonlySet<string> = new Set(["data_type", "kind", "timeout_action"]);
-/** Map fields: objects here, entries of `key` and `value` in the text. */
-const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs", "input_map", "output_map"]);
-
-/** Renders a configuration as `config.pbtxt`, without a heading: one field per line, short lists on one line. */
-export function printModelConfig(config: ModelConfig): string {
-  return printFields(config, "");
-}
-
-function printFields(message: object, indent: string): string {
-  return Object.entries(message)
-    .flatMap(([name, value]: [string, unknown]) => {
-      if (value === undefined) return [];
-      const values = mapFields.has(name)
-        ? Object.entries(value as object).map(([key, item]) => ({ key, value: item }))
-        : [value];
-      return values.map((item) => `${indent}${name}${printValue(name, item, indent)}\n`);
-    })
-    .join("");
-}
-
-/** Renders the value of a field, after a colon unless it is a message or a list of messages. */
-function printValue(name: string, value: unknown, indent: string): string {
-  if (!Array.isArray(value))
-    return `${isMessage(value) ? "" : ":"} ${printItem(name, value, indent)}`;
-  const items = value.map((item) => printItem(name, item, `${indent}  `));
-  if (value.some(isMessage)) {
-    return ` [\n${items.map((item) => `${indent}  ${item}`).join(",\n")}\n${indent}]`;
-  }
-  return `: [${items.join(", ")}]`;
-}
-
-function printItem(name: string, value: unknown, indent: string): string {
-  if (!isMessage(value)) {
-    return typeof value === "string" && !enumFields.has(name)
-      ? JSON.stringify(value)
-      : String(value);
-  }
-  const fields = printFields(value, `${indent}  `);
-  if (fields === "") return "{ }";
-  // entry of a map of strings
-  if ("key" in value && !isMessage(value.value)) {
-    return `{ ${fields.trim().replace(/\n\s*/, ", ")} }`;
-  }
-  return `{\n${fields}${indent}}`;
-}
-
-function isMessage(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -45,6 +45,7 @@ export const ruleIds = [
   "engine-cache-gpu",
   "engine-cache-pods",
   "model-fits-gpu",
+  "model-licence",
   "memory-holds-model",
   // GPUs
   "gpu-on-host",

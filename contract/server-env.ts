@@ -1,10 +1,33 @@
 import { z } from "zod";
-import { openclipVitB32 } from "./model-signature.ts";
+import { servedVariants } from "./environment.ts";
+import { type Modality, type ModelSpec, modelSpec, withModalities } from "./model-spec.ts";
+import { defaultModel, modelCatalogue } from "./models/index.ts";
 import { embedPort } from "./ports.ts";
 
 /** Environment variables of the embed server, with their defaults. */
 
 const integer = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+
+/** Values separated by commas. */
+const list = z.string().transform((value) =>
+  value
+    .split(",")
+    .map((item) => item.trim())
+    .filter((item) => item !== ""),
+);
+
+const webOriginRule = "must be host[:port], https://host[:port] or http://host[:port]";
+
+/** Origin of a URL, `https://host[:port]`; https if the value has no scheme. */
+const webOrigin = z
+  .string()
+  .regex(/^(https?:\/\/)?([a-z0-9.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/i, webOriginRule)
+  .transform((value, context) => {
+    const url = value.includes("://") ? value : `https://${value}`;
+    if (URL.canParse(url)) return new URL(url).origin;
+    context.addIssue({ code: "custom", message: webOriginRule });
+    return z.NEVER;
+  });
 
 export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 
@@ -15,6 +38,33 @@ export const modelRepositoryMount = "/models";
 export const modelPrecisions = ["fp32", "fp32-optimised", "fp16", "int8"] as const;
 export type ModelPrecision = (typeof modelPrecisions)[number];
 
+function parseJson(text: string, context: z.RefinementCtx): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    context.addIssue({ code: "custom", message: "must be a JSON array of model specs" });
+    return z.NEVER;
+  }
+}
+
+const modalities = ["image", "text"] as const satisfies readonly Modality[];
+
+/** Name of the model in an entry of MODELS. */
+function nameOf(entry: string): string {
+  return entry.split(":", 1)[0] ?? "";
+}
+
+/** Modalities in an entry of MODELS. */
+function modalitiesOf(entry: string, all: readonly Modality[]): readonly Modality[] {
+  const [, modality] = entry.split(":", 2);
+  return modality === undefined ? all : [modality as Modality];
+}
+
+/** Specs that a server can use by name: the catalogue and MODEL_SPECS. */
+function availableSpecs(own: readonly ModelSpec[]): ReadonlyMap<string, ModelSpec> {
+  return new Map([...modelCatalogue, ...own.map((spec) => [spec.name, spec] as const)]);
+}
+
 /** Minimum length of an API key. */
 export const minKeyLength = 16;
 
@@ -23,20 +73,30 @@ export const serverEnv = z
     /** Address to listen on. A container listens on all addresses; the host decides which ports are published. */
     HOST: z.string().min(1).default("0.0.0.0"),
     PORT: integer(1, 65_535).default(embedPort),
-    /** Architecture in open_clip's naming, included in every response. The server supports no other. */
-    MODEL_NAME: z.enum(["ViT-B-32"]).default("ViT-B-32"),
-    /** Name of the weights in responses, if the model file has no manifest. */
-    MODEL_PRETRAINED: z.string().min(1).default("laion2b_s34b_b79k"),
+    /**
+     * Served models, separated by commas; the first is the default. `<name>` serves all towers of a model, `<name>:image` or
+     * `<name>:text` one of them.
+     */
+    MODELS: list
+      .pipe(
+        z
+          .array(z.string())
+          .min(1, "must name at least one model")
+          .refine(
+            (entries) => new Set(entries.map(nameOf)).size === entries.length,
+            "must not repeat a model",
+          ),
+      )
+      .default([`${defaultModel.name}:image`]),
+    /** Specs of models that are not in the catalogue, as a JSON array. */
+    MODEL_SPECS: z.string().transform(parseJson).pipe(z.array(modelSpec)).default([]),
+    /** Folder with the model files of the backend `onnxruntime`: `<model>/1/model.onnx`, `-` in the model's name replaced by `_`. */
+    MODEL_REPOSITORY: z.string().min(1).default(modelRepositoryMount),
     LOG_LEVEL: z.enum(logLevels).default("info"),
     /** `onnxruntime`: ONNX Runtime in this process. `triton`: gateway to Triton over gRPC. */
     BACKEND: z.enum(["onnxruntime", "triton"]).default("onnxruntime"),
-    /** ONNX file of the backend `onnxruntime`. */
-    MODEL_PATH: z
-      .string()
-      .min(1)
-      .default(`${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`),
     /**
-     * Precision of the loaded file. `fp32` loads MODEL_PATH itself, any other the file of this precision in the same folder, such as
+     * Precision of the loaded files. `fp32` loads `model.onnx`, any other the file of this precision in the same folder, such as
      * `model.int8.onnx`; the start fails if it is missing or derived from another model.
      */
     MODEL_PRECISION: z.enum(modelPrecisions).default("fp32"),
@@ -53,18 +113,14 @@ export const serverEnv = z
      */
     DECODE_TIMEOUT_MS: integer(100, 600_000).default(30_000),
     /** Tritons of the backend `triton`: `host:port[,host:port…]`, gRPC. */
-    TRITON_GRPC_URLS: z
-      .string()
-      .transform((value) =>
-        value
-          .split(",")
-          .map((url) => url.trim())
-          .filter((url) => url !== ""),
-      )
+    TRITON_GRPC_URLS: list
       .pipe(z.array(z.string().regex(/^[^\s:/]+:\d{1,5}$/, "must be host:port[,host:port…]")))
       .default([]),
-    /** Model requested from Triton by the backend `triton`. */
-    TRITON_MODEL: z.string().min(1).default(openclipVitB32.name),
+    /**
+     * Variant of the models requested from Triton by the backend `triton`: normalised FP32 images, the same with TensorRT, uint8
+     * pixels, or the image files themselves.
+     */
+    TRITON_VARIANT: z.enum(servedVariants).default("fp32"),
     /** Deadline of one inference on a Triton. */
     TRITON_TIMEOUT_MS: integer(1, 600_000).default(30_000),
     /** PEM file with the certificate authorities of the Tritons. Enables TLS for gRPC. */
@@ -91,7 +147,8 @@ export const serverEnv = z
      * the weights.
      */
     MODEL_INSTANCES: integer(1, 64).default(1),
-    MAX_BATCH_SIZE: integer(1, 1_024).default(openclipVitB32.maxBatchSize),
+    /** Maximum batch size of all models, in addition to `batching.maximum` of each model's spec. */
+    MAX_BATCH_SIZE: integer(1, 4_096).optional(),
     /**
      * Maximum delay of a decoded image to share a batch with images that are still being decoded. It is limited to half of the
      * expected run time of its batch.
@@ -112,6 +169,17 @@ export const serverEnv = z
      * per decoding thread. A baseline JPEG counts 0 because it is decoded row by row.
      */
     MAX_PIXELS_IN_FLIGHT: integer(0, 1_000_000_000_000).default(0),
+    /**
+     * Hosts from which `POST /v1/embeddings` downloads images that a request names by URL: `host[:port]` for https, or an address
+     * such as `http://10.0.0.7:9000`. A host name must resolve to public addresses only.
+     */
+    IMAGE_URL_HOSTS: list.pipe(z.array(webOrigin)).default([]),
+    /** Maximum size of a downloaded image. */
+    IMAGE_URL_MAX_BYTES: integer(1_024, 1_073_741_824).default(16 * 1024 * 1024),
+    /** Maximum time to download an image, with all redirects. */
+    IMAGE_URL_TIMEOUT_MS: integer(1, 600_000).default(5_000),
+    /** Maximum redirects of a download, each to a host of IMAGE_URL_HOSTS. */
+    IMAGE_URL_MAX_REDIRECTS: integer(0, 20).default(3),
     /**
      * Bearer token required from clients, except for health checks. Without it the server listens only on the loopback interface,
      * unless ALLOW_ANONYMOUS is set.
@@ -141,8 +209,61 @@ export const serverEnv = z
   .refine(({ MAX_PIXELS_IN_FLIGHT: all, MAX_IMAGE_PIXELS: one }) => all === 0 || all >= one, {
     path: ["MAX_PIXELS_IN_FLIGHT"],
     message: "must be 0 or at least MAX_IMAGE_PIXELS",
+  })
+  .superRefine(({ MODELS: entries, MODEL_SPECS: own }, context) => {
+    const invalid = (path: (string | number)[], message: string) =>
+      context.addIssue({ code: "custom", path, message });
+    for (const [index, { name }] of own.entries()) {
+      if (modelCatalogue.has(name)) {
+        invalid(["MODEL_SPECS", index, "name"], "must not be the name of a model in the catalogue");
+      }
+    }
+    const available = availableSpecs(own);
+    if (!entries.every((entry) => available.has(nameOf(entry)))) {
+      invalid(["MODELS"], `must be names of ${[...available.keys()].join(", ")}`);
+      return;
+    }
+    for (const entry of entries) {
+      const { towers } = available.get(nameOf(entry))!;
+      const has = modalities.filter((modality) => towers[modality] !== undefined);
+      if (modalitiesOf(entry, has).every((modality) => has.includes(modality))) continue;
+      invalid(["MODELS"], `must name modalities that ${nameOf(entry)} has: ${has.join(", ")}`);
+    }
   });
 export type ServerEnv = z.infer<typeof serverEnv>;
+
+/** Specs of the models that a server serves, the default model first, with the served towers. */
+export function servedSpecs({
+  MODELS: entries,
+  MODEL_SPECS: own,
+}: Pick<ServerEnv, "MODELS" | "MODEL_SPECS">): readonly ModelSpec[] {
+  const available = availableSpecs(own);
+  return entries.map((entry) => {
+    const spec = available.get(nameOf(entry))!;
+    return entry.includes(":") ? withModalities(spec, modalitiesOf(entry, [])) : spec;
+  });
+}
+
+/** Settings that make a server serve the towers of `specs`. Specs outside the catalogue are passed as JSON. */
+export function modelSettings(
+  specs: readonly ModelSpec[],
+): Partial<Record<"MODELS" | "MODEL_SPECS", string>> {
+  const own = specs.filter(({ name }) => !modelCatalogue.has(name));
+  return {
+    MODELS: specs.map(entryOf).join(","),
+    ...(own.length > 0 && {
+      MODEL_SPECS: JSON.stringify(own.map(({ sources: _sources, ...spec }) => spec)),
+    }),
+  };
+}
+
+/** Entry of MODELS for the towers of a spec: without a modality if the catalogue's or the own spec has no other towers. */
+function entryOf({ name, towers }: ModelSpec): string {
+  const known = modelCatalogue.get(name)?.towers ?? towers;
+  const [served, ...others] = modalities.filter((modality) => towers[modality] !== undefined);
+  const isComplete = modalities.every((it) => known[it] === undefined || towers[it] !== undefined);
+  return isComplete || others.length > 0 ? name : `${name}:${served}`;
+}
 
 /** Name of an environment variable of the embed server. */
 export type ServerEnvName = keyof z.input<typeof serverEnv>;

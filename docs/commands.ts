@@ -16,7 +16,7 @@ export interface RunCommand {
 export const commandsRun: readonly RunCommand[] = [
   {
     command: "npm run synth",
-    prints: /k8s-gpu: .*\nkind-local: .*\nmulti-gpu-4x: .*\nsingle-gpu: /,
+    prints: /k8s-gpu: .*\nkind-local: .*\nmulti-gpu-4x: .*\nsearch: .*\nsingle-gpu: /,
   },
   {
     command: "npx clipstack k8s manifests kind-local --image clipstack/embed:k8s-cpu",
@@ -61,7 +61,7 @@ export const commandsRun: readonly RunCommand[] = [
   },
   { command: "npx clipstack-dedupe scan ~/Pictures", prints: /photos/ },
   { command: "npx clipstack-dedupe embed --mode local", prints: /random weights/ },
-  { command: "npx clipstack-dedupe group --threshold 0.95", prints: /group/ },
+  { command: "npx clipstack-dedupe group", prints: /group/ },
 ];
 
 /** A command that a test runs, possibly with other values, or whose code a test calls. */
@@ -101,6 +101,11 @@ const ownStackTests = ["tests/examples-own-stack.integ.test.ts"];
 const imageTests = ["tests/deploy/images.integ.test.ts"];
 
 export const commandsTested: readonly TestedCommand[] = [
+  {
+    command: "npx clipstack model check efficientnet-lite1",
+    tests: ["tests/own-model.integ.test.ts"],
+    words: ["model", "check"],
+  },
   // packages in a separate project
   { command: "npm run build", tests: ownStackTests, words: ["build"] },
   { command: "npm pack", tests: ownStackTests, words: ["pack"] },
@@ -163,10 +168,20 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack capacity", tests: ["cli/commands/capacity.test.ts"] },
   { command: "npx clipstack review", tests: reviewTests },
   { command: "npx clipstack serve", tests: ["cli/commands/serve.test.ts"] },
+  { command: "npx clipstack model deploy", tests: ["cli/model/model-deploy.test.ts"] },
+  {
+    command: "npx clipstack model repository",
+    tests: ["cli/model/model-repository.test.ts"],
+  },
   { command: "npx clipstack model generate", tests: ["cli/commands/model.test.ts"] },
   {
     command: "npx clipstack model export",
     tests: ["cli/model/model-export.test.ts", "cli/model/model-export.integ.test.ts"],
+  },
+  {
+    command: "npx clipstack model import",
+    tests: ["cli/model/model-import.integ.test.ts"],
+    words: ["import"],
   },
   { command: "npx clipstack model optimise", tests: ["cli/commands/model.test.ts"] },
   {
@@ -176,8 +191,8 @@ export const commandsTested: readonly TestedCommand[] = [
   },
   { command: "npx clipstack-dedupe scan", tests: dedupeTests },
   { command: "npx clipstack-dedupe embed", tests: dedupeTests },
-  { command: "npx clipstack-dedupe group", tests: dedupeTests },
   { command: "npx clipstack-dedupe review", tests: dedupeTests },
+  { command: "npx clipstack-dedupe search", tests: ["examples/photo-dedupe/search.test.ts"] },
   // programs that call the servers
   {
     command: "curl -F",
@@ -188,6 +203,16 @@ export const commandsTested: readonly TestedCommand[] = [
     command: "curl --data-binary",
     tests: ["inference-image/embed/app.test.ts"],
     words: ['"/embed"', '"image/jpeg"'],
+  },
+  {
+    command: "curl -H",
+    tests: ["cli/commands/serve.test.ts"],
+    words: ["/embed/text", '"application/json"'],
+  },
+  {
+    command: "curl $OPENAI_BASE_URL/embeddings",
+    tests: ["tests/openai.integ.test.ts"],
+    words: ['sampleOf("sh", "curl")'],
   },
   // images and the chart
   { command: "docker buildx bake", tests: imageTests, words: ["bake"] },

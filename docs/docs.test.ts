@@ -6,7 +6,7 @@ import { beforeAll, expect, test } from "vitest";
 import { parse, stringify } from "yaml";
 import { clipstackProgram, commandNames } from "../cli/program.ts";
 import { dedupeProgram } from "../examples/photo-dedupe/program.ts";
-import { shippedEnvironments } from "../stacks/environment-files.ts";
+import { exampleEnvironments, shippedEnvironments } from "../stacks/environment-files.ts";
 import { parseEnvironment } from "../stacks/settings.ts";
 import { commandsRun, commandsTested, type TestedCommand } from "./commands.ts";
 import { type Page, readPage } from "./markdown.ts";
@@ -214,7 +214,7 @@ test("every cdktf command names an environment, and options of cdktf", () => {
   ]);
   const wrong = argumentsOf("npx cdktf").flatMap(({ location, args: [name = "", ...rest] }) => {
     const names = rest.filter((word) => !word.startsWith("-"));
-    const known: readonly string[] = shippedEnvironments;
+    const known: readonly string[] = [...shippedEnvironments, ...exampleEnvironments];
     const good =
       ["deploy", "diff", "destroy", "output", "synth"].includes(name) &&
       names.every((word) => known.includes(word)) &&

@@ -38,9 +38,9 @@ const results = await Promise.all([
     entryNames: "[name]",
     chunkNames: "[name]-[hash]",
     splitting: true,
-    // CommonJS packages require Node's modules at run time
+    // CommonJS packages require Node's modules and their file name at run time
     banner: {
-      js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url);',
+      js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename;',
     },
     logOverride: { "direct-eval": "silent" }, // protobufjs
   }),

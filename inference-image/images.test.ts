@@ -1,18 +1,19 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { embedPaths } from "../contract/embed-routes.ts";
 import { engineCacheMount } from "../contract/model-config.ts";
-import { openclipVitB32, openclipVitB32Trt } from "../contract/model-signature.ts";
+import { defaultModel } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
-import { hostPorts } from "../contract/ports.ts";
-import { modelRepositoryMount } from "../contract/server-env.ts";
+import { hostPorts, tritonPorts } from "../contract/ports.ts";
+import { modelRepositoryMount, serverEnv } from "../contract/server-env.ts";
 import { parseTritonArgs, restrictModelControl } from "../contract/triton-flags.ts";
+import { tritonModelName } from "../contract/triton-models.ts";
 
 const folder = fileURLToPath(new URL("../", import.meta.url));
 const read = (path: string) => readFileSync(join(folder, path), "utf8");
@@ -33,6 +34,15 @@ function defaultOf(dockerfile: string, name: string): string | undefined {
 }
 
 describe("the Dockerfiles", () => {
+  test.each([triton, allInOne, weights])(
+    "%s has the default models of the server",
+    (dockerfile) => {
+      const { MODELS } = serverEnv.parse({ MODELS: defaultOf(dockerfile, "MODELS") });
+      expect(MODELS).toEqual(serverEnv.parse({}).MODELS);
+      expect(read(dockerfile)).toMatch(/^(ENV .*| {2}.*) ?MODELS=\$\{MODELS\}( |$)/m);
+    },
+  );
+
   test.each(dockerfiles)("%s uses the version of the package", (dockerfile) => {
     expect(defaultOf(dockerfile, "VERSION")).toBe(version);
   });
@@ -57,6 +67,7 @@ describe("the Dockerfiles", () => {
       ["TRITON_IMAGE", triton],
       ["TRITON_IMAGE", allInOne],
       ["VERSION", server],
+      ["MODELS", weights],
     ] as const) {
       expect(bake).toContain(`variable "${name}" { default = "${defaultOf(dockerfile, name)}" }`);
     }
@@ -86,16 +97,27 @@ describe("the Dockerfiles", () => {
   });
 
   test("the command line is valid for Triton", async () => {
-    const [, command] = /^CMD (\["sh"[^\]]*\])/m.exec(read(triton).replaceAll("\\\n", ""))!;
+    const [, command] = /^CMD (\[.*\])$/m.exec(read(triton))!;
     const [program, ...args] = JSON.parse(command!) as [string, ...string[]];
-    const flags = await tritonFlagsOf(program, args, { MODEL_CONTROL_KEY: "a-key" });
+    const script = join(folder, "model_repository/image", basename(program));
+    const [, variables = ""] = /^ENV (.*)$/m.exec(read(triton))!;
+    const env = Object.fromEntries(
+      variables
+        .replace(/\$\{MODELS\}/, String(defaultOf(triton, "MODELS")))
+        .split(" ")
+        .map((pair) => pair.split("=")),
+    );
+    const flags = await tritonFlagsOf(script, args, { ...env, MODEL_CONTROL_KEY: "a-key" });
     expect(flags).toMatchObject({
       "model-repository": modelRepositoryMount,
-      "load-model": [openclipVitB32.name],
+      "load-model": [tritonModelName(defaultModel, "fp32")],
+      "http-port": tritonPorts.http,
+      "grpc-port": tritonPorts.grpc,
+      "metrics-port": tritonPorts.metrics,
       ...restrictModelControl("a-key"),
     });
     const keys = await Promise.all(
-      [1, 2].map(async () => (await tritonFlagsOf(program, args, {}))["http-restricted-api"]),
+      [1, 2].map(async () => (await tritonFlagsOf(script, args, env))["http-restricted-api"]),
     );
     expect(keys[0]).toEqual([expect.stringMatching(/=[0-9a-f-]{36}$/)]);
     expect(keys[1]).not.toEqual(keys[0]);
@@ -134,8 +156,8 @@ describe("the CUDA provider of the GPU image", () => {
 describe("the all-in-one image", () => {
   const { embed, tritonOnnx, tritonTrt } = hostPorts;
   const tritons = [
-    { service: "triton-onnx", model: openclipVitB32.name, ports: tritonOnnx },
-    { service: "triton-trt", model: openclipVitB32Trt.name, ports: tritonTrt },
+    { service: "triton-onnx", suffix: '""', variant: "fp32", ports: tritonOnnx },
+    { service: "triton-trt", suffix: "_trt", variant: "trt", ports: tritonTrt },
   ];
 
   test("publishes the ports of a GPU host", () => {
@@ -144,30 +166,48 @@ describe("the all-in-one image", () => {
     expect(read(allInOne)).toContain("SERVICES=embed,triton-onnx,triton-trt ");
   });
 
-  test.each(tritons)("$service serves its model at its ports", ({ service, model, ports }) => {
-    const run = read(`model_repository/image/all-in-one/services/${service}/run`);
-    expect(run).toBe(
-      `#!/bin/sh\nexec /etc/clipstack/triton ${model} ${ports.http} ${ports.grpc} ${ports.metrics}\n`,
-    );
-    expect(read("model_repository/image/all-in-one/services/embed/run")).toContain(
-      `TRITON_GRPC_URLS=127.0.0.1:${ports.grpc} TRITON_MODEL=${model} ;;`,
-    );
-    expect(read("model_repository/image/all-in-one/health")).toContain(
-      ` ${service}) set -- "$@" http://127.0.0.1:${ports.http}${oipPaths.ready} ;;`,
-    );
-  });
+  test.each(tritons)(
+    "$service serves its models at its ports",
+    ({ service, suffix, variant, ports }) => {
+      const run = read(`model_repository/image/all-in-one/services/${service}/run`);
+      expect(run).toBe(
+        `#!/bin/sh\nexec /etc/clipstack/triton ${suffix} ${ports.http} ${ports.grpc} ${ports.metrics}\n`,
+      );
+      expect(read("model_repository/image/all-in-one/services/embed/run")).toContain(
+        `TRITON_GRPC_URLS=127.0.0.1:${ports.grpc} TRITON_VARIANT=${variant} ;;`,
+      );
+      expect(read("model_repository/image/all-in-one/health")).toContain(
+        ` ${service}) set -- "$@" http://127.0.0.1:${ports.http}${oipPaths.ready} ;;`,
+      );
+    },
+  );
 
   test("starts Triton with valid options", async () => {
-    const script = join(folder, "model_repository/image/all-in-one/triton");
+    const script = join(folder, "model_repository/image/triton");
+    const repository = await mkdtemp(join(tmpdir(), "clipstack-image-models-"));
+    for (const model of [
+      "a_b_trt",
+      "a_b_text_trt",
+      "c_trt",
+      "d_trt",
+      "d_text_trt",
+      "not_in_models_trt",
+    ]) {
+      await mkdir(join(repository, model), { recursive: true });
+    }
     const env = {
       TRITON_SERVER: "tritonserver",
+      MODELS: "a-b,c,d:image,e:text",
+      MODEL_REPOSITORY: repository,
       MODEL_CONFIG_NAME: "cpu",
       MODEL_CONTROL_KEY: "a-key",
     };
-    expect(await tritonFlagsOf("sh", [script, "m", "1", "2", "3"], env)).toMatchObject({
-      "model-repository": modelRepositoryMount,
+    const flags = await tritonFlagsOf("sh", [script, "_trt", "1", "2", "3"], env);
+    await rm(repository, { recursive: true });
+    expect(flags).toMatchObject({
+      "model-repository": repository,
       "model-config-name": "cpu",
-      "load-model": ["m"],
+      "load-model": ["a_b_trt", "a_b_text_trt", "c_trt", "d_trt", "e_text_trt"],
       "http-port": 1,
       "grpc-port": 2,
       "metrics-port": 3,

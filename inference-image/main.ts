@@ -2,8 +2,9 @@ import { startSpareThread } from "../inference/session/onnx-thread.ts";
 
 /**
  * Process of the server image. Without arguments it is the embed server, configured by environment variables;
- * `tritonserver …` is the Triton emulator, with Triton's options. Three jobs run once and exit: `check-weights …` verifies a
- * folder of weights, `fetch-weights …` downloads them first, `apply-config …` applies a model configuration to a Triton.
+ * `tritonserver …` is the Triton emulator, with Triton's options. Four jobs run once and exit: `check-weights …` verifies a
+ * folder of weights, `fetch-weights …` downloads them first, `apply-config …` applies a model configuration to a Triton, and
+ * `deploy-version …` adds a version of a model.
  */
 const [role, ...args] = process.argv.slice(2);
 
@@ -45,9 +46,15 @@ switch (role) {
     await runOnce(async () => await applyConfig(readApplyConfigArguments(args, process.env)));
     break;
   }
+  case "deploy-version": {
+    const { deployVersion, readDeployVersionArguments } = await import("./jobs/deploy-version.ts");
+    const { runOnce } = await import("./jobs/role-arguments.ts");
+    await runOnce(async () => await deployVersion(readDeployVersionArguments(args, process.env)));
+    break;
+  }
   default:
     process.stderr.write(
-      `the first argument must be tritonserver, check-weights, fetch-weights or apply-config, got '${role}'\n`,
+      `the first argument must be tritonserver, check-weights, fetch-weights, apply-config or deploy-version, got '${role}'\n`,
     );
     process.exit(2);
 }

@@ -1,9 +1,17 @@
-import { mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { imageTowerOf } from "../contract/model-shapes.ts";
+import type { ModelSpec } from "../contract/model-spec.ts";
+import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
+import { mobileclip2S0 } from "../contract/models/mobileclip2-s0.ts";
+import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
+import { siglip2Base224 } from "../contract/models/siglip2-base-224.ts";
+import { testModel, testSentencePiece } from "../inference/text/test-sentencepiece.ts";
 import { type Counterpart, checkModel, type ModelReport } from "./check-model.ts";
 import { syntheticImages } from "./compare-models.ts";
+import { generateModel } from "./generate.ts";
 import {
   int64Initializer,
   type OnnxInitializer,
@@ -12,12 +20,13 @@ import {
   scalarInitializer,
 } from "./onnx-writer.ts";
 import { normalPieces } from "./random-weights.ts";
-import { openModel } from "./run-model.ts";
+import { openTower } from "./run-model.ts";
 import { exportedTower } from "./test-exported-tower.ts";
 import { writeWithExternalData } from "./test-external-data.ts";
 import { tinyModel } from "./test-model.ts";
+import { sampleTokenIds } from "./token-samples.ts";
 
-const images = syntheticImages(32);
+const inputs = syntheticImages(32, imageTowerOf(defaultModel).input.size);
 const limit = 0.001;
 
 let folder: string;
@@ -75,7 +84,7 @@ async function smallModel(name: string, options: SmallModel = {}): Promise<strin
 }
 
 function fileOf(path: string): Counterpart {
-  return { name: "the other", open: () => openModel(path), batchSize: 1 };
+  return { name: "the other", open: () => openTower(openclipVitB32, "image", path), batchSize: 1 };
 }
 
 const failed = ({ findings }: ModelReport) =>
@@ -83,7 +92,11 @@ const failed = ({ findings }: ModelReport) =>
 
 test("a model of this project passes all checks", async () => {
   const path = await tinyModel();
-  const report = await checkModel(path, { images, limit, against: [fileOf(path)] });
+  const report = await checkModel(openclipVitB32, "image", path, {
+    inputs,
+    limit,
+    against: [fileOf(path)],
+  });
   expect(failed(report)).toEqual([]);
   expect(report.ok).toBe(true);
   expect(report.findings.map(({ check }) => check)).toEqual([
@@ -107,17 +120,94 @@ test("a model of this project passes all checks", async () => {
   expect(report.info).toMatchObject({ source: "generated", weights: "random" });
 });
 
-test("reports why a file of a hub matches no config.pbtxt", async () => {
+test("does not run a file with another input", async () => {
+  const { findings, ok } = await checkModel(mobileclip2S0, "image", await tinyModel(), {
+    inputs,
+    limit,
+  });
+  expect(ok).toBe(false);
+  expect(findings).toEqual([
+    {
+      check: "fit",
+      ok: false,
+      message:
+        "does not fit mobileclip2-s0: input 'image' must be FP32 [3, 256, 256] or UINT8 [256, 256, 3], got FP32 [3, 224, 224]",
+    },
+  ]);
+});
+
+test.each([...modelCatalogue.values()])("the tiny image tower of $name passes", async (spec) => {
+  const path = await tinyModel(spec);
+  const { input } = spec.towers.image!;
+  const own = syntheticImages(4, input.size);
+  const batching = { maximum: 4, preferred: [4] };
+  const report = await checkModel({ ...spec, batching }, "image", path, { inputs: own, limit });
+  expect(failed(report)).toEqual([]);
+});
+
+describe("text towers", () => {
+  const small = { batching: { maximum: 4, preferred: [4] } };
+  const checkText = (spec: ModelSpec, path: string) =>
+    checkModel({ ...spec, ...small }, "text", path, {
+      inputs: sampleTokenIds(spec.towers.text!.input, 6),
+      limit,
+    });
+
+  async function generated(spec: ModelSpec, name: string): Promise<string> {
+    const file = join(folder, name, "model.onnx");
+    await generateModel({ spec, modality: "text", profile: "tiny", seed: 1, file });
+    return file;
+  }
+
+  test.each(["int64", "int32"] as const)("a tiny tower with %s ids passes", async (idType) => {
+    const text = openclipVitB32.towers.text!;
+    const spec = {
+      ...openclipVitB32,
+      towers: { text: { ...text, input: { ...text.input, idType } } },
+    };
+    const report = await checkText(spec, await generated(spec, idType));
+    expect(failed(report)).toEqual([]);
+    expect(report.structure.fits).toEqual(["openclip_vit_b32_text", "openclip_vit_b32_text_trt"]);
+    expect(report.findings[1]?.message).toBe("6 texts give 512 finite values each");
+  });
+
+  test("the file of a SentencePiece tokenizer must lie beside the tower", async () => {
+    const text = { ...siglip2Base224.towers.text!, input: testSentencePiece };
+    const spec = { ...siglip2Base224, towers: { text } };
+    const path = await generated(spec, "siglip");
+    expect(failed(await checkText(spec, path))).toEqual([
+      expect.stringMatching(/^tokenizer \S+test-sentencepiece\.model cannot be read: ENOENT/),
+    ]);
+    await copyFile(testModel, join(dirname(path), testSentencePiece.tokenizer.file));
+    const { findings, ok } = await checkText(spec, path);
+    expect(ok).toBe(true);
+    expect(findings[1]).toEqual({
+      check: "tokenizer",
+      ok: true,
+      message: "test-sentencepiece.model beside the file is the tokenizer of siglip2-base-224",
+    });
+  });
+
+  test("does not run a file with another context length", async () => {
+    const path = await generated(openclipVitB32, "clip");
+    const { findings } = await checkText({ ...siglip2Base224, name: "other" }, path);
+    expect(findings[0]?.message).toBe(
+      "does not fit other: input 'text' must be INT64 [64], got INT64 [77]",
+    );
+  });
+});
+
+test("reports why a file of a hub does not fit", async () => {
   const path = join(folder, "published.onnx");
   const model = exportedTower({ batch: 1, unitLength: true });
   await writeFile(
     path,
     [...onnxChunks(model)].map((chunk) => Uint8Array.from(chunk)),
   );
-  const report = await checkModel(path, { images, limit });
+  const report = await checkModel(openclipVitB32, "image", path, { inputs, limit });
   expect(failed(report)).toEqual([
-    "fits no config.pbtxt: input must have a dynamic batch dimension, got 1; " +
-      "output must have a dynamic batch dimension, got 1",
+    "does not fit openclip-vit-b32: input 'image' must have a dynamic batch dimension, got 1; " +
+      "output 'embedding' must have a dynamic batch dimension, got 1",
   ]);
   // the file cannot run a batch of 32
   expect(report.findings.map(({ check }) => check)).toEqual(["fit", "finite", "unequal"]);
@@ -128,13 +218,12 @@ test.each<[string, SmallModel, string | RegExp]>([
   [
     "other names",
     { input: "pixel_values", output: "image_embeds" },
-    "fits no config.pbtxt: input must be named image, got pixel_values; " +
-      "output must be named embedding, got image_embeds",
+    "does not fit openclip-vit-b32: must have the input 'image' FP32 [3, 224, 224] or UINT8 [224, 224, 3], got 'pixel_values' FP32 [3, 224, 224]",
   ],
   [
     "another width",
     { width: 768 },
-    "fits no config.pbtxt: output must be [512] after the batch dimension, got [768]",
+    "does not fit openclip-vit-b32: output 'embedding' must be FP32 [512], got FP32 [768]",
   ],
   [
     "values that are not finite",
@@ -179,10 +268,15 @@ test.each<[string, SmallModel, string | RegExp]>([
     /^rows in reversed order: largest difference [\d.]+ %/,
   ],
 ])("finds %s", async (name, options, message) => {
-  const report = await checkModel(await smallModel(name.replaceAll(" ", "-"), options), {
-    images,
-    limit,
-  });
+  const report = await checkModel(
+    openclipVitB32,
+    "image",
+    await smallModel(name.replaceAll(" ", "-"), options),
+    {
+      inputs,
+      limit,
+    },
+  );
   expect(report.ok).toBe(false);
   expect(failed(report)).toContainEqual(
     typeof message === "string" ? message : expect.stringMatching(message),
@@ -196,11 +290,13 @@ test("reports the difference from the embeddings of another file", async () => {
     more: [scalarInitializer("factor", 1.002)],
   });
   const against = [fileOf(nearly)];
-  const strict = await checkModel(path, { images, limit, against });
+  const strict = await checkModel(openclipVitB32, "image", path, { inputs, limit, against });
   expect(failed(strict)).toEqual([
     "the other: largest difference 0.200 %, cosine at least 1.0000000; the limit is 0.1 %",
   ]);
-  expect((await checkModel(path, { images, limit: 0.003, against })).ok).toBe(true);
+  expect(
+    (await checkModel(openclipVitB32, "image", path, { inputs, limit: 0.003, against })).ok,
+  ).toBe(true);
 });
 
 test("compares directions if only one of the files normalises", async () => {
@@ -210,8 +306,8 @@ test("compares directions if only one of the files normalises", async () => {
       { op: "Div", inputs: ["mixed", "length"], outputs: ["embedding"] },
     ],
   });
-  const { findings } = await checkModel(await smallModel("plain"), {
-    images,
+  const { findings } = await checkModel(openclipVitB32, "image", await smallModel("plain"), {
+    inputs,
     limit,
     against: [fileOf(unit)],
   });
@@ -223,8 +319,8 @@ test("compares directions if only one of the files normalises", async () => {
 
 test("reports an embedding of another width as not comparable", async () => {
   const wide = await smallModel("wide", { width: 768 });
-  const report = await checkModel(await smallModel("narrow"), {
-    images,
+  const report = await checkModel(openclipVitB32, "image", await smallModel("narrow"), {
+    inputs,
     limit,
     against: [fileOf(wide)],
   });
@@ -233,16 +329,16 @@ test("reports an embedding of another width as not comparable", async () => {
 
 test("lists the external data files of the model", async () => {
   const bytes = await writeWithExternalData(exportedTower(), join(folder, "split.onnx"));
-  const { structure, ok } = await checkModel(join(folder, "split.onnx"), {
-    images,
+  const { structure, ok } = await checkModel(openclipVitB32, "image", join(folder, "split.onnx"), {
+    inputs,
     limit,
   });
   expect(structure.externalData).toEqual([{ file: "weights.bin", bytes }]);
   expect(ok).toBe(true);
   await rm(join(folder, "weights.bin"));
-  await expect(checkModel(join(folder, "split.onnx"), { images, limit })).rejects.toThrow(
-    /split\.onnx: its external data 'weights\.bin' does not exist$/,
-  );
+  await expect(
+    checkModel(openclipVitB32, "image", join(folder, "split.onnx"), { inputs, limit }),
+  ).rejects.toThrow(/split\.onnx: its external data 'weights\.bin' does not exist$/);
 });
 
 test.each<[string, () => Promise<string>, RegExp]>([
@@ -282,7 +378,9 @@ test.each<[string, () => Promise<string>, RegExp]>([
     /odd\.onnx: cannot be loaded: [^\n]*Odd[^\n]*$/,
   ],
 ])("fails with one line when the file %s", async (_name, make, message) => {
-  const error = await checkModel(await make(), { images, limit }).catch((cause: Error) => cause);
+  const error = await checkModel(openclipVitB32, "image", await make(), { inputs, limit }).catch(
+    (cause: Error) => cause,
+  );
   expect((error as Error).message).toMatch(message);
   expect((error as Error).message).not.toContain("\n");
 });

@@ -1,21 +1,26 @@
-import { embeddingDims, openclipVitB32 } from "../contract/model-signature.ts";
-import { type Agreement, compareModels } from "./compare-models.ts";
+import { dirname, join } from "node:path";
+import { textTowerOf, tokenizerFile } from "../contract/model-shapes.ts";
+import type { Modality, ModelSpec } from "../contract/model-spec.ts";
+import { messageOf } from "../contract/user-error.ts";
+import { openTokenizer } from "../inference/text/tokenizer.ts";
+import { type Agreement, compareModels, unitLength } from "./compare-models.ts";
 import { type ModelInfo, modelInfo } from "./model-info.ts";
-import { type ModelStructure, structureOf } from "./model-structure.ts";
+import { type ModelStructure, structureOf, takesInputs } from "./model-structure.ts";
 import { readOnnx } from "./onnx-reader.ts";
-import { openModel, type RunnableModel } from "./run-model.ts";
-import { unitLength } from "./standard-model.ts";
+import { openTower, type RunnableModel, type TowerInputs } from "./run-model.ts";
 
 type ModelCheck =
-  /** The model fits a `config.pbtxt` of the model repository. */
+  /** The tensors are those of the spec. */
   | "fit"
+  /** The file of the tokenizer, if the model has one, is that of the spec. */
+  | "tokenizer"
   /** Embeddings have the expected width and finite values. */
   | "finite"
-  /** Different images have different embeddings. */
+  /** Different images or texts have different embeddings. */
   | "unequal"
-  /** An image has the same embedding alone and in a full batch. */
+  /** An image or a text has the same embedding alone and in a full batch. */
   | "batch"
-  /** An image has the same embedding at every position of a batch. */
+  /** An image or a text has the same embedding at every position of a batch. */
   | "rows"
   /** Another file or runtime returns the same embeddings. */
   | "parity";
@@ -39,71 +44,95 @@ export interface ModelReport {
 }
 
 /** Model that another one is compared with. */
-export interface Counterpart {
+export interface Counterpart<M extends Modality = "image"> {
   /** Path or description, for messages. */
   readonly name: string;
-  readonly open: () => Promise<RunnableModel>;
+  readonly open: () => Promise<RunnableModel<M>>;
   readonly batchSize: number;
 }
 
-export interface CheckModelOptions {
-  /** `[224, 224, 3]` 8-bit RGB each; at least 32 different images, because full batches are run too. */
-  readonly images: readonly Uint8Array[];
+export interface CheckModelOptions<M extends Modality = "image"> {
+  /** Different images or texts, at least the maximum batch size, because full batches are run too. */
+  readonly inputs: readonly TowerInputs[M][];
   /** @default - none */
-  readonly against?: readonly Counterpart[];
+  readonly against?: readonly Counterpart<M>[];
   /** Largest difference of two values, relative to the largest value; a cosine may be as much below 1. */
   readonly limit: number;
 }
 
-const fullBatch = openclipVitB32.maxBatchSize;
-
-/** Largest difference of equal embeddings: above the rounding of float32, below the difference of any two photos. */
+/** Largest difference of equal embeddings: above the rounding of float32, below the difference of any two photos or texts. */
 const sameDifference = 1e-6;
 
 /**
- * Describes a model file, runs it, and compares it with others.
+ * Compares the file of a tower with its spec, runs it, and compares it with others.
  *
- * @throws {Error} with one line if a file is missing, damaged, or not an image model
+ * @throws {Error} with one line if a file is missing or damaged, or the model has no such tower
  */
-export async function checkModel(path: string, options: CheckModelOptions): Promise<ModelReport> {
-  const { images, against = [], limit } = options;
+export async function checkModel<M extends Modality>(
+  spec: ModelSpec,
+  modality: M,
+  path: string,
+  options: CheckModelOptions<M>,
+): Promise<ModelReport> {
+  const { inputs, against = [], limit } = options;
   const file = readOnnx(path);
-  const structure = structureOf(file);
+  const structure = structureOf(spec, modality, file);
   const info = await modelInfo(path);
-  const findings: ModelFinding[] = [fitOf(structure)];
+  const findings: ModelFinding[] = [fitOf(spec, structure)];
+  if (modality === "text") findings.push(...(await tokenizerOf(spec, path)));
+  if (!takesInputs(spec, modality, file)) return { info, structure, findings, limit, ok: false };
 
-  const model = await openModel(path);
+  const model = await openTower(spec, modality, path);
   let vectors: readonly Float32Array[];
   try {
-    vectors = await model.embed(images, 1);
-    const usable = finiteOf(vectors);
+    vectors = await model.embed(inputs, 1);
+    const usable = finiteOf(vectors, modality, spec.embedding.width);
     findings.push(usable);
     if (usable.ok) {
-      findings.push(unequalOf(vectors));
-      if (structure.dynamicBatch) findings.push(...(await batchesOf(model, options, vectors)));
+      findings.push(unequalOf(vectors, modality));
+      if (structure.dynamicBatch)
+        findings.push(...(await batchesOf(model, options, vectors, spec.batching.maximum)));
     }
   } finally {
     await model.close();
   }
   if (findings.every(({ check, ok }) => check !== "finite" || ok)) {
     // sequentially, because each model is loaded into memory
-    for (const other of against) findings.push(await parityOf(vectors, images, other, limit));
+    for (const other of against) findings.push(await parityOf(vectors, inputs, other, limit));
   }
   return { info, structure, findings, limit, ok: findings.every(({ ok }) => ok) };
 }
 
-function fitOf({ fits, misfits }: ModelStructure): ModelFinding {
-  if (fits.length > 0) {
-    const files = fits.map((name) => `model_repository/${name}/config.pbtxt`).join(", ");
-    return { check: "fit", ok: true, message: `fits ${files}` };
-  }
-  return { check: "fit", ok: false, message: `fits no config.pbtxt: ${misfits.join("; ")}` };
+function fitOf({ name }: ModelSpec, { fits, misfits }: ModelStructure): ModelFinding {
+  const ok = fits.length > 0;
+  const message = ok
+    ? `fits ${name}, in the model repository: ${fits.join(", ")}`
+    : `does not fit ${name}: ${misfits.join("; ")}`;
+  return { check: "fit", ok, message };
 }
 
-function finiteOf(vectors: readonly Float32Array[]): ModelFinding {
+/** Checks the file of a tokenizer that lies beside the text tower; none for a vocabulary of a package. */
+async function tokenizerOf(spec: ModelSpec, path: string): Promise<readonly ModelFinding[]> {
+  const { input } = textTowerOf(spec);
+  const file = tokenizerFile(input);
+  if (file === undefined) return [];
+  try {
+    await openTokenizer(input, join(dirname(path), file));
+    const message = `${file} beside the file is the tokenizer of ${spec.name}`;
+    return [{ check: "tokenizer", ok: true, message }];
+  } catch (error) {
+    return [{ check: "tokenizer", ok: false, message: messageOf(error) }];
+  }
+}
+
+function finiteOf(
+  vectors: readonly Float32Array[],
+  modality: Modality,
+  width: number,
+): ModelFinding {
   const widths = [...new Set(vectors.map(({ length }) => length))];
-  if (widths.join() !== String(embeddingDims)) {
-    const message = `an embedding must have ${embeddingDims} values, got ${widths.join(" or ")}`;
+  if (widths.join() !== String(width)) {
+    const message = `an embedding must have ${width} values, got ${widths.join(" or ")}`;
     return { check: "finite", ok: false, message };
   }
   const bad = vectors.filter((vector) => !vector.every(Number.isFinite)).length;
@@ -113,11 +142,11 @@ function finiteOf(vectors: readonly Float32Array[]): ModelFinding {
     const message = `${bad || zero} of ${vectors.length} embeddings have ${fault}`;
     return { check: "finite", ok: false, message };
   }
-  const message = `${vectors.length} images give ${embeddingDims} finite values each`;
+  const message = `${vectors.length} ${modality}s give ${width} finite values each`;
   return { check: "finite", ok: true, message };
 }
 
-function unequalOf(vectors: readonly Float32Array[]): ModelFinding {
+function unequalOf(vectors: readonly Float32Array[], modality: Modality): ModelFinding {
   const units = vectors.map(unitLength);
   let [equal, nearest] = [0, -1];
   for (const [index, unit] of units.entries()) {
@@ -128,19 +157,20 @@ function unequalOf(vectors: readonly Float32Array[]): ModelFinding {
     }
   }
   if (equal > 0) {
-    const message = `${equal} pairs of different images have the same embedding`;
+    const message = `${equal} pairs of different ${modality}s have the same embedding`;
     return { check: "unequal", ok: false, message };
   }
   const message = `no two embeddings are equal; the nearest have a cosine of ${nearest.toFixed(4)}`;
   return { check: "unequal", ok: true, message };
 }
 
-async function batchesOf(
-  model: RunnableModel,
-  { images, limit }: CheckModelOptions,
+async function batchesOf<M extends Modality>(
+  model: RunnableModel<M>,
+  { inputs, limit }: CheckModelOptions<M>,
   vectors: readonly Float32Array[],
+  fullBatch: number,
 ): Promise<readonly ModelFinding[]> {
-  const batch = images.slice(0, fullBatch);
+  const batch = inputs.slice(0, fullBatch);
   const alone = vectors.slice(0, fullBatch);
   const together = await model.embed(batch, fullBatch);
   const reversed = (await model.embed([...batch].reverse(), fullBatch)).toReversed();
@@ -150,16 +180,16 @@ async function batchesOf(
   ];
 }
 
-async function parityOf(
+async function parityOf<M extends Modality>(
   vectors: readonly Float32Array[],
-  images: readonly Uint8Array[],
-  { name, open, batchSize }: Counterpart,
+  inputs: readonly TowerInputs[M][],
+  { name, open, batchSize }: Counterpart<M>,
   limit: number,
 ): Promise<ModelFinding> {
   const model = await open();
   let others: readonly Float32Array[];
   try {
-    others = await model.embed(images, batchSize);
+    others = await model.embed(inputs, batchSize);
   } finally {
     await model.close();
   }

@@ -1,4 +1,4 @@
-import { openclipVitB32U8, pixelBytes } from "../contract/model-signature.ts";
+import type { PixelInput } from "../contract/model-spec.ts";
 
 /** Agreement of the embeddings of two models. */
 export interface Agreement {
@@ -36,19 +36,27 @@ export function compareModels(
   };
 }
 
+/** Returns the vector divided by its L2 norm. */
+export function unitLength(vector: Float32Array): Float32Array {
+  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? vector.map((value) => value / length) : vector;
+}
+
 /**
  * Images that are the same everywhere: waves of other lengths and directions in each channel, edges, and noise. They fill
  * the range of the values as photos do.
  *
- * @returns `[224, 224, 3]` 8-bit RGB
+ * @returns `[height, width, 3]` 8-bit RGB
  */
-export function syntheticImages(count: number): readonly Uint8Array[] {
+export function syntheticImages(
+  count: number,
+  { width, height }: PixelInput["size"],
+): readonly Uint8Array[] {
   return Array.from({ length: count }, (_, index) => {
-    const pixels = new Uint8Array(pixelBytes);
-    const side = openclipVitB32U8.inputs[0].dims[0];
+    const pixels = new Uint8Array(3 * width * height);
     let noise = index + 1;
-    for (let at = 0; at < pixelBytes; at++) {
-      const [x, y] = [Math.floor(at / 3) % side, Math.floor(at / (3 * side))];
+    for (let at = 0; at < pixels.length; at++) {
+      const [x, y] = [Math.floor(at / 3) % width, Math.floor(at / (3 * width))];
       const channel = at % 3;
       noise = (Math.imul(noise, 1_664_525) + 1_013_904_223) | 0;
       const wave = triangle((x * (index + 2 + channel) + y * ((index * 5) % 7)) % 256);

@@ -95,6 +95,13 @@ export class GraphBuilder {
     return this.node("LayerNormalization", name, inputs, { axis: -1, epsilon: { float: epsilon } });
   }
 
+  /** Divides each row by its L2 norm. */
+  unitLength(name: string, input: string): string {
+    const attributes = { axes: [-1], keepdims: 1 };
+    const length = this.node("ReduceL2", `${name}.length`, [input], attributes);
+    return this.node("Div", name, [input, length]);
+  }
+
   activation(name: string, input: string, kind: TowerBlock["activation"]): string {
     if (kind === "quick-gelu") {
       const steep = this.node("Mul", `${name}.steep`, [

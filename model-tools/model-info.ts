@@ -11,18 +11,20 @@ export const modelSidecar = z.object({
   /** SHA-256 of the model file, lower-case hexadecimal. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: z.int().min(1),
-  source: z.enum(["generated", "pulled", "exported", "derived", "unknown"]),
+  source: z.enum(["generated", "pulled", "exported", "imported", "derived", "unknown"]),
   /** `random`, or open_clip's name of the weights, for example `laion2b_s34b_b79k`. */
   weights: z.string().min(1),
+  /** Name of the model spec that the file was written for. */
+  model: z.string().optional(),
   seed: z.int().optional(),
-  /** `vit-b-32` or `tiny`. */
+  /** For example `vit-b-32`; `tiny` and `stand-in` have only the tensors of the model. */
   architecture: z.string().optional(),
   opset: z.int().optional(),
   /** Published source of a pulled file: `owner/name@commit path`. */
   origin: z.string().optional(),
   /** SHA-256 of the source of a prepared file, or of the download of a converted pulled file. */
   derivedFrom: z.string().optional(),
-  /** Changes made to a pulled file. */
+  /** Changes made to a pulled file; `graph` or `input` of an optimised one. */
   parts: z.array(z.string()).optional(),
   precision: z.enum(modelPrecisions).optional(),
   /** Version of each tool that wrote a prepared file. */
@@ -35,6 +37,8 @@ export const modelSidecar = z.object({
       meanCosine: z.number(),
       /** Largest difference of two values, relative to the largest value. */
       maxDifference: z.number(),
+      /** Share of the photos whose nearest neighbour is the same. */
+      nearestNeighbours: z.number().optional(),
     })
     .optional(),
 });

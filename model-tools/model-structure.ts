@@ -1,7 +1,14 @@
 import { statSync } from "node:fs";
 import { basename } from "node:path";
-import { type ModelSignature, models } from "../contract/model-signature.ts";
-import type { TensorSpec } from "../contract/tensor.ts";
+import type { Modality, ModelSpec } from "../contract/model-spec.ts";
+import type { DataType, TensorSpec } from "../contract/tensor.ts";
+import { tritonModelName } from "../contract/triton-models.ts";
+import {
+  type FileTensors,
+  type TowerTensors,
+  towerMisfit,
+  towerTensors,
+} from "../inference/session/tower-fit.ts";
 import type { OnnxFile, OnnxValue } from "./onnx-reader.ts";
 import { recogniseTower } from "./recognise-tower.ts";
 
@@ -17,11 +24,11 @@ export interface ModelStructure {
   readonly dynamicBatch: boolean;
   /** Files beside the model that contain weights. */
   readonly externalData: readonly { readonly file: string; readonly bytes: number }[];
-  /** Models of the repository whose `config.pbtxt` fits the file. */
+  /** Models of the repository that can execute the file. */
   readonly fits: readonly string[];
-  /** Differences from the most similar model; empty if the file fits one. */
+  /** Differences from the tensors of the spec; empty if the file fits. */
   readonly misfits: readonly string[];
-  /** Description of the image tower, or why it is not recognised; only for models with FP32 input. */
+  /** Description of the image tower, or why it is not recognised; only for files with FP32 input. */
   readonly tower?: string;
 }
 
@@ -33,7 +40,7 @@ export interface ModelTensor {
 }
 
 /** Names of `TensorProto.DataType` in the Open Inference Protocol. */
-const dataTypes: Readonly<Record<number, string | undefined>> = {
+const typeNames: Readonly<Record<number, string | undefined>> = {
   1: "FP32",
   2: "UINT8",
   3: "INT8",
@@ -50,20 +57,13 @@ const dataTypes: Readonly<Record<number, string | undefined>> = {
   16: "BF16",
 };
 
-/** Models of the repository with an ONNX file. */
-const candidates = (models as readonly ModelSignature[]).filter(
-  ({ platform }) => platform === "onnxruntime_onnx",
-);
-
-export function structureOf(file: OnnxFile): ModelStructure {
+/** Describes a tower and compares it with its spec. */
+export function structureOf(spec: ModelSpec, modality: Modality, file: OnnxFile): ModelStructure {
   const inputs = file.inputs.map(tensorOf);
   const outputs = file.outputs.map(tensorOf);
-  const misfits = candidates.map((model) => [
-    ...misfitsOf("input", inputs, model.inputs),
-    ...misfitsOf("output", outputs, model.outputs),
-  ]);
-  const fits = candidates.filter((_, index) => misfits[index]!.length === 0);
-  const nearest = misfits.reduce((best, found) => (found.length < best.length ? found : best));
+  const misfits = misfitsOf(spec, modality, file);
+  const images = inputs[0]?.dataType === "UINT8" ? (["u8"] as const) : (["fp32", "trt"] as const);
+  const variants = modality === "text" ? (["text", "text-trt"] as const) : images;
   const others = new Set<string>();
   for (const { externalFile } of file.initializers.values()) {
     if (externalFile !== undefined) others.add(externalFile);
@@ -81,8 +81,8 @@ export function structureOf(file: OnnxFile): ModelStructure {
       file: basename(path),
       bytes: statSync(path).size,
     })),
-    fits: fits.map(({ name }) => name),
-    misfits: fits.length > 0 ? [] : nearest,
+    fits: misfits.length > 0 ? [] : variants.map((variant) => tritonModelName(spec, variant)),
+    misfits,
     tower: inputs[0]?.dataType === "FP32" ? towerOf(file) : undefined,
   };
 }
@@ -90,7 +90,7 @@ export function structureOf(file: OnnxFile): ModelStructure {
 function tensorOf({ name, dataType, dims }: OnnxValue): ModelTensor {
   return {
     name,
-    dataType: dataTypes[dataType] ?? `type ${dataType}`,
+    dataType: typeNames[dataType] ?? `type ${dataType}`,
     dims: dims.map((dim) => (dim === "" ? "any" : dim)),
   };
 }
@@ -100,38 +100,70 @@ export function tensorText({ name, dataType, dims }: ModelTensor): string {
   return `${name} ${dataType} [${dims.join(", ")}]`;
 }
 
-/** Compares as Triton does: a dynamic dimension of the file matches any size. */
-function* misfitsOf(
-  kind: "input" | "output",
-  tensors: readonly ModelTensor[],
-  specs: readonly TensorSpec[],
-): Generator<string> {
-  for (const spec of specs) {
-    const expected = tensorText({ ...spec, dims: ["batch", ...spec.dims] });
-    const [tensor] = tensors;
-    if (tensor === undefined || tensors.length !== specs.length) {
-      yield `must have one ${kind}, ${expected}, got ${tensors.length}`;
-      continue;
-    }
-    if (tensor.name !== spec.name) {
-      yield `${kind} must be named ${spec.name}, got ${tensor.name}`;
-    }
-    if (tensor.dataType !== spec.dataType) {
-      yield `${kind} must be ${spec.dataType}, got ${tensor.dataType}`;
-    }
-    const [batch, ...dims] = tensor.dims;
-    if (typeof batch === "number") {
-      yield `${kind} must have a dynamic batch dimension, got ${batch}`;
-    }
-    // exporters may omit the shape of an output
-    const isOpen = kind === "output" && tensor.dims.length === 0;
-    const same =
-      dims.length === spec.dims.length &&
-      dims.every((dim, index) => typeof dim === "string" || dim === spec.dims[index]);
-    if (!same && !isOpen) {
-      yield `${kind} must be [${spec.dims.join(", ")}] after the batch dimension, got [${dims.join(", ")}]`;
+/** Modality of a file by its input: token ids are integers. */
+export function modalityOf(file: OnnxFile): Modality {
+  const type = file.inputs[0] === undefined ? undefined : tensorOf(file.inputs[0]).dataType;
+  return type === "INT64" || type === "INT32" ? "text" : "image";
+}
+
+/** Differences of a file from a tower of a spec. */
+function misfitsOf(spec: ModelSpec, modality: Modality, file: OnnxFile): readonly string[] {
+  const tensors = { inputs: file.inputs.map(tensorOf), outputs: file.outputs.map(tensorOf) };
+  const expected = towerTensors(spec, modality);
+  const misfit = towerMisfit(expected, withoutBatch(expected, tensors));
+  const misfits = misfit === undefined ? [] : [misfit];
+  for (const [kind, values] of [
+    ["input", tensors.inputs],
+    ["output", tensors.outputs],
+  ] as const) {
+    for (const { name, dims } of values) {
+      const [batch] = dims;
+      if (typeof batch !== "number") continue;
+      misfits.push(`${kind} '${name}' must have a dynamic batch dimension, got ${batch}`);
     }
   }
+  return misfits;
+}
+
+/**
+ * Returns whether images or token ids of a spec can be the input of a file, whatever the names of its tensors are.
+ */
+export function takesInputs(spec: ModelSpec, modality: Modality, file: OnnxFile): boolean {
+  const expected = towerTensors(spec, modality);
+  const { name } = expected.inputs[0]!;
+  const inputs = file.inputs.map((value) => ({ ...tensorOf(value), name }));
+  const { inputs: found } = withoutBatch(expected, { inputs, outputs: [] });
+  return towerMisfit(expected, { inputs: found, outputs: [expected.output] }) === undefined;
+}
+
+/**
+ * Throws if images of a spec cannot be the input of a file.
+ *
+ * @throws {Error} with one line
+ */
+export function requireImageTower(spec: ModelSpec, file: OnnxFile): void {
+  if (takesInputs(spec, "image", file)) return;
+  throw new Error(`${file.path}: ${misfitsOf(spec, "image", file).join("; ")}`);
+}
+
+/** As Triton compares: a dynamic dimension is any size. */
+function withoutBatch(
+  expected: TowerTensors,
+  { inputs, outputs }: Pick<ModelStructure, "inputs" | "outputs">,
+): FileTensors {
+  const convert = ({ name, dataType, dims: [, ...dims] }: ModelTensor): TensorSpec => ({
+    name,
+    dataType: dataType as DataType,
+    dims: dims.map((dim) => (typeof dim === "number" ? dim : -1)),
+  });
+  // exporters may omit the shape of an output
+  const { dims } = expected.output;
+  return {
+    inputs: inputs.map(convert),
+    outputs: outputs.map((output) =>
+      output.dims.length === 0 ? { ...convert(output), dims } : convert(output),
+    ),
+  };
 }
 
 function towerOf(file: OnnxFile): string {

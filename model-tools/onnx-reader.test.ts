@@ -2,11 +2,12 @@ import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
+import { randomImageTower } from "./architectures.ts";
 import { readFloats, readIntegers, readOnnx, tensorTypes } from "./onnx-reader.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 import { writeWithExternalData } from "./test-external-data.ts";
 import { tinyModel } from "./test-model.ts";
-import { profiles, visionTransformer } from "./vision-transformer.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -16,7 +17,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-const model = visionTransformer(profiles.tiny, 1);
+const model = randomImageTower(openclipVitB32, "tiny", 1).model;
 
 test("reads a written model", async () => {
   const file = readOnnx(await tinyModel());

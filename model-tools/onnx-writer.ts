@@ -51,6 +51,7 @@ export interface OnnxModel {
 const elementTypes = {
   FLOAT: { code: 1, bytes: 4 },
   UINT8: { code: 2, bytes: 1 },
+  INT32: { code: 6, bytes: 4 },
   INT64: { code: 7, bytes: 8 },
 } as const;
 type OnnxElementType = keyof typeof elementTypes;

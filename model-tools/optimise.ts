@@ -1,11 +1,15 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { imageTowerOf } from "../contract/model-shapes.ts";
+import type { ModelSpec } from "../contract/model-spec.ts";
 import { preprocess } from "../inference/preprocess/preprocess.ts";
-import { type Agreement, compareModels } from "./compare-models.ts";
+import { compareModels } from "./compare-models.ts";
 import { type ModelInfo, modelInfo, readSidecar } from "./model-info.ts";
+import { requireImageTower } from "./model-structure.ts";
 import { type OnnxFile, readOnnx, tensorTypes } from "./onnx-reader.ts";
 import { onnxChunks } from "./onnx-writer.ts";
+import { pixelInputModel } from "./pixel-input.ts";
 import { preparedPath } from "./prepared-file.ts";
 import { draftModelFile, sizeOf } from "./publish-file.ts";
 import { recogniseTower } from "./recognise-tower.ts";
@@ -27,16 +31,20 @@ const maxPixels = 50_000_000;
  * Reads the photos on which a prepared file is compared with its source.
  *
  * @param folder - Folder of JPEG, PNG and WebP files.
- * @returns `[224, 224, 3]` 8-bit RGB each, in the order of the file names.
+ * @returns `[height, width, 3]` 8-bit RGB each, in the order of the file names.
  * @throws {Error} one line, if there is no image or one cannot be decoded
  */
-export async function readPhotos(folder: string = samples): Promise<readonly Uint8Array[]> {
+export async function readPhotos(
+  spec: ModelSpec,
+  folder: string = samples,
+): Promise<readonly Uint8Array[]> {
+  const { input } = imageTowerOf(spec);
   const names = (await readdir(folder)).filter((name) => /\.(jpe?g|png|webp)$/i.test(name)).sort();
   if (names.length === 0) throw new Error(`${folder}: must have a .jpg, .png or .webp file`);
   return Promise.all(
     names.map(async (name) => {
       const file = join(folder, name);
-      return preprocess(await readFile(file), { maxPixels }).catch((error: Error) => {
+      return preprocess(await readFile(file), input, { maxPixels }).catch((error: Error) => {
         throw new Error(`${file}: ${error.message}`, { cause: error });
       });
     }),
@@ -44,15 +52,18 @@ export async function readPhotos(folder: string = samples): Promise<readonly Uin
 }
 
 /**
- * Writes a model file with the same weights in a graph that computes faster: 8-bit pixels as input, the normalisation folded
- * into the patches, the last block for the class token only. Uses standard ONNX operators only. The manifest contains the agreement.
+ * Writes a model file with the same weights that takes 8-bit pixels; its graph includes the normalisation. If the image tower is
+ * recognised, the graph also computes faster: the normalisation is folded into the patches, the last block computes the class token
+ * only. Otherwise the original graph follows a conversion of the pixels. Uses standard ONNX operators only. The manifest contains the
+ * agreement.
  *
- * @param source - Image tower with the input of `openclip_vit_b32`.
+ * @param source - Image tower with the FP32 input of the spec.
  * @param file - Replaced only if the embeddings of the photos agree.
- * @param photos - `[224, 224, 3]` 8-bit RGB each. @default those of {@link readPhotos}
- * @throws {Error} one line, if the source cannot be read, its tower is not recognised, or the embeddings differ
+ * @param photos - `[height, width, 3]` 8-bit RGB each. @default those of {@link readPhotos}
+ * @throws {Error} one line, if the source cannot be read or does not fit the spec, or the embeddings differ
  */
 export async function optimiseModel(
+  spec: ModelSpec,
   source: string,
   file: string,
   photos?: readonly Uint8Array[],
@@ -60,32 +71,21 @@ export async function optimiseModel(
   const original = await modelInfo(source);
   const graph = readOnnx(source);
   requireOwnWeights(graph);
-  const found = recogniseTower(graph);
-  if ("mismatch" in found) {
-    throw new Error(
-      `${source}: its image tower must be recognised to be optimised: ${found.mismatch}`,
-    );
-  }
-  if (found.tower.unitLength) {
-    throw new Error(`${source}: must not divide the embedding by its length`);
-  }
+  requireImageTower(spec, graph);
   const limits = isHalf(graph) ? halfExactness : exactness;
-  const images = photos ?? (await readPhotos());
-  const expected = await embedWith(source, images);
+  const images = photos ?? (await readPhotos(spec));
+  const expected = await embedWith(spec, source, images);
   const draft = await draftModelFile(file);
   try {
-    let last = "no number of attention heads fits";
-    for (const heads of found.tower.heads) {
-      const model = towerGraph(found.tower, heads);
-      await draft.write(onnxChunks(model));
-      const agreement = compareModels(expected, await embedWith(draft.path, images));
+    let last = "";
+    for (const { parts, opset, chunks } of pixelGraphs(spec, graph)) {
+      await draft.write(chunks());
+      const agreement = compareModels(expected, await embedWith(spec, draft.path, images));
       const { minCosine, maxDifference } = agreement;
       if (minCosine >= limits.minCosine && maxDifference <= limits.maxDifference) {
         return await draft.publish((sha256, bytes) => ({
           ...preparedInfo(original, "fp32-optimised", { images: images.length, ...agreement }),
-          sha256,
-          bytes,
-          opset: model.opset,
+          ...{ sha256, bytes, opset, parts },
           versions: { optimiser: optimiserVersion, node: process.versions.node },
         }));
       }
@@ -97,11 +97,28 @@ export async function optimiseModel(
   }
 }
 
+/** Candidates for the graph with pixel input, fastest first. The number of attention heads may not follow from the source. */
+function* pixelGraphs(spec: ModelSpec, source: OnnxFile) {
+  const tower = imageTowerOf(spec);
+  const { width, height } = tower.input.size;
+  const found = recogniseTower(source);
+  const recognised = "tower" in found && !found.tower.unitLength ? found.tower : undefined;
+  if (recognised?.imageSide === width && recognised.imageSide === height) {
+    for (const heads of recognised.heads) {
+      const model = towerGraph(spec, recognised, heads);
+      yield { parts: ["graph"], opset: model.opset, chunks: () => onnxChunks(model) };
+    }
+  }
+  const opset = source.opsets.get("");
+  yield { parts: ["input"], opset, chunks: () => [pixelInputModel(source.path, tower)] };
+}
+
 /**
  * Returns the path of the optimised file of a model, written if it is missing or derived from another model or version.
  * A file of another program is kept. Safe to call from several processes.
  */
 export async function ensureOptimised(
+  spec: ModelSpec,
   source: string,
   file = preparedPath(source, "fp32-optimised"),
 ): Promise<string> {
@@ -118,7 +135,7 @@ export async function ensureOptimised(
       manifest.versions?.optimiser === optimiserVersion;
     if (isCurrent) return file;
   }
-  await optimiseModel(source, file);
+  await optimiseModel(spec, source, file);
   return file;
 }
 
@@ -126,13 +143,14 @@ export async function ensureOptimised(
 export function preparedInfo(
   original: ModelInfo,
   precision: NonNullable<ModelInfo["precision"]>,
-  agreement: Agreement & { readonly images: number },
+  agreement: NonNullable<ModelInfo["agreement"]>,
 ): Omit<ModelInfo, "sha256" | "bytes"> {
-  const { weights, seed, architecture, sha256 } = original;
+  const { weights, model, seed, architecture, sha256 } = original;
   return {
     schema: 1,
     source: "derived",
     weights,
+    model,
     seed,
     architecture,
     derivedFrom: sha256,

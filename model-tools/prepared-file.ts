@@ -10,7 +10,7 @@ export function preparedPath(modelPath: string, precision: ModelPrecision): stri
 
 function prepareCommand(modelPath: string, precision: ModelPrecision): string {
   const command = precision === "fp32-optimised" ? "optimise" : `convert --precision ${precision}`;
-  return `npx clipstack model ${command} --model ${modelPath}`;
+  return `npx clipstack model ${command} --weights ${modelPath}`;
 }
 
 export interface SelectedModel {

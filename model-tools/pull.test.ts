@@ -3,31 +3,46 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { ModelSpec } from "../contract/model-spec.ts";
+import { mobileclip2S0 } from "../contract/models/mobileclip2-s0.ts";
+import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
+import type { HubWeights } from "../contract/trained-weights.ts";
 import { ensureTinyModel } from "./generate.ts";
 import { modelInfo, sha256Of, sidecarPath } from "./model-info.ts";
-import { onnxChunks } from "./onnx-writer.ts";
+import { structureOf } from "./model-structure.ts";
+import { readOnnx } from "./onnx-reader.ts";
 import { openProxyDispatcher } from "./proxy-dispatcher.ts";
 import { FolderError, sizeOf } from "./publish-file.ts";
-import { isPulled, type PinnedModel, type PullOptions, pullModel, pullPartPath } from "./pull.ts";
-import { exportedTower } from "./test-exported-tower.ts";
+import { isPulled, type PullOptions, pullModel, pullPartPath } from "./pull.ts";
 import { type Answer, file, startFileServer, status, type TestServer } from "./test-file-server.ts";
+import { safetensorsFile, smallOpenClip } from "./test-safetensors.ts";
 
 const sha256 = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 const dispatcher = openProxyDispatcher({});
 
-/** Model as published by a hub: batch size 1 and normalised embeddings. */
-const published = Buffer.concat(
-  [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
-);
-/** Model with this project's standard graph. */
-let standard: Buffer;
+const textInput = {
+  ...openclipVitB32.towers.text!.input,
+  vocabularySize: 100,
+  endId: 99,
+  beginId: 98,
+};
+/** OpenCLIP's model with few words. */
+const spec: ModelSpec = {
+  ...openclipVitB32,
+  towers: {
+    image: openclipVitB32.towers.image!,
+    text: { ...openclipVitB32.towers.text!, input: textInput },
+  },
+};
+const published = safetensorsFile(smallOpenClip(spec).tensors);
 
-const wanted: PinnedModel = {
-  weights: "laion2b_s34b_b79k",
+const wanted: HubWeights = {
+  name: "laion2b_s34b_b79k",
+  host: "huggingface",
   repository: "owner/name",
   revision: "0".repeat(40),
-  path: "visual/model.onnx",
+  file: "open_clip_model.safetensors",
   bytes: published.length,
   sha256: sha256(published),
 };
@@ -35,9 +50,6 @@ const wanted: PinnedModel = {
 let folder: string;
 let model: string;
 let servers: TestServer[];
-beforeAll(async () => {
-  standard = await readFile(await ensureTinyModel());
-});
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-pull-"));
   model = join(folder, "1", "model.onnx");
@@ -57,10 +69,10 @@ async function serve(...answers: readonly Answer[]): Promise<TestServer> {
 
 function pull(server: TestServer, options: Partial<PullOptions> = {}) {
   return pullModel({
-    model: wanted,
-    url: new URL("model.onnx?signature=secret", server.url),
-    file: model,
-    variant: "published",
+    spec,
+    weights: wanted,
+    url: new URL("model.safetensors?signature=secret", server.url),
+    towers: [{ modality: "image", file: model }],
     dispatcher,
     wait: async () => {},
     ...options,
@@ -73,44 +85,81 @@ async function putOldModel(): Promise<void> {
   await writeFile(model, "old weights");
 }
 
-test("converts the download to the standard graph and writes its manifest", async () => {
-  const { info, agreement, ...came } = await pull(await serve(file(published)), {
-    variant: "standard",
-  });
+test("writes both towers of the download with their manifests", async () => {
+  const text = join(folder, "text", "model.onnx");
+  const towers = [
+    { modality: "image", file: model },
+    { modality: "text", file: text },
+  ] as const;
+  const { towers: written, ...came } = await pull(await serve(file(published)), { towers });
   expect(came).toEqual({ sha256: wanted.sha256, bytes: published.length, resumed: 0 });
-  expect(info).toMatchObject({
-    source: "pulled",
-    weights: "laion2b_s34b_b79k",
-    origin: `owner/name@${"0".repeat(40)} visual/model.onnx`,
-    derivedFrom: wanted.sha256,
-    parts: ["dynamic batch", "not normalised"],
-  });
-  expect(agreement?.minCosine).toBeGreaterThan(0.999_999);
-  expect(await modelInfo(model)).toEqual(info);
-  expect(await sha256Of(model)).toBe(info.sha256);
-  expect(await isPulled(model, wanted, "standard")).toBe(true);
-  expect(await isPulled(model, wanted, "published")).toBe(false);
-  // no files of the pull remain
-  expect((await readdir(dirname(model))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
+  for (const [index, { modality, file: path }] of towers.entries()) {
+    const { info } = written[index]!;
+    expect(info).toMatchObject({
+      source: "pulled",
+      weights: "laion2b_s34b_b79k",
+      model: "openclip-vit-b32",
+      origin: `owner/name@${"0".repeat(40)} open_clip_model.safetensors`,
+      derivedFrom: wanted.sha256,
+      parts: [`${modality} tower`],
+    });
+    expect(await modelInfo(path)).toEqual(info);
+    expect(await sha256Of(path)).toBe(info.sha256);
+    expect(structureOf(spec, modality, readOnnx(path)).misfits).toEqual([]);
+    expect(await isPulled(path, wanted)).toBe(true);
+    expect(await isPulled(path, { ...wanted, sha256: "0".repeat(64) })).toBe(false);
+    // no files of the pull remain
+    expect((await readdir(dirname(path))).sort()).toEqual(["model.onnx", "model.onnx.json"]);
+  }
 });
 
-test("keeps a download with the standard signature unchanged", async () => {
-  const own = { ...wanted, bytes: standard.length, sha256: sha256(standard) };
-  const { info, agreement } = await pull(await serve(file(standard)), {
-    model: own,
-    variant: "standard",
-  });
-  expect(agreement).toBeUndefined();
-  expect(info).toMatchObject({ source: "pulled", sha256: own.sha256 });
-  expect((await readFile(model)).equals(standard)).toBe(true);
-  expect(await modelInfo(model)).toEqual(info);
+test("writes no tower if one cannot be converted", async () => {
+  const tensors = smallOpenClip(spec).tensors;
+  tensors.delete("text_projection");
+  const body = safetensorsFile(tensors);
+  const weights = { ...wanted, bytes: body.length, sha256: sha256(body) };
+  const towers = [
+    { modality: "image", file: model },
+    { modality: "text", file: join(folder, "text", "model.onnx") },
+  ] as const;
+  await expect(pull(await serve(file(body)), { weights, towers })).rejects.toThrow(
+    /is complete but cannot be converted: .*'text_projection' must be F32 \[64, 512\], got none$/,
+  );
+  expect(existsSync(model)).toBe(false);
+  expect(existsSync(pullPartPath(model))).toBe(true);
 });
 
-test("keeps the published bytes on request", async () => {
-  const { info } = await pull(await serve(file(published)));
-  expect(info.sha256).toBe(wanted.sha256);
-  expect((await readFile(model)).equals(published)).toBe(true);
-  expect(await isPulled(model, wanted, "published")).toBe(true);
+describe("an ONNX file", () => {
+  let body: Buffer;
+  let weights: HubWeights;
+  beforeAll(async () => {
+    body = await readFile(await ensureTinyModel(openclipVitB32));
+    const own = { file: "visual/model.onnx", bytes: body.length, sha256: sha256(body) };
+    weights = { ...wanted, ...own };
+  });
+
+  test("that fits the spec is kept unchanged", async () => {
+    const { towers } = await pull(await serve(file(body)), { weights });
+    const [{ info }] = towers as [(typeof towers)[number]];
+    expect(info).toMatchObject({ source: "pulled", sha256: weights.sha256 });
+    expect((await readFile(model)).equals(body)).toBe(true);
+    expect(await modelInfo(model)).toEqual(info);
+    expect(await isPulled(model, weights)).toBe(true);
+  });
+
+  test("of another model is rejected", async () => {
+    await expect(pull(await serve(file(body)), { weights, spec: mobileclip2S0 })).rejects.toThrow(
+      /model\.pull\.onnx\.part: does not fit mobileclip2-s0: input 'image' must be FP32 \[3, 256, 256\] or UINT8 \[256, 256, 3\], got FP32 \[3, 224, 224\]$/,
+    );
+    expect(existsSync(model)).toBe(false);
+  });
+
+  test("of another tower is rejected", async () => {
+    const towers = [{ modality: "text", file: model }] as const;
+    await expect(pull(await serve(file(body)), { weights, towers })).rejects.toThrow(
+      /part: must contain the text tower, got the image tower$/,
+    );
+  });
 });
 
 test("rejects another checksum, and keeps the old file", async () => {
@@ -118,7 +167,7 @@ test("rejects another checksum, and keeps the old file", async () => {
   const other = Buffer.from(published);
   other[other.length - 1]! ^= 1;
   await expect(pull(await serve(file(other)))).rejects.toThrow(
-    `model.onnx: sha256 must be ${wanted.sha256}, got ${sha256(other)} (${other.length} bytes)`,
+    `model.safetensors: sha256 must be ${wanted.sha256}, got ${sha256(other)} (${other.length} bytes)`,
   );
   expect(await readFile(model, "utf8")).toBe("old weights");
   expect(await readdir(dirname(model))).toEqual(["model.onnx"]);
@@ -145,17 +194,11 @@ test("resumes an interrupted pull and keeps the old file until it completes", as
   expect((await modelInfo(model)).source).toBe("pulled");
 });
 
-test("trusts the download if no checksum is known", async () => {
-  const unknown = { ...wanted, sha256: undefined, bytes: undefined };
-  const { sha256: came, bytes } = await pull(await serve(file(published)), { model: unknown });
-  expect([came, bytes]).toEqual([wanted.sha256, published.length]);
-});
-
-test("fails if the download is not an image tower, and keeps the download", async () => {
+test("fails if the download is not a checkpoint, and keeps the download", async () => {
   const text = Buffer.from("no model at all, and as long as it likes to be");
   const own = { ...wanted, bytes: text.length, sha256: sha256(text) };
-  await expect(pull(await serve(file(text)), { model: own })).rejects.toThrow(
-    /model\.pull\.onnx\.part: is not a complete ONNX file$/,
+  await expect(pull(await serve(file(text)), { weights: own })).rejects.toThrow(
+    /model\.pull\.onnx\.part: is complete but cannot be converted: \S+: must be a complete safetensors file$/,
   );
   expect(existsSync(pullPartPath(model))).toBe(true);
   expect(existsSync(model)).toBe(false);
@@ -206,9 +249,9 @@ test("takes over the lock of a killed process", async () => {
 test("fails before the download if the folder cannot be created", async () => {
   await writeFile(join(folder, "plain"), "");
   const server = await serve(file(published));
-  const error = await pull(server, { file: join(folder, "plain", "model.onnx") }).catch(
-    (cause: unknown) => cause,
-  );
+  const error = await pull(server, {
+    towers: [{ modality: "image", file: join(folder, "plain", "model.onnx") }],
+  }).catch((cause: unknown) => cause);
   expect(error).toBeInstanceOf(FolderError);
   expect((error as Error).message).toMatch(/plain: cannot be written: E[A-Z]+$/);
   expect(server.requests).toHaveLength(0);
@@ -217,8 +260,8 @@ test("fails before the download if the folder cannot be created", async () => {
 test("fails before the download if the disk space is insufficient", async () => {
   const server = await serve(file(published));
   const huge = { ...wanted, bytes: 2 ** 52 };
-  await expect(pull(server, { model: huge })).rejects.toThrow(
-    /1: must have 4503599628 MB of free space, got \d+ MB$/,
+  await expect(pull(server, { weights: huge })).rejects.toThrow(
+    /1: must have 9007199255 MB of free space, got \d+ MB$/,
   );
   expect(server.requests).toHaveLength(0);
 });

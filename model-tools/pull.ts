@@ -1,11 +1,15 @@
 import { statfs } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Dispatcher } from "undici";
+import type { Modality, ModelSpec } from "../contract/model-spec.ts";
+import type { HubWeights } from "../contract/trained-weights.ts";
 import { type DownloadOptions, downloadChecked } from "./download.ts";
 import { discardPart } from "./download-part.ts";
 import { type ModelInfo, modelInfo } from "./model-info.ts";
-import type { LockedModel } from "./model-lock.ts";
+import { modalityOf, structureOf } from "./model-structure.ts";
 import { readOnnx } from "./onnx-reader.ts";
+import { onnxChunks } from "./onnx-writer.ts";
+import { openClipTower } from "./open-clip-weights.ts";
 import {
   draftModelFile,
   FolderError,
@@ -15,139 +19,170 @@ import {
   sizeOf,
 } from "./publish-file.ts";
 import { withFileLock } from "./pull-lock.ts";
-import { isStandard, type StandardModel, writeStandardModel } from "./standard-model.ts";
+import { Safetensors } from "./safetensors.ts";
 
-/** Pinned file; without checksum and size, the first download is trusted. */
-export type PinnedModel = Omit<LockedModel, "sha256" | "bytes" | "licence"> &
-  Partial<Pick<LockedModel, "sha256" | "bytes">>;
+/** ONNX file of a tower. */
+export interface TowerFile {
+  readonly modality: Modality;
+  /** Its folder is created; an existing file is replaced atomically. */
+  readonly file: string;
+}
 
 export interface PullOptions
   extends Pick<DownloadOptions, "url" | "token" | "onProgress" | "onRetry" | "wait"> {
-  readonly model: PinnedModel;
-  /** Output path. Its folder is created; an existing file is replaced atomically. */
-  readonly file: string;
-  /** `standard`: converted to the signature of `openclip_vit_b32`. `published`: the downloaded bytes. */
-  readonly variant: "standard" | "published";
+  readonly spec: ModelSpec;
+  /** Safetensors of OpenCLIP with all towers, or the ONNX file of one tower. */
+  readonly weights: HubWeights;
+  /** At least one. The download lies beside the first. */
+  readonly towers: readonly TowerFile[];
   readonly dispatcher: Dispatcher;
-  /** Called before the complete download is converted to the standard file, which takes seconds. */
+  /** Called before the complete download is converted, which takes seconds. */
   readonly onConverting?: () => void;
 }
 
 export interface PulledModel {
-  readonly info: ModelInfo;
+  readonly towers: readonly (TowerFile & { readonly info: ModelInfo })[];
   /** SHA-256 of the downloaded file. */
   readonly sha256: string;
   readonly bytes: number;
   /** Bytes of an earlier, interrupted pull. */
   readonly resumed: number;
-  /** Comparison of the standard file with the download, if they differ. */
-  readonly agreement?: StandardModel["agreement"];
 }
 
-/** Maximum download size in bytes, ten times the expected file, so that a server cannot fill the disk. */
+/** Maximum download size in bytes, twice the largest file of the catalogue, so that a server cannot fill the disk. */
 const maxBytes = 4e9;
 
-/** Returns the path of the download next to the file; git ignores it. */
+/** Returns the path of the download next to the file of a tower; git ignores it. */
 export function pullPartPath(file: string): string {
   return join(dirname(file), `${basename(file, ".onnx")}.pull.onnx.part`);
 }
 
-/** Returns whether a file is the result of a pull of this model. */
-export async function isPulled(
-  file: string,
-  model: PinnedModel,
-  variant: PullOptions["variant"],
-): Promise<boolean> {
+/** Returns whether a file is the result of a pull of these weights. */
+export async function isPulled(file: string, { sha256 }: HubWeights): Promise<boolean> {
   const info = await modelInfo(file).catch(() => undefined);
-  if (info === undefined || model.sha256 === undefined) return false;
-  if (info.sha256 === model.sha256) {
-    return variant === "published" || info.source === "pulled";
-  }
-  return variant === "standard" && info.source === "pulled" && info.derivedFrom === model.sha256;
+  return info?.source === "pulled" && (info.derivedFrom ?? info.sha256) === sha256;
 }
 
 /**
- * Downloads a published model, resuming an interrupted pull, verifies it, converts it to the signature of `openclip_vit_b32` and
- * replaces the file. The existing file is kept until then. Only one process can pull a file at a time.
+ * Downloads published weights, resuming an interrupted pull, verifies them, and writes the towers. Existing files are kept until then.
+ * Only one process can pull a file at a time.
  *
  * @throws {Error} with one line: the URL without its query or the file, the rule, and the value.
  */
 export async function pullModel(options: PullOptions): Promise<PulledModel> {
-  const { file } = options;
+  const { weights, towers } = options;
+  const { file } = towers[0]!;
   const part = pullPartPath(file);
   try {
-    await makeFolder(dirname(file));
+    for (const tower of towers) await makeFolder(dirname(tower.file));
     return await withFileLock(part.replace(".pull.", ".pull-lock."), file, async () => {
       await checkRoom(options, part);
-      const { bytes, sha256: expected } = options.model;
       const { sha256, resumed } = await downloadChecked({
         ...options,
         part,
         maxBytes,
-        bytes,
-        sha256: expected,
+        bytes: weights.bytes,
+        sha256: weights.sha256,
         tokenVariable: "HF_TOKEN",
       });
-      const pulled = await putInPlace(options, part, sha256);
+      const bytes = (await sizeOf(part)) ?? 0;
+      const written = await writeTowers(options, part, bytes);
       await discardPart(part);
-      return { ...pulled, sha256, resumed };
+      return { towers: written, sha256, bytes, resumed };
     });
   } catch (error) {
     throw folderErrorOf(error, dirname(file), (await sizeOf(part)) ?? 0);
   }
 }
 
-/** Checks the disk space for the download and the converted file before the download. */
-async function checkRoom({ model, file, variant }: PullOptions, part: string): Promise<void> {
-  if (model.bytes === undefined) return;
-  const folder = dirname(file);
+/** Checks the disk space for the download and the converted files, which are not larger, before the download. */
+async function checkRoom({ weights, towers }: PullOptions, part: string): Promise<void> {
+  if (weights.bytes === undefined) return;
+  const folder = dirname(towers[0]!.file);
   const { bavail, bsize } = await statfs(folder);
   const [free, partBytes] = [bavail * bsize, (await sizeOf(part)) ?? 0];
-  const needed = model.bytes * (variant === "standard" ? 2 : 1) - partBytes;
+  const needed = weights.bytes * (weights.file.endsWith(".onnx") ? 1 : 2) - partBytes;
   if (free < needed) {
     const [needs, has] = [needed, free].map((bytes) => Math.ceil(bytes / 1e6));
     throw new FolderError(`${folder}: must have ${needs} MB of free space, got ${has} MB`);
   }
 }
 
-async function putInPlace(
-  { model, file, variant, onConverting }: PullOptions,
+function writeTowers(
+  options: PullOptions,
   part: string,
-  sha256: string,
-): Promise<Pick<PulledModel, "info" | "bytes" | "agreement">> {
-  const bytes = (await sizeOf(part)) ?? 0;
-  const published = readOnnx(part);
-  const origin = `${model.repository}@${model.revision} ${model.path}`;
-  const known = { schema: 1, source: "pulled", weights: model.weights, origin } as const;
-  if (variant === "published" || isStandard(published)) {
-    const opset = published.opsets.get("");
-    const info: ModelInfo = { ...known, sha256, bytes, opset };
-    await publishFile(part, file, info);
-    return { info, bytes };
+  bytes: number,
+): Promise<PulledModel["towers"]> {
+  return options.weights.file.endsWith(".onnx")
+    ? keepOnnx(options, part, bytes)
+    : convertSafetensors(options, part);
+}
+
+/** Facts of the manifest that all towers share. */
+function manifestOf({ spec, weights }: PullOptions) {
+  const origin = `${weights.repository}@${weights.revision} ${weights.file}`;
+  return { schema: 1, source: "pulled", weights: weights.name, model: spec.name, origin } as const;
+}
+
+/** Moves a published ONNX file into place, if it fits the spec. */
+async function keepOnnx(
+  options: PullOptions,
+  part: string,
+  bytes: number,
+): Promise<PulledModel["towers"]> {
+  const { spec, weights, towers } = options;
+  const onnx = readOnnx(part);
+  const modality = modalityOf(onnx);
+  const tower = towers.find((other) => other.modality === modality);
+  const wanted = towers.map((other) => other.modality).join(" and ");
+  if (tower === undefined || towers.length > 1) {
+    throw new Error(`${part}: must contain the ${wanted} tower, got the ${modality} tower`);
   }
+  const { misfits } = structureOf(spec, modality, onnx);
+  if (misfits.length > 0)
+    throw new Error(`${part}: does not fit ${spec.name}: ${misfits.join("; ")}`);
+  const opset = onnx.opsets.get("");
+  const info: ModelInfo = { ...manifestOf(options), sha256: weights.sha256, bytes, opset };
+  await publishFile(part, tower.file, info);
+  return [{ ...tower, info }];
+}
+
+/** Writes the towers of OpenCLIP's weights as ONNX files: all of them, or none. */
+async function convertSafetensors(
+  options: PullOptions,
+  part: string,
+): Promise<PulledModel["towers"]> {
+  const { spec, weights, towers, onConverting } = options;
   onConverting?.();
-  const draft = await draftModelFile(file);
+  const drafts = await Promise.all(towers.map(({ file }) => draftModelFile(file)));
   try {
-    const { changes, opset, agreement } = await writeStandardModel(part, draft);
-    const info = await draft.publish((ownSha256, ownBytes) => ({
-      ...known,
-      sha256: ownSha256,
-      bytes: ownBytes,
-      opset,
-      derivedFrom: sha256,
-      parts: [...changes],
-    }));
-    return { info, bytes, agreement };
+    const file = new Safetensors(part);
+    const opsets: number[] = [];
+    for (const [index, { modality }] of towers.entries()) {
+      const graph = openClipTower(spec, modality, file);
+      await drafts[index]!.write(onnxChunks(graph));
+      opsets.push(graph.opset);
+    }
+    const written: PulledModel["towers"][number][] = [];
+    for (const [index, tower] of towers.entries()) {
+      const info = await drafts[index]!.publish((sha256, bytes) => ({
+        ...manifestOf(options),
+        ...{ sha256, bytes, opset: opsets[index], derivedFrom: weights.sha256 },
+        parts: [`${tower.modality} tower`],
+      }));
+      written.push({ ...tower, info });
+    }
+    return written;
   } catch (error) {
-    const { message, code } = error as NodeJS.ErrnoException;
-    if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
-    throw new Error(
-      `${part}: is complete but cannot be converted to the standard graph: ${message}`,
-      {
-        cause: error,
-      },
-    );
+    throw conversionError(part, error);
   } finally {
-    await draft.discard();
+    await Promise.all(drafts.map((draft) => draft.discard()));
   }
+}
+
+/** Error of a conversion; errors of the file system are returned unchanged. */
+function conversionError(part: string, error: unknown): unknown {
+  const { message, code } = error as NodeJS.ErrnoException;
+  if (code !== undefined && /^E[A-Z]+$/.test(code)) return error;
+  return new Error(`${part}: is complete but cannot be converted: ${message}`, { cause: error });
 }

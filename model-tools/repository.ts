@@ -1,40 +1,122 @@
-import { existsSync } from "node:fs";
-import { cp, mkdir, symlink } from "node:fs/promises";
+import { cp, lstat, mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { type ModelSignature, models, openclipVitB32U8 } from "../contract/model-signature.ts";
-import { repositoryModel } from "./generate.ts";
+import { tokenizerFile } from "../contract/model-shapes.ts";
+import type { Modality, ModelSpec } from "../contract/model-spec.ts";
+import { defaultModel } from "../contract/models/index.ts";
+import { configurationFiles, fp32Variants, versionFile } from "../contract/repository-files.ts";
+import {
+  type TritonVariant,
+  tritonModelName,
+  variantModality,
+  variantsOf,
+} from "../contract/triton-models.ts";
+import { checkoutRepository, modelFile } from "./generate.ts";
 import { ensureOptimised } from "./optimise.ts";
+import { sizeOf } from "./publish-file.ts";
 
-/** Model repository of this checkout, with `<model>/1/model.onnx`. */
-export const checkoutRepository = resolve(dirname(repositoryModel), "..", "..");
+/** Model of a repository. */
+export interface RepositoryModel {
+  readonly spec: ModelSpec;
+  /**
+   * ONNX file of each tower, to which the repository links. Towers without a file are omitted.
+   *
+   * @default - all towers, whose files are written to the repository later
+   */
+  readonly files?: Readonly<Partial<Record<Modality, string>>>;
+  /**
+   * Optimised file of the image tower with pixel input, written if it is missing.
+   *
+   * @default - in the repository; without `files`, a link to the file that `model optimise` writes beside the image tower
+   */
+  readonly u8File?: string;
+}
+
+const heading = "Written by 'clipstack model repository'.";
 
 /**
- * Writes a copy of the checkout's model repository with another model file.
+ * Writes the models of specs to a model repository: configurations, version folders and links. Existing model files stay.
  *
- * @param modelFile - ONNX file of an image tower with the input of `openclip_vit_b32`.
- * @param folder - Output folder.
- * @param u8File - Path of the optimised file with pixel input, written if it is missing.
+ * @returns Names of the written models.
  */
-export async function copyModelRepository(
-  modelFile: string,
+export async function writeModelRepository(
+  models: readonly RepositoryModel[],
   folder: string,
-  u8File = join(folder, openclipVitB32U8.name, "1", "model.onnx"),
-): Promise<void> {
-  for (const { name, platform } of models as readonly ModelSignature[]) {
-    const version = join(folder, name, "1");
-    await mkdir(version, { recursive: true });
-    for (const part of ["config.pbtxt", "configs"]) {
-      const from = join(checkoutRepository, name, part);
-      if (existsSync(from)) await cp(from, join(folder, name, part), { recursive: true });
-    }
-    const target = join(version, "model.onnx");
-    if (platform === "python") {
-      await cp(join(checkoutRepository, name, "1", "model.py"), join(version, "model.py"));
-    } else if (name === openclipVitB32U8.name) {
-      await ensureOptimised(modelFile, u8File);
-      if (u8File !== target) await symlink(u8File, target);
-    } else if (platform === "onnxruntime_onnx") {
-      await symlink(modelFile, target);
+): Promise<readonly string[]> {
+  const names: string[] = [];
+  for (const model of models) {
+    const { spec, files } = model;
+    for (const variant of variantsOf(spec)) {
+      if (files !== undefined && files[variantModality(variant)] === undefined) continue;
+      for (const { path, text } of configurationFiles(spec, variant, heading)) {
+        await mkdir(dirname(join(folder, path)), { recursive: true });
+        await writeFile(join(folder, path), text);
+      }
+      names.push(tritonModelName(spec, variant));
+      await mkdir(join(folder, tritonModelName(spec, variant), "1"), { recursive: true });
+      await writeVersion(model, variant, folder);
     }
   }
+  return names;
+}
+
+/** Writes the content of version 1. */
+async function writeVersion(
+  { spec, files, u8File }: RepositoryModel,
+  variant: TritonVariant,
+  folder: string,
+): Promise<void> {
+  const version = versionFile(spec, variant);
+  if (version === undefined) return;
+  const path = join(folder, version.path);
+  if (variant === "preprocess") {
+    await cp(preprocessScript, path);
+    return;
+  }
+  const tower = files?.[variantModality(variant)];
+  if (variant === "u8" && tower !== undefined) {
+    const file = await ensureOptimised(spec, tower, u8File ?? path);
+    if (file !== path) await link(resolve(file), path);
+    return;
+  }
+  const target = tower === undefined ? version.target : resolve(tower);
+  if (target !== undefined) await link(target, path);
+  if (variant === "text" && tower !== undefined) await linkTokenizer(spec, tower, path);
+}
+
+const preprocessScript = join(checkoutRepository, versionFile(defaultModel, "preprocess")!.path);
+
+/**
+ * Links the files of towers into a folder, as the embed server reads them: a model repository without Triton's configurations and
+ * derived models.
+ */
+export async function linkTowers(
+  models: readonly RepositoryModel[],
+  folder: string,
+): Promise<void> {
+  for (const { spec, files = {} } of models) {
+    for (const modality of ["image", "text"] as const) {
+      const target = files[modality];
+      if (target === undefined) continue;
+      const path = modelFile(spec, fp32Variants[modality], folder);
+      await mkdir(dirname(path), { recursive: true });
+      await link(resolve(target), path);
+      if (modality === "text") await linkTokenizer(spec, target, path);
+    }
+  }
+}
+
+/** Links the file of the tokenizer beside a text tower, if there is one. */
+async function linkTokenizer({ towers }: ModelSpec, tower: string, path: string): Promise<void> {
+  const file = towers.text && tokenizerFile(towers.text.input);
+  if (file === undefined) return;
+  const target = join(dirname(resolve(tower)), file);
+  if ((await sizeOf(target)) !== undefined) await link(target, join(dirname(path), file));
+}
+
+/** Replaces a link; a file stays. */
+async function link(target: string, path: string): Promise<void> {
+  const found = await lstat(path).catch(() => undefined);
+  if (found !== undefined && !found.isSymbolicLink()) return;
+  await rm(path, { force: true });
+  await symlink(target, path);
 }

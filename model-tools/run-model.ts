@@ -1,64 +1,97 @@
-import { openclipVitB32, openclipVitB32U8 } from "../contract/model-signature.ts";
-import { elementCount } from "../contract/tensor.ts";
+import {
+  imagePixels,
+  imageTowerOf,
+  normalisedImage,
+  textTowerOf,
+  tokenIds,
+} from "../contract/model-shapes.ts";
+import type { Modality, ModelSpec } from "../contract/model-spec.ts";
+import type { Tensor, TensorSpec } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../inference/preprocess/image-tensor.ts";
 import { openSession } from "../inference/session/onnx-session.ts";
+import { type TokenRow, tokenTensor } from "../inference/session/token-tensor.ts";
 import { InferenceError } from "../inference/session/types.ts";
 
-/** Open model with any tensor names. */
-export interface RunnableModel {
+/** Inputs of a tower: `[height, width, 3]` 8-bit RGB per image, or `[contextLength]` token ids per text. */
+export interface TowerInputs {
+  readonly image: Uint8Array;
+  readonly text: TokenRow;
+}
+
+/** Open tower with any tensor names. */
+export interface RunnableModel<M extends Modality = "image"> {
   /**
-   * Embeds images in batches of `batchSize`; the last batch may be smaller.
+   * Embeds images or texts in batches of `batchSize`; the last batch may be smaller.
    *
-   * @param images - `[224, 224, 3]` 8-bit RGB each
    * @throws {InferenceError}
    */
-  embed(images: readonly Uint8Array[], batchSize: number): Promise<readonly Float32Array[]>;
+  embed(inputs: readonly TowerInputs[M][], batchSize: number): Promise<readonly Float32Array[]>;
   close(): Promise<void>;
 }
 
-const payloadFormats = [
-  { spec: openclipVitB32.inputs[0], tensorOf: imageTensor },
-  { spec: openclipVitB32U8.inputs[0], tensorOf: pixelTensor },
-] as const;
+/** Accepted input of a tower. */
+interface InputFormat<Input> extends Pick<TensorSpec, "dataType" | "dims"> {
+  readonly tensorOf: (batch: readonly Input[]) => Tensor;
+}
+
+const formatsOf: {
+  readonly [M in Modality]: (spec: ModelSpec) => readonly InputFormat<TowerInputs[M]>[];
+} = {
+  image(spec) {
+    const tower = imageTowerOf(spec);
+    return [
+      { ...normalisedImage(tower), tensorOf: (batch) => imageTensor(batch, tower) },
+      { ...imagePixels(tower), tensorOf: (batch) => pixelTensor(batch, tower) },
+    ];
+  },
+  text(spec) {
+    const tower = textTowerOf(spec);
+    return [{ ...tokenIds(tower), tensorOf: (batch) => tokenTensor(tower, batch) }];
+  },
+};
 
 /**
- * Opens an image model with normalised planes or pixels as input, and a dynamic batch or batch size 1.
+ * Opens a tower whose input is the spec's, normalised images, pixels or token ids, with a dynamic batch or batch size 1.
  *
- * @throws {InferenceError} `model` if the file cannot be loaded or is not an image model
+ * @throws {InferenceError} `model` if the file cannot be loaded or has another input
  */
-export async function openModel(path: string): Promise<RunnableModel> {
+export async function openTower<M extends Modality>(
+  spec: ModelSpec,
+  modality: M,
+  path: string,
+): Promise<RunnableModel<M>> {
+  const formats = formatsOf[modality](spec);
   const session = await openSession({ modelPath: path, batch: "any" });
   const [input] = session.inputs;
   const [output] = session.outputs;
-  const format = payloadFormats.find(
-    ({ spec }) => input?.dataType === spec.dataType && input.dims.join() === spec.dims.join(),
+  const format = formats.find(
+    ({ dataType, dims }) => input?.dataType === dataType && input.dims.join() === dims.join(),
   );
   if (session.inputs.length !== 1 || input === undefined || format === undefined) {
+    const accepted = formats.map(({ dataType, dims }) => `${dataType} [${dims.join(", ")}]`);
     const got = session.inputs.map(({ name, dataType, dims }) => `${name} ${dataType} [${dims}]`);
     await session.close();
     throw new InferenceError(
       "model",
-      `${path}: must take one image, FP32 [3, 224, 224] or UINT8 [224, 224, 3], got ${got.join(", ") || "none"}`,
+      `${path}: must take one ${modality} of ${spec.name}, ${accepted.join(" or ")}, got ${got.join(", ") || "none"}`,
     );
   }
   return {
-    async embed(images, batchSize) {
+    async embed(inputs, batchSize) {
       const vectors: Float32Array[] = [];
-      for (let first = 0; first < images.length; first += batchSize) {
-        const batch = images.slice(first, first + batchSize);
-        const { outputs } = await session.run([{ ...format.tensorOf(batch), name: input.name }]);
+      for (let first = 0; first < inputs.length; first += batchSize) {
+        const batch = inputs.slice(first, first + batchSize);
+        const tensor = { ...format.tensorOf(batch), name: input.name };
+        const { outputs } = await session.run([tensor]);
         const found = outputs.find(({ name }) => name === output?.name);
         if (found?.dataType !== "FP32" || found.shape[0] !== batch.length) {
           const actual = found === undefined ? "none" : `${found.dataType} [${found.shape}]`;
           throw new InferenceError(
             "model",
-            `${path}: must return FP32 values for each of ${batch.length} images, got ${actual}`,
+            `${path}: must return FP32 values for each of ${batch.length} ${modality}s, got ${actual}`,
           );
         }
-        const width = elementCount(found.shape) / batch.length;
-        for (let i = 0; i < batch.length; i++) {
-          vectors.push(found.data.slice(i * width, (i + 1) * width));
-        }
+        vectors.push(...rowsOf(found.data, batch.length));
       }
       return vectors;
     },
@@ -66,16 +99,23 @@ export async function openModel(path: string): Promise<RunnableModel> {
   };
 }
 
+/** Splits the values of a batch into one array per row. */
+export function rowsOf(values: Float32Array, count: number): readonly Float32Array[] {
+  const width = values.length / count;
+  return Array.from({ length: count }, (_, row) => values.slice(row * width, (row + 1) * width));
+}
+
 /** Small, to limit memory. */
 const defaultBatchSize = 4;
 
-/** Opens a model, embeds images as {@link RunnableModel.embed} does, and closes it. */
+/** Opens an image tower, embeds images as {@link RunnableModel.embed} does, and closes it. */
 export async function embedWith(
+  spec: ModelSpec,
   path: string,
   images: readonly Uint8Array[],
   batchSize = defaultBatchSize,
 ): Promise<readonly Float32Array[]> {
-  const model = await openModel(path);
+  const model = await openTower(spec, "image", path);
   try {
     return await model.embed(images, batchSize);
   } finally {

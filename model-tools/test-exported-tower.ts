@@ -1,4 +1,3 @@
-import { imageSide } from "../contract/model-signature.ts";
 import {
   int64Initializer,
   type OnnxAttribute,
@@ -29,7 +28,7 @@ export interface ExportedTowerOptions {
   readonly unitLength?: boolean;
 }
 
-const [width, heads, layers, patchSide, outputs] = [32, 4, 2, 32, 512];
+const [width, heads, layers, patchSide, outputs, imageSide] = [32, 4, 2, 32, 512, 224];
 const grid = imageSide / patchSide;
 const headWidth = width / heads;
 

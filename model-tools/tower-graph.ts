@@ -1,4 +1,5 @@
-import { openclipVitB32, openclipVitB32U8 } from "../contract/model-signature.ts";
+import { imagePixels, imageTowerOf } from "../contract/model-shapes.ts";
+import type { ImageTower, ModelSpec } from "../contract/model-spec.ts";
 import { GraphBuilder } from "./graph-builder.ts";
 import type { OnnxModel } from "./onnx-writer.ts";
 import type { Tower, TowerBlock } from "./tower.ts";
@@ -6,9 +7,6 @@ import { allColumns, columnsByHead, foldPatches, matrixOf, mixedBias } from "./t
 
 /** Operator set of the graphs: the first with LayerNormalization. */
 const opset = 17;
-
-const [{ name: inputName, dims: inputDims }] = openclipVitB32U8.inputs;
-const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
 
 /**
  * Graph that computes a tower from 8-bit pixels with the fewest operations, using standard ONNX operators. The weights of
@@ -19,18 +17,22 @@ const [{ name: outputName, dims: outputDims }] = openclipVitB32.outputs;
  * values have no biases: a key bias adds the same to all scores of a query, which softmax ignores; a value bias is added to
  * every weighted mean, whose weights have the sum 1, so it is part of the output bias: `b + b_value · W`.
  *
+ * @param spec - Its input is square, with the size of the tower's.
  * @param heads - Number of attention heads: one of `tower.heads`.
  */
-export function towerGraph(tower: Tower, heads: number): OnnxModel {
-  const builder = new TowerBuilder(tower, heads);
+export function towerGraph(spec: ModelSpec, tower: Tower, heads: number): OnnxModel {
+  const image = imageTowerOf(spec);
+  const builder = new TowerBuilder(image, tower, heads);
   builder.build();
   return {
     producer: "clipstack",
     opset,
     irVersion: 8,
     graphName: "clip_image_tower_u8",
-    inputs: [{ name: inputName, dataType: "UINT8", dims: ["batch", ...inputDims] }],
-    outputs: [{ name: outputName, dims: ["batch", ...outputDims] }],
+    inputs: [
+      { name: image.input.tensor, dataType: "UINT8", dims: ["batch", ...imagePixels(image).dims] },
+    ],
+    outputs: [{ name: image.output, dims: ["batch", spec.embedding.width] }],
     nodes: builder.graph.nodes,
     initializers: builder.graph.initializers,
   };
@@ -38,6 +40,7 @@ export function towerGraph(tower: Tower, heads: number): OnnxModel {
 
 class TowerBuilder {
   readonly graph = new GraphBuilder();
+  readonly #image: ImageTower;
   readonly #tower: Tower;
   readonly #heads: number;
   readonly #headWidth: number;
@@ -46,7 +49,8 @@ class TowerBuilder {
   /** Scale of the attention scores; the weights of the queries include it. */
   readonly #scale: number;
 
-  constructor(tower: Tower, heads: number) {
+  constructor(image: ImageTower, tower: Tower, heads: number) {
+    this.#image = image;
     this.#tower = tower;
     this.#heads = heads;
     this.#headWidth = tower.width / heads;
@@ -66,7 +70,7 @@ class TowerBuilder {
     }
     const classToken = this.graph.reshape("class_token", stream, [0, width]);
     this.graph.linear(
-      outputName,
+      this.#image.output,
       this.graph.norm("ln_post", classToken, lastNorm),
       allColumns(projection),
     );
@@ -78,12 +82,12 @@ class TowerBuilder {
     const { width, patchSide, firstNorm } = this.#tower;
     const grid = this.#grid;
     // not every execution provider moves bytes, so pixels become floats first
-    const pixels = graph.node("Cast", "pixels", [inputName], { to: 1 });
+    const pixels = graph.node("Cast", "pixels", [this.#image.input.tensor], { to: 1 });
     const split = graph.reshape("patches.split", pixels, [0, grid, patchSide, grid, 3 * patchSide]);
     const patchValues = patchSide * patchSide * 3;
     const rows = graph.transpose("patches.rows", split, [0, 1, 3, 2, 4]);
     const flat = graph.reshape("patches.flat", rows, [0, grid * grid, patchValues]);
-    const { matrix, positions } = foldPatches(this.#tower);
+    const { matrix, positions } = foldPatches(this.#tower, this.#image.input);
     const patches = graph.product("patches", flat, {
       from: patchValues,
       to: width,

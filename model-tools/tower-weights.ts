@@ -1,4 +1,4 @@
-import { clipNormalisation } from "../contract/model-signature.ts";
+import { type ImageInput, valueRanges } from "../contract/model-spec.ts";
 import { type OnnxTensor, readFloats } from "./onnx-reader.ts";
 import {
   matrixDims,
@@ -101,12 +101,16 @@ export function mixedBias({ output, value }: TowerBlock, values: OnnxTensor): Fl
 }
 
 /**
- * Converts the convolution of normalised planes, `Σ w · (p / 255 − mean) / std + b`, to a matrix of pixels, `Σ w / (255 · std) · p`,
- * and adds the constant, `b − Σ w · mean / std`, to the positions. Computed in float64.
+ * Converts the convolution of normalised planes, `Σ w · (p · s − mean) / std + b`, to a matrix of RGB pixels, `Σ w · s / std · p`, and
+ * adds the constant, `b − Σ w · mean / std`, to the positions; s is 1/255 for the value range 0..1, and 1 for 0..255. Computed in
+ * float64.
  */
-export function foldPatches({ patches, classToken, positions, width, patchSide }: Tower) {
+export function foldPatches(
+  { patches, classToken, positions, width, patchSide }: Tower,
+  { mean, std, valueRange, channelOrder }: ImageInput,
+) {
   const area = patchSide * patchSide;
-  const { mean, std } = clipNormalisation;
+  const range = valueRanges[valueRange] / 255;
   return {
     *matrix(): Generator<Uint8Array> {
       const weight = readFloats(patches.weight);
@@ -115,8 +119,9 @@ export function foldPatches({ patches, classToken, positions, width, patchSide }
       for (let y = 0; y < patchSide; y++) {
         for (let x = 0; x < patchSide; x++) {
           for (let channel = 0; channel < 3; channel++) {
-            const scale = 1 / (255 * std[channel]!);
-            const to = (x * 3 + channel) * width;
+            const scale = range / std[channel]!;
+            const colour = channelOrder === "rgb" ? channel : 2 - channel;
+            const to = (x * 3 + colour) * width;
             for (let out = 0; out < width; out++) {
               const value = weight[(out * 3 + channel) * area + y * patchSide + x]!;
               rows[to + out] = value * scale;

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { defaultModel } from "../contract/models/index.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../inference/session/local-embedder.ts";
 import { ensureGeneratedModel } from "./generate.ts";
 
@@ -13,7 +14,10 @@ const { images } = JSON.parse(readFileSync(new URL("samples.json", samples), "ut
 let embedder: LocalEmbedder;
 let vectors: readonly Float32Array[];
 beforeAll(async () => {
-  embedder = await openLocalEmbedder({ modelPath: await ensureGeneratedModel() });
+  embedder = await openLocalEmbedder({
+    spec: defaultModel,
+    modelPath: await ensureGeneratedModel(defaultModel),
+  });
   vectors = await embedder.embed(images.map(({ file }) => readFileSync(new URL(file, samples))));
 });
 afterAll(async () => {

@@ -1,18 +1,21 @@
 import { InferenceSession, Tensor } from "onnxruntime-node";
 import { expect, test } from "vitest";
+import { defaultModel } from "../contract/models/index.ts";
+import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
+import { randomImageTower, smallTransformer } from "./architectures.ts";
 import { ensureTinyModel } from "./generate.ts";
-import { profiles, visionTransformer } from "./vision-transformer.ts";
 
 /** Reference implementation of the tower, token by token in float64. */
 
-const { width, heads, layers, mlpWidth, outputs, patchSide, imageSide } = profiles.tiny;
+const { width, heads, layers, mlpWidth, patchSide } = smallTransformer(openclipVitB32);
+const [imageSide, outputs] = [224, 512];
 const headWidth = width / heads;
 const grid = imageSide / patchSide;
 
 type Vector = readonly number[];
 
 const weights = new Map(
-  visionTransformer(profiles.tiny, 1).initializers.map((initializer) => [
+  randomImageTower(openclipVitB32, "tiny", 1).model.initializers.map((initializer) => [
     initializer.name,
     initializer,
   ]),
@@ -139,7 +142,9 @@ test("the graph computes the same embeddings as open_clip's image tower", async 
     { length: 3 * imageSide * imageSide },
     (_, i) => ((i * 7_919) % 401) / 100 - 2,
   );
-  const session = await InferenceSession.create(await ensureTinyModel(), { intraOpNumThreads: 1 });
+  const session = await InferenceSession.create(await ensureTinyModel(defaultModel), {
+    intraOpNumThreads: 1,
+  });
   const { embedding } = await session.run({
     image: new Tensor("float32", image, [1, 3, imageSide, imageSide]),
   });
@@ -156,7 +161,10 @@ test("the graph computes the same embeddings as open_clip's image tower", async 
 
 test("the full-size tower has the shapes of ViT-B/32", () => {
   const dims = new Map(
-    visionTransformer(profiles["vit-b-32"], 1).initializers.map((item) => [item.name, item.dims]),
+    randomImageTower(openclipVitB32, "full", 1).model.initializers.map((item) => [
+      item.name,
+      item.dims,
+    ]),
   );
   expect(dims.get("conv1.weight")).toEqual([768, 3, 32, 32]);
   expect(dims.get("class_and_positional_embedding")).toEqual([50, 768]);

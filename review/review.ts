@@ -7,6 +7,7 @@ import { diffResource, type ImageNames } from "./changes/diff-values.ts";
 import { exposuresOf } from "./changes/exposure.ts";
 import { impactOf } from "./changes/impact.ts";
 import { asTypedChange, comparisonOf, type StackComparison } from "./changes/impact-kinds.ts";
+import { modelNotes } from "./changes/model-changes.ts";
 import { planNotes } from "./changes/plan-notes.ts";
 import { forcedBy, reasonText } from "./changes/replacement-reasons.ts";
 import { servingOf } from "./changes/serving.ts";
@@ -93,7 +94,7 @@ function stackReview(
     })),
     limitations: change.limitations,
     outputs: Object.keys(change.plan?.outputs.values ?? {}).sort(),
-    notes: [...(change.notes ?? []), ...planNotes(change)],
+    notes: [...(change.notes ?? []), ...planNotes(change), ...modelNotes(current, predict)],
     fingerprint: fingerprintOf(unmerged),
   };
 }

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { optimumBatchSizes } from "../contract/deployed-model-config.ts";
+import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
 import { gpuNames } from "../contract/gpus.ts";
-import { openclipVitB32 } from "../contract/model-signature.ts";
 import { hostPorts, type TritonPorts } from "../contract/ports.ts";
+import { queueDelayMicroseconds } from "../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
 import { integer, name, port, text } from "./setting-types.ts";
 
@@ -65,7 +65,7 @@ export const weights = z
 export const modelRepository = text("a path without '~' or spaces", /^[\w@+=,./-]+$/)
   .default("model_repository")
   .describe(
-    "Model repository with the weights in `openclip_vit_b32/1`: an absolute path, or relative to the project (`../weights` is beside it). With the weights `host-path` on the Docker host, otherwise on the deploying machine.",
+    "Model repository with the weights of each tower, for example in `dinov2_small/1`: an absolute path, or relative to the project (`../weights` is beside it). With the weights `host-path` on the Docker host, otherwise on the deploying machine.",
   );
 
 export const upstream = z
@@ -91,7 +91,7 @@ export const triton = {
       "`tritonserver`: NVIDIA's server. `emulator`: the Triton emulator of the embed image, with the same options and ports; it always runs on the CPU.",
     ),
   maxQueueDelayMicroseconds: integer(0, 1_000_000)
-    .default(openclipVitB32.maxQueueDelayMicroseconds)
+    .default(queueDelayMicroseconds)
     .describe("Maximum time that the dynamic batcher delays a request to fill a batch."),
   instancesPerGpu: integer(1, 16)
     .default(1)
@@ -103,6 +103,12 @@ export const triton = {
       "With TensorRT: replay the kernels of a batch as one CUDA graph; verify the deployed environment before you rely on it (docs/untested.md). `true` is rejected with ONNX Runtime, whose CUDA graphs can return the result of an earlier request.",
     ),
 };
+
+export const modelVersions = integer(1, maxModelVersions)
+  .optional()
+  .describe(
+    "Number of versions of each model that Triton serves: the latest ones. With it, `clipstack model deploy` adds a version to the running Triton, which takes over without losing a request; the environment deploys version 1. Not with TensorRT, and not with `weights: image`. Default: version 1 only.",
+  );
 
 /** Settings of a Triton on a GPU host, without its ports and GPUs. */
 export const tritonOnHost = {
@@ -127,7 +133,9 @@ export const tritonOnHost = {
 export const optimumBatchSize = z
   .literal(optimumBatchSizes)
   .default(16)
-  .describe("Batch size that TensorRT's kernels are tuned for; every size up to 32 works.");
+  .describe(
+    "Batch size that TensorRT's kernels are tuned for, at most the maximum of each model; every size up to that works.",
+  );
 
 const tritonPorts = (ports: TritonPorts) =>
   z
@@ -157,7 +165,7 @@ const tritonService = <More extends z.ZodRawShape>(
     .prefault({} as never);
 
 export const tritonOnnx = (defaultGpus: readonly number[]) =>
-  tritonService(hostPorts.tritonOnnx, defaultGpus, {});
+  tritonService(hostPorts.tritonOnnx, defaultGpus, { modelVersions });
 
 export const tritonTrt = (defaultGpus: readonly number[]) =>
   tritonService(hostPorts.tritonTrt, defaultGpus, { optimumBatchSize });

@@ -1,20 +1,16 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { basename, join } from "node:path";
+import { type LoadedModels, loadModels, modelFolder } from "./model-files.ts";
 import { type EnvironmentSettings, parseEnvironment, type StackName } from "./settings.ts";
 import { SettingsError } from "./settings-error.ts";
+import { type RejectedFile, readText, yamlEntries } from "./settings-file.ts";
 
 /** Environments of a folder: `<name>.yaml` each. An invalid file affects only its own environment. */
-
-/** Environment that is not synthesized, and the reasons. */
-export interface RejectedEnvironment {
-  readonly name: string;
-  readonly lines: readonly string[];
-}
 
 export interface LoadedEnvironments {
   /** Environments whose files match their stack's schema, by name. */
   readonly environments: readonly EnvironmentSettings[];
-  readonly rejected: readonly RejectedEnvironment[];
+  readonly rejected: readonly RejectedFile[];
 }
 
 /**
@@ -46,12 +42,13 @@ export function environmentFile(folder: string, name: string): string {
  */
 export function loadEnvironments(folder: string, formerFolder?: string): LoadedEnvironments {
   const environments: EnvironmentSettings[] = [];
-  const rejected: RejectedEnvironment[] = formerFiles(formerFolder, folder);
-  for (const entry of environmentEntries(folder)) {
+  const rejected: RejectedFile[] = formerFiles(formerFolder, folder);
+  const models = loadModels(modelFolder(folder));
+  for (const entry of yamlEntries(folder, "environments")) {
     const file = join(folder, entry);
     const name = entry.replace(/(\.settings)?\.ya?ml$/, "");
     try {
-      environments.push(readEnvironmentFile(name, file, folder));
+      environments.push(readEnvironmentFile(name, file, folder, models));
     } catch (error) {
       if (!(error instanceof SettingsError)) throw error;
       rejected.push({ name, lines: error.lines });
@@ -64,19 +61,12 @@ export function loadEnvironments(folder: string, formerFolder?: string): LoadedE
   return { environments: environments.filter(({ name }) => !isRejected(name)), rejected };
 }
 
-/** Names of the YAML files in a folder, sorted. */
-function environmentEntries(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder)
-      .filter((entry) => !entry.startsWith(".") && /\.ya?ml$/.test(entry))
-      .sort();
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new SettingsError([`${folder}: cannot be read as a folder of environments (${code})`]);
-  }
-}
-
-function readEnvironmentFile(name: string, file: string, folder: string): EnvironmentSettings {
+function readEnvironmentFile(
+  name: string,
+  file: string,
+  folder: string,
+  models: LoadedModels,
+): EnvironmentSettings {
   const entry = basename(file);
   if (entry.endsWith(".settings.yaml")) throw new SettingsError([movedLine(file, name, folder)]);
   if (!entry.endsWith(extension)) {
@@ -84,10 +74,10 @@ function readEnvironmentFile(name: string, file: string, folder: string): Enviro
   }
   const nameError = environmentNameError(name);
   if (nameError !== undefined) throw new SettingsError([`${file}: ${nameError}`]);
-  return parseEnvironment(name, file, readText(file));
+  return parseEnvironment(name, file, readText(file), models);
 }
 
-/** Stacks of the shipped environments, which were the only ones in earlier versions. */
+/** Stacks of the shipped environments with the defaults of their stacks, which were the only ones in earlier versions. */
 export const shippedStacks = {
   "single-gpu": "single-gpu",
   "multi-gpu-4x": "multi-gpu",
@@ -97,7 +87,14 @@ export const shippedStacks = {
 export type ShippedEnvironment = keyof typeof shippedStacks;
 export const shippedEnvironments = Object.keys(shippedStacks) as ShippedEnvironment[];
 
-function formerFiles(formerFolder: string | undefined, folder: string): RejectedEnvironment[] {
+/** Further environments in `environments/`: examples with other settings than the defaults. */
+export const exampleStacks = { search: "single-gpu" } as const satisfies Readonly<
+  Record<string, StackName>
+>;
+export type ExampleEnvironment = keyof typeof exampleStacks;
+export const exampleEnvironments = Object.keys(exampleStacks) as ExampleEnvironment[];
+
+function formerFiles(formerFolder: string | undefined, folder: string): RejectedFile[] {
   if (formerFolder === undefined) return [];
   return shippedEnvironments.flatMap((name) => {
     const file = join(formerFolder, `${name}.settings.yaml`);
@@ -108,19 +105,4 @@ function formerFiles(formerFolder: string | undefined, folder: string): Rejected
 function movedLine(file: string, name: string, folder: string): string {
   const stack = shippedEnvironments.find((shipped) => shipped === name);
   return `${file}: move it to ${environmentFile(folder, name)} and add 'stack: ${stack === undefined ? "…" : shippedStacks[stack]}' to it`;
-}
-
-function readText(file: string): string {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(file);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? "unknown";
-    throw new SettingsError([`${file}: cannot be read (${code})`]);
-  }
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    throw new SettingsError([`${file}: must be UTF-8 text`]);
-  }
 }

@@ -3,7 +3,9 @@ import type {
   ImageBuild,
   ImageSource,
 } from "../constructs/docker/server-image.ts";
-import { openclipVitB32 } from "../contract/model-signature.ts";
+import { servedTowers, towerFolder } from "../constructs/served-towers.ts";
+import type { ModelSpec } from "../contract/model-spec.ts";
+import { defaultModels } from "../contract/models/index.ts";
 
 /** Image in the settings: a name to pull, or a build from this repository. */
 export type ImageSetting = { readonly source: "pull"; readonly name: string } | BuildSetting;
@@ -21,7 +23,7 @@ const ignore = [
   "^(client|inference|inference-image|model-tools)/.*[.]py$",
   "^model-tools/(python|samples)/",
   "^inference/preprocess/kernel/",
-  "^openclip_vit_b32_u8/1/",
+  "^[^/]*_u8/1/",
 ].join("|");
 
 const server = {
@@ -31,8 +33,6 @@ const server = {
 };
 
 const repository = { context: "model_repository", ignore };
-
-const weightsPath = `model_repository/${openclipVitB32.name}/1/model.onnx`;
 
 /** Name and start of the tag of the image for clusters, which contains the weights. */
 export const clusterImage = "clipstack/embed:k8s-cpu";
@@ -50,27 +50,34 @@ const embedBuilds = {
   },
 } as const satisfies Record<string, ImageBuild>;
 
-const tritonBuild: ImageBuild = {
+const tritonBuild = {
   ...repository,
   name: "clipstack/triton:cuda",
   dockerfile: "image/Dockerfile.triton",
-  files: ["**"],
-};
+} as const satisfies Partial<ImageBuild>;
 
-/** Source of the embed image, with the weights on top if `weights` is set. */
+/**
+ * Source of the embed image.
+ *
+ * @param models - Models whose weights are added on top; undefined without weights.
+ */
 export function embedImage(
   kind: keyof typeof embedBuilds,
   setting: ImageSetting,
-  weights: boolean,
+  models: readonly ModelSpec[] | undefined,
 ): ImageSource {
   if (setting.source === "pull") return setting;
   const build = embedBuilds[kind];
-  return built(build, setting, weights ? weightsBuild(`${build.name}-weights`) : undefined);
+  const weights = models && weightsBuild(`${build.name}-weights`, models);
+  return built(build, setting, weights);
 }
 
-/** Build of the image for clusters. */
-export function kindImage(setting: BuildSetting): BuiltImageSource {
-  return built(embedBuilds["embed-cpu"], setting, weightsBuild(clusterImage));
+/** Build of the image for clusters, with the weights of `models`. */
+export function kindImage(
+  setting: BuildSetting,
+  models: readonly ModelSpec[] = defaultModels,
+): BuiltImageSource {
+  return built(embedBuilds["embed-cpu"], setting, weightsBuild(clusterImage, models));
 }
 
 function built(
@@ -86,22 +93,47 @@ function built(
   };
 }
 
-function weightsBuild(name: string): ImageBuild {
+function weightsBuild(name: string, models: readonly ModelSpec[]): ImageBuild {
   return {
     ...repository,
     name,
     dockerfile: "image/Dockerfile.weights",
-    files: [".dockerignore", "image/{Dockerfile.weights,weights.sh}", "openclip_vit_b32{,_trt}/**"],
-    weightsPath,
+    files: [
+      ".dockerignore",
+      "image/{Dockerfile.weights,towers,weights.sh}",
+      ...towerPatterns(models, "{,_trt}"),
+    ],
+    models,
   };
 }
 
-/** Source of the Triton image, with the weights in it if `weights` is set. */
-export function tritonImage(setting: ImageSetting, weights: boolean): ImageSource {
+/**
+ * Source of the Triton image.
+ *
+ * @param models - Models whose weights it contains; undefined without weights.
+ */
+export function tritonImage(
+  setting: ImageSetting,
+  models: readonly ModelSpec[] | undefined,
+): ImageSource {
   if (setting.source === "pull") return setting;
+  const suffixes = "{,_trt,_u8,_preprocess,_jpeg}";
   return {
     source: "build",
-    build: { ...tritonBuild, ...(weights && { weightsPath }) },
-    buildArgs: { ...setting.buildArgs, WEIGHTS: weights ? "image" : "none" },
+    build: {
+      ...tritonBuild,
+      files: [
+        ".dockerignore",
+        "image/{Dockerfile.triton,towers,triton,triton-requirements.txt,weights.sh}",
+        ...towerPatterns(models ?? defaultModels, suffixes),
+      ],
+      ...(models !== undefined && { models }),
+    },
+    buildArgs: { ...setting.buildArgs, WEIGHTS: models === undefined ? "none" : "image" },
   };
+}
+
+/** Folders of the towers in the model repository, with these suffixes. */
+function towerPatterns(models: readonly ModelSpec[], suffixes: string): readonly string[] {
+  return servedTowers(models).map((tower) => `${towerFolder(tower, "fp32")}${suffixes}/**`);
 }

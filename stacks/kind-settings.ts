@@ -9,6 +9,7 @@ import {
   quotaFields,
 } from "./cluster-settings.ts";
 import { kindImage } from "./image-settings.ts";
+import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
 import { image, name, path, port } from "./setting-types.ts";
 import { state } from "./state-settings.ts";
@@ -42,6 +43,7 @@ export const kindSettings = z.strictObject({
   review,
   cluster,
   namespace,
+  models,
   deployWith: z
     .enum(["kubernetes", "helm"])
     .default("kubernetes")
@@ -80,4 +82,4 @@ export const kindSettings = z.strictObject({
     .prefault({})
     .describe("LimitRange: default and maximum resources of a container."),
 });
-export type KindSettings = z.infer<typeof kindSettings>;
+export type KindSettings = WithSpecs<z.infer<typeof kindSettings>>;

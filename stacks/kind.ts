@@ -17,11 +17,11 @@ export class KindStack extends TerraformStack {
     super(scope, id);
     keepState(this, settings.state);
 
-    const { autoscaler, budget, deployWith, embed, limitRange, quota } = settings;
+    const { autoscaler, budget, deployWith, embed, limitRange, models, quota } = settings;
     const cluster = new KindCluster(this, "cluster", settings.cluster);
     const image = new KindImage(this, "image", {
       cluster,
-      source: embed.image.source === "local" ? embed.image : kindImage(embed.image),
+      source: embed.image.source === "local" ? embed.image : kindImage(embed.image, models),
     });
     new MetricsServer(this, "metrics-server", { cluster, ...settings.metricsServer });
     const namespace = new InferenceNamespace(this, "namespace", {
@@ -38,6 +38,7 @@ export class KindStack extends TerraformStack {
       chart: "helm/clipstack",
       namespace,
       image,
+      models,
       autoscaler,
       budget,
     });

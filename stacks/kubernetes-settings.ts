@@ -9,6 +9,7 @@ import {
   quotaFields,
 } from "./cluster-settings.ts";
 import { accelerator, optimumBatchSize, triton } from "./docker-settings.ts";
+import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
 import { downloadUrl, image, integer, oneOf, path, text, url } from "./setting-types.ts";
 import { state } from "./state-settings.ts";
@@ -68,6 +69,22 @@ const nodePool = z
   .prefault({})
   .describe("GPU nodes of the cluster, used with the accelerator `gpu`.");
 
+/** Name of a tower: `dinov2-small:image`. */
+const towerName = text(
+  "a tower's name, like 'dinov2-small:image'",
+  /^[a-z][a-z0-9-]*:(image|text)$/,
+);
+
+const volumeFile = {
+  folder: path
+    .optional()
+    .describe(
+      "Folder of `model.onnx` on the volume. Default: `<tower>/1` in `towers`, as in a model repository, otherwise the root.",
+    ),
+  sha256: sha256.optional(),
+};
+const downloadedFile = { url: downloadUrl, sha256 };
+
 const model = z
   .discriminatedUnion(
     "weights",
@@ -76,16 +93,29 @@ const model = z
       z.strictObject({
         weights: z.literal("pvc"),
         claim: objectName,
-        folder: path.optional(),
-        sha256: sha256.optional(),
+        ...volumeFile,
+        towers: z.record(towerName, z.strictObject(volumeFile)).optional(),
       }),
-      z.strictObject({ weights: z.literal("init"), url: downloadUrl, sha256 }),
+      z.strictObject({
+        weights: z.literal("init"),
+        url: downloadUrl.optional(),
+        sha256: sha256.optional(),
+        towers: z
+          .record(
+            towerName,
+            z.strictObject({
+              ...downloadedFile,
+              tokenizer: z.strictObject(downloadedFile).optional(),
+            }),
+          )
+          .optional(),
+      }),
     ],
     oneOf("weights", ["image", "pvc", "init"]),
   )
   .prefault({ weights: "image" })
   .describe(
-    "Source of the weights: `{ weights: image }`, the images contain them; `{ weights: pvc, claim, folder, sha256 }`, a volume contains them; `{ weights: init, url, sha256 }`, each pod downloads and verifies them when it starts.",
+    "Source of the weights: `{ weights: image }`, the images contain them; `{ weights: pvc, claim, folder, sha256 }`, a volume contains them; `{ weights: init, url, sha256 }`, each pod downloads and verifies them when it starts. Several towers are in a model repository on the volume (`dinov2_small/1/model.onnx`); `towers` has their files by name: `{ weights: pvc, claim, towers: { 'dinov2-small:image': { folder, sha256 } } }`, `{ weights: init, towers: { 'siglip2-base-224:text': { url, sha256, tokenizer: { url, sha256 } } } }`.",
   );
 
 const embed = z
@@ -207,6 +237,7 @@ export const kubernetesSettings = z.strictObject({
   imagePullSecret: objectName
     .optional()
     .describe("Secret of the namespace with which images are pulled."),
+  models,
   nodePool,
   model,
   embed,
@@ -243,4 +274,4 @@ export const kubernetesSettings = z.strictObject({
     .prefault({})
     .describe("ResourceQuota: all pods at their maximum, and the pods that rolling updates add."),
 });
-export type KubernetesSettings = z.infer<typeof kubernetesSettings>;
+export type KubernetesSettings = WithSpecs<z.infer<typeof kubernetesSettings>>;

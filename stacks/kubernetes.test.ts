@@ -288,14 +288,15 @@ describe("the pods of k8s-gpu", () => {
     });
     const { services } = synthesized(yaml).environment;
     expect(services).toMatchObject([
-      { name: "embed", backend: "onnxruntime", model: "openclip_vit_b32" },
+      { name: "embed", backend: "onnxruntime", models: ["openclip-vit-b32"], variant: "fp32" },
     ]);
   });
 
   test("have the model configuration of the settings", () => {
     const yaml = "triton: { maxQueueDelayMicroseconds: 1234, instancesPerGpu: 2 }";
-    const { variant, text } = values(yaml).triton.modelConfig;
+    const { variant, texts } = values(yaml).triton.modelConfig;
     expect(variant).toBe("single-gpu");
+    const text = texts.openclip_vit_b32;
     expect(text).toContain("max_queue_delay_microseconds: 1234");
     expect(text).toMatch(/kind: KIND_GPU\s+count: 2/);
   });
@@ -314,7 +315,9 @@ describe("the pods of k8s-gpu", () => {
     const yaml = `model: { weights: init, url: https://models.example/model.onnx, sha256: ${sha256} }
 triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, sizeGiB: 3 } }`;
     const { triton, model } = values(yaml);
-    expect(triton.modelConfig.text).toContain("0123456789ab_26.07-1_openclip_vit_b32_trt");
+    expect(triton.modelConfig.texts.openclip_vit_b32_trt).toContain(
+      "0123456789ab_26.07-1_openclip_vit_b32_trt",
+    );
     expect(triton.engineCache).toMatchObject({
       enabled: true,
       accessMode: "ReadWriteMany",
@@ -324,7 +327,8 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
     expect(model).toMatchObject({ weights: "init", sha256 });
     expect(synthesized(yaml).environment.services[1]).toMatchObject({
       backend: "tensorrt",
-      model: "openclip_vit_b32_trt",
+      models: ["openclip-vit-b32"],
+      variant: "trt",
     });
   });
 
@@ -395,6 +399,22 @@ triton: { backend: tensorrt, engineCache: { enabled: true, storageClass: nfs, si
   });
 });
 
+const search = "models: [openclip-vit-b32, dinov2-small, efficientnet-lite0]\n";
+
+test("k8s-gpu serves all models of an environment", () => {
+  const { values: chart, environment: output } = synthesized(search);
+  expect(chart.models).toEqual(["openclip-vit-b32", "dinov2-small", "efficientnet-lite0"]);
+  expect(Object.keys(chart.triton?.modelConfig?.texts ?? {})).toEqual([
+    "openclip_vit_b32",
+    "openclip_vit_b32_text",
+    "dinov2_small",
+    "efficientnet_lite0",
+  ]);
+  const models = ["openclip-vit-b32", "dinov2-small", "efficientnet-lite0"];
+  expect(output.models.map(({ name }) => name)).toEqual(models);
+  expect(output.services).toMatchObject([{ models }, { models }]);
+});
+
 const fourGpus = "nodePool: { gpusPerNode: 4 }\nquota: { gpus: 16 }";
 
 describe("k8s-gpu fails", () => {
@@ -445,6 +465,28 @@ describe("k8s-gpu fails", () => {
       `${fourGpus}\ntriton: { gpusPerPod: 2 }`,
       [
         "triton.gpusPerPod must be 1 or 4, the GPU counts of the model configurations of openclip_vit_b32, got 2",
+      ],
+    ],
+    [
+      "models that do not fit the memory of a GPU",
+      "nodePool: { gpu: t4 }\nmodels: [openclip-vit-l14, siglip2-base-224]\ntriton: { instancesPerGpu: 3 }",
+      [
+        expect.stringMatching(
+          /^nodePool.gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need \d+ \(triton \d+; by model: openclip-vit-l14 image \d+ \+ openclip-vit-l14 text \d+ \+ siglip2-base-224 image \d+ \+ siglip2-base-224 text \d+ \+ CUDA of 1 process 512\)$/,
+        ),
+      ],
+    ],
+    [
+      "one file for several towers",
+      "model: { weights: init, url: https://models.example/model.onnx, sha256: SHA }\nmodels: [openclip-vit-b32]".replace(
+        "SHA",
+        "a".repeat(64),
+      ),
+      [
+        "model.url must be in model.towers, by the name of its tower, got 'https://models.example/model.onnx'",
+        `model.sha256 must be in model.towers, by the name of its tower, got '${"a".repeat(64)}'`,
+        "model.towers.openclip-vit-b32:image must have the url and sha256 of the weights, got nothing",
+        "model.towers.openclip-vit-b32:text must have the url and sha256 of the weights, got nothing",
       ],
     ],
     [

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { tooManyModels } from "../tools/render-models.ts";
 import { shippedEnvironments, shippedStacks } from "./environment-files.ts";
 import { synthCommand } from "./synth-command.ts";
 
@@ -52,10 +53,6 @@ function folderWith(files: Readonly<Record<string, string>>): string {
   return folder;
 }
 
-/** Note about the shipped environments, which are alternatives. */
-const shippedNote =
-  "note: multi-gpu-4x and single-gpu share ports 8002, 8010, 8011, 8012, 8020, 8021, 8022 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change one of them";
-
 function filesBelow(folder: string): readonly string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -89,8 +86,9 @@ test("synthesizes the same bytes from any folder, and prints the services of eac
       "k8s-gpu: triton (2 to 4 pods), embed (2 to 6 pods); 4 l4 of 23034 MiB, 3.22 $/hour (2025-06)",
       "kind-local: embed (2 to 6 pods)",
       "multi-gpu-4x: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 4 rtx-4080 of 16376 MiB, 8 $/hour (2026-11)",
+      "search: triton-onnx (4 execution instances), triton-trt (4 execution instances), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
       "single-gpu: triton-onnx (1 execution instance), triton-trt (1 execution instance), embed; 1 rtx-4080 of 16376 MiB, 2 $/hour (2026-11)",
-      shippedNote,
+      "note: multi-gpu-4x, search and single-gpu share ports 8002, 8010, 8011, 8012, 8020, 8021, 8022 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change the others",
       "",
     ].join("\n"),
   );
@@ -101,6 +99,7 @@ test("synthesizes the same bytes from any folder, and prints the services of eac
     "stacks/k8s-gpu/cdk.tf.json",
     "stacks/kind-local/cdk.tf.json",
     "stacks/multi-gpu-4x/cdk.tf.json",
+    "stacks/search/cdk.tf.json",
     "stacks/single-gpu/cdk.tf.json",
   ]);
   expect(written(two)).toEqual(files);
@@ -345,6 +344,15 @@ test.each([
   );
   expect(result.code).toBe(expected);
   expect(result.stdout).toMatch(/loaded \[\]\n$/);
+});
+
+test("rejects a list of models that does not fit a T4", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "clipstack-environments-"));
+  const { name, yaml, error } = tooManyModels;
+  writeFileSync(join(folder, `${name}.yaml`), yaml);
+  const { code, stderr } = await run(folder);
+  expect(stderr.split("\n")[0]).toBe(error);
+  expect(code).toBe(2);
 });
 
 test("prints warnings and still synthesizes", async () => {

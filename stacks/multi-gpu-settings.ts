@@ -5,6 +5,7 @@ import {
   gpus,
   host,
   modelRepository,
+  modelVersions,
   network,
   optimumBatchSize,
   tritonOnHost,
@@ -13,6 +14,7 @@ import {
   upstream,
   weights,
 } from "./docker-settings.ts";
+import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
 import { state } from "./state-settings.ts";
 
@@ -29,6 +31,7 @@ export const multiGpuSettings = z.strictObject({
   host: host(4),
   state,
   review,
+  models,
   modelRepository,
   weights,
   network,
@@ -47,6 +50,7 @@ export const multiGpuSettings = z.strictObject({
         .default("onnxruntime")
         .describe("Triton backend that executes the model."),
       ...tritonOnHost,
+      modelVersions,
       optimumBatchSize: optimumBatchSize.describe(
         "With the backend `tensorrt`: batch size that its kernels are tuned for.",
       ),
@@ -58,4 +62,4 @@ export const multiGpuSettings = z.strictObject({
     .prefault({})
     .describe("Used with `per-gpu`."),
 });
-export type MultiGpuSettings = z.infer<typeof multiGpuSettings>;
+export type MultiGpuSettings = WithSpecs<z.infer<typeof multiGpuSettings>>;

@@ -31,13 +31,18 @@ export class MultiGpuStack extends TerraformStack {
     // the gateway needs no GPU
     const image = host.image(
       "embed-cpu",
-      embedImage("embed-cpu", settings.embed.image, settings.weights === "image"),
+      embedImage(
+        "embed-cpu",
+        settings.embed.image,
+        settings.weights === "image" ? settings.models : undefined,
+      ),
     );
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,
       source: settings.weights,
       modelRepository: settings.modelRepository,
+      models: settings.models,
     });
     const shared = { host, tools: image, weights };
     const { tritons, upstreams } = topologies[settings.topology](this, shared, settings);
@@ -79,7 +84,7 @@ const topologies = {
     const tritons: TritonServer[] = [];
     for (const [index, gpu] of perGpu.gpus.entries()) {
       const triton = new TritonServer(scope, `triton-${index}`, {
-        ...tritonProps(perGpu, shared.weights.source),
+        ...tritonProps(perGpu, shared.weights),
         ...shared,
         gpus: [gpu],
         ports: perGpuHostPorts(index),

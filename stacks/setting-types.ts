@@ -1,27 +1,8 @@
-import { z } from "zod";
+import { integer, text } from "../contract/value-types.ts";
+
+export { integer, oneOf, text } from "../contract/value-types.ts";
 
 /** Types of single settings: each error message is `must …`. */
-
-/** Whole number in a range, both ends included. */
-export const integer = (min: number, max: number) => {
-  const error = `must be ${min} to ${max}`;
-  return z
-    .int({ error: `must be a whole number, ${min} to ${max}` })
-    .min(min, error)
-    .max(max, error);
-};
-
-/** String that matches `pattern`; `rule` describes it after "must be". */
-export const text = (rule: string, pattern: RegExp) =>
-  z.string({ error: `must be ${rule}` }).regex(pattern, `must be ${rule}`);
-
-/** Error option of a discriminated union: lists the valid discriminator values. */
-export const oneOf = <const Key extends string>(key: Key, words: readonly string[]) => ({
-  error: (issue: { readonly code?: string; readonly discriminator?: string }) =>
-    issue.code === "invalid_union" && issue.discriminator === key
-      ? `must be one of ${words.join(", ")}`
-      : undefined,
-});
 
 export const port = integer(1, 65_535);
 

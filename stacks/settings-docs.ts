@@ -12,7 +12,10 @@ export interface JsonSchema {
   readonly oneOf?: readonly JsonSchema[];
   readonly minimum?: number;
   readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
   readonly items?: JsonSchema;
+  readonly prefixItems?: readonly JsonSchema[];
+  readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, JsonSchema>>;
 }
 
@@ -62,7 +65,9 @@ function rows(path: string, schema: JsonSchema): readonly Row[] {
     const name = path === "" ? key : `${path}.${key}`;
     const description = property.description ?? "";
     if (property.properties === undefined) {
-      return [{ name, values: valuesOf(property), fallback: code(property.default), description }];
+      const isRequired = schema.required?.includes(key) === true;
+      const fallback = isRequired ? "required" : code(property.default);
+      return [{ name, values: valuesOf(property), fallback, description }];
     }
     const head = description === "" ? [] : [{ name, values: "", fallback: "", description }];
     const inner = rows(name, property).map((row) => ({
@@ -98,6 +103,9 @@ function valuesOf(schema: JsonSchema): string {
       .map(code)
       .join(", ");
   }
+  if (schema.prefixItems !== undefined) {
+    return `list of ${schema.prefixItems.length} × ${valuesOf(schema.prefixItems[0] ?? {})}`;
+  }
   if (schema.type === "array") {
     const items = schema.items?.properties;
     return items === undefined
@@ -108,6 +116,12 @@ function valuesOf(schema: JsonSchema): string {
   if (schema.minimum !== undefined && schema.maximum !== undefined) {
     return `${schema.minimum} to ${schema.maximum}`;
   }
+  if (schema.exclusiveMinimum !== undefined) {
+    return schema.maximum === undefined
+      ? `above ${schema.exclusiveMinimum}`
+      : `above ${schema.exclusiveMinimum}, at most ${schema.maximum}`;
+  }
+  if (schema.type === "number") return "number";
   return schema.type === "boolean" ? "`true`, `false`" : "text";
 }
 

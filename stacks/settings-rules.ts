@@ -7,7 +7,7 @@ import type { SingleGpuSettings } from "./single-gpu-settings.ts";
  * valid, and without the findings of the constructs.
  */
 
-/** Findings about the model repository: a remote Docker host does not have the project, and images contain only its files. */
+/** Findings about the model repository: a remote Docker host does not have the project, which is the build context of images. */
 export function modelRepositoryFindings({
   host,
   modelRepository,

@@ -1,11 +1,16 @@
 import type { z } from "zod";
+import { modelCatalogue } from "../contract/models/index.ts";
 import { kindSettings } from "./kind-settings.ts";
 import { kubernetesSettings } from "./kubernetes-settings.ts";
+import type { LoadedModels } from "./model-files.ts";
+import { type ModelSetting, modelErrors, resolveModels, type WithSpecs } from "./model-settings.ts";
 import { multiGpuSettings } from "./multi-gpu-settings.ts";
 import { parseYaml } from "./parse-yaml.ts";
 import { SettingsError } from "./settings-error.ts";
-import { issueLines, renderValue } from "./settings-issues.ts";
+import { isMap } from "./settings-file.ts";
+import { renderValue } from "./settings-issues.ts";
 import { singleGpuSettings } from "./single-gpu-settings.ts";
+import { validateSettings } from "./validate-settings.ts";
 
 export const stackSchemas = {
   "single-gpu": singleGpuSettings,
@@ -17,7 +22,7 @@ export type StackName = keyof typeof stackSchemas;
 export const stackNames = Object.keys(stackSchemas) as StackName[];
 
 export type StackSettings = {
-  readonly [Stack in StackName]: z.infer<(typeof stackSchemas)[Stack]>;
+  readonly [Stack in StackName]: WithSpecs<z.infer<(typeof stackSchemas)[Stack]>>;
 };
 
 /** One environment: a stack and its settings. */
@@ -35,23 +40,31 @@ export type EnvironmentSettings = {
  *
  * @param file - Name of the file, for messages.
  * @param yaml - Settings without `stack`.
+ * @param models - Models that `models` may name. Defaults to the catalogue.
  * @throws {SettingsError}
  */
 export function parseSettings<Stack extends StackName>(
   stack: Stack,
   file: string,
   yaml: string,
+  models: LoadedModels = catalogue,
 ): StackSettings[Stack] {
-  return validate(stack, file, parseYaml(file, yaml) ?? {});
+  return validate(stack, file, parseYaml(file, yaml) ?? {}, models);
 }
 
 /**
  * Environment in a YAML file, with defaults filled in.
  *
  * @param file - Name of the file, for messages.
+ * @param models - Models that `models` may name. Defaults to the catalogue.
  * @throws {SettingsError}
  */
-export function parseEnvironment(name: string, file: string, yaml: string): EnvironmentSettings {
+export function parseEnvironment(
+  name: string,
+  file: string,
+  yaml: string,
+  models: LoadedModels = catalogue,
+): EnvironmentSettings {
   const input = parseYaml(file, yaml) ?? {};
   if (!isMap(input)) {
     throw new SettingsError([`${file}: must be a map of settings, got ${renderValue(input)}`]);
@@ -62,11 +75,7 @@ export function parseEnvironment(name: string, file: string, yaml: string): Envi
   if (!isStackName(stack)) {
     throw new SettingsError([`${file}: stack must be one of ${known}, got ${renderValue(stack)}`]);
   }
-  return { name, stack, settings: validate(stack, file, settings) } as EnvironmentSettings;
-}
-
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return { name, stack, settings: validate(stack, file, settings, models) } as EnvironmentSettings;
 }
 
 export function isStackName(value: unknown): value is StackName {
@@ -77,12 +86,20 @@ function validate<Stack extends StackName>(
   stack: Stack,
   file: string,
   input: unknown,
+  models: LoadedModels,
 ): StackSettings[Stack] {
-  const schema = stackSchemas[stack];
-  const result = schema.safeParse(input);
-  if (!result.success) {
-    const lines = issueLines(result.error.issues, schema, input);
-    throw new SettingsError([`${file}:`, ...lines.map((line) => `  ${line}`)]);
+  const schema: z.ZodType<{ readonly models: readonly ModelSetting[] }> = stackSchemas[stack];
+  let settings: { readonly models: readonly ModelSetting[] };
+  try {
+    settings = validateSettings(schema, file, input);
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error;
+    throw new SettingsError([...error.lines, ...modelErrors(file, input, models)]);
   }
-  return result.data as StackSettings[Stack];
+  return {
+    ...settings,
+    models: resolveModels(file, settings.models, models),
+  } as unknown as StackSettings[Stack];
 }
+
+const catalogue: LoadedModels = { models: modelCatalogue, rejected: [] };

@@ -26,41 +26,66 @@ export function hostRequirementsIn(json: string): HostRequirements | undefined {
 const localDocker = "unix:///var/run/docker.sock";
 
 /**
- * Notes about ports and GPUs that `environment` shares with others on the same Docker endpoint: such environments can
- * exist side by side, but usually only one of them can be deployed at a time.
+ * Notes about ports and GPUs that environments share on the same Docker endpoint: such environments can exist side by side, but
+ * usually only one of them can be deployed at a time.
  *
- * @returns One line per other environment.
+ * @param involved - Environment that every note must name. Defaults to any.
+ * @returns One line per group of environments.
  */
 export function sharedHostNotes(
-  environment: HostRequirements,
-  others: readonly HostRequirements[],
+  environments: readonly HostRequirements[],
+  involved?: string,
 ): readonly string[] {
-  const endpoint = environment.docker ?? localDocker;
-  return others
-    .filter((other) => (other.docker ?? localDocker) === endpoint)
-    .flatMap((other) => {
-      const shared = [
-        ...list("port", portsOf(environment).filter(isIn(portsOf(other)))),
-        ...list("GPU", gpusOf(environment).filter(isIn(gpusOf(other)))),
-      ];
-      return shared.length === 0
-        ? []
-        : [
-            `${environment.environment} and ${other.environment} share ${shared.join(" and ")} of ${endpoint}: deploy one at a time, or change one of them`,
-          ];
-    });
+  const groups = new Map<string, SharedBy>();
+  for (const first of environments) {
+    for (const kind of ["port", "GPU"] as const) {
+      for (const value of valuesOf[kind](first)) {
+        const users = environments.filter(
+          (other) =>
+            endpointOf(other) === endpointOf(first) && valuesOf[kind](other).includes(value),
+        );
+        // a group is formed by its first environment
+        if (users.length < 2 || users[0] !== first) continue;
+        const names = users.map(({ environment }) => environment);
+        const group = groups.get(names.join()) ?? {
+          endpoint: endpointOf(first),
+          names,
+          port: [],
+          GPU: [],
+        };
+        group[kind].push(value);
+        groups.set(names.join(), group);
+      }
+    }
+  }
+  return [...groups.values()]
+    .filter(({ names }) => involved === undefined || names.includes(involved))
+    .map(noteOf);
 }
 
-const isIn =
-  <T>(values: readonly T[]) =>
-  (value: T) =>
-    values.includes(value);
+/** Ports and GPUs of one Docker endpoint that exactly these environments share. */
+interface SharedBy {
+  readonly endpoint: string;
+  readonly names: readonly string[];
+  readonly port: (string | number)[];
+  readonly GPU: (string | number)[];
+}
 
-const portsOf = ({ ports }: HostRequirements) => ports.map(({ port }) => port);
+function noteOf({ endpoint, names, port, GPU }: SharedBy): string {
+  const who = `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
+  const shared = [...list("port", port), ...list("GPU", GPU)].join(" and ");
+  const change = names.length === 2 ? "one of them" : "the others";
+  return `${who} share ${shared} of ${endpoint}: deploy one at a time, or change ${change}`;
+}
 
-const gpusOf = ({ gpu }: HostRequirements) => [
-  ...new Set((gpu?.uses ?? []).flatMap(({ gpus }) => gpus)),
-];
+const endpointOf = ({ docker }: HostRequirements) => docker ?? localDocker;
+
+type ValuesOf = (environment: HostRequirements) => readonly (string | number)[];
+
+const valuesOf: Readonly<Record<"port" | "GPU", ValuesOf>> = {
+  port: ({ ports }) => [...new Set(ports.map(({ port }) => port))],
+  GPU: ({ gpu }) => [...new Set((gpu?.uses ?? []).flatMap(({ gpus }) => gpus))],
+};
 
 function list(noun: string, values: readonly (string | number)[]): readonly string[] {
   if (values.length === 0) return [];

@@ -11,6 +11,7 @@ import {
   upstream,
   weights,
 } from "./docker-settings.ts";
+import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
 import { state } from "./state-settings.ts";
 
@@ -19,6 +20,7 @@ export const singleGpuSettings = z.strictObject({
   host: host(1),
   state,
   review,
+  models,
   modelRepository,
   weights,
   network,
@@ -42,4 +44,4 @@ export const singleGpuSettings = z.strictObject({
   tritonOnnx: tritonOnnx([0]),
   tritonTrt: tritonTrt([0]),
 });
-export type SingleGpuSettings = z.infer<typeof singleGpuSettings>;
+export type SingleGpuSettings = WithSpecs<z.infer<typeof singleGpuSettings>>;

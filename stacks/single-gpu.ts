@@ -27,12 +27,14 @@ export class SingleGpuStack extends TerraformStack {
     });
     const onGpu = embed.enabled && embed.backend === "onnxruntime" && accelerator === "gpu";
     const kind = onGpu ? "embed-gpu" : "embed-cpu";
-    const image = host.image(kind, embedImage(kind, embed.image, settings.weights === "image"));
+    const inImage = settings.weights === "image" ? settings.models : undefined;
+    const image = host.image(kind, embedImage(kind, embed.image, inImage));
     const weights = new ModelWeights(this, "weights", {
       host,
       tools: image,
       source: settings.weights,
       modelRepository,
+      models: settings.models,
     });
     const tritons = tritonPerBackend(this, { host, tools: image, weights }, settings);
     const backend: EmbedBackend =

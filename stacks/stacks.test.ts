@@ -136,7 +136,11 @@ describe("single-gpu", () => {
   test("makes the embed server a gateway with the backend triton", () => {
     const [embed] = synthesized(single("embed: { backend: triton, upstream: triton-trt }"))
       .environment.services;
-    expect(embed).toMatchObject({ backend: "triton", model: "openclip_vit_b32_trt" });
+    expect(embed).toMatchObject({
+      backend: "triton",
+      models: ["openclip-vit-b32"],
+      variant: "trt",
+    });
   });
 
   test("deploys the same services without a GPU", () => {
@@ -587,4 +591,55 @@ describe("every stack", () => {
       expect(json.resource[type][id].healthcheck.test[0]).toBe("CMD");
     }
   });
+});
+
+interface ServiceContainer {
+  readonly name: string;
+  readonly env: readonly string[];
+  readonly command: readonly string[];
+  readonly volumes: readonly object[];
+}
+
+test("a host serves all models of an environment, texts included", () => {
+  const stack = single("models: [openclip-vit-b32, dinov2-small]");
+  const containers = synthesized(stack).containers as unknown as readonly ServiceContainer[];
+  const of = (name: string) => containers.find((it) => it.name === `single-gpu-${name}`)!;
+  expect(of("triton-onnx").command.filter((argument) => argument.includes("load-model"))).toEqual([
+    "--load-model=openclip_vit_b32",
+    "--load-model=openclip_vit_b32_text",
+    "--load-model=dinov2_small",
+  ]);
+  expect(of("triton-trt").command).toContain("--load-model=openclip_vit_b32_text_trt");
+  expect(of("embed").env).toContain("MODELS=openclip-vit-b32,dinov2-small");
+  expect(of("embed").volumes).toMatchObject([
+    { container_path: "/models/openclip_vit_b32/1" },
+    { container_path: "/models/openclip_vit_b32_text/1" },
+    { container_path: "/models/dinov2_small/1" },
+  ]);
+});
+
+test("images with weights contain the models of the environment", () => {
+  const stack = single("weights: image\nmodels: [dinov2-small, openclip-vit-b32]");
+  expect(findingsOf(stack)).toEqual([]);
+});
+
+test.each(["kubernetes", "helm"])("kind serves all models of an environment, with %s", (way) => {
+  const stack = kind(`deployWith: ${way}\nmodels: [dinov2-small, openclip-vit-b32]`);
+  expect(findingsOf(stack)).toEqual([]);
+  const { json, environment: output } = synthesized(stack);
+  expect(output.models.map(({ name, towers }) => [name, Object.keys(towers)])).toEqual([
+    ["dinov2-small", ["image"]],
+    ["openclip-vit-b32", ["image", "text"]],
+  ]);
+  expect(output.services).toMatchObject([{ models: ["dinov2-small", "openclip-vit-b32"] }]);
+  const [resource] = Object.values<Record<string, never>>(
+    json.resource[way === "helm" ? "helm_release" : "kubernetes_deployment_v1"],
+  );
+  const served =
+    way === "helm"
+      ? JSON.parse(resource!.values![0]!).models
+      : JSON.stringify(resource)
+          .match(/"MODELS","value":"([^"]*)"/)?.[1]
+          ?.split(",");
+  expect(served).toEqual(["dinov2-small", "openclip-vit-b32"]);
 });

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, expect, test } from "vitest";
 import { providerEnvironment } from "../tests/deploy/test-project.ts";
-import { shippedEnvironments } from "./environment-files.ts";
+import { exampleEnvironments, shippedEnvironments } from "./environment-files.ts";
 import { synthesize } from "./synthesize.ts";
 
 /** The real Terraform with the real providers, where it finds them, reads what was synthesized. */
@@ -41,7 +41,7 @@ function missing(cwd: string): string | undefined {
   return `terraform init cannot get ${provider} on this machine`;
 }
 
-for (const environment of shippedEnvironments) {
+for (const environment of [...shippedEnvironments, ...exampleEnvironments]) {
   test(`terraform accepts ${environment}`, ({ skip }) => {
     const cwd = join(outdir, "stacks", environment);
     const reason = missing(cwd);

@@ -1,6 +1,6 @@
 import type { Construct } from "constructs";
 import type { GpuHost } from "../constructs/docker/gpu-host.ts";
-import type { ModelWeights, WeightsSource } from "../constructs/docker/model-weights.ts";
+import type { ModelWeights } from "../constructs/docker/model-weights.ts";
 import type { ServerImage } from "../constructs/docker/server-image.ts";
 import { TritonServer, type TritonServerKind } from "../constructs/docker/triton-server.ts";
 import { type ImageSetting, tritonImage } from "./image-builds.ts";
@@ -16,10 +16,13 @@ export interface SharedByTritons {
 /** Props of a Triton from its settings. */
 export function tritonProps<
   Settings extends { readonly server: TritonServerKind["kind"]; readonly image: ImageSetting },
->({ server, image, ...others }: Settings, weights: WeightsSource) {
+>({ server, image, ...others }: Settings, weights: ModelWeights) {
   const kind: TritonServerKind =
     server === "tritonserver"
-      ? { kind: server, image: tritonImage(image, weights === "image") }
+      ? {
+          kind: server,
+          image: tritonImage(image, weights.source === "image" ? weights.models : undefined),
+        }
       : { kind: server };
   return { ...others, server: kind };
 }
@@ -30,18 +33,18 @@ export function tritonPerBackend(
   shared: SharedByTritons,
   { tritonOnnx, tritonTrt }: Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt">,
 ): readonly TritonServer[] {
-  const { source } = shared.weights;
+  const { weights } = shared;
   const tritons: TritonServer[] = [];
   if (tritonOnnx.enabled) {
     const props = {
-      ...tritonProps(tritonOnnx, source),
+      ...tritonProps(tritonOnnx, weights),
       ...shared,
       backend: "onnxruntime",
     } as const;
     tritons.push(new TritonServer(scope, "triton-onnx", props));
   }
   if (tritonTrt.enabled) {
-    const props = { ...tritonProps(tritonTrt, source), ...shared, backend: "tensorrt" } as const;
+    const props = { ...tritonProps(tritonTrt, weights), ...shared, backend: "tensorrt" } as const;
     tritons.push(new TritonServer(scope, "triton-trt", props));
   }
   return tritons;

@@ -84,6 +84,19 @@ test("notes shared ports and GPUs of one Docker endpoint, and only there", () =>
   ]);
 });
 
+test("notes each group of environments that share ports or GPUs once", () => {
+  const { notes } = write({
+    a: "stack: single-gpu",
+    b: "stack: single-gpu",
+    c: "stack: single-gpu",
+    d: "stack: single-gpu\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }",
+  });
+  expect(notes).toEqual([
+    "a, b and c share ports 8010, 8011, 8012, 8020, 8021, 8022 of unix:///var/run/docker.sock: deploy one at a time, or change the others",
+    "a, b, c and d share port 8002 and GPU 0 of unix:///var/run/docker.sock: deploy one at a time, or change the others",
+  ]);
+});
+
 test("summarizes the pods of a kind cluster and of the chart", () => {
   const { summaries } = write({
     chart: "stack: kind\ndeployWith: helm",

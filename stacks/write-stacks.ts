@@ -12,8 +12,8 @@ import { InferenceDeployment } from "../constructs/kubernetes/inference-deployme
 import { InferenceRelease } from "../constructs/kubernetes/inference-release.ts";
 import type { Environment } from "../contract/environment.ts";
 import { createStack } from "./create-stack.ts";
-import type { RejectedEnvironment } from "./environment-files.ts";
 import type { EnvironmentSettings } from "./settings.ts";
+import type { RejectedFile } from "./settings-file.ts";
 import { hostRequirementsIn, sharedHostNotes } from "./shared-hosts.ts";
 import { sharedNameFindings } from "./shared-names.ts";
 
@@ -34,10 +34,10 @@ export interface SynthManifest {
 export interface WrittenStacks {
   /** One line for each stack with its services. */
   readonly summaries: readonly string[];
-  /** Ports and GPUs that environments share, one line each. */
+  /** Ports and GPUs that environments share, one line per group of environments. */
   readonly notes: readonly string[];
   /** Environments with errors, whose stacks are not written. */
-  readonly rejected: readonly RejectedEnvironment[];
+  readonly rejected: readonly RejectedFile[];
 }
 
 /** Writes the stacks of all environments that the checks accept. */
@@ -47,7 +47,7 @@ export function writeStacks(
 ): WrittenStacks {
   const app = new App({ outdir });
   const stacks: TerraformStack[] = [];
-  const rejected: RejectedEnvironment[] = [];
+  const rejected: RejectedFile[] = [];
   for (const environment of environments) {
     const { name } = environment;
     const stack = createStack(app, environment);
@@ -82,9 +82,7 @@ function hostNotes(stacks: readonly TerraformStack[], outdir: string): readonly 
     ({ node: { id } }) =>
       hostRequirementsIn(readFileSync(join(outdir, stackFile(id)), "utf8")) ?? [],
   );
-  return requirements.flatMap((environment, index) =>
-    sharedHostNotes(environment, requirements.slice(index + 1)),
-  );
+  return sharedHostNotes(requirements);
 }
 
 function manifestOf(stacks: readonly TerraformStack[], outdir: string): SynthManifest {

@@ -1,7 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseAst, transformWithEsbuild } from "vite";
 import { expect, test } from "vitest";
+import { imageBytes, imageTowerOf, textTowerOf } from "../contract/model-shapes.ts";
+import { defaultModel } from "../contract/models/index.ts";
+import { tritonModelName } from "../contract/triton-models.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 
@@ -217,4 +221,96 @@ test("a cycle is found", () => {
       { file: "bench/d.ts", from: "./a.ts" },
     ]),
   ).toEqual(["bench/a.ts - bench/b.ts - bench/c.ts"]);
+});
+
+/** Facts of the default model, which only its spec states. */
+const [image, text] = [imageTowerOf(defaultModel), textTowerOf(defaultModel)];
+const numbers: ReadonlySet<unknown> = new Set([
+  ...[image.input.size.width, defaultModel.embedding.width],
+  ...[imageBytes(image, "uint8"), imageBytes(image, "fp32")],
+  ...[...image.input.mean, ...image.input.std],
+  ...[text.input.contextLength, text.input.vocabularySize],
+  ...[image, text].flatMap((tower) => [tower.millionParameters, tower.gigaMacsPerItem]),
+]);
+const names = [defaultModel.name, tritonModelName(defaultModel, "fp32"), "ViT-B-32"];
+
+/** Fast check of a text without underscores, because most files have none of the values. */
+const mayHaveFacts = new RegExp(
+  [...numbers, ...names.map((name) => name.replaceAll("_", ""))].join("|"),
+  "i",
+);
+
+/**
+ * Returns the facts of the default model in the literals of a program: numbers, and strings without spaces, which are names and paths,
+ * not sentences and examples for users. Comments and types do not count.
+ */
+async function modelFacts(file: string, text: string): Promise<readonly (number | string)[]> {
+  if (!mayHaveFacts.test(text.replaceAll("_", ""))) return [];
+  const { code } = await transformWithEsbuild(text, file, { loader: "ts" });
+  const facts = new Set<number | string>();
+  const visit = (node: unknown): void => {
+    if (typeof node !== "object" || node === null) return;
+    const { type, value } = node as { readonly type?: string; readonly value?: unknown };
+    const literal =
+      type === "TemplateElement" ? (value as { readonly cooked: string }).cooked : value;
+    if (typeof literal === "number" && numbers.has(literal)) facts.add(literal);
+    if (typeof literal === "string" && !/\s/.test(literal)) {
+      if (names.some((name) => literal.toLowerCase().includes(name.toLowerCase()))) {
+        facts.add(literal);
+      }
+    }
+    for (const child of Object.values(node)) visit(child);
+  };
+  visit(parseAst(code));
+  return [...facts];
+}
+
+/** Equal values with another meaning, and tables and measurements that name their models. */
+const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
+  // MiB, connections, requests and pixels
+  "constructs/docker/engine-cache.ts": [512],
+  "contract/server-env.ts": [512],
+  "examples/photo-dedupe/embed.ts": [512],
+  "model-tools/samples/scenes.ts": [224],
+  "stacks/kind-settings.ts": [512],
+  "verify/cluster/cluster-api.ts": [512],
+  "verify/drills/drill-load.ts": [512],
+  // architectures by model
+  "contract/trained-weights.ts": ["openclip-vit-b32", "ViT-B-32"],
+  "model-tools/architectures.ts": ["openclip-vit-b32", "vit-b-32"],
+  "model-tools/text-architectures.ts": [512, "openclip-vit-b32"],
+  // measurements of one model
+  "bench/capacity/published.ts": ["../../contract/models/openclip-vit-b32.ts"],
+  "constructs/checks/vram.ts": ["../../contract/models/openclip-vit-b32.ts", 512],
+  // an example for users
+  "tools/render-chart-values.ts": ["https://models.example/openclip_vit_b32/model.onnx"],
+};
+
+test("no code but the catalogue states facts of one model", async () => {
+  const found: Record<string, readonly (number | string)[]> = {};
+  for (const file of files) {
+    // the catalogue, and AssemblyScript
+    if (/^(contract\/models|inference\/preprocess\/kernel)\//.test(file)) continue;
+    const facts = await modelFacts(file, readFileSync(join(root, file), "utf8"));
+    if (facts.length > 0) found[file] = facts;
+  }
+  expect(found).toEqual(exceptions);
+});
+
+test("facts of one model are found in code, not in comments, types and sentences", async () => {
+  const program = `
+    /** 224 pixels, openclip_vit_b32 */
+    import { openclipVitB32 } from "./openclip-vit-b32.ts";
+    type Side = 224;
+    const shape: readonly number[] = [3, 224, 224];
+    const mean = [0.48145466];
+    const file = \`/models/openclip_vit_b32/\${1}\`;
+    const help = "for example openclip-vit-b32";
+  `;
+  expect(await modelFacts("a.ts", program)).toEqual([
+    "./openclip-vit-b32.ts",
+    224,
+    0.48145466,
+    "/models/openclip_vit_b32/",
+  ]);
 });

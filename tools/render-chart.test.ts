@@ -142,36 +142,70 @@ describe("helm test", () => {
     server?.close();
   });
 
-  /** Runs the script with a server that sends this response. */
-  async function run(body: string, status = 200, env: Record<string, string> = {}) {
-    const requests: { readonly key?: string; readonly type?: string; readonly bytes: number }[] =
-      [];
+  const imageTower = { model: "openclip-vit-b32", modality: "image", width: 512 };
+  const textTower = { model: "siglip2-base-224", modality: "text", width: 768 };
+
+  /** Runs the script with a server that sends these responses, the last one repeatedly. */
+  async function run(
+    body: string | readonly string[],
+    status = 200,
+    env: Record<string, string> = {},
+  ) {
+    const bodies = [body].flat();
+    const requests: Received[] = [];
     server = createServer(async (request, response) => {
       let bytes = 0;
       for await (const chunk of request) bytes += (chunk as Buffer).length;
       const { authorization: key, "content-type": type } = request.headers;
-      requests.push({ key, type, bytes });
-      response.writeHead(status).end(body);
+      const answer = bodies[requests.length] ?? bodies.at(-1);
+      requests.push({ path: request.url, key, type, bytes });
+      response.writeHead(status).end(answer);
     });
     await new Promise<void>((resolve) => server?.listen(0, "127.0.0.1", resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const outcome = await promisify(execFile)(
       process.execPath,
       ["--input-type=module", "--eval", script],
-      { env: { ...env, EMBED_URL: url } },
+      { env: { TOWERS: JSON.stringify([imageTower]), ...env, EMBED_URL: url } },
     ).then(
       ({ stdout }) => ({ code: 0, text: stdout }),
       (error: { code: number; stderr: string }) => ({ code: error.code, text: error.stderr }),
     );
-    return { ...outcome, text: outcome.text.trim().replace(url, "URL"), requests };
+    return { ...outcome, text: outcome.text.trim().replaceAll(url, "URL"), requests };
   }
   const vector = (length: number) => Array.from({ length }, () => 1 / Math.sqrt(length));
   const responseOf = (...embeddings: readonly unknown[]) => JSON.stringify({ embeddings });
 
-  test("sends an image and accepts one embedding of 512 finite values", async () => {
+  test("sends an image and accepts one embedding of finite values", async () => {
     const { code, text, requests } = await run(responseOf(vector(512)), 200, { API_KEY: "secret" });
-    expect({ code, text }).toEqual({ code: 0, text: "URL returned 512 finite values" });
-    expect(requests).toEqual([{ key: "Bearer secret", type: "image/png", bytes: 484 }]);
+    expect({ code, text }).toEqual({
+      code: 0,
+      text: "URL: openclip-vit-b32, image: 512 finite values",
+    });
+    expect(requests).toEqual([
+      {
+        path: "/embed?model=openclip-vit-b32",
+        key: "Bearer secret",
+        type: "image/png",
+        bytes: 484,
+      },
+    ]);
+  });
+
+  test("sends an image or a text to each tower, and reports each", async () => {
+    const { code, text, requests } = await run(
+      [responseOf(vector(512)), responseOf(vector(767))],
+      200,
+      { TOWERS: JSON.stringify([imageTower, textTower]) },
+    );
+    expect({ code, text }).toEqual({
+      code: 1,
+      text: "URL: siglip2-base-224, text: expected 768 values, got 767",
+    });
+    expect(requests.map(({ path, type }) => [path, type])).toEqual([
+      ["/embed?model=openclip-vit-b32", "image/png"],
+      ["/embed/text", "application/json"],
+    ]);
   });
 
   test.each<[string, string, number, string]>([
@@ -194,10 +228,12 @@ describe("helm test", () => {
       200,
       expect.stringMatching(/^the norm of the embedding must be 1, got (2|1\.99)/) as never,
     ],
-    ["an error status", "no key", 401, "URL/embed returned 401: no key"],
+    ["an error status", "no key", 401, "/embed?model=openclip-vit-b32 returned 401: no key"],
   ])("fails on %s", async (_name, body, status, message) => {
     const { code, text } = await run(body, status);
-    expect({ code, text }).toEqual({ code: 1, text: message });
+    const prefix = "URL: openclip-vit-b32, image: ";
+    expect(text.slice(0, prefix.length)).toBe(prefix);
+    expect({ code, text: text.slice(prefix.length) }).toEqual({ code: 1, text: message });
   });
 
   test("fails with a one-line error if no server listens", async () => {
@@ -208,9 +244,21 @@ describe("helm test", () => {
     const { status, stderr } = spawnSync(
       process.execPath,
       ["--input-type=module", "--eval", script],
-      { env: { EMBED_URL: `http://127.0.0.1:${port}` }, encoding: "utf8" },
+      {
+        env: { EMBED_URL: `http://127.0.0.1:${port}`, TOWERS: JSON.stringify([imageTower]) },
+        encoding: "utf8",
+      },
     );
     expect(status).toBe(1);
-    expect(stderr).toBe(`http://127.0.0.1:${port}: connect ECONNREFUSED 127.0.0.1:${port}\n`);
+    expect(stderr).toBe(
+      `http://127.0.0.1:${port}: openclip-vit-b32, image: connect ECONNREFUSED 127.0.0.1:${port}\n`,
+    );
   });
 });
+
+interface Received {
+  readonly path?: string;
+  readonly key?: string;
+  readonly type?: string;
+  readonly bytes: number;
+}

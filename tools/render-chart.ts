@@ -3,9 +3,15 @@ import { stringify } from "yaml";
 import { z } from "zod";
 import { chartValues } from "../constructs/kubernetes/chart-values.ts";
 import { tritonStartSeconds } from "../constructs/triton-times.ts";
-import { deployedModelConfig, shippedModels } from "../contract/deployed-model-config.ts";
+import {
+  deployedModelConfig,
+  type TunableVariant,
+  tunableVariants,
+} from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
-import { engineCacheMount, modelVariants } from "../contract/model-config.ts";
+import { engineCacheMount, type ModelVariant, modelVariants } from "../contract/model-config.ts";
+import type { ModelSpec } from "../contract/model-spec.ts";
+import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
 import {
   gpuScaling,
@@ -29,6 +35,7 @@ import {
   renderTritonCommand,
   restrictModelControl,
 } from "../contract/triton-flags.ts";
+import { type TritonVariant, tritonModelName, variantsOf } from "../contract/triton-models.ts";
 import { schemaYaml } from "../stacks/schema-yaml.ts";
 import { type JsonSchema, schemaTable } from "../stacks/settings-docs.ts";
 import { valuesFiles } from "./render-chart-values.ts";
@@ -41,7 +48,7 @@ const source = "constructs/kubernetes/chart-values.ts";
 export function chartFiles(): readonly RenderedFile[] {
   return [
     { path: `${chart}/values.yaml`, text: valuesText() },
-    { path: `${chart}/values.schema.json`, text: `${JSON.stringify(schema, null, 2)}\n` },
+    { path: `${chart}/values.schema.json`, text: schemaText() },
     { path: `${chart}/README.md`, text: readmeText() },
     { path: `${chart}/templates/_contract.tpl`, text: contractText() },
     { path: `${chart}/prometheus/adapter-rules.yaml`, text: adapterRules() },
@@ -55,6 +62,23 @@ const schema = {
   title: "Values of the chart clipstack",
   ...z.toJSONSchema(chartValues, { io: "input", target: "draft-7" }),
 } as JsonSchema;
+
+/** `values.schema.json`: also accepts removed values, which the chart rejects with a message of its own. */
+function schemaText(): string {
+  const accepting = structuredClone(schema) as MutableSchema;
+  for (const path of Object.keys(removedValues)) {
+    const keys = path.split(".");
+    const name = keys.pop()!;
+    const parent = keys.reduce((inner, key) => inner.properties![key]!, accepting);
+    parent.properties![name] = { description: "Removed." };
+  }
+  return `${JSON.stringify(accepting, null, 2)}\n`;
+}
+
+interface MutableSchema {
+  readonly description?: string;
+  readonly properties?: { [name: string]: MutableSchema };
+}
 
 /** Marker lines around the rendered table of the README. */
 const table = {
@@ -117,9 +141,11 @@ const ownEnv = [
   "BACKEND",
   "EXECUTION_PROVIDER",
   "INTRA_OP_THREADS",
-  "MODEL_PATH",
+  "MODELS",
+  "MODEL_SPECS",
+  "MODEL_REPOSITORY",
   "TRITON_GRPC_URLS",
-  "TRITON_MODEL",
+  "TRITON_VARIANT",
   "HOST",
   "PORT",
   "API_KEY",
@@ -129,6 +155,30 @@ const ownEnv = [
   "TLS_CERT_FILE",
   "TLS_KEY_FILE",
 ] as const satisfies readonly ServerEnvName[];
+
+/** Values of earlier versions, and the values to use instead. The schema accepts them, so that a template can name those. */
+const removedValues = {
+  "model.name": "set models, and triton.variant u8 for uint8 pixels",
+  "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>",
+} as const;
+
+/** Name of a model of the catalogue, and the facts that templates need. */
+function catalogueEntry({ name, towers, embedding }: ModelSpec) {
+  const { kind, file } = towers.text?.input.tokenizer ?? {};
+  return [
+    name,
+    {
+      width: embedding.width,
+      modalities: Object.keys(towers),
+      tokenizer: kind === "sentencepiece" ? file : "",
+    },
+  ] as const;
+}
+
+/** End of the names in Triton of a variant's models. */
+function suffixOf(variant: TunableVariant): string {
+  return tritonModelName({ name: "" }, variant);
+}
 
 /** Named template with the facts that templates share with the server, as JSON. */
 function contractText(): string {
@@ -158,13 +208,15 @@ function contractText(): string {
     repository: modelRepositoryMount,
     engineCache: engineCacheMount,
     enginesMark,
-    models: shippedModels,
+    catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
+    defaultModel: defaultModel.name,
+    suffixes: Object.fromEntries(tunableVariants.map((variant) => [variant, suffixOf(variant)])),
+    removedValues,
     queueTime,
     ownEnv,
     variants: { "0": "cpu", "1": "single-gpu", "4": "multi-gpu-4x" },
     // NVIDIA's image contains no model
     tritonRepository: chartValues.parse({}).triton.image.repository,
-    weightsFile: "model.onnx",
     tritonCommand: renderTritonCommand({
       "model-repository": modelRepositoryMount,
       // a request of 32 images as JSON text is about 95 MB; Triton's default of 64 MiB would reject it
@@ -209,16 +261,28 @@ function adapterRules(): string {
   ].join("\n");
 }
 
-/** `model-configs/<model>/<variant>.pbtxt`: default model configurations of the chart. */
+/** `model-configs/<name in Triton>/<variant>.pbtxt`: default model configurations of the chart, for all models of the catalogue. */
 function modelConfigFiles(): readonly RenderedFile[] {
-  return Object.values(shippedModels).flatMap((model) =>
-    modelVariants.map((variant) => {
-      const compiles = model === shippedModels.tensorrt && variant !== "cpu";
-      const { text, problems } = deployedModelConfig(model, variant, {
-        ...(compiles && { engineCachePrefix: enginesMark }),
-      });
-      if (problems.length > 0) throw new Error(problems.join("; "));
-      return { path: `${chart}/model-configs/${model}/${variant}.pbtxt`, text };
-    }),
+  return [...modelCatalogue.values()].flatMap((spec) =>
+    variantsOf(spec)
+      .filter(isTunable)
+      .flatMap((variant) => modelVariants.map((layout) => modelConfigFile(spec, variant, layout))),
   );
+}
+
+function modelConfigFile(
+  spec: ModelSpec,
+  variant: TunableVariant,
+  layout: ModelVariant,
+): RenderedFile {
+  const compiles = (variant === "trt" || variant === "text-trt") && layout !== "cpu";
+  const { text, problems } = deployedModelConfig({ spec, variant }, layout, {
+    ...(compiles && { engineCachePrefix: enginesMark }),
+  });
+  if (problems.length > 0) throw new Error(problems.join("; "));
+  return { path: `${chart}/model-configs/${tritonModelName(spec, variant)}/${layout}.pbtxt`, text };
+}
+
+function isTunable(variant: TritonVariant): variant is TunableVariant {
+  return tunableVariants.some((tunable) => tunable === variant);
 }

@@ -6,14 +6,17 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { readModelConfig } from "../client/triton/model-config.ts";
-import { modelConfigs } from "../contract/model-config.ts";
+import { type ModelVariant, modelConfigs } from "../contract/model-config.ts";
 import { checkModelConfig } from "../contract/model-config-check.ts";
-import { models } from "../contract/model-signature.ts";
+import { defaultModel } from "../contract/models/index.ts";
+import { versionFile } from "../contract/repository-files.ts";
+import { tritonModel } from "../contract/triton-models.ts";
 import { producers, render, staleFiles } from "./render.ts";
-import { modelConfigFiles } from "./render-model-configs.ts";
+import { modelConfigFiles, renderedVariants } from "./render-model-configs.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
 const configFiles = modelConfigFiles();
+const models = renderedVariants.map((variant) => tritonModel(defaultModel, variant));
 
 let folder: string;
 beforeAll(async () => {
@@ -55,7 +58,8 @@ test.each(configFiles)(
   (file) => {
     const [, model, variant = "default"] =
       /^model_repository\/([^/]+)\/(?:configs\/([^/]+)|config)\.pbtxt$/.exec(file.path) ?? [];
-    const expected = (modelConfigs as Record<string, Record<string, object>>)[model!]?.[variant];
+    const configs = modelConfigs(defaultModel).find(({ default: { name } }) => name === model);
+    const expected = configs?.[variant as ModelVariant | "default"];
     const config = readModelConfig(file.text, file.path);
     expect(config).toMatchObject(expected!);
     expect(checkModelConfig(config)).toEqual([]);
@@ -67,10 +71,18 @@ test("the variant for four GPUs has a comment with the number of instances", () 
   expect(file?.text).toContain("# Execution instances: 4 (count on each GPU of [0, 1, 2, 3]).\n");
 });
 
-test("the TensorRT model is a relative link to the file of the ONNX model", () => {
-  const link = join(root, "model_repository/openclip_vit_b32_trt/1/model.onnx");
-  expect(lstatSync(link).isSymbolicLink()).toBe(true);
-  expect(readlinkSync(link)).toBe("../../openclip_vit_b32/1/model.onnx");
+test("models that execute the file of another one are relative links to it", () => {
+  const files = renderedVariants.map((variant) => versionFile(defaultModel, variant));
+  const links = files.flatMap((file) => (file?.target === undefined ? [] : [file]));
+  expect(links.map(({ path }) => path)).toEqual([
+    "openclip_vit_b32_trt/1/model.onnx",
+    "openclip_vit_b32_u8/1/model.onnx",
+  ]);
+  for (const { path, target } of links) {
+    const link = join(root, "model_repository", path);
+    expect(lstatSync(link).isSymbolicLink(), path).toBe(true);
+    expect(readlinkSync(link), path).toBe(target);
+  }
 });
 
 test("writes missing and stale files only", async () => {

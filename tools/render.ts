@@ -16,6 +16,7 @@ import { checkFiles } from "./render-checks.ts";
 import { gpuDocs } from "./render-gpus.ts";
 import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
+import { modelDocs } from "./render-models.ts";
 import { outputPages } from "./render-outputs.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
@@ -29,6 +30,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [ruleIdFile()],
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
+  () => [{ path: "docs/models.md", text: modelDocs() }],
   checkFiles,
   outputPages,
   () => [

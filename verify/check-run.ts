@@ -144,11 +144,12 @@ export class CheckRun {
 /** Environment with its finished checks. */
 export interface CheckedEnvironment {
   readonly subject: EnvironmentSubject;
-  readonly model: ReferenceModel;
+  /** At least one. */
+  readonly models: readonly ReferenceModel[];
   readonly run: CheckRun;
 }
 
-/** Builds the record. The model of the first environment is the subject's; a different one is recorded with its environment. */
+/** Builds the record. The first model is the subject's; environments with other models record theirs. */
 export async function recordOf(
   startedAt: Date,
   target: VerifyTarget,
@@ -157,7 +158,10 @@ export async function recordOf(
   options: CheckOptions,
 ): Promise<VerifyRecord> {
   const [first] = environments;
-  if (first === undefined) throw new UserError("verify needs at least one environment, got none");
+  const model = first?.models[0];
+  if (first === undefined || model === undefined) {
+    throw new UserError("verify needs an environment with a model, got none");
+  }
   const runs = environments.map(({ run }) => run);
   const results = runs.flatMap((run) => run.results);
   const servers = new Set(runs.flatMap((run) => [...run.servers]));
@@ -170,7 +174,7 @@ export async function recordOf(
       ...(await describeCommit(options.project)),
       target,
       server: [...servers].sort().join(", ") || unknownServer,
-      model: first.model.subject,
+      model: model.subject,
       machine: describeMachine(),
       settings: {
         portOffset: options.portOffset,
@@ -181,9 +185,10 @@ export async function recordOf(
         p99MinimumSamples,
       },
     },
-    environments: environments.map(({ subject, model }) =>
-      model.file === first.model.file ? subject : { ...subject, model: model.subject },
-    ),
+    environments: environments.map(({ subject, models }) => {
+      if (models.length > 1) return { ...subject, models: models.map((own) => own.subject) };
+      return models[0]?.file === model.file ? subject : { ...subject, model: models[0]?.subject };
+    }),
     checks: results,
     measurements: runs.flatMap((run) => run.measurements),
     passed: results.every(({ outcome }) => outcome !== "fail"),

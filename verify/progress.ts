@@ -42,9 +42,12 @@ export function failureLine({
   environment,
   service,
   endpoint,
+  model,
   resource,
   message,
 }: CheckResult): string {
-  const where = [environment, service, endpoint].filter((part) => part !== undefined).join("/");
+  const where = [environment, service, endpoint, model]
+    .filter((part) => part !== undefined)
+    .join("/");
   return `✘ ${id} ${where}: ${resource}: ${message}`;
 }

@@ -38,7 +38,7 @@ if (fault === "counts no images") {
     const zeros = (_all: string, name: string, count: string) => name + "0".repeat(count.length);
     const changed =
       typeof body === "string"
-        ? body.replace(/^(clipstack_embed_batch_size_sum )(\d+)$/m, zeros)
+        ? body.replace(/^(clipstack_embed_batch_size_sum(?:\{[^}]*\})? )(\d+)$/m, zeros)
         : body;
     return end.call(this, changed, encoding, done);
   } as typeof end;

@@ -58,8 +58,8 @@ export const kubectlDeployment = {
                 value: "1",
               },
               {
-                name: "MODEL_PATH",
-                value: "/models/openclip_vit_b32/1/model.onnx",
+                name: "MODELS",
+                value: "openclip-vit-b32:image",
               },
               {
                 name: "PORT",

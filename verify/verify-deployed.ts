@@ -1,7 +1,5 @@
-import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
-import { environmentModel } from "../artefact/environment-model.ts";
 import { planSimulation } from "../artefact/simulation-plan.ts";
 import type { SimulationPlan } from "../artefact/simulation-types.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
@@ -9,11 +7,12 @@ import { type DeployedEnvironment, servicesOfDeployed } from "../bench/run/deplo
 import { subjectOf } from "../bench/run/local-environment.ts";
 import {
   type Preprocess,
-  type Reference,
   type ReferenceModel,
   References,
   readSamples,
+  referenceModels,
 } from "../bench/run/reference.ts";
+import { makeTextReference } from "../bench/run/text-reference.ts";
 import type { Environment } from "../contract/environment.ts";
 import { UserError } from "../contract/user-error.ts";
 import {
@@ -23,6 +22,7 @@ import {
   recordOf,
   sampleLimit,
 } from "./check-run.ts";
+import type { CheckContext } from "./checks/check.ts";
 import { declaredBlocks } from "./checks/declared-blocks.ts";
 
 export interface VerifyDeployedOptions extends CheckOptions {
@@ -45,11 +45,18 @@ export async function verifyDeployed(options: VerifyDeployedOptions): Promise<Ve
     options.signal.throwIfAborted();
     const artefact = artefacts[index] as Artefact;
     const moduleFolder = dirname(resolve(environment.file));
-    const model = await options.chooseModel(environmentModel(artefact, moduleFolder, existsSync));
-    const reference = await references.forModel(model);
+    const models = await referenceModels(artefact, moduleFolder, options.chooseModel);
+    const reference = await references.forModels(models);
     const run = new CheckRun(artefact.environment.name, options);
-    const subject = await runDeployed(environment, artefact, run, reference, model);
-    environments.push({ subject, model, run });
+    const textReference = await makeTextReference(models);
+    const subject = await runDeployed(
+      environment,
+      artefact,
+      run,
+      { reference, textReference },
+      models,
+    );
+    environments.push({ subject, models, run });
   }
   return recordOf(startedAt, "deployed", samples, environments, options);
 }
@@ -58,8 +65,8 @@ async function runDeployed(
   environment: DeployedEnvironment,
   artefact: Artefact,
   run: CheckRun,
-  reference: Reference,
-  model: ReferenceModel,
+  references: Pick<CheckContext, "reference" | "textReference">,
+  models: readonly ReferenceModel[],
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
   const moduleFolder = dirname(resolve(environment.file));
@@ -75,8 +82,8 @@ async function runDeployed(
       target: "deployed",
       services,
       plan: planOf(artefact, moduleFolder),
-      reference,
-      deployment: { environment, artefact, blocks, inspection, cluster, moduleFolder, model },
+      ...references,
+      deployment: { environment, artefact, blocks, inspection, cluster, moduleFolder, models },
     });
   } finally {
     await Promise.all(services.flatMap((it) => [it.closeTransports(), it.http.close()]));

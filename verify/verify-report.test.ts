@@ -234,3 +234,45 @@ test("the columns of a table on a terminal are aligned", () => {
     "
   `);
 });
+
+test("each model of a service has its own row", () => {
+  const record = testRecord();
+  const ofModel =
+    (model: string) =>
+    <Entry extends { readonly environment: string; readonly endpoint?: string }>(entry: Entry) =>
+      entry.endpoint === undefined ? entry : { ...entry, model };
+  const models = ["openclip-vit-b32", "dinov2-small"];
+  const text = reportText({
+    ...record,
+    checks: record.checks.flatMap((check) => models.map((model) => ofModel(model)(check))),
+    measurements: record.measurements.flatMap((one) => models.map((model) => ofModel(model)(one))),
+  });
+  const rows = text.split("\n").filter((line) => line.includes("embed-http"));
+  for (const model of models) {
+    expect(rows.filter((row) => row.startsWith(`single-gpu, ${model} `))).toHaveLength(1);
+  }
+});
+
+test("names every model, and has a caveat for a stand-in", () => {
+  const record = testRecord();
+  const models = [
+    record.subject.model,
+    {
+      ...record.subject.model,
+      spec: "my-vit",
+      modality: "text" as const,
+      architecture: "stand-in",
+      sha256: "cd".repeat(32),
+    },
+  ];
+  const text = reportText({
+    ...record,
+    environments: record.environments.map((environment) => ({ ...environment, models })),
+  });
+  expect(text).toMatch(
+    /\nModels +generated \(vit-b-32, random weights, seed 1, sha256 abababababab\); generated \(my-vit text, stand-in, random weights, seed 1, sha256 cdcdcdcdcdcd\)\n/,
+  );
+  expect(text).toContain(
+    "! Stand-in: A small generated model with random weights replaced my-vit,",
+  );
+});

@@ -1,14 +1,16 @@
-import type {
-  CheckResult,
-  EnvironmentSubject,
-  Measurement,
-  VerifyRecord,
+import {
+  type CheckResult,
+  type EnvironmentSubject,
+  type Measurement,
+  modelsOf,
+  type VerifyRecord,
 } from "../bench/record/record.ts";
 import { runCaveats, subjectCaveats } from "../bench/report/caveats.ts";
 import {
   type Caveat,
   commitText,
   errorsText,
+  type Fact,
   type Failure,
   type Figure,
   longField,
@@ -54,7 +56,7 @@ export function verifyReport(record: VerifyRecord): Report {
     facts: [
       ["Environments", environments.map(({ name }) => name).join(", ")],
       ["Target", subject.target],
-      ["Model", modelText(subject.model)],
+      modelFact(record),
       ...(tritons === "" ? [] : [["Deployed Triton", tritons] as const]),
       ["Commit", commitText(subject)],
       ["When", whenText(record)],
@@ -66,6 +68,16 @@ export function verifyReport(record: VerifyRecord): Report {
     sections: [...loadSections(rows), ...paritySections(record, rows), ...detailSections(record)],
     subject: subjectFacts(record),
   };
+}
+
+/** Every model that an environment was compared with, by tower. */
+function modelFact({ subject, environments }: VerifyRecord): Fact {
+  const models = modelsOf(subject.model, environments);
+  if (models.length === 1) return ["Model", modelText(subject.model)];
+  const texts = models.map(({ spec, modality, ...model }) =>
+    modelText({ ...model, spec: modality === "text" ? `${spec} text` : spec }),
+  );
+  return ["Models", texts.join("; ")];
 }
 
 function caveatsOf({ subject, environments, measurements }: VerifyRecord): readonly Caveat[] {
@@ -92,11 +104,14 @@ function failureOf({
   environment,
   service,
   endpoint,
+  model,
   resource,
   message,
 }: CheckResult): Failure {
   const [text = "", ...log] = message.split("\n");
-  const where = [environment, service, endpoint].filter((part) => part !== undefined).join("/");
+  const where = [environment, service, endpoint, model]
+    .filter((part) => part !== undefined)
+    .join("/");
   return {
     title: `${id} ${where}`,
     text,
@@ -140,7 +155,7 @@ function matrixSection({ environments, checks }: VerifyRecord): Section {
 }
 
 interface EndpointRow {
-  /** Environment, followed by the service if several of its services have the endpoint. */
+  /** Environment, with the service and the model if it has several with this endpoint. */
   readonly name: string;
   readonly endpoint: string;
   readonly measurement?: Measurement;
@@ -151,27 +166,34 @@ function endpointRows({ checks, measurements }: VerifyRecord): readonly Endpoint
   interface Row extends Omit<EndpointRow, "name"> {
     readonly environment: string;
     readonly service: string;
+    readonly model?: string;
   }
   const rows = new Map<string, Row>();
-  const add = ({ environment, service, endpoint, ...more }: Row): void => {
-    const key = [environment, service, endpoint].join("/");
-    rows.set(key, { ...rows.get(key), environment, service, endpoint, ...more });
+  const add = (row: Row): void => {
+    const key = [row.environment, row.service, row.endpoint, row.model].join("/");
+    rows.set(key, { ...rows.get(key), ...row });
   };
   for (const check of checks) {
-    const { environment, service, endpoint } = check;
+    const { environment, service, endpoint, model } = check;
     const parity = check.id === "parity" ? { parity: check } : {};
-    if (endpoint !== undefined) add({ environment, service, endpoint, ...parity });
+    if (endpoint !== undefined) add({ environment, service, endpoint, model, ...parity });
   }
   for (const measurement of measurements) {
-    const { environment, service, endpoint } = measurement;
-    add({ environment, service, endpoint, measurement });
+    const { environment, service, endpoint, model } = measurement;
+    add({ environment, service, endpoint, model, measurement });
   }
   const all = [...rows.values()];
-  return all.map(({ environment, service, ...row }) => {
-    const same = all.filter(
-      (other) => other.environment === environment && other.endpoint === row.endpoint,
-    );
-    return { ...row, name: same.length > 1 ? `${environment}/${service}` : environment };
+  const sameEndpoint = (row: Row) =>
+    all.filter((other) => other.environment === row.environment && other.endpoint === row.endpoint);
+  return all.flatMap((row) => {
+    const same = sameEndpoint(row);
+    // checks of all models together have no row of their own
+    const byModel = same.some(({ service, model }) => service === row.service && model);
+    if (byModel && row.model === undefined) return [];
+    const { environment, service, model, ...rest } = row;
+    const services = new Set(same.map((other) => other.service));
+    const where = services.size > 1 ? `${environment}/${service}` : environment;
+    return [{ ...rest, name: model === undefined ? where : `${where}, ${model}` }];
   });
 }
 

@@ -12,6 +12,7 @@ import {
   type TestDocument,
 } from "../artefact/test-artefact.ts";
 import { parseRecord, type VerifyRecord } from "../bench/record/record.ts";
+import { defaultModel } from "../contract/models/index.ts";
 import { normalised } from "../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../inference/preprocess/preprocess.ts";
 import { generateModel } from "../model-tools/generate.ts";
@@ -55,10 +56,16 @@ async function run(
       fileURLToPath(new URL("test-faulty-server.ts", import.meta.url)),
     ],
     modelRepository: join(project, "model_repository"),
-    modelFile: model,
-    chooseModel: async () => ({ file: model, subject: { name: "tiny", weights: "random" } }),
+    replaceModels: true,
+    chooseModel: async (spec, modality) => ({
+      spec,
+      modality,
+      file: model,
+      subject: { name: "tiny", weights: "random" },
+    }),
     samples: join(project, "model-tools/samples"),
-    preprocess: async (image) => normalised(await preprocess(image, { maxPixels: 100_000_000 })),
+    preprocess: async (image, input) =>
+      normalised(await preprocess(image, input, { maxPixels: 100_000_000 }), input),
     portOffset: 0,
     secondsPerEndpoint: 0.3,
     signal: new AbortController().signal,
@@ -99,7 +106,10 @@ describe("two environments without faults", () => {
     for (const name of ["two-services", "cluster"]) {
       const asked = record.checks.filter(({ environment }) => environment === name);
       expect(new Set(asked.map(({ id }) => id))).toEqual(
-        new Set(checks.filter(({ passes }) => passes.simulation).map(({ name }) => name)),
+        // the environments have no text tower
+        new Set(
+          checks.filter((it) => it.passes.simulation && it.name !== "text").map((it) => it.name),
+        ),
       );
     }
   });
@@ -166,7 +176,7 @@ describe("faults", () => {
     const port = (index: number) => ports[index] ?? 0;
     const model = await tinyModel();
     const otherModel = join(folder, "other.onnx");
-    await generateModel({ profile: "tiny", seed: 2, file: otherModel });
+    await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file: otherModel });
     const repository = repositoryOf(model);
     const document = embedsDocument("faults", [
       { name: "elsewhere", port: port(0), published: port(1), repository },
@@ -174,7 +184,7 @@ describe("faults", () => {
       {
         name: "exits-at-start",
         port: port(3),
-        env: ["MODEL_PATH=/nowhere/model.onnx"],
+        env: ["MODEL_REPOSITORY=/nowhere"],
       },
       {
         name: "one-by-one",
@@ -199,7 +209,7 @@ describe("faults", () => {
       { name: "miscounts", port: port(8), repository, env: ["TEST_FAULT=counts no images"] },
       { name: "cuts", port: port(9), repository, env: ["TEST_FAULT=cuts a connection"] },
     ]);
-    record = await run([document], { modelFile: undefined });
+    record = await run([document], { replaceModels: false });
   });
 
   /** First failure of one service in a check. */
@@ -235,7 +245,7 @@ describe("faults", () => {
     const message = failure("exits-at-start", "start") ?? "";
     expect(message).toContain(`${named("exits-at-start")}: faults-exits-at-start ended with code `);
     expect(message).toContain("before it was ready; last lines of its output:\n");
-    expect(message).toContain("/nowhere/model.onnx");
+    expect(message).toContain("/nowhere/openclip_vit_b32/1/model.onnx");
   });
 
   test("a service that does not batch names its container", () => {

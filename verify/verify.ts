@@ -1,20 +1,21 @@
-import { existsSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
-import { environmentModel } from "../artefact/environment-model.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
 import { requirePorts, startSimulation } from "../artefact/simulation.ts";
-import type { SimulationPlan } from "../artefact/simulation-types.ts";
+import type { ModelFiles, SimulationPlan } from "../artefact/simulation-types.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../bench/run/local-environment.ts";
 import {
   type Preprocess,
-  type Reference,
   type ReferenceModel,
   References,
   readSamples,
+  referenceModels,
 } from "../bench/run/reference.ts";
 import { openService } from "../bench/run/service-under-test.ts";
+import { makeTextReference } from "../bench/run/text-reference.ts";
+import type { Modality } from "../contract/model-spec.ts";
 import {
   type CheckedEnvironment,
   type CheckOptions,
@@ -22,6 +23,7 @@ import {
   recordOf,
   sampleLimit,
 } from "./check-run.ts";
+import type { CheckContext } from "./checks/check.ts";
 
 export interface VerifyOptions extends CheckOptions {
   readonly environments: readonly EnvironmentFile[];
@@ -29,8 +31,8 @@ export interface VerifyOptions extends CheckOptions {
   readonly serverCommand: readonly string[];
   /** Model repository of the project, in place of volumes of other hosts. */
   readonly modelRepository: string;
-  /** ONNX file in place of every model. @default - the mounted files */
-  readonly modelFile?: string;
+  /** Whether the services run the chosen files instead of the mounted ones. */
+  readonly replaceModels: boolean;
   /** Folder of sample images. */
   readonly samples: string;
   readonly preprocess: Preprocess;
@@ -56,9 +58,18 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     const prepared: Prepared[] = [];
     for (const [index, environment] of options.environments.entries()) {
       const artefact = readArtefact(environment.file, environment.displayPath);
-      const plan = await planFor(artefact, environment, options, join(scratch, String(index)));
-      const own = environmentModel(artefact, dirname(resolve(environment.file)), existsSync);
-      prepared.push({ ...environment, artefact, plan, model: await options.chooseModel(own) });
+      const models = await referenceModels(
+        artefact,
+        dirname(resolve(environment.file)),
+        options.chooseModel,
+      );
+      const plan = await planFor(
+        artefact,
+        environment,
+        { ...options, modelFiles: options.replaceModels ? modelFilesOf(models) : undefined },
+        join(scratch, String(index)),
+      );
+      prepared.push({ ...environment, artefact, plan, models });
     }
     await requirePorts(
       prepared.map(({ artefact, plan }) => ({ environment: artefact.environment.name, plan })),
@@ -71,10 +82,11 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
     const environments: CheckedEnvironment[] = [];
     for (const environment of prepared) {
       options.signal.throwIfAborted();
-      const reference = await references.forModel(environment.model);
+      const reference = await references.forModels(environment.models);
       const run = new CheckRun(environment.artefact.environment.name, options);
-      const subject = await runSimulation(environment, run, reference, options);
-      environments.push({ subject, model: environment.model, run });
+      const textReference = await makeTextReference(environment.models);
+      const subject = await runSimulation(environment, run, { reference, textReference }, options);
+      environments.push({ subject, models: environment.models, run });
     }
     return await recordOf(startedAt, "simulation", samples, environments, options);
   } finally {
@@ -82,17 +94,26 @@ export async function verify(options: VerifyOptions): Promise<VerifyRecord> {
   }
 }
 
+/** Files by name of the model. */
+export function modelFilesOf(models: readonly ReferenceModel[]): ModelFiles {
+  const files = new Map<string, Partial<Record<Modality, string>>>();
+  for (const { spec, modality, file } of models) {
+    files.set(spec.name, { ...files.get(spec.name), [modality]: file });
+  }
+  return files;
+}
+
 interface Prepared extends EnvironmentFile {
   readonly artefact: Artefact;
   readonly plan: SimulationPlan;
-  readonly model: ReferenceModel;
+  readonly models: readonly ReferenceModel[];
 }
 
 /** Starts the processes of one environment, runs the checks, and stops the processes. */
 async function runSimulation(
   environment: Prepared,
   run: CheckRun,
-  reference: Reference,
+  references: Pick<CheckContext, "reference" | "textReference">,
   { serverCommand, signal, startLimitSeconds = defaultStartLimitSeconds }: VerifyOptions,
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
@@ -103,6 +124,7 @@ async function runSimulation(
     openService(
       run.environment,
       workload,
+      artefact.environment.models,
       running.instances.filter(({ instance }) => instance.workload === workload),
       plan.targets.filter((target) => target.workload === workload),
     ),
@@ -110,7 +132,7 @@ async function runSimulation(
   const stopNow = () => void running.stop();
   signal.addEventListener("abort", stopNow, { once: true });
   try {
-    await run.run({ target: "simulation", services, plan, reference });
+    await run.run({ target: "simulation", services, plan, ...references });
   } finally {
     signal.removeEventListener("abort", stopNow);
     await Promise.all(services.flatMap((s) => [s.closeTransports(), s.http.close()]));

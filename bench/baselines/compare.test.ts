@@ -39,6 +39,46 @@ test("computes the median of the ratios of runs of the same round", () => {
   });
 });
 
+test("computes the latency of one client above a run of the ceiling, by round", () => {
+  const load = "dinov2-small:image:single";
+  const ceiling = (round: number, p50Ms: number) =>
+    run("ceiling", round, 1_000 / p50Ms, {
+      load,
+      batchSizes: [{ batchSize: 1, runs: 9, imagesPerSecond: 1, cpuMsPerImage: 1, p50Ms }],
+    });
+  const server = (round: number, p50Ms: number) =>
+    run("server", round, 1, {
+      load,
+      latency: { ...latency(1)!, p50Ms },
+      added: { ms: p50Ms / 10, from: "metrics" },
+    });
+  const { rows, missedTargets } = compare({
+    runs: [
+      ceiling(1, 20),
+      server(1, 22),
+      server(2, 45),
+      ceiling(2, 40),
+      ceiling(3, 20),
+      server(3, 24),
+    ],
+  });
+  expect(rows[0]?.addedMs).toMatchObject({ value: 4, rounds: [2, 5, 4], passed: false });
+  expect(rows[0]?.outsideMs).toMatchObject({ value: 2.4, rounds: [2.2, 4.5, 2.4] });
+  expect(missedTargets).toEqual([
+    "dinov2-small, 10 KB JPEG, batch 1, concurrency 1: latency added to the ceiling must be at most 3 ms, got 4 ms",
+  ]);
+});
+
+test("compares any tower with 16 clients with 0.95 of its ceiling", () => {
+  const load = "openclip-vit-b32:text:c16";
+  const { missedTargets } = compare({
+    runs: [run("ceiling", 1, 100, { load }), run("server", 1, 94, { load })],
+  });
+  expect(missedTargets).toEqual([
+    "openclip-vit-b32, text, batch 1, concurrency 16: images/s as a ratio to the ceiling must be at least 0.95, got 0.94",
+  ]);
+});
+
 test("reports a missed target as a sentence", () => {
   const { missedTargets } = compare({
     runs: [

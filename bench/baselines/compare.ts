@@ -1,5 +1,5 @@
 import { median } from "../stats/statistics.ts";
-import { type Load, loads, type SubjectName, serverTargets } from "./loads.ts";
+import { findLoad, type Load, type SubjectName, serverTargets } from "./loads.ts";
 import type { BenchRun, ServerRecord } from "./record.ts";
 
 /** Figure measured in several rounds. */
@@ -32,6 +32,10 @@ export interface LoadRow {
   readonly ofCeiling?: Judged;
   readonly againstBaseline?: Judged;
   readonly p95AgainstBaseline?: Judged;
+  /** Difference of the p50 latency to one run of the ceiling in the same round, in milliseconds. */
+  readonly addedMs?: Judged;
+  /** Mean request time beyond decoding and inference of the same requests, in milliseconds; does not depend on the speed of other runs. */
+  readonly outsideMs?: Figure;
   readonly failures: number;
   /** Maximum share of the machine that other processes used during a run. */
   readonly othersShare?: number;
@@ -52,8 +56,10 @@ export interface Comparison {
 
 /** Results of a record: medians of rounds, ratios of runs of the same round, and their targets. */
 export function compare({ runs }: Pick<ServerRecord, "runs">): Comparison {
-  const rows = loads
-    .filter(({ id }) => runs.some((run) => run.load === id))
+  const ids = [...new Set(runs.map(({ load }) => load))];
+  const rows = ids
+    .map(findLoad)
+    .filter((load) => load !== undefined)
     .map((load) =>
       rowOf(
         load,
@@ -85,9 +91,13 @@ function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
     bound: Target["bound"],
     limit: number | undefined,
   ) => {
-    const found = ratio(runs, measured, subject, value);
+    const found = byRound(runs, measured, subject, value, (upper, lower) => upper / lower);
     return found && judge(found, limit === undefined ? undefined : { bound, value: limit });
   };
+  const added =
+    targets.addedMs === undefined
+      ? undefined
+      : byRound(runs, measured, "ceiling", oneItemMs, (server, ceiling) => server - ceiling);
   const shares = runs.flatMap(({ othersShare }) => othersShare ?? []);
   return {
     load,
@@ -98,6 +108,8 @@ function rowOf(load: Load, runs: readonly BenchRun[]): LoadRow {
     ofCeiling: ratioTo("ceiling", rate, "at least", targets.ofCeiling),
     againstBaseline: ratioTo("baseline", rate, "at least", targets.againstBaseline),
     p95AgainstBaseline: ratioTo("baseline", p95, "at most", targets.p95AgainstBaseline),
+    addedMs: added && judge(added, atMost(targets.addedMs!)),
+    outsideMs: added && figure(runs.map((run) => run.added?.ms)),
     failures: runs.reduce((sum, run) => sum + failuresOf(run), 0),
     othersShare: shares.length === 0 ? undefined : Math.max(...shares),
   };
@@ -107,12 +119,18 @@ function failuresOf({ failures, healthFailures = {} }: BenchRun): number {
   return [...Object.values(failures), ...Object.values(healthFailures)].reduce((a, b) => a + b, 0);
 }
 
-/** Ratio of one subject's value to another's, round by round. */
-function ratio(
+/** Median time of one item: the latency of the server, or of a run of the ceiling. */
+function oneItemMs({ latency, batchSizes }: BenchRun): number | undefined {
+  return latency?.p50Ms ?? batchSizes?.find(({ batchSize }) => batchSize === 1)?.p50Ms;
+}
+
+/** One subject's value compared with another's, round by round. */
+function byRound(
   runs: readonly BenchRun[],
   subject: SubjectName,
-  by: SubjectName,
+  other: SubjectName,
   value: (run: BenchRun) => number | undefined,
+  compareValues: (value: number, other: number) => number,
 ): Figure | undefined {
   const rounds = [...new Set(runs.map(({ round }) => round))].sort((a, b) => a - b);
   const of = (wanted: SubjectName, round: number) => {
@@ -121,8 +139,8 @@ function ratio(
   };
   return figure(
     rounds.map((round) => {
-      const [upper, lower] = [of(subject, round), of(by, round)];
-      return upper === undefined || lower === undefined ? undefined : upper / lower;
+      const [first, second] = [of(subject, round), of(other, round)];
+      return first === undefined || second === undefined ? undefined : compareValues(first, second);
     }),
   );
 }
@@ -179,7 +197,7 @@ const factRows: readonly FactRow[] = [
 ];
 
 function factsOf(runs: readonly BenchRun[]): readonly Fact[] {
-  const full = runs.filter(({ load }) => loads.find(({ id }) => id === load)?.model === "full");
+  const full = runs.filter(({ load }) => findLoad(load)?.model === "full");
   const runsOf = (subject: SubjectName) => full.filter((run) => run.subject === subject);
   const fact = (
     name: string,
@@ -233,6 +251,7 @@ function missedRatios(row: LoadRow): readonly string[] {
     ...missedTarget(`${title}: images/s as a ratio to the ceiling`, row.ofCeiling),
     ...missedTarget(`${title}: images/s as a ratio to the baseline`, row.againstBaseline),
     ...missedTarget(`${title}: p95 as a ratio to the baseline`, row.p95AgainstBaseline),
+    ...missedTarget(`${title}: latency added to the ceiling`, row.addedMs, " ms"),
     ...(row.failures > 0 ? [`${title}: ${row.failures} requests failed`] : []),
   ];
 }

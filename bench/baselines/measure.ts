@@ -3,6 +3,7 @@ import type { ChildOptions } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { withLifeline } from "../../artefact/simulation.ts";
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { measureLoad } from "../load/measure-load.ts";
@@ -12,6 +13,7 @@ import { embedBy } from "../run/embed-requests.ts";
 import { type HttpClient, openHttpClient } from "../run/http-client.ts";
 import { readMetrics } from "../run/instance-metrics.ts";
 import { type Metrics, metricSum } from "../run/prometheus.ts";
+import { median } from "../stats/statistics.ts";
 import {
   type CpuReading,
   groupCpuMs,
@@ -31,7 +33,8 @@ export interface Bench {
   /** Command that runs ONNX Runtime alone; its job is appended as an argument. */
   readonly ceilingCommand: readonly string[];
   readonly ceilingSessionOptions: object;
-  readonly models: Readonly<Partial<Record<Load["model"], BenchModel>>>;
+  /** By `Load.model`. */
+  readonly models: Readonly<Record<string, BenchModel>>;
   /** `undefined` if the baseline is not measured. */
   readonly baseline?: {
     readonly python: string;
@@ -45,12 +48,14 @@ export interface Bench {
 }
 
 export interface BenchModel {
+  /** Settings of the server that serves it. */
+  readonly settings: Readonly<Partial<Record<ServerEnvName, string>>>;
   /** Original model file, for the server and the baseline. */
   readonly standard: string;
-  /** Optimised file that the ceiling runs, as the server does. */
+  /** File that the ceiling runs, as the server does. */
   readonly ceiling: string;
   /** Optimised models derived from it, fp32 first. */
-  readonly optimised: readonly [OptimisedModel, ...OptimisedModel[]];
+  readonly optimised: readonly OptimisedModel[];
 }
 
 /** Optimised model, and the agreement of its embeddings with those of the original. */
@@ -122,6 +127,7 @@ async function measureCeiling(bench: Bench, load: Load, round: number): Promise<
     runs: runMs.length,
     imagesPerSecond: (1_000 * batchSize * runMs.length) / runMs.reduce((sum, ms) => sum + ms, 0),
     cpuMsPerImage: cpuMs / (batchSize * runMs.length),
+    p50Ms: median(runMs),
   }));
   const best = batchSizes.reduce((a, b) => (b.imagesPerSecond > a.imagesPerSecond ? b : a));
   return {
@@ -161,7 +167,10 @@ async function measureService(
     metrics: subject === "baseline" ? undefined : await readMetrics(http, source),
     cpu: readCpu(),
   });
-  const embeddings = await embedImages(http, url, bench, load);
+  // compared with those of other servers, which the towers do not have
+  const embeddings = load.subjects.includes("baseline")
+    ? await embedImages(http, url, bench, load)
+    : [];
   const [found, health] = await Promise.all([
     measureLoad(embedRequests(bench, load, url), {
       ...optionsOf(bench),
@@ -175,7 +184,7 @@ async function measureService(
   const { before, after } = (found.counters ?? {}) as { before?: Counters; after?: Counters };
   const cpu = before?.cpu && after?.cpu && { before: before.cpu, after: after.cpu };
   const images =
-    load.imagesPerRequest * found.windows.reduce((sum, { requests }) => sum + requests, 0);
+    load.itemsPerRequest * found.windows.reduce((sum, { requests }) => sum + requests, 0);
   return {
     embeddings,
     run: {
@@ -223,10 +232,10 @@ function embedRequests(bench: Bench, load: Load, url: string): PreparedRequests 
   return {
     transport: "http",
     url,
-    path: embedPaths.embedBase64,
+    path: load.items === "texts" ? embedPaths.embedText : embedPaths.embedBase64,
     headers: { "content-type": "application/json" },
     requests: bench.bodies(load).map((body) => ({ headers: {}, body })),
-    imagesPerRequest: load.imagesPerRequest,
+    imagesPerRequest: load.itemsPerRequest,
   };
 }
 
@@ -267,9 +276,9 @@ function serverProcess(bench: Bench, load: Load, subject: SubjectName, port: num
   const env: Partial<Record<ServerEnvName, string>> = {
     HOST: "127.0.0.1",
     PORT: String(port),
-    MODEL_PATH: modelOf(bench, load).standard,
     LOG_LEVEL: "warn",
-    MODEL_PRECISION: subject === "server-int8" ? "int8" : "fp32-optimised",
+    ...modelOf(bench, load).settings,
+    ...(subject === "server-int8" && { MODEL_PRECISION: "int8" }),
   };
   const command = withLifeline(bench.serverCommand);
   return { command, args: [], env: { ...imageEnv, ...env } };
@@ -298,16 +307,16 @@ async function embedImages(
   load: Load,
 ): Promise<readonly Float32Array[]> {
   const embeddings: Float32Array[] = [];
-  for (const bytes of images.get(load.images)!) {
+  for (const bytes of images.get(load.items as ImageKind)!) {
     signal.throwIfAborted();
     embeddings.push(
-      ...(await embedBy(http, url, "base64", [{ bytes, contentType: "image/jpeg" }])),
+      ...(await embedBy(http, url, "base64", [{ bytes, contentType: "image/jpeg" }], defaultModel)),
     );
   }
   return embeddings;
 }
 
-/** Mean request time beyond decoding and inference: client latency minus the means of the server's histograms. */
+/** Mean request time beyond decoding and inference: client latency minus the means of the server's histograms. Texts have no decoding. */
 function addedOf(
   meanLatencyMs: number | undefined,
   before: Metrics | undefined,
@@ -317,7 +326,8 @@ function addedOf(
   const meanMs = (name: string) => {
     const change = (suffix: string) =>
       (metricSum(after, `${name}${suffix}`) ?? 0) - (metricSum(before, `${name}${suffix}`) ?? 0);
-    return (1_000 * change("_sum")) / change("_count");
+    const count = change("_count");
+    return count === 0 ? 0 : (1_000 * change("_sum")) / count;
   };
   const work = meanMs(embedMetrics.decodeSeconds) + meanMs(embedMetrics.inferSeconds);
   return Number.isFinite(work) ? { ms: meanLatencyMs - work, from: "metrics" } : undefined;

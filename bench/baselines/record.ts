@@ -29,7 +29,7 @@ const benchRun = z.strictObject({
   load: z.string(),
   subject: z.enum(subjectNames),
   round: z.int().min(1),
-  /** Images per second in the measured window, between its first and last response. */
+  /** Images, or texts, per second in the measured window, between its first and last response. */
   imagesPerSecond: z.number().min(0).optional(),
   latency: latency.optional(),
   /** Number of failed requests by status or code. */
@@ -67,6 +67,8 @@ const benchRun = z.strictObject({
         runs: z.int().min(1),
         imagesPerSecond: z.number().min(0),
         cpuMsPerImage: z.number().min(0),
+        /** Median time of a run; absent in records from before 2026-11-24. */
+        p50Ms: z.number().min(0).optional(),
       }),
     )
     .optional(),
@@ -96,20 +98,21 @@ export const serverRecord = z.strictObject({
     machine: machineSubject,
     /** Packages of the server and of the load generator, with their versions. */
     versions: z.record(z.string(), z.string()),
-    models: z.strictObject({
-      full: modelFile.optional(),
-      tiny: modelFile.optional(),
-    }),
-    /** Model file and session options of the ceiling. */
+    /** `full` and `tiny`: image tower of the default model; otherwise by tower, such as `dinov2-small:image`. */
+    models: z.record(z.string(), modelFile),
+    /** Model files and session options of the ceiling. */
     ceiling: z.strictObject({
+      /** Names of the files, separated by commas. */
       file: z.string(),
-      /** Optimisations of the file. */
+      /** Optimisations of the files. */
       precision: z.string(),
       sessionOptions: z.unknown(),
     }),
     /** Optimised models, and the agreement of their embeddings with those of the original file. */
     optimisedModels: z.array(
       z.strictObject({
+        /** Key in `models`; absent in records from before 2026-11-24. */
+        model: z.string().optional(),
         precision: z.enum(["fp32", "int8"]),
         parts: z.array(z.string()),
         images: z.int(),

@@ -68,8 +68,8 @@ function subjectFacts({ subject }: ServerRecord): readonly ReportFact[] {
       `ONNX Runtime alone on ${ceiling.file} (${ceiling.precision}), session options ${JSON.stringify(ceiling.sessionOptions)}; the best of the batch sizes up to the load's concurrency`,
     ],
     ...optimisedModels.map(
-      ({ precision, parts, minCosine, images: count }): ReportFact => [
-        `Optimised model, ${precision}`,
+      ({ model, precision, parts, minCosine, images: count }): ReportFact => [
+        `Optimised model, ${[model, precision].filter(Boolean).join(", ")}`,
         `${parts.join(", ")}; lowest cosine similarity to the original file ${minCosine.toFixed(6)} on ${count} images`,
       ],
     ),
@@ -81,7 +81,7 @@ function subjectFacts({ subject }: ServerRecord): readonly ReportFact[] {
     ],
     [
       "Load",
-      `${settings.loadGenerator}, closed loop, base64 JPEG, ${settings.rounds} rounds of ${settings.seconds} s after ${settings.warmupSeconds} s`,
+      `${settings.loadGenerator}, closed loop, base64 JPEG or text, ${settings.rounds} rounds of ${settings.seconds} s after ${settings.warmupSeconds} s`,
     ],
     ...images.map(
       ({ kind, width, height, bytes }): ReportFact => [
@@ -96,10 +96,11 @@ const kilobytes = (bytes: number) => Math.round(bytes / 1_000);
 
 function targetsText(rows: readonly LoadRow[], facts: readonly Fact[]): string {
   const judged = [
-    ...rows.flatMap(({ ofCeiling, againstBaseline, p95AgainstBaseline }) => [
+    ...rows.flatMap(({ ofCeiling, againstBaseline, p95AgainstBaseline, addedMs }) => [
       ofCeiling,
       againstBaseline,
       p95AgainstBaseline,
+      addedMs,
     ]),
     ...facts,
   ].filter((value) => value?.passed !== undefined);
@@ -112,6 +113,14 @@ function ratioTable(rows: readonly LoadRow[]): DataTable {
     longField("of the ceiling", ({ ofCeiling }) => judgedCell(ofCeiling)),
     longField("to the baseline", ({ againstBaseline }) => judgedCell(againstBaseline)),
     longField("p95 to the baseline", ({ p95AgainstBaseline }) => judgedCell(p95AgainstBaseline)),
+    ...(rows.some(({ addedMs }) => addedMs !== undefined)
+      ? [
+          longField<LoadRow>("p50 above the ceiling, ms", ({ addedMs }) => judgedCell(addedMs)),
+          longField<LoadRow>("outside decoding and inference, ms", ({ outsideMs }) => ({
+            text: figureText(outsideMs),
+          })),
+        ]
+      : []),
   ]);
 }
 

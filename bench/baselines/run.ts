@@ -1,6 +1,15 @@
 import { loadImages, makeLoadImages } from "../../model-tools/samples/load-images.ts";
 import { cosine } from "../stats/statistics.ts";
-import { type ImageKind, type Load, loads, type SubjectName } from "./loads.ts";
+import {
+  type BenchTower,
+  findLoad,
+  type ImageKind,
+  type Load,
+  loads,
+  type SubjectName,
+  towerLoadNames,
+  towerLoads,
+} from "./loads.ts";
 import { type Bench, type Measured, measure } from "./measure.ts";
 import type { BenchRun } from "./record.ts";
 
@@ -29,9 +38,20 @@ export function planRounds(
   );
 }
 
-/** Loads with these names, in the order of the table; all loads if no name is given. */
-export function chooseLoads(names: readonly string[]): readonly Load[] {
-  return names.length === 0 ? loads : loads.filter(({ id }) => names.includes(id));
+/**
+ * Loads with these names, in the order of the table; all loads if no name is given.
+ *
+ * @param towers - Towers to measure instead of the default model.
+ */
+export function chooseLoads(
+  names: readonly string[],
+  towers: readonly BenchTower[] = [],
+): readonly Load[] {
+  const isChosen = (name: string) => names.length === 0 || names.includes(name);
+  if (towers.length === 0) return loads.filter(({ id }) => isChosen(id));
+  return towers.flatMap((tower) =>
+    towerLoads(tower).filter((_, index) => isChosen(towerLoadNames[index]!)),
+  );
 }
 
 /** Images and request bodies of loads. */
@@ -42,14 +62,30 @@ export interface Payloads {
 
 export async function makePayloads(chosen: readonly Load[]): Promise<Payloads> {
   const images = new Map<ImageKind, readonly Buffer[]>();
-  for (const kind of new Set(chosen.map((load) => load.images))) {
-    images.set(kind, await makeLoadImages(loadImages[kind]));
+  for (const kind of new Set(chosen.map((load) => load.items))) {
+    if (kind !== "texts") images.set(kind, await makeLoadImages(loadImages[kind]));
   }
   return {
     images,
-    bodies: (load) => requestBodies(images.get(load.images)!, load.imagesPerRequest),
+    bodies: ({ items, itemsPerRequest }) =>
+      items === "texts"
+        ? texts.map((text) => Buffer.from(JSON.stringify({ texts: [text] })))
+        : requestBodies(images.get(items)!, itemsPerRequest),
   };
 }
+
+/** Captions of the lengths that image search receives: 3 to 60 token ids. */
+const texts = [
+  "a dog",
+  "sunset at the beach",
+  "a photo of two children playing football in a park in autumn",
+  "red bicycle leaning against a brick wall",
+  "an old map of the city centre, with the harbour, the railway station and the names of all streets in small handwriting, " +
+    "photographed from above on a wooden table next to a cup of coffee and a pair of glasses",
+  "receipt of a restaurant, 1999",
+  "mountains, snow, blue sky",
+  "寺の写真",
+] as const;
 
 function requestBodies(images: readonly Buffer[], imagesPerRequest: number): readonly Buffer[] {
   return images.map((_, first) =>
@@ -77,16 +113,15 @@ export async function runPlan(
   for (const [index, step] of steps.entries()) {
     bench.signal.throwIfAborted();
     const measured = await measure(bench, step.load, step.subject, step.round);
-    const key = (subject: SubjectName) => `${step.load.model} ${step.load.images} ${subject}`;
+    const key = (subject: SubjectName) => `${step.load.model} ${step.load.items} ${subject}`;
     embeddings.set(key(step.subject), measured.embeddings);
     runs.push(measured.run);
     onRun(measured.run, index);
   }
   // compared at the end, because the order of the subjects changes between rounds
-  const model = new Map(loads.map((load) => [load.id, load]));
   return runs.map((run) => {
-    const load = model.get(run.load)!;
-    const of = (subject: SubjectName) => embeddings.get(`${load.model} ${load.images} ${subject}`);
+    const load = findLoad(run.load)!;
+    const of = (subject: SubjectName) => embeddings.get(`${load.model} ${load.items} ${subject}`);
     return { ...run, cosineToServer: smallestCosine(of(run.subject), of("server")) };
   });
 }

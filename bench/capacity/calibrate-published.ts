@@ -1,7 +1,13 @@
 import { solve } from "../stats/bisection.ts";
 import { modelOnlyRate } from "./compute-time.ts";
 import { predictFigure } from "./predict-published.ts";
-import { figuresOf, type PublishedFile, publishedFigure, publishedValue } from "./published.ts";
+import {
+  figuresOf,
+  type PublishedFile,
+  publishedFigure,
+  publishedTower,
+  publishedValue,
+} from "./published.ts";
 import type { Backend, Peaks, PublishedParameters } from "./published-parameters.ts";
 
 type Published = ReadonlyMap<string, PublishedFile>;
@@ -33,7 +39,8 @@ export function calibratePublished(published: Published, peaks: Peaks): Publishe
       1000 / figure("rtx-4080-x4-remote/c1-throughput") - figure("rtx-4080-x4-remote/c1-p50"),
     ),
     sustainedShare:
-      figure("model-only/rtx-4090") / modelOnlyRate(peaks["rtx-4090"] ?? Number.NaN, 1),
+      figure("model-only/rtx-4090") /
+      modelOnlyRate(publishedTower, peaks["rtx-4090"] ?? Number.NaN, 1),
     firstImageMs: firstImageMs("gpu"),
     settingFirstImageMs: firstImageMs("setting"),
   };

@@ -3,6 +3,8 @@ import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { testBenchRecord } from "../report/test-bench-record.ts";
 import { calibrateRecord, recordBackends, timesOfRecord } from "./calibrate-record.ts";
 import { type Demand, predict, type System } from "./model.ts";
+import { publishedModel } from "./published.ts";
+import { publishedBytes } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
 
 const truth: System = {
@@ -138,6 +140,8 @@ test("calibrates from a full record of bench and its studies", () => {
 });
 
 const published: ServiceTimes = {
+  model: publishedModel.name,
+  bytes: publishedBytes,
   compute: () => ({ firstMs: 99, perImageMs: 99 }),
   measured: () => false,
   decodeMsPerImage: 77,

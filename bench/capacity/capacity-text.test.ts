@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import type { RecordRow } from "./calibrate-record.ts";
 import { notesOf, recordErrorLines } from "./capacity-text.ts";
+import { publishedModel } from "./published.ts";
+import { publishedBytes } from "./published-parameters.ts";
 
 function row(role: RecordRow["role"], throughputError: number, latencyError = 0): RecordRow {
   const figures = { measured: 1, predicted: 1 };
@@ -28,6 +30,8 @@ test("warns if the model does not fit a record", () => {
 
 test("an unreached limit is not printed as a number", () => {
   const times = {
+    model: publishedModel.name,
+    bytes: publishedBytes,
     compute: () => ({ firstMs: 4, perImageMs: 1 }),
     measured: () => true,
     decodeMsPerImage: 1,

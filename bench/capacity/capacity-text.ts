@@ -12,6 +12,7 @@ import {
 import { type StationName, stationNames } from "./model.ts";
 import type { Parameter } from "./parameter-list.ts";
 import type { Job, Option, Plan } from "./plan.ts";
+import { publishedModel } from "./published.ts";
 import {
   type Alternative,
   largestBatch,
@@ -155,7 +156,11 @@ export function notesOf(
   const { device, gpus, backend, payload, topology } = scenario;
   const times = timesFor(payload, all);
   const notes: string[] = [];
-  if (!times.measured(device.name, backend)) {
+  if (times.model !== publishedModel.name) {
+    notes.push(
+      `No figure of ${times.model} is published: its arithmetic follows from the peak of ${device.name}; the rest of the time of one image is that of ${publishedModel.name}.`,
+    );
+  } else if (!times.measured(device.name, backend)) {
     notes.push(
       `No figure for ${device.name} with ${backendNames[backend]}: one image takes the median of the published times, further images of a batch follow from its peak.`,
     );

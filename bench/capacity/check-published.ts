@@ -1,11 +1,7 @@
 import { median } from "../stats/statistics.ts";
-import {
-  arithmeticByOperator,
-  arithmeticShare,
-  executionMs,
-  modelOnlyRate,
-} from "./compute-time.ts";
+import { executionMs, modelOnlyRate } from "./compute-time.ts";
 import { predict } from "./model.ts";
+import { arithmeticByOperator, arithmeticShare } from "./operator-arithmetic.ts";
 import {
   predictFigure,
   publishedCase,
@@ -16,13 +12,14 @@ import {
   type Figure,
   type PublishedFile,
   type PublishedLoad,
+  publishedTower,
   publishedValue,
 } from "./published.ts";
 import {
   clipstackDecodeMs,
-  computeTime,
-  float32Bytes,
   type PublishedFacts,
+  publishedBytes,
+  publishedComputeTime,
 } from "./published-parameters.ts";
 
 /** Role of a published figure in the capacity model. */
@@ -61,8 +58,8 @@ type Formula = (figure: (name: string) => number) => number;
 
 /** Figures computed from others, with the source's precision. */
 const formulas: Readonly<Record<string, Formula>> = {
-  "serialization/binary-b32-bytes": () => (32 * float32Bytes) / 2 ** 20,
-  "serialization/float32-image": () => float32Bytes,
+  "serialization/binary-b32-bytes": () => (32 * publishedBytes.fp32) / 2 ** 20,
+  "serialization/float32-image": () => publishedBytes.fp32,
   "a100-remote/onnx-sum": (of) =>
     of("a100-remote/onnx-compute") +
     of("a100-remote/onnx-overhead") +
@@ -182,7 +179,7 @@ function predictionOf(
   if (load === undefined) {
     const peak = peaks[figure.gpu ?? ""];
     return quantity === "throughput" || quantity === "requests"
-      ? peak && modelOnlyRate(peak, parameters.sustainedShare)
+      ? peak && modelOnlyRate(publishedTower, peak, parameters.sustainedShare)
       : undefined;
   }
   const { imagesPerRequest: images } = load;
@@ -212,7 +209,7 @@ function predictionOf(
 
 function serverMs(file: PublishedFile, load: PublishedLoad, facts: PublishedFacts): number {
   const backend = load.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
-  const compute = computeTime(facts, file.setting.gpu ?? "", backend, file.id);
+  const compute = publishedComputeTime(facts, file.setting.gpu ?? "", backend, file.id);
   const { overheadMs, ingestMsPerImage } = facts.parameters;
   return executionMs(compute, 1) + overheadMs + ingestMsPerImage;
 }

@@ -1,4 +1,5 @@
-import { gigaMacsPerImage } from "../../contract/model-signature.ts";
+import { gigaFlopsPerItem } from "../../contract/model-shapes.ts";
+import type { ImageTower } from "../../contract/model-spec.ts";
 
 /** Execution time by batch size: `firstMs` for one image plus `perImageMs` per additional image. */
 export interface ComputeTime {
@@ -11,8 +12,12 @@ export function executionMs({ firstMs, perImageMs }: ComputeTime, images: number
 }
 
 /** Images per second of the model alone in large batches, at `sustainedShare` of the peak. */
-export function modelOnlyRate(fp16DenseTflops: number, sustainedShare: number): number {
-  return (fp16DenseTflops * 1000 * sustainedShare) / (2 * gigaMacsPerImage);
+export function modelOnlyRate(
+  tower: ImageTower,
+  fp16DenseTflops: number,
+  sustainedShare: number,
+): number {
+  return (fp16DenseTflops * 1000 * sustainedShare) / gigaFlopsPerItem(tower);
 }
 
 /**
@@ -20,33 +25,13 @@ export function modelOnlyRate(fp16DenseTflops: number, sustainedShare: number): 
  * throughput on tensor cores.
  */
 export function perImageMs(
+  tower: ImageTower,
   backend: "onnxruntime" | "tensorrt",
   fp16DenseTflops: number,
   sustainedShare: number,
 ): number {
-  return (backend === "onnxruntime" ? 2000 : 1000) / modelOnlyRate(fp16DenseTflops, sustainedShare);
-}
-
-/** Multiply-accumulate operations per image by ONNX operator, from the layers of ViT-B/32. */
-export function arithmeticByOperator(): { readonly [operator: string]: number } {
-  const tokens = 50; // 7 × 7 patches and the class token
-  const width = 768;
-  const layers = 12;
-  const mlp = 4 * width;
-  return {
-    Conv: 49 * 3 * 32 * 32 * width,
-    // the projection after the attention is exported as Gemm, all other products as MatMul
-    Gemm: layers * tokens * width * width,
-    MatMul:
-      layers *
-        (tokens * width * 3 * width + 2 * tokens * tokens * width + 2 * tokens * width * mlp) +
-      width * 512,
-  };
-}
-
-/** Share of an operator in the arithmetic, in per cent. */
-export function arithmeticShare(operator: string): number {
-  const all = arithmeticByOperator();
-  const sum = Object.values(all).reduce((a, b) => a + b, 0);
-  return (100 * (all[operator] ?? 0)) / sum;
+  return (
+    (backend === "onnxruntime" ? 2000 : 1000) /
+    modelOnlyRate(tower, fp16DenseTflops, sustainedShare)
+  );
 }

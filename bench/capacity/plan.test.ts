@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import { type Choices, planJob } from "./plan.ts";
+import { publishedModel } from "./published.ts";
+import { publishedBytes } from "./published-parameters.ts";
 import {
   alternatives,
   predictScenario,
@@ -9,6 +11,8 @@ import {
 } from "./scenario.ts";
 
 const times: ServiceTimes = {
+  model: publishedModel.name,
+  bytes: publishedBytes,
   compute: (device) => ({
     firstMs: device === "slow" ? 40 : 4,
     perImageMs: device === "slow" ? 20 : 0.5,

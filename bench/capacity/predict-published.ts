@@ -2,10 +2,9 @@ import { type Demand, predict, type System } from "./model.ts";
 import { type PublishedFile, type PublishedLoad, publishedValue } from "./published.ts";
 import {
   type Backend,
-  computeTime,
-  float32Bytes,
   type PublishedFacts,
-  responseBytes,
+  publishedBytes,
+  publishedComputeTime,
 } from "./published-parameters.ts";
 
 /** Prediction of a figure with a load: latency in ms, or images or requests per second. */
@@ -35,13 +34,14 @@ export function publishedCase(
     ? parameters.jpegBytes
     : json
       ? parameters.jsonBytesPerImage
-      : float32Bytes;
+      : publishedBytes.fp32;
   return {
     demand: {
       concurrency: load.concurrency,
       imagesPerRequest: load.imagesPerRequest,
       bytesPerImage,
-      responseBytesPerImage: pytorch || json ? responseBytes.json : responseBytes.binary,
+      responseBytesPerImage:
+        pytorch || json ? publishedBytes.embedding.json : publishedBytes.embedding.binary,
     },
     system: {
       link: {
@@ -59,7 +59,7 @@ export function publishedCase(
       overheadMs: pytorch ? 0 : parameters.overheadMs,
       overheadMsPerImage: 0,
       ingestMsPerImage: pytorch ? 0 : parameters.ingestMsPerImage,
-      compute: computeTime(facts, gpu, backend, file.id),
+      compute: publishedComputeTime(facts, gpu, backend, file.id),
       maxBatch: 32,
       instances: 1,
       gpus: file.setting.gpus ?? 1,

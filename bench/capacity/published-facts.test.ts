@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import { openclipVitL14 } from "../../contract/models/openclip-vit-l14.ts";
+import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
 import { publishedFacts, publishedTimes } from "./published-facts.ts";
 
 const peaks = Object.fromEntries(
@@ -27,3 +29,22 @@ test.each(["onnxruntime", "tensorrt"] as const)(
     }
   },
 );
+
+test("another model takes the time of its own arithmetic and sends its own bytes", () => {
+  const facts = publishedFacts(peaks);
+  const [published, large, siglip] = [undefined, openclipVitL14, siglip2Base224].map((spec) =>
+    publishedTimes(facts, 10_000, spec),
+  );
+  const perImage = published!.compute("l4", "tensorrt").perImageMs;
+  // 81.08 against 4.41 multiply-accumulates (10⁹) per image
+  expect(large!.compute("l4", "tensorrt").perImageMs / perImage).toBeCloseTo(81.08 / 4.41, 2);
+  expect(large!.compute("l4", "tensorrt").firstMs).toBeGreaterThan(
+    large!.compute("l4", "tensorrt").perImageMs,
+  );
+  expect(gpuNames.some((name) => large!.measured(name, "tensorrt"))).toBe(false);
+  expect(siglip!.bytes).toEqual({
+    fp32: 602_112,
+    uint8: 150_528,
+    embedding: { binary: 3_072, json: (10_700 * 768) / 512 },
+  });
+});

@@ -1,10 +1,13 @@
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { calibratePublished } from "./calibrate-published.ts";
-import { readPublished } from "./published.ts";
+import { publishedModel, readPublished } from "./published.ts";
 import {
   clipstackDecodeMs,
   computeTime,
   type Peaks,
   type PublishedFacts,
+  payloadBytes,
+  publishedBytes,
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
 
@@ -26,18 +29,28 @@ export function publishedFacts(catalogue: Peaks): PublishedFacts {
 /** Default number of images decoded concurrently. */
 const usualDecodeWorkers = 4;
 
-/** Times of a clipstack environment from the published figures. */
-export function publishedTimes(facts: PublishedFacts, jpegBytes: number): ServiceTimes {
+/** Times of a clipstack environment with a model, from the published figures. */
+export function publishedTimes(
+  facts: PublishedFacts,
+  jpegBytes: number,
+  spec: ModelSpec = publishedModel,
+): ServiceTimes {
   const { parameters } = facts;
+  const bytes = payloadBytes(spec);
+  const elements = bytes.fp32 / publishedBytes.fp32;
   return {
-    compute: (device, backend) => computeTime(facts, device, backend),
-    measured: (device, backend) => parameters.firstImageMs[`${device}/${backend}`] !== undefined,
+    model: spec.name,
+    bytes,
+    compute: (device, backend) => computeTime(facts, spec, device, backend),
+    measured: (device, backend) =>
+      spec.name === publishedModel.name &&
+      parameters.firstImageMs[`${device}/${backend}`] !== undefined,
     decodeMsPerImage: clipstackDecodeMs(parameters, jpegBytes),
     decodeWorkers: usualDecodeWorkers,
     overheadMs: parameters.overheadMs,
     overheadMsPerImage: 0,
-    ingestMsPerImage: parameters.ingestMsPerImage,
-    jsonMsPerImage: parameters.jsonMsPerImage,
-    jsonBytesPerImage: parameters.jsonBytesPerImage,
+    ingestMsPerImage: parameters.ingestMsPerImage * elements,
+    jsonMsPerImage: parameters.jsonMsPerImage * elements,
+    jsonBytesPerImage: parameters.jsonBytesPerImage * elements,
   };
 }

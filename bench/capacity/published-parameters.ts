@@ -1,6 +1,8 @@
+import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { median } from "../stats/statistics.ts";
 import { type ComputeTime, perImageMs } from "./compute-time.ts";
-import type { PublishedFile } from "./published.ts";
+import { type PublishedFile, publishedModel, publishedTower } from "./published.ts";
 
 export type Backend = "onnxruntime" | "tensorrt";
 
@@ -49,10 +51,27 @@ export interface PublishedFacts {
   readonly parameters: PublishedParameters;
 }
 
-export const float32Bytes = 3 * 224 * 224 * 4;
-export const uint8Bytes = 3 * 224 * 224;
-/** Size of an embedding as 512 floats and as JSON text. */
-export const responseBytes = { binary: 512 * 4, json: 10_700 } as const;
+/** Bytes of one image and of its embedding in a request and response. */
+export interface PayloadBytes {
+  readonly fp32: number;
+  readonly uint8: number;
+  readonly embedding: { readonly binary: number; readonly json: number };
+}
+
+/** Bytes of one float32 of an embedding as JSON text: 10.7 kB for an embedding of the published model. */
+const jsonBytesPerValue = 10_700 / publishedModel.embedding.width;
+
+export function payloadBytes(spec: ModelSpec): PayloadBytes {
+  const tower = imageTowerOf(spec);
+  const { width } = spec.embedding;
+  return {
+    fp32: imageBytes(tower, "fp32") ?? Number.NaN,
+    uint8: imageBytes(tower, "uint8") ?? Number.NaN,
+    embedding: { binary: width * 4, json: width * jsonBytesPerValue },
+  };
+}
+
+export const publishedBytes = payloadBytes(publishedModel);
 
 /** Decode time of a JPEG in clipstack's embed server. */
 export function clipstackDecodeMs(
@@ -62,8 +81,8 @@ export function clipstackDecodeMs(
   return clipstackDecode.smallMs * (bytes / clipstackDecode.smallBytes) ** clipstackDecode.power;
 }
 
-/** Execution time on a GPU: the published time of one image or a typical one, and for larger batches from the peak. */
-export function computeTime(
+/** Execution time of the published model on a GPU: the published time of one image or a typical one, and for larger batches from the peak. */
+export function publishedComputeTime(
   { parameters, peaks }: Pick<PublishedFacts, "parameters" | "peaks">,
   gpu: string,
   backend: Backend,
@@ -72,7 +91,7 @@ export function computeTime(
   const { firstImageMs } = parameters;
   const peak = peaks[gpu];
   if (peak === undefined) throw new Error(`no peak of ${gpu}`);
-  const perImage = perImageMs(backend, peak, parameters.sustainedShare);
+  const perImage = perImageMs(publishedTower, backend, peak, parameters.sustainedShare);
   const firstMs =
     parameters.settingFirstImageMs[`${setting}/${backend}`] ??
     firstImageMs[`${gpu}/${backend}`] ??
@@ -84,6 +103,26 @@ export function computeTime(
       perImage,
     );
   return { firstMs, perImageMs: perImage };
+}
+
+/**
+ * Execution time of any model on a GPU. For a model without published figures the arithmetic is its own, and the rest of the time of
+ * the first image is that of the published model.
+ */
+export function computeTime(
+  facts: Pick<PublishedFacts, "parameters" | "peaks">,
+  spec: ModelSpec,
+  gpu: string,
+  backend: Backend,
+): ComputeTime {
+  const published = publishedComputeTime(facts, gpu, backend);
+  if (spec.name === publishedModel.name) return published;
+  const peak = facts.peaks[gpu] ?? Number.NaN;
+  const perImage = perImageMs(imageTowerOf(spec), backend, peak, facts.parameters.sustainedShare);
+  return {
+    firstMs: published.firstMs - published.perImageMs + perImage,
+    perImageMs: perImage,
+  };
 }
 
 /** Minimum published time of GPUs with no higher peak, an upper bound for a faster GPU. */

@@ -4,10 +4,16 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { endpointNames } from "../../contract/environment.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { payloadFormats, serializations } from "../record/bench-endpoint.ts";
 
 /** Published third-party figures, used to calibrate and evaluate the model. */
+
+/** Model of all published figures. */
+export const publishedModel = openclipVitB32;
+export const publishedTower = imageTowerOf(publishedModel);
 
 export const quantities = [
   "latency",

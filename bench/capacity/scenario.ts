@@ -9,7 +9,7 @@ import {
   stationsOf,
   type Topology,
 } from "./model.ts";
-import { type Backend, float32Bytes, responseBytes, uint8Bytes } from "./published-parameters.ts";
+import type { Backend, PayloadBytes } from "./published-parameters.ts";
 import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
 
 /** Payload formats with the API that accepts them. */
@@ -34,6 +34,9 @@ export interface Device {
 
 /** Times of the service, from published figures or a record. */
 export interface ServiceTimes {
+  /** Name of the model. */
+  readonly model: string;
+  readonly bytes: PayloadBytes;
   readonly compute: (device: string, backend: Backend) => ComputeTime;
   /** Returns whether the device's compute time was measured instead of derived from its peak performance. */
   readonly measured: (device: string, backend: Backend) => boolean;
@@ -139,15 +142,15 @@ export function bottleneckOf(scenario: Scenario, times: ServiceTimes): StationNa
 /** Request body size per image. */
 export function bytesPerImage(
   { payload, jpegBytes }: Pick<Scenario, "payload" | "jpegBytes">,
-  times: Pick<ServiceTimes, "jsonBytesPerImage">,
+  times: Pick<ServiceTimes, "bytes" | "jsonBytesPerImage">,
 ): number {
   switch (payload) {
     case "jpeg":
       return jpegBytes;
     case "uint8":
-      return uint8Bytes;
+      return times.bytes.uint8;
     case "fp32":
-      return float32Bytes;
+      return times.bytes.fp32;
     case "json":
       return times.jsonBytesPerImage;
   }
@@ -159,7 +162,7 @@ function demandOf(scenario: Scenario, times: ServiceTimes): Demand {
     concurrency: scenario.concurrency,
     imagesPerRequest: scenario.imagesPerRequest,
     bytesPerImage: bytesPerImage(scenario, times),
-    responseBytesPerImage: text ? responseBytes.json : responseBytes.binary,
+    responseBytesPerImage: times.bytes.embedding[text ? "json" : "binary"],
   };
 }
 
@@ -167,7 +170,7 @@ function systemOf(scenario: Scenario, all: ServiceTimes): System {
   const { payload } = scenario;
   const times = timesFor(payload, all);
   // a gateway forwards tensors to its Tritons, which ingest them
-  const tensorBytes = payload === "uint8" ? uint8Bytes : float32Bytes;
+  const tensorBytes = payload === "uint8" ? times.bytes.uint8 : times.bytes.fp32;
   return {
     link: scenario,
     oneConnection: false,
@@ -180,7 +183,7 @@ function systemOf(scenario: Scenario, all: ServiceTimes): System {
       : {}),
     overheadMs: times.overheadMs,
     overheadMsPerImage: times.overheadMsPerImage,
-    ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / float32Bytes,
+    ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / times.bytes.fp32,
     compute: times.compute(scenario.device.name, scenario.backend),
     maxBatch: largestBatch,
     instances: 1,

@@ -4,7 +4,9 @@ import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startChild } from "../../artefact/child-process.ts";
-import { imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
 import { UserError } from "../../contract/user-error.ts";
 import {
   type AgreeOptions,
@@ -67,7 +69,10 @@ await runMain(async (signal) => {
     image: {
       bytes: readFileSync(sample),
       contentType: "image/jpeg",
-      tensor: Float32Array.from({ length: imageElements }, (_, i) => Math.sin(i)),
+      tensor: Float32Array.from(
+        { length: elementCount(normalisedImage(imageTowerOf(defaultModel)).dims) },
+        (_, i) => Math.sin(i),
+      ),
     },
     rounds: numberOption("--rounds", values.rounds),
     seconds: numberOption("--seconds", values.seconds),

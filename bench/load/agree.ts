@@ -1,4 +1,5 @@
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { tableOf } from "../report/markdown.ts";
 import { median } from "../stats/statistics.ts";
@@ -8,7 +9,8 @@ import {
   runHey,
   runPerfAnalyzer,
 } from "./baseline-generators.ts";
-import { type LoadImage, prepareRequests } from "./prepare.ts";
+import type { LoadImage } from "./load-items.ts";
+import { prepareRequests } from "./prepare.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { runClipstackLoad } from "./run-load.ts";
 
@@ -105,7 +107,7 @@ async function comparisonsOf(
   { triton, embed }: AgreeTargets,
   { image }: AgreeOptions,
 ): Promise<readonly Comparison[]> {
-  const { name: model } = openclipVitB32;
+  const model = tritonModelName(defaultModel, "fp32");
   const comparisons: Comparison[] = [];
   const add = async (
     target: { readonly endpoint: AgreementRow["endpoint"]; readonly url: string },
@@ -114,7 +116,12 @@ async function comparisonsOf(
   ) => {
     const payload = target.endpoint === "embed-http" ? "jpeg" : "fp32";
     const format = { payload, serialization: "binary" } as const;
-    const requests = await prepareRequests({ ...target, model }, format, [image], 1);
+    const requests = await prepareRequests(
+      { ...target, model, spec: defaultModel },
+      format,
+      [image],
+      1,
+    );
     comparisons.push({
       endpoint: target.endpoint,
       baseline,

@@ -1,15 +1,21 @@
 import { readFileSync } from "node:fs";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { decodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { decodeInferRequest, headerLengthField } from "../../client/triton/wire-http.ts";
-import { clipNormalisation, imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { dinov2Small } from "../../contract/models/dinov2-small.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { BenchEndpoint } from "../record/bench-endpoint.ts";
-import { type LoadImage, modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
+import type { LoadImage, LoadText } from "./load-items.ts";
+import { modelFor, pixelsOf, prepareRequests } from "./prepare.ts";
+
+const tower = imageTowerOf(openclipVitB32);
+const imageElements = 3 * 224 * 224;
 
 /** Varied pixels and their preprocessed tensor. */
 const pixels = Uint8Array.from({ length: imageElements }, (_, i) => (i * 31) % 256);
 function normalised(): Float32Array {
-  const { mean, std } = clipNormalisation;
+  const { mean, std } = tower.input;
   const plane = imageElements / 3;
   return Float32Array.from({ length: imageElements }, (_, i) => {
     const channel = Math.floor(i / plane);
@@ -29,6 +35,7 @@ const http = {
   endpoint: "onnx-http",
   url: "http://127.0.0.1:8000",
   model: "openclip_vit_b32",
+  spec: openclipVitB32,
 } as const;
 const grpc = { ...http, endpoint: "onnx-grpc", url: "127.0.0.1:8001" } as const;
 const embed = { ...http, endpoint: "embed-http" } as const;
@@ -49,7 +56,7 @@ async function httpInput(sent: Sent, batch: number) {
 }
 
 test("the pixels are recovered exactly from the tensor", () => {
-  expect(pixelsOf(normalised())).toEqual(pixels);
+  expect(pixelsOf(tower, normalised())).toEqual(pixels);
 });
 
 test.each([
@@ -97,7 +104,7 @@ test("a gRPC request is decoded by a Triton", async () => {
 
 test("one image is sent to the embed API as the raw body", async () => {
   const { path, requests } = await prepareRequests(embed, { ...fp32, payload: "jpeg" }, images, 1);
-  expect(path).toBe("/embed");
+  expect(path).toBe("/embed?model=openclip-vit-b32");
   expect(requests.map(({ headers }) => headers["content-type"])).toEqual([
     "image/jpeg",
     "image/jpeg",
@@ -134,13 +141,42 @@ test("the API key is sent to its server only", async () => {
 });
 
 test("a TensorRT model has the same payload variants as the model of its Triton", () => {
-  expect(modelFor("openclip_vit_b32_trt", "fp32")).toBe("openclip_vit_b32_trt");
-  expect(modelFor("openclip_vit_b32_trt", "uint8")).toBe("openclip_vit_b32_u8");
-  expect(modelFor("openclip_vit_b32", "jpeg")).toBe("openclip_vit_b32_jpeg");
+  const trt = { model: "openclip_vit_b32_trt", spec: openclipVitB32 };
+  expect(modelFor(trt, "fp32")).toBe("openclip_vit_b32_trt");
+  expect(modelFor(trt, "uint8")).toBe("openclip_vit_b32_u8");
+  expect(modelFor({ model: "dinov2_small", spec: dinov2Small }, "jpeg")).toBe("dinov2_small_jpeg");
 });
 
 test("fails without an image", async () => {
   await expect(prepareRequests(http, fp32, [], 1)).rejects.toThrow(
-    "a load needs an image, got none",
+    "a load needs an image or a text, got none",
   );
+});
+
+describe("texts", () => {
+  const texts: readonly LoadText[] = [
+    { text: "a cat", ids: BigInt64Array.from({ length: 77 }, (_, i) => BigInt(i)) },
+    { text: "two dogs", ids: new BigInt64Array(77) },
+  ];
+  const format = { payload: "text", serialization: "binary" } as const;
+
+  test("are sent to the embed API as JSON", async () => {
+    const { path, requests } = await prepareRequests(embed, format, texts, 2);
+    expect(path).toBe("/embed/text");
+    expect(requests[0]?.headers.accept).toBe("application/octet-stream");
+    expect(requests.map(({ body }) => JSON.parse(Buffer.from(body).toString()))).toEqual([
+      { texts: ["a cat", "two dogs"], model: "openclip-vit-b32" },
+      { texts: ["two dogs", "a cat"], model: "openclip-vit-b32" },
+    ]);
+  });
+
+  test("are sent to a Triton as token ids", async () => {
+    const model = "openclip_vit_b32_text";
+    const { requests } = await prepareRequests({ ...grpc, model }, format, texts, 2);
+    const message = methodOf("ModelInfer").requestDeserialize(Buffer.from(requests[0]!.body));
+    expect(message.model_name).toBe(model);
+    const [input] = decodeGrpcRequest(message).inputs;
+    expect(input).toMatchObject({ name: "text", dataType: "INT64", shape: [2, 77] });
+    expect(Buffer.from(input!.bytes).readBigInt64LE(8 * 76)).toBe(76n);
+  });
 });

@@ -1,52 +1,61 @@
 import { encodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { encodeInferRequest } from "../../client/triton/wire-http.ts";
-import { embedPaths } from "../../contract/embed-api.ts";
+import { type EmbedTextRequest, embedPaths } from "../../contract/embed-api.ts";
 import {
-  clipNormalisation,
-  imageElements,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-  pixelBytes,
-} from "../../contract/model-signature.ts";
-import type { Tensor } from "../../contract/tensor.ts";
+  type ImagePayload,
+  imagePixels,
+  imageTensor,
+  imageTowerOf,
+  textTowerOf,
+} from "../../contract/model-shapes.ts";
+import { type ImageTower, type ModelSpec, valueRanges } from "../../contract/model-spec.ts";
+import { elementCount, type Tensor } from "../../contract/tensor.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { BenchEndpoint, PayloadFormat } from "../record/bench-endpoint.ts";
 import type { BenchTarget } from "../run/bench-target.ts";
-import { type EncodedImage, multipart } from "../run/embed-requests.ts";
+import { type EncodedImage, embedPath, multipart } from "../run/embed-requests.ts";
 import { inputTensor, stack } from "../run/infer.ts";
+import {
+  isLoadText,
+  type LoadImage,
+  type LoadItem,
+  type LoadText,
+  loadImages,
+} from "./load-items.ts";
 import type { PreparedRequest, PreparedRequests } from "./prepared-requests.ts";
 
-/** Image in every format that the endpoints accept. */
-export interface LoadImage extends EncodedImage {
-  /** `[3, 224, 224]` float32, CLIP-normalised. */
-  readonly tensor: Float32Array;
-}
+/** Media type of embeddings as float32 rows. */
+const binary = "application/octet-stream";
 
 /** Maximum total size of a load's request bodies; larger loads use fewer distinct requests. */
 const maxTotalBytes = 128 * 1024 * 1024;
 
 /**
- * Builds the requests of a load: one per image, each starting with a different image, within a memory limit.
+ * Builds the requests of a load: one per item, each starting with a different item, within a memory limit.
  *
- * A batch of one is sent to the embed API as the file itself, a larger one as `multipart/form-data`; both request
+ * An image is sent to the embed API as the file itself, several as `multipart/form-data`, and texts as JSON; all request
  * float32 rows instead of JSON. Requests to Triton use the binary tensor extension unless `serialization` is JSON.
  *
- * @throws {UserError} without an image.
+ * @throws {UserError} without an item.
  */
 export async function prepareRequests(
-  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "apiKey">,
+  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "spec" | "apiKey">,
   format: Pick<BenchEndpoint, "payload" | "serialization">,
-  images: readonly LoadImage[],
+  items: readonly LoadItem[],
   batch: number,
 ): Promise<PreparedRequests> {
-  const write = writerOf(target, format);
+  const requests =
+    format.payload === "text"
+      ? await writeAll(items.filter(isLoadText), batch, textWriter(target))
+      : await writeAll(loadImages(items), batch, imageWriter(target, format));
   return {
     transport: isGrpc(target) ? "grpc" : "http",
     url: target.url,
     path: pathOf(target, format),
     headers: target.apiKey === undefined ? {} : { authorization: `Bearer ${target.apiKey}` },
-    requests: await writeAll(images, batch, write),
+    requests,
     imagesPerRequest: batch,
   };
 }
@@ -71,21 +80,21 @@ export async function prepareEmbedRequests(
   };
 }
 
-async function writeAll<Image>(
-  images: readonly Image[],
+async function writeAll<Item>(
+  items: readonly Item[],
   batch: number,
-  write: (images: readonly Image[]) => Promise<PreparedRequest>,
+  write: (items: readonly Item[]) => Promise<PreparedRequest>,
 ): Promise<PreparedRequest[]> {
-  const [first] = images;
-  if (first === undefined) throw new UserError("a load needs an image, got none");
+  const [first] = items;
+  if (first === undefined) throw new UserError("a load needs an image or a text, got none");
   const requests: PreparedRequest[] = [];
   let bytes = 0;
-  while (requests.length < images.length) {
-    const batchImages = Array.from(
+  while (requests.length < items.length) {
+    const batchItems = Array.from(
       { length: batch },
-      (_, i) => images[(requests.length + i) % images.length] ?? first,
+      (_, i) => items[(requests.length + i) % items.length] ?? first,
     );
-    const request = await write(batchImages);
+    const request = await write(batchItems);
     bytes += request.body.byteLength;
     if (bytes > maxTotalBytes && requests.length > 0) break;
     requests.push(request);
@@ -93,22 +102,28 @@ async function writeAll<Image>(
   return requests;
 }
 
-/** Name of the model for a payload format: the target's model, or its variant on the same Triton. */
-export function modelFor(model: string, payload: PayloadFormat): string {
-  if (payload === "fp32") return model;
-  const variant = payload === "uint8" ? openclipVitB32U8.name : openclipVitB32Jpeg.name;
-  return `${model.replace(/_trt$/, "")}${variant.slice(openclipVitB32.name.length)}`;
+/** Triton's name of the model for a payload format: the target's model, or its variant on the same Triton. */
+export function modelFor(
+  { model, spec }: Pick<BenchTarget, "model" | "spec">,
+  payload: PayloadFormat,
+): string {
+  if (payload === "fp32" || payload === "text") return model;
+  return tritonModelName(spec, payload === "uint8" ? "u8" : "jpeg");
 }
 
 /** 8-bit RGB pixels of a preprocessed image, interleaved; reverses the normalisation exactly. */
-export function pixelsOf(tensor: Float32Array): Uint8Array {
-  const { mean, std } = clipNormalisation;
-  const pixels = new Uint8Array(pixelBytes);
-  const plane = imageElements / mean.length;
+export function pixelsOf(tower: ImageTower, tensor: Float32Array): Uint8Array {
+  const { mean, std, valueRange, channelOrder, layout } = tower.input;
+  const channels = mean.length;
+  const pixels = new Uint8Array(elementCount(imagePixels(tower).dims));
+  const plane = pixels.length / channels;
+  const scale = 255 / valueRanges[valueRange];
   mean.forEach((average, channel) => {
+    const rgb = channelOrder === "rgb" ? channel : channels - 1 - channel;
     for (let i = 0; i < plane; i++) {
-      const value = (tensor[channel * plane + i] ?? 0) * (std[channel] ?? 1) + average;
-      pixels[i * mean.length + channel] = Math.round(value * 255);
+      const at = layout === "nchw" ? channel * plane + i : i * channels + channel;
+      const value = (tensor[at] ?? 0) * (std[channel] ?? 1) + average;
+      pixels[i * channels + rgb] = Math.round(value * scale);
     }
   });
   return pixels;
@@ -119,40 +134,76 @@ function isGrpc({ endpoint }: Pick<BenchTarget, "endpoint">): boolean {
 }
 
 function pathOf(
-  target: Pick<BenchTarget, "endpoint" | "model">,
+  target: Pick<BenchTarget, "endpoint" | "model" | "spec">,
   { payload }: Pick<BenchEndpoint, "payload">,
 ): string {
   if (isGrpc(target)) return methodOf("ModelInfer").path;
-  return target.endpoint === "embed-http"
-    ? embedPaths.embed
-    : `/v2/models/${encodeURIComponent(modelFor(target.model, payload))}/infer`;
+  if (target.endpoint === "embed-http") {
+    return payload === "text" ? embedPaths.embedText : embedPath(target.spec);
+  }
+  return `/v2/models/${encodeURIComponent(modelFor(target, payload))}/infer`;
 }
 
-type Write = (images: readonly LoadImage[]) => Promise<PreparedRequest>;
+type Target = Pick<BenchTarget, "endpoint" | "model" | "spec">;
 
-function writerOf(
-  target: Pick<BenchTarget, "endpoint" | "model">,
-  { payload, serialization }: Pick<BenchEndpoint, "payload" | "serialization">,
-): Write {
+type Write<Item> = (items: readonly Item[]) => Promise<PreparedRequest>;
+
+function imageWriter(
+  target: Target,
+  format: Pick<BenchEndpoint, "payload" | "serialization">,
+): Write<LoadImage> {
   if (target.endpoint === "embed-http") return writeEmbed;
+  const { payload } = format;
+  if (payload === "text") throw new Error("payload format text is not one of images");
+  const tower = imageTowerOf(target.spec);
+  return tensorWriter(target, format, (images) => tensorOf(tower, payload, images));
+}
+
+function textWriter(target: Target): Write<LoadText> {
+  if (target.endpoint === "embed-http") return (texts) => writeTexts(target.spec, texts);
+  const tower = textTowerOf(target.spec);
+  const format = { payload: "text", serialization: "binary" } as const;
+  return tensorWriter(target, format, (texts) =>
+    tokenTensor(
+      tower,
+      texts.map(({ ids }) => ids),
+    ),
+  );
+}
+
+/** Writes requests to a Triton. */
+function tensorWriter<Item>(
+  target: Target,
+  { payload, serialization }: Pick<BenchEndpoint, "payload" | "serialization">,
+  input: (items: readonly Item[]) => Tensor,
+): Write<Item> {
   if (isGrpc(target)) {
-    const model = modelFor(target.model, payload);
+    const model = modelFor(target, payload);
     const method = methodOf("ModelInfer");
-    return async (images) => ({
+    return async (items) => ({
       headers: {},
-      body: method.requestSerialize(encodeGrpcRequest(model, [tensorOf(payload, images)], {})),
+      body: method.requestSerialize(encodeGrpcRequest(model, [input(items)], {})),
     });
   }
-  return async (images) => {
-    const { headers, chunks } = encodeInferRequest([tensorOf(payload, images)], {
-      encoding: serialization,
-    });
+  return async (items) => {
+    const { headers, chunks } = encodeInferRequest([input(items)], { encoding: serialization });
     return { headers, body: Buffer.concat(chunks) };
   };
 }
 
+async function writeTexts(
+  { name }: Pick<ModelSpec, "name">,
+  texts: readonly LoadText[],
+): Promise<PreparedRequest> {
+  const body: EmbedTextRequest = { texts: texts.map(({ text }) => text), model: name };
+  return {
+    headers: { accept: binary, "content-type": "application/json" },
+    body: Buffer.from(JSON.stringify(body)),
+  };
+}
+
 async function writeEmbed(images: readonly EncodedImage[]): Promise<PreparedRequest> {
-  const accept = "application/octet-stream";
+  const accept = binary;
   const [first] = images;
   if (images.length === 1 && first !== undefined) {
     return { headers: { accept, "content-type": first.contentType }, body: first.bytes };
@@ -165,12 +216,13 @@ async function writeEmbed(images: readonly EncodedImage[]): Promise<PreparedRequ
 }
 
 /** Input tensor of the model for a payload format. */
-function tensorOf(payload: PayloadFormat, images: readonly LoadImage[]): Tensor {
-  if (payload === "fp32") return inputTensor(stack(images), images.length);
-  const [{ name, dataType, dims }] = (payload === "jpeg" ? openclipVitB32Jpeg : openclipVitB32U8)
-    .inputs;
+function tensorOf(tower: ImageTower, payload: ImagePayload, images: readonly LoadImage[]): Tensor {
+  if (payload === "fp32") return inputTensor(tower, stack(images), images.length);
+  const { name, dims } = imageTensor(tower, payload);
   const shape = [images.length, ...dims];
-  return dataType === "BYTES"
-    ? { name, dataType, shape, data: images.map(({ bytes }) => bytes) }
-    : { name, dataType, shape, data: Buffer.concat(images.map(({ tensor }) => pixelsOf(tensor))) };
+  if (payload === "jpeg") {
+    return { name, dataType: "BYTES", shape, data: images.map(({ bytes }) => bytes) };
+  }
+  const data = Buffer.concat(images.map(({ tensor }) => pixelsOf(tower, tensor)));
+  return { name, dataType: "UINT8", shape, data };
 }

@@ -195,10 +195,13 @@ class ConnectionPool {
   /** Waits for outstanding requests until `cut` is aborted, then closes every connection. */
   async drain(cut: AbortSignal): Promise<void> {
     if (this.busy > 0 && !cut.aborted) {
+      let end = () => {};
       await new Promise<void>((resolve) => {
-        this.#onIdle = resolve;
-        cut.addEventListener("abort", () => resolve(), { once: true });
+        end = resolve;
+        this.#onIdle = end;
+        cut.addEventListener("abort", end);
       });
+      cut.removeEventListener("abort", end);
     }
     for (const slot of this.#slots) if (slot.busy) slot.connection.abandon(ownCodes.ended);
     for (const { connection } of this.#slots) connection.close();

@@ -2,10 +2,13 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type RealTriton, startRealTriton } from "../../client/triton/test-real-triton.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+
+const modelName = tritonModelName(defaultModel, "fp32");
 
 const config = `
-name: "${openclipVitB32.name}"
+name: "${modelName}"
 backend: "python"
 max_batch_size: 32
 input [ { name: "image" data_type: TYPE_FP32 dims: [ 3, 224, 224 ] } ]
@@ -32,7 +35,7 @@ export async function startSleepingTriton(
   ms: number,
 ): Promise<Pick<RealTriton, "url" | "grpcTarget" | "stop">> {
   const repository = await mkdtemp(join(tmpdir(), "clipstack-sleeping-"));
-  const model = join(repository, openclipVitB32.name);
+  const model = join(repository, modelName);
   await mkdir(join(model, "1"), { recursive: true });
   await writeFile(join(model, "config.pbtxt"), config);
   await writeFile(join(model, "1", "model.py"), program(ms));

@@ -1,13 +1,15 @@
 import type { EndpointName } from "../../contract/environment.ts";
 
-/** Payload formats: encodings in which an image is sent. */
+/** Payload formats: encodings in which an image or a text is sent. */
 export const payloadFormats = [
   /** Image file, decoded by the server: JPEG, PNG or WebP. */
   "jpeg",
-  /** float32, `[3, 224, 224]`, preprocessed: 602 112 bytes. */
+  /** float32, preprocessed. */
   "fp32",
-  /** 8-bit pixels, `[224, 224, 3]`: 150 528 bytes. */
+  /** 8-bit pixels, resized and cropped. */
   "uint8",
+  /** Text as JSON for the embed API, token ids for Triton. */
+  "text",
 ] as const;
 export type PayloadFormat = (typeof payloadFormats)[number];
 
@@ -24,7 +26,7 @@ export interface BenchEndpoint {
 
 /**
  * Name of an endpoint with its payload format, as accepted by `--backend`: `onnx-http_uint8`, `onnx-http_jpeg`,
- * `onnx-http_json`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
+ * `onnx-http_json`, `onnx-http_text`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
  */
 export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
   const defaultPayload = endpoint === "embed-http" ? "jpeg" : "fp32";

@@ -121,6 +121,7 @@ export const loadPoint = z.strictObject({
   endpoint: z.enum(endpointNames),
   payload: z.enum(payloadFormats),
   serialization: z.enum(serializations),
+  /** Images, or texts with the payload format `text`; also in the other fields and metrics with images in their name. */
   imagesPerRequest: z.int().min(1),
   /** Mean size of request and response bodies, in bytes. */
   requestBytes: z.number().min(0),
@@ -212,6 +213,7 @@ export const benchRecord = z.strictObject({
     durationSeconds: z.number(),
     seed: z.int(),
     p99MinimumSamples: z.int(),
+    /** Images or texts that the load sends. */
     images: z.strictObject({ source: z.string(), count: z.int(), meanBytes: z.number() }),
   }),
   /** Difference between the embeddings of each endpoint and the local reference, measured before anything is timed. */

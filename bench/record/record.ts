@@ -19,6 +19,8 @@ export const checkResult = z.strictObject({
   environment: z.string(),
   service: z.string(),
   endpoint: z.enum(endpointNames).optional(),
+  /** Name of the model's spec, if the service has several models. */
+  model: z.string().optional(),
   /** Container or Deployment: Terraform address and name. */
   resource: z.string(),
   outcome,
@@ -43,6 +45,8 @@ export const measurement = z.strictObject({
   environment: z.string(),
   service: z.string(),
   endpoint: z.enum(endpointNames),
+  /** Name of the model's spec, if the service has several models. */
+  model: z.string().optional(),
   /** Closed-loop load: each client sends its next request after the previous response. */
   load: z.strictObject({
     kind: z.literal("closed loop"),
@@ -73,6 +77,10 @@ export type Measurement = z.infer<typeof measurement>;
 export const modelSubject = z.strictObject({
   /** Display name: `tiny`, `generated`, or a file name. */
   name: z.string(),
+  /** Name of the model's spec; absent in older records, which are of openclip-vit-b32. */
+  spec: z.string().optional(),
+  /** Tower of the file; absent in older records, which are of images. */
+  modality: z.enum(["image", "text"]).optional(),
   sha256: z.string().optional(),
   source: z.string().optional(),
   /** `random`: the embeddings are correct numerically but carry no meaning. */
@@ -81,6 +89,11 @@ export const modelSubject = z.strictObject({
   seed: z.number().optional(),
 });
 export type ModelSubject = z.infer<typeof modelSubject>;
+
+/** Returns whether a file is a small generated one, because the generator does not know the architecture of the model. */
+export function isStandIn({ architecture }: ModelSubject): boolean {
+  return architecture === "stand-in";
+}
 
 export const environmentSubject = z.strictObject({
   name: z.string(),
@@ -107,11 +120,24 @@ export const environmentSubject = z.strictObject({
   ),
   /** Model that the environment was compared with, if it is not the subject's. */
   model: modelSubject.optional(),
+  /** Models that the environment was compared with, if it has several. */
+  models: z.array(modelSubject).optional(),
   /** Intended differences between the run and the deployed environment. */
   notes: z.array(z.string()),
   seconds: z.number().min(0),
 });
 export type EnvironmentSubject = z.infer<typeof environmentSubject>;
+
+/** Models of a run: the subject's first, then those that only some environments were compared with. */
+export function modelsOf(
+  model: ModelSubject,
+  environments: readonly EnvironmentSubject[],
+): readonly ModelSubject[] {
+  const all = [model, ...environments.flatMap((own) => own.models ?? own.model ?? [])];
+  const keyOf = ({ name, spec, modality, sha256 }: ModelSubject) =>
+    [name, spec, modality, sha256].join(" ");
+  return [...new Map(all.map((one) => [keyOf(one), one])).values()];
+}
 
 /** Machine of a run. Records of different machines are not compared. */
 export const machineSubject = z.strictObject({

@@ -12,10 +12,15 @@ import { settingText } from "./load-points.ts";
 import { formatMs, formatRate } from "./number-format.ts";
 import { sectionsOf } from "./sections.ts";
 import { allFacts, headFacts } from "./subject.ts";
+import { inTexts, isOfTexts } from "./text-items.ts";
 import { type Verdict, verdictOf } from "./verdict.ts";
 
 /** Report of a benchmark or sweep: recommendations first, then the evidence. */
 export function benchReport(record: BenchRecord): Report {
+  return isOfTexts(record) ? inTexts(reportOf(record)) : reportOf(record);
+}
+
+function reportOf(record: BenchRecord): Report {
   const verdict = verdictOf(record);
   const warning = warningText(record);
   const { passed, studies, failures } = record;

@@ -1,5 +1,11 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import type { EnvironmentSubject, ModelSubject, VerifyRecord } from "../record/record.ts";
+import {
+  type EnvironmentSubject,
+  isStandIn,
+  type ModelSubject,
+  modelsOf,
+  type VerifyRecord,
+} from "../record/record.ts";
 import type { Caveat } from "./document.ts";
 import { trustOf } from "./load-points.ts";
 import { counted, formatCount, listed } from "./number-format.ts";
@@ -52,7 +58,15 @@ export function subjectCaveats(subject: RunSubject): readonly Caveat[] {
   if (subject.model.name === "tiny") {
     add(
       "Tiny model",
-      "A small test model with random weights replaced ViT-B/32. The figures show the cost of servers and protocols without the model, and the embeddings are meaningless.",
+      "A small test model with random weights replaced the model of the environment. The figures show the cost of servers and protocols without the model, and the embeddings are meaningless.",
+    );
+  }
+  const standIns = modelsOf(subject.model, subject.environments).filter(isStandIn);
+  if (standIns.length > 0) {
+    const names = new Set(standIns.map(({ name, spec }) => spec ?? name));
+    add(
+      "Stand-in",
+      `A small generated model with random weights replaced ${listed([...names])}, because the generator does not know the architecture. Speed and size are not those of the model, and the embeddings are meaningless.`,
     );
   }
   return caveats;
@@ -124,7 +138,7 @@ export function runCaveats(subject: RunSubject): readonly Caveat[] {
   const caveats: Caveat[] = [];
   const add = (title: string, text: string) => caveats.push({ kind: "know", title, text });
   const { target, model, environments, dirty } = subject;
-  if (model.weights === "random" && model.name !== "tiny") {
+  if (model.weights === "random" && model.name !== "tiny" && !isStandIn(model)) {
     add(
       "Random weights",
       "The model has the real architecture and cost, but its embeddings are meaningless. Timings and parity between endpoints are valid; the quality of embeddings is not.",

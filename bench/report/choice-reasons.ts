@@ -86,6 +86,7 @@ export function slowestPartReasons(
 export function clientWorkReasons(ranked: readonly Contender[]): readonly string[] {
   const [first] = ranked;
   if (first === undefined || first.point.payload === "jpeg") return [];
+  if (first.point.payload === "text") return textWorkReasons(first);
   const fileEndpoint = ranked.find(({ point }) => point.payload === "jpeg");
   const other =
     fileEndpoint === undefined
@@ -94,6 +95,12 @@ export function clientWorkReasons(ranked: readonly Contender[]): readonly string
   return [
     `Clients of \`${first.name}\` must decode and resize each image first; the figures exclude that work.${other}`,
   ];
+}
+
+/** Work that an endpoint with token ids leaves to its clients; empty for the embed API. */
+function textWorkReasons({ name, point }: Contender): readonly string[] {
+  if (point.endpoint === "embed-http") return [];
+  return [`Clients of \`${name}\` must tokenize each text first; the figures exclude that work.`];
 }
 
 /** Largest part of the latency, as a sentence. */

@@ -1,3 +1,4 @@
+import { defaultModel } from "../../contract/models/index.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type ComparedMetric, comparedMetrics, metricOf } from "../record/metrics.ts";
 import { figureOf, type Interval, meanRatio, ratioInterval } from "../stats/intervals.ts";
@@ -292,6 +293,7 @@ export function mismatches(from: BenchRecord, to: BenchRecord): readonly string[
   const facts: readonly (readonly [string, string, string])[] = [
     ["machine", machineText(from), machineText(to)],
     ["target", a.target, b.target],
+    ["measured tower", towerText(from), towerText(to)],
     ["model", modelKey(from), modelKey(to)],
     ["GPU", gpuText(from), gpuText(to)],
     ["set of images", imagesText(from), imagesText(to)],
@@ -326,6 +328,11 @@ function machineText({ subject: { machine } }: BenchRecord): string {
 
 function modelKey({ subject: { model } }: BenchRecord): string {
   return model.sha256 === undefined ? model.name : `${model.name} ${model.sha256.slice(0, 12)}`;
+}
+
+function towerText({ subject: { model } }: BenchRecord): string {
+  const { spec = defaultModel.name, modality = "image" } = model;
+  return `${spec} (${modality})`;
 }
 
 function gpuText({ subject: { gpu } }: BenchRecord): string {

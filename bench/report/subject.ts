@@ -12,6 +12,7 @@ export function headFacts(record: BenchRecord): readonly Fact[] {
     ["Hardware", deviceText(record)],
     ["Deployed Triton", tritonsText(subject.environments) || undefined],
     ["Model", modelText(subject.model)],
+    ["Modality", modalityNames[subject.model.modality ?? "image"]],
     ["Price", priceText(record)],
     ["Commit", commitText(subject)],
     ["When", whenText(record)],
@@ -43,7 +44,7 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
       model.sha256 === undefined ? model.name : `${model.name}, sha256 ${model.sha256}`,
     ],
     [
-      "Images",
+      subject.model.modality === "text" ? "Texts" : "Images",
       `${settings.images.source}: ${settings.images.count}, mean ${formatBytes(settings.images.meanBytes)}`,
     ],
     ["Endpoints", settings.endpoints.join(", ")],
@@ -58,6 +59,8 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
     ["Record", `schema ${benchRecordVersion}, ${record.kind}`],
   ].filter((fact): fact is [string, string] => fact[1] !== "");
 }
+
+const modalityNames = { image: "images", text: "texts" } as const;
 
 const targetNames = {
   simulation: "local simulation",
@@ -83,6 +86,7 @@ function deviceText({ subject }: BenchRecord): string {
 /** Name of a model, its architecture, weights, seed and short hash. */
 export function modelText(model: ModelSubject): string {
   const facts = [
+    model.spec,
     model.architecture,
     model.weights === undefined ? undefined : `${model.weights} weights`,
     model.seed === undefined ? undefined : `seed ${model.seed}`,

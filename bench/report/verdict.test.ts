@@ -340,3 +340,12 @@ test("an edited artefact and the notes of an environment are caveats", () => {
   expect(texts).toContain("a.json was edited after it was synthesized, and was used as edited.");
   expect(texts).toContain("embed: no volume is mounted.");
 });
+
+test("a stand-in is a caveat, not the model with random weights", () => {
+  const base = testBenchRecord();
+  const model = { name: "generated", spec: "my-vit", weights: "random", architecture: "stand-in" };
+  const record = { ...base, subject: { ...base.subject, model } };
+  expect(caveatsOf(record)[0]).toMatchObject({ kind: "subject", title: "Stand-in" });
+  expect(caveatsOf(record).map(({ title }) => title)).not.toContain("Random weights");
+  expect(verdictOf(record).headline).toContain("measured with a stand-in for the model");
+});

@@ -1,5 +1,6 @@
 import type { BenchRecord } from "../record/bench-record.ts";
 import { metrics } from "../record/metrics.ts";
+import { isStandIn } from "../record/record.ts";
 import { differs, ratioInterval } from "../stats/intervals.ts";
 import { representsDeployment } from "./caveats.ts";
 import {
@@ -215,8 +216,9 @@ function subjectDoubt(record: BenchRecord): string | undefined {
   if (target === "simulation" && environments.some(({ accelerator }) => accelerator === "gpu")) {
     return "measured on a CPU, not on the GPU of the deployment";
   }
-  return model.name === "tiny"
-    ? "measured with a tiny test model"
+  if (model.name === "tiny") return "measured with a tiny test model";
+  return isStandIn(model)
+    ? "measured with a stand-in for the model"
     : "measured in a local simulation";
 }
 

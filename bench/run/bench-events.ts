@@ -1,7 +1,8 @@
+import type { ModelTower } from "../../contract/model-spec.ts";
+import type { LoadItem } from "../load/load-items.ts";
 import type { BenchRecord, Conditions, LoadPoint, LoadShape } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
 import type { OpenTargets } from "./bench-target.ts";
-import type { PreparedImage } from "./reference.ts";
 
 /** Progress of a run. */
 export type BenchEvent =
@@ -19,8 +20,11 @@ export type BenchEvent =
 
 /** Settings and callbacks shared by all load points of a run. */
 export interface BenchContext {
+  /** Measured tower. */
+  readonly tower: ModelTower;
   readonly settings: BenchRecord["settings"];
-  readonly images: readonly PreparedImage[];
+  /** Images or texts to send. */
+  readonly items: readonly LoadItem[];
   /** Number of load generator processes; absent: as many as the rate requires. */
   readonly workers?: number;
   readonly signal: AbortSignal;

@@ -2,6 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { readBenchImages } from "./bench-images.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-images-"));
@@ -19,6 +21,8 @@ const preprocess = async (image: Uint8Array) => {
   return new Float32Array(3);
 };
 
+const { input } = imageTowerOf(defaultModel);
+
 test("the images of a folder are read in name order, ignoring other files", async () => {
   const made = folderOf({
     "b.JPG": "image",
@@ -26,7 +30,7 @@ test("the images of a folder are read in name order, ignoring other files", asyn
     "notes.txt": "x",
     "c.png": "image",
   });
-  const images = await readBenchImages(made, preprocess);
+  const images = await readBenchImages(made, preprocess, input);
   expect(images.map(({ name, contentType }) => [name, contentType])).toEqual([
     ["a.webp", "image/webp"],
     ["b.JPG", "image/jpeg"],
@@ -37,20 +41,20 @@ test("the images of a folder are read in name order, ignoring other files", asyn
 test("at most 64 images are read", async () => {
   const names = Array.from({ length: 70 }, (_, i) => `${100 + i}.jpg`);
   const made = folderOf(Object.fromEntries(names.map((name) => [name, "image"])));
-  const images = await readBenchImages(made, preprocess);
+  const images = await readBenchImages(made, preprocess, input);
   expect(images.map(({ name }) => name)).toEqual(names.slice(0, 64));
 });
 
 test("an invalid image file is rejected by name", async () => {
   const made = folderOf({ "a.jpg": "image", "b.jpg": "text" });
-  await expect(readBenchImages(made, preprocess)).rejects.toThrow(
+  await expect(readBenchImages(made, preprocess, input)).rejects.toThrow(
     `--images: ${join(made, "b.jpg")} is not an image`,
   );
 });
 
 test("an unreadable folder is rejected", async () => {
   const missing = join(folder, "missing");
-  await expect(readBenchImages(missing, preprocess)).rejects.toThrow(
+  await expect(readBenchImages(missing, preprocess, input)).rejects.toThrow(
     `--images: ${missing} cannot be read`,
   );
 });

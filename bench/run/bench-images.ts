@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import type { ImageInput } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageContentType, imageNames, type PreparedImage, type Preprocess } from "./reference.ts";
 
@@ -16,13 +17,14 @@ const maxFileBytes = 32 * 1024 * 1024;
 export async function readBenchImages(
   folder: string,
   preprocess: Preprocess,
+  input: ImageInput,
 ): Promise<readonly PreparedImage[]> {
   const images: PreparedImage[] = [];
   for (const name of imageNames(folder, "--images").slice(0, maxImages)) {
     const file = join(folder, name);
     const bytes = readImage(file);
     try {
-      const tensor = await preprocess(bytes);
+      const tensor = await preprocess(bytes, input);
       images.push({ name, bytes, contentType: imageContentType(name) ?? "", tensor });
     } catch (error) {
       throw new UserError(`--images: ${file} ${(error as Error).message}`);

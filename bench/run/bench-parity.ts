@@ -9,7 +9,7 @@ import { rows } from "./embed-requests.ts";
 import { openHttpClient, reason } from "./http-client.ts";
 import { rowsOf, unit } from "./infer.ts";
 import { compareWith, type EmbeddingAgreement, judgeParity } from "./parity.ts";
-import type { ReferenceImage } from "./reference.ts";
+import type { ReferenceItem } from "./reference.ts";
 
 type ParityResult = BenchRecord["parity"][number];
 
@@ -35,13 +35,13 @@ export interface ParityOptions {
 }
 
 /**
- * Sends each image individually and several as one batch, with the requests of the load, and compares the embeddings with
+ * Sends each image or text individually and several as one batch, with the requests of the load, and compares the embeddings with
  * the local reference. Only endpoints that pass are timed.
  */
 export async function checkBenchParity(
   target: BenchTarget,
   endpoint: BenchEndpoint,
-  images: readonly ReferenceImage[],
+  items: readonly ReferenceItem[],
   { halfPrecision, signal }: ParityOptions,
 ): Promise<ParityResult> {
   const { payload, serialization } = endpoint;
@@ -54,12 +54,13 @@ export async function checkBenchParity(
   };
   const sender = openSender(target, signal);
   try {
-    const singles = await prepareRequests(target, endpoint, images, 1);
-    const batched = await prepareRequests(target, endpoint, images, Math.min(batch, images.length));
+    const singles = await prepareRequests(target, endpoint, items, 1);
+    const size = Math.min(batch, items.length, target.spec.batching.maximum);
+    const batched = await prepareRequests(target, endpoint, items, size);
     const compared: EmbeddingAgreement[] = [];
     const compare = (vectors: readonly Float32Array[], first: number): void => {
       for (const [i, vector] of vectors.entries()) {
-        compared.push(compareWith(images[(first + i) % images.length]!, vector));
+        compared.push(compareWith(items[(first + i) % items.length]!, vector));
       }
     };
     for (const [i, request] of singles.requests.entries()) {
@@ -79,7 +80,7 @@ export async function checkBenchParity(
       return { ...head, ...nothingCompared, message };
     }
     const found = judgeParity(compared, halfPrecision);
-    const hint = found.passed ? "" : "; the reference uses the model of --model";
+    const hint = found.passed ? "" : "; the reference uses the weights of --weights";
     return { ...head, images: compared.length, ...found, message: `${found.message}${hint}` };
   } catch (error) {
     signal.throwIfAborted();
@@ -109,12 +110,14 @@ interface Sender {
   close(): Promise<void>;
 }
 
-function openSender({ endpoint, url }: BenchTarget, signal: AbortSignal): Sender {
+function openSender({ endpoint, url, spec, modality }: BenchTarget, signal: AbortSignal): Sender {
   if (endpoint.endsWith("-grpc")) {
     const grpc = openPreparedInfer(url);
     return {
       async send(_prepared, { body }, images) {
-        return rowsOf(await grpc.send(body, { timeoutMs, signal }), images).map(unit);
+        return rowsOf({ spec, modality }, await grpc.send(body, { timeoutMs, signal }), images).map(
+          unit,
+        );
       },
       close: async () => grpc.close(),
     };
@@ -131,10 +134,10 @@ function openSender({ endpoint, url }: BenchTarget, signal: AbortSignal): Sender
       if (status !== 200) {
         throw new Error(`status ${status}: ${body.toString("utf8").slice(0, 200)}`);
       }
-      if (endpoint === "embed-http") return checkCount(rows(body), images);
+      if (endpoint === "embed-http") return checkCount(rows(body, spec.embedding.width), images);
       const length = headers[headerLengthField];
       const { outputs } = decodeInferResponse(body, length === undefined ? length : String(length));
-      return rowsOf(outputs, images).map(unit);
+      return rowsOf({ spec, modality }, outputs, images).map(unit);
     },
     close: () => http.close(),
   };

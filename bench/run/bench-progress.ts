@@ -1,5 +1,6 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { formatMs, formatRate } from "../report/number-format.ts";
+import { inUnit } from "../report/text-items.ts";
 import type { BenchEvent } from "./bench-events.ts";
 import { parityFailure } from "./bench-parity.ts";
 import { environmentPrefix, startStatusLine } from "./status-line.ts";
@@ -47,7 +48,8 @@ export function startBenchProgress(
 }
 
 function windowText({ pointId, window, index }: Extract<BenchEvent, { kind: "window" }>): string {
-  return `${pointId}, window ${index + 1}: ${formatRate(window.imagesPerSecond)} images/s`;
+  const line = `${pointId}, window ${index + 1}: ${formatRate(window.imagesPerSecond)} images/s`;
+  return inUnit(line, pointId.includes("_text "));
 }
 
 /** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */
@@ -63,5 +65,5 @@ export function loadPointText(point: LoadPoint): string {
     ...failed,
     ...invalid,
   ];
-  return [`${id}: ${times}`, ...remarks].join("; ");
+  return inUnit([`${id}: ${times}`, ...remarks].join("; "), point.payload === "text");
 }

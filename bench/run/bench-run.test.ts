@@ -7,6 +7,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { dockerDocument, type TestDocument } from "../../artefact/test-artefact.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { generateModel } from "../../model-tools/generate.ts";
@@ -35,7 +38,10 @@ const folder = mkdtempSync(join(tmpdir(), "clipstack-bench-test-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const prepare = async (image: Uint8Array) =>
-  normalised(await preprocess(image, { maxPixels: 100_000_000 }));
+  normalised(
+    await preprocess(image, imageTowerOf(defaultModel).input, { maxPixels: 100_000_000 }),
+    imageTowerOf(defaultModel).input,
+  );
 
 const samples = join(project, "model-tools/samples");
 
@@ -58,7 +64,7 @@ async function source(
       fileURLToPath(new URL("../../verify/test-faulty-server.ts", import.meta.url)),
     ],
     modelRepository: join(project, "model_repository"),
-    modelFile: await tinyModel(),
+    modelFiles: new Map([[openclipVitB32.name, { image: await tinyModel() }]]),
     portOffset: 0,
     ...changes,
   };
@@ -93,7 +99,9 @@ async function begin(
   changes: RunChanges = {},
 ): Promise<Run & { readonly done: Promise<void> }> {
   const events: BenchEvent[] = [];
-  const images = (await readBenchImages(samples, prepare)).slice(0, 3);
+  const images = (
+    await readBenchImages(samples, prepare, imageTowerOf(openclipVitB32).input)
+  ).slice(0, 3);
   const settings = {
     ...defaultSettings,
     endpoints: [],
@@ -111,14 +119,24 @@ async function begin(
     settings,
   });
   const model = changes.referenceModel ?? (await tinyModel());
-  const { images: reference } = await makeReference(readSamples(samples, 3), model, prepare);
+  const reference = await makeReference(
+    readSamples(samples, 3),
+    { spec: openclipVitB32, file: model },
+    prepare,
+  );
   const onEvent = (event: BenchEvent) => {
     events.push(event);
     changes.onEvent?.(event);
   };
   const { signal = new AbortController().signal } = changes;
   const done = runBench({
-    context: { settings, images, signal, onEvent },
+    context: {
+      tower: { spec: openclipVitB32, modality: "image" },
+      settings,
+      items: images,
+      signal,
+      onEvent,
+    },
     record,
     sources,
     endpoints,
@@ -132,7 +150,7 @@ async function begin(
 async function run(...args: Parameters<typeof begin>): Promise<Run> {
   const { record, events, done } = await begin(...args);
   await done;
-  return { record: finishBenchRecord(record), events };
+  return { record: finishBenchRecord(record, imageTowerOf(openclipVitB32)), events };
 }
 
 const endpoint = (name: "embed-http" | "onnx-http" | "onnx-grpc" | "trt-http", byName = false) => ({
@@ -230,7 +248,7 @@ test("the payload variants are measured if the Triton loads their models", async
   const triton = document.resource.docker_container?.triton as { command: string[] };
   triton.command.push("--model-control-mode=explicit", "--load-model=openclip_vit_b32");
   const u8ModelFile = join(folder, "u8.onnx");
-  await ensureOptimised(await tinyModel(), u8ModelFile);
+  await ensureOptimised(defaultModel, await tinyModel(), u8ModelFile);
   const { record } = await run(
     [await source(document, { endpoints: ["onnx-http", "onnx-grpc"], u8ModelFile })],
     [
@@ -252,7 +270,7 @@ test("the payload variants are measured if the Triton loads their models", async
 test("fails without timing an endpoint whose embeddings differ from the reference", async () => {
   const { document } = await twoServices();
   const other = join(folder, "other.onnx");
-  await generateModel({ profile: "tiny", seed: 2, file: other });
+  await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file: other });
   const { record } = await run(
     [await source(document, { endpoints: ["onnx-http"] })],
     [endpoint("onnx-http")],
@@ -262,7 +280,7 @@ test("fails without timing an endpoint whose embeddings differ from the referenc
   expect(record.passed).toBe(false);
   expect(record.failures).toHaveLength(1);
   expect(record.failures[0]).toMatch(
-    /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference uses the model of --model$/,
+    /^two-services\/triton-onnx onnx-http: .* differ from the local reference: cosine .*; must be ≥ 0.999 and ≤ 0.10 %; the reference uses the weights of --weights$/,
   );
 });
 
@@ -355,6 +373,8 @@ const target = (more: Partial<BenchTarget>): BenchTarget => ({
   service: "triton-onnx",
   endpoint: "onnx-http",
   url: "http://127.0.0.1:1",
+  spec: openclipVitB32,
+  modality: "image",
   model: "openclip_vit_b32",
   payloads: ["fp32"],
   metrics: [],
@@ -395,7 +415,7 @@ const cell = (more: Partial<LoadPoint>): LoadPoint =>
 
 async function finished(
   loadPoints: readonly LoadPoint[],
-  devices?: Parameters<typeof finishBenchRecord>[1],
+  devices?: Parameters<typeof finishBenchRecord>[2],
 ) {
   const record = await newBenchRecord({
     project: folder,
@@ -405,7 +425,7 @@ async function finished(
     settings: { ...defaultSettings, endpoints: [], images: { source: "", count: 1, meanBytes: 1 } },
   });
   record.loadPoints.push(...loadPoints);
-  return finishBenchRecord(record, devices);
+  return finishBenchRecord(record, imageTowerOf(openclipVitB32), devices);
 }
 
 test("load points with equal ids are disambiguated by their differences", async () => {

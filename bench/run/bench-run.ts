@@ -2,13 +2,13 @@ import { UserError } from "../../contract/user-error.ts";
 import type { BenchRecord, LoadShape } from "../record/bench-record.ts";
 import { p99MinimumSamples } from "../stats/statistics.ts";
 import type { BenchContext } from "./bench-events.ts";
-import type { OpenTargets } from "./bench-target.ts";
+import type { BenchTarget, OpenTargets } from "./bench-target.ts";
 import { type TargetsSource, withTargets } from "./bench-targets.ts";
 import { chooseEndpoints, gateParity, type RequestedEndpoint } from "./choose-endpoints.ts";
 import { addSubject } from "./compose-record.ts";
 import { reason } from "./http-client.ts";
 import { loadPointId, measureLoadPoint, noteOnce, tryCounters } from "./measure-load-point.ts";
-import type { ReferenceImage } from "./reference.ts";
+import type { ReferenceItem } from "./reference.ts";
 
 export interface BenchOptions {
   readonly context: BenchContext;
@@ -18,8 +18,8 @@ export interface BenchOptions {
   readonly endpoints: readonly RequestedEndpoint[];
   readonly batchSizes: readonly number[];
   readonly loads: readonly LoadShape[];
-  /** Images with their embeddings by the local model. */
-  readonly reference: readonly ReferenceImage[];
+  /** Images or texts with their embeddings by the local model. */
+  readonly reference: readonly ReferenceItem[];
 }
 
 /**
@@ -35,7 +35,7 @@ export async function runBench(options: BenchOptions): Promise<void> {
   for (const source of sources) {
     const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
     try {
-      await withTargets(source, { signal, onPhase }, async (open) => {
+      await withTargets(source, { tower: context.tower, signal, onPhase }, async (open) => {
         try {
           await measureGrid(options, open);
         } finally {
@@ -60,7 +60,7 @@ async function measureGrid(
   const onNote = noteOnce(record, context);
   await tryCounters(context, chosen, onNote);
   for (const { target, endpoint } of await gateParity(context, record, chosen, reference)) {
-    for (const batch of batchSizes) {
+    for (const batch of acceptedBatches(target, batchSizes, onNotice)) {
       for (const load of loads) {
         context.signal.throwIfAborted();
         const options = { batch, load, readGpus: open.readGpus, onNote };
@@ -78,6 +78,22 @@ async function measureGrid(
       }
     }
   }
+}
+
+/** Batch sizes that a target accepts: a Triton accepts at most the maximum of the model, the embed API splits larger ones. */
+function acceptedBatches(
+  { endpoint, spec }: BenchTarget,
+  sizes: readonly number[],
+  onNotice: (text: string) => void,
+): readonly number[] {
+  const { maximum } = spec.batching;
+  const accepted = endpoint === "embed-http" ? sizes : sizes.filter((size) => size <= maximum);
+  if (accepted.length < sizes.length) {
+    onNotice(
+      `${endpoint}: batch sizes above ${maximum}, the maximum of ${spec.name}, are left out`,
+    );
+  }
+  return accepted;
 }
 
 /** Default settings, short enough to try on a laptop. */

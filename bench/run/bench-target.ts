@@ -1,4 +1,5 @@
 import type { EndpointName } from "../../contract/environment.ts";
+import type { ModelTower } from "../../contract/model-spec.ts";
 import type { RequiredHeader } from "../../contract/triton-flags.ts";
 import type { BenchEndpoint, PayloadFormat } from "../record/bench-endpoint.ts";
 import type { BenchRecord } from "../record/bench-record.ts";
@@ -6,13 +7,13 @@ import type { GpuReading } from "./gpu-use.ts";
 import type { MetricsSource } from "./instance-metrics.ts";
 
 /** One address that serves embeddings, for as long as it is open. */
-export interface BenchTarget {
+export interface BenchTarget extends ModelTower {
   readonly environment: string;
   readonly service: string;
   readonly endpoint: EndpointName;
   /** `http://host:port`, or `host:port` for gRPC; reachable from this machine. */
   readonly url: string;
-  /** Model name in requests; the models of other payload formats have `_u8` or `_jpeg` in place of a backend's suffix. */
+  /** Name of the measured tower in requests to a Triton; of an image tower, that with FP32 input. */
   readonly model: string;
   /** Payload formats that the server accepts. */
   readonly payloads: readonly PayloadFormat[];

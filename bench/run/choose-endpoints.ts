@@ -5,7 +5,7 @@ import type { BenchContext } from "./bench-events.ts";
 import { checkBenchParity } from "./bench-parity.ts";
 import { type BenchTarget, benchEndpointsOf, type OpenTargets } from "./bench-target.ts";
 import { roundsToHalf } from "./parity.ts";
-import type { ReferenceImage } from "./reference.ts";
+import type { ReferenceItem } from "./reference.ts";
 
 /** Endpoint and payload format of the command line or of a study. */
 export interface RequestedEndpoint extends BenchEndpoint {
@@ -67,7 +67,7 @@ export async function gateParity(
   context: BenchContext,
   record: BenchRecord,
   endpoints: readonly MeasuredEndpoint[],
-  reference: readonly ReferenceImage[],
+  reference: readonly ReferenceItem[],
 ): Promise<readonly MeasuredEndpoint[]> {
   const passed: MeasuredEndpoint[] = [];
   for (const measured of endpoints) {

@@ -1,3 +1,4 @@
+import type { ImageTower, TextTower } from "../../contract/model-spec.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import {
   type BenchRecord,
@@ -77,10 +78,12 @@ function sameJson(a: unknown, b: unknown): boolean {
 /**
  * Completes a record: collects failures, and makes ids unique.
  *
+ * @param tower - Measured tower.
  * @param devices - Devices with a known peak, by environment.
  */
 export function finishBenchRecord(
   record: BenchRecord,
+  tower: ImageTower | TextTower,
   devices: ReadonlyMap<string, Device> = new Map(),
 ): BenchRecord {
   record.loadPoints = withUniqueIds(record.loadPoints);
@@ -96,7 +99,7 @@ export function finishBenchRecord(
       const codes = Object.entries(errorsWithWarmup).map(([code, count]) => `${count} × ${code}`);
       return codes.length === 0 ? [] : [`${id}: requests failed: ${codes.join(", ")}`];
     }),
-    ...aboveCeiling(record.loadPoints, devices),
+    ...aboveCeiling(record.loadPoints, devices, tower),
   );
   const checked = benchRecord.safeParse(record);
   for (const { path, message } of checked.error?.issues ?? []) {

@@ -44,6 +44,7 @@ export function servicesOfDeployed(
     openService(
       artefact.environment.name,
       workload,
+      artefact.environment.models,
       [],
       targetsOf(workload, deployed, access),
       workload.service.authorization === undefined ? undefined : apiKey,

@@ -23,7 +23,7 @@ export interface DeployedSource {
 /** Opens the endpoints of a deployed environment, calls `use`, and closes them. */
 export async function withDeployed<Result>(
   { environment, endpoints, readGpus }: DeployedSource,
-  { onPhase }: WithTargetsOptions,
+  { tower, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
   const startedMs = performance.now();
@@ -42,7 +42,7 @@ export async function withDeployed<Result>(
         : undefined;
     const commandOf = (name: string) =>
       containers?.ok === true ? (containers.containers.get(name)?.Config.Cmd ?? []) : [];
-    return await useServices(services, endpoints, use, {
+    return await useServices(services, tower, endpoints, use, {
       target: "deployed",
       reach: (service) => ({
         metrics: metricsOfDeployed(service, services, cluster),

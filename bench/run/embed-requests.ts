@@ -1,5 +1,11 @@
-import { type EmbedResponse, embedPaths, embedResponse } from "../../contract/embed-api.ts";
-import { embeddingDims } from "../../contract/model-signature.ts";
+import {
+  type EmbedResponse,
+  type EmbedTextRequest,
+  embedPaths,
+  embedResponse,
+  modelParameter,
+} from "../../contract/embed-api.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type HttpClient, jsonOf } from "./http-client.ts";
 
 /** Request encodings of the embed API. */
@@ -17,14 +23,34 @@ export async function embedBy(
   url: string,
   encoding: EmbedEncoding,
   images: readonly EncodedImage[],
+  spec: ModelSpec,
 ): Promise<readonly Float32Array[]> {
-  const response = await http.send(...requestOf(url, encoding, images));
+  return embeddingsIn(http, requestOf(url, encoding, images, spec), encoding, spec);
+}
+
+/** Requests the embeddings of texts. Throws a one-line error on any status other than 200. */
+export async function embedTextBy(
+  http: HttpClient,
+  url: string,
+  texts: readonly string[],
+  spec: ModelSpec,
+): Promise<readonly Float32Array[]> {
+  return embeddingsIn(http, textRequestOf(url, texts, spec), "texts", spec);
+}
+
+async function embeddingsIn(
+  http: HttpClient,
+  request: Parameters<HttpClient["send"]>,
+  encoding: EmbedEncoding | "texts",
+  spec: ModelSpec,
+): Promise<readonly Float32Array[]> {
+  const response = await http.send(...request);
   if (response.status !== 200) {
     throw new Error(
       `status ${response.status} to ${encoding}: ${response.body.toString("utf8").slice(0, 200)}`,
     );
   }
-  if (encoding === "octet-stream") return rows(response.body);
+  if (encoding === "octet-stream") return rows(response.body, spec.embedding.width);
   const parsed = embedResponse.safeParse(jsonOf(response));
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -39,42 +65,60 @@ function vectors(response: EmbedResponse): readonly Float32Array[] {
   return response.embeddings.map((embedding) => Float32Array.from(embedding));
 }
 
-/** Embeddings in an `application/octet-stream` response. Throws a one-line error if the length is invalid. */
-export function rows(body: Buffer): readonly Float32Array[] {
-  const rowBytes = embeddingDims * Float32Array.BYTES_PER_ELEMENT;
+/** Embeddings of `width` values in an `application/octet-stream` response. Throws a one-line error if the length is invalid. */
+export function rows(body: Buffer, width: number): readonly Float32Array[] {
+  const rowBytes = width * Float32Array.BYTES_PER_ELEMENT;
   if (body.length === 0 || body.length % rowBytes !== 0) {
     throw new Error(
       `response to octet-stream: expected rows of ${rowBytes} bytes, got ${body.length} bytes`,
     );
   }
   return Array.from({ length: body.length / rowBytes }, (_, row) =>
-    Float32Array.from({ length: embeddingDims }, (_unused, i) =>
+    Float32Array.from({ length: width }, (_unused, i) =>
       body.readFloatLE(row * rowBytes + i * Float32Array.BYTES_PER_ELEMENT),
     ),
   );
 }
 
-/** URL and options of one request. */
+/** Path of `POST /embed` for a model. */
+export function embedPath({ name }: Pick<ModelSpec, "name">): string {
+  return `${embedPaths.embed}?${modelParameter}=${encodeURIComponent(name)}`;
+}
+
+/** URL and options of one request for a model; absent: the server's default. */
 export function requestOf(
   url: string,
   encoding: EmbedEncoding,
   images: readonly EncodedImage[],
+  spec?: Pick<ModelSpec, "name">,
 ): Parameters<HttpClient["send"]> {
   const first = images[0];
-  if (encoding === "multipart") return [`${url}${embedPaths.embed}`, { body: multipart(images) }];
+  const path = `${url}${spec === undefined ? embedPaths.embed : embedPath(spec)}`;
+  if (encoding === "multipart") return [path, { body: multipart(images) }];
   if (encoding === "raw") {
-    return [
-      `${url}${embedPaths.embed}`,
-      { headers: { "content-type": first?.contentType ?? "" }, body: first?.bytes },
-    ];
+    return [path, { headers: { "content-type": first?.contentType ?? "" }, body: first?.bytes }];
   }
   const body = JSON.stringify({
     images: images.map(({ bytes }) => Buffer.from(bytes).toString("base64")),
+    model: spec?.name,
   });
   const accept = encoding === "octet-stream" ? "application/octet-stream" : "application/json";
   return [
     `${url}${embedPaths.embedBase64}`,
     { headers: { "content-type": "application/json", accept }, body },
+  ];
+}
+
+/** URL and options of one request with texts for a model; absent: the server's default. */
+export function textRequestOf(
+  url: string,
+  texts: readonly string[],
+  spec?: Pick<ModelSpec, "name">,
+): Parameters<HttpClient["send"]> {
+  const body: EmbedTextRequest = { texts: [...texts], model: spec?.name };
+  return [
+    `${url}${embedPaths.embedText}`,
+    { headers: { "content-type": "application/json" }, body: JSON.stringify(body) },
   ];
 }
 

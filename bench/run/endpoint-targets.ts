@@ -1,6 +1,6 @@
 import type { Workload } from "../../artefact/workload.ts";
 import type { EndpointName } from "../../contract/environment.ts";
-import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { OpenTargets } from "./bench-target.ts";
 import { useServices, type WithTargetsOptions } from "./open-services.ts";
 import { openService } from "./service-under-test.ts";
@@ -21,21 +21,21 @@ const knownServices = [
     kind: "embed",
     backend: "onnxruntime",
     prefix: "embed",
-    model: openclipVitB32.name,
+    variant: "fp32",
   },
   {
     name: "triton-onnx",
     kind: "triton",
     backend: "onnxruntime",
     prefix: "onnx",
-    model: openclipVitB32.name,
+    variant: "fp32",
   },
   {
     name: "triton-trt",
     kind: "triton",
     backend: "tensorrt",
     prefix: "trt",
-    model: openclipVitB32Trt.name,
+    variant: "trt",
   },
 ] as const;
 
@@ -45,23 +45,23 @@ const addressesName = "addresses";
 /** Opens the given addresses, calls `use`, and closes them. */
 export async function withEndpoints<Result>(
   { endpoints, metrics, apiKey }: AddressesSource,
-  { onPhase }: WithTargetsOptions,
+  { tower, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
   onPhase(`connecting to ${endpoints.map(({ url }) => url).join(", ")}`);
   const services = knownServices.flatMap(({ prefix, ...known }) => {
     const own = endpoints.filter(({ endpoint }) => endpoint.startsWith(prefix));
     if (own.length === 0) return [];
-    const workload = workloadOf(known, own);
+    const workload = workloadOf(known, tower.spec, own);
     const targets = workload.service.endpoints.map((endpoint) => ({
       workload,
       endpoint,
       url: endpoint.url,
     }));
     const key = known.kind === "embed" ? apiKey : undefined;
-    return [openService(addressesName, workload, [], targets, key)];
+    return [openService(addressesName, workload, [tower.spec], [], targets, key)];
   });
-  return useServices(services, undefined, use, {
+  return useServices(services, tower, undefined, use, {
     target: "addresses",
     reach: (service) => ({
       metrics: metrics
@@ -79,11 +79,13 @@ export async function withEndpoints<Result>(
 
 function workloadOf(
   known: Omit<(typeof knownServices)[number], "prefix">,
+  { name }: ModelSpec,
   endpoints: AddressesSource["endpoints"],
 ): Workload {
   return {
     service: {
       ...known,
+      models: [name],
       resources: {},
       endpoints: endpoints.map(({ endpoint, url }) => ({
         protocol: protocolOf(endpoint),

@@ -3,7 +3,7 @@ import { dirname, resolve } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { planSimulation } from "../../artefact/simulation-plan.ts";
-import type { SimulationPlan } from "../../artefact/simulation-types.ts";
+import type { ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
 import { describe } from "../../artefact/workload.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
 
@@ -20,8 +20,8 @@ export interface LocalEnvironmentOptions {
   readonly portOffset: number;
   /** Model repository of the project, used for volumes of other hosts. */
   readonly modelRepository: string;
-  /** ONNX file used for every model; absent: the mounted files. */
-  readonly modelFile?: string;
+  /** ONNX files in place of the mounted ones. */
+  readonly modelFiles?: ModelFiles;
 }
 
 /** Maximum number of free ports required per replica. */
@@ -42,7 +42,7 @@ export async function planFor(
   return planSimulation(artefact, {
     moduleFolder: dirname(resolve(file)),
     modelRepository: options.modelRepository,
-    modelFile: options.modelFile,
+    modelFiles: options.modelFiles,
     exists: existsSync,
     temporaryFolder,
     portOffset: options.portOffset,

@@ -28,7 +28,7 @@ export async function measureLoadPoint(
 ): Promise<LoadPoint> {
   const { batch, load, study, conditions = {}, url = target.url } = options;
   const id = loadPointId(endpoint, options);
-  const requests = await prepareRequests({ ...target, url }, endpoint, context.images, batch);
+  const requests = await prepareRequests({ ...target, url }, endpoint, context.items, batch);
   const http = openHttpClient();
   const gpus = startGpuSampler(http, target.metrics, options.readGpus);
   const startedMs = performance.now();

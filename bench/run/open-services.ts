@@ -1,5 +1,6 @@
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { EndpointName } from "../../contract/environment.ts";
+import type { Modality, ModelTower } from "../../contract/model-spec.ts";
 import {
   modelControlHeaderOf,
   parseTritonArgs,
@@ -14,6 +15,8 @@ import { serverVersion } from "./server-version.ts";
 import { type EndpointTarget, endpointsOf, type ServiceUnderTest } from "./service-under-test.ts";
 
 export interface WithTargetsOptions {
+  /** Measured tower. */
+  readonly tower: ModelTower;
   readonly signal: AbortSignal;
   /** Called with a description of each phase, for progress. */
   readonly onPhase: (text: string) => void;
@@ -42,6 +45,7 @@ interface ServicesSubject {
  */
 export async function useServices<Result>(
   services: readonly ServiceUnderTest[],
+  { spec, modality }: ModelTower,
   endpoints: readonly EndpointName[] | undefined,
   use: (open: OpenTargets) => Promise<Result>,
   { target, reach, environments, gpu, price, readGpus, notes }: ServicesSubject,
@@ -50,9 +54,9 @@ export async function useServices<Result>(
     const targets: BenchTarget[] = [];
     const servers: OpenTargets["subject"]["servers"] = [];
     for (const service of services) {
-      const { name, model } = service.workload.service;
-      const selected = endpointsOf(service).filter(({ endpointName }) =>
-        isSelected(endpointName, endpoints),
+      const { name } = service.workload.service;
+      const selected = endpointsOf(service, modality).filter(
+        (target) => target.spec.name === spec.name && isSelected(target.endpointName, endpoints),
       );
       if (selected.length === 0) continue;
       const controlUrl = service.targets.find(
@@ -65,8 +69,10 @@ export async function useServices<Result>(
           service: name,
           endpoint: target.endpointName,
           url: target.url,
-          model,
-          payloads: await payloadsOf(service, target, model),
+          spec: target.spec,
+          modality,
+          model: target.model,
+          payloads: await payloadsOf(service, target, modality),
           controlUrl,
           ...reach(service),
         });
@@ -131,21 +137,23 @@ function nameAndVersion(text: string | undefined): { name: string; version: stri
   return { name: name ?? "unknown", version: version ?? "unknown" };
 }
 
-/** Payload formats that a server accepts; a Triton is queried for the models of the other formats. */
+/** Payload formats that a server accepts; a Triton is queried for the models of the other formats of images. */
 async function payloadsOf(
   service: ServiceUnderTest,
   target: EndpointTarget,
-  model: string,
+  modality: Modality,
 ): Promise<readonly PayloadFormat[]> {
+  if (modality === "text") return ["text"];
   if (target.endpointName === "embed-http") return ["jpeg"];
   // the models of the other formats run on ONNX Runtime only
   if (target.endpointName.startsWith("trt-")) return ["fp32"];
   const found: PayloadFormat[] = [];
   for (const payload of payloadOrder) {
-    const name = modelFor(model, payload);
+    const name = modelFor(target, payload);
     try {
       const transport = service.transport(target);
-      if (name === model || (await transport.ready(name, { timeoutMs }))) found.push(payload);
+      if (name === target.model || (await transport.ready(name, { timeoutMs })))
+        found.push(payload);
     } catch (error) {
       throw new UserError(`${target.endpointName}: ${reason(error)}`);
     }

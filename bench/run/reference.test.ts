@@ -42,20 +42,24 @@ test("a missing folder is rejected", () => {
   );
 });
 
-const reference: Reference = {
-  images: [1, 2].map((value) => ({
-    name: `${value}`,
-    bytes: new Uint8Array(),
-    contentType: "image/jpeg",
-    tensor: Float32Array.of(value, value),
-    embedding: new Float32Array(),
-  })),
-};
+const model = { name: "m" };
+const reference: Reference = new Map([
+  [
+    model.name,
+    [1, 2].map((value) => ({
+      name: `${value}`,
+      bytes: new Uint8Array(),
+      contentType: "image/jpeg",
+      tensor: Float32Array.of(value, value),
+      embedding: new Float32Array(),
+    })),
+  ],
+]);
 
 test("the images repeat if more are requested than exist", () => {
-  expect(cycle(reference, 5).map(({ name }) => name)).toEqual(["1", "2", "1", "2", "1"]);
+  expect(cycle(reference, model, 5).map(({ name }) => name)).toEqual(["1", "2", "1", "2", "1"]);
 });
 
 test("a batch concatenates its images", () => {
-  expect([...stack(cycle(reference, 3))]).toEqual([1, 1, 2, 2, 1, 1]);
+  expect([...stack(cycle(reference, model, 3))]).toEqual([1, 1, 2, 2, 1, 1]);
 });

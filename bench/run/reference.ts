@@ -1,14 +1,17 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
-import { openInferenceClient } from "../../client/inference-client.ts";
+import type { Artefact } from "../../artefact/artefact.ts";
+import { environmentModel } from "../../artefact/environment-model.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ImageInput, Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
+import type { LoadItem } from "../load/load-items.ts";
 import type { ModelSubject } from "../record/record.ts";
 import type { EncodedImage } from "./embed-requests.ts";
 
-/** Sample images and their local embeddings, which every endpoint must reproduce. */
-export interface Reference {
-  readonly images: readonly ReferenceImage[];
-}
+/** Sample images and their local embeddings by name of the model, which every endpoint must reproduce. */
+export type Reference = ReadonlyMap<string, readonly ReferenceImage[]>;
 
 export interface SampleImage extends EncodedImage {
   readonly name: string;
@@ -16,17 +19,25 @@ export interface SampleImage extends EncodedImage {
 
 /** Image with its preprocessed model input. */
 export interface PreparedImage extends SampleImage {
-  /** `[3, 224, 224]` float32, CLIP-normalised. */
+  /** Normalised input of the image tower, float32. */
   readonly tensor: Float32Array;
 }
 
 export interface ReferenceImage extends PreparedImage {
-  /** `[512]` float32, unit norm, from the model in this process. */
+  /** Unit norm, from the model in this process. */
   readonly embedding: Float32Array;
 }
 
-/** Returns the model input of an encoded image: `[3, 224, 224]` float32. */
-export type Preprocess = (image: Uint8Array) => Promise<Float32Array>;
+/** Image or text with its local embedding. */
+export type ReferenceItem = LoadItem & {
+  /** File name, or number of the text. */
+  readonly name: string;
+  /** Unit norm, from the model in this process. */
+  readonly embedding: Float32Array;
+};
+
+/** Returns the normalised model input of an encoded image. */
+export type Preprocess = (image: Uint8Array, input: ImageInput) => Promise<Float32Array>;
 
 const contentTypes: Readonly<Record<string, string>> = {
   ".jpg": "image/jpeg",
@@ -79,22 +90,23 @@ export function readSamples(folder: string, limit: number): readonly SampleImage
   }));
 }
 
-/** Embeds the samples in this process. */
+/** Embeds the samples with a model in this process. */
 export async function makeReference(
   samples: readonly SampleImage[],
-  modelPath: string,
+  { spec, file }: Pick<ReferenceModel, "spec" | "file">,
   preprocess: Preprocess,
-): Promise<Reference> {
-  const model = await openInferenceClient({ backend: "embed", mode: "local", modelPath });
+): Promise<readonly ReferenceImage[]> {
+  const { input } = imageTowerOf(spec);
+  const model = await openLocalEmbedder({ spec, modelPath: file });
   try {
     const images: ReferenceImage[] = [];
     for (const sample of samples) {
       const [embedding] = await model.embed([sample.bytes]);
       if (embedding === undefined)
         throw new UserError(`${sample.name}: the local model returned no embedding`);
-      images.push({ ...sample, embedding, tensor: await preprocess(sample.bytes) });
+      images.push({ ...sample, embedding, tensor: await preprocess(sample.bytes, input) });
     }
-    return { images };
+    return images;
   } finally {
     await model.close();
   }
@@ -102,20 +114,44 @@ export async function makeReference(
 
 /** Model file that an environment is compared with, and its description in the record. */
 export interface ReferenceModel {
+  readonly spec: ModelSpec;
+  readonly modality: Modality;
+  /** ONNX file of the tower. */
   readonly file: string;
   readonly subject: ModelSubject;
 }
 
 /**
- * Chooses the model file that an environment is compared with.
+ * Chooses the file that a tower of an environment is compared with.
  *
- * @param modelFile - Model file that the environment's services load; absent if it is not on this machine.
+ * @param modelFile - File that the environment's services load; absent if it is not on this machine.
  */
-export type ChooseModel = (modelFile: string | undefined) => Promise<ReferenceModel>;
+export type ChooseModel = (
+  spec: ModelSpec,
+  modality: Modality,
+  modelFile: string | undefined,
+) => Promise<ReferenceModel>;
+
+/** Chooses the files of all towers of an environment. */
+export async function referenceModels(
+  artefact: Artefact,
+  moduleFolder: string,
+  choose: ChooseModel,
+): Promise<readonly ReferenceModel[]> {
+  const models: ReferenceModel[] = [];
+  for (const spec of artefact.environment.models) {
+    for (const modality of ["image", "text"] as const) {
+      if (spec.towers[modality] === undefined) continue;
+      const own = environmentModel(artefact, spec.name, modality, moduleFolder, existsSync);
+      models.push(await choose(spec, modality, own));
+    }
+  }
+  return models;
+}
 
 /** Reference embeddings of a run: environments with the same model file share them. */
 export class References {
-  readonly #references = new Map<string, Reference>();
+  readonly #references = new Map<string, readonly ReferenceImage[]>();
 
   constructor(
     private readonly samples: readonly SampleImage[],
@@ -124,18 +160,40 @@ export class References {
     private readonly onMake: (text: string) => void,
   ) {}
 
-  async forModel({ file }: ReferenceModel): Promise<Reference> {
-    const known = this.#references.get(file);
+  async forModels(models: readonly ReferenceModel[]): Promise<Reference> {
+    const reference = new Map<string, readonly ReferenceImage[]>();
+    for (const model of models) {
+      if (model.modality !== "image") continue;
+      reference.set(model.spec.name, await this.#forModel(model));
+    }
+    return reference;
+  }
+
+  async #forModel(model: ReferenceModel): Promise<readonly ReferenceImage[]> {
+    const key = `${model.spec.name} ${model.file}`;
+    const known = this.#references.get(key);
     if (known !== undefined) return known;
-    this.onMake(`reference embeddings of ${this.samples.length} sample images`);
-    const made = await makeReference(this.samples, file, this.preprocess);
-    this.#references.set(file, made);
+    this.onMake(
+      `reference embeddings of ${this.samples.length} sample images with ${model.spec.name}`,
+    );
+    const made = await makeReference(this.samples, model, this.preprocess);
+    this.#references.set(key, made);
     return made;
   }
 }
 
-/** `count` images of the reference, repeated as needed. */
-export function cycle(reference: Reference, count: number): readonly ReferenceImage[] {
-  const { images } = reference;
-  return Array.from({ length: count }, (_, i) => images[i % images.length] as ReferenceImage);
+/** First sample image, for requests whose embeddings are not compared. */
+export function firstImage(reference: Reference): ReferenceImage | undefined {
+  return [...reference.values()][0]?.[0];
+}
+
+/** `count` images or texts of a model's reference, repeated as needed. */
+export function cycle<Item>(
+  reference: ReadonlyMap<string, readonly Item[]>,
+  { name }: Pick<ModelSpec, "name">,
+  count: number,
+): readonly Item[] {
+  const items = reference.get(name);
+  if (items === undefined) throw new Error(`no reference embeddings of ${name}`);
+  return Array.from({ length: count }, (_, i) => items[i % items.length] as Item);
 }

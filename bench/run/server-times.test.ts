@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { parseMetrics } from "./prometheus.ts";
 import { type ServerCounters, serverTimes } from "./server-times.ts";
 
-const onnx = { endpoint: "onnx-http", model: "openclip_vit_b32" } as const;
-const embed = { endpoint: "embed-http", model: "openclip_vit_b32" } as const;
+const onnx = { endpoint: "onnx-http", model: "openclip_vit_b32", spec: openclipVitB32 } as const;
+const embed = { endpoint: "embed-http", model: "openclip_vit_b32", spec: openclipVitB32 } as const;
 
 function counters(
   pages: Readonly<Record<string, { readonly role: "embed" | "triton"; readonly page: string }>>,
@@ -77,7 +78,7 @@ test("decoding of an ensemble is the time of its first model, the other times ar
     [
       `nv_inference_request_success{model="openclip_vit_b32_jpeg"} ${requests}`,
       `nv_inference_request_duration_us{model="openclip_vit_b32_jpeg"} ${requests * 20_000}`,
-      `nv_inference_request_duration_us{model="openclip_preprocess"} ${requests * 11_000}`,
+      `nv_inference_request_duration_us{model="openclip_vit_b32_preprocess"} ${requests * 11_000}`,
       tritonPage(requests, 1, 1, "openclip_vit_b32_u8"),
     ].join("\n");
   const [before, after] = [counters({ a: triton(page(5)) }), counters({ a: triton(page(15)) })];

@@ -1,5 +1,5 @@
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
-import { openclipPreprocess, openclipVitB32U8 } from "../../contract/model-signature.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { modelFor } from "../load/prepare.ts";
 import type { PayloadFormat } from "../record/bench-endpoint.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
@@ -54,7 +54,7 @@ const tritonCounters = {
 export function serverTimes(
   before: ServerCounters,
   after: ServerCounters,
-  target: Pick<BenchTarget, "endpoint" | "model">,
+  target: Pick<BenchTarget, "endpoint" | "model" | "spec">,
   payload: PayloadFormat,
 ): ServerTimes | undefined {
   const delta = (
@@ -64,7 +64,7 @@ export function serverTimes(
   ) => counterIncrease(before, after, role, name, labels);
   return target.endpoint === "embed-http"
     ? embedTimes(delta, target.model)
-    : tritonTimes(delta, modelFor(target.model, payload), payload);
+    : tritonTimes(delta, target, payload);
 }
 
 /** Increase of a counter over all processes of a role; NaN if one restarted, 0 if none has the counter. */
@@ -92,11 +92,16 @@ function counterIncrease(
   return sum;
 }
 
-function tritonTimes(delta: Delta, model: string, payload: PayloadFormat): ServerTimes | undefined {
+function tritonTimes(
+  delta: Delta,
+  target: Pick<BenchTarget, "model" | "spec">,
+  payload: PayloadFormat,
+): ServerTimes | undefined {
+  const model = modelFor(target, payload);
   const requests = delta("triton", "nv_inference_request_success", { model });
   if (!(requests > 0)) return undefined;
   // an ensemble counts requests; the model that computes counts the rest
-  const computing = payload === "jpeg" ? openclipVitB32U8.name : model;
+  const computing = payload === "jpeg" ? modelFor(target, "uint8") : model;
   const perRequest = (name: string, countedModel: string) =>
     delta("triton", name, { model: countedModel }) / 1_000 / requests;
   const executions = delta("triton", "nv_inference_exec_count", { model: computing });
@@ -109,7 +114,7 @@ function tritonTimes(delta: Delta, model: string, payload: PayloadFormat): Serve
     requestMs: perRequest("nv_inference_request_duration_us", model),
     decodeMs:
       payload === "jpeg"
-        ? perRequest("nv_inference_request_duration_us", openclipPreprocess.name)
+        ? perRequest("nv_inference_request_duration_us", tritonModelName(target.spec, "preprocess"))
         : undefined,
   };
   for (const [part, counter] of Object.entries(tritonCounters) as [
@@ -135,7 +140,7 @@ function embedTimes(delta: Delta, model: string): ServerTimes | undefined {
   const queueMs = mean(histogram(embedMetrics.queueSeconds));
   const inferMs = mean(histogram(embedMetrics.inferSeconds));
   const sumOverRoutes = (suffix: string) =>
-    [embedPaths.embed, embedPaths.embedBase64]
+    [embedPaths.embed, embedPaths.embedBase64, embedPaths.embedText]
       .map((route) => delta("embed", `${embedMetrics.requestSeconds}_${suffix}`, { route }))
       .reduce((sum, value) => sum + value, 0);
   const requestMs = (sumOverRoutes("sum") * 1_000) / sumOverRoutes("count");

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { jsonOf } from "./http-client.ts";
-import { endpointsOf, type ServiceUnderTest } from "./service-under-test.ts";
+import type { ServiceUnderTest } from "./service-under-test.ts";
 
 const timeoutMs = 10_000;
 
@@ -12,7 +12,9 @@ const openApi = z.object({ info: z.object({ version: z.string() }) });
  * the endpoints check reports that.
  */
 export async function serverVersion(service: ServiceUnderTest): Promise<string | undefined> {
-  const [target] = endpointsOf(service);
+  const target = service.targets.find(
+    ({ endpoint, url }) => endpoint.name !== undefined && url !== undefined,
+  );
   if (target === undefined) return undefined;
   try {
     if (target.endpoint.protocol === "embed-http") {

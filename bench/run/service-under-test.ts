@@ -5,17 +5,22 @@ import { describe } from "../../artefact/workload.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
-import type { EndpointName } from "../../contract/environment.ts";
+import { type EndpointName, requestedModel } from "../../contract/environment.ts";
+import { textTowerOf } from "../../contract/model-shapes.ts";
+import type { Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
+import { tokenTensor } from "../../inference/session/token-tensor.ts";
+import { isLoadText, type LoadItem, type LoadText, loadImages } from "../load/load-items.ts";
 import type { CheckResult } from "../record/record.ts";
-import { type EmbedEncoding, embedBy, embedEncodings } from "./embed-requests.ts";
+import { type EmbedEncoding, embedBy, embedEncodings, embedTextBy } from "./embed-requests.ts";
 import { type HttpClient, openHttpClient, reason } from "./http-client.ts";
-import { inferRows, stack } from "./infer.ts";
-import type { ReferenceImage } from "./reference.ts";
+import { inferRows, inferTensor, stack } from "./infer.ts";
 
 /** Service of a running environment, with its connections for checks. */
 export interface ServiceUnderTest {
   readonly environment: string;
   readonly workload: Workload;
+  /** Models that the service serves, the default first. */
+  readonly models: readonly ModelSpec[];
   readonly instances: readonly RunningInstance[];
   readonly targets: readonly Target[];
   readonly http: HttpClient;
@@ -26,9 +31,11 @@ export interface ServiceUnderTest {
   closeTransports(): Promise<void>;
 }
 
+/** @param models - Models of the environment. */
 export function openService(
   environment: string,
   workload: Workload,
+  models: readonly ModelSpec[],
   instances: readonly RunningInstance[],
   targets: readonly Target[],
   apiKey?: string,
@@ -39,6 +46,9 @@ export function openService(
   return {
     environment,
     workload,
+    models: workload.service.models.flatMap(
+      (name) => models.find((model) => model.name === name) ?? [],
+    ),
     instances,
     targets,
     http: openHttpClient(undefined, bearer),
@@ -62,16 +72,57 @@ export function openService(
   };
 }
 
-/** Reachable target that returns embeddings. */
-export type EndpointTarget = Target & { readonly endpointName: EndpointName; readonly url: string };
+/** Reachable target that returns embeddings of a model. */
+export type EndpointTarget = Target &
+  ServedModel & { readonly endpointName: EndpointName; readonly url: string };
 
-export function endpointsOf(service: ServiceUnderTest): readonly EndpointTarget[] {
+/** Endpoints of a service, each once per model with a tower of the modality. */
+export function endpointsOf(
+  service: ServiceUnderTest,
+  modality: Modality = "image",
+): readonly EndpointTarget[] {
   return service.targets.flatMap((target) => {
     const { endpoint, url } = target;
-    return endpoint.name === undefined || url === undefined
-      ? []
-      : [{ ...target, endpointName: endpoint.name, url }];
+    const { name } = endpoint;
+    if (name === undefined || url === undefined) return [];
+    return servedModels(service, modality).map((model) => ({
+      ...target,
+      endpointName: name,
+      url,
+      ...model,
+    }));
   });
+}
+
+/** Endpoints of a service, each once per model: with its image tower, or else its text tower. */
+export function firstTowersOf(service: ServiceUnderTest): readonly EndpointTarget[] {
+  const textOnly = endpointsOf(service, "text").filter(({ spec }) => !spec.towers.image);
+  return [...endpointsOf(service), ...textOnly];
+}
+
+/** Tower that a service serves. */
+export interface ServedModel extends ModelTower {
+  /** Name of the tower in requests to a Triton; of an image tower, that with FP32 input. */
+  readonly model: string;
+}
+
+/** All towers of a service. */
+export function servedTowers(service: ServiceUnderTest): readonly ServedModel[] {
+  return [...servedModels(service, "image"), ...servedModels(service, "text")];
+}
+
+/** Models of a service with a tower of the modality. */
+export function servedModels(
+  { models, workload }: ServiceUnderTest,
+  modality: Modality = "image",
+): readonly ServedModel[] {
+  return models
+    .filter(({ towers }) => towers[modality] !== undefined)
+    .map((spec) => ({
+      spec,
+      modality,
+      model: requestedModel(workload.service, spec.name, modality),
+    }));
 }
 
 /** Encoding of a request for embeddings: of images for the embed API, of tensors for Triton. */
@@ -86,18 +137,20 @@ export function encodingsOf({ endpoint }: EndpointTarget): readonly RequestEncod
 const timeoutMs = 120_000;
 
 /**
- * Sends one request for the embeddings of some images.
+ * Sends one request for the embeddings of some images, or of texts if the target is a text tower.
  *
- * @param encoding - Defaults to the raw body (one image) or a multipart form for the embed API, and to binary for Triton.
- * @returns One vector of 512 values per image; not normalised by Triton.
+ * @param encoding - Of images. Defaults to the raw body (one image) or a multipart form for the embed API, and to binary for Triton.
+ * @returns One vector per image or text; not normalised by Triton.
  * @throws {Error} with a one-line message on any other response.
  */
 export async function embeddingsOf(
-  service: ServiceUnderTest,
+  service: Pick<ServiceUnderTest, "http" | "transport">,
   target: EndpointTarget,
-  images: readonly ReferenceImage[],
+  items: readonly LoadItem[],
   encoding?: RequestEncoding,
 ): Promise<readonly Float32Array[]> {
+  if (target.modality === "text") return textEmbeddings(service, target, items.filter(isLoadText));
+  const images = loadImages(items);
   if (target.endpoint.protocol === "embed-http") {
     const defaultEncoding = images.length === 1 ? "raw" : "multipart";
     return embedBy(
@@ -105,35 +158,58 @@ export async function embeddingsOf(
       target.url,
       (encoding as EmbedEncoding | undefined) ?? defaultEncoding,
       images,
+      target.spec,
     );
   }
   const transport = service.transport(target, encoding === "json" ? "json" : "binary");
-  const { model } = service.workload.service;
-  return inferRows(transport, model, stack(images), images.length, timeoutMs);
+  return inferRows(transport, target.model, target.spec, stack(images), images.length, timeoutMs);
 }
 
-type ResultDetails = Partial<Pick<CheckResult, "endpoint" | "measured" | "images">>;
+async function textEmbeddings(
+  { http, transport }: Pick<ServiceUnderTest, "http" | "transport">,
+  target: EndpointTarget,
+  items: readonly LoadText[],
+): Promise<readonly Float32Array[]> {
+  const { spec } = target;
+  if (target.endpoint.protocol === "embed-http") {
+    const texts = items.map(({ text }) => text);
+    return embedTextBy(http, target.url, texts, spec);
+  }
+  const ids = items.map((item) => item.ids);
+  const input = tokenTensor(textTowerOf(spec), ids);
+  return inferTensor(transport(target), target, input, timeoutMs);
+}
+
+type ResultDetails = Partial<Pick<CheckResult, "endpoint" | "model" | "measured" | "images">>;
 
 /** Finding of a check on one endpoint. */
-export interface EndpointFinding extends Omit<ResultDetails, "endpoint"> {
+export interface EndpointFinding extends Omit<ResultDetails, "endpoint" | "model"> {
   /** @default "pass" */
   readonly outcome?: "pass" | "fail";
   readonly message: string;
 }
 
-/** Runs a check on each endpoint of a service. An endpoint whose check throws fails with the error message. */
+/** Model of a target for its result; empty if the service has only one. */
+export function modelOf(
+  service: ServiceUnderTest,
+  { spec }: Pick<EndpointTarget, "spec">,
+): { readonly model?: string } {
+  return service.models.length > 1 ? { model: spec.name } : {};
+}
+
+/** Runs a check on each endpoint, by default on those of images, once per model. An endpoint whose check throws fails with the error message. */
 export async function checkEachEndpoint(
   service: ServiceUnderTest,
   id: string,
   check: (target: EndpointTarget) => Promise<EndpointFinding>,
+  targets = endpointsOf(service),
 ): Promise<readonly CheckResult[]> {
   const results: CheckResult[] = [];
-  for (const target of endpointsOf(service)) {
+  for (const target of targets) {
     const failed = (error: unknown) => ({ outcome: "fail", message: reason(error) }) as const;
     const { outcome = "pass", message, ...more } = await check(target).catch(failed);
-    results.push(
-      resultOf(service, id, outcome, message, { endpoint: target.endpointName, ...more }),
-    );
+    const details = { endpoint: target.endpointName, ...modelOf(service, target), ...more };
+    results.push(resultOf(service, id, outcome, message, details));
   }
   return results;
 }

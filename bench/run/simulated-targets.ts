@@ -1,18 +1,18 @@
-import { mkdirSync, rmSync, symlinkSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { workloadsBehind } from "../../artefact/simulated-process.ts";
 import { type RunningInstance, requirePorts, startSimulation } from "../../artefact/simulation.ts";
-import type { Instance, SimulationPlan } from "../../artefact/simulation-types.ts";
+import type { Instance, ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { describe } from "../../artefact/workload.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
-import {
-  openclipPreprocess,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-} from "../../contract/model-signature.ts";
+import { modelConfig } from "../../contract/model-config.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { printModelConfig } from "../../contract/print-model-config.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { OpenTargets } from "./bench-target.ts";
 import { metricsSource } from "./instance-metrics.ts";
@@ -33,8 +33,8 @@ export interface SimulatedSource {
   readonly serverCommand: readonly string[];
   /** The project's model repository, for volumes of other hosts and for the models of the other payload formats. */
   readonly modelRepository: string;
-  /** ONNX file in place of every model; absent: the files that the artefact mounts. */
-  readonly modelFile?: string;
+  /** ONNX files in place of those that the artefact mounts. */
+  readonly modelFiles?: ModelFiles;
   /** ONNX file of the uint8 model; if present, the ONNX Triton also serves the models of the other payload formats. */
   readonly u8ModelFile?: string;
   /** Added to every port of this machine. */
@@ -59,7 +59,7 @@ const startLimitSeconds = 180;
 /** Starts the simulation of an environment, calls `use`, and stops it. */
 export async function withSimulation<Result>(
   source: SimulatedSource,
-  { signal, onPhase }: WithTargetsOptions,
+  { tower, signal, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
   const startedMs = performance.now();
@@ -71,7 +71,7 @@ export async function withSimulation<Result>(
     const notes: string[] = [];
     const complete = await planFor(artefact, environment, source, join(scratch, "repositories"));
     const needed = selectNeeded(complete, source.endpoints, name);
-    const plan = withPayloadModels(needed, source, scratch, notes);
+    const plan = withPayloadModels(needed, tower.spec, source, notes);
     if (plan.faults.length > 0) {
       const lines = plan.faults.map(({ workload, message }) => `${describe(workload)}: ${message}`);
       throw new UserError(lines.join("\n"));
@@ -87,13 +87,13 @@ export async function withSimulation<Result>(
       const services = workloads.map((workload) => {
         const own = running.instances.filter(({ instance }) => instance.workload === workload);
         const targets = plan.targets.filter((target) => target.workload === workload);
-        return openService(name, workload, own, targets);
+        return openService(name, workload, artefact.environment.models, own, targets);
       });
       const instancesBehind = ({ workload }: ServiceUnderTest): readonly RunningInstance[] => {
         const counted = [workload, ...workloadsBehind(workload, workloads)];
         return running.instances.filter(({ instance }) => counted.includes(instance.workload));
       };
-      return await useServices(services, source.endpoints, use, {
+      return await useServices(services, tower, source.endpoints, use, {
         target: "simulation",
         reach: (service) => ({
           metrics: instancesBehind(service)
@@ -168,46 +168,50 @@ function selectNeeded(
 /** The plan with the additional Triton options, and with the models of the other payload formats if requested. */
 function withPayloadModels(
   plan: SimulationPlan,
-  { tritonArgs = [], u8ModelFile, modelFile, modelRepository }: SimulatedSource,
-  scratch: string,
+  spec: ModelSpec,
+  { tritonArgs = [], u8ModelFile, modelRepository }: SimulatedSource,
   notes: string[],
 ): SimulationPlan {
-  const linkedFolder = (name: string, file: string): string => {
-    const folder = join(scratch, "files", name);
-    mkdirSync(folder, { recursive: true });
-    symlinkSync(file, join(folder, "model.onnx"));
-    return folder;
-  };
-  const u8 =
-    u8ModelFile === undefined ? undefined : linkedFolder(openclipVitB32U8.name, u8ModelFile);
-  const own =
-    u8 === undefined || modelFile === undefined ? undefined : linkedFolder("own", modelFile);
+  const variants = payloadVariants.map((variant) => tritonModelName(spec, variant));
+  const [u8Model = "", preprocessModel = "", jpegModel] = variants;
   const instances = plan.instances.map((instance): Instance => {
     if (instance.role !== "triton") return instance;
-    const { repository } = instance;
-    const { model, backend } = instance.workload.service;
+    const { name, repository, workload } = instance;
     const args = [...instance.args, ...tritonArgs];
     const isExplicit = args.includes("--model-control-mode=explicit");
-    if (u8 === undefined || backend !== "onnxruntime" || repository === undefined) {
+    if (
+      u8ModelFile === undefined ||
+      workload.service.backend !== "onnxruntime" ||
+      repository === undefined
+    ) {
       return { ...instance, args };
     }
     notes.push(
-      `${instance.name}: ${openclipVitB32U8.name} and ${openclipVitB32Jpeg.name} were added to its models; its container does not have them.`,
+      `${name}: ${u8Model} and ${jpegModel} were added to its models; its container does not have them.`,
     );
-    const variants = [openclipVitB32U8, openclipPreprocess, openclipVitB32Jpeg];
     return {
       ...instance,
-      args: isExplicit ? [...args, ...variants.map(({ name }) => `--load-model=${name}`)] : args,
+      args: isExplicit ? [...args, ...variants.map((model) => `--load-model=${model}`)] : args,
       repository: {
-        folder: repository.folder,
+        ...repository,
         parts: [
           ...repository.parts,
-          ...(own === undefined ? [] : [{ path: `${model}/1`, source: own }]),
-          ...variants.map(({ name }) => ({ path: name, source: join(modelRepository, name) })),
-          { path: `${openclipVitB32U8.name}/1`, source: u8 },
+          ...payloadVariants.map((variant) => ({
+            path: tritonModelName(spec, variant),
+            files: { "config.pbtxt": printModelConfig(modelConfig(spec, variant).cpu) },
+          })),
+          { path: `${jpegModel}/1`, files: { ".keep": "" } },
+          {
+            path: `${preprocessModel}/1`,
+            source: join(modelRepository, tritonModelName(defaultModel, "preprocess"), "1"),
+          },
         ],
+        replacements: { ...repository.replacements, [u8Model]: u8ModelFile },
       },
     };
   });
   return { ...plan, instances };
 }
+
+/** Models of the payload formats other than float32: pixels, then the steps and the ensemble for image files. */
+const payloadVariants = ["u8", "preprocess", "jpeg"] as const;

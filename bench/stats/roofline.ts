@@ -1,4 +1,5 @@
-import { gigaMacsPerImage } from "../../contract/model-signature.ts";
+import { gigaFlopsPerItem } from "../../contract/model-shapes.ts";
+import type { ImageTower, TextTower } from "../../contract/model-spec.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 
 /** GPUs with their data sheet figures. */
@@ -10,10 +11,12 @@ export interface Device {
   readonly fp16DenseTflops: number;
 }
 
-/** Images per second that no program can exceed: every operation of the image tower at the device's peak. */
-export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): number {
-  const gigaFlopPerImage = 2 * gigaMacsPerImage;
-  return (count * fp16DenseTflops * 1_000) / gigaFlopPerImage;
+/** Images or texts per second that no program can exceed: every operation of the tower at the device's peak. */
+export function ceilingImagesPerSecond(
+  { count, fp16DenseTflops }: Device,
+  tower: ImageTower | TextTower,
+): number {
+  return (count * fp16DenseTflops * 1_000) / gigaFlopsPerItem(tower);
 }
 
 /**
@@ -26,16 +29,17 @@ export function ceilingImagesPerSecond({ count, fp16DenseTflops }: Device): numb
 export function aboveCeiling(
   loadPoints: readonly Pick<LoadPoint, "id" | "environment" | "conditions" | "imagesPerSecond">[],
   devices: ReadonlyMap<string, Device>,
+  tower: ImageTower | TextTower,
 ): readonly string[] {
   return loadPoints.flatMap(({ id, environment, conditions, imagesPerSecond }) => {
     const device = devices.get(environment);
     if (device === undefined) return [];
     const { name, fp16DenseTflops } = device;
     const count = conditions.gpus ?? device.count;
-    const ceiling = ceilingImagesPerSecond({ ...device, count });
+    const ceiling = ceilingImagesPerSecond({ ...device, count }, tower);
     if (imagesPerSecond <= ceiling) return [];
     return [
-      `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${count} × ${name} can compute, at most ${Math.round(ceiling)} (${fp16DenseTflops} TFLOPS each, ${(2 * gigaMacsPerImage).toFixed(1)} GFLOP per image): the measurement is wrong`,
+      `${id}: ${Math.round(imagesPerSecond)} images/s are more than ${count} × ${name} can compute, at most ${Math.round(ceiling)} (${fp16DenseTflops} TFLOPS each, ${gigaFlopsPerItem(tower).toFixed(1)} GFLOP per image): the measurement is wrong`,
     ];
   });
 }

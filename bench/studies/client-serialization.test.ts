@@ -1,12 +1,17 @@
 import { expect, test } from "vitest";
-import { imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { elementCount } from "../../contract/tensor.ts";
 import { measureSerialization } from "./client-serialization.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const tensor = Float32Array.from({ length: imageElements }, (_, i) => Math.sin(i));
 
 test("JSON is larger than binary tensors and slower to encode", async () => {
   const { signal } = new AbortController();
-  const costs = await measureSerialization({ batches: [1], tensor, signal });
+  const costs = await measureSerialization({ spec: openclipVitB32, batches: [1], tensor, signal });
   const [binary, json] = costs;
   expect(costs.map(({ serialization, batch }) => [serialization, batch])).toEqual([
     ["binary", 1],
@@ -22,5 +27,7 @@ test("JSON is larger than binary tensors and slower to encode", async () => {
 
 test("fails when interrupted", async () => {
   const signal = AbortSignal.abort();
-  await expect(measureSerialization({ batches: [1], tensor, signal })).rejects.toThrow("aborted");
+  await expect(
+    measureSerialization({ spec: openclipVitB32, batches: [1], tensor, signal }),
+  ).rejects.toThrow("aborted");
 });

@@ -5,7 +5,9 @@ import {
   encodeInferResponse,
   headerLengthField,
 } from "../../client/triton/wire-http.ts";
-import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
+import { embeddingTensor, imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { type Serialization, serializations } from "../record/bench-endpoint.ts";
 import type { StudyResult } from "../record/study-result.ts";
 import { inputTensor, stack } from "../run/infer.ts";
@@ -17,8 +19,9 @@ export type ClientCost = Extract<
 >["client"][number];
 
 export interface ClientSerializationOptions {
+  readonly spec: ModelSpec;
   readonly batches: readonly number[];
-  /** `[3, 224, 224]` of one image, repeated to fill a batch. */
+  /** Model input of one image, repeated to fill a batch. */
   readonly tensor: Float32Array;
   readonly signal: AbortSignal;
 }
@@ -30,6 +33,7 @@ const maxRuns = 200;
 
 /** Client time to encode the tensors of one request and to decode those of its response, without a server. */
 export async function measureSerialization({
+  spec,
   batches,
   tensor,
   signal,
@@ -38,20 +42,22 @@ export async function measureSerialization({
   for (const batch of batches) {
     const data = stack(Array(batch).fill({ tensor }));
     for (const serialization of serializations) {
-      costs.push(await measureOne(serialization, batch, data, signal));
+      costs.push(await measureOne(spec, serialization, batch, data, signal));
     }
   }
   return costs;
 }
 
 async function measureOne(
+  spec: ModelSpec,
   serialization: Serialization,
   batch: number,
   data: Float32Array,
   signal: AbortSignal,
 ): Promise<ClientCost> {
-  const request = () => encodeInferRequest([inputTensor(data, batch)], { encoding: serialization });
-  const response = responseOf(serialization, batch);
+  const tensor = inputTensor(imageTowerOf(spec), data, batch);
+  const request = () => encodeInferRequest([tensor], { encoding: serialization });
+  const response = responseOf(spec, serialization, batch);
   const bytes = request().byteLength;
   const encodeMs = await medianMs(request, signal);
   const decodeMs = await medianMs(
@@ -61,15 +67,16 @@ async function measureOne(
   return { serialization, batch, encodeMs, decodeMs, bytes };
 }
 
-/** Response of a Triton: `[batch, 512]`. */
-function responseOf(serialization: Serialization, batch: number) {
-  const [output] = openclipVitB32.outputs;
-  const data = Float32Array.from({ length: batch * embeddingDims }, (_, i) => Math.sin(i) / 22);
+/** Response of a Triton: `[batch, width]`. */
+function responseOf(spec: ModelSpec, serialization: Serialization, batch: number) {
+  const { width } = spec.embedding;
+  const { name } = embeddingTensor(spec, imageTowerOf(spec));
+  const data = Float32Array.from({ length: batch * width }, (_, i) => Math.sin(i) / 22);
   const { chunks, headers } = encodeInferResponse(
-    { id: "", modelName: openclipVitB32.name, modelVersion: "1" },
+    { id: "", modelName: tritonModelName(spec, "fp32"), modelVersion: "1" },
     [
       {
-        tensor: { name: output.name, dataType: "FP32", shape: [batch, embeddingDims], data },
+        tensor: { name, dataType: "FP32", shape: [batch, width], data },
         binary: serialization === "binary",
       },
     ],

@@ -6,6 +6,7 @@ import { afterAll, expect, test } from "vitest";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { planFor } from "../run/local-environment.ts";
 import { coldStarts } from "./cold-start.ts";
@@ -54,6 +55,7 @@ test("each round starts the service again, which is live before it is ready", as
   const { plan: planned, serverCommand } = await plan(join(project, "inference-image/main.ts"));
   const starts: ColdStart[] = [];
   await coldStarts(planned, serverCommand, {
+    spec: defaultModel,
     rounds: 2,
     image,
     signal: new AbortController().signal,
@@ -78,6 +80,7 @@ test("fails with the last output of a service that does not start", async () => 
   const { plan: planned, serverCommand } = await plan(broken);
   await expect(
     coldStarts(planned, serverCommand, {
+      spec: defaultModel,
       rounds: 1,
       image,
       signal: new AbortController().signal,

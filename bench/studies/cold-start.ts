@@ -10,12 +10,14 @@ import {
 import { type Instance, loopback, type SimulationPlan } from "../../artefact/simulation-types.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
+import { requestedModel } from "../../contract/environment.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { UserError } from "../../contract/user-error.ts";
+import type { LoadImage } from "../load/load-items.ts";
 import { embedBy } from "../run/embed-requests.ts";
 import { type HttpClient, openHttpClient } from "../run/http-client.ts";
 import { inferRows } from "../run/infer.ts";
-import type { PreparedImage } from "../run/reference.ts";
 import { median } from "../stats/statistics.ts";
 import type { ColdStart, EnvironmentStudy } from "./study.ts";
 
@@ -42,6 +44,8 @@ export interface StartableService {
   readonly role: "embed" | "triton";
   /** `http://host:port`. */
   readonly url: string;
+  /** Model of the requests, and its name at a Triton. */
+  readonly spec: ModelSpec;
   readonly model: string;
   /** Bearer token of the service. */
   readonly apiKey?: string;
@@ -55,8 +59,10 @@ export interface StartableService {
 }
 
 export interface ColdStartOptions {
+  /** Model of the requests. */
+  readonly spec: ModelSpec;
   readonly rounds: number;
-  readonly image: PreparedImage;
+  readonly image: LoadImage;
   readonly signal: AbortSignal;
   readonly onPhase: (text: string) => void;
   /** Called after each measured start, so that it is recorded even if the next one is interrupted. */
@@ -95,7 +101,7 @@ export async function coldStarts(
       const children: Child[] = [];
       try {
         for (const instance of order) {
-          const service = localService(instance, serverCommand, children);
+          const service = localService(instance, options.spec, serverCommand, children);
           options.onPhase(`starting ${instance.name}, round ${round} of ${options.rounds}`);
           options.onStart(await measureStart(service, round, options));
         }
@@ -113,6 +119,7 @@ export async function coldStarts(
 /** A process of this machine; `children` receives each started process. */
 function localService(
   instance: Instance,
+  spec: ModelSpec,
   serverCommand: readonly string[],
   children: Child[],
 ): StartableService {
@@ -123,7 +130,8 @@ function localService(
     service: workload.service.name,
     role,
     url: `http://${loopback}:${listener?.local ?? 0}`,
-    model: workload.service.model,
+    spec,
+    model: requestedModel(workload.service, spec.name),
     readyUrl,
     budgetSeconds: readyBudgetSeconds,
     async start() {
@@ -141,7 +149,7 @@ export async function measureStart(
   round: number,
   { image, signal }: Pick<ColdStartOptions, "image" | "signal">,
 ): Promise<ColdStart> {
-  const { role, url, readyUrl = `${url}${readyPaths[role]}` } = service;
+  const { role, url, spec, readyUrl = `${url}${readyPaths[role]}` } = service;
   // new connections, so that every response is of the started process
   const bearer = service.apiKey === undefined ? undefined : { origin: url, key: service.apiKey };
   const http = openHttpClient(undefined, bearer, { closeAfterResponse: true });
@@ -169,8 +177,8 @@ export async function measureStart(
     const request = async (): Promise<number> => {
       signal.throwIfAborted();
       const sentAt = performance.now();
-      if (role === "embed") await embedBy(http, url, "raw", [image]);
-      else await inferRows(transport, service.model, image.tensor, 1, requestTimeoutMs);
+      if (role === "embed") await embedBy(http, url, "raw", [image], spec);
+      else await inferRows(transport, service.model, spec, image.tensor, 1, requestTimeoutMs);
       return performance.now() - sentAt;
     };
     const firstRequestMs = await request();

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { BenchEndpoint } from "../record/bench-endpoint.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { StudyResult } from "../record/study-result.ts";
@@ -31,6 +32,8 @@ const at = (
     endpoint,
     url: endpoint.endsWith("grpc") ? "127.0.0.1:1" : "http://127.0.0.1:1",
     model: "m",
+    spec: openclipVitB32,
+    modality: "image",
     payloads: ["fp32"],
     metrics: [],
     pids: [],
@@ -52,12 +55,13 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
       notes: [],
     },
     context: {
+      tower: { spec: openclipVitB32, modality: "image" },
       settings: {
         ...defaultSettings,
         endpoints: [],
         images: { source: "samples", count: 1, meanBytes: 1 },
       },
-      images: [],
+      items: [],
       signal: new AbortController().signal,
       onEvent: () => {},
     },

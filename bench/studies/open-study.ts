@@ -10,7 +10,7 @@ import { chooseEndpoints, gateParity, type RequestedEndpoint } from "../run/choo
 import { addSubject } from "../run/compose-record.ts";
 import { reason } from "../run/http-client.ts";
 import { measureLoadPoint, noteOnce, tryCounters } from "../run/measure-load-point.ts";
-import type { ReferenceImage } from "../run/reference.ts";
+import type { ReferenceItem } from "../run/reference.ts";
 import { readIdleMemory } from "./memory-study.ts";
 import type { LoadStudy, Study, StudyEnvironment, StudyGrid, StudyRun } from "./study.ts";
 import { endpointsOf } from "./study-endpoints.ts";
@@ -25,7 +25,7 @@ export interface RunStudiesOptions {
   readonly context: BenchContext;
   readonly grid: StudyGrid;
   /** Images with their embeddings by the local model. */
-  readonly reference: readonly ReferenceImage[];
+  readonly reference: readonly ReferenceItem[];
   /** Receives load points, results, notes and failures as they are produced. */
   readonly record: BenchRecord;
 }
@@ -44,7 +44,8 @@ export async function openStudies(
 ): Promise<void> {
   const { context, record } = options;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
-  await withTargets(source, { signal: context.signal, onPhase }, async (open) => {
+  const { tower, signal } = context;
+  await withTargets(source, { tower, signal, onPhase }, async (open) => {
     const passed = new Map<string, boolean>();
     try {
       // before the parity check, because the first request makes buffers grow

@@ -1,7 +1,8 @@
 import { createServer } from "node:http";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import {
   type TestRepository,
   testRepository,
@@ -13,12 +14,11 @@ import { defaultSettings } from "../run/bench-run.ts";
 import { measureQueueDelays } from "./queue-delay-study.ts";
 import type { StudyRun } from "./study.ts";
 
-const model = openclipVitB32.name;
-const own = openclipVitB32.maxQueueDelayMicroseconds;
+const { name: model, maxQueueDelayMicroseconds: own } = tritonModel(defaultModel, "fp32");
 const closers: (() => unknown)[] = [];
 let repository: TestRepository;
 beforeEach(async () => {
-  const { text } = deployedModelConfig(model, "single-gpu", {});
+  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", {});
   repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: text });
   closers.push(() => repository.remove());
 });
@@ -78,6 +78,8 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
     endpoint: "onnx-http",
     url,
     controlUrl: url,
+    spec: defaultModel,
+    modality: "image",
     model,
     payloads: ["fp32"],
     metrics: [],
@@ -93,12 +95,13 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
       notes: [],
     },
     context: {
+      tower: { spec: defaultModel, modality: "image" },
       settings: {
         ...defaultSettings,
         endpoints: [],
         images: { source: "samples", count: 1, meanBytes: 1 },
       },
-      images: [],
+      items: [],
       signal,
       hold: (work) => {
         held.push(work);

@@ -6,7 +6,10 @@ import {
   startRealTriton,
 } from "../../client/triton/test-real-triton.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import {
   type TestRepository,
   testRepository,
@@ -14,7 +17,10 @@ import {
 import { inferRows } from "../run/infer.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
-const model = openclipVitB32.name;
+const fp32Model = tritonModel(defaultModel, "fp32");
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
+
+const model = fp32Model.name;
 
 describe.skipIf(realTritonMissing !== "")(
   `the queue delay of a real Triton${realTritonMissing === "" ? "" : ` (not here: ${realTritonMissing})`}`,
@@ -22,7 +28,7 @@ describe.skipIf(realTritonMissing !== "")(
     let repository: TestRepository | undefined;
     let triton: RealTriton | undefined;
     beforeAll(async () => {
-      const { text } = deployedModelConfig(model, "cpu", {});
+      const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "cpu", {});
       repository = await testRepository({
         [`${model}/config.pbtxt`]: text,
         [`${model}/configs/cpu.pbtxt`]: text,
@@ -50,7 +56,14 @@ describe.skipIf(realTritonMissing !== "")(
         const times: number[] = [];
         for (let i = 0; i < 8; i++) {
           const sentAt = performance.now();
-          await inferRows(transport, model, new Float32Array(imageElements), 1, 30_000);
+          await inferRows(
+            transport,
+            model,
+            defaultModel,
+            new Float32Array(imageElements),
+            1,
+            30_000,
+          );
           times.push(performance.now() - sentAt);
         }
         return Math.min(...times);
@@ -63,7 +76,7 @@ describe.skipIf(realTritonMissing !== "")(
       const before = await configOf();
       const control = await controlQueueDelay(triton?.url ?? "", model);
       try {
-        expect(control.originalUs).toBe(openclipVitB32.maxQueueDelayMicroseconds);
+        expect(control.originalUs).toBe(fp32Model.maxQueueDelayMicroseconds);
         await control.set(200_000);
         expect(await alone()).toBeGreaterThanOrEqual(200);
         await control.set(0);

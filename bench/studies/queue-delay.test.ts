@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import {
   modelControlHeader,
   type ResolvedTritonFlags,
   restrictModelControl,
 } from "../../contract/triton-flags.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import {
   type TestRepository,
   testRepository,
@@ -13,11 +14,13 @@ import {
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
 import { controlQueueDelay } from "./queue-delay.ts";
 
-const model = openclipVitB32.name;
+const fp32Model = tritonModel(defaultModel, "fp32");
+
+const model = fp32Model.name;
 const closers: (() => unknown)[] = [];
 let repository: TestRepository;
 beforeEach(async () => {
-  const { text } = deployedModelConfig(model, "single-gpu", {});
+  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", {});
   repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: text });
   closers.push(() => repository.remove());
 });
@@ -58,7 +61,7 @@ test("only the queue delay changes", async () => {
   const url = await start();
   const before = await configOf(url);
   const delay = await control(url);
-  expect(delay.originalUs).toBe(openclipVitB32.maxQueueDelayMicroseconds);
+  expect(delay.originalUs).toBe(fp32Model.maxQueueDelayMicroseconds);
   await delay.set(1_234);
   const after = await configOf(url);
   expect(after).toEqual({

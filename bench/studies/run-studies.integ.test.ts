@@ -5,6 +5,9 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
@@ -23,6 +26,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Generous, for a busy machine. */
 const timeoutMs = 600_000;
+const { input } = imageTowerOf(defaultModel);
 const limits = { maxPixels: 100_000_000 };
 let modelFile: string;
 let reference: readonly ReferenceImage[];
@@ -31,13 +35,16 @@ let images: readonly PreparedImage[];
 beforeAll(async () => {
   modelFile = await tinyModel();
   const samples = readSamples(join(project, "model-tools/samples"), 2);
-  reference = (
-    await makeReference(samples, modelFile, async (image) =>
-      normalised(await preprocess(image, limits)),
-    )
-  ).images;
+  reference = await makeReference(
+    samples,
+    { spec: openclipVitB32, file: modelFile },
+    async (image) => normalised(await preprocess(image, input, limits), input),
+  );
   images = await Promise.all(
-    reference.map(async (image) => ({ ...image, pixels: await preprocess(image.bytes, limits) })),
+    reference.map(async (image) => ({
+      ...image,
+      pixels: await preprocess(image.bytes, input, limits),
+    })),
   );
 });
 
@@ -57,7 +64,7 @@ async function environment(): Promise<StudyEnvironment> {
       join(project, "inference-image/main.ts"),
     ],
     modelRepository: join(project, "model_repository"),
-    modelFile,
+    modelFiles: new Map([[openclipVitB32.name, { image: modelFile }]]),
     portOffset: 0,
     ...change,
   });
@@ -107,8 +114,9 @@ async function study(
     environments: [await environment()],
     endpoints: [],
     context: {
+      tower: { spec: openclipVitB32, modality: "image" },
       settings,
-      images,
+      items: images,
       workers: 1,
       signal: options.signal ?? new AbortController().signal,
       onEvent: () => {},
@@ -128,7 +136,7 @@ async function study(
     reference,
     record,
   });
-  return finishBenchRecord(record);
+  return finishBenchRecord(record, imageTowerOf(openclipVitB32));
 }
 
 describe("studies of a simulated environment", () => {

@@ -1,6 +1,7 @@
 import { createServer } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import type { BenchEvent } from "../run/bench-events.ts";
 import { defaultSettings } from "../run/bench-run.ts";
 import { newBenchRecord } from "../run/compose-record.ts";
@@ -87,8 +88,9 @@ async function study(url: string, metrics: AddressesSource["metrics"]) {
     ],
     endpoints: [],
     context: {
+      tower: { spec: defaultModel, modality: "image" },
       settings,
-      images: [image],
+      items: [image],
       workers: 1,
       signal: new AbortController().signal,
       onEvent: (event) => events.push(event),

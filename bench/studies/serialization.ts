@@ -1,3 +1,4 @@
+import { loadImages } from "../load/load-items.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { type ClientCost, measureSerialization } from "./client-serialization.ts";
@@ -52,8 +53,10 @@ function withJson(requested: readonly RequestedEndpoint[]): readonly RequestedEn
 }
 
 async function measureClient(run: StudyRun): Promise<void> {
-  const [image] = run.context.images;
-  if (image === undefined) throw new StudyUnavailable("no image is available");
+  const [image] = loadImages(run.context.items);
+  const [measured] = run.endpoints;
+  if (image === undefined || measured === undefined)
+    throw new StudyUnavailable("no image is available");
   const result = run.addResult({
     study: "serialization" as const,
     environment: run.environment,
@@ -69,6 +72,7 @@ async function measureClient(run: StudyRun): Promise<void> {
   });
   result.client.push(
     ...(await measureSerialization({
+      spec: measured.target.spec,
       batches: run.grid.batchSizes,
       tensor: image.tensor,
       signal: run.context.signal,

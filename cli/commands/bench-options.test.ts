@@ -8,6 +8,7 @@ import {
   backends,
   type GridArguments,
   loadsOf,
+  textEndpoints,
 } from "./bench-options.ts";
 
 /** The options of a command line, or what is wrong with them. */
@@ -97,4 +98,27 @@ const wrong: readonly (readonly [string, readonly string[], string])[] = [
 ];
 test.each(wrong)("fails on %s", (_name, args, message) => {
   expect(() => parse(...args)).toThrow(message);
+});
+
+test("--model names a model; files are of --weights", () => {
+  expect(parse("--model", "dinov2-small").model).toBe("dinov2-small");
+  for (const file of ["tiny", "generated", "weights/mine.onnx"]) {
+    expect(() => parse("--model", file)).toThrow(
+      `It must be the name of a model. Model files are selected with --weights ${file}.`,
+    );
+  }
+});
+
+test("texts are sent to the same endpoints", () => {
+  expect(textEndpoints(backends("embed,onnx")).map(benchEndpointName)).toEqual([
+    "embed-http_text",
+    "onnx-http_text",
+    "onnx-grpc_text",
+  ]);
+});
+
+test("fails on a payload format of images for texts", () => {
+  expect(() => textEndpoints(backends("onnx-http_uint8"))).toThrow(
+    "--backend onnx-http_uint8 requires --modality image",
+  );
 });

@@ -6,7 +6,10 @@ import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type EndpointName, endpointNames } from "../../contract/environment.ts";
+import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { modelName } from "../model/model-option.ts";
+import { modalityOption } from "../model/named-model.ts";
 import {
   listOf,
   numberFrom,
@@ -28,7 +31,10 @@ export interface BenchArguments {
   readonly duration: number;
   readonly seed: number;
   readonly images?: string;
-  readonly model: string;
+  readonly texts?: string;
+  readonly model?: string;
+  readonly modality?: Modality;
+  readonly weights: string;
   readonly workers?: number;
   readonly price?: number;
   readonly portOffset: number;
@@ -119,7 +125,12 @@ function addMeasurementOptions(command: Command): void {
       "JPEG, PNG or WebP files to send, the first 64 by name (default: the samples of this project)",
     )
     .option(
-      "--model <model>",
+      "--model <name>",
+      "model of the environment to measure; with --url, of the catalogue or of environments/models (default: the first)",
+      modelName,
+    )
+    .option(
+      "--weights <weights>",
       "generated (the environment's model file, or that of model_repository), tiny, or an ONNX file; served with --target simulation, and the reference for embeddings",
       "generated",
     )
@@ -141,6 +152,11 @@ export interface GridArguments {
 
 export function addGridOptions(command: Command): Command {
   return command
+    .addOption(modalityOption("; default: of images, unless the model has only a text tower"))
+    .option(
+      "--texts <file>",
+      "texts to send, one per line, the first 64 (default: five texts of several scripts)",
+    )
     .addOption(
       new Option(
         "--backend <names>",
@@ -155,7 +171,7 @@ export function addGridOptions(command: Command): Command {
       listOf(wholeNumber(1, 4_096)),
     )
     .addOption(
-      new Option("--batch-sizes <numbers>", "images per request")
+      new Option("--batch-sizes <numbers>", "images or texts per request")
         .argParser(listOf(wholeNumber(1, maxImagesPerRequest)))
         .default(defaultBatchSizes, defaultBatchSizes.join(",")),
     )
@@ -217,6 +233,21 @@ const namedEndpoints: readonly BenchEndpoint[] = [
     (endpoint): BenchEndpoint => ({ endpoint, payload: "fp32", serialization: "json" }),
   ),
 ];
+
+/**
+ * Endpoints in the payload format of texts.
+ *
+ * @throws {UserError} if another format was requested by name
+ */
+export function textEndpoints(
+  requested: readonly RequestedEndpoint[],
+): readonly RequestedEndpoint[] {
+  return requested.map((endpoint) => {
+    const name = benchEndpointName(endpoint);
+    if (name === endpoint.endpoint) return { ...endpoint, payload: "text" };
+    throw new UserError(`--backend ${name} requires --modality image`);
+  });
+}
 
 /** Parses a list of groups and names to distinct endpoints. */
 export function backends(text: string): readonly RequestedEndpoint[] {

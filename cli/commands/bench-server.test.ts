@@ -20,6 +20,16 @@ test("fails on an unknown load, and accepts every option", async () => {
   );
 });
 
+test("fails on an unknown model, tower or load of a tower", async () => {
+  await expect(run("--model", "dinov3")).rejects.toThrow(/^model must be one of .*, got 'dinov3'$/);
+  await expect(run("--model", "dinov2-small:text")).rejects.toThrow(
+    "model dinov2-small must have a text tower",
+  );
+  await expect(run("--model", "dinov2-small", "--only", "photos")).rejects.toThrow(
+    "--only must be of single, c16, got 'photos'",
+  );
+});
+
 test("fails if rounds is not a number", async () => {
   await expect(run("--rounds", "many")).rejects.toThrow("It must be an integer from 1 to 100.");
 });

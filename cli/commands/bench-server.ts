@@ -6,8 +6,8 @@ import { promisify } from "node:util";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { compare } from "../../bench/baselines/compare.ts";
-import { type Load, loads, type SubjectName } from "../../bench/baselines/loads.ts";
-import type { Bench, BenchModel, OptimisedModel } from "../../bench/baselines/measure.ts";
+import { type Load, loads, type SubjectName, towerLoadNames } from "../../bench/baselines/loads.ts";
+import type { Bench } from "../../bench/baselines/measure.ts";
 import {
   type BenchRun,
   type ServerRecord,
@@ -26,11 +26,9 @@ import { reportName, type SavedReports, saveReports } from "../../bench/report/s
 import { describeCommit, describeMachine } from "../../bench/run/machine.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
-import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { loadImages } from "../../model-tools/samples/load-images.ts";
-import { ensureConverted } from "../model/model-prepare.ts";
+import { benchModels, benchTowers } from "../model/bench-models.ts";
 import { ensurePython, fastapiPackages } from "../model/python-environment.ts";
 import { project } from "../project.ts";
 
@@ -40,6 +38,8 @@ interface BenchServerOptions {
   readonly seconds: number;
   /** Names of loads; empty for all. */
   readonly only: readonly string[];
+  /** Towers to measure instead of the default model, as `<model>[:image|:text]`. */
+  readonly models: readonly string[];
   readonly baseline: boolean;
   /** Folder for the record and its reports. */
   readonly reports: string;
@@ -66,21 +66,19 @@ const baselineSettings = { WORKERS: "1", ALLOW_SPINNING: "1" } as const;
  * @throws {Interrupted} on SIGINT and SIGTERM; nothing is left running
  */
 export async function benchServer(options: BenchServerOptions): Promise<BenchServerResult> {
-  const unknown = options.only.find((name) => !loads.some(({ id }) => id === name));
+  const towers = options.models.flatMap(benchTowers);
+  const names = towers.length === 0 ? loads.map(({ id }) => id) : towerLoadNames;
+  const unknown = options.only.find((name) => !names.includes(name));
   if (unknown !== undefined) {
-    throw new UserError(
-      `--only must be of ${loads.map(({ id }) => id).join(", ")}, got '${unknown}'`,
-    );
+    throw new UserError(`--only must be of ${names.join(", ")}, got '${unknown}'`);
   }
-  const chosen = chooseLoads(options.only);
+  const chosen = chooseLoads(options.only, towers);
   const interrupt = onInterrupt();
   const startedAt = new Date().toISOString();
   const { onProgress } = options;
   try {
-    const models = await prepareModels(chosen, onProgress);
-    const baseline = options.baseline
-      ? await prepareBaseline(interrupt.signal, onProgress)
-      : { reason: "--no-baseline" };
+    const models = await benchModels(chosen, towers, onProgress);
+    const baseline = await chooseBaseline(options, interrupt.signal);
     if ("reason" in baseline) onProgress(`the baseline is not measured: ${baseline.reason}`);
     onProgress("generating the images");
     const payloads = await makePayloads(chosen);
@@ -130,6 +128,15 @@ type BaselineEnvironment =
   | { readonly python: string; readonly packages: string[] }
   | { readonly reason: string };
 
+async function chooseBaseline(
+  { baseline, models, onProgress }: BenchServerOptions,
+  signal: AbortSignal,
+): Promise<BaselineEnvironment> {
+  if (!baseline) return { reason: "--no-baseline" };
+  if (models.length > 0) return { reason: "it serves the default model only" };
+  return await prepareBaseline(signal, onProgress);
+}
+
 async function prepareBaseline(
   signal: AbortSignal,
   onProgress: (line: string) => void,
@@ -152,42 +159,6 @@ async function compiledServer(onProgress: (line: string) => void): Promise<strin
   return join(folder, "dist", "main.js");
 }
 
-async function prepareModels(
-  chosen: readonly Load[],
-  onProgress: (line: string) => void,
-): Promise<Bench["models"]> {
-  const models: Partial<Record<Load["model"], BenchModel>> = {};
-  for (const model of new Set(chosen.map((load) => load.model))) {
-    let isAnnounced = false;
-    const standard =
-      model === "tiny"
-        ? await ensureTinyModel()
-        : await ensureGeneratedModel(() => {
-            if (!isAnnounced) onProgress("generating the full-size model");
-            isAnnounced = true;
-          });
-    const needed = chosen.filter((load) => load.model === model);
-    const needsInt8 = needed.some((load) => load.subjects.includes("server-int8"));
-    const optimised: BenchModel["optimised"] = [
-      await optimisedModel("fp32", await ensureOptimised(standard)),
-      ...(needsInt8
-        ? [await optimisedModel("int8", await ensureConverted(standard, "int8", onProgress))]
-        : []),
-    ];
-    models[model] = { standard, ceiling: optimised[0].modelPath, optimised };
-  }
-  return models;
-}
-
-/** @param modelPath - An optimised model with a manifest. */
-async function optimisedModel(
-  precision: OptimisedModel["precision"],
-  modelPath: string,
-): Promise<OptimisedModel> {
-  const { precision: part, agreement } = await modelInfo(modelPath);
-  return { modelPath, precision, parts: [part!], ...agreement! };
-}
-
 function runLine({ load, subject, round, imagesPerSecond, latency, failures }: BenchRun): string {
   const failed = Object.entries(failures).map(([code, count]) => `, ${count} × ${code}`);
   const rate = imagesPerSecond === undefined ? "no rate" : `${imagesPerSecond.toFixed(1)} images/s`;
@@ -206,24 +177,28 @@ async function subjectOf(
   { images }: Payloads,
 ): Promise<ServerRecord["subject"]> {
   const versions = versionsOf();
-  const modelOf = async (model: BenchModel | undefined) => {
-    if (model === undefined) return undefined;
-    const { sha256, bytes, weights, source } = await modelInfo(model.standard);
-    return { file: basename(model.standard), sha256, bytes, weights, source };
-  };
-  const { full, tiny } = bench.models;
-  const { ceiling, optimised } = (full ?? tiny)!;
+  const models: ServerRecord["subject"]["models"] = {};
+  for (const [name, { standard }] of Object.entries(bench.models)) {
+    const { sha256, bytes, weights, source } = await modelInfo(standard);
+    models[name] = { file: basename(standard), sha256, bytes, weights, source };
+  }
+  const { full } = bench.models;
+  const measured = full === undefined ? Object.entries(bench.models) : [["full", full] as const];
+  const optimised = measured.flatMap(([name, model]) =>
+    model.optimised.map(({ modelPath: _, ...agreement }) => ({ model: name, ...agreement })),
+  );
+  const precisions = measured.map(([, model]) => model.optimised[0]?.parts.join(", ") ?? "fp32");
   return {
     ...(await describeCommit(project)),
     machine: describeMachine(),
     versions,
-    models: { full: await modelOf(full), tiny: await modelOf(tiny) },
+    models,
     ceiling: {
-      file: basename(ceiling),
-      precision: optimised[0].parts.join(", "),
+      file: listOf(measured.map(([, { ceiling }]) => basename(ceiling))),
+      precision: listOf(precisions),
       sessionOptions: bench.ceilingSessionOptions,
     },
-    optimisedModels: optimised.map(({ modelPath: _, ...agreement }) => agreement),
+    optimisedModels: optimised,
     baseline:
       "python" in baseline
         ? { measured: true, packages: baseline.packages, settings: { ...baselineSettings } }
@@ -242,6 +217,11 @@ async function subjectOf(
       loadGenerator: "clipstack bench/load",
     },
   };
+}
+
+/** Distinct values, separated by commas. */
+function listOf(values: readonly string[]): string {
+  return [...new Set(values)].join(", ");
 }
 
 function versionsOf(): Record<string, string> {
@@ -264,6 +244,7 @@ interface Arguments {
   readonly rounds: number;
   readonly seconds: number;
   readonly only?: readonly string[];
+  readonly model?: readonly string[];
   readonly quick?: true;
   readonly baseline: boolean;
   readonly strict?: true;
@@ -289,6 +270,10 @@ export function registerBenchServer(program: Command): void {
       4,
     )
     .option("--only <loads...>", `loads to measure: ${loads.map(({ id }) => id).join(", ")}`)
+    .option(
+      "--model <models...>",
+      `towers to measure with the loads ${towerLoadNames.join(" and ")} instead of the default model, compared with the ceiling: <model>[:image|:text]`,
+    )
     .option("--quick", "smoke test: the tiny model, one round, one second")
     .option("--no-baseline", "skip the FastAPI service, which requires Python and its packages")
     .option("--strict", "exit with 1 if a target is missed")
@@ -305,6 +290,7 @@ export function registerBenchServer(program: Command): void {
 Examples:
   $ npx clipstack bench-server
   $ npx clipstack bench-server --only c16 photos --rounds 5
+  $ npx clipstack bench-server --model dinov2-small openclip-vit-b32:text
   $ npx clipstack bench-server --quick --no-baseline
 
 Exit codes: 0 success, 1 failure (with --strict also a missed target), 2 wrong usage.`,
@@ -313,14 +299,15 @@ Exit codes: 0 success, 1 failure (with --strict also a missed target), 2 wrong u
 }
 
 async function run(args: Arguments): Promise<void> {
-  const { rounds, seconds, only } = args.quick
-    ? { ...quick, only: args.only ?? quick.only }
-    : { ...args, only: args.only ?? [] };
+  const everything = args.quick && args.model === undefined ? quick.only : [];
+  const { rounds, seconds } = args.quick ? quick : args;
+  const only = args.only ?? everything;
   try {
     const { record, missedTargets, saved } = await benchServer({
       rounds,
       seconds,
       only,
+      models: args.model ?? [],
       baseline: args.baseline,
       reports: resolve(args.report),
       onProgress: (line) => console.error(line),

@@ -30,7 +30,7 @@ describe.skipIf(realTritonMissing !== "")(
       triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
       const output = join(folder, "results.json");
       const { code, stderr } = await clipstack([
-        ...["bench", "--model", "tiny", "--backend", paths.join(",")],
+        ...["bench", "--weights", "tiny", "--backend", paths.join(",")],
         ...["--url", `onnx-http=${triton.url}`, "--url", `onnx-grpc=${triton.grpcTarget}`],
         ...["--metrics-url", `onnx=http://127.0.0.1:${triton.ports[2]}/metrics`],
         ...["--batch-sizes", "1,2", "--concurrency", "2", "--window", "0.5", "--duration", "4"],

@@ -20,7 +20,16 @@ async function oneService() {
   const [port = 0] = await freePorts(1);
   const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
   const reports = mkdtempSync(join(folder, "reports-"));
-  const args = ["one", "--no-synth", "--model", "tiny", "--batch-sizes", "1", "--report", reports];
+  const args = [
+    "one",
+    "--no-synth",
+    "--weights",
+    "tiny",
+    "--batch-sizes",
+    "1",
+    "--report",
+    reports,
+  ];
   return { port, env: { CDKTF_OUTDIR: outdir }, reports, args };
 }
 
@@ -93,7 +102,7 @@ test("fails with exit code 1 if an address returns no embeddings and records the
   const { port } = server.address() as AddressInfo;
   const url = `embed-http=http://127.0.0.1:${port}`;
   const { code, stderr } = await clipstack([
-    ...["bench", "--url", url, "--model", "tiny", "--report", reports],
+    ...["bench", "--url", url, "--weights", "tiny", "--report", reports],
   ]);
   server.closeAllConnections();
   server.close();
@@ -107,37 +116,52 @@ test("fails with exit code 1 if an address returns no embeddings and records the
 const rejections: readonly (readonly [string, readonly string[], string])[] = [
   [
     "an environment that is not there",
-    ["two", "--no-synth", "--model", "tiny"],
+    ["two", "--no-synth", "--weights", "tiny"],
     "clipstack: environment must be one of one, got 'two'",
   ],
   [
+    "a model that the environment does not have",
+    ["one", "--no-synth", "--model", "dinov2-small", "--weights", "tiny"],
+    "clipstack: --model must be a model of one: openclip-vit-b32, got 'dinov2-small'",
+  ],
+  [
+    "texts for a model without a text tower",
+    ["one", "--no-synth", "--modality", "text", "--weights", "tiny"],
+    "clipstack: model openclip-vit-b32 must have a text tower",
+  ],
+  [
+    "texts for an image tower",
+    ["one", "--no-synth", "--texts", "queries.txt", "--weights", "tiny"],
+    "clipstack: --texts requires --modality text",
+  ],
+  [
     "an endpoint that the environment does not have",
-    ["one", "--no-synth", "--model", "tiny", "--backend", "trt-grpc"],
+    ["one", "--no-synth", "--weights", "tiny", "--backend", "trt-grpc"],
     "clipstack: one offers none of trt-grpc",
   ],
   [
     "a folder without images",
-    ["one", "--no-synth", "--model", "tiny", "--images", folder],
+    ["one", "--no-synth", "--weights", "tiny", "--images", folder],
     `clipstack: --images: ${folder} has no .jpg, .jpeg, .png or .webp file`,
   ],
   [
     "an environment that is not deployed",
-    ["one", "--target", "deployed", "--model", "tiny"],
+    ["one", "--target", "deployed", "--weights", "tiny"],
     "clipstack: one is not deployed from this checkout: npx cdktf deploy one --auto-approve",
   ],
   [
     "addresses and environments",
-    ["one", "--url", "embed-http=http://127.0.0.1:9", "--model", "tiny"],
+    ["one", "--url", "embed-http=http://127.0.0.1:9", "--weights", "tiny"],
     "clipstack: --url cannot be combined with environments or --target",
   ],
   [
     "a file that cannot be written",
-    ["one", "--no-synth", "--model", "tiny", "--report", folder, "--output", `${folder}/no/file`],
+    ["one", "--no-synth", "--weights", "tiny", "--report", folder, "--output", `${folder}/no/file`],
     `clipstack: --output ${folder}/no/file cannot be written: ENOENT`,
   ],
   [
     "metrics without an address",
-    ["--metrics-url", "onnx=http://127.0.0.1:9", "--model", "tiny"],
+    ["--metrics-url", "onnx=http://127.0.0.1:9", "--weights", "tiny"],
     "clipstack: --metrics-url requires --url, because environments declare their metrics addresses",
   ],
 ];

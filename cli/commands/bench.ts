@@ -6,6 +6,7 @@ import {
   type BenchArguments,
   type GridArguments,
   loadsOf,
+  textEndpoints,
 } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 
@@ -19,7 +20,7 @@ export function registerBench(program: Command): void {
       "after",
       `
 Each endpoint is measured at each batch size and each concurrency (or rate). First, its embeddings are compared with those
-of the local model (--model); an endpoint that differs is not timed and the run fails. Each load point warms up until its
+of the local model (--weights); an endpoint that differs is not timed and the run fails. Each load point warms up until its
 throughput is steady and is then measured in windows of --window seconds until the last three agree within --stability, or
 --max-trials or --duration is reached. Latency is measured from the time at which a request was due.
 
@@ -32,7 +33,9 @@ INFERENCE_API_KEY. Ctrl-C ends the run and saves the measurements so far.
 
 Examples:
   $ npx clipstack bench single-gpu
-  $ npx clipstack bench single-gpu --model tiny --duration 5
+  $ npx clipstack bench single-gpu --weights tiny --duration 5
+  $ npx clipstack bench search --model dinov2-small
+  $ npx clipstack bench search --modality text --texts queries.txt
   $ npx clipstack bench single-gpu --target deployed --concurrency 1,4,8,16,32,64,128 --batch-sizes 1,4,8,16,32 \\
       --window 5 --duration 60 --output results.json
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
@@ -50,10 +53,12 @@ async function bench(
   args: BenchArguments & GridArguments,
 ): Promise<void> {
   const loads = loadsOf(args, args.seed);
-  const { backend: endpoints, batchSizes } = args;
+  const { backend, batchSizes } = args;
   const loadPointCount =
-    Math.max(1, environments.length) * endpoints.length * batchSizes.length * loads.length;
-  await runAndReport({ environments, args, endpoints, loadPointCount }, (prepared) =>
-    runBench({ ...prepared, endpoints, batchSizes, loads }),
-  );
+    Math.max(1, environments.length) * backend.length * batchSizes.length * loads.length;
+  await runAndReport({ environments, args, endpoints: backend, loadPointCount }, (prepared) => {
+    const { modality } = prepared.context.tower;
+    const endpoints = modality === "text" ? textEndpoints(backend) : backend;
+    return runBench({ ...prepared, endpoints, batchSizes, loads });
+  });
 }

@@ -12,8 +12,10 @@ import type { Backend, PublishedFacts } from "../../bench/capacity/published-par
 import type { Device, ServiceTimes } from "../../bench/capacity/scenario.ts";
 import { type BenchRecord, readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type GpuName, gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../artefact.ts";
+import { namedModel } from "../model/named-model.ts";
 import type { CapacityArguments } from "./capacity-options.ts";
 
 /** FP16 peak of each GPU in the catalogue, in TFLOPS. */
@@ -23,6 +25,7 @@ export const cataloguePeaks = Object.fromEntries(
 
 /** Hardware and backend of an environment or the options. */
 export interface RequestedHardware {
+  readonly model?: ModelSpec;
   readonly gpu?: GpuName;
   readonly gpus?: number;
   readonly topology?: Topology;
@@ -33,6 +36,7 @@ export interface RequestedHardware {
 
 /** Hardware set by options; properties without an option are absent. */
 export function hardwareFromOptions({
+  model,
   gpu,
   gpus,
   topology,
@@ -40,6 +44,7 @@ export function hardwareFromOptions({
   price,
 }: CapacityArguments): RequestedHardware {
   const all: RequestedHardware = {
+    model: model === undefined ? undefined : modelNamed(model),
     gpu,
     gpus,
     topology,
@@ -56,7 +61,7 @@ export function hardwareFromOptions({
  */
 export function hardwareOfEnvironment(name: string): RequestedHardware {
   const { file, displayPath } = environmentFile(name);
-  const { gpu, namespace, services } = readEnvironment(file, displayPath);
+  const { gpu, namespace, services, models } = readEnvironment(file, displayPath);
   if (gpu === undefined) {
     throw new UserError(`${name} has no GPU: set --gpu, or calibrate with --record`);
   }
@@ -71,12 +76,20 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
   const perGpu =
     gpu.count > 1 && (inCluster || tritons.filter(({ name }) => /-\d+$/.test(name)).length > 1);
   return {
+    model: models.find(({ towers }) => towers.image !== undefined),
     gpu: gpuName,
     gpus: gpu.count,
     topology: perGpu ? "per-gpu" : "instance-group",
     backend: backends.has("tensorrt") || backends.size === 0 ? "tensorrt" : "onnxruntime",
     price: { usdPerHour: gpu.usdPerHour / gpu.count, date: gpu.priceDate },
   };
+}
+
+/** Model of `--model`, which must have an image tower. */
+function modelNamed(name: string): ModelSpec {
+  const spec = namedModel(name);
+  if (spec.towers.image !== undefined) return spec;
+  throw new UserError(`--model must have an image tower, got '${name}'`);
 }
 
 function recordDevice(record: BenchRecord): string {
@@ -91,7 +104,7 @@ export function serviceTimesOf(
   hardware: RequestedHardware,
   args: CapacityArguments,
 ): { readonly times: ServiceTimes; readonly sources: readonly string[] } {
-  const published = publishedTimes(facts, args.jpegKb * 1000);
+  const published = publishedTimes(facts, args.jpegKb * 1000, hardware.model);
   const { decodeMs, decodeWorkers, ingestMs } = args;
   const overrides = Object.fromEntries(
     Object.entries({

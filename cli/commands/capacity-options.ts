@@ -3,12 +3,15 @@ import { type Topology, topologies } from "../../bench/capacity/model.ts";
 import type { Backend } from "../../bench/capacity/published-parameters.ts";
 import { type Payload, payloadNames } from "../../bench/capacity/scenario.ts";
 import { type GpuName, gpuNames } from "../../contract/gpus.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { numberFrom, numberUpTo, wholeNumber } from "../option-values.ts";
 
 /** Options of `clipstack capacity`. */
 export interface CapacityArguments {
   readonly gpu?: GpuName;
   readonly gpus?: number;
+  /** Name of a model of the catalogue or of `environments/models/`. */
+  readonly model?: string;
   readonly topology?: Topology;
   readonly backend?: Backend;
   /** US dollars per hour for one GPU. */
@@ -56,6 +59,10 @@ function addHardwareOptions(command: Command): void {
   command
     .addOption(new Option("--gpu <name>", "GPU model of the catalogue").choices(gpuNames))
     .option("--gpus <number>", "number of GPUs (default: 1)", wholeNumber(1, 64))
+    .option(
+      "--model <name>",
+      `model of the catalogue or of environments/models (default: the environment's first, or ${defaultModel.name})`,
+    )
     .addOption(
       new Option(
         "--topology <name>",

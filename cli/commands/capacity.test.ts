@@ -38,6 +38,23 @@ test("prints the prediction as JSON and writes it to a file", async () => {
   });
 });
 
+test("predicts a model of the catalogue, and names the source of its times", async () => {
+  const load = ["--gpu", "l4", "--payload", "uint8", "--bandwidth", "10Gbps", "--json"];
+  const base = await run(...load);
+  const large = await run(...load, "--model", "openclip-vit-l14");
+  const rate = ({ stdout }: { stdout: string }) =>
+    JSON.parse(stdout).prediction.gpusAloneImagesPerSecond;
+  expect(rate(base) / rate(large)).toBeGreaterThan(10);
+  expect(JSON.parse(large.stdout).trust.notes[0]).toMatch(
+    /^No figure of openclip-vit-l14 is published: its arithmetic follows from the peak of l4/,
+  );
+  const { exitCode, stderr } = await run("--gpu", "l4", "--model", "clip");
+  expect([exitCode, stderr.trim()]).toEqual([
+    2,
+    expect.stringMatching(/^clipstack: model must be one of openclip-vit-b32, .*, got 'clip'$/),
+  ]);
+});
+
 test("finds the cheapest plan of a job, and exits with 1 if none meets the deadline", async () => {
   const job = ["--images", "1000000", "--within", "6h", "--round-trip", "35ms"];
   const found = await run(...job, "--bandwidth", "200Mbps", "--json");

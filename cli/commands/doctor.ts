@@ -159,7 +159,8 @@ async function synthesizedRequirements(environment: string, synth: boolean) {
   const onHosts = environmentFiles([], outputFolder())
     .filter((other) => other.name !== environment && existsSync(other.file) && !other.editedByHand)
     .flatMap((other) => hostRequirementsIn(readFileSync(other.file, "utf8")) ?? []);
-  return { requirements, notes: sharedHostNotes(requirements.needs, onHosts) };
+  const { needs } = requirements;
+  return { requirements, notes: sharedHostNotes([needs, ...onHosts], needs.environment) };
 }
 
 /** Part of `cdk.tf.json` with the host check. */

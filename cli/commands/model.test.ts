@@ -49,7 +49,14 @@ test.each([
   [
     "a profile that does not exist",
     ["--profile", "huge"],
-    "error: option '--profile <name>' argument 'huge' is invalid. Allowed choices are vit-b-32, tiny.",
+    "error: option '--profile <name>' argument 'huge' is invalid. Allowed choices are full, tiny.",
+  ],
+  [
+    "an unknown model",
+    ["vgg-16"],
+    expect.stringMatching(
+      /^clipstack: model must be one of openclip-vit-b32, .*efficientnet-lite0, got 'vgg-16'$/,
+    ),
   ],
   [
     "a seed that is no integer",
@@ -58,7 +65,7 @@ test.each([
   ],
 ])("fails with exit code 2 on %s", async (_name, args, message) => {
   const { code, stderr } = await generate(...args);
-  expect(stderr.split("\n")[0]).toBe(message);
+  expect(stderr.split("\n")[0]).toEqual(message);
   expect(code).toBe(2);
 });
 
@@ -73,7 +80,7 @@ test("fails with one line when the file cannot be written", async () => {
 
 test("writes the optimised file next to the model, with its agreement on photos", async () => {
   await generate("--profile", "tiny", "--output", "standard.onnx");
-  const { stdout } = await model("optimise", "--model", "standard.onnx", "--json");
+  const { stdout } = await model("optimise", "--weights", "standard.onnx", "--json");
   expect(JSON.parse(stdout)).toMatchObject({
     file: "standard.fp32-optimised.onnx",
     precision: "fp32-optimised",
@@ -83,7 +90,7 @@ test("writes the optimised file next to the model, with its agreement on photos"
 
 test("model optimise fails with exit code 2 and one line if the file is not a model", async () => {
   await writeFile(join(folder, "text.onnx"), "real weights\n");
-  const { code, stderr } = await model("optimise", "--model", "text.onnx");
+  const { code, stderr } = await model("optimise", "--weights", "text.onnx");
   expect(stderr.trim().split("\n").at(-1)).toMatch(/^clipstack: [^\n]*text\.onnx: [^\n]+$/);
   expect(code).toBe(2);
 });

@@ -1,6 +1,8 @@
 import { stationNames } from "../../bench/capacity/model.ts";
+import { publishedModel } from "../../bench/capacity/published.ts";
 import { publishedFacts, publishedTimes } from "../../bench/capacity/published-facts.ts";
-import { predictScenario, type ServiceTimes } from "../../bench/capacity/scenario.ts";
+import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
+import { predictScenario } from "../../bench/capacity/scenario.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
@@ -25,14 +27,16 @@ export function environmentPredictor(): Predict {
     Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
   );
   // the model is calibrated on first use
-  let cachedTimes: ServiceTimes | undefined;
-  return ({ gpu, services }, gpusOf) => {
+  let facts: PublishedFacts | undefined;
+  return ({ gpu, services, models }, gpusOf) => {
     const name = gpuNames.find((candidate) => candidate === gpu?.name);
     if (gpu === undefined || name === undefined) return undefined;
     const tritons = services.filter(({ kind }) => kind === "triton");
     if (tritons.length === 0) return undefined;
-    cachedTimes ??= publishedTimes(publishedFacts(peaks), load.jpegBytes);
-    const times = cachedTimes;
+    const spec = models.find(({ towers }) => towers.image !== undefined);
+    if (spec === undefined) return undefined;
+    facts ??= publishedFacts(peaks);
+    const times = publishedTimes(facts, load.jpegBytes, spec);
     const backend = tritons.some(({ backend }) => backend === "tensorrt")
       ? "tensorrt"
       : "onnxruntime";
@@ -54,7 +58,7 @@ export function environmentPredictor(): Predict {
     );
     const basis = times.measured(name, backend)
       ? `calibrated by published figures of ${name}`
-      : `from the peak of ${name}, for which no figures are published`;
+      : `from the peak of ${name}, for which no figures${spec.name === publishedModel.name ? "" : ` of ${spec.name}`} are published`;
     const idle = gpus < gpu.count ? ` on ${gpus} of ${gpu.count} GPUs` : "";
     const podCount = tritons.some(({ workload }) => workload !== undefined)
       ? ", with the maximum number of pods"

@@ -4,9 +4,11 @@ import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { dockerDocument } from "../../artefact/test-artefact.ts";
 import { testBenchRecord } from "../../bench/report/test-bench-record.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { synthesized } from "../test-synthesized.ts";
-import { devicesOf, sharedModel, withPreparedBench } from "./run-bench.ts";
+import { sharedModel } from "./bench-models.ts";
+import { devicesOf, withPreparedBench } from "./run-bench.ts";
 
 /** Environment with two T4 GPUs. */
 const deployed = {
@@ -51,7 +53,7 @@ describe("an environment with its own model file", () => {
       {
         environments: ["two-services"],
         args: {
-          ...{ model: "generated", synth: false, portOffset: 0, seed: 1 },
+          ...{ weights: "generated", synth: false, portOffset: 0, seed: 1 },
           ...{ window: 1, stability: 0.1, maxTrials: 3, duration: 1 },
         },
         endpoints: [
@@ -66,12 +68,14 @@ describe("an environment with its own model file", () => {
     expect(prepared.modelFile).toBe(model);
     expect(prepared.record.subject.model).toMatchObject({ name: model });
     // no file replaces it: the environment's own volumes are used
-    expect(prepared.sources).toMatchObject([{ kind: "simulated", modelFile: undefined }]);
+    expect(prepared.sources).toMatchObject([{ kind: "simulated", modelFiles: undefined }]);
   });
 
   test("fails with another environment that loads a different file", async () => {
     const [one, two] = [await ownRepository("one"), await ownRepository("two")];
-    expect(() => sharedModel([one.file, two.file])).toThrow(
+    expect(() =>
+      sharedModel([one.file, two.file], { spec: defaultModel, modality: "image" }),
+    ).toThrow(
       `environments of one run must load the same model file, got ${one.model} (one) and ${two.model} (two): measure one at a time`,
     );
   });

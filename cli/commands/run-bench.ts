@@ -8,40 +8,31 @@ import {
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join, relative, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { readArtefact } from "../../artefact/artefact.ts";
-import { environmentModel } from "../../artefact/environment-model.ts";
 import { Interrupted, onInterrupt } from "../../artefact/interrupt.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
+import type { ModelFiles } from "../../artefact/simulation-types.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
+import { isStandIn } from "../../bench/record/record.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
 import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, benchReportName, saveReports } from "../../bench/report/save-reports.ts";
 import type { BenchContext, BenchEvent } from "../../bench/run/bench-events.ts";
-import { readBenchImages } from "../../bench/run/bench-images.ts";
 import { startBenchProgress } from "../../bench/run/bench-progress.ts";
 import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { TargetsSource } from "../../bench/run/bench-targets.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import { finishBenchRecord, newBenchRecord } from "../../bench/run/compose-record.ts";
-import type { PreparedImage } from "../../bench/run/reference.ts";
-import {
-  makeReference,
-  type Preprocess,
-  type ReferenceImage,
-  readSamples,
-} from "../../bench/run/reference.ts";
+import type { ReferenceItem } from "../../bench/run/reference.ts";
 import type { Device } from "../../bench/stats/roofline.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
-import { openclipVitB32U8 } from "../../contract/model-signature.ts";
-import { serverEnv } from "../../contract/server-env.ts";
+import { towerOf } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { messageOf, UserError } from "../../contract/user-error.ts";
-import { normalised } from "../../inference/preprocess/image-tensor.ts";
-import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { repositoryModel } from "../../model-tools/generate.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { sampleLimit } from "../../verify/check-run.ts";
 import {
   environmentFiles,
   filesWithHelm,
@@ -52,7 +43,10 @@ import {
 import { defaultEnvironment } from "../default-environment.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
 import { gpuReader } from "../host/gpu-reader.ts";
+import { requireTower } from "../model/named-model.ts";
 import { project } from "../project.ts";
+import { readBenchItems } from "./bench-items.ts";
+import { defaultModality, measuredModel, sharedModel, simulatedFiles } from "./bench-models.ts";
 import type { BenchArguments } from "./bench-options.ts";
 import { chooseModel, simulationServer } from "./verify.ts";
 
@@ -63,9 +57,11 @@ export interface PreparedBench {
   readonly record: BenchRecord;
   /** One per environment, or one for the addresses. */
   readonly sources: readonly TargetsSource[];
-  /** Images of the parity gate, with their embeddings by the local model. */
-  readonly reference: readonly ReferenceImage[];
-  /** ONNX file of `--model`. */
+  /** Images or texts of the parity gate, with their embeddings by the local model. */
+  readonly reference: readonly ReferenceItem[];
+  /** Measured model. */
+  readonly spec: ModelSpec;
+  /** ONNX file of `--weights`. */
   readonly modelFile: string;
 }
 
@@ -93,28 +89,32 @@ export async function withPreparedBench<Result>(
   const scratch = makeScratchFolder();
   try {
     const files = await environmentsOf(environments, args, onEvent);
-    const own = args.model === "generated" ? sharedModel(files) : undefined;
-    const { file, subject } = await chooseModel(args.model, onEvent, own);
-    const u8ModelFile = join(scratch, openclipVitB32U8.name, "model.onnx");
-    const wantsVariants = endpoints === undefined || endpoints.some(isVariant);
+    const spec = measuredModel(files, args.model);
+    const tower = { spec, modality: args.modality ?? defaultModality(spec) };
+    requireTower(spec, tower.modality);
+    const own = args.weights === "generated" ? sharedModel(files, tower) : undefined;
+    const model = await chooseModel(tower, args.weights, onEvent, own);
+    const { file, subject } = model;
+    const u8Model = tritonModelName(spec, "u8");
+    const u8ModelFile = join(scratch, u8Model, "model.onnx");
+    const wantsVariants =
+      tower.modality === "image" && (endpoints === undefined || endpoints.some(isVariant));
     if (wantsVariants && targetOf(args) === "simulation") {
-      phase(`make ${openclipVitB32U8.name} of the model`);
-      await ensureOptimised(file, u8ModelFile);
+      phase(`make ${u8Model} of the model`);
+      await ensureOptimised(spec, file, u8ModelFile);
     }
     const sources = await sourcesOf(files, args, {
-      modelFile: args.model === "generated" ? undefined : file,
+      modelFiles:
+        targetOf(args) === "simulation"
+          ? await simulatedFiles(files, model, args.weights, onEvent)
+          : undefined,
       u8ModelFile: wantsVariants ? u8ModelFile : undefined,
       endpoints,
       signal,
       onEvent,
     });
 
-    const folder = resolve(args.images ?? join(project, "model-tools/samples"));
-    phase("read the images");
-    const images = await readBenchImages(folder, preprocessImage);
-    const samples = readSamples(folder, sampleLimit);
-    phase(`reference embeddings of ${samples.length} images`);
-    const { images: reference } = await makeReference(samples, file, preprocessImage);
+    const { items, reference, settings } = await readBenchItems(tower, file, args, phase);
 
     const record = await newBenchRecord({
       project,
@@ -129,25 +129,29 @@ export async function withPreparedBench<Result>(
         maxWindows: args.maxTrials,
         durationSeconds: args.duration,
         seed: args.seed,
-        images: imageSettings(args.images, images),
+        images: settings,
       },
     });
     return await use({
-      context: { settings: record.settings, images, workers: args.workers, signal, hold, onEvent },
+      context: {
+        tower,
+        settings: record.settings,
+        items,
+        workers: args.workers,
+        signal,
+        hold,
+        onEvent,
+      },
       record,
       sources,
       reference,
+      spec,
       modelFile: file,
     });
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
 }
-
-const preprocessImage: Preprocess = async (image) => {
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-  return normalised(await preprocess(image, { maxPixels }));
-};
 
 const isVariant = ({ endpoint, payload }: RequestedEndpoint) =>
   endpoint !== "embed-http" && (payload === "uint8" || payload === "jpeg");
@@ -156,20 +160,8 @@ function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["targ
   return url === undefined ? (target ?? "simulation") : "addresses";
 }
 
-function imageSettings(
-  folder: string | undefined,
-  images: readonly PreparedImage[],
-): BenchRecord["settings"]["images"] {
-  const bytes = images.reduce((sum, image) => sum + image.bytes.byteLength, 0);
-  return {
-    source: folder === undefined ? "the samples of clipstack" : "a folder given with --images",
-    count: images.length,
-    meanBytes: Math.round(bytes / images.length),
-  };
-}
-
 interface SourceOptions extends Pick<PrepareOptions, "endpoints" | "signal" | "onEvent"> {
-  readonly modelFile?: string;
+  readonly modelFiles?: ModelFiles;
   readonly u8ModelFile?: string;
 }
 
@@ -202,27 +194,10 @@ async function environmentsOf(
   return filesWithHelm(environments, environmentFiles(environments, outdir), onNotice);
 }
 
-/**
- * Returns the model file that all environments load, if it is on this machine.
- *
- * @throws {UserError} if environments load different files, because a record has one model.
- */
-export function sharedModel(files: readonly SynthesizedFile[]): string | undefined {
-  const models = files.map(({ file, displayPath }) => {
-    const artefact = readArtefact(file, displayPath);
-    return environmentModel(artefact, dirname(resolve(file)), existsSync) ?? repositoryModel;
-  });
-  const other = models.findIndex((model) => model !== models[0]);
-  if (other < 0) return models[0];
-  throw new UserError(
-    `environments of one run must load the same model file, got ${models[0]} (${files[0]?.name}) and ${models[other]} (${files[other]?.name}): measure one at a time`,
-  );
-}
-
 async function sourcesOf(
   files: readonly SynthesizedFile[],
   args: BenchArguments,
-  { modelFile, u8ModelFile, endpoints, signal, onEvent }: SourceOptions,
+  { modelFiles, u8ModelFile, endpoints, signal, onEvent }: SourceOptions,
 ): Promise<readonly TargetsSource[]> {
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
@@ -236,7 +211,7 @@ async function sourcesOf(
       environment,
       serverCommand: simulationServer,
       modelRepository: join(project, "model_repository"),
-      modelFile,
+      modelFiles,
       u8ModelFile,
       portOffset: args.portOffset,
       endpoints: names,
@@ -271,7 +246,7 @@ export function devicesOf(
   { model }: Pick<BenchRecord["subject"], "model">,
   deployed: readonly Environment[],
 ): ReadonlyMap<string, Device> {
-  if (model.architecture === "tiny") return new Map();
+  if (model.architecture === "tiny" || isStandIn(model)) return new Map();
   return new Map(
     deployed.flatMap(({ name: environment, gpu }) => {
       const known = gpuNames.find((name) => name === gpu?.name);
@@ -283,7 +258,10 @@ export function devicesOf(
 }
 
 /** Completes a record with the price of `--price` and the peaks of the GPUs. */
-function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments): BenchRecord {
+function finishRun(
+  { context, record, sources }: PreparedBench,
+  { price }: BenchArguments,
+): BenchRecord {
   if (price !== undefined) {
     const date = record.startedAt.slice(0, "2026-11-21".length);
     record.subject.price = { usdPerHour: price, date, source: "--price" };
@@ -291,7 +269,7 @@ function finishRun({ record, sources }: PreparedBench, { price }: BenchArguments
   const deployed = sources.flatMap((source) =>
     source.kind === "deployed" ? [source.environment.deployed] : [],
   );
-  return finishBenchRecord(record, devicesOf(record.subject, deployed));
+  return finishBenchRecord(record, towerOf(context.tower), devicesOf(record.subject, deployed));
 }
 
 export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {

@@ -1,21 +1,15 @@
-import { rmSync } from "node:fs";
-import { mkdtemp, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { defaultModel } from "../../contract/models/index.ts";
 import { embedPort, standaloneTritonPorts } from "../../contract/ports.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { renderTritonCommand } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { repositoryModel } from "../../model-tools/generate.ts";
-import { ensureOptimised } from "../../model-tools/optimise.ts";
-import { checkoutRepository, copyModelRepository } from "../../model-tools/repository.ts";
-import { modelFile } from "../model/model-option.ts";
+import { embedSettings, gatewaySettings, tritonRepository } from "../model/served-models.ts";
 import { wholeNumber } from "../option-values.ts";
 
 interface ServeArguments {
   readonly role: "embed" | "triton";
-  readonly model: string;
+  readonly model?: readonly string[];
   readonly host: string;
   readonly httpPort?: number;
   readonly grpcPort?: number;
@@ -33,11 +27,15 @@ export function registerServe(program: Command): void {
     .addOption(
       new Option("--role <role>", "server to start").choices(["embed", "triton"]).default("embed"),
     )
-    .option(
-      "--model <model>",
-      "tiny (random weights, for tests), generated (full size, random weights; written if missing), " +
-        "an ONNX file, or with --role triton a model repository",
-      "generated",
+    .addOption(
+      new Option(
+        "--model <model>",
+        "model of the catalogue or of environments/models (random weights if it has no files), <model>:image or <model>:text for one tower, " +
+          "<model>=<ONNX file>, an ONNX file, tiny (random weights, for tests), " +
+          "or with --role triton a model repository; repeat it for several models, the first is the default",
+      )
+        .default(undefined, defaultModel.name)
+        .argParser((value: string, values: readonly string[] = []) => [...values, value]),
     )
     .option("--host <address>", "address to listen on", "127.0.0.1")
     .option("--http-port <port>", `default: ${embedPort}, or ${http} with --role triton`, port)
@@ -56,6 +54,7 @@ With --role triton, MAX_QUEUE_SIZE and MAX_QUEUE_BYTES limit the queues of all m
 
 Examples:
   $ npx clipstack serve --model tiny
+  $ npx clipstack serve --model openclip-vit-b32 --model dinov2-small
   $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
   $ npx clipstack serve --role triton --model-config-name cpu
   $ BACKEND=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # gateway to that Triton`,
@@ -79,14 +78,22 @@ async function serveEmbed(args: ServeArguments): Promise<void> {
   const overrides: Partial<Record<ServerEnvName, string>> = {
     HOST: args.host,
     PORT: String(args.httpPort ?? embedPort),
-    ...(gateway ? {} : await servedModel(args.model)),
+    ...(gateway
+      ? gatewaySettings(args.model ?? [])
+      : await embedSettings(args.model ?? namesIn(process.env.MODELS) ?? ["generated"])),
   };
   const { runEmbedServer } = await import("../../inference-image/embed/embed-server.ts");
   await runEmbedServer({ ...process.env, ...overrides });
 }
 
+/** Values of MODELS; undefined if it is not set. */
+function namesIn(models: string | undefined): readonly string[] | undefined {
+  const names = models?.split(",").map((name) => name.trim());
+  return names?.some(Boolean) ? names : undefined;
+}
+
 async function serveTriton(args: ServeArguments): Promise<void> {
-  const repository = await modelRepository(args.model);
+  const repository = await tritonRepository(args.model ?? ["generated"]);
   const [, ...flags] = renderTritonCommand({
     "model-repository": repository,
     "model-config-name": args.modelConfigName,
@@ -99,40 +106,4 @@ async function serveTriton(args: ServeArguments): Promise<void> {
   });
   const { runTritonEmulator } = await import("../../inference-image/emulator/triton-emulator.ts");
   await runTritonEmulator(flags);
-}
-
-/** Returns the model settings for `--model`. Optimises the checkout's own models first, unless MODEL_PRECISION is set. */
-async function servedModel(model: string): Promise<Partial<Record<ServerEnvName, string>>> {
-  const MODEL_PATH = await servedFile(model);
-  if (process.env.MODEL_PRECISION || !["tiny", "generated"].includes(model)) return { MODEL_PATH };
-  try {
-    await ensureOptimised(MODEL_PATH);
-    return { MODEL_PATH, MODEL_PRECISION: "fp32-optimised" };
-  } catch (error) {
-    console.error(`serving ${MODEL_PATH} without optimising it: ${(error as Error).message}`);
-    return { MODEL_PATH };
-  }
-}
-
-function servedFile(model: string): Promise<string> {
-  let isAnnounced = false;
-  return modelFile(model, () => {
-    if (!isAnnounced) console.error("generating the full-size model with random weights …");
-    isAnnounced = true;
-  });
-}
-
-/** Returns the model repository for `--model`; for a model file, a copy of the checkout's repository with that file. */
-async function modelRepository(model: string): Promise<string> {
-  const folder = await stat(model).catch(() => undefined);
-  if (folder?.isDirectory()) return resolve(model);
-  const file = await servedFile(model);
-  if (file === repositoryModel) {
-    await ensureOptimised(repositoryModel);
-    return checkoutRepository;
-  }
-  const repository = await mkdtemp(join(tmpdir(), "clipstack-models-"));
-  process.once("exit", () => rmSync(repository, { recursive: true, force: true }));
-  await copyModelRepository(file, repository);
-  return repository;
 }

@@ -10,7 +10,7 @@ export function registerStart(program: Command): void {
 Examples:
   $ npm start
   $ npm start -- --port-offset 10000
-  $ npx clipstack start --model tiny --seconds 1
+  $ npx clipstack start --weights tiny --seconds 1
 
 Exit codes: 0 success, 1 a check failed, 2 usage or settings error.`,
     )

@@ -8,7 +8,7 @@ import { readArtefact, readEnvironment } from "../../artefact/artefact.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
 import type { ColdStart } from "../../bench/studies/study.ts";
-import { embeddingDims } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { pathWith, standIns } from "../test-programs.ts";
 import { mebibytes, studiedContainers } from "./studied-containers.ts";
 
@@ -35,7 +35,7 @@ const running = join(folder, "running");
 async function deployed(accelerator: "gpu" | "cpu" = "cpu") {
   const server = createServer((request, response) => {
     request.resume().once("end", () => {
-      const embeddings = [Array.from({ length: embeddingDims }, () => 0.1)];
+      const embeddings = [Array.from({ length: defaultModel.embedding.width }, () => 0.1)];
       response.writeHead(existsSync(running) ? 200 : 503, { "content-type": "application/json" });
       response.end(JSON.stringify({ embeddings, model: "m" }));
     });
@@ -70,6 +70,7 @@ const image = {
   tensor: new Float32Array(),
 };
 const options = (starts: ColdStart[]) => ({
+  spec: defaultModel,
   rounds: 2,
   image,
   signal: new AbortController().signal,

@@ -7,6 +7,8 @@ import {
   type StartableService,
 } from "../../bench/studies/cold-start.ts";
 import type { MemoryReading } from "../../bench/studies/memory.ts";
+import { requestedModel } from "../../contract/environment.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { Docker, DockerError } from "../host/docker-command.ts";
 import { isUnknown, type RunOnHost, runnerFor } from "../host/host-facts.ts";
@@ -47,7 +49,13 @@ export function studiedContainers(
             if (http === undefined) continue;
             options.onPhase(`stop and start ${name}, round ${round} of ${options.rounds}`);
             await run(docker, "stop", name);
-            const started = startable(workload, access.url(http.url), environment.apiKey, docker);
+            const started = startable(
+              workload,
+              options.spec,
+              access.url(http.url),
+              environment.apiKey,
+              docker,
+            );
             options.onStart(await measureStart(started, round, options));
           }
         }
@@ -116,6 +124,7 @@ async function run(docker: Docker, command: "start" | "stop", name: string): Pro
 
 function startable(
   { name, service, probes }: Workload,
+  spec: ModelSpec,
   url: string,
   apiKey: string | undefined,
   docker: Docker,
@@ -125,7 +134,8 @@ function startable(
     service: service.name,
     role: service.kind,
     url,
-    model: service.model,
+    spec,
+    model: requestedModel(service, spec.name),
     apiKey: service.authorization === undefined ? undefined : apiKey,
     budgetSeconds: Math.max(60, ...probes.map(({ budgetSeconds }) => budgetSeconds)),
     // not awaited, because the time starts at the command

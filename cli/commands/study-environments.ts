@@ -3,6 +3,7 @@ import { join, relative } from "node:path";
 import { type Artefact, readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { requirePorts } from "../../artefact/simulation.ts";
+import { loadImages } from "../../bench/load/load-items.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import type { EnvironmentSubject } from "../../bench/record/record.ts";
 import type { DeployedSource } from "../../bench/run/deployed-targets.ts";
@@ -115,7 +116,8 @@ function simulated(
       const { context } = prepared;
       await coldStarts(plan, source.serverCommand, {
         rounds,
-        image: prepared.context.images[0]!,
+        spec: prepared.spec,
+        image: loadImages(prepared.context.items)[0]!,
         signal: context.signal,
         onPhase: (text) => context.onEvent({ kind: "phase", environment: name, text }),
         onStart,
@@ -172,7 +174,8 @@ function deployed(
       }
       return containers.measure({
         rounds: options.rounds,
-        image: context.images[0]!,
+        spec: prepared.spec,
+        image: loadImages(context.items)[0]!,
         signal: context.signal,
         onPhase: (text) => context.onEvent({ kind: "phase", environment: name, text }),
         onStart,

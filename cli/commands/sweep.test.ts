@@ -21,7 +21,7 @@ async function one() {
   const reports = mkdtempSync(join(folder, "reports-"));
   const sizes = ["--batch-sizes", "1", "--concurrency", "1,2", "--rounds", "1"];
   const loads = ["--window", "0.1", "--max-trials", "3", "--duration", "10"];
-  const common = ["--environment", "one", "--no-synth", "--model", "tiny", "--report", reports];
+  const common = ["--environment", "one", "--no-synth", "--weights", "tiny", "--report", reports];
   return {
     port,
     reports,

@@ -1,20 +1,23 @@
 import { expect, test } from "vitest";
 import type { Environment } from "../../contract/environment.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { noTunnel } from "./tunnel.ts";
 
 const environment: Environment = {
-  schema: 2,
+  schema: 3,
   name: "k8s-gpu",
   where: "gpu",
   kubeconfig: "~/.kube/config",
   namespace: "ml",
   accelerator: "cpu",
+  models: [defaultModel],
   services: [
     {
       name: "embed",
       kind: "embed",
       backend: "onnxruntime",
-      model: "m",
+      models: [defaultModel.name],
+      variant: "fp32",
       resources: {},
       endpoints: [
         { protocol: "embed-http", url: "http://clipstack-embed.ml.svc:8002", name: "embed-http" },

@@ -6,6 +6,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { freePorts, isPortInUse } from "../../artefact/free-ports.ts";
 import { embedsDocument } from "../../artefact/test-artefact.ts";
 import { parseRecord } from "../../bench/record/record.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
@@ -16,7 +17,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const verify = (args: readonly string[], env: Readonly<Record<string, string>>) =>
   clipstack(["verify", ...args], env);
 
-const quick = (reports: string) => ["--model", "tiny", "--seconds", "0.2", "--report", reports];
+const quick = (reports: string) => ["--weights", "tiny", "--seconds", "0.2", "--report", reports];
 
 describe("an environment with one service", async () => {
   const [port = 0, otherPort = 0] = await freePorts(2);
@@ -24,7 +25,7 @@ describe("an environment with one service", async () => {
   test("is compared with the model file in its own model repository", async () => {
     const repository = join(folder, "own-models");
     const model = join(repository, "openclip_vit_b32/1/model.onnx");
-    await generateModel({ profile: "tiny", seed: 2, file: model });
+    await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file: model });
     const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port, repository }]));
     const reports = join(folder, "own-reports");
     const { code, stdout } = await verify(
@@ -97,8 +98,8 @@ const invalidArguments: readonly (readonly [string, readonly string[], string])[
   ],
   [
     "a model that is not there",
-    ["one", "--no-synth", "--model", "no-such.onnx"],
-    "clipstack: --model must be tiny, generated or a file that exists, got 'no-such.onnx'",
+    ["one", "--no-synth", "--weights", "no-such.onnx"],
+    "clipstack: --weights must be tiny, generated or a file that exists, got 'no-such.onnx'",
   ],
   [
     "an environment that is not deployed",
@@ -107,7 +108,7 @@ const invalidArguments: readonly (readonly [string, readonly string[], string])[
   ],
   [
     "ports beyond the last",
-    ["one", "--no-synth", "--model", "tiny", "--port-offset", "60000"],
+    ["one", "--no-synth", "--weights", "tiny", "--port-offset", "60000"],
     "clipstack: --port-offset: port 8002 + 60000 must be 1 to 65535",
   ],
 ];

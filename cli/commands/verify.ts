@@ -10,10 +10,13 @@ import {
   saveReports,
 } from "../../bench/report/save-reports.ts";
 import type { ReferenceModel } from "../../bench/run/reference.ts";
+import type { ImageInput, Modality, ModelSpec, ModelTower } from "../../contract/model-spec.ts";
+import { fp32Variants } from "../../contract/repository-files.ts";
 import { serverEnv } from "../../contract/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
-import { repositoryModel } from "../../model-tools/generate.ts";
+import { modelFile } from "../../model-tools/generate.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import type { VerifyEvent } from "../../verify/check-run.ts";
 import { startProgress } from "../../verify/progress.ts";
@@ -27,7 +30,7 @@ import {
   synthesizeUnlessEdited,
 } from "../artefact.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { modelFile } from "../model/model-option.ts";
+import { towerFile, weightsHint } from "../model/model-option.ts";
 import { numberUpTo, portOffset } from "../option-values.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
@@ -55,7 +58,7 @@ async function verifyEnvironments(
   onNotice: (line: string) => void,
 ): Promise<{ readonly record: VerifyRecord; readonly saved: SavedReports }> {
   const outdir = outputFolder();
-  const { portOffset, model } = args;
+  const { portOffset, weights } = args;
   const interrupt = onInterrupt();
   const { signal } = interrupt;
   try {
@@ -70,9 +73,13 @@ async function verifyEnvironments(
     const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
     const common = {
       project,
-      chooseModel: (own: string | undefined) => chooseModel(model, onEvent, own),
+      chooseModel: (spec: ModelSpec, modality: Modality, own: string | undefined) => {
+        requireOneTower(spec, weights);
+        return chooseModel({ spec, modality }, weights, onEvent, own);
+      },
       samples: join(project, "model-tools/samples"),
-      preprocess: async (image: Uint8Array) => normalised(await preprocess(image, { maxPixels })),
+      preprocess: async (image: Uint8Array, input: ImageInput) =>
+        normalised(await preprocess(image, input, { maxPixels }), input),
       portOffset,
       secondsPerEndpoint: args.seconds,
       signal,
@@ -93,7 +100,7 @@ async function verifyEnvironments(
             environments: files,
             serverCommand: simulationServer,
             modelRepository: join(project, "model_repository"),
-            modelFile: model === "generated" ? undefined : await writtenFile(model, onEvent),
+            replaceModels: weights !== "generated",
           });
     const folder = resolve(args.report ?? join(project, "bench/reports"));
     const name = reportName(record.startedAt, record.environments.map((it) => it.name).join("+"));
@@ -114,35 +121,61 @@ export const simulationServer: readonly string[] = [
   join(project, "inference-image/main.ts"),
 ];
 
+/** @throws {UserError} if `--weights` is a file, which has one tower, and the model has two */
+function requireOneTower({ name, towers }: ModelSpec, weights: string): void {
+  if (weights === "tiny" || weights === "generated") return;
+  if (towers.image === undefined || towers.text === undefined) return;
+  throw new UserError(
+    `--weights must be tiny or generated, because ${name} embeds images and texts, got '${weights}'`,
+  );
+}
+
 type OnPhase = (event: VerifyEvent & { readonly kind: "phase" }) => void;
 
 /**
- * Returns the ONNX file of `--model`, generated if missing, and its description for the record.
+ * Returns the ONNX file that `--weights` selects for a tower, generated if missing, and its description for the record.
  *
  * @param own - Model file of the environment, used for `generated`; absent if it is not on this machine.
  */
 export async function chooseModel(
-  model: string,
+  { spec, modality }: ModelTower,
+  weights: string,
   onEvent: OnPhase,
   own?: string,
 ): Promise<ReferenceModel> {
-  const isOwn = model === "generated" && own !== undefined && own !== repositoryModel;
-  const file = isOwn ? own : await writtenFile(model, onEvent);
-  const { sha256, source, weights, architecture, seed } = await modelInfo(file);
-  const name = !isOwn && (model === "tiny" || model === "generated") ? model : file;
-  return { file, subject: { name, sha256, source, weights, architecture, seed } };
+  const isOwn =
+    weights === "generated" && own !== undefined && own !== modelFile(spec, fp32Variants[modality]);
+  const file = isOwn ? own : await writtenFile({ spec, modality }, weights, onEvent);
+  const { sha256, source, architecture, seed, ...info } = await modelInfo(file);
+  const name = !isOwn && (weights === "tiny" || weights === "generated") ? weights : file;
+  return {
+    spec,
+    modality,
+    file,
+    subject: {
+      name,
+      spec: spec.name,
+      modality,
+      sha256,
+      source,
+      weights: info.weights,
+      architecture,
+      seed,
+    },
+  };
 }
 
-function writtenFile(model: string, onEvent: OnPhase): Promise<string> {
-  return modelFile(model, (percent) =>
-    onEvent({ kind: "phase", text: `generate the model, ${percent} %` }),
+function writtenFile(tower: ModelTower, weights: string, onEvent: OnPhase): Promise<string> {
+  const { spec } = tower;
+  return towerFile(tower, weights, (percent) =>
+    onEvent({ kind: "phase", text: `generate ${spec.name}, ${percent} %` }),
   );
 }
 
 /** Options of `verify` and `start`. */
 export interface RunArguments {
   readonly portOffset: number;
-  readonly model: string;
+  readonly weights: string;
   readonly json?: true;
   readonly output?: string;
   readonly report?: string;
@@ -154,10 +187,11 @@ export function addRunOptions(command: Command): Command {
   return command
     .option("--port-offset <number>", "added to every local port", portOffset, 0)
     .option(
-      "--model <model>",
+      "--weights <weights>",
       "generated (the environment's own file, or that of model_repository), tiny, or an ONNX file",
       "generated",
     )
+    .addOption(weightsHint())
     .option(
       "--seconds <number>",
       "length of the load on each endpoint, in seconds",
@@ -220,7 +254,7 @@ stopped or changed. If an embed server requires an API key, set INFERENCE_API_KE
 Examples:
   $ npx clipstack verify single-gpu
   $ npx clipstack verify single-gpu multi-gpu-4x kind-local --port-offset 10000
-  $ npx clipstack verify kind-local --model tiny --seconds 1
+  $ npx clipstack verify kind-local --weights tiny --seconds 1
   $ npx clipstack verify single-gpu --no-synth --json > record.json
   $ npx clipstack verify single-gpu --target deployed
 

@@ -1,5 +1,5 @@
 import type { Problem } from "../problem.ts";
-import { type ProgramResult, runProgram } from "../run-program.ts";
+import { type ProgramOptions, type ProgramResult, runProgram } from "../run-program.ts";
 import { explainSsh, sshTarget } from "./ssh.ts";
 
 /** Failure to reach a Docker engine. */
@@ -28,14 +28,23 @@ export class Docker {
    * @returns The result; the exit code may be other than 0.
    * @throws {DockerError} if the engine cannot be reached or the docker command line is missing.
    */
-  async run(...args: readonly string[]): Promise<ProgramResult> {
+  run(...args: readonly string[]): Promise<ProgramResult> {
+    return this.runWith({}, ...args);
+  }
+
+  /** Like {@link run}, for a command that may take longer or reads variables. */
+  async runWith(
+    { timeoutMs = commandMs, env }: Partial<Pick<ProgramOptions, "timeoutMs" | "env">>,
+    ...args: readonly string[]
+  ): Promise<ProgramResult> {
     const result = await runProgram("docker", ["--host", this.endpoint, ...args], {
-      timeoutMs: commandMs,
+      timeoutMs,
       signal: this.signal,
+      ...(env !== undefined && { env }),
     });
     this.signal?.throwIfAborted();
     if (result.outcome === "ended" && result.exitCode === 0) return result;
-    const problem = dockerProblem(result, this.endpoint);
+    const problem = dockerProblem(result, this.endpoint, timeoutMs);
     if (problem === undefined) return result;
     throw new DockerError(problem);
   }
@@ -68,7 +77,11 @@ export function isReadByProvider({
 }
 
 /** Returns why the engine could not be reached; undefined if it rejected the command. */
-export function dockerProblem(result: ProgramResult, endpoint: string): Problem | undefined {
+export function dockerProblem(
+  result: ProgramResult,
+  endpoint: string,
+  timeoutMs: number = commandMs,
+): Problem | undefined {
   if (result.outcome === "missing") {
     return {
       code: "docker-command",
@@ -79,7 +92,7 @@ export function dockerProblem(result: ProgramResult, endpoint: string): Problem 
   if (result.outcome === "late") {
     return {
       code: "docker-endpoint",
-      message: `Docker at ${endpoint} must respond in ${commandMs / 1000} s`,
+      message: `Docker at ${endpoint} must respond in ${timeoutMs / 1000} s`,
       fix: "check that the host is running and reachable",
     };
   }

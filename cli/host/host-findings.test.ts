@@ -303,6 +303,17 @@ describe("disk", () => {
   });
 });
 
+test.each([
+  [
+    "m/dinov2_small/1/model.onnx",
+    "generate it with random weights ('npx clipstack model generate <model>', a text tower with '--modality text'), or copy your own file to this path",
+  ],
+  ["m/siglip2_base_224_text/1/tokenizer.model", "copy it to this path"],
+])("fixes the missing file %s of this machine", (path, fix) => {
+  const files = [{ path, on: "here" as const, what: "the file" }];
+  expect(judge({ files }, { files: [false] }).problems).toMatchObject([{ fix }]);
+});
+
 test("fails if a file does not exist at the path of the deployment", () => {
   expect(messages({}, { files: [false] })).toEqual([
     "file: the weights must be on this machine, but model.onnx does not exist",

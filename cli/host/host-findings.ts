@@ -335,6 +335,15 @@ export function gibibytes(miB: number): string {
   return (miB / 1024).toFixed(1);
 }
 
+const fixOnHost =
+  "copy it to the host, for example with 'scp', or set weights: volume, which uploads it";
+
+function missingFileFix(path: string): string {
+  return path.endsWith("/model.onnx")
+    ? "generate it with random weights ('npx clipstack model generate <model>', a text tower with '--modality text'), or copy your own file to this path"
+    : "copy it to this path";
+}
+
 function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
   const problems: Problem[] = [];
   const notes: string[] = [];
@@ -347,10 +356,7 @@ function judgeFiles({ files }: Needs, facts: HostFacts): HostVerdict {
       problems.push({
         code: "file",
         message: `${what} must be ${location}, but ${path} does not exist`,
-        fix:
-          on === "here"
-            ? "generate it with random weights ('npx clipstack model generate'), or copy your own file to this path"
-            : `copy it to the host, for example with 'scp', or set weights: volume, which uploads it`,
+        fix: on === "here" ? missingFileFix(path) : fixOnHost,
       });
     }
   });

@@ -1,31 +1,25 @@
 import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import type { Workload } from "../../artefact/workload.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { servicePorts } from "./service-ports.ts";
 
 /** Variables of the embed server with other values in the all-in-one image. */
-const replacedVariables: ReadonlySet<string> = new Set(["PORT", "MODEL_PATH", "TRITON_GRPC_URLS"]);
+const replacedVariables: ReadonlySet<string> = new Set(["PORT", "TRITON_GRPC_URLS"]);
 
 const stopSeconds = 60;
 
 /** Variables of the embed server, which reaches its Tritons in the same container. */
 export function embedEnv(
-  embed: Workload | undefined,
+  embed: Workload,
   tritons: readonly Workload[],
 ): Readonly<Record<string, string>> {
-  if (embed === undefined) return {};
   const own = Object.fromEntries(
     Object.entries(embed.env).filter(
       ([name]) => !replacedVariables.has(name) && name !== "API_KEY" && !name.startsWith("NVIDIA_"),
     ),
   );
   const upstreams = (embed.env.TRITON_GRPC_URLS ?? "").split(",").filter((target) => target !== "");
-  if (upstreams.length === 0) {
-    const path = `${modelRepositoryMount}/${openclipVitB32.name}/1/model.onnx`;
-    return { ...own, MODEL_PATH: path };
-  }
+  if (upstreams.length === 0) return own;
   const local = upstreams.map((target) => {
     const [host = "", innerPort = ""] = target.split(":");
     const triton = tritons.find(({ name, aliases }) => name === host || aliases.includes(host));

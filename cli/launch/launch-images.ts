@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { defaultModels } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server-env.ts";
 
 const body = z.record(z.string(), z.looseObject({}));
 const document = z.object({ resource: z.record(z.string(), body).default({}) });
@@ -48,6 +50,8 @@ interface AllInOneBuild {
   readonly embedImage: string;
   /** Whether the image contains the weights. */
   readonly hasWeights: boolean;
+  /** Models in the image, as the variable `MODELS` of the embed server. */
+  readonly models: string;
 }
 
 /** Command that builds the all-in-one image. */
@@ -58,6 +62,7 @@ export function buildCommand({
   variant,
   embedImage,
   hasWeights,
+  models,
 }: AllInOneBuild): readonly string[] {
   const base = server === "tritonserver" ? tritonImage : embedImage;
   const args = {
@@ -66,6 +71,7 @@ export function buildCommand({
     ...(base === undefined ? {} : { TRITON_IMAGE: base }),
     ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
     ...(hasWeights ? { WEIGHTS: "image" } : {}),
+    ...(models === modelSettings(defaultModels).MODELS ? {} : { MODELS: models }),
   };
   return [
     "docker",

@@ -2,6 +2,7 @@ import type { Artefact } from "../../artefact/artefact.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { requiredDriver } from "../../constructs/checks/drivers.ts";
 import type { ChangedConfig, LaunchVolume } from "./launch-spec-types.ts";
+import type { WeightsMount } from "./model-files.ts";
 
 /** CUDA major version of ONNX Runtime in the embed image (Dockerfile.gpu). */
 const providerCuda = 12;
@@ -27,7 +28,7 @@ export function engineNote({ source }: LaunchVolume): string {
 /** Notes about weights, secrets, ports and model configurations. */
 export function notesOf(
   { workloads }: Artefact,
-  weights: string | undefined,
+  weights: readonly WeightsMount[],
   secrets: readonly string[],
   changed: readonly ChangedConfig[],
   mounted: boolean,
@@ -35,11 +36,10 @@ export function notesOf(
   const open = workloads.some(({ service }) => service.authorization !== undefined);
   const anonymous = workloads.some(({ env }) => env.ALLOW_ANONYMOUS === "true");
   return [
-    ...(weights === undefined
-      ? []
-      : [
-          `the weights are in the folder ${weights} of the host; if the host has no such folder, set weights: image and rebuild`,
-        ]),
+    ...[...new Set(weights.map(({ source }) => source))].map(
+      (folder) =>
+        `the weights are in the folder ${folder} of the host; if the host has no such folder, set weights: image and rebuild`,
+    ),
     ...(secrets.length > 0 ? [`${secrets.join(", ")} must be set in the shell of docker run`] : []),
     ...(!open && anonymous
       ? [

@@ -62,8 +62,8 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
     "--env ALLOW_ANONYMOUS=true",
     "--env BACKEND=onnxruntime",
     "--env EXECUTION_PROVIDER=cuda",
+    "--env MODELS=openclip-vit-b32:image",
     "--env SHUTDOWN_GRACE_SECONDS=30",
-    "--env MODEL_PATH=/models/openclip_vit_b32/1/model.onnx",
     "--env NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     "--env NVIDIA_VISIBLE_DEVICES=0",
     "--publish 127.0.0.1:8002:8002",
@@ -115,12 +115,27 @@ test("runs only the enabled services, and requests no GPU on CPU", () => {
       MODEL_CONFIG_NAME: "cpu",
       BACKEND: "triton",
       TRITON_GRPC_URLS: "127.0.0.1:8021",
-      TRITON_MODEL: "openclip_vit_b32_trt",
+      MODELS: "openclip-vit-b32:image",
+      TRITON_VARIANT: "trt",
     },
     volumes: [],
   });
   expect(spec.gpu).toBeUndefined();
   expect(spec.build.join(" ")).toContain("--build-arg WEIGHTS=image");
+});
+
+test("builds the image with the models of the environment", () => {
+  const { spec } = launch({
+    accelerator: "cpu",
+    weights: "image",
+    models: ["dinov2-small", "openclip-vit-b32"],
+    embed: { enabled: false },
+    tritonOnnx: { server: "emulator" },
+    tritonTrt: { enabled: false },
+  });
+  const models = "dinov2-small,openclip-vit-b32";
+  expect(spec.build.join(" ")).toContain(`--build-arg WEIGHTS=image --build-arg MODELS=${models} `);
+  expect(spec.env).toMatchObject({ SERVICES: "triton-onnx", MODELS: models });
 });
 
 test("reads the key of a public port from the shell, with a note", () => {

@@ -5,12 +5,12 @@ import type { ContainerBlock } from "../../artefact/container-workload.ts";
 import type { DeclaredContainer } from "../../artefact/declared-container.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { engineCacheMount } from "../../contract/model-config.ts";
-import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelRepositoryMount, modelSettings } from "../../contract/server-env.ts";
 import { embedEnv, gpuEnv, runOptions } from "./container-options.ts";
 import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
 import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";
 import type { ChangedConfig, LaunchSpec, LaunchVolume } from "./launch-spec-types.ts";
-import { changedConfigs, weightsFolder, weightsTargets } from "./model-files.ts";
+import { changedConfigs, weightsMounts } from "./model-files.ts";
 import { requireOneContainer, sharedValue, variantOf } from "./one-container.ts";
 import { portsOf } from "./service-ports.ts";
 
@@ -46,7 +46,7 @@ export function launchSpec(
   const tritonImage = sharedValue(environment.name, tritons, "image", (workload) =>
     bases.get(containers.get(workload)?.image ?? ""),
   );
-  const weights = weightsFolder(artefact, dirname(resolve(artefact.file)));
+  const weights = weightsMounts(artefact, dirname(resolve(artefact.file)));
   const secrets = embed?.env.API_KEY === undefined ? [] : ["API_KEY"];
   const changed = changedConfigs(tritons, artefact);
   const image =
@@ -54,6 +54,7 @@ export function launchSpec(
   const declared = [...containers.values()].map((block) => block.declared);
   const engines = enginesVolume(artefact);
   const configs = configVolumes(changed, options.configs);
+  const models = modelSettings(environment.models).MODELS ?? "";
   const services = workloads.map(({ service }) => service.name);
   return {
     changed,
@@ -67,19 +68,20 @@ export function launchSpec(
         tritonImage,
         variant,
         embedImage: embedImageOf(embed, containers, json),
-        hasWeights: weights === undefined,
+        hasWeights: weights.length === 0,
+        models,
       }),
       services,
       env: {
         SERVICES: services.join(","),
         ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
-        ...embedEnv(embed, tritons),
+        ...(embed === undefined ? { MODELS: models } : embedEnv(embed, tritons)),
         ...gpuEnv(declared),
       },
       secrets,
       ports: workloads.flatMap((workload) => portsOf(workload, containers.get(workload)?.declared)),
       gpu: gpuOf(artefact, declared),
-      volumes: [...engines, ...weightsVolumes(weights, workloads), ...configs],
+      volumes: [...engines, ...weights.map((mount) => ({ ...mount, readOnly: true })), ...configs],
       options: runOptions(declared),
       notes: [
         ...cudaNotes(embed, server, tritonImage),
@@ -117,15 +119,6 @@ function enginesVolume({ environment, workloads }: Artefact): readonly LaunchVol
   return keepsEngines
     ? [{ source: `${environment.name}-engines`, target: engineCacheMount, readOnly: false }]
     : [];
-}
-
-function weightsVolumes(
-  weights: string | undefined,
-  workloads: readonly Workload[],
-): readonly LaunchVolume[] {
-  return weights === undefined
-    ? []
-    : weightsTargets(workloads).map((target) => ({ source: weights, target, readOnly: true }));
 }
 
 function configVolumes(

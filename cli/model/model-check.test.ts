@@ -3,9 +3,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { defaultModel } from "../../contract/models/index.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { UserError } from "../../contract/user-error.ts";
-import { fullTestRepository } from "../../inference-image/emulator/test-repository.ts";
+import { writeTestRepository } from "../../inference-image/embed/test-text-model.ts";
+import {
+  fullTestRepository,
+  repositoryAt,
+} from "../../inference-image/emulator/test-repository.ts";
 import { startTritonEmulator } from "../../inference-image/emulator/triton-emulator.ts";
+import { modelFile } from "../../model-tools/generate.ts";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { ensureOptimised } from "../../model-tools/optimise.ts";
 import { exportedTower } from "../../model-tools/test-exported-tower.ts";
@@ -46,8 +53,8 @@ async function check(...args: readonly string[]) {
 
 test("prints a description of the model and a line per check", async () => {
   const against = join(folder, "fast.onnx");
-  await ensureOptimised(tiny, against);
-  const { text, code } = await check("--model", tiny, "--against", against);
+  await ensureOptimised(defaultModel, tiny, against);
+  const { text, code } = await check("--weights", tiny, "--against", against);
   expect(
     text
       .replace(/[0-9a-f]{64}/, "…")
@@ -61,7 +68,7 @@ test("prints a description of the model and a line per check", async () => {
     "  output embedding FP32 [batch, 512]",
     "  image tower of 2 blocks, 48 wide, patches of 32 pixels",
     "",
-    "ok    fits model_repository/openclip_vit_b32/config.pbtxt, model_repository/openclip_vit_b32_trt/config.pbtxt",
+    "ok    fits openclip-vit-b32, in the model repository: openclip_vit_b32, openclip_vit_b32_trt",
     "ok    32 images give 512 finite values each",
     expect.stringMatching(
       /^ok {4}no two embeddings are equal; the nearest have a cosine of 0\.\d{4}$/,
@@ -77,13 +84,21 @@ test("prints a description of the model and a line per check", async () => {
   expect(code).toBe(0);
 });
 
+test("names the tensor, its expected and its found shape, for any model", async () => {
+  const { text, code } = await check("mobileclip2-s0", "--weights", tiny);
+  expect(text).toContain(
+    "FAIL  does not fit mobileclip2-s0: input 'image' must be FP32 [3, 256, 256] or UINT8 [256, 256, 3], got FP32 [3, 224, 224]",
+  );
+  expect(code).toBe(1);
+});
+
 test("exits with code 1 if the embeddings of the compared file differ", async () => {
   const other = join(folder, "other.onnx");
   await writeFile(
     other,
     [...onnxChunks(exportedTower())].map((piece) => Uint8Array.from(piece)),
   );
-  const { text, code } = await check("--model", tiny, "--against", other, "--json");
+  const { text, code } = await check("--weights", tiny, "--against", other, "--json");
   const report = JSON.parse(text);
   expect(code).toBe(1);
   expect(report).toMatchObject({ ok: false, structure: { fits: expect.any(Array) } });
@@ -100,13 +115,33 @@ test("compares with the embeddings of a server, with float and pixel inputs", as
   try {
     const url = `http://127.0.0.1:${server.ports.http}`;
     for (const name of ["openclip_vit_b32", "openclip_vit_b32_u8"]) {
-      const { text, code } = await check("--model", tiny, "--url", url, "--triton-model", name);
+      const { text, code } = await check("--weights", tiny, "--url", url, "--triton-model", name);
       expect(text).toContain(`ok    ${name} of ${url}: largest difference `);
       expect(code).toBe(0);
     }
   } finally {
     await server.stop();
     await repository.remove();
+  }
+});
+
+test("checks a text tower, also against Triton", async () => {
+  const repository = join(folder, "repository");
+  const spec = { ...openclipVitB32, towers: { text: openclipVitB32.towers.text! } };
+  await writeTestRepository(repository, [spec]);
+  const server = await startTritonEmulator(repositoryAt(repository).flags(), { log: () => {} });
+  try {
+    const file = modelFile(spec, "text", repository);
+    const url = `http://127.0.0.1:${server.ports.http}`;
+    const { text, code } = await check("--weights", file, "--url", url);
+    expect(text).toContain(
+      "ok    fits openclip-vit-b32, in the model repository: openclip_vit_b32_text, ",
+    );
+    expect(text).toContain("ok    32 texts give 512 finite values each");
+    expect(text).toContain(`ok    openclip_vit_b32_text of ${url}: largest difference `);
+    expect(code).toBe(0);
+  } finally {
+    await server.stop();
   }
 });
 
@@ -117,17 +152,22 @@ test.each([
     /^--triton-model must be one of openclip_vit_b32, openclip_vit_b32_trt, openclip_vit_b32_u8, got 'openclip_vit_b32_jpeg'$/,
   ],
   [
+    "a model without a text tower",
+    ["dinov2-small", "--modality", "text"],
+    /^model dinov2-small must have a text tower$/,
+  ],
+  [
     "a limit that is not a percentage",
     ["--limit", "much"],
     /It must be a percentage from 0 to 100, like 10%\.$/,
   ],
-  ["a missing file", ["--model", "none.onnx"], /none\.onnx' does not exist or cannot be read$/],
+  ["a missing file", ["--weights", "none.onnx"], /none\.onnx' does not exist or cannot be read$/],
 ])("fails on %s", async (_name, args, message) => {
   await expect(check(...args)).rejects.toThrow(message);
 });
 
 test("fails on an unreachable server and on an invalid file", async () => {
-  const unreachable = await check("--model", tiny, "--url", "http://127.0.0.1:9").catch(
+  const unreachable = await check("--weights", tiny, "--url", "http://127.0.0.1:9").catch(
     (error: unknown) => error,
   );
   expect((unreachable as Error).message).toMatch(
@@ -135,7 +175,7 @@ test("fails on an unreachable server and on an invalid file", async () => {
   );
   const text = join(folder, "text.onnx");
   await writeFile(text, "real weights\n");
-  const broken = await check("--model", text).catch((error: unknown) => error);
+  const broken = await check("--weights", text).catch((error: unknown) => error);
   expect(broken).toBeInstanceOf(UserError);
   expect((broken as Error).message).toBe(`${text}: is not a complete ONNX file`);
 });

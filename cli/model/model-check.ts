@@ -2,29 +2,34 @@ import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { readSamples } from "../../bench/run/reference.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import {
-  openclipVitB32,
-  openclipVitB32Trt,
-  openclipVitB32U8,
-} from "../../contract/model-signature.ts";
-import { elementCount } from "../../contract/tensor.ts";
+import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { fp32Variants } from "../../contract/repository-files.ts";
+import type { Tensor } from "../../contract/tensor.ts";
+import { type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { tokenTensor } from "../../inference/session/token-tensor.ts";
 import { type Counterpart, checkModel, type ModelReport } from "../../model-tools/check-model.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
-import { repositoryModel } from "../../model-tools/generate.ts";
-import { tensorText } from "../../model-tools/model-structure.ts";
-import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
+import { modelFile } from "../../model-tools/generate.ts";
+import { modalityOf, tensorText } from "../../model-tools/model-structure.ts";
+import { readOnnx } from "../../model-tools/onnx-reader.ts";
+import { openTower, rowsOf, type TowerInputs } from "../../model-tools/run-model.ts";
+import { sampleTokenIds } from "../../model-tools/token-samples.ts";
 import { percentage, repeated } from "../option-values.ts";
 import { displayPath } from "../project.ts";
+import { weightsHint } from "./model-option.ts";
 import { megabytes, ofFiles } from "./model-output.ts";
+import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";
 
 interface CheckArguments {
-  readonly model?: string;
+  readonly modality?: Modality;
+  readonly weights?: string;
   readonly against: readonly string[];
   readonly url?: string;
-  readonly tritonModel: string;
+  readonly tritonModel?: string;
   readonly limit: number;
   readonly json?: true;
 }
@@ -34,13 +39,22 @@ export function registerModelCheck(model: Command): void {
   model
     .command("check")
     .description(
-      "describe a model file, list the config.pbtxt files that it matches, and check that its embeddings are valid and equal " +
-        "those of other files or runtimes",
+      "check that a file fits a model, describe it, and check that its embeddings are valid and equal those of other files or " +
+        "runtimes",
     )
-    .option("--model <file>", "default: the standard file of the model repository of this checkout")
+    .argument("[model]", modelArgument)
+    .addOption(modalityOption("; default: that of the file of --weights, otherwise of images"))
+    .option(
+      "--weights <file>",
+      "default: the file of the tower in the model repository of this checkout",
+    )
+    .addOption(weightsHint())
     .option("--against <file>", "ONNX file to compare with; repeatable", repeated(String), [])
     .option("--url <url>", "Triton to compare with: http://host:port")
-    .option("--triton-model <name>", "name of the model on Triton", openclipVitB32.name)
+    .option(
+      "--triton-model <name>",
+      "name of the model on Triton, default: that of the FP32 variant",
+    )
     .addOption(
       new Option(
         "--limit <percent>",
@@ -53,83 +67,146 @@ export function registerModelCheck(model: Command): void {
     .addHelpText(
       "after",
       `
-Exit codes: 1 if a check failed, 2 if the file cannot be read or is not an image model.
+Exit codes: 1 if a check failed, 2 if the file cannot be read or the model has no such tower. A text tower is run on token ids;
+the file of its tokenizer must lie beside it, unless a package has the vocabulary, as for CLIP.
 
 Examples:
   $ npx clipstack model check
-  $ npx clipstack model check --model int8.onnx --against model.onnx --limit 5
+  $ npx clipstack model check dinov2-small --weights mine.onnx
+  $ npx clipstack model check siglip2-base-224 --modality text
+  $ npx clipstack model check --weights int8.onnx --against model.onnx --limit 5
   $ npx clipstack model check --url http://localhost:8010 --json`,
     )
     .action(check);
 }
 
-async function check(args: CheckArguments): Promise<void> {
-  const file = args.model === undefined ? repositoryModel : resolve(args.model);
-  const others = args.against.map((path) => resolve(path));
-  const against = [
-    ...others.map((path) => fileCounterpart(path)),
-    ...(args.url === undefined ? [] : [triton(args.url, args.tritonModel)]),
-  ];
-  console.error(`checking ${displayPath(file)} …`);
-  const report = await ofFiles(
-    checkModel(file, { images: await images(), against, limit: args.limit }),
-  );
-  if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...report }, null, 2));
-  else console.log(checkText(displayPath(file), report));
+async function check(name: string | undefined, args: CheckArguments): Promise<void> {
+  const spec = namedModel(name);
+  const modality = await modalityFor(spec, args);
+  requireTower(spec, modality);
+  const report = await (modality === "image"
+    ? checkTower(spec, "image", await imagesOf(spec), args)
+    : checkTower(spec, "text", textsOf(spec), args));
   if (!report.ok) process.exitCode = 1;
 }
 
-/** Number of compared images: a full batch of samples and synthetic images. */
-const imageCount = openclipVitB32.maxBatchSize;
-
-async function images(): Promise<readonly Uint8Array[]> {
-  const samples = readSamples(join(import.meta.dirname, "../../model-tools/samples"), imageCount);
-  const pixels = await Promise.all(
-    samples.map(({ bytes }) => preprocess(bytes, { maxPixels: 40_000_000 })),
-  );
-  return [...pixels, ...syntheticImages(imageCount - pixels.length)];
+/** Modality of the file of `--weights`; images if the model has no choice or no file is named. */
+async function modalityFor(
+  { towers }: ModelSpec,
+  { modality, weights }: CheckArguments,
+): Promise<Modality> {
+  if (modality !== undefined) return modality;
+  if (towers.image === undefined) return "text";
+  if (towers.text === undefined || weights === undefined) return "image";
+  return modalityOf(await ofFiles((async () => readOnnx(resolve(weights)))()));
 }
 
-function fileCounterpart(path: string): Counterpart {
-  return { name: displayPath(path), open: () => openModel(path), batchSize: 1 };
+async function checkTower<M extends Modality>(
+  spec: ModelSpec,
+  modality: M,
+  inputs: readonly TowerInputs[M][],
+  args: CheckArguments,
+): Promise<ModelReport> {
+  const { weights, against, url, tritonModel, limit } = args;
+  const file = weights === undefined ? modelFile(spec, fp32Variants[modality]) : resolve(weights);
+  const others = [
+    ...against.map((path) => fileCounterpart(spec, modality, resolve(path))),
+    ...(url === undefined ? [] : [triton(spec, modality, url, tritonModel)]),
+  ];
+  console.error(`checking ${displayPath(file)} …`);
+  const report = await ofFiles(
+    checkModel(spec, modality, file, { inputs, against: others, limit }),
+  );
+  if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...report }, null, 2));
+  else console.log(checkText(displayPath(file), report));
+  return report;
+}
+
+/** Samples and synthetic images: a full batch. */
+async function imagesOf(spec: ModelSpec): Promise<readonly Uint8Array[]> {
+  const { input } = imageTowerOf(spec);
+  const { maximum } = spec.batching;
+  const folder = join(import.meta.dirname, "../../model-tools/samples");
+  const pixels = await Promise.all(
+    readSamples(folder, maximum).map(({ bytes }) =>
+      preprocess(bytes, input, { maxPixels: 40_000_000 }),
+    ),
+  );
+  const count = Math.max(maximum, minInputs) - pixels.length;
+  return [...pixels, ...syntheticImages(Math.max(count, 0), input.size)];
+}
+
+/** Token ids of a full batch. */
+function textsOf(spec: ModelSpec): readonly TowerInputs["text"][] {
+  const count = Math.max(spec.batching.maximum, minInputs);
+  return sampleTokenIds(textTowerOf(spec).input, count);
+}
+
+/** Enough inputs to find equal embeddings, also for models with a small maximum batch size. */
+const minInputs = 32;
+
+function fileCounterpart<M extends Modality>(
+  spec: ModelSpec,
+  modality: M,
+  path: string,
+): Counterpart<M> {
+  return { name: displayPath(path), open: () => openTower(spec, modality, path), batchSize: 1 };
 }
 
 /** Timeout for eight images on Triton, including a cold start. */
 const tritonTimeoutMs = 120_000;
 
-/** Models of the repository whose input this command can create from an image. */
-const tensors = [
-  { name: openclipVitB32.name, tensorOf: imageTensor },
-  { name: openclipVitB32Trt.name, tensorOf: imageTensor },
-  { name: openclipVitB32U8.name, tensorOf: pixelTensor },
-] as const;
+interface TritonInput<Input> {
+  readonly variant: TritonVariant;
+  readonly tensorOf: (spec: ModelSpec, batch: readonly Input[]) => Tensor;
+}
 
-function triton(url: string, model: string): Counterpart {
-  const served = tensors.find(({ name }) => name === model);
-  if (served === undefined) {
-    const names = tensors.map(({ name }) => name).join(", ");
-    throw new UserError(`--triton-model must be one of ${names}, got '${model}'`);
+/** Variants whose input this command can create; the first is the default. */
+const tritonInputs: { readonly [M in Modality]: readonly TritonInput<TowerInputs[M]>[] } = {
+  image: [
+    { variant: "fp32", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
+    { variant: "trt", tensorOf: (spec, batch) => imageTensor(batch, imageTowerOf(spec)) },
+    { variant: "u8", tensorOf: (spec, batch) => pixelTensor(batch, imageTowerOf(spec)) },
+  ],
+  text: [
+    { variant: "text", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
+    { variant: "text-trt", tensorOf: (spec, batch) => tokenTensor(textTowerOf(spec), batch) },
+  ],
+};
+
+function triton<M extends Modality>(
+  spec: ModelSpec,
+  modality: M,
+  url: string,
+  given: string | undefined,
+): Counterpart<M> {
+  const served = tritonInputs[modality].map(({ variant, tensorOf }) => ({
+    name: tritonModelName(spec, variant),
+    tensorOf,
+  }));
+  const model = given === undefined ? served[0]! : served.find(({ name }) => name === given);
+  if (model === undefined) {
+    const names = served.map(({ name }) => name).join(", ");
+    throw new UserError(`--triton-model must be one of ${names}, got '${given}'`);
   }
+  const name = `${model.name} of ${url}`;
   return {
-    name: `${model} of ${url}`,
+    name,
     batchSize: 8,
-    open: async (): Promise<RunnableModel> => {
+    open: async () => {
       const transport = openHttpTransport({ url });
       return {
-        async embed(pixels, batchSize) {
+        async embed(inputs, batchSize) {
           const vectors: Float32Array[] = [];
-          for (let first = 0; first < pixels.length; first += batchSize) {
-            const batch = pixels.slice(first, first + batchSize);
-            const [output] = await transport.infer(model, [served.tensorOf(batch)], {
+          for (let first = 0; first < inputs.length; first += batchSize) {
+            const batch = inputs.slice(first, first + batchSize);
+            const [output] = await transport.infer(model.name, [model.tensorOf(spec, batch)], {
               timeoutMs: tritonTimeoutMs,
             });
             if (output?.dataType !== "FP32" || output.shape[0] !== batch.length) {
-              throw new Error(`${model} of ${url}: must return FP32 values for each image`);
+              throw new Error(`${name}: must return FP32 values for each ${modality}`);
             }
-            const width = elementCount(output.shape) / batch.length;
-            for (let i = 0; i < batch.length; i++) {
-              vectors.push(output.data.slice(i * width, (i + 1) * width));
-            }
+            vectors.push(...rowsOf(output.data, batch.length));
           }
           return vectors;
         },

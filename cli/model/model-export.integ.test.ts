@@ -4,9 +4,23 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Modality } from "../../contract/model-spec.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { compareModels, syntheticImages } from "../../model-tools/compare-models.ts";
+import { structureOf } from "../../model-tools/model-structure.ts";
 import { readOnnx } from "../../model-tools/onnx-reader.ts";
+import { openClipTower } from "../../model-tools/open-clip-weights.ts";
 import { recogniseTower } from "../../model-tools/recognise-tower.ts";
-import { isStandard } from "../../model-tools/standard-model.ts";
+import { openTower } from "../../model-tools/run-model.ts";
+import { Safetensors } from "../../model-tools/safetensors.ts";
+import { writeModel } from "../../model-tools/test-model.ts";
+import {
+  safetensorsFile,
+  smallOpenClip,
+  smallOpenClipConfig,
+} from "../../model-tools/test-safetensors.ts";
+import { sampleTokenIds } from "../../model-tools/token-samples.ts";
 
 const python = process.env.CLIPSTACK_PYTHON_TORCH ?? "python3";
 const has = spawnSync(python, ["-c", "import torch, onnx, onnxruntime, onnxscript, open_clip"]);
@@ -14,6 +28,13 @@ const missing =
   has.status === 0
     ? ""
     : ` (skipped: '${python}' has no torch, onnx, onnxruntime, onnxscript and open_clip; name one that has with CLIPSTACK_PYTHON_TORCH)`;
+
+/** Printed facts of a tower. */
+interface Exported {
+  readonly agreement: {
+    readonly checks: readonly Record<"batch" | "maxDifference" | "minCosine", number>[];
+  };
+}
 
 const clipstack = fileURLToPath(new URL("../clipstack.mjs", import.meta.url));
 
@@ -39,11 +60,7 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
     const tiny = ["--random-weights", "--seed", "3", "--profile", "tiny"];
     const { status, stdout } = exportModel(...tiny, "--output", "tiny.onnx", "--json");
     expect(status).toBe(0);
-    const { agreement, ...info } = JSON.parse(stdout) as {
-      readonly agreement: {
-        readonly checks: readonly Record<"batch" | "maxDifference" | "minCosine", number>[];
-      };
-    };
+    const [{ agreement, ...info }] = JSON.parse(stdout) as readonly [Exported];
     expect(info).toMatchObject({ source: "exported", weights: "random", seed: 3, opset: 17 });
     expect(agreement.checks.map(({ batch }) => batch)).toEqual([1, 32]);
     for (const { maxDifference, minCosine } of agreement.checks) {
@@ -51,9 +68,84 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
       expect(minCosine).toBeGreaterThan(0.999999);
     }
     const file = readOnnx(join(folder, "tiny.onnx"));
-    expect(isStandard(file)).toBe(true);
+    expect(structureOf(openclipVitB32, "image", file).misfits).toEqual([]);
     expect(recogniseTower(file)).toHaveProperty("tower");
   });
+
+  test.each([
+    ["dinov2-small", "image"],
+    ["siglip2-base-224", "image"],
+    ["siglip2-base-224", "text"],
+    ["openclip-vit-l14", "text"],
+    ["mobileclip2-s0", "text"],
+  ] as const)(
+    "exports a tower of %s, of %ss, with the tensors of its spec",
+    (name, modality) => {
+      const output = `${name}-${modality}.onnx`;
+      const tiny = ["--random-weights", "--profile", "tiny", "--output", output, "--json"];
+      const { status, stdout } = exportModel(name, "--modality", modality, ...tiny);
+      expect(status).toBe(0);
+      const [{ agreement }] = JSON.parse(stdout) as readonly [Exported];
+      for (const { maxDifference } of agreement.checks) expect(maxDifference).toBeLessThan(1e-4);
+      const file = readOnnx(join(folder, output));
+      expect(structureOf(modelCatalogue.get(name)!, modality, file).misfits).toEqual([]);
+    },
+    120_000,
+  );
+
+  test.each(["image", "text"] as const)(
+    "exports the %s tower of a .safetensors file as 'model pull' converts it",
+    async (modality) => {
+      const weights = join(folder, "checkpoint.safetensors");
+      await writeFile(weights, safetensorsFile(smallOpenClip(openclipVitB32).tensors));
+      const config = join(folder, "small-vit.json");
+      await writeFile(config, JSON.stringify(smallOpenClipConfig(openclipVitB32)));
+      const [exported, converted] = [`${modality}-exported.onnx`, `${modality}-converted.onnx`].map(
+        (name) => join(folder, name),
+      ) as [string, string];
+      const { status, stdout } = exportModel(
+        ...["--weights", weights, "--architecture", config, "--modality", modality],
+        ...["--output", exported, "--json"],
+      );
+      expect(status).toBe(0);
+      expect(JSON.parse(stdout)).toMatchObject([
+        { modality, weights: "checkpoint.safetensors", architecture: "small-vit" },
+      ]);
+      await writeModel(
+        converted,
+        openClipTower(openclipVitB32, modality, new Safetensors(weights)),
+      );
+      const { maxDifference } = await agreementOf(modality, exported, converted);
+      expect(maxDifference).toBeLessThan(1e-5);
+    },
+    120_000,
+  );
+
+  async function agreementOf(modality: Modality, expected: string, actual: string) {
+    const { image, text } = openclipVitB32.towers;
+    const vectorsOf = async (path: string) => {
+      const tower = await openTower(openclipVitB32, modality, path);
+      try {
+        const inputs =
+          modality === "image"
+            ? syntheticImages(8, image!.input.size)
+            : sampleTokenIds(text!.input, 8);
+        return await tower.embed(inputs as never, 8);
+      } finally {
+        await tower.close();
+      }
+    };
+    return compareModels(await vectorsOf(expected), await vectorsOf(actual));
+  }
+
+  test("exports MobileCLIP2 after its re-parameterisation", () => {
+    const args = ["--random-weights", "--output", "mobileclip2-s0.onnx", "--json"];
+    const { status, stdout } = exportModel("mobileclip2-s0", ...args);
+    expect(status).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject([{ architecture: "MobileCLIP2-S0" }]);
+    const file = readOnnx(join(folder, "mobileclip2-s0.onnx"));
+    expect(structureOf(modelCatalogue.get("mobileclip2-s0")!, "image", file).misfits).toEqual([]);
+  }, 180_000);
 
   test.each([
     ["that is none", Buffer.from("no weights"), /weights\.safetensors is not a checkpoint: /],
@@ -94,14 +186,12 @@ describe.skipIf(missing !== "")(`clipstack model export, with PyTorch${missing}`
 
 /** A file of safetensors with vectors of zeros. */
 function checkpoint(lengths: Readonly<Record<string, number>>): Buffer {
-  let end = 0;
-  const entries = Object.entries(lengths).map(([name, length]) => {
-    const start = end;
-    end += 4 * length;
-    return [name, { dtype: "F32", shape: [length], data_offsets: [start, end] }] as const;
-  });
-  const header = Buffer.from(JSON.stringify(Object.fromEntries(entries)));
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(header.length));
-  return Buffer.concat([size, header, Buffer.alloc(end)]);
+  return safetensorsFile(
+    new Map(
+      Object.entries(lengths).map(([name, length]) => [
+        name,
+        { dims: [length], values: new Float32Array(length) },
+      ]),
+    ),
+  );
 }

@@ -12,6 +12,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
+import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
+import { generateModel } from "../../model-tools/generate.ts";
 import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { registerModelExport } from "./model-export.ts";
@@ -36,7 +39,7 @@ const result = {
   seed: 3,
   exporter: "torchscript",
   opset: 17,
-  images: 21,
+  inputs: 21,
   limit: 0.001,
   checks: [
     { batch: 1, maxDifference: 0.0000019, minCosine: 0.99999999 },
@@ -82,7 +85,7 @@ async function exportModel(...args: readonly string[]): Promise<void> {
 const left = async () => (await readdir(folder)).filter((name) => name.startsWith("a."));
 
 test("writes the file and its manifest, and prints its agreement with PyTorch", async () => {
-  await exportModel("--python", await python({}), "--seed", "3", "--images", "photos");
+  await exportModel("--python", await python({}), "--seed", "3");
   expect(await sha256Of(join(folder, "a.onnx"))).toBe(await sha256Of(await tinyModel()));
   const sidecar = JSON.parse(await readFile(join(folder, "a.onnx.json"), "utf8")) as unknown;
   expect(modelSidecar.parse(sidecar)).toMatchObject({
@@ -96,17 +99,20 @@ test("writes the file and its manifest, and prints its agreement with PyTorch", 
     "Differs from PyTorch 2.9.1 by at most 0.00019 % at batch 1 and 0.002 % at batch 32, on 21 images; the limit is 0.1 %.",
   );
   expect(await readFile(join(folder, "arguments"), "utf8")).toMatch(
-    /export\.py --random-weights --seed 3 --profile tiny --images \S+photos --output \S+\.onnx\.part\n$/,
+    /export\.py --random-weights --seed 3 --profile tiny --modality image --spec \S+spec\.json --inputs \S+inputs --architecture ViT-B-32 --output \S+\.onnx\.part\n$/,
   );
 });
 
 test("prints the agreement as JSON", async () => {
   await exportModel("--python", await python({}), "--json");
-  expect(JSON.parse(printed.join("\n"))).toMatchObject({
-    source: "exported",
-    agreement: { images: 21, limit: 0.001, checks: result.checks },
-    versions: { torch: "2.9.1" },
-  });
+  expect(JSON.parse(printed.join("\n"))).toMatchObject([
+    {
+      modality: "image",
+      source: "exported",
+      agreement: { inputs: 21, limit: 0.001, checks: result.checks },
+      versions: { torch: "2.9.1" },
+    },
+  ]);
 });
 
 test("fails before the export if a file from another source would be replaced", async () => {
@@ -154,7 +160,16 @@ describe("keeps the existing file and fails with one line", () => {
     expect(await readFile(join(folder, "a.onnx"), "utf8")).toBe("before");
   });
 
-  test("if the new file is not an image tower", async () => {
+  test("if the new file does not fit the model", async () => {
+    await copyFile(await tinyModel(), join(folder, "a.onnx"));
+    const args = ["mobileclip2-s0", "--force", "--python", await python({})];
+    await expect(exportModel(...args)).rejects.toThrow(
+      "the exported file does not fit mobileclip2-s0: input 'image' must be FP32 [3, 256, 256] or UINT8 [256, 256, 3], got FP32 [3, 224, 224]",
+    );
+    expect(await left()).toEqual(["a.onnx"]);
+  });
+
+  test("if the new file is not a model", async () => {
     await writeFile(join(folder, "text"), "weights");
     await copyFile(await tinyModel(), join(folder, "a.onnx"));
     const how = { model: join(folder, "text") };
@@ -162,6 +177,52 @@ describe("keeps the existing file and fails with one line", () => {
       /^\S+: is not a complete ONNX file$/,
     );
     expect(await left()).toEqual(["a.onnx"]);
+  });
+});
+
+describe("the file of a text tower's tokenizer", () => {
+  const text = { ...siglip2Base224.towers.text!, input: testSentencePiece };
+  const spec = { ...siglip2Base224, name: "small", towers: { text }, sources: {} };
+  const checkpoint = () => join(folder, "checkpoint", "model.safetensors");
+  beforeEach(async () => {
+    const { name, weights: _weights, ...facts } = spec;
+    await mkdir(join(folder, "models"));
+    await writeFile(
+      join(folder, "models", `${name}.yaml`),
+      JSON.stringify({ ...facts, weights: { name: "mine" } }),
+    );
+    vi.stubEnv("CLIPSTACK_ENVIRONMENTS_DIR", folder);
+    await mkdir(join(folder, "checkpoint"));
+    const file = join(folder, "text.onnx");
+    await generateModel({ spec, modality: "text", profile: "tiny", seed: 1, file });
+  });
+  afterEach(() => vi.unstubAllEnvs());
+
+  async function exportText() {
+    const program = new Command().exitOverride();
+    registerModelExport(program);
+    const how = await python({ model: join(folder, "text.onnx") });
+    const options = ["--architecture", "transformers", "--python", how];
+    const args = ["--weights", checkpoint(), "--output", join(folder, "out", "model.onnx")];
+    await program.parseAsync(["export", "small", ...options, ...args], { from: "user" });
+  }
+
+  test("is copied from the folder of the checkpoint", async () => {
+    await copyFile(testModel, join(folder, "checkpoint", "test-sentencepiece.model"));
+    await exportText();
+    expect((await readdir(join(folder, "out"))).sort()).toEqual([
+      "model.onnx",
+      "model.onnx.json",
+      "test-sentencepiece.model",
+    ]);
+    expect(await readFile(join(folder, "arguments"), "utf8")).toContain("--modality text");
+  });
+
+  test("is required before Python is started", async () => {
+    await expect(exportText()).rejects.toThrow(
+      /^the file test-sentencepiece\.model of the tokenizer of small is unavailable: its spec pins no weights on the hub; copy it to \S+out$/,
+    );
+    expect(await readdir(folder)).not.toContain("arguments");
   });
 });
 
@@ -178,7 +239,29 @@ test.each([
     ["--python", "no-such-python"],
     /^--python must be an executable, got 'no-such-python' \(ENOENT\)$/,
   ],
+  [
+    ["efficientnet-lite0"],
+    /^model must be one of openclip-vit-b32, .*siglip2-base-224, or --architecture must be open_clip's name of its architecture, got 'efficientnet-lite0'$/,
+  ],
   [["--weights", "x.pt"], /^--weights and --random-weights are mutually exclusive$/],
 ])("fails on %j with one line", async (args, message) => {
   await expect(exportModel(...args)).rejects.toThrow(message);
+});
+
+test("SIGTERM stops the export with one line, and no file is left", async () => {
+  const errors: string[] = [];
+  vi.spyOn(console, "error").mockImplementation((line: string) => {
+    errors.push(line);
+    if (line.startsWith("exporting ")) process.emit("SIGTERM");
+  });
+  const output = join(folder, "tower.onnx");
+  const before = "echo 'exporting the tower' >&2\nexec sleep 30";
+  await exportModel("--python", await python({ before }), "--output", output);
+  expect(errors).toEqual([
+    "exporting the tower …",
+    "clipstack: interrupted; the export was stopped",
+  ]);
+  expect(process.exitCode).toBe(130);
+  process.exitCode = 0;
+  expect((await readdir(folder)).sort()).toEqual(["arguments", "python", "result.json"]);
 });

@@ -1,24 +1,52 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { InvalidArgumentError, Option } from "commander";
+import type { ModelTower } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { ensureGeneratedModel, ensureTinyModel } from "../../model-tools/generate.ts";
 
+/** Hidden option `--model` of commands whose option for model files is `--weights`. */
+export function weightsHint(): Option {
+  return new Option("--model <model>").hideHelp().argParser((value) => {
+    throw new InvalidArgumentError(`${hintOf(value)}.`);
+  });
+}
+
+const hintOf = (value: string) => `Model files are selected with --weights ${value}`;
+
 /**
- * Path of the ONNX file that `--model` names; `tiny` and `generated` are written if they are missing.
+ * Name of a model that `--model` accepts.
+ *
+ * @throws {InvalidArgumentError} if the value is one of `--weights`
+ */
+export function modelName(value: string): string {
+  if (/[./\\]/.test(value) || value === "tiny" || value === "generated") {
+    throw new InvalidArgumentError(`It must be the name of a model. ${hintOf(value)}.`);
+  }
+  return value;
+}
+
+/**
+ * Path of the ONNX file of a tower that `--weights` selects; `tiny` and `generated` are written if they are missing.
  *
  * @param onPercent - Receives the progress of writing the full-size model.
  * @throws {UserError} if there is no such file.
  */
-export async function modelFile(
-  model: string,
+export async function towerFile(
+  { spec, modality }: ModelTower,
+  weights: string,
   onPercent: (percent: number) => void,
 ): Promise<string> {
-  if (model === "tiny") return ensureTinyModel();
-  if (model === "generated") {
-    return ensureGeneratedModel(({ bytes, total }) => onPercent(Math.floor((100 * bytes) / total)));
+  if (weights === "tiny") return ensureTinyModel(spec, modality);
+  if (weights === "generated") {
+    return ensureGeneratedModel(
+      spec,
+      ({ bytes, total }) => onPercent(Math.floor((100 * bytes) / total)),
+      modality,
+    );
   }
-  const path = resolve(model);
+  const path = resolve(weights);
   const file = await stat(path).catch(() => undefined);
   if (file?.isFile() === true) return path;
-  throw new UserError(`--model must be tiny, generated or a file that exists, got '${model}'`);
+  throw new UserError(`--weights must be tiny, generated or a file that exists, got '${weights}'`);
 }

@@ -1,5 +1,10 @@
 import { UserError } from "../../contract/user-error.ts";
-import { modelInfo, readSidecar, sidecarPath } from "../../model-tools/model-info.ts";
+import {
+  type ModelInfo,
+  modelInfo,
+  readSidecar,
+  sidecarPath,
+} from "../../model-tools/model-info.ts";
 import { isFolder, sizeOf } from "../../model-tools/publish-file.ts";
 import { wholeNumber } from "../option-values.ts";
 import { displayPath } from "../project.ts";
@@ -15,6 +20,12 @@ export async function ofFiles<T>(work: Promise<T>): Promise<T> {
 
 export function megabytes(bytes: number): string {
   return (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0);
+}
+
+/** Line that states that a file is a stand-in; undefined if it is not. */
+export function standInNotice({ architecture, model }: ModelInfo): string | undefined {
+  if (architecture !== "stand-in") return undefined;
+  return `Stand-in: the architecture of ${model} is not known to the generator, so speed and size are not those of the model.`;
 }
 
 export function cosineText(value: number): string {

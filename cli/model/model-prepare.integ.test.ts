@@ -2,7 +2,10 @@ import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/pro
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openServerModel } from "../../inference-image/embed/onnx-embedder.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { createOnnxEmbedder } from "../../inference-image/embed/onnx-embedder.ts";
+import { openServerModel } from "../../inference-image/embed/server-model.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
 import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
@@ -28,7 +31,7 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
   });
 
   const convert = (...args: readonly string[]) =>
-    clipstack(["model", "convert", "--model", model, "--rounds", "1", ...args]);
+    clipstack(["model", "convert", "--weights", model, "--rounds", "1", ...args]);
 
   test.each([
     ["fp16", 0.9999],
@@ -48,14 +51,18 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
         agreement: { images: 21 },
       });
       expect(manifest.agreement!.minCosine).toBeGreaterThan(least);
-      const { session, toInput } = await openServerModel({
+      const opened = await openServerModel({
+        spec: defaultModel,
         modelPath: model,
         precision,
         intraOpThreads: 1,
       });
-      const { outputs } = await session.run([toInput(syntheticImages(2)).tensor]);
-      await session.close();
-      expect(outputs[0]?.shape).toEqual([2, 512]);
+      const embedder = createOnnxEmbedder(opened, { maxQueueDelayMicroseconds: 0 });
+      const vectors = await embedder.embed(
+        syntheticImages(2, imageTowerOf(defaultModel).input.size),
+      );
+      await embedder.close();
+      expect(vectors.map(({ length }) => length)).toEqual([512, 512]);
     },
     300_000,
   );
@@ -68,9 +75,11 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
     expect(code).toBe(0);
     expect(JSON.parse(stdout)).toMatchObject({ precision: "int8", measured: [{}, {}] });
     const { stdout: report } = await clipstack([
-      ...["model", "check", "--model", join(folder, "planes.onnx")],
+      ...["model", "check", "--weights", join(folder, "planes.onnx")],
     ]);
-    expect(report).toContain("ok    fits model_repository/openclip_vit_b32/config.pbtxt");
+    expect(report).toContain(
+      "ok    fits openclip-vit-b32, in the model repository: openclip_vit_b32, openclip_vit_b32_trt",
+    );
   }, 300_000);
 
   test("rejects a file below the minimum cosine and keeps the existing one", async () => {

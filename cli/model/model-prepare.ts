@@ -1,13 +1,18 @@
-import { resolve } from "node:path";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
-import { type Interrupt, onInterrupt } from "../../artefact/interrupt.ts";
+import type { Interrupt } from "../../artefact/interrupt.ts";
 import { median } from "../../bench/stats/statistics.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
+import { neighbourAgreement } from "../../model-tools/accuracy.ts";
 import { type Agreement, compareModels } from "../../model-tools/compare-models.ts";
-import { repositoryModel } from "../../model-tools/generate.ts";
+import { modelFile } from "../../model-tools/generate.ts";
 import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/model-info.ts";
-import { readOnnx } from "../../model-tools/onnx-reader.ts";
+import { readOnnx, tensorTypes } from "../../model-tools/onnx-reader.ts";
 import {
   ensureOptimised,
   optimiseModel,
@@ -17,9 +22,11 @@ import {
 } from "../../model-tools/optimise.ts";
 import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
-import { openModel, type RunnableModel } from "../../model-tools/run-model.ts";
+import { openTower, type RunnableModel } from "../../model-tools/run-model.ts";
 import { numberFrom, wholeNumber } from "../option-values.ts";
 import { displayPath } from "../project.ts";
+import { interruptible } from "./interruptible.ts";
+import { weightsHint } from "./model-option.ts";
 import {
   cosineText,
   megabytes,
@@ -27,6 +34,7 @@ import {
   requireNoFolder,
   requireReplaceable,
 } from "./model-output.ts";
+import { modelArgument, namedModel, requireImages } from "./named-model.ts";
 import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
 
 /** Precisions that ONNX Runtime's Python tools convert to. */
@@ -36,10 +44,8 @@ type ConvertPrecision = (typeof convertPrecisions)[number];
 /** Minimum cosine between embeddings of the file and of its source; otherwise the file is rejected. */
 const defaultMinCosine: Readonly<Record<ConvertPrecision, number>> = { fp16: 0.9999, int8: 0.98 };
 
-const batchSizes = [1, openclipVitB32.maxBatchSize] as const;
-
 interface PrepareArguments {
-  readonly model?: string;
+  readonly weights?: string;
   readonly output?: string;
   readonly images?: string;
   readonly force?: true;
@@ -65,8 +71,8 @@ function registerOptimise(model: Command): void {
     model
       .command("optimise")
       .description(
-        "write a model file with the same weights in a faster graph that takes 8-bit pixels, for " +
-          "MODEL_PRECISION=fp32-optimised of the embed server and for openclip_vit_b32_u8",
+        "write a model file with the same weights in a graph that takes 8-bit pixels, faster for the vision transformers of " +
+          "CLIP, for MODEL_PRECISION=fp32-optimised of the embed server and for <model>_u8",
       ),
     "model.fp32-optimised.onnx next to the model",
   )
@@ -77,7 +83,8 @@ The manifest <file>.json contains the checksum of the source and the agreement o
 
 Examples:
   $ npx clipstack model optimise
-  $ npx clipstack model optimise --model weights/vit-b-32.onnx --json`,
+  $ npx clipstack model optimise dinov2-small
+  $ npx clipstack model optimise --weights weights/vit-b-32.onnx --json`,
     )
     .action(optimise);
 }
@@ -118,7 +125,7 @@ function registerConvert(model: Command): void {
       `
 The conversion uses ONNX Runtime's Python tools. They require Python 3.11 or newer; the versions that are locked in
 model-tools/python/convert are installed into $XDG_CACHE_HOME/clipstack or ~/.cache/clipstack. The optimised graph takes
-8-bit pixels, like openclip_vit_b32_u8. With --keep-graph, input and output stay those of the model, and the file matches
+8-bit pixels, like <model>_u8. With --keep-graph, input and output stay those of the model, and the file matches
 its config.pbtxt. The speed is measured on this CPU, which converts around every fp16 operator: measure fp16 on a GPU.
 
 Exit code 1: the file was rejected.
@@ -127,40 +134,44 @@ Examples:
   $ npx clipstack model convert --precision int8
   $ npx clipstack model convert --precision fp16 --keep-graph --output weights/fp16.onnx --json`,
     )
-    .action(async (args: ConvertArguments) => {
-      const interrupt = onInterrupt();
-      try {
-        await convert(args, interrupt);
-      } finally {
-        interrupt.remove();
-      }
+    .action(async (name: string | undefined, args: ConvertArguments) => {
+      await interruptible("conversion", (interrupt) => convert(name, args, interrupt));
     });
 }
 
 function fileOptions(command: Command, output: string): Command {
   return command
-    .option("--model <file>", "default: the model file of the model repository of this checkout")
+    .argument("[model]", modelArgument)
+    .option(
+      "--weights <file>",
+      "default: the file of the model in the model repository of this checkout",
+    )
+    .addOption(weightsHint())
     .option("--output <file>", `default: ${output}`)
     .option("--images <folder>", "photos for the comparison, default: the samples of this checkout")
     .option("--force", "replace a file that was not generated by this project")
     .option("--json", "print the manifest as JSON");
 }
 
-async function optimise(args: PrepareArguments): Promise<void> {
-  const { source, file } = await filesOf(args, "fp32-optimised");
+async function optimise(name: string | undefined, args: PrepareArguments): Promise<void> {
+  const { spec, source, file } = await filesOf(name, args, "fp32-optimised");
   console.error(`writing ${displayPath(file)} …`);
-  const info = await ofFiles(optimiseModel(source, file, await photosOf(args)));
+  const info = await ofFiles(optimiseModel(spec, source, file, await photosOf(spec, args)));
   if (args.json) console.log(JSON.stringify({ file: displayPath(file), ...info }, null, 2));
   else reportPrepared(file, info);
 }
 
-async function convert(args: ConvertArguments, { signal }: Interrupt): Promise<void> {
+async function convert(
+  name: string | undefined,
+  args: ConvertArguments,
+  { signal }: Interrupt,
+): Promise<void> {
   const { precision, keepGraph = false, rounds, minCosine, python } = args;
-  const { source, file } = await filesOf(args, precision);
-  const photos = await photosOf(args);
+  const { spec, source, file } = await filesOf(name, args, precision);
+  const photos = await photosOf(spec, args);
   const onProgress = (line: string) => console.error(line);
   const options = { keepGraph, rounds, minCosine, python, photos, onProgress, signal };
-  const { info, measured } = await convertModel(source, file, precision, options);
+  const { info, measured } = await convertModel(spec, source, file, precision, options);
   if (args.json) {
     console.log(JSON.stringify({ file: displayPath(file), ...info, measured }, null, 2));
     return;
@@ -190,23 +201,26 @@ interface ConvertOptions {
 
 /** @throws {Error} if the embeddings differ too much; an existing file is kept */
 async function convertModel(
+  spec: ModelSpec,
   source: string,
   file: string,
   precision: ConvertPrecision,
   options: ConvertOptions,
 ): Promise<{ readonly info: ModelInfo; readonly measured: readonly Measured[] }> {
   const { keepGraph, rounds = 1, onProgress, signal } = options;
-  const { minCosine = defaultMinCosine[precision], photos = await readPhotos() } = options;
+  const { minCosine = defaultMinCosine[precision], photos = await readPhotos(spec) } = options;
   await ofFiles((async () => requireOwnWeights(readOnnx(source)))());
   const python =
     options.python ?? (await ensurePython(onnxruntimePackages, { onProgress, signal }));
-  const graph = keepGraph ? source : await ofFiles(ensureOptimised(source));
+  const graph = keepGraph ? source : await ofFiles(ensureOptimised(spec, source));
   onProgress(`writing ${displayPath(file)} …`);
   const draft = await ofFiles(draftModelFile(file));
   try {
-    const args = [precision, graph, draft.path];
-    const printed = await runPython(python, "convert/convert.py", args, signal);
-    const measured = await measure(source, draft.path, photos, rounds, minCosine);
+    const printed = await withCalibration(spec, graph, photos, (calibration) => {
+      const args = [precision, graph, draft.path, calibration];
+      return runPython(python, "convert/convert.py", args, signal);
+    });
+    const measured = await measure(spec, source, draft.path, photos, rounds, minCosine);
     const agreement = { images: photos.length, ...measured[0].agreement };
     const info: ModelInfo = {
       ...preparedInfo(await modelInfo(source), precision, agreement),
@@ -221,34 +235,59 @@ async function convertModel(
   }
 }
 
+/** Writes photos as the input of a graph to a temporary file, for the measurement of value ranges. */
+async function withCalibration<Result>(
+  spec: ModelSpec,
+  graph: string,
+  photos: readonly Uint8Array[],
+  work: (file: string) => Promise<Result>,
+): Promise<Result> {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-calibration-"));
+  try {
+    const takesPixels = readOnnx(graph).inputs[0]?.dataType === tensorTypes.uint8;
+    const { data } = (takesPixels ? pixelTensor : imageTensor)(photos, imageTowerOf(spec));
+    const file = join(folder, "images");
+    await writeFile(file, new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    return await work(file);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
 /** Returns the path of the file of a precision next to a model, written if it is missing or derived from another model. */
 export async function ensureConverted(
+  spec: ModelSpec,
   source: string,
   precision: ConvertPrecision,
   onProgress: (line: string) => void,
 ): Promise<string> {
   const file = preparedPath(source, precision);
   const isCurrent = await selectModel(source, precision).catch(() => undefined);
-  if (isCurrent === undefined) await convertModel(source, file, precision, { onProgress });
+  if (isCurrent === undefined) {
+    await convertModel(spec, source, file, precision, { onProgress });
+  }
   return file;
 }
 
 /** @throws {UserError} if the output must not be written */
 async function filesOf(
+  name: string | undefined,
   args: PrepareArguments,
   precision: NonNullable<ModelInfo["precision"]>,
-): Promise<{ readonly source: string; readonly file: string }> {
-  const source = args.model === undefined ? repositoryModel : resolve(args.model);
+): Promise<{ readonly spec: ModelSpec; readonly source: string; readonly file: string }> {
+  const spec = namedModel(name);
+  requireImages(spec);
+  const source = args.weights === undefined ? modelFile(spec) : resolve(args.weights);
   const file = args.output === undefined ? preparedPath(source, precision) : resolve(args.output);
   if (file === source) throw new UserError(`--output must not be the model itself, got '${file}'`);
   await requireNoFolder(file);
   const before = await modelInfo(file).catch(() => undefined);
   if (!args.force && before?.precision === undefined) await requireReplaceable(file);
-  return { source, file };
+  return { spec, source, file };
 }
 
-function photosOf({ images }: PrepareArguments): Promise<readonly Uint8Array[]> {
-  return ofFiles(readPhotos(images));
+function photosOf(spec: ModelSpec, { images }: PrepareArguments): Promise<readonly Uint8Array[]> {
+  return ofFiles(readPhotos(spec, images));
 }
 
 export function reportPrepared(file: string, info: ModelInfo): void {
@@ -257,7 +296,13 @@ export function reportPrepared(file: string, info: ModelInfo): void {
   if (agreement === undefined) return;
   const { minCosine, meanCosine, maxDifference, images } = agreement;
   const cosines = `cosine to the original ${cosineText(minCosine)} lowest, ${cosineText(meanCosine)} mean`;
-  console.log(`${cosines}, largest difference ${maxDifference.toPrecision(2)}; ${images} photos.`);
+  const neighbours =
+    agreement.nearestNeighbours === undefined
+      ? ""
+      : `, same nearest neighbour for ${Math.round(100 * agreement.nearestNeighbours)} % of the photos`;
+  console.log(
+    `${cosines}, largest difference ${maxDifference.toPrecision(2)}${neighbours}; ${images} photos.`,
+  );
   if (info.weights === "random") {
     console.log(
       "Random weights: the speed is the same as with trained weights, the cosine is not.",
@@ -267,7 +312,7 @@ export function reportPrepared(file: string, info: ModelInfo): void {
 
 interface Measured {
   readonly batch: number;
-  readonly agreement: Agreement;
+  readonly agreement: Agreement & { readonly nearestNeighbours: number };
   /** Speed relative to the original: median of {@link rounds}. */
   readonly speed: number;
   readonly rounds: readonly number[];
@@ -275,6 +320,7 @@ interface Measured {
 
 /** @throws {Error} if a cosine is below the limit */
 async function measure(
+  spec: ModelSpec,
   original: string,
   variant: string,
   photos: readonly Uint8Array[],
@@ -283,16 +329,20 @@ async function measure(
 ): Promise<readonly [Measured, ...Measured[]]> {
   const models: RunnableModel[] = [];
   try {
-    for (const path of [original, variant]) models.push(await openModel(path));
+    for (const path of [original, variant]) models.push(await openTower(spec, "image", path));
     const [first, second] = models as [RunnableModel, RunnableModel];
     const measured: Measured[] = [];
-    for (const batch of batchSizes) {
+    for (const batch of [1, spec.batching.maximum]) {
       console.error(`comparing at batch ${batch} …`);
       const full = fullBatches(photos, batch);
-      const agreement = compareModels(
-        await first.embed(full, batch),
-        await second.embed(full, batch),
-      );
+      const [expected, actual] = [await first.embed(full, batch), await second.embed(full, batch)];
+      const agreement = {
+        ...compareModels(expected, actual),
+        nearestNeighbours: neighbourAgreement(
+          expected.slice(0, photos.length),
+          actual.slice(0, photos.length),
+        ),
+      };
       if (!(agreement.minCosine >= limit)) {
         const got = `${cosineText(agreement.minCosine)} at batch ${batch}`;
         throw new Error(

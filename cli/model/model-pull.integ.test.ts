@@ -2,14 +2,14 @@ import { spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { testCertificate } from "../../inference-image/http/test-certificate.ts";
-import { onnxChunks } from "../../model-tools/onnx-writer.ts";
-import { exportedTower } from "../../model-tools/test-exported-tower.ts";
 import { file, startProxy, startTlsFileServer } from "../../model-tools/test-file-server.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
 
 const program = join(import.meta.dirname, "../clipstack.mjs");
 
@@ -21,12 +21,16 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** `clipstack model pull --published …`, in its own process, because Node reads certificate authorities at start. */
+/** `clipstack model pull small …`, in its own process, because Node reads certificate authorities at start. */
 async function pull(env: Readonly<Record<string, string>>) {
   const child = spawn(
     process.execPath,
-    [program, "model", "pull", "--published", "--lock", "lock.json", "--output", "model.onnx"],
-    { cwd: folder, env: { PATH: process.env.PATH, ...env }, stdio: ["ignore", "pipe", "pipe"] },
+    [program, "model", "pull", "small", "--output", "model.onnx"],
+    {
+      cwd: folder,
+      env: { PATH: process.env.PATH, CLIPSTACK_ENVIRONMENTS_DIR: folder, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    },
   );
   let text = "";
   for (const output of [child.stdout, child.stderr]) {
@@ -39,18 +43,20 @@ async function pull(env: Readonly<Record<string, string>>) {
 }
 
 test("downloads over TLS through a proxy tunnel with a private certificate authority", async () => {
-  const body = Buffer.concat([...onnxChunks(exportedTower())].map((piece) => Buffer.from(piece)));
+  const body = await readFile(await tinyModel());
   const sha256 = createHash("sha256").update(body).digest("hex");
-  const model = {
-    weights: "laion2b_s34b_b79k",
-    repository: "owner/name",
-    revision: randomBytes(20).toString("hex"),
-    path: "model.onnx",
-    bytes: body.length,
-    sha256,
-    licence: "MIT",
+  const { name: _name, ...facts } = openclipVitB32;
+  const spec = {
+    ...facts,
+    towers: { image: facts.towers.image },
+    sources: {},
+    weights: {
+      ...{ name: "mine", host: "huggingface", repository: "owner/name", file: "model.onnx" },
+      ...{ revision: randomBytes(20).toString("hex"), bytes: body.length, sha256 },
+    },
   };
-  await writeFile(join(folder, "lock.json"), JSON.stringify({ schema: 1, model }));
+  await mkdir(join(folder, "models"));
+  await writeFile(join(folder, "models", "small.yaml"), JSON.stringify(spec));
   const certificate = testCertificate();
   await writeFile(join(folder, "ca.pem"), certificate.cert);
   const hub = await startTlsFileServer(certificate, file(body));

@@ -1,43 +1,57 @@
 import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { openclipVitB16 } from "../../contract/models/openclip-vit-b16.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
+import { openclipVitL14 } from "../../contract/models/openclip-vit-l14.ts";
+import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
+import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
 import { generateModel } from "../../model-tools/generate.ts";
-import { lockedUrl, readModelLock, repositoryLock } from "../../model-tools/model-lock.ts";
-import { onnxChunks } from "../../model-tools/onnx-writer.ts";
-import { exportedTower } from "../../model-tools/test-exported-tower.ts";
+import { structureOf } from "../../model-tools/model-structure.ts";
+import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import {
   type Answer,
   file,
   startFileServer,
   type TestServer,
 } from "../../model-tools/test-file-server.ts";
+import { safetensorsFile, smallOpenClip } from "../../model-tools/test-safetensors.ts";
 import { progressLine, registerModelPull } from "./model-pull.ts";
 
-const published = Buffer.concat(
-  [...onnxChunks(exportedTower({ batch: 1, unitLength: true }))].map((piece) => Buffer.from(piece)),
-);
+const textInput = {
+  ...openclipVitB32.towers.text!.input,
+  vocabularySize: 100,
+  beginId: 98,
+  endId: 99,
+};
+/** OpenCLIP's model with few words. */
+const small: ModelSpec = {
+  ...openclipVitB32,
+  name: "small-clip",
+  towers: {
+    image: openclipVitB32.towers.image!,
+    text: { ...openclipVitB32.towers.text!, input: textInput },
+  },
+};
+const published = safetensorsFile(smallOpenClip(small).tensors);
 const sha256 = createHash("sha256").update(published).digest("hex");
-const locked = {
-  weights: "laion2b_s34b_b79k",
-  repository: "owner/name",
-  revision: "a".repeat(40),
-  path: "visual/model.onnx",
-  bytes: published.length,
-  sha256,
-  licence: "MIT",
+const revision = "a".repeat(40);
+const weights = {
+  ...{ name: "laion2b_s34b_b79k", host: "huggingface", repository: "owner/name", revision },
+  ...{ file: "open_clip_model.safetensors", bytes: published.length, sha256 },
 };
 
 let folder: string;
 let model: string;
-let lock: string;
 let servers: TestServer[];
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-cli-pull-"));
-  [model, lock] = [join(folder, "model.onnx"), join(folder, "lock.json")];
-  await writeFile(lock, JSON.stringify({ schema: 1, model: locked }));
+  model = join(folder, "model.onnx");
+  await writeSpec({ weights });
   servers = [];
   const ofProxies = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
   const others = ["HF_ENDPOINT", "HF_TOKEN", "HF_HUB_OFFLINE", "CLIPSTACK_MODEL_URL"];
@@ -50,14 +64,27 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
+/** Writes the spec of small-clip to a folder of environments, and selects the folder. */
+async function writeSpec(changes: Readonly<Record<string, unknown>>): Promise<void> {
+  const { name, ...facts } = { ...small, ...changes };
+  await mkdir(join(folder, "models"), { recursive: true });
+  // YAML includes JSON
+  await writeFile(join(folder, "models", `${name}.yaml`), JSON.stringify(facts));
+  vi.stubEnv("CLIPSTACK_ENVIRONMENTS_DIR", folder);
+}
+
 async function serve(...answers: readonly Answer[]): Promise<TestServer> {
   const server = await startFileServer(...answers);
   servers.push(server);
   return server;
 }
 
-/** Runs `clipstack model pull …` and returns its output. */
-async function pull(...args: readonly string[]): Promise<string> {
+/** Runs `clipstack model pull small-clip --output …` and returns its output. */
+function pull(...args: readonly string[]): Promise<string> {
+  return run("small-clip", "--output", model, ...args);
+}
+
+async function run(...args: readonly string[]): Promise<string> {
   const lines: unknown[] = [];
   vi.spyOn(console, "log").mockImplementation((line) => lines.push(line));
   vi.spyOn(console, "error").mockImplementation(() => {});
@@ -66,69 +93,126 @@ async function pull(...args: readonly string[]): Promise<string> {
   for (const command of program.commands) {
     command.exitOverride().configureOutput({ writeErr: () => {} });
   }
-  await program.parseAsync(["pull", "--output", model, "--lock", lock, ...args], { from: "user" });
+  await program.parseAsync(["pull", ...args], { from: "user" });
   return lines.join("\n");
 }
 
-test("downloads the locked file from a mirror once", async () => {
+test("downloads the file that the spec pins from a mirror once", async () => {
   const mirror = await serve(file(published));
   vi.stubEnv("HF_ENDPOINT", `${mirror.url.href}mirror/`);
   const lines = (await pull()).split("\n");
   expect(mirror.requests.map(({ path }) => path)).toEqual([
-    `/mirror/owner/name/resolve/${"a".repeat(40)}/visual/model.onnx`,
+    `/mirror/owner/name/resolve/${revision}/open_clip_model.safetensors`,
   ]);
   expect(lines).toEqual([
-    expect.stringMatching(/^.*model\.onnx written: 0\.6 MB, sha256 [0-9a-f]{64}$/),
-    `Weights laion2b_s34b_b79k (MIT) of owner/name@${"a".repeat(40)} visual/model.onnx.`,
-    `Verified: 0.6 MB with sha256 ${sha256}.`,
-    "Converted to the standard graph (dynamic batch, not normalised): cosine to the download at least 1.0000000, on 4 synthetic images.",
+    expect.stringMatching(/^.*model\.onnx written: 1\.1 MB, sha256 [0-9a-f]{64}$/),
+    `Weights laion2b_s34b_b79k (MIT) of owner/name@${revision} open_clip_model.safetensors.`,
+    `Verified: 1.4 MB with sha256 ${sha256}.`,
   ]);
-  expect(await pull()).toMatch(/ exists: 0\.6 MB, sha256 \w+, weights laion2b_s34b_b79k$/);
+  expect(await pull()).toMatch(/ exists: 1\.1 MB, sha256 \w+, weights laion2b_s34b_b79k$/);
   expect(mirror.requests).toHaveLength(1);
 });
 
-test("prints the download and the converted file as JSON", async () => {
+test("--modality text writes the text tower", async () => {
   vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
-  expect(JSON.parse(await pull("--json", "--published"))).toMatchObject({
+  const [tower, ...others] = JSON.parse(await pull("--modality", "text", "--json"));
+  expect(others).toEqual([]);
+  expect(tower).toMatchObject({
+    modality: "text",
     source: "pulled",
-    sha256,
+    model: "small-clip",
+    derivedFrom: sha256,
     published: { sha256, bytes: published.length, licence: "MIT" },
     resumed: 0,
   });
+  expect(structureOf(small, "text", readOnnx(model)).misfits).toEqual([]);
 });
 
-test("trusts another revision on first use with --update-lock and locks it", async () => {
-  vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
-  const revision = "b".repeat(40);
-  await expect(pull("--revision", revision)).rejects.toThrow(
-    "--revision requires --sha256, or --update-lock, which trusts the download",
+test("fetches the file of the tokenizer beside the text tower", async () => {
+  const vocabulary = await readFile(testModel);
+  const towerFolder = join(folder, "tower");
+  const onnx = join(folder, "tower.onnx");
+  const text = { ...siglip2Base224.towers.text!, input: testSentencePiece };
+  const spec = { ...siglip2Base224, name: "small-clip", towers: { text } };
+  await generateModel({ spec, modality: "text", profile: "tiny", seed: 1, file: onnx });
+  const body = await readFile(onnx);
+  const own = createHash("sha256").update(body).digest("hex");
+  const pinned = { ...weights, file: "text.onnx", bytes: body.length, sha256: own };
+  await writeSpec({ towers: { text }, embedding: spec.embedding, sources: {}, weights: pinned });
+  const hub = await serve(file(body), file(vocabulary));
+  vi.stubEnv("HF_ENDPOINT", hub.url.href);
+  await run("small-clip", "--output", join(towerFolder, "model.onnx"));
+  expect(hub.requests.map(({ path }) => path.split("/").at(-1))).toEqual([
+    "text.onnx",
+    "test-sentencepiece.model",
+  ]);
+  expect((await readFile(join(towerFolder, "test-sentencepiece.model"))).equals(vocabulary)).toBe(
+    true,
   );
-  const printed = await pull("--revision", revision, "--update-lock", "--published");
-  expect(printed).toContain(
-    `Trusted on first use: 0.6 MB with sha256 ${sha256}, without a checksum to compare.`,
+  expect((await readdir(towerFolder)).sort()).toEqual([
+    "model.onnx",
+    "model.onnx.json",
+    "test-sentencepiece.model",
+  ]);
+});
+
+test("fails for a model whose weights cannot be converted, before a download", async () => {
+  await expect(run("dinov2-small", "--output", model)).rejects.toThrow(
+    /^model must be a vision transformer of OpenCLIP with a \.safetensors file, or a model with an \.onnx file, that its spec pins by huggingface repository, commit and SHA-256, got 'dinov2-small'; run 'clipstack model export dinov2-small'$/,
   );
-  expect(await readModelLock(lock)).toEqual({ ...locked, revision });
+});
+
+test("names the files of a model whose spec pins no weights", async () => {
+  await writeSpec({ weights: { name: "own" } });
+  await expect(pull()).rejects.toThrow(
+    /; copy its ONNX file to \S*small_clip\/1\/model\.onnx.*, or run 'clipstack model generate small-clip' for random weights$/,
+  );
+});
+
+test.each([openclipVitB32, openclipVitB16, openclipVitL14])(
+  "requests the file that the spec of $name pins, and rejects other content",
+  async ({ name, weights: own }) => {
+    const mirror = await serve(file(published));
+    vi.stubEnv("HF_ENDPOINT", `${mirror.url.href}mirror/`);
+    await expect(run(name, "--output", model)).rejects.toThrow(
+      `must have ${own.bytes} bytes, got ${published.length}`,
+    );
+    const { repository, revision: commit, file: path } = own;
+    expect(mirror.requests[0]?.path).toBe(`/mirror/${repository}/resolve/${commit}/${path}`);
+  },
+);
+
+test("downloads another commit with its checksum", async () => {
+  const hub = await serve(file(published));
+  vi.stubEnv("HF_ENDPOINT", hub.url.href);
+  const other = "b".repeat(40);
+  await writeSpec({ weights: { ...weights, sha256: "0".repeat(64), bytes: 1 } });
+  await expect(pull("--revision", other)).rejects.toThrow(
+    "--revision and --sha256 must be set together",
+  );
+  expect(await pull("--revision", other, "--sha256", sha256)).toContain(`owner/name@${other} `);
+  expect(hub.requests[0]?.path).toContain(`/resolve/${other}/`);
 });
 
 test("downloads from CLIPSTACK_MODEL_URL without sending the token of the hub", async () => {
   const store = await serve(file(published));
-  vi.stubEnv("CLIPSTACK_MODEL_URL", `${store.url.href}vit.onnx?signature=s`);
+  vi.stubEnv("CLIPSTACK_MODEL_URL", `${store.url.href}vit.safetensors?signature=s`);
   vi.stubEnv("HF_TOKEN", "hf_secret");
-  await pull("--published");
-  expect(store.requests[0]?.path).toBe("/vit.onnx?signature=s");
+  await pull();
+  expect(store.requests[0]?.path).toBe("/vit.safetensors?signature=s");
   expect(store.requests[0]?.headers.authorization).toBeUndefined();
 });
 
 test("without --force, replaces only files that 'model generate' wrote", async () => {
   vi.stubEnv("HF_ENDPOINT", (await serve(file(published))).url.href);
-  await generateModel({ profile: "tiny", seed: 1, file: model });
-  await pull("--published");
+  await generateModel({ spec: openclipVitB32, profile: "tiny", seed: 1, file: model });
+  await pull();
   await writeFile(model, "somebody's weights");
-  await expect(pull("--published")).rejects.toThrow(
+  await expect(pull()).rejects.toThrow(
     /model\.onnx exists \(not generated by this project, weights unknown\); --force replaces it$/,
   );
-  await pull("--published", "--force");
-  expect((await readFile(model)).equals(published)).toBe(true);
+  await pull("--force");
+  expect(structureOf(small, "image", readOnnx(model)).misfits).toEqual([]);
 });
 
 test("sends no request if the output cannot be written", async () => {
@@ -164,27 +248,16 @@ test.each([
     [],
     "HTTPS_PROXY must be like http://host:port or http://user:password@host:port",
   ],
-  ["--sha256 without --revision", {}, ["--sha256", sha256], "--sha256 requires --revision"],
-  ["--update-lock without --revision", {}, ["--update-lock"], "--update-lock requires --revision"],
+  [
+    "--sha256 without --revision",
+    {},
+    ["--sha256", sha256],
+    "--revision and --sha256 must be set together",
+  ],
   ["a branch", {}, ["--revision", "main"], "It must be a commit, 40 hexadecimal digits."],
 ])("fails on %s", async (_name, env, args, message) => {
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
   await expect(pull(...args)).rejects.toThrow(message);
-});
-
-test("rejects a lock file with a branch instead of a commit", async () => {
-  await writeFile(lock, JSON.stringify({ schema: 1, model: { ...locked, revision: "main" } }));
-  await expect(pull()).rejects.toThrow(
-    `${lock}: model.revision: must be a commit, 40 hexadecimal digits`,
-  );
-});
-
-test("the lock file of this project pins a commit of the hub", async () => {
-  const own = await readModelLock(repositoryLock);
-  expect(own).toMatchObject({ weights: "laion2b_s34b_b79k", licence: "MIT" });
-  expect(lockedUrl(own, "https://huggingface.co").pathname).toBe(
-    `/immich-app/ViT-B-32__laion2b-s34b-b79k/resolve/${own.revision}/visual/model.onnx`,
-  );
 });
 
 test.each([

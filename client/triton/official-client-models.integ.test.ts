@@ -5,14 +5,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import {
-  embeddingDims,
-  openclipPreprocess,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-  pixelBytes,
-} from "../../contract/model-signature.ts";
+import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { normalised } from "../../inference/preprocess/image-tensor.ts";
 import {
   fullTestRepository,
@@ -23,14 +18,18 @@ import { pngOf } from "./test-png.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 import { realTritonMissing, startRealTriton } from "./test-real-triton.ts";
 
+const fp32Name = tritonModelName(defaultModel, "fp32");
+const u8ModelName = tritonModelName(defaultModel, "u8");
+const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
+
 /** NVIDIA's Python client from PyPI, unmodified: models for every payload format, loaded and changed on request. */
 
 const python = await pythonWithTritonClient();
 const script = fileURLToPath(new URL("./official-client-models.py", import.meta.url));
 const loadedOnRequest = [
-  openclipPreprocess.name,
-  openclipVitB32U8.name,
-  openclipVitB32Jpeg.name,
+  tritonModelName(defaultModel, "preprocess"),
+  u8ModelName,
+  tritonModelName(defaultModel, "jpeg"),
 ] as const;
 
 interface ClientResults {
@@ -63,7 +62,7 @@ const servers: readonly {
         repository.flags({
           "model-config-name": "cpu",
           "model-control-mode": "explicit",
-          "load-model": [openclipVitB32.name],
+          "load-model": [fp32Name],
         }),
         { log: () => {} },
       );
@@ -79,7 +78,7 @@ const servers: readonly {
         flags: [
           "--model-config-name=cpu",
           "--model-control-mode=explicit",
-          `--load-model=${openclipVitB32.name}`,
+          `--load-model=${fp32Name}`,
         ],
       });
       return { targets: [server.httpTarget, server.grpcTarget], stop: () => server.stop() };
@@ -102,7 +101,10 @@ for (const { name, missing: serverMissing, start } of servers) {
         const folder = await mkdtemp(join(tmpdir(), "clipstack-forms-"));
         const pixels = Uint8Array.from({ length: pixelBytes }, (_, at) => (at * 7919) % 256);
         await writeFile(join(folder, "pixels"), pixels);
-        await writeFile(join(folder, "tensor"), new Uint8Array(normalised(pixels).buffer));
+        await writeFile(
+          join(folder, "tensor"),
+          new Uint8Array(normalised(pixels, imageTowerOf(defaultModel).input).buffer),
+        );
         await writeFile(join(folder, "file"), pngOf(224, 224, pixels));
         const { stdout } = await promisify(execFile)(
           python.path,
@@ -133,7 +135,7 @@ for (const { name, missing: serverMissing, start } of servers) {
           expect(formats.length).toBe(protocol === "http" ? 8 : 4);
           const [first] = Object.values(embeddings);
           for (const embedding of Object.values(embeddings)) {
-            expect(embedding).toHaveLength(embeddingDims);
+            expect(embedding).toHaveLength(defaultModel.embedding.width);
             expect(cosine(embedding, first!)).toBeGreaterThan(0.99999);
           }
         });
@@ -146,7 +148,7 @@ for (const { name, missing: serverMissing, start } of servers) {
         test("unloads models and rejects requests for them", () => {
           expect(results[protocol].after).toEqual(all(false));
           expect(results[protocol].rejection).toContain(
-            `Request for unknown model: '${openclipVitB32U8.name}'`,
+            `Request for unknown model: '${u8ModelName}'`,
           );
         });
 

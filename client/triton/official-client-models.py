@@ -20,7 +20,7 @@ pixels = np.frombuffer(Path(folder, "pixels").read_bytes(), dtype=np.uint8).resh
 file = np.array([[Path(folder, "file").read_bytes()]], dtype=np.object_)
 
 FP32, UINT8, BYTES = "openclip_vit_b32", "openclip_vit_b32_u8", "openclip_vit_b32_jpeg"
-PARTS = ["openclip_preprocess", UINT8, BYTES]
+PARTS = ["openclip_vit_b32_preprocess", UINT8, BYTES]
 
 
 def infer(module, client, model, kind, data, binary_in=None, binary_out=None):

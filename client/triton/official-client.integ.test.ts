@@ -5,8 +5,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import protobuf from "protobufjs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import {
   type TestRepository,
   testRepository,
@@ -18,19 +19,20 @@ import {
 import { openHttpTransport } from "./http-transport.ts";
 import { pythonWithTritonClient } from "./test-python.ts";
 
+const fp32Model = tritonModel(defaultModel, "fp32");
+
 /** NVIDIA's Python client from PyPI, unmodified, against this project's server. */
 const run = promisify(execFile);
 const python = await pythonWithTritonClient();
 
 const batch = 2;
-const width = openclipVitB32.outputs[0].dims[0];
+const { width } = defaultModel.embedding;
 const image: Fp32Tensor = {
   name: "image",
   dataType: "FP32",
-  shape: [batch, ...openclipVitB32.inputs[0].dims],
-  data: Float32Array.from(
-    { length: batch * elementCount(openclipVitB32.inputs[0].dims) },
-    (_, index) => Math.sin(index / 50),
+  shape: [batch, ...fp32Model.inputs[0].dims],
+  data: Float32Array.from({ length: batch * elementCount(fp32Model.inputs[0].dims) }, (_, index) =>
+    Math.sin(index / 50),
   ),
 };
 
@@ -66,7 +68,7 @@ describe.skipIf(python.missing !== "")(
       const { ports } = server;
 
       const transport = openHttpTransport({ url: `http://127.0.0.1:${ports.http}` });
-      const [output] = await transport.infer(openclipVitB32.name, [image], { timeoutMs: 10_000 });
+      const [output] = await transport.infer(fp32Model.name, [image], { timeoutMs: 10_000 });
       await transport.close();
       const values = Array.from(output?.data as Float32Array);
       expected = Array.from({ length: batch }, (_, row) =>
@@ -81,7 +83,7 @@ describe.skipIf(python.missing !== "")(
           fileURLToPath(new URL("./official-client.py", import.meta.url)),
           `127.0.0.1:${ports.http}`,
           `127.0.0.1:${ports.grpc}`,
-          openclipVitB32.name,
+          fp32Model.name,
           inputFile,
           String(batch),
         ],
@@ -110,7 +112,7 @@ describe.skipIf(python.missing !== "")(
         results() === http ? Number(dim) : dim,
       );
       expect(results().modelMetadata).toMatchObject({
-        name: openclipVitB32.name,
+        name: fp32Model.name,
         versions: ["1"],
         platform: "onnxruntime_onnx",
         inputs: [{ name: "image", datatype: "FP32", shape }],
@@ -121,7 +123,7 @@ describe.skipIf(python.missing !== "")(
     test.each(both)("gets the model's configuration over $protocol", ({ results }) => {
       const config = results() === http ? http.modelConfig : grpc.modelConfig.config;
       expect(config).toMatchObject({
-        name: openclipVitB32.name,
+        name: fp32Model.name,
         max_batch_size: 32,
         input: [{ name: "image", data_type: "TYPE_FP32" }],
         dynamic_batching: { preferred_batch_size: [8, 16, 32] },
@@ -129,7 +131,7 @@ describe.skipIf(python.missing !== "")(
     });
 
     test.each(both)("gets the repository's index over $protocol", ({ results }) => {
-      const entries = [{ name: openclipVitB32.name, version: "1", state: "READY" }];
+      const entries = [{ name: fp32Model.name, version: "1", state: "READY" }];
       expect(results().repositoryIndex).toEqual(results() === http ? entries : { models: entries });
     });
 
@@ -165,7 +167,7 @@ describe.skipIf(python.missing !== "")(
     });
 
     test("is rejected with Triton's status and message", () => {
-      const words = `unexpected inference input 'imagee' for model '${openclipVitB32.name}'`;
+      const words = `unexpected inference input 'imagee' for model '${fp32Model.name}'`;
       expect(http.rejection).toBe(`[400] ${words}`);
       expect(grpc.rejection).toBe(`[StatusCode.INVALID_ARGUMENT] ${words}`);
       expect(grpc.streamRejection).toContain(words);

@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { openclipVitB32, openclipVitB32U8 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import {
   fullTestRepository,
   type TestRepository,
@@ -14,6 +15,9 @@ import {
   startTritonEmulator,
 } from "../../inference-image/emulator/triton-emulator.ts";
 import { realTritonMissing, realTritonProgram } from "./test-real-triton.ts";
+
+const fp32Name = tritonModelName(defaultModel, "fp32");
+const u8ModelName = tritonModelName(defaultModel, "u8");
 
 /** NVIDIA's load generator from PyPI, unmodified, against this project's server. */
 
@@ -49,10 +53,10 @@ describe.skipIf(realTritonMissing !== "")(
     });
 
     test.each([
-      { protocol: "http", model: openclipVitB32.name, levels: [1, 8] },
-      { protocol: "grpc", model: openclipVitB32.name, levels: [1, 8] },
-      { protocol: "http", model: openclipVitB32U8.name, levels: [1, 2, 3, 4, 5, 6, 7, 8] },
-      { protocol: "grpc", model: openclipVitB32U8.name, levels: [1, 2, 3, 4, 5, 6, 7, 8] },
+      { protocol: "http", model: fp32Name, levels: [1, 8] },
+      { protocol: "grpc", model: fp32Name, levels: [1, 8] },
+      { protocol: "http", model: u8ModelName, levels: [1, 2, 3, 4, 5, 6, 7, 8] },
+      { protocol: "grpc", model: u8ModelName, levels: [1, 2, 3, 4, 5, 6, 7, 8] },
     ] as const)(
       "measures $model without an error over $protocol, concurrency $levels",
       async ({ protocol, model, levels }) => {

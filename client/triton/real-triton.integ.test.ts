@@ -1,10 +1,6 @@
 import { afterAll, beforeAll, describe } from "vitest";
-import {
-  type ModelSignature,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-} from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
 import {
   fullTestRepository,
   type TestRepository,
@@ -14,12 +10,16 @@ import { openHttpTransport } from "./http-transport.ts";
 import { type RealTriton, realTritonMissing, startRealTriton } from "./test-real-triton.ts";
 import { describeTransport } from "./transport.suite.ts";
 
+const fp32Model = tritonModel(defaultModel, "fp32");
+const jpegModel = tritonModel(defaultModel, "jpeg");
+const u8Model = tritonModel(defaultModel, "u8");
+
 /** Address of an existing `tritonserver` with `model_repository/`: `http://host:port` and `host:port`. */
 const { CLIPSTACK_TRITON_HTTP = "", CLIPSTACK_TRITON_GRPC = "" } = process.env;
 const isExternal = CLIPSTACK_TRITON_HTTP !== "" && CLIPSTACK_TRITON_GRPC !== "";
 const missing = isExternal ? "" : realTritonMissing;
 
-const models: readonly ModelSignature[] = [openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg];
+const models: readonly TritonModel[] = [fp32Model, u8Model, jpegModel];
 
 describe.skipIf(missing !== "")(
   `against a real Triton${missing === "" ? "" : ` (skipped: ${missing})`}`,

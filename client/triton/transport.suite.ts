@@ -2,8 +2,8 @@ import { createServer, type Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { tritonType } from "../../contract/model-config.ts";
-import type { ModelSignature } from "../../contract/model-signature.ts";
 import { elementCount, type Tensor } from "../../contract/tensor.ts";
+import type { TritonModel } from "../../contract/triton-models.ts";
 import { pngOf } from "./test-png.ts";
 import { type Transport, TritonError } from "./transport.ts";
 
@@ -11,7 +11,7 @@ import { type Transport, TritonError } from "./transport.ts";
 export interface TransportSuite {
   readonly name: string;
   /** Model loaded on the server, with one FP32, UINT8 or BYTES (image file) input and one FP32 output. */
-  readonly model: ModelSignature;
+  readonly model: TritonModel;
   /** Called once, after the hooks of the surrounding `describe`. */
   open(): Transport;
   /** Opens a transport to a server on 127.0.0.1 that accepts connections and never responds. */
@@ -75,10 +75,8 @@ export function describeTransport({
         const data = [all.subarray(start, start + batch.data[index]!.byteLength)];
         return { ...batch, shape, data };
       }
-      case "FP32":
-        return { ...batch, shape, data: batch.data.subarray(...cut) };
       default:
-        return { ...batch, shape, data: batch.data.subarray(...cut) };
+        return { ...batch, shape, data: batch.data.subarray(...cut) } as Tensor;
     }
   }
 

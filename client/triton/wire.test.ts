@@ -43,6 +43,29 @@ describe("bytes", () => {
     expect(Array.from(data as Float32Array)).toEqual([0, 2]);
   });
 
+  test("integers with any alignment are decoded unchanged", () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })),
+        fc.array(fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 })),
+        fc.integer({ min: 0, max: 15 }),
+        (long, short, offset) => {
+          const head = { name: "x", shape: [long.length] };
+          const tensors: readonly Tensor[] = [
+            { ...head, dataType: "INT64", data: BigInt64Array.from(long) },
+            { name: "y", shape: [short.length], dataType: "INT32", data: Int32Array.from(short) },
+          ];
+          for (const tensor of tensors) {
+            const wire = toWire(tensor);
+            expect(fromWire({ ...wire, bytes: shifted(wire.bytes, offset) })).toEqual(tensor);
+            const buffer = Buffer.from(shifted(wire.bytes, offset).buffer, offset);
+            expect(fromWire({ ...wire, bytes: buffer })).toEqual(tensor);
+          }
+        },
+      ),
+    );
+  });
+
   test("BYTES are decoded unchanged", () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 20 })), (data) => {
@@ -113,6 +136,14 @@ describe("JSON", () => {
     expect(jsonOfBytes({ name: "x", dataType: "UINT8", shape: [2], bytes })).toBe("[0,255]");
   });
 
+  test("integers are decoded unchanged", () => {
+    const values = [0, 49_407, -1];
+    for (const dataType of ["INT32", "INT64"] as const) {
+      const bytes = bytesOfElements("x", dataType, [3], values);
+      expect(jsonOfBytes({ name: "x", dataType, shape: [3], bytes })).toBe("[0,49407,-1]");
+    }
+  });
+
   test("every float32 is decoded exactly", () => {
     fc.assert(
       fc.property(fc.float32Array({ noNaN: true, noDefaultInfinity: true }), (data) => {
@@ -181,6 +212,20 @@ describe("JSON", () => {
       [1],
       [0.5],
       "Unable to parse 'data' of 'x': element 0 must be UINT8, got 0.5",
+    ],
+    [
+      "a token id that is not whole",
+      "INT64",
+      [1],
+      [0.5],
+      "Unable to parse 'data' of 'x': element 0 must be INT64, at most 2⁵³ - 1 in JSON, got 0.5",
+    ],
+    [
+      "a token id above INT32",
+      "INT32",
+      [1],
+      [2 ** 31],
+      "Unable to parse 'data' of 'x': element 0 must be INT32, got 2147483648",
     ],
     [
       "a number as BYTES",

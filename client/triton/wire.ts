@@ -1,4 +1,10 @@
-import { bytesPerElement, type DataType, dataTypes, type Tensor } from "../../contract/tensor.ts";
+import {
+  bytesPerElement,
+  type DataType,
+  dataTypes,
+  elementArrays,
+  type Tensor,
+} from "../../contract/tensor.ts";
 
 /** Serialisation of tensors for the Open Inference Protocol, shared by client and server. */
 
@@ -106,7 +112,7 @@ export function toWire(tensor: Tensor): WireTensor {
 }
 
 /**
- * Deserialises a tensor. Its data is a view of the bytes, or a copy if float32 values would be misaligned.
+ * Deserialises a tensor. Its data is a view of the bytes, or a copy if its values would be misaligned.
  *
  * @throws {WireError} if the number of bytes does not match the shape
  */
@@ -116,23 +122,27 @@ export function fromWire(wire: WireTensor): Tensor {
   if (dataType === "BYTES") {
     return { name, shape, dataType, data: splitElements(name, bytes, count) };
   }
-  const expected = count * bytesPerElement[dataType]!;
+  const expected = count * bytesPerElement[dataType];
   if (bytes.byteLength !== expected) {
     throw new WireError(
       `byte size mismatch for '${name}': ${dataType} ${shapeText(shape)} has ${expected} bytes, got ${bytes.byteLength}`,
     );
   }
-  if (dataType !== "FP32") return { name, shape, dataType, data: bytes };
-  return { name, shape, dataType, data: float32View(bytes) };
+  return { name, shape, dataType, data: viewOf(dataType, bytes) } as Tensor;
 }
 
-function float32View(bytes: Uint8Array): Float32Array {
-  if (bytes.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0) {
-    return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
-  }
-  const aligned = new Float32Array(bytes.byteLength / 4);
-  new Uint8Array(aligned.buffer).set(bytes);
-  return aligned;
+type NumericType = keyof typeof elementArrays;
+
+/** Returns the elements as a view of the bytes, or of a copy if they would be misaligned. */
+function viewOf<Type extends NumericType>(
+  dataType: Type,
+  bytes: Uint8Array,
+): InstanceType<(typeof elementArrays)[Type]> {
+  const elements = elementArrays[dataType];
+  const size = elements.BYTES_PER_ELEMENT;
+  const { buffer, byteOffset } = bytes.byteOffset % size === 0 ? bytes : new Uint8Array(bytes);
+  const view = new elements(buffer as ArrayBuffer, byteOffset, bytes.byteLength / size);
+  return view as InstanceType<(typeof elementArrays)[Type]>;
 }
 
 const lengthBytes = 4;
@@ -228,9 +238,14 @@ export function bytesOfElements(
   check("a number", (value) => typeof value === "number");
   const numbers = elements as readonly number[];
   if (dataType === "FP32") return new Uint8Array(new Float32Array(numbers).buffer);
-  const values = Uint8Array.from(numbers);
+  if (dataType === "INT64") {
+    // JSON.parse rounds larger numbers
+    check("INT64, at most 2⁵³ - 1 in JSON", Number.isSafeInteger);
+    return new Uint8Array(BigInt64Array.from(numbers, BigInt).buffer);
+  }
+  const values = elementArrays[dataType].from(numbers);
   check(dataType, (value, index) => value === values[index]);
-  return values;
+  return new Uint8Array(values.buffer);
 }
 
 /**
@@ -257,8 +272,8 @@ export function jsonOfBytes(wire: WireTensor): string {
       throw notInJson("an element that is not UTF-8");
     }
   }
-  if (dataType === "UINT8") return `[${wire.bytes.join(",")}]`;
-  const values = float32View(wire.bytes);
+  if (dataType !== "FP32") return `[${viewOf(dataType, wire.bytes).join(",")}]`;
+  const values = viewOf(dataType, wire.bytes);
   if (!values.every(Number.isFinite)) throw notInJson("a value that is not finite");
   return float32Json(values);
 }

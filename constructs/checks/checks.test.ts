@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { gpuCatalogue } from "../../contract/gpus.ts";
+import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import {
   gpuIndexFindings as gpuIndexFindingsOf,
   gpuNamingFindings as gpuNamingFindingsOf,
@@ -24,7 +25,7 @@ import {
 } from "./ports.ts";
 import { stopSeconds, stopTimeFindings as stopTimeFindingsOf } from "./stop-times.ts";
 import { rendered } from "./test-rendered.ts";
-import { vramFindings as vramFindingsOf, vramMiB } from "./vram.ts";
+import { activationsMiB, vramFindings as vramFindingsOf, vramMiB } from "./vram.ts";
 import { weightsFindings as weightsFindingsOf } from "./weights.ts";
 
 const gpuIndexFindings = rendered(gpuIndexFindingsOf);
@@ -89,6 +90,9 @@ describe("weights", () => {
   test("in an image require model control, because the image has several models", () => {
     expect(weightsFindings("volume", "none")).toEqual([]);
     expect(weightsFindings("image", "explicit")).toEqual([]);
+    expect(weightsFindings("image", "explicit", 2)).toEqual([
+      "modelVersions must not be set when weights is image, because an image has one version, got 2",
+    ]);
     expect(weightsFindings("image", "none")).toEqual([
       "modelControl must be explicit when weights is image, or Triton loads every model that the image has, got 'none'",
     ]);
@@ -166,11 +170,11 @@ describe("GPUs", () => {
   });
 });
 
-describe("VRAM", () => {
+describe("GPU memory", () => {
   const services = [
-    { service: "embed", backend: "onnxruntime", instances: 1 },
-    { service: "triton-onnx", backend: "onnxruntime", instances: 1 },
-    { service: "triton-trt", backend: "tensorrt", instances: 1 },
+    { service: "embed", backend: "onnxruntime", instances: 1, models: defaultModels },
+    { service: "triton-onnx", backend: "onnxruntime", instances: 1, models: defaultModels },
+    { service: "triton-trt", backend: "tensorrt", instances: 1, models: defaultModels },
   ] as const;
 
   test("estimates all three services at the published 2.8 to 3.3 GB", () => {
@@ -185,13 +189,47 @@ describe("VRAM", () => {
 
   test("rejects models that do not fit and lists the memory of each", () => {
     expect(vramFindings(2, services, 4_096)).toEqual([
-      "gpu must have room for the models: GPU 2 has 4096 MiB, 3686 usable, and they need 4170 (embed 1105 + triton-onnx 1105 + triton-trt 936 + a TensorRT build 1024)",
+      "gpu must have room for the models: GPU 2 has 4096 MiB, 3686 usable, and they need 4168 (embed 1104 + triton-onnx 1104 + triton-trt 936 + a TensorRT build 1024)",
     ]);
   });
 
   test("counts every execution instance", () => {
-    const two = vramMiB({ service: "triton-onnx", backend: "onnxruntime", instances: 2 });
-    expect(two - vramMiB(services[1])).toBe(337 + 256);
+    expect(vramMiB({ ...services[1], versions: 2 })).toBe(
+      vramMiB({ ...services[1], instances: 2 }),
+    );
+    const two = vramMiB({ ...services[1], instances: 2 });
+    expect(two - vramMiB(services[1])).toBe(336 + 256);
+  });
+
+  test("rejects a list of models that does not fit a T4 and lists each of them", () => {
+    const models = ["openclip-vit-b32", "openclip-vit-l14", "siglip2-base-224"].map(
+      (name) => modelCatalogue.get(name)!,
+    );
+    const use = { service: "triton-onnx", backend: "onnxruntime", instances: 2, models } as const;
+    expect(vramFindings(0, [use], 15_360)).toEqual([
+      "gpu must have room for the models: GPU 0 has 15360 MiB, 13824 usable, and they need 15748 (triton-onnx 15748; by model: openclip-vit-b32 image 1184 + openclip-vit-b32 text 914 + openclip-vit-l14 image 6436 + openclip-vit-l14 text 1560 + siglip2-base-224 image 2694 + siglip2-base-224 text 2448 + CUDA of 1 process 512)",
+    ]);
+  });
+
+  test("lists services and models with the same sum", () => {
+    const models = ["openclip-vit-l14", "siglip2-base-224"].map(
+      (name) => modelCatalogue.get(name)!,
+    );
+    const uses = services.map((use) => ({ ...use, reloads: use.service !== "embed", models }));
+    const [line = ""] = vramFindings(0, uses, 4_096);
+    const needed = Number(/they need (\d+)/.exec(line)?.[1]);
+    const [byService = "", byModel = ""] = line.slice(line.indexOf("(")).split("; by model: ");
+    for (const list of [byService, byModel]) {
+      const terms = [...list.matchAll(/ (\d+)(?= \+|;|\)|$)/g)];
+      expect(terms.reduce((sum, [, miB]) => sum + Number(miB), 0)).toBe(needed);
+    }
+  });
+
+  test("estimates more memory than the largest tensors of EfficientNet-Lite0 have", () => {
+    const tower = modelCatalogue.get("efficientnet-lite0")!.towers.image!;
+    const largestMiB = (32 * 112 * 112 * (16 + 96) * 4) / 1024 ** 2;
+    expect(activationsMiB(tower, 32)).toBeGreaterThan(largestMiB);
+    expect(activationsMiB(tower, 32)).toBeLessThan(2 * largestMiB);
   });
 });
 

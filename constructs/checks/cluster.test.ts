@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
 import { TerraformStack, Testing } from "../cdktf.ts";
 import { type ClusterInferenceProps, clusterPlan } from "../kubernetes/cluster-plan.ts";
 import { GpuCluster } from "../kubernetes/gpu-cluster.ts";
@@ -14,7 +16,11 @@ const budget = { maxUnavailable: 1 };
 const large = { cpuMillicores: 100_000, memoryMiB: 100_000 };
 
 /** Two pods of Triton and two gateways, on GPUs with `vramMiB`. */
-function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
+function findings(
+  vramMiB: number,
+  instancesPerGpu: number,
+  models?: readonly ModelSpec[],
+): readonly string[] {
   const cluster = new GpuCluster(new TerraformStack(Testing.app(), "test"), "cluster", {
     kubeconfig: "~/.kube/config",
     context: "gpu",
@@ -29,6 +35,7 @@ function findings(vramMiB: number, instancesPerGpu: number): readonly string[] {
     },
   });
   const props: ClusterInferenceProps = {
+    ...(models !== undefined && { models }),
     cluster: Object.assign(cluster, { gpu: { ...cluster.gpu, vramMiB } }),
     chart: "helm/clipstack",
     namespace: "clipstack",
@@ -80,6 +87,13 @@ test("accepts models that fit the memory of a GPU", () => {
 
 test("rejects models that do not fit the memory of a GPU", () => {
   expect(findings(8_192, 16)).toEqual([
-    "nodePool.gpu must have room for the models: GPU 0 has 8192 MiB, 7372 usable, and they need 10000 (triton 10000)",
+    "nodePool.gpu must have room for the models: GPU 0 has 8192 MiB, 7372 usable, and they need 9984 (triton 9984)",
+  ]);
+});
+
+test("rejects a memory limit of Triton below the weights of the models; a gateway has none", () => {
+  const models = [modelCatalogue.get("openclip-vit-l14")!];
+  expect(findings(46_068, 1, models)).toEqual([
+    "triton.resources.limits.memoryMiB must be more than 1632 MiB, the weights of the models, got 1024 MiB",
   ]);
 });

@@ -1,17 +1,19 @@
-import type { ModelName } from "../../contract/model-signature.ts";
 import type {
   ClusterEmbed,
   ClusterInferenceProps,
   ClusterPlan,
 } from "../kubernetes/cluster-plan.ts";
+import { towerFilesFindings, towerName } from "../kubernetes/cluster-weights.ts";
 import { namedObjects } from "../kubernetes/namespace-requirements.ts";
 import { type Finding, findingIf } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
 import { variantGpuCounts } from "./gpus.ts";
 import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import { autoscalerFindings, budgetFindings, resourceFindings } from "./kubernetes.ts";
+import { podMemoryFindings } from "./memory.ts";
 import { metricSourceFindings, scalingWarnings, sharedQuotaFindings } from "./scaling.ts";
 import { vramFindings } from "./vram.ts";
+import { u8FileFindings } from "./weights.ts";
 
 /** Findings of the embed server and Tritons in a cluster that are known during synthesis. */
 export function clusterFindings(
@@ -19,7 +21,8 @@ export function clusterFindings(
   plan: ClusterPlan,
 ): readonly (Finding | string)[] {
   const { cluster, embed, triton, quota } = props;
-  const { gpus, model } = plan.triton;
+  const { gpus } = plan.triton;
+  const towers = plan.towers.map(({ tower }) => tower);
   const { gpu, pool } = cluster;
   const gpuWorkloads: readonly GpuPods[] = plan.workloads.filter(
     ({ gpusPerPod }) => gpusPerPod > 0,
@@ -31,10 +34,18 @@ export function clusterFindings(
       ...autoscalerFindings(autoscaler, prefix),
       ...budgetFindings(budget, autoscaler, prefix),
       ...resourceFindings(resources, undefined, prefix),
+      ...(service === "embed" && embed.backend === "triton"
+        ? [] // a gateway has no model
+        : podMemoryFindings(resources, plan.models, prefix)),
     ];
   };
   return [
     ...namespaceFindings(props, plan),
+    ...towerFilesFindings(props.model, towers),
+    ...u8FileFindings("model.variant", props.model.variant, [
+      ["embed.backend", embed.backend, "triton"],
+      ["triton.backend", triton.backend, "onnxruntime"],
+    ]),
     ...imageFindings(embed.image, "embed.image"),
     ...podFindings("embed"),
     ...exposureFindings(embed),
@@ -54,9 +65,9 @@ export function clusterFindings(
             : []),
           ...(gpus > 0 ? releaseFindings(triton.image, gpu, "triton.image") : []),
           ...weightsFindings(props),
-          ...variantFindings(gpus, model),
+          ...variantFindings(gpus, plan.towers[0]?.tritonModel ?? ""),
           ...podFindings("triton"),
-          ...plan.triton.config.problems.map((problem) => `triton.${problem}`),
+          ...configurationProblems(plan).map((problem) => `triton.${problem}`),
           ...metricSourceFindings("triton", triton.autoscaler, props.scraping, triton.autoscaler),
           ...engineCacheFindings(props, plan),
         ]
@@ -78,18 +89,24 @@ function namespaceFindings(props: ClusterInferenceProps, plan: ClusterPlan): rea
   }));
 }
 
+/** Errors of the configurations of all towers; the same setting can be wrong for all of them. */
+function configurationProblems({ towers }: ClusterPlan): readonly string[] {
+  return [...new Set(towers.flatMap(({ config }) => config.problems))];
+}
+
 /** Checks the memory of one GPU per service, because pods do not share GPUs and all GPUs of a pod have the same load. */
 function podVramFindings(
   { cluster, triton }: ClusterInferenceProps,
   plan: ClusterPlan,
 ): readonly Finding[] {
-  const { gpus, executionInstances: instances } = plan.triton;
+  const { gpus, instancesPerGpu: instances } = plan.triton;
+  const { models } = plan;
   const vram = cluster.gpu.vramMiB;
   return [
     ...(triton.enabled && gpus > 0
       ? vramFindings(
           0,
-          [{ service: "triton", backend: triton.backend, instances: Math.ceil(instances / gpus) }],
+          [{ service: "triton", backend: triton.backend, instances, models }],
           vram,
           "nodePool.gpu",
         )
@@ -97,7 +114,7 @@ function podVramFindings(
     ...(plan.embed.gpus > 0
       ? vramFindings(
           0,
-          [{ service: "embed", backend: "onnxruntime", instances: 1 }],
+          [{ service: "embed", backend: "onnxruntime", instances: 1, models }],
           vram,
           "nodePool.gpu",
         )
@@ -134,8 +151,8 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
   );
 }
 
-function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
-  const counts = variantGpuCounts(model);
+function variantFindings(gpus: number, model: string): readonly Finding[] {
+  const counts = variantGpuCounts();
   return findingIf(
     gpus > 0 && !counts.includes(gpus),
     "triton.gpusPerPod",
@@ -147,19 +164,23 @@ function variantFindings(gpus: number, model: ModelName): readonly Finding[] {
 /** Rejects an engine cache whose volume cannot be mounted on every node, or whose engines cannot be matched to their weights. */
 function engineCacheFindings(
   { cluster, triton, model }: ClusterInferenceProps,
-  { triton: { compiles, gpus } }: ClusterPlan,
+  { towers, triton: { compiles, gpus } }: ClusterPlan,
 ): readonly Finding[] {
   const { enabled, accessMode } = triton.engineCache;
   if (!compiles || !enabled) return [];
   const podsPerNode = Math.floor(cluster.pool.gpusPerNode / gpus);
   const { maxReplicas } = triton.autoscaler;
   return [
-    ...findingIf(
-      model.weights === "pvc" && model.sha256 === undefined,
-      "model.sha256",
-      "be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used",
-      "nothing",
-    ),
+    ...(model.weights === "pvc"
+      ? towers.flatMap(({ tower, files }) =>
+          findingIf(
+            files.sha256 === undefined,
+            model.towers === undefined ? "model.sha256" : `model.towers.${towerName(tower)}.sha256`,
+            "be set when triton.engineCache.enabled is true: otherwise engines of other weights could be used",
+            "nothing",
+          ),
+        )
+      : []),
     ...findingIf(
       model.weights === "image" && !triton.image.includes("@sha256:"),
       "triton.image",

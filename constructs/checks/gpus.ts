@@ -1,10 +1,4 @@
-import {
-  type ModelConfig,
-  type ModelVariant,
-  modelConfigs,
-  modelVariants,
-} from "../../contract/model-config.ts";
-import type { ModelName } from "../../contract/model-signature.ts";
+import { instanceGroups, type ModelVariant, modelVariants } from "../../contract/model-config.ts";
 import { type Finding, findingIf } from "./findings.ts";
 
 /** GPU of a host: its index in `nvidia-smi`, or its UUID, which stays the same when cards are moved. */
@@ -42,31 +36,29 @@ export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): re
   );
 }
 
-/** Number of GPUs that a model configuration uses. Inside a container, indices start at 0 for any GPUs of the host. */
-function gpusUsed({ instance_group: groups = [] }: ModelConfig): number {
-  return Math.max(0, ...groups.flatMap(({ gpus = [] }) => gpus.map((index) => index + 1)));
+/** Number of GPUs that a configuration variant uses. Inside a container, indices start at 0 for any GPUs of the host. */
+function gpusUsed(variant: ModelVariant): number {
+  const used = instanceGroups[variant].flatMap(({ gpus = [] }) => gpus.map((index) => index + 1));
+  return Math.max(0, ...used);
 }
 
-/** Returns the model configuration for `gpus`, or `single-gpu` if there is none, which `variantGpuFindings` rejects. */
-export function variantFor(model: ModelName, gpus: readonly GpuId[]): ModelVariant {
-  const fits = (variant: ModelVariant) => gpusUsed(modelConfigs[model][variant]) === gpus.length;
-  return modelVariants.find(fits) ?? "single-gpu";
+/** Returns the configuration variant for `gpus`, or `single-gpu` if there is none, which `variantGpuFindings` rejects. */
+export function variantFor(gpus: readonly GpuId[]): ModelVariant {
+  return modelVariants.find((variant) => gpusUsed(variant) === gpus.length) ?? "single-gpu";
 }
 
-/** GPU counts of the model configurations, without the one for the CPU. */
-export function variantGpuCounts(model: ModelName): readonly number[] {
-  return modelVariants
-    .map((variant) => gpusUsed(modelConfigs[model][variant]))
-    .filter((count) => count > 0);
+/** GPU counts of the configuration variants, without the one for the CPU. */
+export function variantGpuCounts(): readonly number[] {
+  return modelVariants.map(gpusUsed).filter((count) => count > 0);
 }
 
 /** Rejects a number of GPUs without a model configuration. Ignores lists that `gpuIndexFindings` rejects. */
 export function variantGpuFindings(
   gpus: readonly GpuId[],
   hostCount: number,
-  model: ModelName,
+  model: string,
 ): readonly Finding[] {
-  const counts = variantGpuCounts(model);
+  const counts = variantGpuCounts();
   if (gpuIndexFindings(gpus, hostCount).length > 0) return [];
   return findingIf(
     ![0, ...counts].includes(gpus.length),

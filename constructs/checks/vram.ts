@@ -1,38 +1,71 @@
 import { tensorrtWorkspaceBytes } from "../../contract/model-config.ts";
+import { imageTowerOf, type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
+import type { ImageTower, ModelSpec, TextTower } from "../../contract/model-spec.ts";
+import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import type { Finding } from "./findings.ts";
 import type { GpuId } from "./gpus.ts";
 
 /**
- * Estimates of GPU memory, in MiB. Their sum for embed (ONNX), Triton ONNX and Triton TensorRT, one instance each, is
- * 3146 MiB = 3.3 GB. The published measurements are 3.3 GB on an A100 and 2.8 GB on an RTX 4080.
+ * Estimates of GPU memory, in MiB. Their sum for embed (ONNX), Triton ONNX and Triton TensorRT with ViT-B/32's image tower, one instance
+ * each, is 3144 MiB = 3.3 GB. The published measurements are 3.3 GB on an A100 and 2.8 GB on an RTX 4080.
  */
 export const vram = {
   /** CUDA context, cuBLAS and cuDNN of one process. */
   processMiB: 512,
-  /** 88.2 M parameters × 4 bytes. */
-  weightsFp32MiB: 337,
-  /** 88.2 M parameters × 2 bytes. */
-  weightsFp16MiB: 168,
-  /** Arena of one execution instance for a batch of 32: inputs, activations, outputs. */
-  activationsMiB: 256,
   /** Additional memory while TensorRT builds an engine. Only one build at a time runs on a GPU. */
   buildWorkspaceMiB: tensorrtWorkspaceBytes / 1024 / 1024,
   /** Share of the memory for models. The rest is for the driver and fragmentation. */
   usableShare: 0.9,
 } as const;
 
+/** Estimated arena of one execution instance of the model of the published measurements. */
+const measuredArena = { miB: 256, batch: 32, tower: imageTowerOf(openclipVitB32) } as const;
+
+/** Fields of a spec on which GPU memory depends. */
+export type VramModel = Pick<ModelSpec, "name" | "towers" | "batching">;
+
 /** GPU use of one process on one GPU. */
 export interface VramUse {
   readonly service: string;
   readonly backend: "onnxruntime" | "tensorrt";
-  /** Execution instances of the process on this GPU. */
+  /** Execution instances of each model on this GPU. */
   readonly instances: number;
+  readonly models: readonly VramModel[];
   /**
-   * Whether the process may reload its model, with the new instances loaded before the old ones are unloaded.
+   * Served versions of each model.
+   *
+   * @default 1
+   */
+  readonly versions?: number;
+  /**
+   * Whether the process may reload its models, with the new instances loaded before the old ones are unloaded.
    *
    * @default false
    */
   readonly reloads?: boolean;
+}
+
+/**
+ * Returns the estimated arena of one execution instance for a batch, in MiB: inputs, activations and outputs.
+ *
+ * Activations are positions × channels. A model applies each weight once per position, so that positions are multiply-accumulates /
+ * parameters; channels grow with the cube root of the parameters, as depth grows with width. Relative to ViT-B/32 the arena is therefore
+ * batch × MACs / parameters^⅔. An estimate: for EfficientNet-Lite0 it is 208 MiB for 32 images, and the two largest neighbouring tensors of its
+ * graph (112 × 112 × 16 and × 96) are 172 MiB.
+ */
+export function activationsMiB(
+  { millionParameters, gigaMacsPerItem }: ImageTower | TextTower,
+  batch: number,
+): number {
+  const { miB, batch: measuredBatch, tower } = measuredArena;
+  const size = (batch * gigaMacsPerItem) / millionParameters ** (2 / 3);
+  const measuredSize = (measuredBatch * tower.gigaMacsPerItem) / tower.millionParameters ** (2 / 3);
+  return Math.ceil((miB * size) / measuredSize);
+}
+
+/** Returns the weights of all towers of some models, in MiB. */
+export function weightsOfMiB(models: readonly VramModel[], precision: WeightsPrecision): number {
+  return towersOf(models).reduce((sum, { tower }) => sum + weightsMiB(tower, precision), 0);
 }
 
 /** Returns the estimated memory of one process on one GPU, in MiB. */
@@ -40,10 +73,69 @@ export function vramMiB(use: VramUse): number {
   return vram.processMiB + instancesMiB(use);
 }
 
-function instancesMiB({ backend, instances }: VramUse): number {
-  const weights = backend === "tensorrt" ? vram.weightsFp16MiB : vram.weightsFp32MiB;
-  return instances * (weights + vram.activationsMiB);
+function instancesMiB(use: VramUse): number {
+  return towerUses(use).reduce((sum, { miB }) => sum + miB, 0);
 }
+
+interface NamedTower {
+  /** Name of the model and its modality. */
+  readonly name: string;
+  readonly tower: ImageTower | TextTower;
+  readonly batch: number;
+}
+
+function towersOf(models: readonly VramModel[]): readonly NamedTower[] {
+  return models.flatMap(({ name, towers, batching }) =>
+    Object.entries(towers).map(([modality, tower]) => ({
+      name: `${name} ${modality}`,
+      tower,
+      batch: batching.maximum,
+    })),
+  );
+}
+
+/** Memory of all instances of each tower in all versions. */
+function towerUses({ backend, instances, models, versions = 1 }: VramUse) {
+  const precision = backend === "tensorrt" ? "fp16" : "fp32";
+  return towersOf(models).map(({ name, tower, batch }) => ({
+    name,
+    miB: versions * instances * (weightsMiB(tower, precision) + activationsMiB(tower, batch)),
+  }));
+}
+
+interface Part {
+  readonly name: string;
+  readonly miB: number;
+}
+
+function partsOf(use: VramUse): readonly Part[] {
+  return [
+    { name: use.service, miB: vramMiB(use) },
+    ...(use.reloads
+      ? [{ name: `a reload of ${use.service}`, miB: instancesMiB({ ...use, versions: 1 }) }]
+      : []),
+  ];
+}
+
+/** Memory of each tower in all processes together, reloads included, and of the processes; nothing for a single tower. */
+function towerParts(uses: readonly VramUse[]): readonly Part[] {
+  const sums = new Map<string, number>();
+  for (const use of uses) {
+    const reloaded = use.reloads ? towerUses({ ...use, versions: 1 }) : [];
+    for (const { name, miB } of [...towerUses(use), ...reloaded]) {
+      sums.set(name, (sums.get(name) ?? 0) + miB);
+    }
+  }
+  if (sums.size < 2) return [];
+  const processes = uses.length === 1 ? "1 process" : `${uses.length} processes`;
+  return [
+    ...[...sums].map(([name, miB]) => ({ name, miB })),
+    { name: `CUDA of ${processes}`, miB: uses.length * vram.processMiB },
+  ];
+}
+
+const listOf = (parts: readonly Part[], separator: string) =>
+  parts.map(({ name, miB }) => `${name} ${miB}`).join(separator);
 
 /** Rejects processes that do not fit the memory of their GPU. */
 export function vramFindings(
@@ -53,20 +145,18 @@ export function vramFindings(
   path = "gpu",
 ): readonly Finding[] {
   const usable = Math.floor(gpuVramMiB * vram.usableShare);
-  const parts = uses.flatMap((use) => [
-    { name: use.service, miB: vramMiB(use) },
-    ...(use.reloads ? [{ name: `a reload of ${use.service}`, miB: instancesMiB(use) }] : []),
-  ]);
-  if (uses.some(({ backend }) => backend === "tensorrt")) {
-    parts.push({ name: "a TensorRT build", miB: vram.buildWorkspaceMiB });
-  }
+  const builds = uses.some(({ backend }) => backend === "tensorrt")
+    ? [{ name: "a TensorRT build", miB: vram.buildWorkspaceMiB }]
+    : [];
+  const parts = [...uses.flatMap(partsOf), ...builds];
   const needed = parts.reduce((sum, { miB }) => sum + miB, 0);
   if (needed <= usable) return [];
-  const list = parts.map(({ name, miB }) => `${name} ${miB}`).join(" + ");
+  const towers = towerParts(uses);
+  const byTower = towers.length === 0 ? "" : `; by model: ${listOf([...towers, ...builds], " + ")}`;
   return [
     {
       path,
-      must: `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${list})`,
+      must: `have room for the models: GPU ${gpu} has ${gpuVramMiB} MiB, ${usable} usable, and they need ${needed} (${listOf(parts, " + ")}${byTower})`,
     },
   ];
 }

@@ -1,14 +1,49 @@
+import type { FileVariant } from "../served-towers.ts";
 import { type Finding, findingIf } from "./findings.ts";
 
-/** Rejects a Triton that would load every model of an image with weights. */
+/** Rejects a Triton that would load every model of an image with weights, and versions that it could not load. */
 export function weightsFindings(
   weights: "volume" | "host-path" | "image",
   modelControl: "none" | "explicit" | "open",
+  modelVersions?: number,
 ): readonly Finding[] {
+  const versions = `${modelVersions}`;
+  return [
+    ...findingIf(
+      weights === "image" && modelControl === "none",
+      "modelControl",
+      "be explicit when weights is image, or Triton loads every model that the image has",
+      "'none'",
+    ),
+    ...findingIf(
+      weights === "image" && modelVersions !== undefined,
+      "modelVersions",
+      "not be set when weights is image, because an image has one version",
+      versions,
+    ),
+    ...findingIf(
+      modelControl === "none" && modelVersions !== undefined,
+      "modelVersions",
+      "not be set when modelControl is none, because a running Triton then loads no version",
+      versions,
+    ),
+  ];
+}
+
+/** Backend of a server: its setting, its value, and the value with which the server reads u8 files. */
+export type BackendForU8 = readonly [setting: string, value: string, readsU8: string];
+
+/** Rejects u8 files for servers that do not read them: TensorRT, and ONNX Runtime in the embed server. */
+export function u8FileFindings(
+  setting: string,
+  variant: FileVariant | undefined,
+  backends: readonly BackendForU8[],
+): readonly Finding[] {
+  const rule = backends.map(([backend, , readsU8]) => `${backend} is ${readsU8}`).join(" and ");
   return findingIf(
-    weights === "image" && modelControl === "none",
-    "modelControl",
-    "be explicit when weights is image, or Triton loads every model that the image has",
-    "'none'",
+    variant === "u8" && backends.some(([, value, readsU8]) => value !== readsU8),
+    setting,
+    `be fp32 unless ${rule}`,
+    "'u8'",
   );
 }

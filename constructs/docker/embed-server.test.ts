@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
+import { modelCatalogue } from "../../contract/models/index.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { expression } from "../expression.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EmbedServer, type EmbedServerProps } from "./embed-server.ts";
 import type { GpuHost, GpuHostProps } from "./gpu-host.ts";
+import { ModelWeights } from "./model-weights.ts";
 import { TritonServer } from "./triton-server.ts";
 
 /** Creates an embed server with ONNX Runtime. */
@@ -76,7 +78,8 @@ test("loads the model from a read-only mount", () => {
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "onnxruntime",
     PORT: 8002,
-    MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
+    MODELS: ["openclip-vit-b32:image"],
+    MODEL_REPOSITORY: "/models",
   });
   expect(container.volumes).toEqual([
     {
@@ -105,7 +108,8 @@ test("connects to its Tritons over gRPC by their names on the network", () => {
   expect(settingsOf(container)).toMatchObject({
     BACKEND: "triton",
     TRITON_GRPC_URLS: ["test-triton-0:8001", "test-triton-1:8001"],
-    TRITON_MODEL: "openclip_vit_b32_trt",
+    MODELS: ["openclip-vit-b32:image"],
+    TRITON_VARIANT: "trt",
   });
   expect(at("test/triton-0/container").name).toBe("test-triton-0");
   expect(container.networks_advanced).toEqual(at("test/triton-0/container").networks_advanced);
@@ -200,7 +204,8 @@ test("outputs its endpoints, backend and model", () => {
   expect(synthEmbed({ port: 9000 }).server.service).toMatchObject({
     kind: "embed",
     backend: "onnxruntime",
-    model: "openclip_vit_b32",
+    models: ["openclip-vit-b32"],
+    variant: "fp32",
     endpoints: [
       { protocol: "embed-http", url: "http://127.0.0.1:9000", name: "embed-http" },
       { protocol: "metrics", url: "http://127.0.0.1:9000" },
@@ -208,7 +213,8 @@ test("outputs its endpoints, backend and model", () => {
   });
   expect(synthGateway().server.service).toMatchObject({
     backend: "triton",
-    model: "openclip_vit_b32_trt",
+    models: ["openclip-vit-b32"],
+    variant: "trt",
   });
 });
 
@@ -238,5 +244,62 @@ test("rejects an override with a shorter stop timeout", () => {
     }),
   ).toEqual([
     "test/embed/container: destroyGraceSeconds must be at least 35 (grace period 30 + 5), got 10",
+  ]);
+});
+
+test.each([
+  ["embed", "backend.weights.variant must be fp32 unless backend.kind is triton, got 'u8'"],
+  ["tensorrt", "weights.variant must be fp32 unless backend is onnxruntime, got 'u8'"],
+  ["onnxruntime", undefined],
+] as const)("fails on u8 files for servers that do not read them: %s", (server, problem) => {
+  const found = findings((stack) => {
+    const host = hostIn(stack);
+    const { tools } = dependenciesIn(stack, host);
+    const weights = new ModelWeights(stack, "u8", {
+      ...{ host, tools, source: "host-path", modelRepository: "/srv/models", variant: "u8" },
+    });
+    const common = { host, tools, weights, gpus: [0] };
+    if (server === "embed") {
+      const backend = { kind: "onnxruntime", ...common } as const;
+      return new EmbedServer(stack, "server", { host, image: tools, backend });
+    }
+    const ports = { http: 8010, grpc: 8011, metrics: 8012 };
+    const triton = { server: { kind: "emulator" }, backend: server, ports } as const;
+    return new TritonServer(stack, "server", { ...common, ...triton });
+  });
+  expect(found).toEqual(problem === undefined ? [] : [`test/server: ${problem}`]);
+});
+
+test("a gateway reads the SentencePiece model beside a text tower", () => {
+  const { at } = synth((stack) => {
+    const host = hostIn(stack);
+    const { tools } = dependenciesIn(stack, host);
+    const weights = new ModelWeights(stack, "siglip", {
+      host,
+      tools,
+      source: "host-path",
+      modelRepository: "/srv/models",
+      models: [modelCatalogue.get("siglip2-base-224")!],
+    });
+    const triton = new TritonServer(stack, "triton", {
+      host,
+      tools,
+      weights,
+      server: { kind: "emulator" },
+      backend: "onnxruntime",
+      ports: { http: 8010, grpc: 8011, metrics: 8012 },
+      gpus: [0],
+    });
+    const backend = { kind: "triton", upstreams: [triton] } as const;
+    new EmbedServer(stack, "embed", { host, image: tools, backend });
+  });
+  const { env, volumes } = at("test/embed/container");
+  expect(env).toContain("MODELS=siglip2-base-224");
+  expect(volumes).toEqual([
+    {
+      host_path: "/srv/models/siglip2_base_224_text/1",
+      container_path: "/models/siglip2_base_224_text/1",
+      read_only: true,
+    },
   ]);
 });

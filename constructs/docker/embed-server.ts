@@ -1,18 +1,18 @@
-import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import { Container, type ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Service } from "../../contract/environment.ts";
-import { type ModelName, openclipVitB32 } from "../../contract/model-signature.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
 import { embedPort } from "../../contract/ports.ts";
-import {
-  minKeyLength,
-  modelRepositoryMount,
-  type ServerEnvName,
-} from "../../contract/server-env.ts";
+import { minKeyLength, modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
 import { addressOf, TerraformVariable } from "../cdktf.ts";
+import { check } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
+import { u8FileFindings } from "../checks/weights.ts";
 import { expression } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
+import type { FileVariant } from "../served-towers.ts";
 import {
   checkStopTimes,
   environmentList,
@@ -31,7 +31,6 @@ import { HealthGate } from "./health-gate.ts";
 import type { ModelWeights } from "./model-weights.ts";
 import type { ServerImage } from "./server-image.ts";
 import type { TritonServer } from "./triton-server.ts";
-import { weightsPath } from "./weights-file.ts";
 
 /** Backend of the embed server. */
 export type EmbedBackend =
@@ -41,7 +40,7 @@ export type EmbedBackend =
       readonly weights: ModelWeights;
       readonly gpus: readonly GpuId[];
     }
-  /** Gateway: preprocessing in the embed server, inference on Tritons that all serve the same model. */
+  /** Gateway: preprocessing in the embed server, inference on Tritons that all serve the same models. */
   | { readonly kind: "triton"; readonly upstreams: readonly TritonServer[] };
 
 export interface EmbedServerProps {
@@ -73,6 +72,8 @@ const loadSeconds = 120;
 export class EmbedServer extends Construct {
   /** Entry of the environment output. */
   readonly service: Service;
+  /** Specs of the served models; the first is the default. */
+  readonly models: readonly ModelSpec[];
   /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
   /** Bearer token required from clients if the port is published on all interfaces: `TF_VAR_<name>_api_key`. */
@@ -84,9 +85,23 @@ export class EmbedServer extends Construct {
     const { host, image, backend, port = embedPort, expose = "loopback" } = props;
     const gpus = backend.kind === "onnxruntime" && host.accelerator === "gpu" ? backend.gpus : [];
     const name = nameInStack(this);
+    this.models = modelsOf(backend);
 
+    if (backend.kind === "onnxruntime") {
+      const { variant } = backend.weights;
+      check(this, () =>
+        u8FileFindings("backend.weights.variant", variant, [
+          ["backend.kind", backend.kind, "triton"],
+        ]),
+      );
+    }
     if (gpus.length > 0)
-      host.useGpus(this, gpus, { service: name, backend: "onnxruntime", instances: 1 });
+      host.useGpus(this, gpus, {
+        service: name,
+        backend: "onnxruntime",
+        instances: 1,
+        models: this.models,
+      });
     host.publish(this, [{ service: name, prop: "port", port, expose }]);
 
     const request = gpuRequest(gpus);
@@ -109,8 +124,7 @@ export class EmbedServer extends Construct {
       tmpfs: tmpfs(64),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
-      volumes:
-        backend.kind === "onnxruntime" ? [...backend.weights.mounts(backend.weights.model)] : [],
+      volumes: [...weightsMounts(backend)],
       healthcheck: healthcheck(
         healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         startSeconds,
@@ -134,7 +148,8 @@ export class EmbedServer extends Construct {
       name: nameInStack(this),
       kind: "embed",
       backend: backend.kind,
-      model: modelOf(backend),
+      models: this.models.map((spec) => spec.name),
+      variant: variantOf(backend),
       authorization: this.apiKey === undefined ? undefined : "bearer",
       resources: { container: addressOf(this.container) },
       endpoints: [
@@ -184,22 +199,30 @@ function serverSettings(
     EXECUTION_PROVIDER: gpus.length > 0 ? "cuda" : "cpu",
     PORT: String(embedPort),
     SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
+    ...modelSettings(modelsOf(backend)),
   };
   return backend.kind === "onnxruntime"
-    ? {
-        ...common,
-        BACKEND: "onnxruntime",
-        MODEL_PATH: weightsPath(modelRepositoryMount, backend.weights.model),
-      }
+    ? { ...common, BACKEND: "onnxruntime" }
     : {
         ...common,
         BACKEND: "triton",
         TRITON_GRPC_URLS: backend.upstreams.map(({ grpcTarget }) => grpcTarget).join(","),
-        TRITON_MODEL: modelOf(backend),
+        TRITON_VARIANT: variantOf(backend),
       };
 }
 
-function modelOf(backend: EmbedBackend): ModelName {
-  if (backend.kind === "onnxruntime") return backend.weights.model;
-  return backend.upstreams[0]?.model ?? openclipVitB32.name;
+function weightsMounts(backend: EmbedBackend): readonly ContainerVolumes[] {
+  return backend.kind === "onnxruntime"
+    ? backend.weights.mounts()
+    : (backend.upstreams[0]?.weights.tokenizerMounts() ?? []);
+}
+
+function modelsOf(backend: EmbedBackend): readonly ModelSpec[] {
+  if (backend.kind === "onnxruntime") return backend.weights.models;
+  return backend.upstreams[0]?.models ?? defaultModels;
+}
+
+function variantOf(backend: EmbedBackend): FileVariant {
+  if (backend.kind === "onnxruntime") return backend.weights.variant;
+  return backend.upstreams[0]?.variant ?? "fp32";
 }

@@ -12,6 +12,8 @@ export interface EngineCacheProps {
   readonly container: string;
   /** Name of its service. */
   readonly service: string;
+  /** Number of models with an engine. */
+  readonly models: number;
   /** Triton image. Its version is part of the volume's name. */
   readonly image: ServerImage;
   /** Embed image, in which `chown` runs. */
@@ -32,14 +34,14 @@ export class EngineCache extends Construct {
   constructor(scope: Construct, id: string, props: EngineCacheProps) {
     super(scope, id);
 
-    const { host, container, service, image, tools } = props;
+    const { host, container, service, models, image, tools } = props;
     const architecture = `sm${host.gpu.computeCapability.replace(".", "")}`;
     this.volume = new Volume(this, "volume", {
       name: `${container}-engines-${architecture}-${image.version}`,
       lifecycle: { createBeforeDestroy: true },
       provider: host.provider,
     });
-    host.requireDisk({ what: `TensorRT engines of ${service}`, miB: enginesMiB });
+    host.requireDisk({ what: `TensorRT engines of ${service}`, miB: models * enginesMiB });
     // a new volume belongs to root, and Triton does not run as root
     new OneShot(this, "owner", {
       host,

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { defaultModels } from "../../contract/models/index.ts";
 import { embedImage } from "../../stacks/image-builds.ts";
 import { expression } from "../expression.ts";
 import { findings, hostIn, synth } from "../test-synth.ts";
@@ -31,7 +32,12 @@ describe("requirements of the host", () => {
     const { at } = synth((stack) => build(hostIn(stack, props)));
     return hostRequirements.parse(at("test/host/check/doctor").triggers_replace);
   };
-  const use = { service: "triton", backend: "onnxruntime", instances: 1 } as const;
+  const use = {
+    service: "triton",
+    backend: "onnxruntime",
+    instances: 1,
+    models: defaultModels,
+  } as const;
 
   test("lists what its services use", () => {
     const requirements = required({}, (host) => {
@@ -56,7 +62,7 @@ describe("requirements of the host", () => {
         vramMiB: 16_376,
         computeCapability: "8.9",
         dataCentre: false,
-        uses: [{ service: "triton", gpus: ["GPU-1", "GPU-2"], miB: 1_105 }],
+        uses: [{ service: "triton", gpus: ["GPU-1", "GPU-2"], miB: 1_104 }],
         drivers: [{ image: "nvcr.io/nvidia/tritonserver:26.07-py3", cuda: 13, branch: 580 }],
       },
       ports: [
@@ -84,7 +90,7 @@ describe("requirements of the host", () => {
 
   test("includes disk space for a built image", () => {
     const { disk } = required({}, (host) => {
-      const source = embedImage("embed-cpu", { source: "build" }, false);
+      const source = embedImage("embed-cpu", { source: "build" }, undefined);
       host.image("embed-cpu", source);
       host.image("embed-cpu", source);
     });
@@ -129,10 +135,15 @@ test("rejects models that do not fit a GPU", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack);
-      host.useGpus(stack, [1], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
+      host.useGpus(stack, [1], {
+        service: "triton-onnx",
+        backend: "onnxruntime",
+        instances: 30,
+        models: defaultModels,
+      });
     }),
   ).toEqual([
-    "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18302 (triton-onnx 18302)",
+    "test/host: gpu must have room for the models: GPU 1 has 16376 MiB, 14738 usable, and they need 18272 (triton-onnx 18272)",
   ]);
 });
 
@@ -140,7 +151,12 @@ test("counts no GPU memory when the accelerator is cpu", () => {
   expect(
     findings((stack) => {
       const host = hostIn(stack, { accelerator: "cpu" });
-      host.useGpus(stack, [9], { service: "triton-onnx", backend: "onnxruntime", instances: 30 });
+      host.useGpus(stack, [9], {
+        service: "triton-onnx",
+        backend: "onnxruntime",
+        instances: 30,
+        models: defaultModels,
+      });
     }),
   ).toEqual([]);
 });

@@ -21,7 +21,7 @@ import { nameInStack, objectName } from "../names.ts";
 import type { HealthGate } from "./health-gate.ts";
 import { HostCheck } from "./host-check.ts";
 import type { HostRequirements, RequiredDisk, RequiredFile } from "./host-requirements.ts";
-import { type ImageSource, ServerImage } from "./server-image.ts";
+import { type ImageSource, ServerImage, weightsIn } from "./server-image.ts";
 
 /** Device that runs the models of a host or cluster. */
 export type Accelerator = "gpu" | "cpu";
@@ -186,6 +186,13 @@ export class GpuHost extends Construct {
       miB: imageMiB[kind],
       ...(source.source === "pull" && { image: source.name }),
     });
+    if (source.source === "build") {
+      const { files, miB } = weightsIn(source);
+      for (const { path, what } of files) this.requireFile({ path, on: "here", what });
+      if (miB > 0) {
+        this.requireDisk({ what: `weights in the ${kind} image`, miB: weightsLayers * miB });
+      }
+    }
     return image;
   }
 
@@ -295,6 +302,9 @@ const imageMiB: Readonly<Record<ImageKind, number>> = {
   "embed-gpu": 8_192,
   triton: 20_480,
 };
+
+/** Layers of an image's build with a copy of the weights. */
+const weightsLayers = 2;
 
 /** Address to which the port of a container is bound. */
 export function bindAddress(exposure: Exposure): string {

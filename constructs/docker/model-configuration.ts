@@ -3,7 +3,6 @@ import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/inde
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import type { ModelVariant } from "../../contract/model-config.ts";
-import type { ModelName } from "../../contract/model-signature.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { expression } from "../expression.ts";
@@ -15,10 +14,11 @@ export interface ModelConfigurationProps {
   readonly host: GpuHost;
   /** Embed image, which writes the configuration to the volume. */
   readonly tools: ServerImage;
-  /** Name of the Triton container. */
-  readonly server: string;
   readonly service: string;
-  readonly model: ModelName;
+  /** Name of the volume. */
+  readonly volume: string;
+  /** Folder of the model in the repository. */
+  readonly model: string;
   readonly variant: ModelVariant;
   /** Text of `config.pbtxt`. Terraform expressions in it are known at plan time. */
   readonly text: string;
@@ -57,14 +57,14 @@ export class ModelConfiguration extends Construct {
   constructor(scope: Construct, id: string, props: ModelConfigurationProps) {
     super(scope, id);
 
-    const { host, tools, server, service, model, variant, text, versions, reload } = props;
+    const { host, tools, service, model, variant, text, versions, reload } = props;
     const hash = createHash("sha256").update(text).digest("hex").slice(0, 12);
     this.version =
       versions.length === 0
         ? hash
         : expression(`substr(sha256("${[hash, ...versions].join(" ")}"), 0, 12)`);
     const volume = new Volume(this, "volume", {
-      name: `${server}-config`,
+      name: props.volume,
       provider: host.provider,
     });
     new OneShot(this, "apply", {

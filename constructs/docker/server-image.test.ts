@@ -1,14 +1,20 @@
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import { embedImage, type ImageSetting, tritonImage } from "../../stacks/image-builds.ts";
 import { expression } from "../expression.ts";
 import { hostIn, synth } from "../test-synth.ts";
 import type { ImageKind } from "./gpu-host.ts";
 
-function synthImage(setting: ImageSetting, kind: ImageKind = "embed-cpu", weights = false) {
+function synthImage(
+  setting: ImageSetting,
+  kind: ImageKind = "embed-cpu",
+  models?: readonly ModelSpec[],
+) {
   const source =
-    kind === "triton" ? tritonImage(setting, weights) : embedImage(kind, setting, weights);
+    kind === "triton" ? tritonImage(setting, models) : embedImage(kind, setting, models);
   const result = synth((stack) => hostIn(stack).image(kind, source));
   return { ...result, image: result.at(`test/host/${kind}-image/image`) };
 }
@@ -59,7 +65,7 @@ test("has a different tag for different build arguments", () => {
 });
 
 test("adds the weights in a second build", () => {
-  const { at, image } = synthImage({ source: "build" }, "embed-gpu", true);
+  const { at, image } = synthImage({ source: "build" }, "embed-gpu", defaultModels);
   const top = at("test/host/embed-gpu-image/weights-image");
   expect(top.name).toMatch(/^clipstack\/embed:gpu-weights-\$\{local\./);
   expect(top.build).toMatchObject({
@@ -74,8 +80,9 @@ test("adds the weights in a second build", () => {
 
 test("explains how to get missing weights", () => {
   const condition = (kind: ImageKind, weights: boolean, id: string) =>
-    synthImage({ source: "build" }, kind, weights).at(`test/host/${kind}-image/${id}`).lifecycle
-      .precondition?.[0].error_message;
+    synthImage({ source: "build" }, kind, weights ? defaultModels : undefined).at(
+      `test/host/${kind}-image/${id}`,
+    ).lifecycle.precondition?.[0].error_message;
   const message = expect.stringContaining("There are no weights at model_repository/");
   expect(condition("embed-cpu", true, "weights-image")).toEqual(message);
   expect(condition("triton", true, "image")).toEqual(message);
@@ -84,16 +91,74 @@ test("explains how to get missing weights", () => {
 
 test("builds Triton's image with and without the weights", () => {
   const args = (weights: boolean) =>
-    synthImage({ source: "build" }, "triton", weights).image.build.build_args;
+    synthImage({ source: "build" }, "triton", weights ? defaultModels : undefined).image.build
+      .build_args;
   expect(args(true)).toEqual({ WEIGHTS: "image" });
   expect(args(false)).toEqual({ WEIGHTS: "none" });
 });
 
-/** Sources of the `COPY` instructions that copy from the build context. */
+const search = ["dinov2-small", "openclip-vit-b32", "siglip2-base-224"].map(
+  (name) => modelCatalogue.get(name)!,
+);
+
+test.each([
+  ["embed-cpu", "weights-image", "{,_trt}"],
+  ["triton", "image", "{,_trt,_u8,_preprocess,_jpeg}"],
+] as const)("copies every tower of the models: %s", (kind, id, suffixes) => {
+  const { at, json } = synthImage({ source: "build" }, kind, search);
+  const { build, lifecycle } = at(`test/host/${kind}-image/${id}`);
+  expect(build.build_args.MODELS).toBe("dinov2-small,openclip-vit-b32,siglip2-base-224");
+  const towers = [
+    "dinov2_small",
+    "openclip_vit_b32",
+    "openclip_vit_b32_text",
+    "siglip2_base_224",
+    "siglip2_base_224_text",
+  ];
+  const hash = Object.values(json.locals).join("\n");
+  for (const tower of towers)
+    expect(hash).toContain(`/model_repository", "${tower}${suffixes}/**"`);
+  const files = lifecycle.precondition.map(({ condition }: { readonly condition: string }) =>
+    condition.replace(/.*\/model_repository\/|"\)\}$/g, ""),
+  );
+  expect(files).toEqual([
+    ...towers.map((tower) => `${tower}/1/model.onnx`),
+    "siglip2_base_224_text/1/tokenizer.model",
+  ]);
+});
+
+test("has a different tag for different models, and the same for the default ones", () => {
+  const hash = (models?: readonly ModelSpec[]) =>
+    Object.values(synthImage({ source: "build" }, "triton", models).json.locals).join("\n");
+  expect(hash(search)).not.toBe(hash(search.slice(0, 2)));
+  const { at } = synthImage({ source: "build" }, "embed-cpu", defaultModels);
+  expect(at("test/host/embed-cpu-image/weights-image").build.build_args).not.toHaveProperty(
+    "MODELS",
+  );
+});
+
+test("requires the weights on the deploying machine and disk space for the host", () => {
+  const { at } = synthImage({ source: "build" }, "embed-cpu", search.slice(0, 1));
+  const { files, disk } = at("test/host/check/doctor").triggers_replace;
+  expect(files).toEqual([
+    {
+      path: "model_repository/dinov2_small/1/model.onnx",
+      on: "here",
+      what: "the file with the weights of dinov2-small",
+    },
+  ]);
+  expect(disk).toContainEqual({ what: "weights in the embed-cpu image", miB: 512 });
+});
+
+/** Sources of the `COPY` instructions that copy from the build context, without the folders of models. */
 function copied(dockerfile: string): readonly string[] {
   const text = readFileSync(`${root}${dockerfile}`, "utf8");
   return [...text.matchAll(/^COPY (?!--from)(.+)$/gm)].flatMap(([, words = ""]) =>
-    words.trim().split(/\s+/).slice(0, -1),
+    words
+      .trim()
+      .split(/\s+/)
+      .slice(0, -1)
+      .filter((source) => source !== "."),
   );
 }
 

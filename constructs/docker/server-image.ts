@@ -2,11 +2,15 @@ import { createHash } from "node:crypto";
 import { Image } from "@cdktf/provider-docker/lib/image/index.js";
 import type { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server-env.ts";
 import { asWritten, TerraformLocal, type TerraformResource } from "../cdktf.ts";
 import { expression, projectFolder } from "../expression.ts";
 import { objectName } from "../names.ts";
+import { servedTowers } from "../served-towers.ts";
 import { contentHash } from "./content-hash.ts";
-import { weightsCondition } from "./weights-file.ts";
+import { type TowerFile, towerFileConditions, towerFiles, weightsDiskMiB } from "./weights-file.ts";
 
 /** Source of an image. */
 export type ImageSource =
@@ -53,11 +57,24 @@ export interface ImageBuild {
    */
   readonly ignore?: string;
   /**
-   * Path of the weights that the build copies, relative to the project. Terraform checks at plan time that they exist.
+   * Models whose weights the build copies from its context, which is a model repository. Terraform checks at plan time that their files
+   * exist. The Dockerfile has an argument `MODELS` for models other than the default.
    *
    * @default - no weights
    */
-  readonly weightsPath?: string;
+  readonly models?: readonly ModelSpec[];
+}
+
+/** Files and disk space of the weights that a build copies. */
+export function weightsIn({ build, weights = build }: BuiltImageSource): {
+  readonly files: readonly TowerFile[];
+  readonly miB: number;
+} {
+  const towers = servedTowers(weights.models ?? []);
+  return {
+    files: towers.flatMap((tower) => towerFiles(tower, weights.context, "fp32")),
+    miB: towers.reduce((sum, tower) => sum + weightsDiskMiB(tower), 0),
+  };
 }
 
 /** Time limit of a pull or a build. Triton's image has 20 GB, too much for the provider's default of 20 minutes. */
@@ -157,14 +174,17 @@ class BuiltImage {
 
   constructor(scope: Construct, prefix: string, build: ImageBuild, options: BuiltImageOptions) {
     const { provider, base = "", dependsOn = [] } = options;
+    const { models = [], ...files } = build;
+    const { context, dockerfile } = build;
     const buildArgs = Object.fromEntries(
-      Object.entries(options.buildArgs ?? {}).flatMap(([name, value]) =>
-        value === undefined ? [] : [[name, value]],
+      Object.entries({ ...options.buildArgs, ...modelArguments(models) }).flatMap(
+        ([name, value]) => (value === undefined ? [] : [[name, value]]),
       ),
     );
-    const { context, dockerfile, weightsPath } = build;
     // the owner is part of the hash: destroying one environment must not remove the image of another
-    const inputs = JSON.stringify(asWritten(scope, { owner: objectName(scope), build, buildArgs }));
+    const inputs = JSON.stringify(
+      asWritten(scope, { owner: objectName(scope), build: files, buildArgs }),
+    );
     const hash = contentHash({
       folder: `${projectFolder}/${context}`,
       files: build.files,
@@ -185,16 +205,22 @@ class BuiltImage {
       dependsOn: dependsOn.length === 0 ? undefined : [...dependsOn],
       lifecycle: {
         createBeforeDestroy: true,
-        ...(weightsPath !== undefined && {
-          precondition: [
-            weightsCondition(weightsPath, `fileexists("${projectFolder}/${weightsPath}")`),
-          ],
+        ...(models.length > 0 && {
+          precondition: servedTowers(models).flatMap((tower) =>
+            towerFileConditions(tower, context, "fp32", projectFolder),
+          ),
         }),
       },
     });
     // the provider's other builder uses the endpoint of the docker command line instead of the provider's `host`
     this.resource.addOverride("build.use_legacy_builder", true);
   }
+}
+
+/** Argument of a Dockerfile for its models; the default models are its default. */
+function modelArguments(models: readonly ModelSpec[]): BuildArgs {
+  const { MODELS } = modelSettings(models);
+  return models.length === 0 || MODELS === modelSettings(defaultModels).MODELS ? {} : { MODELS };
 }
 
 /** Tag of an image, or the start of its digest. */

@@ -1,12 +1,12 @@
 import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
 import type { TritonServerKind } from "../../contract/environment.ts";
 import { engineCacheMount, type ModelVariant } from "../../contract/model-config.ts";
-import type { ModelName } from "../../contract/model-signature.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { renderTritonCommand, restrictModelControl } from "../../contract/triton-flags.ts";
 import type { GpuId } from "../checks/gpus.ts";
+import type { FileVariant } from "../served-towers.ts";
 import { exitTimeoutSeconds } from "../triton-times.ts";
 import {
   environmentList,
@@ -35,7 +35,10 @@ export type ModelControl =
 /** Options of a Triton container. */
 export interface TritonContainerOptions {
   readonly server: TritonServerKind;
-  readonly model: ModelName;
+  /** Folders of the served models in the repository. */
+  readonly models: readonly string[];
+  /** Variant of the image towers. */
+  readonly served: FileVariant;
   readonly variant: ModelVariant;
   readonly modelControl: ModelControl;
   /** Key of the model control API, with `modelControl: explicit`. */
@@ -44,7 +47,9 @@ export interface TritonContainerOptions {
   readonly ports: TritonPorts;
   readonly expose: Exposure;
   readonly weights: ModelWeights;
-  readonly configuration: ModelConfiguration;
+  readonly configurations: readonly ModelConfiguration[];
+  /** Whether versions can be added to the models. */
+  readonly hasVersions: boolean;
   readonly cache: EngineCache | undefined;
   readonly sharedMemoryMiB: number;
   readonly startSeconds: number;
@@ -52,7 +57,7 @@ export interface TritonContainerOptions {
 
 /** Configuration of a Triton container, without its name, image and network. */
 export function tritonContainer(options: TritonContainerOptions) {
-  const { server, gpus, ports, expose, weights, configuration, cache } = options;
+  const { server, gpus, ports, expose, weights, configurations, cache } = options;
   const request = gpuRequest(gpus);
   return {
     ...hardened,
@@ -76,8 +81,9 @@ export function tritonContainer(options: TritonContainerOptions) {
       { internal: tritonPorts.metrics, external: ports.metrics, ip: bindAddress("loopback") },
     ],
     volumes: [
-      ...weights.mounts(options.model),
-      configuration.mount,
+      ...(options.hasVersions ? weights.versionMounts(options.served) : []),
+      ...weights.mounts(options.served),
+      ...configurations.map(({ mount }) => mount),
       ...(cache === undefined
         ? []
         : [{ volumeName: cache.volume.name, containerPath: engineCacheMount }]),
@@ -91,13 +97,13 @@ export function tritonContainer(options: TritonContainerOptions) {
 const maxRequestBytes = 128 * 1024 * 1024;
 
 function tritonCommand(options: TritonContainerOptions): readonly string[] {
-  const { model, variant, modelControl, modelControlKey } = options;
+  const { models, variant, modelControl, modelControlKey } = options;
   return renderTritonCommand({
     "model-repository": modelRepositoryMount,
     "model-config-name": variant,
     "http-max-input-size": maxRequestBytes,
     "model-control-mode": modelControl === "none" ? "none" : "explicit",
-    ...(modelControl !== "none" && { "load-model": [model] }),
+    ...(modelControl !== "none" && { "load-model": [...models] }),
     ...(modelControl === "explicit" && restrictModelControl(modelControlKey())),
     "strict-readiness": true,
     "exit-on-error": true,

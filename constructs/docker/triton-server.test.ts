@@ -404,7 +404,8 @@ test("outputs its endpoints and its address in the state", () => {
     kind: "triton",
     backend: "tensorrt",
     server: "tritonserver",
-    model: "openclip_vit_b32_trt",
+    models: ["openclip-vit-b32"],
+    variant: "trt",
     resources: { container: address("test/triton/container") },
     endpoints: [
       { protocol: "oip-http", url: "http://127.0.0.1:8010", name: "trt-http" },
@@ -455,7 +456,7 @@ test("rejects a reload that does not fit the GPU", () => {
   const many = { instancesPerGpu: 13 } as const;
   expect(findings((stack) => triton(stack, { ...many, modelControl: "none" }, {}))).toEqual([]);
   expect(findings((stack) => triton(stack, many, {}))).toEqual([
-    "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15930 (triton 8221 + a reload of triton 7709)",
+    "test/host: gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 15904 (triton 8208 + a reload of triton 7696)",
   ]);
 });
 
@@ -478,7 +479,7 @@ test("rejects a GPU that is newer than the image, but not without a GPU", () => 
   expect(findings((stack) => triton(stack, { server }, host))).toEqual([]);
   const built = {
     kind: "tritonserver",
-    image: tritonImage({ source: "build", buildArgs: { TRITON_IMAGE: image } }, false),
+    image: tritonImage({ source: "build", buildArgs: { TRITON_IMAGE: image } }, undefined),
   } as const;
   expect(findings((stack) => triton(stack, { server: built }, { gpu: "b200" }))).toEqual([
     `test/triton: image.buildArgs.TRITON_IMAGE must be 25.01 or newer for NVIDIA B200 SXM 180 GB (Blackwell), got '${image}'`,
@@ -503,4 +504,38 @@ test("reports all findings at once", () => {
     "test/triton: gpus must be 0 to 3 (host.count is 4), got 4",
     "test/triton: ports.grpc must be free on the host, got 1, which triton (ports.http) uses",
   ]);
+});
+
+test("mounts a volume for further versions of each model, and serves the latest ones", () => {
+  const { container, at } = synthTriton({ modelVersions: 2 });
+  const volume = at("test/weights/versions");
+  expect(volume.name).toMatch(/^test-weights-versions-[0-9a-f]{12}$/);
+  expect(container.volumes.slice(0, 2)).toMatchObject([
+    { container_path: "/models/openclip_vit_b32", read_only: false },
+    { container_path: "/models/openclip_vit_b32/1", read_only: true },
+  ]);
+  const [config] = at("test/triton/configuration/apply/container").upload;
+  expect(config.content).toMatch(/version_policy \{\s+latest \{\s+num_versions: 2\s/);
+});
+
+test("serves version 1 only without a number of versions", () => {
+  const { container, at, json } = synthTriton();
+  expect(Object.keys(json.resource.docker_volume)).not.toContainEqual(
+    expect.stringContaining("versions"),
+  );
+  expect(container.volumes[0].container_path).toBe("/models/openclip_vit_b32/1");
+  const [config] = at("test/triton/configuration/apply/container").upload;
+  expect(config.content).toMatch(/version_policy \{\s+latest \{\s+num_versions: 1\s/);
+});
+
+test("rejects versions that Triton cannot load or that cached engines do not depend on", () => {
+  expect(() => synthTriton({ modelVersions: 1, modelControl: "none" })).toThrow(
+    "modelVersions must not be set when modelControl is none, because a running Triton then loads no version, got 1",
+  );
+  expect(() => synthTriton({ modelVersions: 1, backend: "tensorrt" })).toThrow(
+    "modelVersions must not be set if TensorRT runs openclip_vit_b32_trt: its cached engines do not depend on the version, got 1",
+  );
+  expect(() => synthTriton({ modelVersions: 0 })).toThrow(
+    "modelVersions must be a whole number, 1 to 8, got 0",
+  );
 });

@@ -1,34 +1,36 @@
 import { Container } from "@cdktf/provider-docker/lib/container/index.js";
 import { Construct } from "constructs";
 import {
+  type backendVariants,
   type DeployedModelConfig,
   deployedModelConfig,
   type ModelConfigSettings,
-  shippedModels,
-  type TunableModel,
 } from "../../contract/deployed-model-config.ts";
 import type { Service } from "../../contract/environment.ts";
 import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { addressOf } from "../cdktf.ts";
 import { check, type Finding } from "../checks/findings.ts";
 import { type GpuId, variantFor, variantGpuFindings } from "../checks/gpus.ts";
 import { imageFindings, releaseFindings, tritonOptionFindings } from "../checks/images.ts";
 import { exposureFindings } from "../checks/ports.ts";
-import { weightsFindings } from "../checks/weights.ts";
+import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
 import { nameInStack, objectName } from "../names.ts";
+import { type FileVariant, type ServedTower, towerSuffix, towerVariant } from "../served-towers.ts";
 import { exitTimeoutSeconds, tritonStartSeconds } from "../triton-times.ts";
 import { checkStopTimes, labels, verdictSeconds } from "./container-defaults.ts";
 import { EngineCache } from "./engine-cache.ts";
 import type { Exposure, GpuHost } from "./gpu-host.ts";
 import { HealthGate } from "./health-gate.ts";
 import { ModelConfiguration } from "./model-configuration.ts";
-import type { ModelWeights } from "./model-weights.ts";
+import type { ModelWeights, TowerWeights } from "./model-weights.ts";
 import type { ImageSource, ServerImage } from "./server-image.ts";
 import { type ModelControl, tritonContainer } from "./triton-container.ts";
 
-/** Backend that executes the model in Triton. */
-export type TritonBackend = keyof typeof shippedModels;
+/** Backend that executes the models in Triton. */
+export type TritonBackend = keyof typeof backendVariants;
 
 /** Server that speaks Triton's protocols. */
 export type TritonServerKind =
@@ -43,12 +45,7 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
   /** Embed image, which fills the volumes and contains the emulator. */
   readonly tools: ServerImage;
   readonly backend: TritonBackend;
-  /**
-   * Model of the repository to serve.
-   *
-   * @default - openclip_vit_b32, or openclip_vit_b32_trt for the backend `tensorrt`
-   */
-  readonly model?: TunableModel;
+  /** Weights of the served models. The backend `onnxruntime` serves image towers in their variant, `tensorrt` in `trt`. */
   readonly weights: ModelWeights;
   /** @default "explicit" */
   readonly modelControl?: ModelControl;
@@ -82,31 +79,33 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
   readonly sharedMemoryMiB?: number;
 }
 
-/** Model and configuration that follow from the props. */
+/** Model of the repository with its configuration. */
 interface ServedModel {
-  readonly model: TunableModel;
-  readonly variant: ModelVariant;
-  /** Whether TensorRT compiles engines at start. */
-  readonly compiles: boolean;
+  readonly tower: ServedTower;
+  /** Folder in the model repository and name in requests. */
+  readonly name: string;
   /** Versions on which a compiled engine depends. */
   readonly engineVersions: readonly string[];
   readonly deployed: DeployedModelConfig;
 }
 
-/** Triton in a container, serving one model. */
+/** Triton in a container. */
 export class TritonServer extends Construct {
-  /** Model name in requests. */
-  readonly model: TunableModel;
+  /** Variant of the image towers. */
+  readonly variant: FileVariant;
   /** Host name and gRPC port on the Docker network: `host:port`. */
   readonly grpcTarget: string;
   /** Passed once the container is healthy. */
   readonly ready: HealthGate;
-  /** Number of execution instances of the model, over all GPUs. */
+  /** Number of execution instances of all models, over all GPUs. */
   readonly executionInstances: number;
   /** Maximum time until ready, with an empty engine cache. */
   readonly startSeconds: number;
   /** Entry of the environment output. */
   readonly service: Service;
+  /** Specs of the served models; the first is the default. */
+  readonly models: readonly ModelSpec[];
+  readonly weights: ModelWeights;
   /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
 
@@ -119,30 +118,47 @@ export class TritonServer extends Construct {
     const name = objectName(this);
     const gpus = host.accelerator === "gpu" ? props.gpus : [];
     const image = server.kind === "emulator" ? tools : host.image("triton", server.image);
-    const served = servedModel(props, gpus, image);
-    const { model, variant, compiles, deployed } = served;
-    this.model = model;
-    this.executionInstances = executionInstances(deployed.config, gpus.length);
+    const compiles = props.backend === "tensorrt" && host.accelerator === "gpu";
+    const layout = variantFor(gpus);
+    const served = weights.towers.map((tower) => servedModel(tower, { props, gpus, image }));
+    this.weights = weights;
+    this.models = weights.models;
+    this.variant = imageVariant(props);
+    const instances = served.map(({ deployed }) =>
+      executionInstances(deployed.config, gpus.length),
+    );
+    this.executionInstances = instances.reduce((sum, count) => sum + count, 0);
     this.startSeconds = tritonStartSeconds(compiles, this.executionInstances);
-    this.#addChecks(props, gpus, deployed.problems);
-    this.#recordUse(props, service, gpus);
+    this.#addChecks(props, gpus, served);
+    this.#recordUse(props, service, { gpus, instances: Math.max(...instances) });
 
     const cache = compiles
-      ? new EngineCache(this, "engine-cache", { host, container: name, service, image, tools })
+      ? new EngineCache(this, "engine-cache", {
+          host,
+          container: name,
+          service,
+          models: served.length,
+          image,
+          tools,
+        })
       : undefined;
-    const configuration = this.#addConfiguration(props, served, image, gpus);
+    const configurations = served.map((model) =>
+      this.#addConfiguration(props, model, { image, gpus, layout }),
+    );
     this.container = new Container(this, "container", {
       ...tritonContainer({
         server: server.kind,
-        model,
-        variant,
+        models: served.map((model) => model.name),
+        served: this.variant,
+        variant: layout,
         modelControl,
         modelControlKey: () => host.modelControlKey,
         gpus,
         ports,
         expose,
         weights,
-        configuration,
+        configurations,
+        hasVersions: props.modelVersions !== undefined && weights.source !== "image",
         cache,
         sharedMemoryMiB: props.sharedMemoryMiB ?? 1024,
         startSeconds: this.startSeconds,
@@ -153,7 +169,9 @@ export class TritonServer extends Construct {
       image: image.imageId,
       labels: labels(this, service, {
         // without model control, a changed configuration must replace the container
-        ...(modelControl === "none" && { "model-configuration": configuration.version }),
+        ...(modelControl === "none" && {
+          "model-configuration": configurations.map(({ version }) => version).join(" "),
+        }),
       }),
       networksAdvanced: [{ name: host.network.name }],
     });
@@ -170,18 +188,19 @@ export class TritonServer extends Construct {
 
   #addConfiguration(
     { host, tools, weights, modelControl = "explicit" }: TritonServerProps,
-    { model, variant, deployed, engineVersions }: ServedModel,
-    image: ServerImage,
-    gpus: readonly GpuId[],
+    { tower, name, deployed, engineVersions }: ServedModel,
+    { image, gpus, layout }: Pick<Context, "image" | "gpus"> & { readonly layout: ModelVariant },
   ): ModelConfiguration {
     const server = objectName(this);
-    return new ModelConfiguration(this, "configuration", {
+    const suffix = towerSuffix(tower);
+    const versions = weights.towers.map(({ version }) => version);
+    return new ModelConfiguration(this, `configuration${suffix}`, {
       host,
       tools,
-      server,
-      service: nameInStack(this),
-      model,
-      variant,
+      volume: `${server}-config${suffix}`,
+      service: `${nameInStack(this)}${suffix}`,
+      model: name,
+      variant: layout,
       text: deployed.text,
       versions: engineVersions,
       ...(modelControl !== "none" && {
@@ -189,7 +208,7 @@ export class TritonServer extends Construct {
           url: `http://${server}:${tritonPorts.http}`,
           ...(modelControl === "explicit" && { key: host.modelControlKey }),
           timeoutSeconds: this.startSeconds,
-          startedWith: [image.name, weights.version, weights.source, variant, ...gpus.map(String)],
+          startedWith: [image.name, ...versions, weights.source, layout, ...gpus.map(String)],
         },
       }),
     });
@@ -207,7 +226,8 @@ export class TritonServer extends Construct {
       kind: "triton",
       backend,
       server: server.kind,
-      model: this.model,
+      models: this.models.map(({ name }) => name),
+      variant: this.variant,
       resources: { container: addressOf(this.container) },
       endpoints: endpoints(backend, host.clientAddress(expose), ports),
     };
@@ -216,25 +236,36 @@ export class TritonServer extends Construct {
   #addChecks(
     props: TritonServerProps,
     gpus: readonly GpuId[],
-    configurationProblems: DeployedModelConfig["problems"],
+    served: readonly ServedModel[],
   ): void {
     const { host, server, weights, modelControl = "explicit", expose = "loopback" } = props;
     if (server.kind === "tritonserver") check(this, () => tritonImageFindings(server.image, host));
-    check(this, () => configurationProblems);
-    check(this, () => weightsFindings(weights.source, modelControl));
+    check(this, () => configurationProblems(served));
+    check(this, () => weightsFindings(weights.source, modelControl, props.modelVersions));
+    check(this, () =>
+      u8FileFindings("weights.variant", weights.variant, [
+        ["backend", props.backend, "onnxruntime"],
+      ]),
+    );
     check(this, () => exposureFindings(expose, props.allowUnauthenticated ?? false, modelControl));
-    check(this, () => variantGpuFindings(gpus, host.count, this.model));
+    check(this, () => variantGpuFindings(gpus, host.count, served[0]?.name ?? ""));
   }
 
   /** Records the driver, GPUs and ports that this server requires of its host. */
-  #recordUse(props: TritonServerProps, service: string, gpus: readonly GpuId[]): void {
+  #recordUse(
+    props: TritonServerProps,
+    service: string,
+    { gpus, instances }: { readonly gpus: readonly GpuId[]; readonly instances: number },
+  ): void {
     const { host, server, ports, expose = "loopback" } = props;
     const baseImage = server.kind === "tritonserver" ? baseImageOf(server.image) : undefined;
     if (baseImage !== undefined) host.requireDriver(baseImage);
     host.useGpus(this, gpus, {
       service,
       backend: props.backend,
-      instances: Math.ceil(this.executionInstances / Math.max(1, gpus.length)),
+      instances: Math.ceil(instances / Math.max(1, gpus.length)),
+      models: this.models,
+      ...(props.modelVersions !== undefined && { versions: props.modelVersions }),
       reloads: props.modelControl !== "none",
     });
     host.publish(
@@ -249,27 +280,39 @@ export class TritonServer extends Construct {
   }
 }
 
+interface Context {
+  readonly props: TritonServerProps;
+  readonly gpus: readonly GpuId[];
+  readonly image: ServerImage;
+}
+
+function imageVariant({ backend, weights }: TritonServerProps): FileVariant {
+  return backend === "tensorrt" ? "trt" : weights.variant;
+}
+
 function servedModel(
-  props: TritonServerProps,
-  gpus: readonly GpuId[],
-  image: ServerImage,
+  { tower, version }: TowerWeights,
+  { props, gpus, image }: Context,
 ): ServedModel {
-  const { host, backend, weights } = props;
+  const { host, backend } = props;
   const tensorrt = backend === "tensorrt";
-  const model = props.model ?? shippedModels[backend];
-  const variant = variantFor(model, gpus);
   const compiles = tensorrt && host.accelerator === "gpu";
-  const engineVersions = compiles
-    ? [weights.version, image.version].filter((version) => version !== "")
-    : [];
-  const deployed = deployedModelConfig(model, variant, {
+  const variant = towerVariant(tower, imageVariant(props));
+  const engineVersions = compiles ? [version, image.version].filter((each) => each !== "") : [];
+  const deployed = deployedModelConfig({ spec: tower.spec, variant }, variantFor(gpus), {
     maxQueueDelayMicroseconds: props.maxQueueDelayMicroseconds,
     instancesPerGpu: props.instancesPerGpu,
     cudaGraphs: props.cudaGraphs,
+    modelVersions: props.modelVersions,
     ...(tensorrt && { optimumBatchSize: props.optimumBatchSize }),
     ...(engineVersions.length > 0 && { engineCachePrefix: engineVersions.join("_") }),
   });
-  return { model, variant, compiles, engineVersions, deployed };
+  return { tower, name: tritonModelName(tower.spec, variant), engineVersions, deployed };
+}
+
+/** Errors of the configurations of all models; the same setting is wrong for all of them. */
+function configurationProblems(served: readonly ServedModel[]): readonly string[] {
+  return [...new Set(served.flatMap(({ deployed }) => deployed.problems))];
 }
 
 function endpoints(

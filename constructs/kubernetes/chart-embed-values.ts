@@ -59,7 +59,7 @@ export const embed = z
     startSeconds: integer(10, 14_400)
       .optional()
       .describe(
-        `Maximum start time in seconds, until the model is loaded or a gateway responds to \`/healthz\`; by default ${startSeconds}.`,
+        `Maximum start time in seconds, until the models are loaded or a gateway responds to \`/healthz\`; by default ${startSeconds}.`,
       ),
     imagePullSeconds: imagePull("embed"),
     graceSeconds: integer(1, 3_600)
@@ -71,4 +71,4 @@ export const embed = z
     ...scheduling,
   })
   .prefault({})
-  .describe("Embed server: image files in, embeddings out.");
+  .describe("Embed server: images and texts in, embeddings out.");

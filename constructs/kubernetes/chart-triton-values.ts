@@ -13,7 +13,15 @@ import {
   service,
   spareGpu,
 } from "./chart-pod-values.ts";
-import { choice, flag, integer, matching, quantity, text } from "./chart-value-fields.ts";
+import {
+  choice,
+  flag,
+  integer,
+  matching,
+  quantity,
+  stringMap,
+  text,
+} from "./chart-value-fields.ts";
 
 /** Maximum time of TensorRT to build the engine of one execution instance, in seconds. */
 const buildSeconds = tritonStartSeconds(true, 1) - tritonStartSeconds(true, 0);
@@ -26,7 +34,12 @@ export const triton = z
       "tritonserver",
       "`tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU.",
     ),
-    backend: choice(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the model."),
+    backend: choice(["onnxruntime", "tensorrt"], "onnxruntime", "Backend of the models."),
+    variant: choice(
+      ["fp32", "u8"],
+      "fp32",
+      "Variant of the image towers: `fp32` receives normalised images, `u8` 8-bit pixels and normalises them itself, from files of its own. `fp32` with `tensorrt`.",
+    ),
     image: image(
       "nvcr.io/nvidia/tritonserver",
       "26.07-py3",
@@ -43,11 +56,13 @@ export const triton = z
         variant: z
           .enum(["", ...modelVariants])
           .default("")
-          .describe("Name of the model configuration; empty selects the one for `gpus`."),
-        text: text("", "Complete model configuration (`config.pbtxt`); empty selects the chart's."),
+          .describe("Name of the model configurations; empty selects those for `gpus`."),
+        texts: stringMap(
+          "Complete model configurations (`config.pbtxt`) by name in Triton, such as `openclip_vit_b32_trt`, in place of the chart's, which has those of the catalogue.",
+        ),
       })
       .prefault({})
-      .describe("Triton's model configuration. A change restarts the pods."),
+      .describe("Triton's model configurations. A change restarts the pods."),
     modelControl: choice(
       ["restricted", "open"],
       "restricted",
@@ -116,7 +131,7 @@ export const triton = z
     startSeconds: integer(10, 14_400)
       .optional()
       .describe(
-        `Maximum time in seconds until a pod is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} per GPU to build an engine.`,
+        `Maximum time in seconds until a pod is ready: ${tritonStartSeconds(false, 1)}, or with TensorRT ${tritonStartSeconds(true, 0)} and ${buildSeconds} per GPU and tower to build an engine.`,
       ),
     imagePullSeconds: imagePull("triton"),
     graceSeconds: integer(1, 3_600)

@@ -1,3 +1,6 @@
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server-env.ts";
 import type { ContainerRange, Quota, Resources } from "../checks/kubernetes.ts";
 import type { ChartValues } from "./chart-values.ts";
 import type { InferenceDeploymentProps } from "./inference-deployment.ts";
@@ -34,11 +37,21 @@ export function chartLimitRange(range: ContainerRange) {
   return { enabled: true, ...rangeQuantities(range) };
 }
 
+/** Chart values of the served models; none for the models that the chart serves by default. */
+export function chartModels(
+  models: readonly ModelSpec[],
+): Pick<ChartValues, "models" | "modelSpecs"> {
+  const { MODELS: entries = "", MODEL_SPECS: specs } = modelSettings(models);
+  return {
+    ...(entries !== modelSettings(defaultModels).MODELS && { models: entries.split(",") }),
+    ...(specs !== undefined && { modelSpecs: JSON.parse(specs) }),
+  };
+}
+
 export interface KindChartProps
-  extends Pick<
-    InferenceDeploymentProps,
-    "model" | "nodePort" | "resources" | "autoscaler" | "budget"
-  > {
+  extends Pick<InferenceDeploymentProps, "nodePort" | "resources" | "autoscaler" | "budget"> {
+  /** @default - images with OpenCLIP ViT-B/32 */
+  readonly models?: readonly ModelSpec[];
   /** Image with the weights, loaded into the cluster's nodes. */
   readonly image: string;
   readonly quota: Quota;
@@ -47,9 +60,10 @@ export interface KindChartProps
 
 /** Chart values that render the objects declared by `InferenceDeployment`. */
 export function chartValuesForKind(props: KindChartProps): ChartValues {
-  const { model, image, nodePort, resources, autoscaler, budget, quota, limitRange } = props;
+  const { models = defaultModels, image, nodePort, resources } = props;
+  const { autoscaler, budget, quota, limitRange } = props;
   return {
-    ...(model !== undefined && { model: { name: model } }),
+    ...chartModels(models),
     embed: {
       image: { ...chartImage(image), pullPolicy: "IfNotPresent" },
       // the image is loaded into the nodes before the pods start

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { shippedModels } from "../../contract/deployed-model-config.ts";
+import { serverEnv } from "../../contract/server-env.ts";
 import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
 import { triton } from "./chart-triton-values.ts";
@@ -15,12 +15,46 @@ import {
   text,
 } from "./chart-value-fields.ts";
 
+/** Models of a release that lists none, as those of the server. */
+const defaultEntries = serverEnv.shape.MODELS.parse(undefined);
+
+const models = z
+  .array(z.string().min(1))
+  .min(1)
+  .default([...defaultEntries])
+  .describe(
+    "Served models; the first is the default of requests. `<name>` serves all towers of a model of the catalogue (docs/models.md) or of `modelSpecs`, `<name>:image` or `<name>:text` one of them.",
+  );
+
+/** Only the fields that templates read: the server validates all of them when it starts. */
+const modelSpecs = z
+  .array(
+    z.looseObject({
+      name: z.string().regex(/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/),
+      towers: z.looseObject({
+        image: kubernetesObject.optional(),
+        text: kubernetesObject.optional(),
+      }),
+      embedding: z.looseObject({ width: integer(1, 65_536) }),
+    }),
+  )
+  .default([])
+  .describe(
+    "Specs of models outside the catalogue, with the fields of `environments/models/<name>.yaml` and `name`. With Triton, each tower requires `triton.modelConfig.texts`.",
+  );
+
+const sha256 = z.string().regex(/^([0-9a-f]{64})?$/);
+
+// URLs are validated in a template, like `init.url`
+const towerFiles = z.strictObject({
+  url: z.string().optional(),
+  sha256: sha256.optional(),
+  subPath: z.string().optional(),
+  tokenizer: z.strictObject({ url: z.string().optional(), sha256: sha256.optional() }).optional(),
+});
+
 const model = z
   .strictObject({
-    name: matching(
-      "[\\w][\\w.-]*",
-      `Folder of the model in the repository, and its name in requests; empty selects \`${shippedModels.onnxruntime}\`, or \`${shippedModels.tensorrt}\` for Triton with TensorRT.`,
-    ),
     weights: choice(
       ["image", "pvc", "init"],
       "image",
@@ -28,12 +62,12 @@ const model = z
     ),
     sha256: matching(
       "[0-9a-f]{64}",
-      "SHA-256 of `model.onnx`: required with `init`, verified with `pvc` if set.",
+      "SHA-256 of `model.onnx`: required with `init`, verified with `pvc` if set. For a single tower.",
     ),
     pvc: z
       .strictObject({
-        claimName: text("", "PersistentVolumeClaim with `model.onnx`."),
-        subPath: text("", "Folder of `model.onnx` on the volume."),
+        claimName: text("", "PersistentVolumeClaim with the weights of all towers."),
+        subPath: text("", "Folder of `model.onnx` on the volume. For a single tower."),
       })
       .prefault({}),
     init: z
@@ -41,30 +75,36 @@ const model = z
         // validated in a template, because Helm prints values that the schema rejects, including secrets in a URL
         url: text(
           "",
-          "URL of `model.onnx`: `http://…` or `https://…`, without user, password or query.",
+          "URL of `model.onnx`: `http://…` or `https://…`, without user, password or query. For a single tower.",
         ),
         existingSecret: text(
           "",
-          "Secret with a signed URL, instead of `url`. A port other than 443 requires `networkPolicy.egress`.",
+          "Secret with a signed URL, instead of `url`, or with one per tower under the keys of `towers`. A port other than 443 requires `networkPolicy.egress`.",
         ),
         existingSecretKey: z
           .string()
           .min(1)
           .default("url")
-          .describe("Key of the URL in the Secret."),
+          .describe("Key of the URL in the Secret. For a single tower."),
         sizeLimit: quantity
           .default("1Gi")
           .describe(
-            "Disk space on the node for the download and the optimised model. A larger file is rejected.",
+            "Disk space on the node for the download of a tower and the optimised model. A larger file is rejected.",
           ),
         timeoutSeconds: integer(1, 14_400)
           .default(900)
           .describe("Maximum download time in seconds, after which the download is retried."),
       })
       .prefault({}),
+    towers: z
+      .record(z.string().regex(/^[a-z][a-z0-9_]*$/), towerFiles)
+      .default({})
+      .describe(
+        "Files of each tower, if there are several, by its folder in a model repository, such as `openclip_vit_b32_text`: `url` and `sha256` of `model.onnx`; its folder `subPath` on the volume, by default `<tower>/1`; `tokenizer.url` and `tokenizer.sha256` of a tokenizer file, with `init`.",
+      ),
   })
   .prefault({})
-  .describe("Model and its weights.");
+  .describe("Weights of the models.");
 
 /**
  * Values of the Helm chart `helm/clipstack`. The stacks validate their values with this schema; `npm run render` renders the
@@ -88,6 +128,8 @@ export const chartValues = z.strictObject({
       annotations: stringMap("Annotations of the created service accounts."),
     })
     .prefault({}),
+  models,
+  modelSpecs,
   model,
   embed,
   triton,

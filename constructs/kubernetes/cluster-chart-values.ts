@@ -1,9 +1,15 @@
+import { weightsMiB } from "../../contract/model-shapes.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import type { CpuScaling } from "../checks/kubernetes.ts";
 import type { Scraping } from "../checks/scaling.ts";
 import type { ChartValues } from "./chart-values.ts";
-import { chartImage, chartQuota, chartResources } from "./chart-values-for.ts";
-import type { ClusterInferenceProps, ClusterModel, ClusterPlan } from "./cluster-plan.ts";
+import { chartImage, chartModels, chartQuota, chartResources } from "./chart-values-for.ts";
+import type {
+  ClusterInferenceProps,
+  ClusterModel,
+  ClusterPlan,
+  PlannedTower,
+} from "./cluster-plan.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
 const tokenKey = "api-key";
@@ -14,7 +20,8 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
     ...(props.imagePullSecret !== undefined && {
       imagePullSecrets: [{ name: props.imagePullSecret }],
     }),
-    model: modelValues(props.model),
+    ...chartModels(plan.models),
+    model: weightsValues(props.model, plan.towers),
     embed: {
       image: chartImage(embed.image),
       backend: embed.backend,
@@ -45,7 +52,7 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
 
 function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartValues["triton"] {
   const { triton, cluster } = props;
-  const { gpus, variant, config, compiles, startSeconds } = plan.triton;
+  const { gpus, variant, compiles, startSeconds } = plan.triton;
   const { metric, source, prometheus, targetQueueMilliseconds } = triton.autoscaler;
   const scaling = scalingValues(triton.autoscaler);
   const { storageClass, accessMode, sizeGiB } = triton.engineCache;
@@ -53,10 +60,16 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
     enabled: true,
     server: triton.server,
     backend: triton.backend,
+    ...(plan.triton.served === "u8" && { variant: "u8" }),
     ...(triton.server === "tritonserver" && { image: chartImage(triton.image) }),
     gpus,
     spareGpu: triton.spareGpu,
-    modelConfig: { variant, text: config.text },
+    modelConfig: {
+      variant,
+      texts: Object.fromEntries(
+        plan.towers.map(({ tritonModel, config }) => [tritonModel, config.text]),
+      ),
+    },
     ...(compiles &&
       triton.engineCache.enabled && {
         engineCache: {
@@ -86,24 +99,48 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
   };
 }
 
-function modelValues(model: ClusterModel): ChartValues["model"] {
-  const name = model.name === undefined ? {} : { name: model.name };
+function weightsValues(model: ClusterModel, towers: readonly PlannedTower[]): ChartValues["model"] {
+  const [only, ...others] = towers;
+  const { folder, url, sha256 } = others.length === 0 ? (only?.files ?? {}) : {};
+  const entries = towers.flatMap((tower) => towerEntry(tower, others.length === 0));
+  const common = {
+    ...(sha256 !== undefined && { sha256 }),
+    ...(entries.length > 0 && { towers: Object.fromEntries(entries) }),
+  };
   switch (model.weights) {
     case "image":
-      return { ...name, weights: "image" };
-    case "pvc":
-      return {
-        ...name,
-        weights: "pvc",
-        pvc: {
-          claimName: model.claim,
-          ...(model.folder !== undefined && { subPath: model.folder }),
-        },
-        ...(model.sha256 !== undefined && { sha256: model.sha256 }),
-      };
-    case "init":
-      return { ...name, weights: "init", init: { url: model.url }, sha256: model.sha256 };
+      return { weights: "image" };
+    case "pvc": {
+      const subPath = folder === undefined ? {} : { subPath: folder };
+      return { weights: "pvc", pvc: { claimName: model.claim, ...subPath }, ...common };
+    }
+    case "init": {
+      const init = { ...(url !== undefined && { url }), ...downloadLimit(towers) };
+      return { weights: "init", ...(Object.keys(init).length > 0 && { init }), ...common };
+    }
   }
+}
+
+/** Disk space of each download, if the largest file and a model optimised from it exceed the chart's default of 1 GiB. */
+function downloadLimit(towers: readonly PlannedTower[]): { readonly sizeLimit?: string } {
+  const largestMiB = Math.max(...towers.map(({ tower }) => weightsMiB(tower.tower, "fp32")));
+  const sizeGiB = Math.ceil((2 * largestMiB) / 1024);
+  return sizeGiB > 1 ? { sizeLimit: `${sizeGiB}Gi` } : {};
+}
+
+/** Entry of `model.towers`; none for a single tower without a downloaded tokenizer. */
+function towerEntry({ folder: name, files }: PlannedTower, isOnly: boolean) {
+  const { folder, url, sha256, tokenizer } = files;
+  const entry = {
+    ...(!isOnly && {
+      ...(url === undefined ? { subPath: folder ?? "" } : { url }),
+      ...(sha256 !== undefined && { sha256 }),
+    }),
+    ...(tokenizer?.url !== undefined && {
+      tokenizer: { url: tokenizer.url, sha256: tokenizer.sha256 },
+    }),
+  };
+  return Object.keys(entry).length === 0 ? [] : [[name, entry] as const];
 }
 
 /** Values of the autoscaler, or a fixed number of pods if the minimum equals the maximum. */

@@ -1,11 +1,14 @@
 import { expect, test } from "vitest";
+import { requestedModel } from "../../contract/environment.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { parseSettings } from "../../stacks/settings.ts";
 import { synth } from "../test-synth.ts";
 import { ClusterInference } from "./cluster-inference.ts";
 import type { ClusterModel } from "./cluster-plan.ts";
 import { GpuCluster } from "./gpu-cluster.ts";
 
-function synthInference(settings: string, model: ClusterModel) {
+function synthInference(settings: string, model: ClusterModel, specs?: readonly ModelSpec[]) {
   const { cluster, nodePool, accelerator, ...props } = parseSettings(
     "kubernetes",
     "test",
@@ -18,25 +21,32 @@ function synthInference(settings: string, model: ClusterModel) {
       cluster: new GpuCluster(stack, "cluster", { ...cluster, accelerator, pool: nodePool }),
       chart: "helm/clipstack",
       model,
+      ...(specs !== undefined && { models: specs }),
     });
   });
   const values = JSON.parse(only("helm_release").values[0]);
-  return { values, models: inference?.services.map(({ service }) => service.model) };
+  const services = (inference?.services ?? []).map(({ service }) => service);
+  return { values, services, models: services.map((service) => requestedModel(service)) };
 }
 
 const name = "openclip_vit_b32_u8";
+const variant = "u8";
 
-test("serves the model of the props with its own configuration", () => {
-  const { values, models } = synthInference("", { name, weights: "image" });
-  expect(values.model).toEqual({ name, weights: "image" });
-  expect(values.triton.modelConfig.text).toContain(`name: "${name}"`);
+test("serves the variant of the props with its own configuration", () => {
+  const { values, models } = synthInference("", { variant, weights: "image" });
+  expect(values.model).toEqual({ weights: "image" });
+  expect(values.triton.variant).toBe("u8");
+  expect(values.triton.modelConfig.texts[name]).toContain(`name: "${name}"`);
   expect(models).toEqual([name, name]);
 });
 
-test("serves the model of the props without Tritons", () => {
-  const settings =
-    "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }";
-  expect(synthInference(settings, { name, weights: "image" }).models).toEqual([name]);
+test.each([
+  "embed: { backend: onnxruntime, autoscaler: { maxReplicas: 4 } }\ntriton: { enabled: false }",
+  "triton: { backend: tensorrt }",
+])("fails on u8 files for servers that do not read them: %s", (settings) => {
+  expect(() => synthInference(settings, { variant, weights: "image" })).toThrow(
+    "model.variant must be fp32 unless embed.backend is triton and triton.backend is onnxruntime, got 'u8'",
+  );
 });
 
 test("serves the shipped models by default", () => {
@@ -45,4 +55,80 @@ test("serves the shipped models by default", () => {
   expect(shipped("").models).toEqual(["openclip_vit_b32", "openclip_vit_b32"]);
   const trt = "openclip_vit_b32_trt";
   expect(shipped("triton: { backend: tensorrt }").models).toEqual([trt, trt]);
+});
+
+/** Two image towers and two text towers, one with a tokenizer file. */
+const models = "models: [openclip-vit-b32, { name: siglip2-base-224, modalities: [text] }]\n";
+const large = "nodePool: { gpu: a100-sxm4-80gb }\n";
+const sha256 = "0123456789abcdef".repeat(4);
+
+test("serves every tower of several models with its own configuration", () => {
+  const { values, services } = synthInference(`${models}${large}triton: { backend: tensorrt }`, {
+    weights: "image",
+  });
+  expect(values.models).toEqual(["openclip-vit-b32", "siglip2-base-224:text"]);
+  expect(values).not.toHaveProperty("modelSpecs");
+  expect(values.model).toEqual({ weights: "image" });
+  const { variant: layout, texts } = values.triton.modelConfig;
+  expect(layout).toBe("single-gpu");
+  const names = ["openclip_vit_b32_trt", "openclip_vit_b32_text_trt", "siglip2_base_224_text_trt"];
+  expect(Object.keys(texts)).toEqual(names);
+  for (const name of names) expect(texts[name]).toContain(`name: "${name}"`);
+  // one engine for each tower
+  expect(values.triton.startSeconds).toBe(120 + 3 * 300);
+  expect(services).toMatchObject([
+    { name: "embed", models: ["openclip-vit-b32", "siglip2-base-224"], variant: "trt" },
+    { name: "triton", models: ["openclip-vit-b32", "siglip2-base-224"], variant: "trt" },
+  ]);
+});
+
+test("passes specs that are not in the catalogue", () => {
+  const own = { ...defaultModel, name: "own-model" };
+  const { values } = synthInference("", { weights: "image" }, [own]);
+  expect(values.models).toEqual(["own-model"]);
+  expect(values.modelSpecs).toMatchObject([{ name: "own-model" }]);
+  expect(values.modelSpecs[0]).not.toHaveProperty("sources");
+  expect(Object.keys(values.triton.modelConfig.texts)).toEqual(["own_model", "own_model_text"]);
+});
+
+test("mounts the file of each tower from its folder of a volume", () => {
+  const { values } = synthInference(`${models}createNamespace: false`, {
+    weights: "pvc",
+    claim: "weights",
+    towers: {
+      "openclip-vit-b32:image": { folder: "clip", sha256 },
+      "siglip2-base-224:text": { folder: "siglip" },
+    },
+  });
+  expect(values.model).toEqual({
+    weights: "pvc",
+    pvc: { claimName: "weights" },
+    towers: {
+      openclip_vit_b32: { subPath: "clip", sha256 },
+      openclip_vit_b32_text: { subPath: "openclip_vit_b32_text/1" },
+      siglip2_base_224_text: { subPath: "siglip" },
+    },
+  });
+});
+
+test("downloads the file of each tower, and its tokenizer", () => {
+  const file = (name: string) => ({ url: `https://models.example/${name}`, sha256 });
+  const { values } = synthInference(models, {
+    weights: "init",
+    towers: {
+      "openclip-vit-b32:image": file("clip.onnx"),
+      "openclip-vit-b32:text": file("clip-text.onnx"),
+      "siglip2-base-224:text": { ...file("siglip.onnx"), tokenizer: file("tokenizer.model") },
+    },
+  });
+  expect(values.model).toEqual({
+    weights: "init",
+    // SigLIP's text tower has 1077 MiB
+    init: { sizeLimit: "3Gi" },
+    towers: {
+      openclip_vit_b32: file("clip.onnx"),
+      openclip_vit_b32_text: file("clip-text.onnx"),
+      siglip2_base_224_text: { ...file("siglip.onnx"), tokenizer: file("tokenizer.model") },
+    },
+  });
 });

@@ -5,6 +5,7 @@ import { podObjectName, podSecurity } from "../../contract/pods.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import { clusterFindings, clusterWarnings } from "../checks/cluster.ts";
 import { check, warn } from "../checks/findings.ts";
+import type { ServiceEntry } from "../environment-output.ts";
 import { clusterChartValues } from "./cluster-chart-values.ts";
 import { type ClusterInferenceProps, type ClusterPlan, clusterPlan } from "./cluster-plan.ts";
 import { InferenceChart } from "./inference-chart.ts";
@@ -15,7 +16,7 @@ import { RolloutGate } from "./rollout-gate.ts";
 export class ClusterInference extends Construct {
   readonly chart: InferenceChart;
   /** Entries of the environment output, the embed server first. */
-  readonly services: readonly { readonly service: Service }[];
+  readonly services: readonly ServiceEntry[];
   /** Deployments, Triton first. */
   readonly workloads: ClusterPlan["workloads"];
 
@@ -57,7 +58,7 @@ export class ClusterInference extends Construct {
     const resources = { release: this.chart.address };
     this.services = services
       .filter(({ name }) => isDeployed(name))
-      .map((service) => ({ service: { ...service, resources } }));
+      .map((service) => ({ service: { ...service, resources }, models: plan.models }));
     this.workloads = plan.workloads;
     for (const { service, minReplicas, rolloutSeconds } of plan.workloads) {
       new RolloutGate(this, `${service}-ready`, {
@@ -82,6 +83,10 @@ function totalGpus(
 
 type PlannedService = Omit<Service, "resources">;
 
+function namesOf({ models }: ClusterPlan): string[] {
+  return models.map(({ name }) => name);
+}
+
 function embedService(
   { embed, namespace }: ClusterInferenceProps,
   plan: ClusterPlan,
@@ -91,7 +96,8 @@ function embedService(
     name: "embed",
     kind: "embed",
     backend: embed.backend,
-    model: plan.embed.model,
+    models: namesOf(plan),
+    variant: plan.embed.served,
     ...(embed.keySecret !== undefined && { authorization: "bearer" as const }),
     workload: podObjectName("embed"),
     endpoints: [
@@ -115,7 +121,8 @@ function tritonService(
     kind: "triton",
     backend: triton.backend,
     server: triton.server,
-    model: plan.triton.model,
+    models: namesOf(plan),
+    variant: plan.triton.served,
     workload: name,
     endpoints: [
       { protocol: "oip-http", url: `http://${host}:${tritonPorts.http}`, name: `${prefix}-http` },

@@ -2,10 +2,10 @@ import {
   type DeployedModelConfig,
   deployedModelConfig,
   type ModelConfigSettings,
-  shippedModels,
-  type TunableModel,
 } from "../../contract/deployed-model-config.ts";
 import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
 import {
   startSeconds as embedStartSeconds,
   imagePullSeconds,
@@ -16,46 +16,30 @@ import {
 import { variantFor } from "../checks/gpus.ts";
 import type { Budget, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { Pods, ScalingMetric, Scraping } from "../checks/scaling.ts";
+import {
+  type FileVariant,
+  type ServedTower,
+  servedTowers,
+  towerFolder,
+  towerVariant,
+} from "../served-towers.ts";
 import { tritonStartSeconds } from "../triton-times.ts";
 import { chartImage } from "./chart-values-for.ts";
+import { type ClusterWeights, type TowerFiles, towerFiles } from "./cluster-weights.ts";
 import type { GpuCluster } from "./gpu-cluster.ts";
 
 /** Props of the embed server and Tritons in a cluster, and the plan derived from them. */
 
-/** Model of the embed server and the Tritons. */
+/** Variant and weights of the models of the embed server and the Tritons. */
 export type ClusterModel = ClusterWeights & {
   /**
-   * Folder of the model in the repository, and its name in requests.
+   * Variant of the image towers in Tritons with the backend `onnxruntime`. `u8` files contain the normalisation; ONNX Runtime in the
+   * embed server and TensorRT do not read them.
    *
-   * @default - openclip_vit_b32; for Tritons with the backend `tensorrt`, openclip_vit_b32_trt
+   * @default "fp32"
    */
-  readonly name?: TunableModel;
+  readonly variant?: Exclude<FileVariant, "trt">;
 };
-
-/** Source of the weights. */
-export type ClusterWeights =
-  /** Included in the images. */
-  | { readonly weights: "image" }
-  /** Stored on a volume. */
-  | {
-      readonly weights: "pvc";
-      /** Existing PersistentVolumeClaim with `model.onnx`. */
-      readonly claim: string;
-      /**
-       * Folder of `model.onnx` on the volume.
-       *
-       * @default - the root of the volume
-       */
-      readonly folder?: string;
-      /**
-       * SHA-256 of `model.onnx`.
-       *
-       * @default - not verified
-       */
-      readonly sha256?: string;
-    }
-  /** Downloaded by each pod when it starts. */
-  | { readonly weights: "init"; readonly url: string; readonly sha256: string };
 
 export interface ClusterEmbed {
   /** Image with a tag or digest, which the cluster can pull. */
@@ -77,7 +61,8 @@ export interface ClusterEmbed {
   readonly budget: Budget;
 }
 
-export interface ClusterTriton extends Required<Omit<ModelConfigSettings, "engineCachePrefix">> {
+export interface ClusterTriton
+  extends Required<Omit<ModelConfigSettings, "engineCachePrefix" | "modelVersions">> {
   readonly enabled: boolean;
   /** `tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU. */
   readonly server: "tritonserver" | "emulator";
@@ -110,6 +95,12 @@ export interface ClusterTriton extends Required<Omit<ModelConfigSettings, "engin
 }
 
 export interface ClusterInferenceProps {
+  /**
+   * Models that every service serves; the first is the default of requests.
+   *
+   * @default - images with OpenCLIP ViT-B/32
+   */
+  readonly models?: readonly ModelSpec[];
   readonly cluster: GpuCluster;
   /** Folder of the chart `clipstack`, relative to the project. */
   readonly chart: string;
@@ -136,25 +127,43 @@ export interface ClusterInferenceProps {
   readonly quota: Quota & { readonly gpus: number };
 }
 
+/** Tower with its file and its configuration in Triton. */
+export interface PlannedTower {
+  readonly tower: ServedTower;
+  /** Folder of its file in the model repository. */
+  readonly folder: string;
+  /** Folder in Triton's model repository, and name in requests. */
+  readonly tritonModel: string;
+  readonly config: DeployedModelConfig;
+  /** Source of the files; empty if the images contain them. */
+  readonly files: TowerFiles;
+}
+
 /** Values derived from the props. */
 export interface ClusterPlan {
+  /** Specs of the served models; the first is the default. */
+  readonly models: readonly ModelSpec[];
+  /** Towers of the models, in their order. */
+  readonly towers: readonly PlannedTower[];
   readonly triton: {
     /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
-    readonly model: TunableModel;
+    /** Variant of the image towers. */
+    readonly served: FileVariant;
+    /** Name of the model configurations. */
     readonly variant: ModelVariant;
-    readonly config: DeployedModelConfig;
     /** Whether pods build TensorRT engines. */
     readonly compiles: boolean;
-    /** Execution instances per pod. */
-    readonly executionInstances: number;
+    /** Maximum number of execution instances of a tower per GPU, or per pod on the CPU. */
+    readonly instancesPerGpu: number;
     /** Maximum time until a pod is ready. */
     readonly startSeconds: number;
   };
   readonly embed: {
     /** GPUs per pod; 0 on the CPU. */
     readonly gpus: number;
-    readonly model: TunableModel;
+    /** Variant of the image towers. */
+    readonly served: FileVariant;
   };
   /** Deployments, Triton first. */
   readonly workloads: readonly (Pods & {
@@ -165,16 +174,20 @@ export interface ClusterPlan {
   })[];
 }
 
-/** Derives the GPUs, model configuration and time limits of the Deployments from the props. */
+/** Derives the towers, GPUs, model configurations and time limits of the Deployments from the props. */
 export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
-  const { cluster, embed, model } = props;
-  const triton = tritonPlan(props);
+  const { cluster, embed, models = defaultModels } = props;
+  const gpus = tritonGpus(props);
+  const towers = servedTowers(models).map((tower) => plannedTower(tower, props, gpus));
+  const triton = tritonPlan(props, gpus, towers);
   const embedGpus = cluster.accelerator === "gpu" && embed.backend === "onnxruntime" ? 1 : 0;
   return {
+    models,
+    towers,
     triton,
     embed: {
       gpus: embedGpus,
-      model: embed.backend === "triton" ? triton.model : (model.name ?? shippedModels.onnxruntime),
+      served: embed.backend === "triton" ? triton.served : "fp32",
     },
     workloads: [
       ...(props.triton.enabled ? [tritonWorkload(props.triton, triton)] : []),
@@ -183,31 +196,62 @@ export function clusterPlan(props: ClusterInferenceProps): ClusterPlan {
   };
 }
 
-function tritonPlan({ cluster, triton, model }: ClusterInferenceProps): ClusterPlan["triton"] {
-  const gpus =
-    cluster.accelerator === "gpu" && triton.server === "tritonserver" ? triton.gpusPerPod : 0;
-  const name = model.name ?? shippedModels[triton.backend];
-  const variant = variantFor(
-    name,
-    Array.from({ length: gpus }, (_, index) => index),
-  );
-  const compiles = triton.backend === "tensorrt" && gpus > 0;
-  const config = deployedModelConfig(name, variant, {
+function tritonGpus({ cluster, triton }: ClusterInferenceProps): number {
+  const onGpu = cluster.accelerator === "gpu" && triton.server === "tritonserver";
+  return onGpu ? triton.gpusPerPod : 0;
+}
+
+function tritonVariant({ triton, model }: ClusterInferenceProps): FileVariant {
+  return triton.backend === "tensorrt" ? "trt" : (model.variant ?? "fp32");
+}
+
+/** Configuration variant for pods with `gpus` GPUs. */
+function layoutFor(gpus: number): ModelVariant {
+  return variantFor(Array.from({ length: gpus }, (_, index) => index));
+}
+
+function plannedTower(
+  tower: ServedTower,
+  props: ClusterInferenceProps,
+  gpus: number,
+): PlannedTower {
+  const { triton, model, models = defaultModels } = props;
+  const served = tritonVariant(props);
+  const folder = towerFolder(tower, model.variant ?? "fp32");
+  const files = towerFiles(model, tower, folder, servedTowers(models).length === 1);
+  const tensorrt = triton.backend === "tensorrt";
+  const variant = towerVariant(tower, served);
+  const config = deployedModelConfig({ spec: tower.spec, variant }, layoutFor(gpus), {
     maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
     instancesPerGpu: triton.instancesPerGpu,
     cudaGraphs: triton.cudaGraphs,
-    ...(triton.backend === "tensorrt" && { optimumBatchSize: triton.optimumBatchSize }),
-    ...(compiles && { engineCachePrefix: enginePrefix(model, triton.image) }),
+    ...(tensorrt && { optimumBatchSize: triton.optimumBatchSize }),
+    ...(tensorrt && gpus > 0 && { engineCachePrefix: enginePrefix(files.sha256, triton.image) }),
   });
-  const instances = executionInstances(config.config, gpus);
+  return {
+    tower,
+    folder,
+    tritonModel: towerFolder(tower, served),
+    config,
+    files,
+  };
+}
+
+function tritonPlan(
+  props: ClusterInferenceProps,
+  gpus: number,
+  towers: readonly PlannedTower[],
+): ClusterPlan["triton"] {
+  const compiles = props.triton.backend === "tensorrt" && gpus > 0;
+  const instances = towers.map(({ config }) => executionInstances(config.config, gpus));
+  const total = instances.reduce((sum, count) => sum + count, 0);
   return {
     gpus,
-    model: name,
-    variant,
-    config,
+    served: tritonVariant(props),
+    variant: layoutFor(gpus),
     compiles,
-    executionInstances: instances,
-    startSeconds: tritonStartSeconds(compiles, instances),
+    instancesPerGpu: Math.ceil(Math.max(...instances) / Math.max(1, gpus)),
+    startSeconds: tritonStartSeconds(compiles, total),
   };
 }
 
@@ -258,9 +302,10 @@ function rolloutSeconds(pods: number, startSeconds: number, firstSeconds = 0): n
 }
 
 /** Prefix of cached engines, which depend on the weights and the image besides their shapes. */
-function enginePrefix(model: ClusterModel, image: string): string {
-  const weights = model.weights === "image" ? undefined : model.sha256?.slice(0, 12);
+function enginePrefix(sha256: string | undefined, image: string): string {
   const { tag, digest } = chartImage(image);
   const version = digest?.slice("sha256:".length, "sha256:".length + 12) ?? tag ?? "";
-  return [weights, version].filter((part) => part !== undefined && part !== "").join("_");
+  return [sha256?.slice(0, 12), version]
+    .filter((part) => part !== undefined && part !== "")
+    .join("_");
 }

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { serverEnv } from "../../contract/server-env.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
+import { servedSpecs, serverEnv } from "../../contract/server-env.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { KindCluster } from "../kind/kind-cluster.ts";
 import { KindImage } from "../kind/kind-image.ts";
@@ -254,10 +255,32 @@ test("configures the server with valid settings", () => {
     BACKEND: "onnxruntime",
     EXECUTION_PROVIDER: "cpu",
     INTRA_OP_THREADS: 1,
-    MODEL_PATH: "/models/openclip_vit_b32/1/model.onnx",
+    MODELS: ["openclip-vit-b32:image"],
     PORT: 8002,
   });
   expect(Object.keys(serverEnv.shape)).toEqual(expect.arrayContaining(Object.keys(env)));
+});
+
+test("serves every model of the props, the first by default", () => {
+  const own = { ...defaultModel, name: "own-model" };
+  const models = [modelCatalogue.get("dinov2-small")!, own];
+  const { container, inference } = synthDeployment({ models });
+  const env = Object.fromEntries(
+    container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
+  );
+  expect(servedSpecs(serverEnv.parse(env)).map(({ name }) => name)).toEqual([
+    "dinov2-small",
+    "own-model",
+  ]);
+  expect(inference.models).toEqual(models);
+  expect(inference.service).toMatchObject({ models: ["dinov2-small", "own-model"] });
+});
+
+test("rejects a memory limit below the weights of the models", () => {
+  const models = ["openclip-vit-l14", "siglip2-base-224"].map((name) => modelCatalogue.get(name)!);
+  expect(findings((stack) => deployment(stack, { models }))).toEqual([
+    "test/inference: resources.limits.memoryMiB must be more than 3064 MiB, the weights of the models, got 1536 MiB",
+  ]);
 });
 
 test("renders quantities as Kubernetes stores them", () => {
@@ -304,7 +327,8 @@ test("outputs its endpoints and its addresses in the state", () => {
     name: "inference",
     kind: "embed",
     backend: "onnxruntime",
-    model: "openclip_vit_b32",
+    models: ["openclip-vit-b32"],
+    variant: "fp32",
     workload: "clipstack-embed",
     resources: {
       deployment: address("test/inference/deployment"),

@@ -6,7 +6,8 @@ import { ServiceAccountV1 } from "@cdktf/provider-kubernetes/lib/service-account
 import { ServiceV1 } from "@cdktf/provider-kubernetes/lib/service-v1/index.js";
 import { Construct } from "constructs";
 import type { Service } from "../../contract/environment.ts";
-import { type ModelName, openclipVitB32 } from "../../contract/model-signature.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
 import {
   graceSeconds,
   podObjectName,
@@ -28,6 +29,7 @@ import {
   type Resources,
   resourceFindings,
 } from "../checks/kubernetes.ts";
+import { podMemoryFindings } from "../checks/memory.ts";
 import { nodePortFindings } from "../checks/ports.ts";
 import { stopTimeFindings } from "../checks/stop-times.ts";
 import type { ClusterAccess, ImageReference } from "./cluster-access.ts";
@@ -38,7 +40,7 @@ import { RolloutGate } from "./rollout-gate.ts";
 export interface InferenceDeploymentProps {
   readonly cluster: ClusterAccess;
   readonly namespace: InferenceNamespace;
-  /** Server image that contains the weights of the model. */
+  /** Server image that contains the weights of the models. */
   readonly image: ImageReference;
   /**
    * NodePort of the Service, one of the cluster's port mappings.
@@ -47,11 +49,11 @@ export interface InferenceDeploymentProps {
    */
   readonly nodePort?: number;
   /**
-   * Model that the image serves.
+   * Models that the image contains; the first is the default of requests.
    *
-   * @default "openclip_vit_b32"
+   * @default - images with OpenCLIP ViT-B/32
    */
-  readonly model?: ModelName;
+  readonly models?: readonly ModelSpec[];
   /** Resources of one pod. */
   readonly resources: Resources;
   readonly autoscaler: CpuScaling;
@@ -63,6 +65,8 @@ export interface InferenceDeploymentProps {
 export class InferenceDeployment extends Construct {
   /** Entry of the environment output. */
   readonly service: Service;
+  /** Specs of the served models; the first is the default. */
+  readonly models: readonly ModelSpec[];
   readonly minReplicas: number;
   readonly maxReplicas: number;
   readonly deployment: DeploymentV1;
@@ -73,7 +77,8 @@ export class InferenceDeployment extends Construct {
   constructor(scope: Construct, id: string, props: InferenceDeploymentProps) {
     super(scope, id);
 
-    const { cluster, namespace, image, autoscaler, resources } = props;
+    const { cluster, namespace, image, autoscaler, resources, models = defaultModels } = props;
+    this.models = models;
     this.minReplicas = autoscaler.minReplicas;
     this.maxReplicas = autoscaler.maxReplicas;
     checkInference(this, props);
@@ -90,7 +95,7 @@ export class InferenceDeployment extends Construct {
       waitForRollout: false, // `ready` waits, and prints the reason of a failure
       spec: inferenceDeploymentSpec({
         image,
-        model: props.model ?? openclipVitB32.name,
+        models,
         resources,
         labels,
         account: account.metadata.name,
@@ -213,18 +218,19 @@ function networkPolicyOf(scope: Construct, metadata: Metadata): void {
       policyTypes: ["Ingress", "Egress"],
       // any source: traffic over a NodePort has the address of a node
       ingress: [{ ports: [{ port: podPortNames.http, protocol: "TCP" }] }],
-      // no `egress`: the image contains the model, and the server opens no connections
+      // no `egress`: the image contains the models, and the server opens no connections
     },
   });
 }
 
 /** Checks the embed server in a cluster, for typed resources and the chart alike. */
 export function checkInference(construct: Construct, props: InferenceDeploymentProps): void {
-  const { cluster, namespace, autoscaler, resources, nodePort } = props;
+  const { cluster, namespace, autoscaler, resources, nodePort, models = defaultModels } = props;
   check(construct, () => autoscalerFindings(autoscaler));
   check(construct, () => budgetFindings(props.budget, autoscaler));
   check(construct, () => quotaFindings(autoscaler, surge, resources, namespace.quota));
   check(construct, () => resourceFindings(resources, namespace.limitRange.max));
+  check(construct, () => podMemoryFindings(resources, models));
   if (nodePort === undefined) return;
   const mapped = (cluster.portMappings ?? []).map((mapping) => mapping.nodePort);
   check(construct, () => nodePortFindings(nodePort, mapped));
@@ -233,7 +239,7 @@ export function checkInference(construct: Construct, props: InferenceDeploymentP
 /** Entry of the environment output, without the addresses of its resources. */
 export function inferenceService(
   id: string,
-  { cluster, namespace, nodePort, model = openclipVitB32.name }: InferenceDeploymentProps,
+  { cluster, namespace, nodePort, models = defaultModels }: InferenceDeploymentProps,
 ): Omit<Service, "resources"> {
   const url =
     nodePort === undefined
@@ -243,7 +249,8 @@ export function inferenceService(
     name: id,
     kind: "embed",
     backend: "onnxruntime",
-    model,
+    models: models.map(({ name }) => name),
+    variant: "fp32",
     workload: podObjectName("embed"),
     endpoints: [
       { protocol: "embed-http", url, name: "embed-http" },

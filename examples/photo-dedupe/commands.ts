@@ -1,21 +1,28 @@
-import { fileURLToPath } from "node:url";
 import { clientOptionsFromEnv } from "../../client/client-env.ts";
+import { nameOf } from "../../client/client-model.ts";
 import {
   type ClientBackend,
   type ClientMode,
   openInferenceClient,
 } from "../../client/inference-client.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
+import { modelFile } from "../../model-tools/generate.ts";
 import { DedupeError } from "./dedupe-error.ts";
 import { type EmbedResult, embed } from "./embed.ts";
-import { type EvaluateResult, type Evaluation, evaluate } from "./evaluate.ts";
+import {
+  type EvaluateOptions,
+  type EvaluateResult,
+  type Evaluation,
+  evaluate,
+} from "./evaluate.ts";
 import { type GroupOptions, group } from "./group.ts";
+import { randomWeightsText } from "./index-model.ts";
 import { makePhotos } from "./make-photos.ts";
-import { randomWeightsText } from "./model-probe.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
-import { openProgress, printable } from "./progress.ts";
+import { openProgress, type Progress, percent, printable } from "./progress.ts";
 import { serveReview } from "./review-server.ts";
 import { type ScanResult, scan } from "./scan.ts";
+import { findTextModel, search } from "./search.ts";
 
 interface DatabaseOption {
   readonly db: string;
@@ -34,38 +41,58 @@ export async function scanCommand(folder: string, { db }: DatabaseOption): Promi
   failIfStopped(result);
 }
 
-interface EmbedArguments extends DatabaseOption {
+interface ClientArguments {
   readonly backend?: ClientBackend;
+  readonly model?: string;
   readonly mode?: ClientMode;
   readonly url?: string;
   readonly modelFile?: string;
+  readonly textModelFile?: string;
+}
+
+/**
+ * Opens the client that options and environment select, with the location of its model for messages. The files on this machine are by
+ * default those that `clipstack model pull`, `import` and `generate` write.
+ */
+async function openClient(
+  args: ClientArguments,
+  model: string,
+  { texts, progress }: { readonly texts: boolean; readonly progress: Progress },
+) {
+  const fromEnv = clientOptionsFromEnv(process.env);
+  const { backend = fromEnv.backend, mode = fromEnv.mode, url = fromEnv.serviceUrl } = args;
+  const spec = modelCatalogue.get(model);
+  const textFile = args.textModelFile ?? fromEnv.textModelPath ?? (spec && modelFile(spec, "text"));
+  const client = await openInferenceClient({
+    ...fromEnv,
+    backend,
+    model,
+    mode,
+    serviceUrl: url,
+    modelPath: args.modelFile ?? fromEnv.modelPath ?? (spec && modelFile(spec)),
+    textModelPath: texts ? textFile : undefined,
+    onFallback: (reason) => progress.note(`${reason}: using the model on this machine`),
+  });
+  const location = mode === "local" ? "this machine" : `${backend} at ${url ?? "its default port"}`;
+  return { client, location };
+}
+
+interface EmbedArguments extends DatabaseOption, ClientArguments {
   readonly wait: number;
   readonly replace: boolean;
 }
 
-/** File written by `clipstack model pull` and `clipstack model generate`. */
-const defaultModelFile = fileURLToPath(
-  new URL(`../../model_repository/${openclipVitB32.name}/1/model.onnx`, import.meta.url),
-);
-
 /** `clipstack-dedupe embed` */
 export async function embedCommand(args: EmbedArguments): Promise<void> {
-  const fromEnv = clientOptionsFromEnv(process.env);
-  const { backend = fromEnv.backend, mode = fromEnv.mode, url = fromEnv.serviceUrl } = args;
+  const model = args.model ?? modelOfEnv() ?? defaultModel.name;
   const progress = openProgress();
   const result = await withDatabase(openPhotoDatabase(args.db), async (database, signal) => {
-    const client = await openInferenceClient({
-      ...fromEnv,
-      backend,
-      mode,
-      serviceUrl: url,
-      modelPath: args.modelFile ?? fromEnv.modelPath ?? defaultModelFile,
-      onFallback: (reason) => progress.note(`${reason}: using the model on this machine`),
-    });
+    const { client, location } = await openClient(args, model, { texts: false, progress });
     try {
       return await embed(database, {
         client,
-        location: mode === "local" ? "this machine" : `${backend} at ${url ?? "its default port"}`,
+        model,
+        location,
         waitSeconds: args.wait,
         replace: args.replace,
         progress,
@@ -83,11 +110,35 @@ export async function embedCommand(args: EmbedArguments): Promise<void> {
   failIfStopped(result);
 }
 
+const modelOfEnv = () => nameOf(clientOptionsFromEnv(process.env).model);
+
+interface SearchArguments extends DatabaseOption, ClientArguments {
+  readonly limit: number;
+}
+
+/** `clipstack-dedupe search <text>` */
+export async function searchCommand(text: string, args: SearchArguments): Promise<void> {
+  const progress = openProgress();
+  const { hits, weights } = await withDatabase(openPhotoDatabase(args.db), async (database) => {
+    const model = findTextModel(database, args.model ?? modelOfEnv());
+    const { client, location } = await openClient(args, model.name, { texts: true, progress });
+    try {
+      return await search(database, model, { client, location, text, limit: args.limit });
+    } finally {
+      await client.close();
+    }
+  });
+  for (const { cosine, paths } of hits) {
+    for (const path of paths) console.log(`${cosine.toFixed(4).padStart(7)}  ${printable(path)}`);
+  }
+  if (weights === "random") console.log(randomWeightsText);
+}
+
 /** `clipstack-dedupe group` */
 export async function groupCommand(
   args: GroupOptions & DatabaseOption & { readonly list: boolean },
 ): Promise<void> {
-  const { groups, photos, withoutEmbedding, how, weights, seconds } = await withDatabase(
+  const { groups, photos, withoutEmbedding, compared, how, weights, seconds } = await withDatabase(
     openPhotoDatabase(args.db),
     (database) => group(database, args),
   );
@@ -97,6 +148,7 @@ export async function groupCommand(
   console.log(
     `${groups.length} groups with ${groups.flat().length} of ${photos} photos (${how}; ${seconds.toFixed(1)} s)`,
   );
+  if (args.by === "embedding") console.log(`${compared} photos compared, the others were already`);
   if (withoutEmbedding > 0)
     console.log(`${withoutEmbedding} photos were not compared: they have no embedding yet`);
   if (weights === "random") console.log(randomWeightsText);
@@ -122,20 +174,31 @@ export async function makePhotosCommand(folder: string): Promise<void> {
 }
 
 /** `clipstack-dedupe evaluate <folder>` */
-export async function evaluateCommand(folder: string, { db }: DatabaseOption): Promise<void> {
-  const { photos, duplicates, hash, embedding, weights }: EvaluateResult = await withDatabase(
-    openPhotoDatabase(db),
-    (database) => evaluate(database, folder),
+export async function evaluateCommand(
+  folder: string,
+  args: EvaluateOptions & DatabaseOption,
+): Promise<void> {
+  const result: EvaluateResult = await withDatabase(openPhotoDatabase(args.db), (database) =>
+    evaluate(database, folder, args),
   );
+  const { photos, duplicates, hash, embedding, confirmed, groups, weights } = result;
   console.log(`${photos} labelled photos, ${duplicates} duplicate pairs`);
   printEvaluation("perceptual hash alone", "different bits", hash);
-  if (embedding !== undefined) printEvaluation("embeddings", "minimum cosine", embedding);
-  else console.log("\nno embeddings: run 'clipstack-dedupe embed' first");
+  if (embedding !== undefined && confirmed !== undefined) {
+    printEvaluation("embeddings alone", "minimum cosine", embedding);
+    const by = `embeddings, confirmed by a hash with at most ${args.confirm} different bits`;
+    printEvaluation(by, "minimum cosine", confirmed);
+  } else console.log("\nno embeddings: run 'clipstack-dedupe embed' first");
+  if (groups !== undefined) {
+    const { precision, recall } = groups;
+    console.log(
+      `\npairs in the same group: precision ${percent(precision)}, recall ${percent(recall)}`,
+    );
+  }
   if (weights === "random") console.log(`\n${randomWeightsText}`);
 }
 
 function printEvaluation(name: string, limitName: string, { scores, best }: Evaluation): void {
-  const percent = (share: number) => `${(100 * share).toFixed(1).padStart(5)} %`;
   console.log(`\n${name}:\n  ${limitName.padStart(16)}  precision    recall`);
   for (const score of scores) {
     const limit = String(score.limit).padStart(16);

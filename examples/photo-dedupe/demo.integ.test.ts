@@ -1,11 +1,14 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { trainedModel } from "../../cli/model/test-trained-model.ts";
 
-test("the demo runs every step with a local server and prints precision and recall", async () => {
+const { missing } = await trainedModel();
+
+async function runDemo(...args: readonly string[]): Promise<string> {
   const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
-  const child = spawn(process.execPath, [program, "demo", "--model", "tiny", "--exit"], {
+  const child = spawn(process.execPath, [program, "demo", "--exit", ...args], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   let text = "";
@@ -13,11 +16,56 @@ test("the demo runs every step with a local server and prints precision and reca
     text += chunk;
   });
   const [code] = await once(child, "close");
+  expect(code, text).toBe(0);
   expect(text).toContain("172 photos read, 0 unchanged, 0 gone, 0 cannot be read");
   expect(text).toMatch(/158 photos embedded .*, 0 cannot be embedded, 0 remain/);
   expect(text).toContain("perceptual hash alone:");
-  expect(text).toMatch(/embeddings:\n\s+minimum cosine {2}precision {4}recall/);
-  expect(text).toContain("the model has random weights");
+  expect(text).toMatch(/embeddings alone:\n\s+minimum cosine {2}precision {4}recall/);
   expect(text).toMatch(/\d+ groups with \d+ of 172 photos/);
-  expect(code).toBe(0);
+  return text;
+}
+
+/** Precision and recall in percent, by the name of the row in the comparison. */
+function comparison(text: string): ReadonlyMap<string, { precision: number; recall: number }> {
+  const rows = text.matchAll(
+    /^ {2}(\S.*?) +[\d.]+ (?:bits|cosine) +([\d.]+) % +([\d.]+) %(?: {2}<- best)?$/gm,
+  );
+  return new Map(
+    [...rows].map(([, name, precision, recall]) => [
+      name!,
+      { precision: Number(precision), recall: Number(recall) },
+    ]),
+  );
+}
+
+describe.skipIf(missing !== "")(`the demo with trained weights${missing}`, () => {
+  test("compares the hash, fp32, fp16 and int8 on labelled photos", async () => {
+    const text = await runDemo();
+    expect(text).toContain("using efficientnet-lite0 with trained weights (ImageNet)");
+    expect(text).not.toContain("random weights");
+    const rows = comparison(text);
+    expect([...rows.keys()]).toEqual([
+      "perceptual hash",
+      "fp32 embeddings",
+      "fp32 embeddings confirmed by the hash",
+      "fp16 embeddings",
+      "fp16 embeddings confirmed by the hash",
+      "int8 embeddings",
+      "int8 embeddings confirmed by the hash",
+    ]);
+    for (const precision of ["fp32", "fp16", "int8"]) {
+      const confirmed = rows.get(`${precision} embeddings confirmed by the hash`)!;
+      expect(confirmed.precision).toBeGreaterThan(97);
+      expect(confirmed.recall).toBeGreaterThan(rows.get("perceptual hash")!.recall);
+    }
+  });
+});
+
+// the same steps: needed only where the weights cannot be fetched
+describe.skipIf(missing === "")("the demo without trained weights", () => {
+  test("runs every step with a local server and labels the random weights", async () => {
+    const text = await runDemo("--model", "tiny");
+    expect(text).toContain("the model has random weights");
+    expect(comparison(text).has("fp32 embeddings")).toBe(true);
+  });
 });

@@ -1,16 +1,24 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { embedPaths } from "../../contract/embed-routes.ts";
+import { efficientnetLite0 } from "../../contract/models/efficientnet-lite0.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import type { ModelPrecision } from "../../contract/server-env.ts";
+import { modelFile } from "../../model-tools/generate.ts";
+import { readSidecar } from "../../model-tools/model-info.ts";
+import { selectModel } from "../../model-tools/prepared-file.ts";
 import { DedupeError } from "./dedupe-error.ts";
+import { type EvaluatedIndex, printComparison } from "./demo-comparison.ts";
 
 export interface DemoArguments {
-  readonly model: string;
+  /** @default - EfficientNet-Lite0 with its trained weights; if they cannot be fetched, random weights */
+  readonly model?: string;
   readonly port: number;
   readonly exit: boolean;
 }
@@ -24,43 +32,141 @@ const startTimeoutMs = 300_000;
 /** `clipstack-dedupe demo`: runs the other commands in sequence with a local server. */
 export async function demoCommand({ model, port, exit }: DemoArguments): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-dedupe-"));
-  const serverPort = await freePort();
-  const url = `http://127.0.0.1:${serverPort}`;
-  // the model loads while the photos are painted
-  const server = spawn(
-    process.execPath,
-    [clipstack, "serve", "--model", model, "--http-port", String(serverPort)],
-    {
-      env: { ...process.env, LOG_LEVEL: "warn", BACKEND: "onnxruntime" },
-      stdio: ["ignore", "ignore", "inherit"],
-    },
-  );
-  const ended = once(server, "close");
   // Ctrl-C ends the running command, which the terminal signals as well
   const ignore = () => {};
   process.on("SIGINT", ignore);
   try {
-    await runStep(folder, "make-photos", "photos");
-    await runStep(folder, "scan", "photos");
-    await serverReady(server, url);
-    await runStep(folder, "embed", "--mode", "remote", "--url", url);
-    server.kill("SIGTERM");
+    const used = await demoModel(model);
+    const photos = ["photos", "--db", "photos.db"] as const;
+    await withServer(used, "fp32", async (url) => {
+      // the model loads meanwhile
+      await runStep(folder, "make-photos", "photos");
+      await runStep(folder, "scan", ...photos);
+      for (const precision of used.converted) {
+        await copyFile(join(folder, "photos.db"), join(folder, `${precision}.db`));
+      }
+      await embedAll(folder, "photos.db", used, await url());
+    });
+    await runStep(folder, "group");
     await runStep(folder, "evaluate", "photos");
-    await runStep(folder, "group", "--threshold", "0.97");
+    const indexes: EvaluatedIndex[] = [{ name: "fp32", file: join(folder, "photos.db") }];
+    for (const precision of used.converted) {
+      if (!(await convert(used, precision))) continue;
+      const file = `${precision}.db`;
+      await withServer(used, precision, async (url) => {
+        await embedAll(folder, file, used, await url());
+      });
+      indexes.push({ name: precision, file: join(folder, file) });
+    }
+    console.log(`\n# near-duplicates found by the perceptual hash and by ${used.label}`);
+    await printComparison(indexes, join(folder, "photos"));
     if (!exit) await runStep(folder, "review", "--port", String(port));
   } finally {
-    server.kill("SIGTERM");
-    await ended;
     process.off("SIGINT", ignore);
     await rm(folder, { recursive: true, force: true });
   }
 }
 
+interface DemoModel {
+  /** Value of `--model` of `clipstack serve`. */
+  readonly served: string;
+  /** Name of its spec. */
+  readonly name: string;
+  readonly label: string;
+  /** Precisions that are compared with fp32. */
+  readonly converted: readonly ("fp16" | "int8")[];
+}
+
+async function demoModel(model: string | undefined): Promise<DemoModel> {
+  if (model !== undefined) {
+    const [named] = /^[a-z0-9-]+(?==|$)/.exec(model) ?? [];
+    const isDefault = named === undefined || ["tiny", "generated"].includes(named);
+    return {
+      served: model,
+      name: isDefault ? defaultModel.name : named,
+      label: model,
+      converted: [],
+    };
+  }
+  const { name } = efficientnetLite0;
+  const file = await readSidecar(modelFile(efficientnetLite0));
+  if (file?.source === "imported" || (await runClipstack("model", "import", name)) === 0) {
+    const label = `${name} with trained weights (ImageNet)`;
+    console.log(`\nusing ${label}`);
+    return { served: name, name, label, converted: ["fp16", "int8"] };
+  }
+  console.log("\nno trained weights: using random weights, whose groups mean nothing");
+  const label = `${defaultModel.name} with random weights`;
+  return { served: "tiny", name: defaultModel.name, label, converted: [] };
+}
+
+/** Returns whether the file of the precision exists afterwards. */
+async function convert({ name }: DemoModel, precision: "fp16" | "int8"): Promise<boolean> {
+  const exists = await selectModel(modelFile({ name }), precision).then(
+    () => true,
+    () => false,
+  );
+  const args = ["--precision", precision, "--rounds", "1"];
+  return exists || (await runClipstack("model", "convert", name, ...args)) === 0;
+}
+
+/** Runs `work` with a local server. Its function returns the address once the server is ready. */
+async function withServer(
+  { served }: DemoModel,
+  precision: ModelPrecision,
+  work: (url: () => Promise<string>) => Promise<void>,
+): Promise<void> {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const server = spawn(
+    process.execPath,
+    [clipstack, "serve", "--model", served, "--http-port", String(port)],
+    {
+      env: {
+        ...process.env,
+        LOG_LEVEL: "warn",
+        BACKEND: "onnxruntime",
+        MODEL_PRECISION: precision,
+      },
+      stdio: ["ignore", "ignore", "inherit"],
+    },
+  );
+  const ended = once(server, "close");
+  try {
+    await work(async () => {
+      await serverReady(server, url);
+      return url;
+    });
+  } finally {
+    server.kill("SIGTERM");
+    await ended;
+  }
+}
+
+function embedAll(folder: string, index: string, { name }: DemoModel, url: string): Promise<void> {
+  return runStep(
+    folder,
+    "embed",
+    ...["--db", index, "--mode", "remote", "--url", url, "--model", name],
+  );
+}
+
 async function runStep(folder: string, ...args: readonly string[]): Promise<void> {
   console.log(`\n# clipstack-dedupe ${args.join(" ")}`);
-  const child = spawn(process.execPath, [dedupe, ...args], { cwd: folder, stdio: "inherit" });
-  const [code] = await once(child, "close");
+  const code = await run(dedupe, args, folder);
   if (code !== 0) throw new DedupeError("failed", `'${args[0]}' exited with code ${code}`);
+}
+
+/** @returns Its exit code. */
+function runClipstack(...args: readonly string[]): Promise<number | null> {
+  console.log(`\n# clipstack ${args.join(" ")}`);
+  return run(clipstack, args);
+}
+
+async function run(program: string, args: readonly string[], cwd?: string): Promise<number | null> {
+  const child = spawn(process.execPath, [program, ...args], { cwd, stdio: "inherit" });
+  const [code] = await once(child, "close");
+  return code;
 }
 
 async function serverReady(server: ChildProcess, url: string): Promise<void> {

@@ -1,8 +1,9 @@
-import { spawn } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { ClientError } from "../../client/client-error.ts";
 import {
@@ -10,6 +11,7 @@ import {
   type InferenceClientOptions,
   openInferenceClient,
 } from "../../client/inference-client.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import {
   type RunningEmbedServer,
@@ -24,23 +26,24 @@ import {
   startTritonEmulator,
 } from "../../inference-image/emulator/triton-emulator.ts";
 import { generateModel } from "../../model-tools/generate.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
-import { type EmbedOptions, embed } from "./embed.ts";
-import { cosine, weightsInUse } from "./model-probe.ts";
+import { tinyModel, tinyRepository } from "../../model-tools/test-model.ts";
+import { copySide, type EmbedOptions, embed } from "./embed.ts";
+import { cosine, findModel } from "./index-model.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
 import { scan } from "./scan.ts";
 import { picture, silent, temporaryFolder } from "./test-photos.ts";
 
 let modelPath: string;
+let modelRepository: string;
 let otherModelPath: string;
 let server: RunningEmbedServer;
 let repository: TestRepository;
 let triton: RunningTritonEmulator;
 
 beforeAll(async () => {
-  modelPath = await tinyModel();
+  [modelPath, modelRepository] = await Promise.all([tinyModel(), tinyRepository()]);
   otherModelPath = join(temporaryFolder(), "other.onnx");
-  await generateModel({ profile: "tiny", seed: 2, file: otherModelPath });
+  await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file: otherModelPath });
   server = await startServer(0);
   repository = await fullTestRepository();
   triton = await startTritonEmulator(repository.flags(), { log: () => {} });
@@ -54,7 +57,11 @@ afterAll(async () => {
 
 async function startServer(port: number): Promise<RunningEmbedServer> {
   const started = await startEmbedServer({
-    ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+    ...serverEnv.parse({
+      HOST: "127.0.0.1",
+      MODEL_REPOSITORY: modelRepository,
+      LOG_LEVEL: "silent",
+    }),
     PORT: port,
   });
   await started.loaded;
@@ -104,6 +111,7 @@ const embedAll = (client: InferenceClient, options: Partial<EmbedOptions> = {}) 
   notes.length = 0;
   return embed(database, {
     client,
+    model: "example",
     location: "this machine",
     waitSeconds: 60,
     replace: false,
@@ -112,10 +120,12 @@ const embedAll = (client: InferenceClient, options: Partial<EmbedOptions> = {}) 
   });
 };
 
-const vectors = () =>
+const vectors = (model = "example") =>
   database
     .all<{ readonly vector: ArrayBuffer }>(
-      "SELECT e.vector FROM embeddings e JOIN photos p ON p.md5 = e.md5 ORDER BY p.path",
+      `SELECT e.vector FROM embeddings e JOIN photos p ON p.md5 = e.md5 JOIN models m ON m.id = e.model
+       WHERE m.name = ? ORDER BY p.path`,
+      model,
     )
     .map(({ vector }) => new Float32Array(vector));
 
@@ -159,14 +169,14 @@ test("computes the same embeddings on this machine, with the embed server and wi
 test("reports that the weights of the project's own models are random", async () => {
   await photos(1);
   expect((await embedAll(await open())).weights).toBe("random");
-  expect(weightsInUse(database)).toBe("random");
+  expect(findModel(database)).toMatchObject({ name: "example", weights: "random" });
 });
 
-test("fails if the photos were embedded with another model", async () => {
+test("fails if the photos were embedded with other weights of the model", async () => {
   await photos(3);
   await embedAll(await open());
   await expect(embedAll(await open({ modelPath: otherModelPath }))).rejects.toThrow(
-    `'${file}' has embeddings by another model than that of this machine: use that one, or embed all again with --replace`,
+    `'${file}' has embeddings by another 'example' than that of this machine: use that one, or embed all again with --replace`,
   );
   expect(vectors()).toHaveLength(3);
 });
@@ -180,17 +190,46 @@ test("fails if the model changes during the run, and keeps earlier embeddings", 
     ...client,
     embed: (images) => (++calls > 2 ? other : client).embed(images),
   };
-  await expect(embedAll(redeployed, { replace: true })).rejects.toThrow("by another model");
+  await expect(embedAll(redeployed, { replace: true })).rejects.toThrow("by another 'example'");
   expect(vectors()).toHaveLength(62);
 });
 
-test("replaces the embeddings of another model with --replace", async () => {
+test("replaces the embeddings of other weights with --replace", async () => {
   await photos(3);
   await embedAll(await open());
   const before = vectors();
   const other = await open({ modelPath: otherModelPath });
   expect(await embedAll(other, { replace: true })).toMatchObject({ embedded: 3 });
   expect(cosine(vectors()[0]!, before[0]!)).toBeLessThan(0.5);
+});
+
+test("keeps the embeddings of each model", async () => {
+  await photos(3);
+  await embedAll(await open());
+  const before = vectors();
+  const other = await open({ modelPath: otherModelPath });
+  expect(await embedAll(other, { model: "other" })).toMatchObject({ embedded: 3, remaining: 0 });
+  expect(vectors("example")).toEqual(before);
+  expect(vectors("other")).toHaveLength(3);
+  expect(() => findModel(database)).toThrow("--model is required: must be one of example, other");
+});
+
+test("accepts a model of any width", async () => {
+  await photos(1);
+  const client: InferenceClient = {
+    embed: async (images) => images.map(() => new Float32Array([0.6, 0.8, 0])),
+    embedText: async () => [],
+    close: async () => {},
+  };
+  await embedAll(client, { model: "narrow" });
+  expect(findModel(database)).toMatchObject({ width: 3 });
+});
+
+test("a copy is at least twice the input of every model of the catalogue", () => {
+  for (const { name, towers } of modelCatalogue.values()) {
+    const { width, height } = towers.image!.input.size;
+    expect(copySide, name).toBeGreaterThanOrEqual(2 * Math.max(width, height));
+  }
 });
 
 test("lists photos that have changed or disappeared since the scan and embeds the others", async () => {
@@ -292,12 +331,31 @@ test("resumes a killed run", async () => {
   );
   const ended = once(child, "exit");
   database = openPhotoDatabase(file);
-  await expect.poll(() => vectors().length, { interval: 5 }).toBeGreaterThan(0);
+  await expect.poll(() => vectors(defaultModel.name).length, { interval: 5 }).toBeGreaterThan(0);
   child.kill("SIGKILL");
   await ended;
-  const before = vectors().length;
+  const before = vectors(defaultModel.name).length;
   expect(before).toBeGreaterThan(0);
-  expect(await embedAll(await open())).toMatchObject({ embedded: 100 - before, remaining: 0 });
+  expect(await embedAll(await open(), { model: defaultModel.name })).toMatchObject({
+    embedded: 100 - before,
+    remaining: 0,
+  });
+});
+
+test("the command embeds with the model that --model names", async () => {
+  await photos(2);
+  database.close();
+  const program = fileURLToPath(new URL("clipstack-dedupe.mjs", import.meta.url));
+  const modelFile = await tinyModel(modelCatalogue.get("efficientnet-lite0"));
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, [
+    program,
+    ...["embed", "--db", file, "--mode", "local", "--model", "efficientnet-lite0"],
+    ...["--model-file", modelFile],
+  ]);
+  database = openPhotoDatabase(file);
+  expect(stdout).toContain("2 photos embedded");
+  expect(findModel(database)).toMatchObject({ name: "efficientnet-lite0", width: 1280 });
 });
 
 test("the command falls back to this machine and reports it", async () => {

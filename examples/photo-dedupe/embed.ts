@@ -2,22 +2,24 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import pMap from "p-map";
 import pRetry from "p-retry";
-import sharp from "sharp";
 import { ClientError } from "../../client/client-error.ts";
 import type { InferenceClient } from "../../client/inference-client.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { DedupeError, reasonOf } from "./dedupe-error.ts";
-import { probePicture, useModel, type Weights } from "./model-probe.ts";
+import { type IndexModel, probePicture, useModel, type Weights } from "./index-model.ts";
+import { heic, openPhoto } from "./open-photo.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
 import { openProgress, type Progress } from "./progress.ts";
 
 export interface EmbedOptions {
   readonly client: InferenceClient;
+  /** Name of the model's spec. */
+  readonly model: string;
   /** Location of the model, for messages, such as `embed at http://…`. */
   readonly location: string;
   /** Maximum time to retry while the service is unavailable. */
   readonly waitSeconds: number;
-  /** Whether embeddings by another model are replaced; otherwise they are an error. */
+  /** Whether embeddings by other weights of the model are replaced; otherwise they are an error. */
   readonly replace: boolean;
   /** Receives a line for each photo that cannot be embedded. */
   readonly progress?: Progress;
@@ -38,6 +40,7 @@ export interface EmbedResult {
 interface PendingPhoto {
   readonly path: string;
   readonly md5: string;
+  readonly format: string;
   readonly width: number;
   readonly height: number;
 }
@@ -62,14 +65,14 @@ const transient: ReadonlySet<ClientError["code"]> = new Set([
 type Send = (images: readonly Uint8Array[]) => Promise<readonly Float32Array[]>;
 
 /**
- * Embeds every photo without an embedding. Photos with the same bytes are embedded once.
+ * Embeds every photo without an embedding by the model. Photos with the same bytes are embedded once.
  *
  * @throws {DedupeError} if the index has embeddings by another model, or the service stays unavailable
  */
 export async function embed(database: PhotoDatabase, options: EmbedOptions): Promise<EmbedResult> {
   const { progress = openProgress(), signal } = options;
-  const { send, weights } = await openSend(database, options);
-  const photos = pendingPhotos(database);
+  const { send, model } = await openSend(database, options);
+  const photos = pendingPhotos(database, model);
   const startedAt = performance.now();
   let failed = 0;
   const fail = ({ path }: PendingPhoto, problem: string) => {
@@ -83,20 +86,20 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions): Pro
     // read while the service computes
     next = loadPhotos(photos.slice(first + batchSize, first + 2 * batchSize));
     try {
-      await embedBatch(database, { loaded, send, fail });
+      await embedBatch(database, { loaded, model, send, fail });
     } catch (error) {
       if (!signal?.aborted) throw error;
     }
     progress.update(`${Math.min(first + batchSize, photos.length)} of ${photos.length} photos`);
   }
   progress.end();
-  const remaining = pendingPhotos(database).length;
+  const remaining = pendingPhotos(database, model).length;
   const embedded = photos.length - remaining;
   return {
     embedded,
     failed,
     remaining,
-    weights,
+    weights: model.weights,
     imagesPerSecond: (1000 * embedded) / (performance.now() - startedAt),
     stopped: signal?.aborted === true,
   };
@@ -106,12 +109,12 @@ export async function embed(database: PhotoDatabase, options: EmbedOptions): Pro
 async function openSend(
   database: PhotoDatabase,
   options: EmbedOptions,
-): Promise<{ readonly send: Send; readonly weights: Weights }> {
+): Promise<{ readonly send: Send; readonly model: IndexModel }> {
   const probe = await probePicture();
   const [embedding] = await sendWithRetries([probe], options);
-  const weights = useModel(database, embedding!, options);
+  const model = useModel(database, embedding!, options);
   return {
-    weights,
+    model,
     async send(images) {
       const sent = images.flatMap((image, i) =>
         i % photosPerRequest === 0 ? [probe, image] : [image],
@@ -127,11 +130,15 @@ async function openSend(
 
 interface Batch {
   readonly loaded: readonly LoadedPhoto[];
+  readonly model: IndexModel;
   readonly send: Send;
   readonly fail: (photo: PendingPhoto, problem: string) => void;
 }
 
-async function embedBatch(database: PhotoDatabase, { loaded, send, fail }: Batch): Promise<void> {
+async function embedBatch(
+  database: PhotoDatabase,
+  { loaded, model, send, fail }: Batch,
+): Promise<void> {
   const batch: { readonly photo: PendingPhoto; readonly image: Uint8Array }[] = [];
   for (const { photo, image } of loaded) {
     if (image instanceof Error) fail(photo, reasonOf(image));
@@ -143,7 +150,8 @@ async function embedBatch(database: PhotoDatabase, { loaded, send, fail }: Batch
       database.transaction(() => {
         for (const [i, { photo }] of batch.entries()) {
           database.run(
-            "INSERT OR REPLACE INTO embeddings (md5, vector) VALUES (?, ?)",
+            "INSERT OR REPLACE INTO embeddings (model, md5, vector) VALUES (?, ?, ?)",
+            model.id,
             photo.md5,
             new Uint8Array(vectors[i]!.slice().buffer),
           );
@@ -160,10 +168,12 @@ async function embedBatch(database: PhotoDatabase, { loaded, send, fail }: Batch
   }
 }
 
-function pendingPhotos(database: PhotoDatabase): readonly PendingPhoto[] {
+function pendingPhotos(database: PhotoDatabase, { id }: IndexModel): readonly PendingPhoto[] {
   return database.all(
-    `SELECT min(path) AS path, md5, width, height FROM photos
-     WHERE state = 'present' AND md5 NOT IN (SELECT md5 FROM embeddings) GROUP BY md5 ORDER BY path`,
+    `SELECT min(path) AS path, md5, format, width, height FROM photos
+     WHERE state = 'present' AND md5 NOT IN (SELECT md5 FROM embeddings WHERE model = ?)
+     GROUP BY md5 ORDER BY path`,
+    id,
   );
 }
 
@@ -206,22 +216,24 @@ function loadPhotos(photos: readonly PendingPhoto[]): Promise<readonly LoadedPho
   return pMap(photos, load, { concurrency: 4 });
 }
 
-/** A larger file is sent as a smaller copy, so that a request of 32 stays far below the server's limit of 64 MiB. */
+/** A larger file, or a HEIC, is sent as a smaller copy, so that a request of 32 stays far below the server's limit of 64 MiB. */
 const maxSentBytes = 512 * 1024;
 /** Pixel limit of the embed server. */
 const maxSentPixels = 40_000_000;
-/** Shorter side of the copy, more than twice the model's input. */
-const copySide = 512;
+/** Shorter side of the copy: at least twice the input of every model of the catalogue. */
+export const copySide = 512;
 
 /** @throws {Error} one line, if the photo cannot be read or has changed since the scan */
-async function imageToSend({ path, md5, width, height }: PendingPhoto): Promise<Uint8Array> {
+async function imageToSend(photo: PendingPhoto): Promise<Uint8Array> {
+  const { path, md5, format, width, height } = photo;
   const file = await readFile(path);
   if (createHash("md5").update(file).digest("hex") !== md5) {
     throw new Error("has changed since the scan: scan again");
   }
-  if (file.length <= maxSentBytes && width * height <= maxSentPixels) return file;
-  return sharp(file, { sequentialRead: true })
-    .autoOrient()
+  const isSmall = file.length <= maxSentBytes && width * height <= maxSentPixels;
+  if (isSmall && format !== heic) return file;
+  const { image } = await openPhoto(file);
+  return image
     .flatten({ background: "white" })
     .resize(copySide, copySide, { fit: "outside", withoutEnlargement: true })
     .toColourspace("srgb")

@@ -2,8 +2,9 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { evaluate } from "./evaluate.ts";
+import { group } from "./group.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
-import { temporaryFolder } from "./test-photos.ts";
+import { silent, temporaryFolder } from "./test-photos.ts";
 
 let folder: string;
 let database: PhotoDatabase;
@@ -24,6 +25,9 @@ interface Photo {
 }
 
 function write(photos: readonly Photo[]): void {
+  database.run(
+    "INSERT INTO models VALUES (1, 'example', 2, '[1,0]', 'unknown', NULL, NULL, NULL, NULL)",
+  );
   for (const { file, hash, angle } of photos) {
     database.run(
       `INSERT INTO photos (path, root, bytes, mtime_ms, state, seen, md5, hash) VALUES (?, ?, 1, 1, 'present', 1, ?, ?)`,
@@ -33,7 +37,7 @@ function write(photos: readonly Photo[]): void {
       hash,
     );
     const vector = new Uint8Array(new Float32Array([Math.cos(angle), Math.sin(angle)]).buffer);
-    database.run("INSERT INTO embeddings (md5, vector) VALUES (?, ?)", file, vector);
+    database.run("INSERT INTO embeddings (model, md5, vector) VALUES (1, ?, ?)", file, vector);
   }
   const labels = photos.map(({ file, original }) => ({ file, original }));
   writeFileSync(join(folder, "labels.json"), JSON.stringify(labels));
@@ -48,7 +52,14 @@ const photos: readonly Photo[] = [
 
 test("computes precision and recall over all pairs", async () => {
   write(photos);
-  const { photos: count, duplicates, hash, embedding } = await evaluate(database, folder);
+  const {
+    photos: count,
+    duplicates,
+    hash,
+    embedding,
+    confirmed,
+    groups,
+  } = await evaluate(database, folder, { confirm: 20 });
   expect({ photos: count, duplicates }).toEqual({ photos: 4, duplicates: 3 });
   // pairs within 2 bits: a and a-small (correct); a and b, a-small and b (wrong)
   expect(hash.scores.find(({ limit }) => limit === 2)).toEqual({
@@ -57,26 +68,45 @@ test("computes precision and recall over all pairs", async () => {
     recall: 1 / 3,
   });
   expect(embedding?.best).toEqual({ limit: 0.999, precision: 1, recall: 1 });
+  // the hash of a-crop differs from the others in more bits
+  expect(confirmed?.best).toEqual({ limit: 0.999, precision: 1, recall: 1 / 3 });
+  expect(groups).toBeUndefined();
+});
+
+test("computes precision and recall of the groups", async () => {
+  write(photos);
+  await group(database, {
+    by: "embedding",
+    threshold: 0.9,
+    confirm: 64,
+    distance: 0,
+    linkage: "complete",
+    progress: silent,
+  });
+  const { groups } = await evaluate(database, folder, { confirm: 20 });
+  expect(groups).toEqual({ precision: 1, recall: 1 });
 });
 
 test("omits embeddings while some are missing", async () => {
   write(photos);
   database.run("DELETE FROM embeddings WHERE md5 = 'a-crop.jpg'");
-  expect((await evaluate(database, folder)).embedding).toBeUndefined();
+  expect((await evaluate(database, folder, { confirm: 20 })).embedding).toBeUndefined();
 });
 
 test("fails if the labels are missing or invalid", async () => {
-  await expect(evaluate(database, folder)).rejects.toThrow(
+  await expect(evaluate(database, folder, { confirm: 20 })).rejects.toThrow(
     `labels '${join(folder, "labels.json")}': no such file or directory`,
   );
   writeFileSync(join(folder, "labels.json"), JSON.stringify([{}, {}]));
-  await expect(evaluate(database, folder)).rejects.toThrow(/labels '.*': 0.file: /);
+  await expect(evaluate(database, folder, { confirm: 20 })).rejects.toThrow(
+    /labels '.*': 0.file: /,
+  );
 });
 
 test("fails if a labelled photo was not scanned", async () => {
   write(photos);
   database.run("DELETE FROM photos WHERE path LIKE '%b.jpg'");
-  await expect(evaluate(database, folder)).rejects.toThrow(
+  await expect(evaluate(database, folder, { confirm: 20 })).rejects.toThrow(
     `'b.jpg' of the labels is not in '${database.file}': scan '${folder}' first`,
   );
 });

@@ -4,7 +4,12 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { onnxChunks } from "../../model-tools/onnx-writer.ts";
 import { type GroupOptions, group } from "./group.ts";
 import { openPhotoDatabase, type PhotoDatabase } from "./photo-database.ts";
-import { cosineBlockGraph, cosinePairs, hashPairs } from "./similar-pairs.ts";
+import {
+  cosineBlockGraph,
+  hashPairs,
+  maxPairsPerPhoto,
+  openCosineBlocks,
+} from "./similar-pairs.ts";
 import { cosineBlockModel } from "./test-cosine-block.ts";
 import { silent, temporaryFolder } from "./test-photos.ts";
 import { noisyCopies } from "./test-vectors.ts";
@@ -27,12 +32,19 @@ test("finds the same pairs as a simple loop, over all blocks", async () => {
   }
   expect(expected.length).toBeGreaterThan(1_000);
   const found: string[] = [];
-  await cosinePairs(table, 0.97, { onPair: (a, b) => found.push(`${a}-${b}`) });
+  const blocks = await openCosineBlocks();
+  const onHit = (a: number, b: number) => found.push(`${a}-${b}`);
+  await blocks.compare(table, table, {
+    limits: new Float32Array(table.count).fill(0.97),
+    self: true,
+    onHit,
+  });
+  await blocks.close();
   expect(found.sort()).toEqual(expected.sort());
 });
 
 test("finds hashes that differ in few bits", async () => {
-  const hashes = ["0000000000000000", "0000000000000007", "f000000000000000", "ffffffffffffffff"];
+  const hashes = ["0000000000000000", "0000000000000007", "f000000000000000", "fffffff0000fffff"];
   const pairs: (readonly [number, number])[] = [];
   await hashPairs(hashes, 4, { onPair: (a, b) => pairs.push([a, b]) });
   expect(pairs).toEqual([
@@ -55,12 +67,17 @@ afterEach(() => database.close());
 const options: GroupOptions = {
   by: "embedding",
   threshold: 0.9,
+  confirm: 64,
   distance: 8,
+  linkage: "complete",
   progress: silent,
 };
 
 /** Writes photos that exist only in the index. The same value of `md5` means the same bytes. */
 function write(photos: Readonly<Record<string, readonly number[]>>, md5?: string): void {
+  database.run(
+    "INSERT OR IGNORE INTO models (id, name, width, probe, weights) VALUES (1, 'example', 2, '[1,0]', 'unknown')",
+  );
   for (const [path, values] of Object.entries(photos)) {
     database.run(
       `INSERT INTO photos (path, root, bytes, mtime_ms, state, seen, md5, hash) VALUES (?, '/', 1, 1, 'present', 1, ?, '00ff00ff00ff00ff')`,
@@ -70,7 +87,7 @@ function write(photos: Readonly<Record<string, readonly number[]>>, md5?: string
     const norm = Math.hypot(...values);
     const vector = Float32Array.from(values, (value) => value / norm);
     database.run(
-      "INSERT OR REPLACE INTO embeddings (md5, vector) VALUES (?, ?)",
+      "INSERT OR REPLACE INTO embeddings (model, md5, vector) VALUES (1, ?, ?)",
       md5 ?? path,
       new Uint8Array(vector.buffer),
     );
@@ -90,10 +107,54 @@ test("groups similar photos in the order of their paths", async () => {
   });
 });
 
-test("joins a chain of similar photos", async () => {
-  write({ "/a": [1, 0], "/b": [1, 0.45], "/c": [1, 1], "/d": [0, 1] });
+const chain = { "/a": [1, 0], "/b": [1, 0.45], "/c": [1, 1], "/d": [0, 1] };
+
+test("splits a chain of similar photos, so that every two of a group are similar", async () => {
+  write(chain);
   const { groups } = await group(database, options);
+  // a and b are closer than b and c
+  expect(groups).toEqual([["/b", "/c"]]);
+});
+
+test("joins a chain of similar photos with the linkage chain", async () => {
+  write(chain);
+  const { groups, how } = await group(database, { ...options, linkage: "chain" });
   expect(groups).toEqual([["/a", "/b", "/c"]]);
+  expect(how).toBe("example, cosine of at least 0.9, chains of similar photos");
+});
+
+test("confirms similar embeddings with the perceptual hash, in any orientation", async () => {
+  write({ "/a": [1, 0], "/b": [1, 0.01], "/c": [1, 0.02] });
+  // a mirrored picture negates every second column
+  database.run("UPDATE photos SET hash = 'aa55aa55aa55aa55' WHERE path = '/b'");
+  database.run("UPDATE photos SET hash = '0f0f0f0f0f0f0f0f' WHERE path = '/c'");
+  const { groups } = await group(database, { ...options, confirm: 4 });
+  expect(groups).toEqual([["/a", "/b"]]);
+});
+
+test("compares only new embeddings with those of earlier runs", async () => {
+  write({ "/a": [1, 0], "/b": [0, 1] });
+  expect(await group(database, options)).toMatchObject({ compared: 2, groups: [] });
+  write({ "/c": [1, 0.1] });
+  expect(await group(database, options)).toMatchObject({ compared: 1, groups: [["/a", "/c"]] });
+  expect(await group(database, options)).toMatchObject({ compared: 0, groups: [["/a", "/c"]] });
+});
+
+test("compares all embeddings again if the stored pairs do not suffice", async () => {
+  write({ "/a": [1, 0], "/b": [1, 0.3] });
+  expect(await group(database, { ...options, threshold: 0.99 })).toMatchObject({ groups: [] });
+  expect(await group(database, options)).toMatchObject({ compared: 2, groups: [["/a", "/b"]] });
+  const stricter = { ...options, threshold: 0.99 };
+  expect(await group(database, stricter)).toMatchObject({ compared: 0, groups: [] });
+});
+
+test("finds one group of many near-equal photos, with a bounded number of pairs", async () => {
+  const count = 1_000;
+  write(Object.fromEntries(Array.from({ length: count }, (_, i) => [`/${i}`, [1, i / 1e5]])));
+  const { groups } = await group(database, options);
+  expect(groups.map(({ length }) => length)).toEqual([count]);
+  const pairs = database.get<{ readonly n: number }>("SELECT count(*) AS n FROM pairs")!.n;
+  expect(pairs).toBeLessThanOrEqual(count * maxPairsPerPhoto);
 });
 
 test("omits missing photos and photos without an embedding", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type ComparedPhoto, differences, suggestKeeper } from "./keeper.ts";
+import { type ComparedPhoto, suggestKeeper } from "./keeper.ts";
 
 const photo = (id: number, properties: Partial<ComparedPhoto> = {}): ComparedPhoto => ({
   id,
@@ -37,13 +37,4 @@ test("of equal photos, the first by name", () => {
     reason: "first by name: the files are alike",
   });
   expect(suggestKeeper([])).toBeUndefined();
-});
-
-test("lists the properties in which the photos of a group differ", () => {
-  expect(differences([photo(1), photo(2, { format: "webp", bytes: 5 })])).toEqual({
-    size: true,
-    resolution: false,
-    taken: false,
-    format: true,
-  });
 });

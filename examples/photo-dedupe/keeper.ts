@@ -39,26 +39,10 @@ export function suggestKeeper(photos: readonly ComparedPhoto[]): Keeper | undefi
   if (first === undefined) return undefined;
   const decisive: string[] = [];
   for (const { text, rank } of reasons) {
-    const highest = Math.max(...left.map(rank));
+    const highest = left.reduce((most, photo) => Math.max(most, rank(photo)), 0);
     const better = left.filter((photo) => rank(photo) === highest);
     if (better.length < left.length) decisive.push(text(better[0]!));
     left = better;
   }
   return { id: left[0]!.id, reason: decisive.join(", ") || "first by name: the files are alike" };
-}
-
-/** Lists the properties in which the photos of a group differ. */
-export function differences(photos: readonly ComparedPhoto[]): {
-  readonly size: boolean;
-  readonly resolution: boolean;
-  readonly taken: boolean;
-  readonly format: boolean;
-} {
-  const several = (value: (photo: ComparedPhoto) => unknown) => new Set(photos.map(value)).size > 1;
-  return {
-    size: several(({ bytes }) => bytes),
-    resolution: several(({ width, height }) => `${width} ${height}`),
-    taken: several(({ takenAt }) => takenAt),
-    format: several(({ format }) => format),
-  };
 }

@@ -122,21 +122,29 @@ async function statsAsScanned({ path, bytes, mtime_ms }: IndexedPhoto): Promise<
   return same ? stats : undefined;
 }
 
+/** Photos read at a time: usually the first one is on the disk, and a group may have thousands. */
+const othersPerQuery = 100;
+
 /** Returns whether a kept photo of the group is unchanged on the disk; also true if all are rejected, as the page warns. */
 async function hasKeptCopy(database: PhotoDatabase, photo: IndexedPhoto): Promise<boolean> {
-  const others = database.all<IndexedPhoto>(
-    `SELECT id, path, root, bytes, mtime_ms, position FROM photos
-     WHERE position = ? AND id <> ? AND state = 'present' AND decision IS NOT 'reject'`,
-    photo.position,
-    photo.id,
-  );
   const own = await lstat(photo.path);
-  for (const other of others) {
-    const stats = await statsAsScanned(other);
-    // another path of the same file, as in a folder that is mounted twice, is no copy
-    if (stats && (stats.dev !== own.dev || stats.ino !== own.ino)) return true;
+  for (let first = 0; ; first += othersPerQuery) {
+    const others = database.all<IndexedPhoto>(
+      `SELECT id, path, root, bytes, mtime_ms, position FROM photos
+       WHERE position = ? AND id <> ? AND state = 'present' AND decision IS NOT 'reject'
+       ORDER BY decision IS NULL, id LIMIT ? OFFSET ?`,
+      photo.position,
+      photo.id,
+      othersPerQuery,
+      first,
+    );
+    if (others.length === 0) return first === 0;
+    for (const other of others) {
+      const stats = await statsAsScanned(other);
+      // another path of the same file, as in a folder that is mounted twice, is no copy
+      if (stats && (stats.dev !== own.dev || stats.ino !== own.ino)) return true;
+    }
   }
-  return others.length === 0;
 }
 
 /** Returns a free name: `photo.jpg`, `photo (2).jpg`, … */

@@ -1,6 +1,9 @@
 import { copyFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import Database from "libsql";
 import { expect, test } from "vitest";
+import { readVector } from "./compare.ts";
+import { findModel } from "./index-model.ts";
 import { openPhotoDatabase, readSetting, writeSetting } from "./photo-database.ts";
 import { temporaryFolder } from "./test-photos.ts";
 
@@ -53,6 +56,37 @@ test("fails with one line on an index of another version", () => {
   expect(() => openPhotoDatabase(file)).toThrow(
     `--db '${file}' cannot be used: it is not a file of this version of clipstack-dedupe`,
   );
+});
+
+test("migrates an index of version 3 and keeps photos, decisions and embeddings", () => {
+  const file = newFile();
+  const old = new Database(file);
+  old.exec(`
+    CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE photos (
+      id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, root TEXT NOT NULL, bytes INTEGER NOT NULL, mtime_ms REAL NOT NULL,
+      seen INTEGER NOT NULL, state TEXT NOT NULL, md5 TEXT, hash TEXT, format TEXT, width INTEGER, height INTEGER,
+      taken_at TEXT, position INTEGER, decision TEXT, moved_to TEXT);
+    CREATE INDEX photos_by_md5 ON photos (md5);
+    CREATE INDEX photos_by_position ON photos (position);
+    CREATE TABLE embeddings (md5 TEXT PRIMARY KEY, vector BLOB NOT NULL);
+    INSERT INTO settings VALUES ('model', '{"probe":[0.6,0.8],"weights":"random"}');
+    INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, md5, decision)
+      VALUES ('/a', '/', 1, 1, 1, 'present', 'aa', 'keep');
+    INSERT INTO embeddings VALUES ('aa', x'0000803f00000000');
+    PRAGMA application_id = ${0x63_6c_70_03};`);
+  old.close();
+  const database = openPhotoDatabase(file);
+  expect(findModel(database)).toMatchObject({
+    name: "openclip-vit-b32",
+    width: 2,
+    probe: "[0.6,0.8]",
+    weights: "random",
+  });
+  expect(database.all("SELECT decision FROM photos")).toEqual([{ decision: "keep" }]);
+  expect(new Float32Array(readVector(database, 1))).toEqual(new Float32Array([1, 0]));
+  database.close();
+  openPhotoDatabase(file).close();
 });
 
 test("two processes can use it concurrently", () => {

@@ -18,8 +18,10 @@ export interface PhotoDatabase {
   close(): void;
 }
 
-/** "clip", schema version 3: increment when a table changes. */
-const applicationId = 0x63_6c_70_03;
+/** "clip" and the schema version: increment when a table changes. */
+const applicationId = 0x63_6c_70_04;
+/** Version 3 had embeddings of one model. */
+const version3 = 0x63_6c_70_03;
 
 const schema = `
   CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,10 +50,67 @@ const schema = `
     moved_to TEXT
   );
   CREATE INDEX photos_by_md5 ON photos (md5);
-  CREATE INDEX photos_by_position ON photos (position);
-  -- by content, so that copies share an embedding; 512 float32, little endian, unit norm
-  CREATE TABLE embeddings (md5 TEXT PRIMARY KEY, vector BLOB NOT NULL);
+`;
+
+const version4 = `
+  CREATE INDEX photos_in_groups ON photos (position, decision, state) WHERE position IS NOT NULL;
+  CREATE INDEX moved_photos ON photos (path) WHERE state = 'moved';
+  CREATE TABLE models (
+    id INTEGER PRIMARY KEY,
+    -- of the model's spec
+    name TEXT NOT NULL UNIQUE,
+    -- values of an embedding
+    width INTEGER NOT NULL,
+    -- embedding of the probe picture, as JSON
+    probe TEXT NOT NULL,
+    -- random | unknown
+    weights TEXT NOT NULL,
+    -- minimum cosine and maximum hash distance of the stored pairs; NULL before the first comparison
+    threshold REAL,
+    bits INTEGER,
+    -- centres of the cells: [count, width] float32; NULL for one cell
+    centres BLOB,
+    -- number of embeddings when the centres were computed
+    trained INTEGER
+  );
+  -- by content, so that copies share an embedding; float32, little endian, unit norm
+  CREATE TABLE embeddings (
+    id INTEGER PRIMARY KEY,
+    model INTEGER NOT NULL,
+    md5 TEXT NOT NULL,
+    vector BLOB NOT NULL,
+    UNIQUE (model, md5)
+  );
+  -- closest cell of each compared embedding
+  CREATE TABLE cells (
+    model INTEGER NOT NULL,
+    cell INTEGER NOT NULL,
+    embedding INTEGER NOT NULL,
+    PRIMARY KEY (model, cell, embedding)
+  ) WITHOUT ROWID;
+  -- similar pairs of embeddings, a < b
+  CREATE TABLE pairs (
+    model INTEGER NOT NULL,
+    a INTEGER NOT NULL,
+    b INTEGER NOT NULL,
+    cosine REAL NOT NULL,
+    PRIMARY KEY (model, a, b)
+  ) WITHOUT ROWID;
   PRAGMA application_id = ${applicationId};
+`;
+
+/** Keeps photos, decisions and embeddings: version 3 knew one model. */
+const migration = `
+  DROP INDEX photos_by_position;
+  ALTER TABLE embeddings RENAME TO old_embeddings;
+  ${version4}
+  INSERT INTO models (id, name, width, probe, weights)
+    SELECT 1, 'openclip-vit-b32', json_array_length(value, '$.probe'), json_extract(value, '$.probe'),
+      json_extract(value, '$.weights') FROM settings WHERE name = 'model';
+  INSERT INTO embeddings (model, md5, vector)
+    SELECT 1, md5, vector FROM old_embeddings WHERE EXISTS (SELECT 1 FROM models);
+  DROP TABLE old_embeddings;
+  DELETE FROM settings WHERE name = 'model';
 `;
 
 /**
@@ -69,14 +128,21 @@ export function openPhotoDatabase(
     );
   }
   const database = open(file);
+  const statements = new Map<string, Database.Statement>();
+  /** Prepared once: a comparison writes many rows. */
+  const statement = (sql: string) => {
+    const known = statements.get(sql) ?? database.prepare(sql);
+    statements.set(sql, known);
+    return known;
+  };
 
   return {
     file,
-    run: (sql, ...values) => database.prepare(sql).run(...values).changes,
+    run: (sql, ...values) => statement(sql).run(...values).changes,
     all: <Row>(sql: string, ...values: readonly SqlValue[]) =>
-      database.prepare(sql).all(...values) as Row[],
+      statement(sql).all(...values) as Row[],
     get: <Row>(sql: string, ...values: readonly SqlValue[]) =>
-      database.prepare(sql).all(...values)[0] as Row | undefined,
+      statement(sql).all(...values)[0] as Row | undefined,
     transaction: (work) => database.transaction(work)(),
     close() {
       // makes the file complete without its write-ahead log
@@ -96,7 +162,8 @@ function open(file: string): Database.Database {
     database.pragma("journal_mode = WAL");
     database.pragma("synchronous = NORMAL");
     const found = (name: string) => database?.prepare(`PRAGMA ${name}`).pluck().all()[0];
-    if (found("schema_version") === 0) database.exec(schema);
+    if (found("schema_version") === 0) database.exec(schema + version4);
+    else if (found("application_id") === version3) database.exec(`BEGIN; ${migration} COMMIT;`);
     if (found("application_id") === applicationId) return database;
     throw new Error("it is not a file of this version of clipstack-dedupe; scan into a new one");
   } catch (cause) {

@@ -35,3 +35,5 @@ export function printable(text: string): string {
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }
+
+export const percent = (share: number) => `${(100 * share).toFixed(1).padStart(5)} %`;

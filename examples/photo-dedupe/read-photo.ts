@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import readExif from "exif-reader";
-import sharp from "sharp";
+import { heic, openPhoto } from "./open-photo.ts";
 import { hashSide, perceptualHash } from "./perceptual-hash.ts";
 
 /** Properties read from a photo's content. */
@@ -18,20 +18,14 @@ export interface PhotoFacts {
   readonly takenAt: string | undefined;
 }
 
-const formats: ReadonlySet<string> = new Set(["jpeg", "png", "webp"]);
-
-// every photo is decoded once, and several concurrently
-sharp.cache(false);
-sharp.concurrency(1);
+const formats: ReadonlySet<string> = new Set(["jpeg", "png", "webp", heic]);
 
 /** @throws {Error} one line, if the file cannot be read, is not a photo, or has more than 268 million pixels */
 export async function readPhoto(path: string): Promise<PhotoFacts> {
   const file = await readFile(path);
-  const image = sharp(file, { failOn: "error", sequentialRead: true });
-  const { format, width, height, exif, autoOrient } = await image.metadata();
-  if (!formats.has(format)) throw new Error(`is ${format}, not JPEG, PNG or WebP`);
+  const { image, format, width, height, exif } = await openPhoto(file, { failOn: "error" });
+  if (!formats.has(format)) throw new Error(`is ${format}, not JPEG, PNG, WebP or HEIC`);
   const luminance = await image
-    .autoOrient()
     .flatten({ background: "white" })
     .toColourspace("b-w")
     .resize(hashSide, hashSide, { fit: "fill" })
@@ -41,8 +35,8 @@ export async function readPhoto(path: string): Promise<PhotoFacts> {
     md5: createHash("md5").update(file).digest("hex"),
     hash: perceptualHash(luminance),
     format,
-    width: autoOrient.width ?? width,
-    height: autoOrient.height ?? height,
+    width,
+    height,
     takenAt: takenAt(exif),
   };
 }

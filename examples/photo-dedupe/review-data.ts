@@ -1,64 +1,42 @@
-import { basename, dirname, relative } from "node:path";
+import { relative } from "node:path";
 import { readGrouping } from "./group.ts";
-import { type ComparedPhoto, differences, suggestKeeper } from "./keeper.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
+import type { Decision } from "./review-group.ts";
 
-export type Decision = "keep" | "reject";
-
-interface GroupRow extends ComparedPhoto {
-  readonly root: string;
-  readonly state: string;
-  readonly decision: Decision | null;
+interface Totals {
+  readonly groups: number;
+  readonly photos: number;
+  readonly decided: number;
+  /** Photos that would be moved now. */
+  readonly rejected: number;
 }
 
-/** Returns the totals for the head of the page. */
+/** Returns the totals for the head of the page. One scan of an index, because every decision needs them. */
 export function reviewState(database: PhotoDatabase) {
-  const number = (sql: string) => database.get<{ readonly n: number }>(`SELECT (${sql}) AS n`)!.n;
   const grouping = readGrouping(database);
+  const totals = database.get<Totals>(
+    `SELECT coalesce(max(position) + 1, 0) AS groups, count(*) AS photos, count(decision) AS decided,
+       count(iif(decision = 'reject' AND state = 'present', 1, NULL)) AS rejected
+     FROM photos WHERE position IS NOT NULL`,
+  )!;
+  const moved = database.get<{ readonly n: number }>(
+    "SELECT count(*) AS n FROM photos WHERE state = 'moved'",
+  )!.n;
   return {
     how: grouping?.how ?? "",
     weights: grouping?.weights ?? "unknown",
-    groups: number("SELECT coalesce(max(position) + 1, 0) FROM photos"),
-    photos: number("SELECT count(*) FROM photos WHERE position IS NOT NULL"),
-    decided: number(
-      "SELECT count(*) FROM photos WHERE position IS NOT NULL AND decision IS NOT NULL",
-    ),
-    /** Photos that would be moved now. */
-    rejected: number(
-      "SELECT count(*) FROM photos WHERE position IS NOT NULL AND decision = 'reject' AND state = 'present'",
-    ),
-    /** Groups of which all present photos are rejected. */
-    emptied: number(
-      `SELECT count(*) FROM (
-         SELECT position FROM photos WHERE position IS NOT NULL AND state = 'present' GROUP BY position
-         HAVING sum(decision IS NOT 'reject') = 0)`,
-    ),
-    moved: number("SELECT count(*) FROM photos WHERE state = 'moved'"),
+    ...totals,
+    moved,
   };
 }
 
-/** Returns a group for the page; `undefined` if there is none at this position. */
-export function reviewGroup(database: PhotoDatabase, position: number) {
-  const rows = database.all<GroupRow>(
-    `SELECT id, path, root, bytes, width, height, taken_at AS takenAt, format, md5, state, decision
-     FROM photos WHERE position = ? AND md5 IS NOT NULL ORDER BY path`,
-    position,
-  );
-  if (position >= reviewState(database).groups) return undefined;
-  return {
-    position,
-    differs: differences(rows),
-    keeper: suggestKeeper(rows.filter(({ state }) => state === "present")),
-    photos: rows.map(({ path, root, md5, ...photo }) => ({
-      ...photo,
-      name: basename(path),
-      folder: dirname(relative(root, path)),
-      /** Changes with the file, for the browser's cache. */
-      version: md5.slice(0, 8),
-      /** Other photos of the group with the same bytes. */
-      identical: rows.filter((other) => other.md5 === md5).length - 1,
-    })),
-  };
+/** Returns the number of groups of which all present photos are rejected. */
+export function countEmptiedGroups(database: PhotoDatabase): number {
+  return database.get<{ readonly n: number }>(
+    `SELECT count(*) AS n FROM (
+       SELECT position FROM photos WHERE position IS NOT NULL AND state = 'present' GROUP BY position
+       HAVING sum(decision IS NOT 'reject') = 0)`,
+  )!.n;
 }
 
 /** Returns moved photos, which the page can restore. */

@@ -7,6 +7,7 @@ import type { FastifyInstance } from "fastify";
 import sharp from "sharp";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
+import { writeSetting } from "./photo-database.ts";
 import { buildReviewApp, serveReview } from "./review-server.ts";
 import { scan } from "./scan.ts";
 import { silent } from "./test-photos.ts";
@@ -40,19 +41,106 @@ const decide = (path: string, decision: "keep" | "reject" | null) =>
 const decisions = () =>
   set.database.all("SELECT id, decision FROM photos WHERE decision IS NOT NULL ORDER BY id");
 
-test("returns a group with its differences and the suggested photo", async () => {
+test("returns a group with the suggested photo", async () => {
   const group = (await get("/api/groups/0")).json();
   expect(group.photos.map(({ name }: { name: string }) => name)).toEqual([
     "one.jpg",
     "three.webp",
     "two.jpg",
   ]);
-  expect(group.differs).toEqual({ size: true, resolution: true, taken: true, format: true });
-  expect(group.keeper).toEqual({
+  expect(group).toMatchObject({ page: 0, pages: 1, first: 1, count: 3 });
+  expect(group.keeper).toMatchObject({
     id: set.id("a/one.jpg"),
     reason: "most pixels (480 × 320), has the time it was taken",
   });
   expect((await get("/api/groups/2")).statusCode).toBe(404);
+});
+
+test("returns the similarity of each pair, of embeddings if the photos were grouped by them", async () => {
+  const { photos, pairs } = (await get("/api/groups/0")).json();
+  expect(pairs.map(({ length }: { length: number }) => length)).toEqual([0, 1, 2]);
+  expect(photos[0].toKeeper).toEqual({ cosine: null, bits: 0 });
+  expect(pairs[1][0].bits).toBeLessThanOrEqual(8);
+
+  const { database } = set;
+  database.run(
+    "INSERT INTO models (id, name, width, probe, weights) VALUES (1, 'example', 2, '[1,0]', 'unknown')",
+  );
+  database.run(
+    "INSERT INTO embeddings (model, md5, vector) SELECT ?, md5, ? FROM photos WHERE path NOT LIKE '%two.jpg' GROUP BY md5",
+    1,
+    new Uint8Array(new Float32Array([0.6, 0.8]).buffer),
+  );
+  writeSetting(database, "groups", { how: "", weights: "unknown", model: "example" });
+  const embedded = (await get("/api/groups/0")).json();
+  expect(embedded.pairs[1][0].cosine).toBe(1);
+  expect(embedded.pairs[2][0].cosine).toBeNull();
+});
+
+/** Adds photos to a group that exist only in the index. */
+function addPhotos(position: number, count: number, md5: (index: number) => string): void {
+  set.database.transaction(() => {
+    for (let i = 0; i < count; i++) {
+      set.database.run(
+        `INSERT INTO photos (path, root, bytes, mtime_ms, seen, state, md5, hash, format, width, height, position)
+         VALUES (?, ?, 1, 1, 1, 'present', ?, '00ff00ff00ff00ff', 'jpeg', 1, 1, ?)`,
+        join(set.folder, `added/${position}-${String(i).padStart(6, "0")}.jpg`),
+        set.folder,
+        md5(i),
+        position,
+      );
+    }
+  });
+}
+
+test("pages a large group", async () => {
+  addPhotos(2, 10_000, String);
+  const last = (await get("/api/groups/2?page=166")).json();
+  expect(last).toMatchObject({ page: 166, pages: 167, first: 9_961, count: 10_000 });
+  expect(last.photos).toHaveLength(40);
+  expect(last.keeper.id).not.toBe(last.photos[0].id);
+  expect((await get("/api/groups/2?page=-1")).statusCode).toBe(400);
+});
+
+test("accepts the suggestion for all photos of a large group, and keeps photos kept manually", async () => {
+  addPhotos(2, 10_000, String);
+  await decide("added/2-009999.jpg", "keep");
+  expect((await post("/api/groups/2/accept")).json()).toMatchObject({
+    decided: 10_000,
+    rejected: 9_998,
+  });
+  expect((await post("/api/groups/9/accept")).statusCode).toBe(409);
+});
+
+test("finds the next group with an undecided photo, from the start after the last", async () => {
+  const next = async (id: number) => (await get(`/api/groups/${id}/next-undecided`)).json();
+  await post("/api/groups/1/accept");
+  expect(await next(0)).toEqual({ position: 0 });
+  expect(await next(1)).toEqual({ position: 0 });
+  await post("/api/groups/0/accept");
+  expect(await next(0)).toEqual({ position: null });
+});
+
+test("rejects all byte-identical copies at once, but never the last of them", async () => {
+  addPhotos(2, 3, () => "same");
+  addPhotos(3, 4, (i) => (i < 3 ? "three" : "other"));
+  addPhotos(4, 2, () => "rejected");
+  await decide("added/3-000001.jpg", "keep");
+  await decide("added/4-000000.jpg", "reject");
+  expect((await get("/api/copies")).json()).toEqual({ copies: 4 });
+  expect((await post("/api/accept-copies", { copies: 3 })).statusCode).toBe(409);
+  expect((await post("/api/accept-copies", { copies: 4 })).json()).toMatchObject({ rejected: 5 });
+  const decisionsOf = (position: number) =>
+    set.database
+      .all<{ readonly decision: string | null }>(
+        "SELECT decision FROM photos WHERE position = ? ORDER BY path",
+        position,
+      )
+      .map(({ decision }) => decision);
+  expect(decisionsOf(2)).toEqual(["keep", "reject", "reject"]);
+  expect(decisionsOf(3)).toEqual(["reject", "keep", "reject", null]);
+  expect(decisionsOf(4)).toEqual(["reject", "keep"]);
+  expect((await get("/api/copies")).json()).toEqual({ copies: 0 });
 });
 
 test("sends no path outside of the scanned folder", async () => {
@@ -63,7 +151,7 @@ test("sends no path outside of the scanned folder", async () => {
 test("saves decisions", async () => {
   await decide("a/one.jpg", "keep");
   const state = (await decide("a/two.jpg", "reject")).json();
-  expect(state).toMatchObject({ groups: 2, photos: 5, decided: 2, rejected: 1, emptied: 0 });
+  expect(state).toMatchObject({ groups: 2, photos: 5, decided: 2, rejected: 1 });
   expect(decisions()).toHaveLength(2);
 });
 
@@ -198,7 +286,8 @@ test.skipIf(process.platform === "win32")(
 
 test("counts the groups without a remaining photo", async () => {
   await decide("b/two.jpg", "reject");
-  expect((await decide("b/<b>one.jpg", "reject")).json()).toMatchObject({ emptied: 1 });
+  await decide("b/<b>one.jpg", "reject");
+  expect((await get("/api/rejected")).json()).toMatchObject({ rejected: 2, emptied: 1 });
 });
 
 test("makes thumbnails, also of a photo that was moved", async () => {

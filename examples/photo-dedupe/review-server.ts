@@ -1,13 +1,21 @@
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
-import sharp from "sharp";
 import { z } from "zod";
 import { DedupeError } from "./dedupe-error.ts";
 import { type MoveResult, moveRejected, restore } from "./move-rejected.ts";
+import { openPhoto } from "./open-photo.ts";
 import type { PhotoDatabase } from "./photo-database.ts";
-import { decide, movedPhotos, reviewGroup, reviewState } from "./review-data.ts";
+import { countEmptiedGroups, decide, movedPhotos, reviewState } from "./review-data.ts";
+import {
+  acceptCopies,
+  acceptSuggestion,
+  countSpareCopies,
+  nextUndecided,
+  reviewGroup,
+} from "./review-group.ts";
 
 /** Maximum side of an image on the page, in pixels. */
 const sides = { thumbnails: 480, photos: 1_600 } as const;
@@ -15,10 +23,14 @@ const sides = { thumbnails: 480, photos: 1_600 } as const;
 const pageFiles = {
   "/": { file: "index.html", type: "text/html; charset=utf-8" },
   "/page.css": { file: "page.css", type: "text/css; charset=utf-8" },
+  "/photo-card.js": { file: "photo-card.js", type: "text/javascript; charset=utf-8" },
   "/page.js": { file: "page.js", type: "text/javascript; charset=utf-8" },
 } as const;
 
 const idParams = z.object({ id: z.coerce.number().int().min(0) });
+const groupQuery = z.object({ page: z.coerce.number().int().min(0).default(0) });
+/** `copies` is the number of photos that the page showed before the confirmation. */
+const copiesBody = z.strictObject({ copies: z.int().min(1) });
 const decisionsBody = z.strictObject({
   decisions: z
     .array(
@@ -73,12 +85,31 @@ export function buildReviewApp(database: PhotoDatabase): FastifyInstance {
 
 function registerReviewRoutes(app: FastifyInstance, database: PhotoDatabase): void {
   app.get("/api/state", async () => reviewState(database));
-  app.get("/api/groups/:id", async ({ params }, reply) => {
+  app.get("/api/groups/:id", async ({ params, query }, reply) => {
     const { data } = idParams.safeParse(params);
+    const { page } = groupQuery.parse(query);
     return (
-      (data && reviewGroup(database, data.id)) ??
+      (data && reviewGroup(database, data.id, page)) ??
       reply.code(404).send({ error: "there is no such group" })
     );
+  });
+  app.get("/api/groups/:id/next-undecided", async ({ params }) => ({
+    position: nextUndecided(database, idParams.parse(params).id) ?? null,
+  }));
+  app.post("/api/groups/:id/accept", async ({ params }, reply) => {
+    if (acceptSuggestion(database, idParams.parse(params).id)) return reviewState(database);
+    return reply.code(409).send({ error: "the group has no photo on the disk: reload the page" });
+  });
+  app.get("/api/copies", async () => ({ copies: countSpareCopies(database) }));
+  app.post("/api/accept-copies", async ({ body }, reply) => {
+    const { copies } = copiesBody.parse(body);
+    const now = countSpareCopies(database);
+    if (copies !== now) {
+      const error = `there are ${now} copies by now, not ${copies}: nothing was rejected`;
+      return reply.code(409).send({ error });
+    }
+    acceptCopies(database);
+    return reviewState(database);
   });
   app.post("/api/decisions", async ({ body }, reply) => {
     if (decide(database, decisionsBody.parse(body).decisions)) return reviewState(database);
@@ -104,6 +135,10 @@ function registerMoveRoutes(app: FastifyInstance, database: PhotoDatabase): void
   });
 
   app.get("/api/moved", async () => ({ photos: movedPhotos(database, 500) }));
+  app.get("/api/rejected", async () => ({
+    ...reviewState(database),
+    emptied: countEmptiedGroups(database),
+  }));
   app.post("/api/move-rejected", async ({ body }, reply) => {
     const { rejected } = moveBody.parse(body);
     const now = reviewState(database).rejected;
@@ -138,9 +173,9 @@ function registerImageRoutes(app: FastifyInstance, database: PhotoDatabase): voi
   }
 }
 
-function scaledPhoto(path: string, side: number): Promise<Buffer> {
-  return sharp(path, { sequentialRead: true })
-    .autoOrient()
+async function scaledPhoto(path: string, side: number): Promise<Buffer> {
+  const { image } = await openPhoto(await readFile(path));
+  return image
     .flatten({ background: "white" })
     .resize(side, side, { fit: "inside", withoutEnlargement: true })
     .toColourspace("srgb")

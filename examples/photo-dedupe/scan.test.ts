@@ -114,7 +114,7 @@ test("lists unreadable files with one line each and reads the others", async () 
   expect(notes.sort()).toEqual([
     expect.stringMatching(/^cut.jpg: cannot be read: [^\n]+$/),
     "empty.jpg: cannot be read: Input Buffer is empty",
-    "gif.png: cannot be read: is gif, not JPEG, PNG or WebP",
+    "gif.png: cannot be read: is gif, not JPEG, PNG, WebP or HEIC",
     expect.stringMatching(/^text.jpg: cannot be read: .*unsupported image format$/),
   ]);
 });

@@ -40,7 +40,6 @@ interface KnownPhoto {
 /** Folder into which rejected photos are moved; never scanned. */
 export const rejectedFolderName = "clipstack-rejected";
 
-/** HEIC included: each such file is reported, because sharp's libvips cannot decode it. */
 const extensions: ReadonlySet<string> = new Set([
   ".jpg",
   ".jpeg",

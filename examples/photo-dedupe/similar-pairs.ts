@@ -1,6 +1,6 @@
 import { setImmediate as yieldToEvents } from "node:timers/promises";
 import { InferenceSession, Tensor } from "onnxruntime-node";
-import { hashWords, ones } from "./perceptual-hash.ts";
+import { hashWords, orientations, orientedDistance } from "./perceptual-hash.ts";
 
 /** Contiguous vectors of unit norm. */
 export interface VectorTable {
@@ -8,13 +8,6 @@ export interface VectorTable {
   readonly count: number;
   /** `[count, width]`, row-major. */
   readonly data: Float32Array;
-}
-
-export interface PairListener {
-  /** Receives a pair of indices, the smaller first, in no particular order. */
-  onPair(a: number, b: number): void;
-  /** Receives the completed share of the work, 0..1. */
-  onProgress?(share: number): void;
 }
 
 /**
@@ -30,60 +23,122 @@ export const cosineBlockGraph =
 const blockRows = 1_024;
 const blockColumns = 2_048;
 
-/** Finds every pair of vectors whose cosine is at least the threshold, by multiplying blocks of them. */
-export async function cosinePairs(
-  { width, count, data }: VectorTable,
-  threshold: number,
-  { onPair, onProgress }: PairListener,
-): Promise<void> {
+/** Multiplies blocks of vectors on all cores. */
+export interface CosineBlocks {
+  /**
+   * Reports every row and column whose cosine is at least the limit of the row, row by row within a block.
+   *
+   * @param limits - One per row. `onHit` may raise the one of its row: then most rows of a block are skipped by their maximum.
+   * @param self - Rows and columns are the same vectors: reports only columns after the row.
+   */
+  compare(
+    rows: VectorTable,
+    columns: VectorTable,
+    options: {
+      readonly limits: Float32Array;
+      readonly self?: boolean;
+      onHit(row: number, column: number, cosine: number): void;
+      onBlock?(): void;
+    },
+  ): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function openCosineBlocks(): Promise<CosineBlocks> {
   const session = await InferenceSession.create(Buffer.from(cosineBlockGraph, "base64"), {
     // blocks differ in size: memory kept for the next one would never fit
     enableCpuMemArena: false,
   });
-  const block = (first: number, size: number) => {
-    const rows = Math.min(size, count - first);
-    return new Tensor("float32", data.subarray(first * width, (first + rows) * width), [
-      rows,
-      width,
-    ]);
-  };
-  try {
-    for (let row = 0; row < count; row += blockRows) {
-      const rows = block(row, blockRows);
-      // the products with earlier rows are already known
-      for (let column = row; column < count; column += blockColumns) {
-        const columns = block(column, blockColumns);
-        const result = await session.run({ rows, columns });
-        const cosines = result.cosines!.data as Float32Array;
-        const largest = result.largest!.data as Float32Array;
-        const n = columns.dims[0]!;
-        for (const [i, most] of largest.entries()) {
-          if (most < threshold) continue;
-          for (let j = Math.max(0, row + i + 1 - column); j < n; j++) {
-            if (cosines[i * n + j]! >= threshold) onPair(row + i, column + j);
+  return {
+    async compare(rows, columns, { limits, self = false, onHit, onBlock }) {
+      for (let row = 0; row < rows.count; row += blockRows) {
+        const left = block(rows, row, blockRows);
+        for (let column = self ? row : 0; column < columns.count; column += blockColumns) {
+          const right = block(columns, column, blockColumns);
+          const result = await session.run({ rows: left, columns: right });
+          const cosines = result.cosines!.data as Float32Array;
+          const largest = result.largest!.data as Float32Array;
+          const n = right.dims[0]!;
+          for (const [i, most] of largest.entries()) {
+            if (most < limits[row + i]!) continue;
+            for (let j = self ? Math.max(0, row + i + 1 - column) : 0; j < n; j++) {
+              const cosine = cosines[i * n + j]!;
+              if (cosine >= limits[row + i]!) onHit(row + i, column + j, cosine);
+            }
           }
+          onBlock?.();
         }
       }
-      onProgress?.(completedShare(Math.min(count, row + blockRows), count));
-    }
-  } finally {
-    await session.release();
-  }
+    },
+    close: () => session.release(),
+  };
 }
 
-/** Finds every pair of perceptual hashes that differ in at most `distance` of their 64 bits. */
+function block({ data, width, count }: VectorTable, first: number, size: number): Tensor {
+  const rows = Math.min(size, count - first);
+  const values = data.subarray(first * width, (first + rows) * width);
+  return new Tensor("float32", values, [rows, width]);
+}
+
+/** Maximum number of later photos that a photo keeps as similar, the closest ones. Bounds the memory for many near-equal photos. */
+export const maxPairsPerPhoto = 16;
+
+/** Collects the best pairs of one photo. */
+export interface BestPairs {
+  /** Similarity that a further pair must exceed; -Infinity as long as there is room. */
+  least(): number;
+  add(other: number, similarity: number): void;
+  /** Returns the pairs, the most similar first, and forgets them. */
+  take(): readonly { readonly other: number; readonly similarity: number }[];
+}
+
+export function openBestPairs(): BestPairs {
+  let pairs: { readonly other: number; readonly similarity: number }[] = [];
+  return {
+    least: () =>
+      pairs.length < maxPairsPerPhoto ? Number.NEGATIVE_INFINITY : pairs.at(-1)!.similarity,
+    add(other, similarity) {
+      let at = pairs.length;
+      while (at > 0 && pairs[at - 1]!.similarity < similarity) at--;
+      pairs.splice(at, 0, { other, similarity });
+      if (pairs.length > maxPairsPerPhoto) pairs.pop();
+    },
+    take() {
+      const taken = pairs;
+      pairs = [];
+      return taken;
+    },
+  };
+}
+
+export interface PairListener {
+  /** Receives a pair of indices, the smaller first. The similarity of equal items is the highest. */
+  onPair(a: number, b: number, similarity: number): void;
+  /** Receives the completed share of the work, 0..1. */
+  onProgress?(share: number): void;
+}
+
+/**
+ * Finds pairs of perceptual hashes that differ in at most `distance` of their 64 bits in some orientation: for each hash the closest
+ * {@link maxPairsPerPhoto} of the later ones. The similarity is the negative distance.
+ */
 export async function hashPairs(
   hashes: readonly string[],
   distance: number,
   { onPair, onProgress }: PairListener,
 ): Promise<void> {
-  const words = Uint32Array.from(hashes.flatMap(hashWords));
-  for (let a = 0; a < hashes.length; a++) {
-    const [high, low] = [words[2 * a]!, words[2 * a + 1]!];
-    for (let b = a + 1; b < hashes.length; b++) {
-      const bits = ones(high ^ words[2 * b]!);
-      if (bits <= distance && bits + ones(low ^ words[2 * b + 1]!) <= distance) onPair(a, b);
+  const words = hashes.map(hashWords);
+  const best = openBestPairs();
+  for (const [a, [high, low]] of words.entries()) {
+    const variants = orientations(high, low);
+    for (let b = a + 1; b < words.length; b++) {
+      // a hash at this distance would not be kept
+      const limit = Math.min(distance, -best.least() - 1);
+      if (limit < 0) break;
+      const bits = orientedDistance(variants, words[b]!);
+      if (bits <= limit) best.add(b, -bits);
     }
+    for (const { other, similarity } of best.take()) onPair(a, other, similarity);
     if (a % 256 === 0) {
       onProgress?.(completedShare(a, hashes.length));
       await yieldToEvents();

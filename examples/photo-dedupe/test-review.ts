@@ -28,7 +28,9 @@ export async function reviewSet(): Promise<ReviewSet> {
   const { groups } = await group(database, {
     by: "hash",
     threshold: 1,
+    confirm: 64,
     distance: 8,
+    linkage: "complete",
     progress: silent,
   });
   if (groups.map(({ length }) => length).join() !== "3,2") {

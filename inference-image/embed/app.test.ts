@@ -8,17 +8,27 @@ import {
   embedMetrics,
   embedResponse,
 } from "../../contract/embed-api.ts";
-import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
-import { embeddingDims } from "../../contract/model-signature.ts";
+import {
+  embedPaths,
+  embedResponseHeaders,
+  embedRoutes,
+  pathOf,
+} from "../../contract/embed-routes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type LocalEmbedder, openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { InferenceError } from "../../inference/session/types.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { quietMs } from "../http/drain.ts";
 import { buildApp, type Limits } from "./app.ts";
-import type { Embedder } from "./embedder.ts";
+import type { ImageEmbedder } from "./embedder.ts";
 import { createMetrics, type EmbedMetrics } from "./metrics.ts";
-import { createOnnxEmbedder, openServerModel } from "./onnx-embedder.ts";
+import { createOnnxEmbedder } from "./onnx-embedder.ts";
+import { ServedModels } from "./served-models.ts";
+import { openServerModel } from "./server-model.ts";
+import { servedImages } from "./test-served-models.ts";
+
+const embeddingWidth = defaultModel.embedding.width;
 
 const limits: Limits = {
   maxQueueSize: 256,
@@ -72,14 +82,14 @@ describe("with the tiny model", () => {
   beforeAll(async () => {
     const modelPath = await tinyModel();
     const metrics = createMetrics();
-    const model = await openServerModel({ modelPath, intraOpThreads: 1 });
+    const model = await openServerModel({ spec: defaultModel, modelPath, intraOpThreads: 1 });
     const embedder = createOnnxEmbedder(model, {
       maxBatchSize: 32,
       maxQueueDelayMicroseconds: 5_000,
-      observer: metrics,
+      observer: metrics.tower(defaultModel.name, "image"),
     });
-    app = buildApp({ embedder: () => embedder, model: () => "ViT-B-32/random", metrics, limits });
-    local = await openLocalEmbedder({ modelPath, intraOpThreads: 1 });
+    app = buildApp({ models: servedImages(embedder), metrics, limits });
+    local = await openLocalEmbedder({ spec: defaultModel, modelPath, intraOpThreads: 1 });
   });
   afterAll(async () => {
     await Promise.all([app.close(), local.close()]);
@@ -89,13 +99,13 @@ describe("with the tiny model", () => {
     const response = await app.inject(options);
     expect(response.statusCode, response.body).toBe(200);
     const { embeddings, model } = embedResponse.parse(response.json());
-    expect(model).toBe("ViT-B-32/random");
+    expect(model).toBe(defaultModel.name);
     return embeddings;
   }
 
   /** Compares embeddings, allowing for rounding to 8 decimals and another order of sums in another batch. */
   function expectSame(got: readonly number[] | undefined, expected: Float32Array | undefined) {
-    expect(got).toHaveLength(embeddingDims);
+    expect(got).toHaveLength(embeddingWidth);
     const differences = got!.map((value, index) => Math.abs(value - expected![index]!));
     expect(Math.max(...differences)).toBeLessThan(1e-5);
   }
@@ -383,21 +393,21 @@ describe("with the tiny model", () => {
         request: () => base64([1]),
         code: "bad_request",
         status: 400,
-        message: "the body: invalid input: expected object, received array",
+        message: "the body must be an object",
       },
       {
         what: "an unknown field",
-        request: () => base64({ images: [good()], model: "x" }),
+        request: () => base64({ images: [good()], width: 8 }),
         code: "bad_request",
         status: 400,
-        message: 'the body: unrecognized key: "model"',
+        message: "the body must not have the field 'width'",
       },
       {
         what: "no images",
         request: () => base64({ images: [] }),
         code: "bad_request",
         status: 400,
-        message: /^images: too small/,
+        message: "images must not be an empty list",
       },
       {
         what: "too many images",
@@ -411,7 +421,7 @@ describe("with the tiny model", () => {
         request: () => base64({ images: [good(), 7] }),
         code: "bad_request",
         status: 400,
-        message: "images.1: invalid input: expected string, received number",
+        message: "image 1 must be a string",
         image: 1,
       },
       {
@@ -509,7 +519,8 @@ describe("with the tiny model", () => {
   test("counts requests by route and status", async () => {
     const count = async () => {
       const { body } = await app.inject("/metrics");
-      return Number(/route="\/embed",status="415"} (\d+)/.exec(body)?.[1] ?? 0);
+      const counts = body.matchAll(/route="\/embed",status="415",model="[^"]*"} (\d+)/g);
+      return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
     };
     const before = await count();
     await app.inject(raw(Buffer.from("hello")));
@@ -526,18 +537,26 @@ describe("with the tiny model", () => {
       embedMetrics.overheadSeconds,
       embedMetrics.batchSize,
     ]) {
-      expect(body).toMatch(new RegExp(`^${name}_count [1-9]`, "m"));
+      expect(body).toMatch(new RegExp(`^${name}_count\\{model="openclip-vit-b32".*\\} [1-9]`, "m"));
     }
   });
 
-  test.each(Object.entries(embedRoutes))(
+  // the tiny model has no text tower
+  test.each(Object.entries(embedRoutes).filter(([name]) => name !== "embedText"))(
     "responds with the media type of the contract on route %s",
-    async (name, { method, path, mediaType }) => {
+    async (name, route) => {
+      const { method, mediaType } = route;
       const requests: Partial<Record<string, InjectOptions>> = {
         embed: raw(jpeg),
         embedBase64: base64({ images: [jpeg.toString("base64")] }),
+        openAiEmbeddings: {
+          ...base64({ input: { image: jpeg.toString("base64") } }),
+          url: embedPaths.openAiEmbeddings,
+        },
       };
-      const response = await app.inject(requests[name] ?? { method, url: path });
+      const response = await app.inject(
+        requests[name] ?? { method, url: pathOf(route, { model: defaultModel.name }) },
+      );
       expect(response.statusCode).toBe(200);
       expect(String(response.headers["content-type"]).split(";")[0]).toBe(mediaType);
       expect(response.headers).toMatchObject(embedResponseHeaders);
@@ -567,6 +586,10 @@ describe("with the tiny model", () => {
     expect(Object.keys(document.paths)).toEqual([
       "/embed",
       "/embed/base64",
+      "/embed/text",
+      "/v1/embeddings",
+      "/v1/models",
+      "/v1/models/{model}",
       "/healthz",
       "/health",
       "/readyz",
@@ -582,7 +605,7 @@ describe("with the tiny model", () => {
 });
 
 /** Embedder that computes on command of the test. */
-class HeldEmbedder implements Embedder {
+class HeldEmbedder implements ImageEmbedder {
   waitingImages = 0;
   closed = false;
   isReady = true;
@@ -597,7 +620,7 @@ class HeldEmbedder implements Embedder {
     await new Promise<void>((resolve) => this.#held.push(resolve));
     this.waitingImages -= images.length;
     if (this.#failure !== undefined) throw this.#failure;
-    return images.map(() => new Float32Array(embeddingDims).fill(1));
+    return images.map(() => new Float32Array(embeddingWidth).fill(1));
   }
   announce() {
     this.announced += 1;
@@ -629,13 +652,12 @@ describe("with a blocked embedder", () => {
 
   function build(
     overrides: Partial<Limits> = {},
-    current: () => Embedder | undefined = () => embedder,
+    served: () => ServedModels = () => servedImages(embedder),
   ) {
     embedder = new HeldEmbedder();
     metrics = createMetrics();
     app = buildApp({
-      embedder: current,
-      model: () => "m",
+      models: served(),
       metrics,
       limits: { ...limits, ...overrides },
     });
@@ -655,7 +677,7 @@ describe("with a blocked embedder", () => {
     expect(rejected.json()).toEqual({
       error: {
         code: "overloaded",
-        message: "the queue is full, the limit is 2 images; retry later",
+        message: "the queue is full, the limit is 2 items; retry later",
       },
     });
     embedder.release();
@@ -708,7 +730,7 @@ describe("with a blocked embedder", () => {
   });
 
   test("is live, is not ready and rejects images while the model loads", async () => {
-    build({}, () => undefined);
+    build({}, () => new ServedModels([defaultModel]));
     expect((await app.inject("/healthz")).statusCode).toBe(200);
     expect((await app.inject("/readyz")).statusCode).toBe(503);
     const rejected = await app.inject(raw(jpeg));
@@ -805,7 +827,9 @@ describe("with a blocked embedder", () => {
       }
       expect((await app.inject(raw(jpeg))).statusCode).toBe(429);
       uploads[0]?.destroy();
-      await expect.poll(() => metrics.text()).toMatch(/route="\/embed",status="499"} 1/);
+      await expect
+        .poll(() => metrics.text())
+        .toMatch(/route="\/embed",status="499",model="[^"]*"} 1/);
       const accepted = app.inject(raw(jpeg));
       await embedder.holds(1);
       embedder.release();
@@ -904,7 +928,7 @@ describe("with a blocked embedder", () => {
       expect(embedder.signals[0]?.aborted).toBe(false);
       socket.destroy();
       await expect.poll(() => embedder.signals[0]?.aborted).toBe(true);
-      expect(await metrics.text()).toMatch(/route="\/embed",status="499"} 1/);
+      expect(await metrics.text()).toMatch(/route="\/embed",status="499",model="[^"]*"} 1/);
     });
   });
 

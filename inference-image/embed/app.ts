@@ -1,4 +1,4 @@
-import type { ServerOptions } from "node:http";
+import { maxHeaderSize, type ServerOptions } from "node:http";
 import Fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -17,20 +17,21 @@ import { drainHttp, trackRequests } from "../http/drain.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import type { TlsFiles } from "../http/tls.ts";
+import { registerOpenAiRoutes } from "../openai/openai-routes.ts";
+import { RemoteImages, type RemoteImagesOptions } from "../openai/remote-images.ts";
 import { type AddRoute, routeAdder } from "./add-route.ts";
-import { EmbedPipeline, registerEmbedRoutes } from "./embed-routes.ts";
-import type { Embedder } from "./embedder.ts";
-import { registerErrorResponses } from "./error-responses.ts";
+import { EmbedPipeline } from "./embed-pipeline.ts";
+import { registerEmbedRoutes } from "./embed-routes.ts";
+import { errorBody, registerErrorResponses } from "./error-responses.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { page, pageSecurityPolicy } from "./page.ts";
 import { RequestAdmission } from "./request-admission.ts";
+import type { ServedModels } from "./served-models.ts";
 
 export interface AppOptions {
-  /** Backend that embeds preprocessed images; `undefined` while the model is loading. */
-  readonly embedder: () => Embedder | undefined;
-  /** Architecture and weights, as in `model` of every response. */
-  readonly model: () => string;
+  /** Served models, which may still be loading. */
+  readonly models: ServedModels;
   readonly metrics: EmbedMetrics;
   readonly limits: Limits;
   /** @default exact, one thread per core */
@@ -43,12 +44,14 @@ export interface AppOptions {
   readonly apiKey?: string;
   /** @default - plain HTTP */
   readonly tls?: TlsFiles;
+  /** Hosts of image URLs in `POST /v1/embeddings`. @default - none: URLs are rejected */
+  readonly remoteImages?: Omit<RemoteImagesOptions, "maxBytesInFlight">;
   /** @default "silent" */
   readonly logLevel?: ServerEnv["LOG_LEVEL"];
 }
 
 export interface Limits {
-  /** Maximum number of queued images, including those being decoded; beyond it 429. */
+  /** Maximum number of queued images and texts, including images being decoded; beyond it 429. */
   readonly maxQueueSize: number;
   /** Maximum bytes of admitted request bodies without a response; beyond it 429. */
   readonly maxQueueBytes: number;
@@ -63,6 +66,8 @@ export interface Limits {
   readonly maxConnections?: number;
 }
 
+const noRemoteImages = { origins: [], maxBytes: 0, timeoutMs: 0, maxRedirects: 0 };
+
 /** Interval at which Node checks for requests that arrive too slowly, in milliseconds. */
 const timeoutCheckMs = 5_000;
 
@@ -72,7 +77,7 @@ const timeoutCheckMs = 5_000;
  * `close()` drains: new requests are rejected, accepted requests are answered, then the embedder is closed.
  */
 export function buildApp(options: AppOptions): FastifyInstance {
-  const { metrics, limits, embedder, model, apiKey } = options;
+  const { metrics, limits, models, apiKey } = options;
   const app = createServer(options);
   const state = { draining: false };
   const preprocessor = createPreprocessor({
@@ -80,12 +85,17 @@ export function buildApp(options: AppOptions): FastifyInstance {
     maxPixels: limits.maxImagePixels,
   });
   const json = new JsonThread();
-  const pipeline = new EmbedPipeline({ embedder, preprocessor, metrics });
-  const admission = new Admission(limits, () => pipeline.queuedImages);
+  const remoteImages = new RemoteImages({
+    ...(options.remoteImages ?? noRemoteImages),
+    maxBytesInFlight: limits.maxQueueBytes,
+  });
+  const pipeline = new EmbedPipeline({ models, preprocessor, metrics });
+  const admission = new Admission(limits, () => pipeline.queuedItems);
   metrics.pendingBytesFrom(() => admission.bytes);
 
   const accepted = trackRequests(app, (request, reply, status) => {
-    metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000);
+    const model = requests.modelOf(request) ?? "none";
+    metrics.request(request.routeOptions.url ?? "none", status, reply.elapsedTime / 1000, model);
   });
   app.addHook("onSend", async (_request, reply) => {
     reply.headers(embedResponseHeaders);
@@ -98,7 +108,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.addHook("onClose", async () => {
     await preprocessor.close();
     await json.close();
-    await embedder()?.close();
+    await remoteImages.close();
+    await models.close();
   });
 
   registerErrorResponses(app, admission);
@@ -108,18 +119,20 @@ export function buildApp(options: AppOptions): FastifyInstance {
     admission,
     state: () => {
       if (state.draining) return "draining";
-      return embedder() === undefined ? "loading" : "serving";
+      return models.loaded ? "serving" : "loading";
     },
   });
-  registerEmbedRoutes(addRoute, {
+  const routeOptions = {
     requests,
     pipeline,
     admission,
     json,
     metrics,
-    model,
+    models,
     maxBodyBytes: limits.maxBodyBytes,
-  });
+  };
+  registerEmbedRoutes(addRoute, routeOptions);
+  registerOpenAiRoutes(addRoute, { ...routeOptions, remoteImages });
   return app;
 }
 
@@ -137,13 +150,15 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
     return503OnClosing: false,
     forceCloseConnections: "idle",
     clientErrorHandler: respondToClientError,
-    frameworkErrors: (cause: Error, _request: FastifyRequest, reply: FastifyReply) => {
+    // names of models, checked by their route
+    routerOptions: { maxParamLength: maxHeaderSize },
+    frameworkErrors: (cause: Error, request: FastifyRequest, reply: FastifyReply) => {
       const error = toEmbedError(cause);
       reply
         .code(error.status)
         .type("application/json")
         .headers(embedResponseHeaders)
-        .send(error.body);
+        .send(errorBody(request, error));
     },
   } as const;
   const app =
@@ -156,7 +171,7 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
 
 function registerOperationsRoutes(
   addRoute: AddRoute,
-  { embedder, metrics, apiKey }: AppOptions,
+  { models, metrics, apiKey }: AppOptions,
   draining: () => boolean,
 ): void {
   // A failed liveness probe restarts the container, so it must not depend on the model.
@@ -164,18 +179,20 @@ function registerOperationsRoutes(
     addRoute(route, async () => ({ status: "ok" }));
   }
   addRoute(embedRoutes.readyz, async (_request, reply) => {
-    const current = embedder();
-    const ready = !draining() && ((await current?.ready()) ?? false);
-    const reason = ready || draining() ? undefined : current?.unavailableReason;
+    const ready = !draining() && (await models.ready());
+    const reason = ready || draining() ? undefined : models.unavailableReason;
     return reply.code(ready ? 200 : 503).send({ ready, reason });
   });
   addRoute(embedRoutes.metrics, async (_request, reply) =>
     reply.type(metrics.contentType).send(await metrics.text()),
   );
   const requiresKey = apiKey !== undefined;
-  const openApi = openApiDocument(requiresKey);
+  const openApi = openApiDocument({
+    requiresKey,
+    models: models.specs.map(({ name }) => name),
+  });
   addRoute(embedRoutes.openapi, async () => openApi);
   addRoute(embedRoutes.page, async (_request, reply) =>
-    reply.header("content-security-policy", pageSecurityPolicy).send(page(requiresKey)),
+    reply.header("content-security-policy", pageSecurityPolicy).send(page(models, requiresKey)),
   );
 }

@@ -1,43 +1,31 @@
-import { parseRequestJson } from "../../client/triton/parse-json.ts";
-import { WireError } from "../../client/triton/wire.ts";
 import { embedBase64Request } from "../../contract/embed-api.ts";
-import { EmbedError, tooManyImages } from "../http/embed-error.ts";
+import { EmbedError } from "../http/embed-error.ts";
+import { parseBody } from "./parse-body.ts";
 
-/** Maximum length of a message that quotes the body, in characters. */
-const maxMessageLength = 200;
+/** Parsed body of `POST /embed/base64`. */
+export interface Base64Request {
+  /** Image files, each in its own buffer. */
+  readonly images: readonly Uint8Array[];
+  readonly model?: string | undefined;
+}
 
 /**
- * Returns the image files in a body of `POST /embed/base64`, each in its own buffer.
+ * Parses a body of `POST /embed/base64`.
  *
  * @param body - JSON in UTF-8.
  * @throws {EmbedError}
  */
-export function imagesOfBase64(body: Buffer): readonly Uint8Array[] {
-  if (body.byteLength === 0) throw new EmbedError("bad_request", "the body is empty");
-  const value = parseJson(body);
-  const result = embedBase64Request.safeParse(value);
-  if (result.success) return result.data.images.map(decode);
-  const [{ code, path, message }] = result.error.issues as [(typeof result.error.issues)[0]];
-  if (code === "too_big") {
-    throw tooManyImages(String((value as { readonly images: unknown[] }).images.length));
-  }
-  const text = `${path.join(".") || "the body"}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`;
-  const image = typeof path[1] === "number" ? path[1] : undefined;
-  throw new EmbedError("bad_request", text.slice(0, maxMessageLength), image);
+export function parseBase64Request(body: Buffer): Base64Request {
+  const { images, model } = parseBody(body, embedBase64Request, "image");
+  return { images: images.map((image, index) => decodeBase64(image, index)), model };
 }
 
-function parseJson(body: Buffer): unknown {
-  try {
-    return parseRequestJson(body);
-  } catch (error) {
-    if (!(error instanceof WireError)) throw error;
-    const code = error.code === "too_large" ? "too_large" : "bad_request";
-    throw new EmbedError(code, error.message, undefined, { cause: error });
-  }
-}
-
-/** Decodes base64 of RFC 4648 §4; padding is required. */
-function decode(text: string, image: number): Uint8Array {
+/**
+ * Decodes base64 of RFC 4648 §4; padding is required.
+ *
+ * @throws {EmbedError} `bad_request`
+ */
+export function decodeBase64(text: string, image: number, name = "image"): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text, "base64"));
   const length = bytes.write(text, "base64");
   // Node skips invalid characters, so bytes are missing; but it accepts the URL alphabet and any bits after the last byte
@@ -46,7 +34,7 @@ function decode(text: string, image: number): Uint8Array {
   if (complete && !text.includes("-") && !text.includes("_") && text.endsWith(end)) return bytes;
   throw new EmbedError(
     "bad_request",
-    `image ${image} is not base64: ${base64Problem(text)}`,
+    `${name} ${image} is not base64: ${base64Problem(text)}`,
     image,
   );
 }

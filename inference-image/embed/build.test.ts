@@ -7,10 +7,13 @@ import { promisify } from "node:util";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { embedPaths, embedResponse } from "../../contract/embed-api.ts";
-import { embeddingDims, openclipVitB32Jpeg } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type ServerProcess, startEmbed, startTriton } from "../../tools/trials/server-process.ts";
 import packageJson from "../package.json" with { type: "json" };
+
+const jpegModel = tritonModel(defaultModel, "jpeg");
 
 const packageFolder = fileURLToPath(new URL("../", import.meta.url));
 
@@ -55,7 +58,7 @@ test("compiles the Triton emulator with gRPC and preprocessing", async () => {
   const [, grpcPort] = server.ports;
   const triton = openGrpcTransport({ target: `127.0.0.1:${grpcPort}` });
   try {
-    const { name, inputs } = openclipVitB32Jpeg;
+    const { name, inputs } = jpegModel;
     const image = {
       name: inputs[0].name,
       dataType: "BYTES",
@@ -63,7 +66,7 @@ test("compiles the Triton emulator with gRPC and preprocessing", async () => {
       data: [await picture()],
     } as const;
     const [embedding] = await triton.infer(name, [image], { timeoutMs: 20_000 });
-    expect(embedding?.shape).toEqual([1, embeddingDims]);
+    expect(embedding?.shape).toEqual([1, defaultModel.embedding.width]);
     const { version } = await triton.serverMetadata({ timeoutMs: 5_000 });
     expect(version).toBe(packageJson.version);
   } finally {

@@ -11,11 +11,11 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics, embedResponse } from "../../contract/embed-api.ts";
 import { type ServerEnv, serverEnv } from "../../contract/server-env.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { tinyRepository } from "../../model-tools/test-model.ts";
 import { testCertificate } from "../http/test-certificate.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
 
-let modelPath: string;
+let modelRepository: string;
 let jpeg: Buffer;
 /** Folder with two certificates and their keys. */
 let tlsFolder: string;
@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => rm(tlsFolder, { recursive: true }));
 
 beforeAll(async () => {
-  [modelPath, jpeg] = await Promise.all([tinyModel(), picture()]);
+  [modelRepository, jpeg] = await Promise.all([tinyRepository(), picture()]);
 });
 
 /** Port that is in use until the server is closed. */
@@ -68,7 +68,11 @@ describe("in this process", () => {
 
   async function start(overrides: Partial<ServerEnv> = {}): Promise<RunningEmbedServer> {
     server = await startEmbedServer({
-      ...serverEnv.parse({ HOST: "127.0.0.1", MODEL_PATH: modelPath, LOG_LEVEL: "silent" }),
+      ...serverEnv.parse({
+        HOST: "127.0.0.1",
+        MODEL_REPOSITORY: modelRepository,
+        LOG_LEVEL: "silent",
+      }),
       INTRA_OP_THREADS: 1,
       PORT: 0,
       ...overrides,
@@ -93,7 +97,7 @@ describe("in this process", () => {
     await loaded;
     const { embeddings, model } = embedResponse.parse(await (await embed(port)).json());
     expect(embeddings).toHaveLength(1);
-    expect(model).toBe("ViT-B-32/random");
+    expect(model).toBe("openclip-vit-b32");
   });
 
   test("fails with the port number if the port is in use", async () => {
@@ -207,8 +211,10 @@ describe("in this process", () => {
   });
 
   test("fails if the model is missing", async () => {
-    const { loaded } = await start({ MODEL_PATH: "none/model.onnx" });
-    await expect(loaded).rejects.toThrow("[model] none/model.onnx: no such file");
+    const { loaded } = await start({ MODEL_REPOSITORY: "none" });
+    await expect(loaded).rejects.toThrow(
+      "[model] none/openclip_vit_b32/1/model.onnx: no such file",
+    );
   });
 });
 
@@ -218,7 +224,7 @@ describe("as a process", () => {
 
   function run(env: Readonly<Record<string, string>>, ...args: string[]) {
     const started = spawn(process.execPath, ["--import", "tsx", main, ...args], {
-      env: { ...process.env, HOST: "127.0.0.1", MODEL_PATH: modelPath, ...env },
+      env: { ...process.env, HOST: "127.0.0.1", MODEL_REPOSITORY: modelRepository, ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     child = started;
@@ -332,10 +338,12 @@ describe("as a process", () => {
   });
 
   test("exits with 1 and one line if the model is missing", async () => {
-    const env = { PORT: String(await freePort()), MODEL_PATH: "none.onnx" };
+    const env = { PORT: String(await freePort()), MODEL_REPOSITORY: "none" };
     const { code, stderr } = await run(env).ended;
     expect(code).toBe(1);
-    expect(stderr).toBe("clipstack embed server: [model] none.onnx: no such file\n");
+    expect(stderr).toBe(
+      "clipstack embed server: [model] none/openclip_vit_b32/1/model.onnx: no such file\n",
+    );
   });
 
   test("exits with 1 and one line if CUDA is unavailable", async () => {

@@ -1,21 +1,21 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
-import type { ServerEnv } from "../../contract/server-env.ts";
+import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
 import { readSettings, SettingsError } from "../http/settings.ts";
 import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";
-import type { Embedder } from "./embedder.ts";
+import { closeModels, type OpeningModels, openModels, serveModels } from "./load-models.ts";
 import type { EmbedMetrics } from "./metrics.ts";
-import { createOnnxEmbedder, openServerModel, type ServerModel } from "./onnx-embedder.ts";
+import { type ServedModel, ServedModels } from "./served-models.ts";
 
-/** Maximum time that the start waits for the model's thread before it loads the rest of the server, in milliseconds. */
+/** Maximum time that the start waits for the first model's thread before it loads the rest of the server, in milliseconds. */
 const maxHeadStartMs = 100;
 
 /** Embed server that listens. */
 export interface RunningEmbedServer {
   readonly app: FastifyInstance;
   readonly port: number;
-  /** Resolves when the model is warm; rejects if it cannot be loaded. */
+  /** Resolves when all models are warm; rejects if one cannot be loaded. */
   readonly loaded: Promise<void>;
   /** Rejects when the runtime's thread exits unexpectedly; the server can then no longer embed. */
   readonly died: Promise<never>;
@@ -30,7 +30,7 @@ export interface RunningEmbedServer {
 }
 
 /**
- * Listens while the model loads: the server is live at once, and ready when the model is warm. Port 0 selects a free port.
+ * Listens while the models load: the server is live at once, and ready when all of them are warm. Port 0 selects a free port.
  *
  * @throws {SettingsError} one line, if a certificate, a key or the metadata file is invalid
  * @throws {Error} one line, if the port is in use
@@ -39,36 +39,25 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
   const tls = await readTlsFiles(settings);
   const security = settings.BACKEND === "triton" ? await readTritonSecurity(settings) : undefined;
   const startedAt = performance.now();
-  const { model, died } = await beginModel(settings);
+  const opening = settings.BACKEND === "triton" ? undefined : await beginModels(settings);
 
   const [{ buildApp }, { createMetrics }] = await Promise.all([
     import("./app.ts"),
     import("./metrics.ts"),
   ]);
   const metrics = createMetrics();
-  let embedder: Embedder | undefined;
-  let weights = settings.MODEL_PRETRAINED;
-  const app = buildApp({
-    ...appOptions(settings, tls),
-    embedder: () => embedder,
-    model: () => `${settings.MODEL_NAME}/${weights}`,
-    metrics,
-  });
-  const port = await listenOrClose(app, settings, model);
+  const models = new ServedModels(servedSpecs(settings));
+  const app = buildApp({ ...appOptions(settings, tls), models, metrics });
+  const port = await listenOrClose(app, settings, opening);
 
   const load = async () => {
-    if (model === undefined) {
-      embedder = await createGatewayEmbedder(settings, security, metrics, app);
+    if (opening === undefined) {
+      models.load(await createGatewayModels(settings, security, metrics, app));
       return;
     }
-    const opened = await model;
-    weights = opened.manifest?.weights ?? weights;
-    embedder = createOnnxEmbedder(opened, {
-      maxBatchSize: settings.MAX_BATCH_SIZE,
-      maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
-      observer: metrics,
-    });
-    logModel(app, opened, settings, (performance.now() - startedAt) / 1000);
+    models.load(serveModels(await opening.opened, settings, metrics, app.log));
+    const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+    app.log.info({ models: models.specs.map(({ name }) => name), seconds }, "ready");
   };
   const loaded = load();
   loaded.catch(() => {});
@@ -77,7 +66,7 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
     app,
     port,
     loaded,
-    died,
+    died: opening?.died ?? new Promise<never>(() => {}),
     async reloadTls() {
       const files = await readTlsFiles(settings);
       if (files !== undefined) (app.server as unknown as TlsServer).setSecureContext(files);
@@ -90,33 +79,13 @@ export async function startEmbedServer(settings: ServerEnv): Promise<RunningEmbe
 }
 
 /**
- * Starts to open the model of the backend `onnxruntime`, and resolves once its thread has begun: reading a large file takes
- * seconds, in which the rest of the server loads and becomes live.
+ * Starts to open the models of the backend `onnxruntime`, and resolves once a thread has begun: reading a large file takes seconds,
+ * in which the rest of the server loads and becomes live.
  */
-async function beginModel(settings: ServerEnv) {
-  let onDeath: (error: Error) => void = () => {};
-  const died = new Promise<never>((_, reject) => {
-    onDeath = reject;
-  });
-  died.catch(() => {});
-  if (settings.BACKEND === "triton") return { model: undefined, died };
-
-  let onOpening = () => {};
-  const opening = new Promise<void>((resolve) => {
-    onOpening = resolve;
-  });
-  const model = openServerModel({
-    modelPath: settings.MODEL_PATH,
-    precision: settings.MODEL_PRECISION,
-    intraOpThreads: settings.INTRA_OP_THREADS,
-    instances: settings.MODEL_INSTANCES,
-    executionProvider: settings.EXECUTION_PROVIDER,
-    onOpening,
-    onDeath,
-  });
-  model.catch(() => {});
-  await Promise.race([opening, sleep(maxHeadStartMs)]);
-  return { model, died };
+async function beginModels(settings: ServerEnv): Promise<OpeningModels> {
+  const opening = openModels(settings);
+  await Promise.race([opening.begun, sleep(maxHeadStartMs)]);
+  return opening;
 }
 
 function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
@@ -136,65 +105,41 @@ function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
       maxPixelsInFlight: settings.MAX_PIXELS_IN_FLIGHT,
       timeoutMs: settings.DECODE_TIMEOUT_MS,
     },
+    remoteImages: {
+      origins: settings.IMAGE_URL_HOSTS,
+      maxBytes: settings.IMAGE_URL_MAX_BYTES,
+      timeoutMs: settings.IMAGE_URL_TIMEOUT_MS,
+      maxRedirects: settings.IMAGE_URL_MAX_REDIRECTS,
+    },
     logLevel: settings.LOG_LEVEL,
   };
 }
 
-/** Creates the embedder of a gateway, whose metrics and log follow the health of its Tritons. */
-async function createGatewayEmbedder(
+/** Creates the models of a gateway, whose metrics and log follow the health of its Tritons. */
+async function createGatewayModels(
   settings: ServerEnv,
   security: Awaited<ReturnType<typeof readTritonSecurity>> | undefined,
   metrics: EmbedMetrics,
   app: FastifyInstance,
-): Promise<Embedder> {
+): Promise<readonly ServedModel[]> {
   // only a gateway loads gRPC, which adds 0.2 s and 10 MB to the start
-  const { createTritonEmbedder } = await import("../gateway/triton-embedder.ts");
-  const embedder = createTritonEmbedder({
-    targets: settings.TRITON_GRPC_URLS,
-    model: settings.TRITON_MODEL,
-    security,
-    timeoutMs: settings.TRITON_TIMEOUT_MS,
-    maxBatchSize: settings.MAX_BATCH_SIZE,
-    observer: {
-      ...metrics,
-      health(target, healthy, reason) {
-        metrics.health(target, healthy, reason);
-        if (reason === "") app.log.info({ target, healthy }, `Triton ${target} is in rotation`);
-        else app.log.warn({ target, healthy }, `Triton ${target} is out of rotation: ${reason}`);
-      },
-    },
-  });
-  app.log.info({ tritons: settings.TRITON_GRPC_URLS, model: settings.TRITON_MODEL }, "gateway");
-  return embedder;
-}
-
-function logModel(
-  app: FastifyInstance,
-  { path, manifest }: ServerModel,
-  { MODEL_PRECISION: precision }: ServerEnv,
-  seconds: number,
-): void {
-  const facts = { path, ...manifest, precision, seconds: Math.round(seconds * 100) / 100 };
-  if (manifest?.weights === "random") {
-    app.log.warn(facts, "ready; the weights are random, so embeddings are meaningless");
-  } else {
-    app.log.info(facts, "ready");
-  }
+  const { createGateway } = await import("../gateway/gateway-models.ts");
+  const models = await createGateway(settings, security, metrics, app.log);
+  const names = models.map(({ spec }) => spec.name);
+  app.log.info({ tritons: settings.TRITON_GRPC_URLS, models: names }, "gateway");
+  return models;
 }
 
 async function listenOrClose(
   app: FastifyInstance,
   { HOST: host, PORT: port }: ServerEnv,
-  model: Promise<ServerModel> | undefined,
+  opening: OpeningModels | undefined,
 ): Promise<number> {
   try {
     await app.listen({ host, port, listenTextResolver: (url) => `listening on ${url}` });
   } catch (error) {
     await app.close();
-    await model?.then(
-      ({ session }) => session.close(),
-      () => {},
-    );
+    await opening?.opened.then(closeModels, () => {});
     const { code, message } = error as { code?: string; message: string };
     throw new Error(
       code === "EADDRINUSE"

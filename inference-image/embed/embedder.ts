@@ -1,10 +1,22 @@
-/** Backend of the embed server: ONNX Runtime in this process, or Tritons behind a gateway. */
-export interface Embedder {
+import type { EncodedTexts } from "../../inference/text/tokenizer.ts";
+
+/** Image or text tower of one model: ONNX Runtime in this process, or Tritons behind a gateway. */
+interface TowerEmbedder {
+  /** Returns whether it can embed now; false, not an error, if it cannot. */
+  ready(): Promise<boolean>;
+  /** One-line reason for which it cannot embed, if known. */
+  readonly unavailableReason?: string;
+  /** Finishes accepted images or texts, then frees all resources. */
+  close(): Promise<void>;
+}
+
+export interface ImageEmbedder extends TowerEmbedder {
   /**
    * Embeds preprocessed images.
    *
-   * @param images - One or more, each `[224, 224, 3]` 8-bit RGB, row-major; or image files, if `input` is `encoded`.
-   * @returns 512 float32 per image with unit L2 norm, in order.
+   * @param images - One or more, each `[height, width, 3]` 8-bit RGB of the model's input size, row-major; or image files, if `input` is
+   *   `encoded`.
+   * @returns One vector of the model's width with unit L2 norm per image, in order.
    * @throws {InferenceError} or {TritonError}
    */
   embed(images: readonly Uint8Array[], options?: EmbedOptions): Promise<readonly Float32Array[]>;
@@ -14,10 +26,6 @@ export interface Embedder {
    * @returns Function to call once they are passed to `embed()` or have failed to decode.
    */
   announce(): () => void;
-  /** Returns whether it can embed now; false, not an error, if it cannot. */
-  ready(): Promise<boolean>;
-  /** One-line reason for which it cannot embed, if known. */
-  readonly unavailableReason?: string;
   /**
    * Input of `embed()`. `encoded`: image files, which the model decodes.
    *
@@ -26,8 +34,18 @@ export interface Embedder {
   readonly input?: "pixels" | "encoded";
   /** Number of images that were passed to `embed()` and wait for execution. */
   readonly waitingImages: number;
-  /** Finishes accepted images, then frees all resources. */
-  close(): Promise<void>;
+}
+
+export interface TextEmbedder extends TowerEmbedder {
+  /**
+   * Embeds token ids.
+   *
+   * @returns One vector of the model's width with unit L2 norm per text, in order.
+   * @throws {InferenceError} or {TritonError}
+   */
+  embed(texts: EncodedTexts, options?: EmbedOptions): Promise<readonly Float32Array[]>;
+  /** Number of texts that were passed to `embed()` and wait for execution. */
+  readonly waitingTexts: number;
 }
 
 export interface EmbedOptions {
@@ -45,9 +63,9 @@ export interface EmbedTiming {
   readonly inferSeconds: number;
 }
 
-/** Observer of the model's executions. */
+/** Observer of the executions of one tower. */
 export interface EmbedderObserver {
-  batch(batch: { readonly images: number; readonly inferSeconds: number }): void;
+  batch(batch: { readonly items: number; readonly inferSeconds: number }): void;
   /** Reports the time for which a request waited for its batch. */
   queued(seconds: number): void;
 }

@@ -1,23 +1,26 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { methodsOf } from "../../contract/embed-routes.ts";
+import { openAiPrefix } from "../../contract/openai-api.ts";
 import type { Admission } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
+import { openAiErrorBody } from "../openai/error-body.ts";
 
 /** `Retry-After` of a 503, in seconds. */
 const unavailableSeconds = 1;
 
 /** Makes every error a response of the embed API, with the headers that its code requires. */
 export function registerErrorResponses(app: FastifyInstance, admission: Admission): void {
-  const sendError = (reply: FastifyReply, error: EmbedError) => {
+  const sendError = (request: FastifyRequest, reply: FastifyReply, error: EmbedError) => {
     if (error.code === "overloaded") reply.header("retry-after", admission.retryAfterSeconds);
     if (error.code === "unavailable") reply.header("retry-after", unavailableSeconds);
     if (error.code === "unauthorized") reply.header("www-authenticate", 'Bearer realm="clipstack"');
     // the rest of a slow body is not awaited
     if (error.code === "request_timeout") reply.header("connection", "close");
-    return reply.code(error.status).type("application/json").send(error.body);
+    return reply.code(error.status).type("application/json").send(errorBody(request, error));
   };
   const sendNotFound = (request: FastifyRequest, reply: FastifyReply) =>
-    sendError(reply, notFoundError(app, request, reply));
+    sendError(request, reply, notFoundError(request, reply));
 
   app.setNotFoundHandler(sendNotFound);
   app.setErrorHandler((cause, request, reply) => {
@@ -26,20 +29,19 @@ export function registerErrorResponses(app: FastifyInstance, admission: Admissio
     if (code === "FST_ERR_ROUTE_MISSING_CONTENT_TYPE") return sendNotFound(request, reply);
     const error = toEmbedError(cause);
     logError(request, reply, error, cause);
-    return sendError(reply, error);
+    return sendError(request, reply, error);
   });
 }
 
+/** Body of an error in the format of the route's API. */
+export function errorBody({ url }: FastifyRequest, error: EmbedError): unknown {
+  return url.startsWith(openAiPrefix) ? openAiErrorBody(error) : error.body;
+}
+
 /** Error for an unknown path, or a path that does not accept the method: sets `Allow`. */
-function notFoundError(
-  app: FastifyInstance,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): EmbedError {
+function notFoundError(request: FastifyRequest, reply: FastifyReply): EmbedError {
   const path = request.url.split("?", 1)[0]!;
-  const allowed = (["GET", "POST"] as const).filter((method) =>
-    app.hasRoute({ method, url: path }),
-  );
+  const allowed = methodsOf(path);
   if (allowed.length === 0) return new EmbedError("not_found", `no route has the path ${path}`);
   const methods = allowed.join(", ");
   reply.header("allow", methods);

@@ -3,17 +3,22 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import sharp from "sharp";
 import { expect, test } from "vitest";
-import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import { int64Initializer } from "../../model-tools/onnx-writer.ts";
 import { writeModel } from "../../model-tools/test-model.ts";
 import { buildApp } from "./app.ts";
 import { createMetrics } from "./metrics.ts";
-import { createOnnxEmbedder, openServerModel } from "./onnx-embedder.ts";
+import { createOnnxEmbedder } from "./onnx-embedder.ts";
+import { openServerModel } from "./server-model.ts";
+import { servedImages } from "./test-served-models.ts";
+
+const fp32Model = tritonModel(defaultModel, "fp32");
 
 /** Model that returns the square root of the first 512 values: finite for a white image, NaN for a black one. */
 async function writeRootModel(file: string): Promise<void> {
-  const [{ name, dims }] = openclipVitB32.inputs;
-  const [output] = openclipVitB32.outputs;
+  const [{ name, dims }] = fp32Model.inputs;
+  const [output] = fp32Model.outputs;
   const node = (op: string, result: string, inputs: readonly string[]) => ({
     name: result,
     op,
@@ -34,7 +39,7 @@ async function writeRootModel(file: string): Promise<void> {
     ],
     initializers: [
       int64Initializer("start", [0]),
-      int64Initializer("end", [embeddingDims]),
+      int64Initializer("end", [defaultModel.embedding.width]),
       int64Initializer("axis", [1]),
     ],
   });
@@ -49,14 +54,13 @@ test("fails with the index of the image whose embedding is not finite", async ()
   const folder = await mkdtemp(join(tmpdir(), "invalid-embedding-"));
   const modelPath = join(folder, "model.onnx");
   await writeRootModel(modelPath);
-  const model = await openServerModel({ modelPath, intraOpThreads: 1 });
+  const model = await openServerModel({ spec: defaultModel, modelPath, intraOpThreads: 1 });
   const embedder = createOnnxEmbedder(model, {
     maxBatchSize: 32,
     maxQueueDelayMicroseconds: 0,
   });
   const app = buildApp({
-    embedder: () => embedder,
-    model: () => "root",
+    models: servedImages(embedder),
     metrics: createMetrics(),
     limits: {
       maxQueueSize: 8,

@@ -1,21 +1,32 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { TritonPoolObserver } from "../../client/triton/triton-pool.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
+import type { Modality } from "../../contract/model-spec.ts";
 import type { EmbedderObserver } from "./embedder.ts";
 
 /** Metrics of one embed server, in a registry of its own. */
-export interface EmbedMetrics extends EmbedderObserver, TritonPoolObserver {
-  request(route: string, status: number, seconds: number): void;
-  decoded(seconds: number): void;
-  embedded(images: number): void;
-  /** Time of a request outside decoding, queue and inference. */
-  overhead(seconds: number): void;
-  /** Number of accepted images; negative once they have a response. */
-  pending(images: number): void;
+export interface EmbedMetrics {
+  /** @param model - Name of the model, `none` if the request reached none. */
+  request(route: string, status: number, seconds: number, model: string): void;
+  /** Metrics of one tower of a model. */
+  tower(model: string, modality: Modality): TowerMetrics;
+  /** @param model - Name of the model in the Tritons' repositories. */
+  triton(model: string): TritonPoolObserver;
+  /** Number of accepted images and texts; negative once they have a response. */
+  pending(items: number): void;
   /** Sets the function that reads the bytes of admitted bodies at each scrape. */
   pendingBytesFrom(read: () => number): void;
   readonly contentType: string;
   text(): Promise<string>;
+}
+
+export interface TowerMetrics extends EmbedderObserver {
+  /** Time to decode and resize one image. */
+  decoded(seconds: number): void;
+  /** Images or texts with a response. */
+  embedded(items: number): void;
+  /** Time of a request outside downloading, decoding, queue and inference. */
+  overhead(seconds: number): void;
 }
 
 /** Upper bounds in seconds, from a tenth of a millisecond to ten seconds. */
@@ -29,8 +40,8 @@ export function createMetrics(): EmbedMetrics {
   collectDefaultMetrics({ register: registry });
   return {
     ...requestMetrics(registry),
-    ...stageMetrics(registry),
-    ...pendingImages(registry),
+    ...towerMetrics(registry),
+    ...pendingItems(registry),
     ...tritonMetrics(registry),
     ...pendingBytes(registry),
     contentType: registry.contentType,
@@ -38,74 +49,108 @@ export function createMetrics(): EmbedMetrics {
   };
 }
 
-function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request" | "embedded"> {
+function requestMetrics(registry: Registry): Pick<EmbedMetrics, "request"> {
   const registers = [registry];
   const requests = new Counter({
     name: embedMetrics.requests,
-    help: "Requests by route and status; 499 if the client disconnected.",
-    labelNames: ["route", "status"],
+    help: "Requests by route, status and model; 499 if the client disconnected.",
+    labelNames: ["route", "status", "model"],
     registers,
   });
   const requestSeconds = new Histogram({
     name: embedMetrics.requestSeconds,
-    help: "Duration of requests, by route.",
-    labelNames: ["route"],
+    help: "Duration of requests, by route and model.",
+    labelNames: ["route", "model"],
     buckets: seconds,
     registers,
   });
-  const images = new Counter({ name: embedMetrics.images, help: "Embedded images.", registers });
   return {
-    request(route, status, duration) {
-      requests.inc({ route, status });
-      requestSeconds.observe({ route }, duration);
+    request(route, status, duration, model) {
+      requests.inc({ route, status, model });
+      requestSeconds.observe({ route, model }, duration);
     },
-    embedded: (count) => images.inc(count),
   };
 }
 
-function stageMetrics(
-  registry: Registry,
-): Pick<EmbedMetrics, "decoded" | "queued" | "batch" | "overhead"> {
+/** Metrics by model and modality. The observers of a tower are resolved once, because they are called for every image. */
+function towerMetrics(registry: Registry): Pick<EmbedMetrics, "tower"> {
   const registers = [registry];
-  const histogram = (name: string, help: string) =>
-    new Histogram({ name, help, buckets: seconds, registers });
+  const histogram = (name: string, help: string, labelNames: string[], buckets = seconds) =>
+    new Histogram({ name, help, labelNames, buckets, registers });
+  const byTower = ["model", "modality"];
+  const images = new Counter({
+    name: embedMetrics.images,
+    help: "Embedded images.",
+    labelNames: ["model"],
+    registers,
+  });
+  const texts = new Counter({
+    name: embedMetrics.texts,
+    help: "Embedded texts.",
+    labelNames: ["model"],
+    registers,
+  });
   const decodeSeconds = histogram(
     embedMetrics.decodeSeconds,
     "Time to decode and resize one image.",
+    ["model"],
   );
   const queueSeconds = histogram(
     embedMetrics.queueSeconds,
     "Time that a request waited for its batch.",
+    byTower,
   );
   const inferSeconds = histogram(
     embedMetrics.inferSeconds,
     "Time of one execution of the model, or of one call to Triton with the backend triton.",
+    byTower,
   );
   const overheadSeconds = histogram(
     embedMetrics.overheadSeconds,
-    "Time of a request outside decoding, queue and inference.",
+    "Time of a request outside downloading, decoding, queue and inference.",
+    byTower,
   );
-  const batchSize = new Histogram({
-    name: embedMetrics.batchSize,
-    help: "Images per execution of the model.",
-    buckets: [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
-    registers,
-  });
+  const batchSize = histogram(
+    embedMetrics.batchSize,
+    "Images or texts per execution of the model.",
+    byTower,
+    [1, 2, 4, 8, 12, 16, 24, 32, 64, 128],
+  );
+  const towers = new Map<string, TowerMetrics>();
   return {
-    decoded: (duration) => decodeSeconds.observe(duration),
-    queued: (duration) => queueSeconds.observe(duration),
-    batch(batch) {
-      batchSize.observe(batch.images);
-      inferSeconds.observe(batch.inferSeconds);
+    tower(model, modality) {
+      const key = `${model} ${modality}`;
+      const existing = towers.get(key);
+      if (existing !== undefined) return existing;
+      const created = createTower(model, modality);
+      towers.set(key, created);
+      return created;
     },
-    overhead: (duration) => overheadSeconds.observe(duration),
   };
+
+  function createTower(model: string, modality: Modality): TowerMetrics {
+    const labels = { model, modality };
+    const [queue, infer] = [queueSeconds.labels(labels), inferSeconds.labels(labels)];
+    const [overhead, batches] = [overheadSeconds.labels(labels), batchSize.labels(labels)];
+    const items = { image: images, text: texts }[modality].labels({ model });
+    items.inc(0);
+    return {
+      decoded: (duration) => decodeSeconds.observe({ model }, duration),
+      embedded: (count) => items.inc(count),
+      queued: (duration) => queue.observe(duration),
+      batch(batch) {
+        batches.observe(batch.items);
+        infer.observe(batch.inferSeconds);
+      },
+      overhead: (duration) => overhead.observe(duration),
+    };
+  }
 }
 
-function pendingImages(registry: Registry): Pick<EmbedMetrics, "pending"> {
+function pendingItems(registry: Registry): Pick<EmbedMetrics, "pending"> {
   const gauge = new Gauge({
     name: embedMetrics.pendingImages,
-    help: "Accepted images without a response.",
+    help: "Accepted images and texts without a response.",
     registers: [registry],
   });
   return { pending: (count) => gauge.inc(count) };
@@ -128,28 +173,30 @@ function pendingBytes(registry: Registry): Pick<EmbedMetrics, "pendingBytesFrom"
   };
 }
 
-function tritonMetrics(registry: Registry): TritonPoolObserver {
-  const common = { labelNames: ["target"], registers: [registry] };
+function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
+  const common = { labelNames: ["target", "model"], registers: [registry] };
   const requests = new Counter({
     name: embedMetrics.tritonRequests,
-    help: "Calls to Tritons including retries, by target.",
+    help: "Calls to Tritons including retries, by target and model.",
     ...common,
   });
   const failures = new Counter({
     name: embedMetrics.tritonFailures,
-    help: "Calls to Tritons without a response or with an error, by target.",
+    help: "Calls to Tritons without a response or with an error, by target and model.",
     ...common,
   });
   const healthy = new Gauge({
     name: embedMetrics.tritonHealthy,
-    help: "Healthy addresses of a target.",
+    help: "Healthy addresses of a target, by model.",
     ...common,
   });
   return {
-    ended(target, ok) {
-      requests.inc({ target });
-      failures.inc({ target }, ok ? 0 : 1);
-    },
-    health: (target, addresses) => healthy.set({ target }, addresses),
+    triton: (model) => ({
+      ended(target, ok) {
+        requests.inc({ target, model });
+        failures.inc({ target, model }, ok ? 0 : 1);
+      },
+      health: (target, addresses) => healthy.set({ target, model }, addresses),
+    }),
   };
 }

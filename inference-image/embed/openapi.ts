@@ -4,34 +4,54 @@ import {
   embeddingShapeHeader,
   embedErrorResponse,
   embedResponse,
+  embedTextRequest,
   healthResponse,
   imageContentTypes,
   maxImagesPerRequest,
+  modelName,
+  modelParameter,
   readyResponse,
   serverTimingHeader,
   timeoutMicroseconds,
   timeoutParameter,
 } from "../../contract/embed-api.ts";
 import { type EmbedRouteName, embedRoutes } from "../../contract/embed-routes.ts";
+import {
+  embeddingsRequest,
+  embeddingsResponse,
+  modelResponse,
+  modelsResponse,
+  openAiErrorResponse,
+  openAiPrefix,
+} from "../../contract/openai-api.ts";
 
-/**
- * OpenAPI 3.1 document of the embed API, derived from its routes and from the schemas that validate requests.
- *
- * @param requiresKey - Whether this server requires a bearer token.
- */
-export function openApiDocument(requiresKey = false): Readonly<Record<string, unknown>> {
+export interface OpenApiOptions {
+  /** Whether this server requires a bearer token. */
+  readonly requiresKey: boolean;
+  /** Names of the served models, the default first. */
+  readonly models: readonly string[];
+}
+
+/** OpenAPI 3.1 document of the embed API, derived from its routes and from the schemas that validate requests. */
+export function openApiDocument({
+  requiresKey,
+  models,
+}: OpenApiOptions): Readonly<Record<string, unknown>> {
   return {
     openapi: "3.1.0",
     info: {
       title: "clipstack embed API",
       version: "1",
       description:
-        "OpenCLIP image embeddings: image files in, unit-norm vectors of 512 floats out.",
+        "Embeddings of images and texts: image files or texts in, unit-norm vectors out.",
     },
     paths: Object.fromEntries(
-      operations.map((operation) => {
+      operationsOf(models).map((operation) => {
         const { method, path } = embedRoutes[operation.route];
-        return [path, { [method.toLowerCase()]: operationObject(operation, requiresKey) }];
+        return [
+          path.replace(/:(\w+)/g, "{$1}"),
+          { [method.toLowerCase()]: operationObject(operation, requiresKey) },
+        ];
       }),
     ),
     components: {
@@ -39,7 +59,12 @@ export function openApiDocument(requiresKey = false): Readonly<Record<string, un
       schemas: Object.fromEntries(
         Object.entries(schemas).map(([name, schema]) => [
           name,
-          withoutDialect(z.toJSONSchema(schema)),
+          withModels(
+            withoutDialect(
+              z.toJSONSchema(schema, { io: name.endsWith("Request") ? "input" : "output" }),
+            ),
+            models,
+          ),
         ]),
       ),
     },
@@ -69,15 +94,28 @@ function operationObject(
     ...rest,
     responses: {
       ...responses,
-      ...(requiresKey ? { 401: response("The bearer token is missing or wrong.", "Error") } : {}),
+      ...(requiresKey
+        ? { 401: response("The bearer token is missing or wrong.", errorSchemaOf(route)) }
+        : {}),
     },
   };
 }
 
+/** Schema of the errors of a route. */
+function errorSchemaOf(route: EmbedRouteName): SchemaName {
+  return embedRoutes[route].path.startsWith(openAiPrefix) ? "OpenAiError" : "Error";
+}
+
 const schemas = {
   EmbedBase64Request: embedBase64Request,
+  EmbedTextRequest: embedTextRequest,
   EmbedResponse: embedResponse,
   Error: embedErrorResponse,
+  EmbeddingsRequest: embeddingsRequest,
+  EmbeddingsResponse: embeddingsResponse,
+  Model: modelResponse,
+  Models: modelsResponse,
+  OpenAiError: openAiErrorResponse,
   Health: healthResponse,
   Ready: readyResponse,
 };
@@ -93,7 +131,7 @@ const binary = { type: "string", format: "binary" };
 const onePixel =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-const embedParameters = [
+const timeoutParameters = [
   {
     name: timeoutParameter,
     in: "query",
@@ -102,21 +140,25 @@ const embedParameters = [
   },
 ];
 
+const timingHeader = {
+  [serverTimingHeader]: {
+    description:
+      "Milliseconds spent receiving the body, decoding images or tokenizing texts, in the queue and in inference, downloading images, and in total.",
+    schema: { type: "string" },
+    example:
+      "receive;dur=0.104, decode;dur=1.873, queue;dur=0.031, infer;dur=35.201, total;dur=37.518",
+  },
+};
+
 const embedResponses = {
   200: {
-    description: "One vector per image, in the order of the request.",
+    description: "One vector per image or text, in the order of the request.",
     headers: {
       [embeddingShapeHeader]: {
         description: "Rows and columns of the binary response, for example `2,512`.",
         schema: { type: "string" },
       },
-      [serverTimingHeader]: {
-        description:
-          "Milliseconds spent receiving the body, decoding, in the queue and in inference, and in total.",
-        schema: { type: "string" },
-        example:
-          "receive;dur=0.104, decode;dur=1.873, queue;dur=0.031, infer;dur=35.201, total;dur=37.518",
-      },
+      ...timingHeader,
     },
     content: {
       ...json("EmbedResponse"),
@@ -125,10 +167,11 @@ const embedResponses = {
       },
     },
   },
-  400: response("Malformed request.", "Error"),
+  400: response("Malformed request, or the model embeds no images or no texts.", "Error"),
+  404: response("The server does not serve the model.", "Error"),
   408: response("The body arrives too slowly.", "Error"),
   413: response(
-    "Body (16 MiB of JSON), pixels of an image, or number of images exceeds the limit.",
+    "Body (16 MiB of JSON), pixels of an image, length of a text, or number of images or texts exceeds the limit.",
     "Error",
   ),
   415: response("Not a JPEG, PNG or WebP file.", "Error"),
@@ -143,12 +186,77 @@ const embedResponses = {
   504: response("No response within `timeout`, or none from a Triton behind the gateway.", "Error"),
 };
 
-const operations: readonly Operation[] = [
+/** Errors of `POST /v1/embeddings`: those of the other routes, in OpenAI's format. */
+const openAiErrorResponses = Object.fromEntries(
+  Object.entries(embedResponses).flatMap(([status, { description, ...rest }]) =>
+    status === "200" ? [] : [[status, { ...rest, ...response(description, "OpenAiError") }]],
+  ),
+);
+
+const openAiOperations = (models: readonly string[]): readonly Operation[] => [
+  {
+    route: "openAiEmbeddings",
+    operationId: "createEmbedding",
+    summary: "Embed texts and images, compatible with OpenAI's API",
+    parameters: timeoutParameters,
+    requestBody: {
+      required: true,
+      content: {
+        "application/json": {
+          schema: ref("EmbeddingsRequest"),
+          example: { input: [{ image: onePixel }] },
+        },
+      },
+    },
+    responses: {
+      200: {
+        ...response("One embedding per input, in the order of the request.", "EmbeddingsResponse"),
+        headers: timingHeader,
+      },
+      ...openAiErrorResponses,
+    },
+  },
+  {
+    route: "openAiModels",
+    operationId: "listModels",
+    summary: "Served models, compatible with OpenAI's API",
+    responses: { 200: response("The models in the order of MODELS.", "Models") },
+  },
+  {
+    route: "openAiModel",
+    operationId: "retrieveModel",
+    summary: "A served model, compatible with OpenAI's API",
+    parameters: [
+      {
+        name: modelParameter,
+        in: "path",
+        required: true,
+        description: "Name of the model.",
+        schema: { type: "string", enum: models },
+      },
+    ],
+    responses: {
+      200: response("The model.", "Model"),
+      404: response("The server does not serve the model.", "OpenAiError"),
+    },
+  },
+];
+
+/** @param models - Names of the served models. */
+const operationsOf = (models: readonly string[]): readonly Operation[] => [
   {
     route: "embed",
     operationId: "embed",
     summary: "Embed image files",
-    parameters: embedParameters,
+    parameters: [
+      {
+        name: modelParameter,
+        in: "query",
+        description: modelName.description,
+        schema: { type: "string", enum: models },
+      },
+      ...timeoutParameters,
+    ],
     requestBody: {
       required: true,
       content: {
@@ -175,7 +283,7 @@ const operations: readonly Operation[] = [
     route: "embedBase64",
     operationId: "embedBase64",
     summary: "Embed base64-encoded image files",
-    parameters: embedParameters,
+    parameters: timeoutParameters,
     requestBody: {
       required: true,
       content: {
@@ -187,6 +295,23 @@ const operations: readonly Operation[] = [
     },
     responses: embedResponses,
   },
+  {
+    route: "embedText",
+    operationId: "embedText",
+    summary: "Embed texts",
+    parameters: timeoutParameters,
+    requestBody: {
+      required: true,
+      content: {
+        "application/json": {
+          schema: ref("EmbedTextRequest"),
+          example: { texts: ["a photo of a dog", "sunset at the beach"] },
+        },
+      },
+    },
+    responses: embedResponses,
+  },
+  ...openAiOperations(models),
   {
     route: "healthz",
     operationId: "live",
@@ -204,7 +329,7 @@ const operations: readonly Operation[] = [
     operationId: "ready",
     summary: "Readiness",
     responses: {
-      200: response("The model is warm.", "Ready"),
+      200: response("All models are warm.", "Ready"),
       503: response("Starting or draining.", "Ready"),
     },
   },
@@ -220,6 +345,17 @@ const operations: readonly Operation[] = [
     },
   },
 ];
+
+/** Restricts the field `model` of a request to the served models. */
+function withModels(
+  schema: Readonly<Record<string, unknown>>,
+  models: readonly string[],
+): Readonly<Record<string, unknown>> {
+  const { properties } = schema as { readonly properties?: Readonly<Record<string, object>> };
+  if (properties?.[modelParameter] === undefined) return schema;
+  const model = { ...properties[modelParameter], enum: models };
+  return { ...schema, properties: { ...properties, [modelParameter]: model } };
+}
 
 /** Removes `$schema`: it is the default dialect of OpenAPI 3.1. */
 function withoutDialect({ $schema, ...schema }: Readonly<Record<string, unknown>>) {

@@ -21,6 +21,8 @@ export interface AdmittedRequest {
   readonly startedAt: number;
   /** Time at which the whole body had arrived. */
   arrivedAt: number;
+  /** Name of the model, once it is resolved. */
+  model?: string;
 }
 
 export interface RequestAdmissionOptions {
@@ -58,6 +60,11 @@ export class RequestAdmission {
   /** Returns the admission of a request that passed {@link hook}. */
   of(request: FastifyRequest): AdmittedRequest {
     return this.#admitted.get(request)!;
+  }
+
+  /** Name of the model of a request; undefined if it reached none. */
+  modelOf(request: FastifyRequest): string | undefined {
+    return this.#admitted.get(request)?.model;
   }
 
   async #checkState({ raw }: FastifyRequest): Promise<void> {

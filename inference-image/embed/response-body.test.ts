@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { embeddingDims } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { binaryBody, jsonBody } from "./response-body.ts";
 
 const value = fc.oneof(
@@ -11,7 +11,10 @@ const vectors = fc.array(
   fc
     .array(value, { minLength: 1, maxLength: 20 })
     .map((values) =>
-      Float32Array.from({ length: embeddingDims }, (_, index) => values[index % values.length]!),
+      Float32Array.from(
+        { length: defaultModel.embedding.width },
+        (_, index) => values[index % values.length]!,
+      ),
     ),
   { maxLength: 3 },
 );

@@ -1,5 +1,4 @@
 import { endianness } from "node:os";
-import { embeddingDims } from "../../contract/model-signature.ts";
 
 /** Decimals per value: half the length of full precision, with an error of 5e-9, a tenth of the resolution of float32 at 1. */
 const decimals = 8;
@@ -15,13 +14,14 @@ const digits = Buffer.from(
 /**
  * Returns the JSON body of a response: the output of `JSON.stringify` for the rounded values, ten times as fast.
  *
- * @param vectors - Of unit norm: each value is within -1..1.
+ * @param vectors - Of equal length and unit norm: each value is within -1..1.
  */
 export function jsonBody(vectors: readonly Float32Array[], model: string): Buffer {
   const head = '{"embeddings":[';
   const tail = Buffer.from(`],"model":${JSON.stringify(model)}}`);
+  const width = vectors[0]?.length ?? 0;
   const bytes = Buffer.allocUnsafe(
-    head.length + vectors.length * (embeddingDims * maxValueBytes + 3) + tail.length,
+    head.length + vectors.length * (width * maxValueBytes + 3) + tail.length,
   );
   let at = bytes.write(head, 0, "latin1");
   for (const [row, vector] of vectors.entries()) {
@@ -30,6 +30,12 @@ export function jsonBody(vectors: readonly Float32Array[], model: string): Buffe
   }
   at += tail.copy(bytes, at);
   return bytes.subarray(0, at);
+}
+
+/** Returns a vector of unit norm as a JSON array, with the same decimals as {@link jsonBody}. */
+export function jsonArray(vector: Float32Array): Buffer {
+  const bytes = Buffer.allocUnsafe(vector.length * maxValueBytes + 2);
+  return bytes.subarray(0, writeRow(bytes, 0, vector));
 }
 
 function writeRow(bytes: Buffer, start: number, vector: Float32Array): number {

@@ -3,7 +3,8 @@ import { cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { type InferRequest, toWire } from "../../client/triton/wire.ts";
-import { pixelBytes } from "../../contract/model-signature.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
@@ -12,10 +13,12 @@ import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 
 const jpeg = "openclip_vit_b32_jpeg";
 const u8 = "openclip_vit_b32_u8";
-const python = "openclip_preprocess";
+const python = "openclip_vit_b32_preprocess";
 const image = readFileSync(new URL("../../model-tools/samples/sunset.jpg", import.meta.url));
 const other = readFileSync(new URL("../../model-tools/samples/flower-exif-6.jpg", import.meta.url));
 const noImage = Buffer.from("GIF89a is not supported");
+
+const explicit = { "model-control-mode": "explicit" } as const;
 
 const cleanUps: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -77,7 +80,9 @@ describe("openclip_vit_b32_jpeg", () => {
       [2, 512],
     ]);
     for (const [index, file] of [image, other].entries()) {
-      const pixels = await preprocess(file, { maxPixels: 40_000_000 });
+      const pixels = await preprocess(file, imageTowerOf(defaultModel).input, {
+        maxPixels: 40_000_000,
+      });
       const input = toWire({
         name: "image",
         dataType: "UINT8",
@@ -156,7 +161,7 @@ describe("openclip_vit_b32_jpeg", () => {
   });
 });
 
-describe("openclip_preprocess", () => {
+describe("openclip_vit_b32_preprocess", () => {
   test("uses the preprocessing of the embed server, bit for bit", async () => {
     const { registry } = await open();
     const answer = await registry
@@ -164,8 +169,13 @@ describe("openclip_preprocess", () => {
       .infer(requestOf([other, image], { input: "encoded" }));
     const { shape, data } = answer.outputs[0]!.tensor;
     expect(shape).toEqual([2, 224, 224, 3]);
-    const first = (data as Uint8Array).subarray(0, pixelBytes);
-    expect(Buffer.compare(first, await preprocess(other, { maxPixels: 40_000_000 }))).toBe(0);
+    const first = (data as Uint8Array).subarray(0, 224 * 224 * 3);
+    expect(
+      Buffer.compare(
+        first,
+        await preprocess(other, imageTowerOf(defaultModel).input, { maxPixels: 40_000_000 }),
+      ),
+    ).toBe(0);
   });
 
   test("decodes at most the pixels that its configuration allows", async () => {
@@ -180,22 +190,33 @@ describe("openclip_preprocess", () => {
 });
 
 describe("fails to load", () => {
-  test("a Python model other than openclip_preprocess", async () => {
+  test("a Python model that does not preprocess", async () => {
     const starting = open({}, async (path) => {
       await cp(join(path, python), join(path, "custom"), { recursive: true });
-      await edit(path, "custom", (config) => config.replace(python, "custom"));
+      await edit(path, "custom", (config) =>
+        config.replace(python, "custom").replace("max_image_pixels", "limit"),
+      );
     });
     await expect(starting).rejects.toThrow(
-      "failed to load model 'custom': model 'custom' has the backend python, which this server supports for 'openclip_preprocess' only, with its own preprocessing",
+      "failed to load model 'custom': model 'custom' has the backend python, which this server supports for preprocessing only, with its own preprocessing: it must have the parameter max_image_pixels",
     );
   });
 
   test("an invalid pixel limit", async () => {
-    const starting = open({}, (path) =>
+    const starting = open({ ...explicit, "load-model": [python] }, (path) =>
       edit(path, python, (config) => config.replace("40000000", "many")),
     );
     await expect(starting).rejects.toThrow(
-      "parameter max_image_pixels of model 'openclip_preprocess' must be a number of pixels, got 'many'",
+      "model 'openclip_vit_b32_preprocess': parameter max_image_pixels must be a number of pixels, got 'many'",
+    );
+  });
+
+  test("a size that differs from its output", async () => {
+    const starting = open({ ...explicit, "load-model": [python] }, (path) =>
+      edit(path, python, (config) => config.replace('string_value: "224"', 'string_value: "256"')),
+    );
+    await expect(starting).rejects.toThrow(
+      "output 'pixels' must have the model's shape [-1,224,256,3], got [-1,224,224,3]",
     );
   });
 
@@ -239,11 +260,9 @@ describe("fails to load", () => {
 });
 
 describe("with explicit model control", () => {
-  const explicit = { "model-control-mode": "explicit" } as const;
-
   test("loading an ensemble loads its models", async () => {
     const { registry } = await open({ ...explicit, "load-model": [jpeg] });
-    expect(registry.models.map(({ name }) => name)).toEqual([python, jpeg, u8]);
+    expect(registry.models.map(({ name }) => name)).toEqual([jpeg, python, u8]);
   });
 
   test("an ensemble is unavailable while one of its models is not loaded", async () => {

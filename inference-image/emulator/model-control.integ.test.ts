@@ -1,11 +1,12 @@
 import { describe } from "vitest";
 import { realTritonMissing, startRealTriton } from "../../client/triton/test-real-triton.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { restrictModelControl } from "../../contract/triton-flags.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { testModelControl } from "./model-control.suite.ts";
 import { fullTestRepository } from "./test-repository.ts";
 
-const model = openclipVitB32.name;
+const model = tritonModelName(defaultModel, "fp32");
 const key = "a-key-of-the-test";
 
 describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {

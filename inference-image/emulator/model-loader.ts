@@ -1,8 +1,11 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
-import { executionInstances, maxImagePixelsParameter } from "../../contract/model-config.ts";
-import { openclipPreprocess } from "../../contract/model-signature.ts";
+import { executionInstances } from "../../contract/model-config.ts";
+import {
+  maxImagePixelsParameter,
+  parsePreprocessParameters,
+} from "../../contract/preprocess-parameters.ts";
 import { openSession } from "../../inference/session/onnx-session.ts";
 import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
 import { isFolder } from "../../model-tools/publish-file.ts";
@@ -10,7 +13,7 @@ import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
 import { invalidArgument, OipError } from "./oip-error.ts";
-import { preprocessRunner } from "./preprocess-runner.ts";
+import { preprocessRunner, preprocessTensors } from "./preprocess-runner.ts";
 import { ServedModel, type ServedModelProps } from "./served-model.ts";
 
 export interface LoadModelOptions {
@@ -229,26 +232,22 @@ function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedMo
   };
 }
 
-/** Starts the emulation of the repository's one Python model; this server does not run Python. */
+/** Starts the emulation of a preprocessing model; this server does not run Python. */
 async function startPreprocessing(config: ModelConfigJson, path: string): Promise<StartedModel> {
-  if (config.name !== openclipPreprocess.name) {
+  const { parameters = {} } = config;
+  if (parameters[maxImagePixelsParameter] === undefined) {
     throw invalidArgument(
-      `model '${config.name}' has the backend python, which this server supports for '${openclipPreprocess.name}' only, with its own preprocessing`,
+      `model '${config.name}' has the backend python, which this server supports for preprocessing only, with its own preprocessing: it must have the parameter ${maxImagePixelsParameter}`,
     );
   }
   if (!(await isFile(path)))
     throw invalidArgument(`failed to load '${config.name}': ${path} does not exist`);
-  checkModelFits(config, openclipPreprocess);
-  const limit = config.parameters?.[maxImagePixelsParameter]?.string_value ?? "";
-  if (!/^[1-9]\d{0,9}$/.test(limit)) {
-    throw invalidArgument(
-      `parameter ${maxImagePixelsParameter} of model '${config.name}' must be a number of pixels, got '${limit}'`,
-    );
+  const settings = parsePreprocessParameters(parameters);
+  if ("problem" in settings) {
+    throw invalidArgument(`model '${config.name}': parameter ${settings.problem}`);
   }
-  return {
-    isAlive: () => true,
-    start: (events) => preprocessRunner(Number(limit), events),
-  };
+  checkModelFits(config, preprocessTensors(settings.input));
+  return { isAlive: () => true, start: (events) => preprocessRunner(settings, events) };
 }
 
 async function startOnnx(

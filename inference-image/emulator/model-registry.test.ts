@@ -3,11 +3,15 @@ import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import { afterEach, describe, expect, test } from "vitest";
 import { toWire } from "../../client/triton/wire.ts";
-import { imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipError } from "./oip-error.ts";
 import { type TestRepository, testRepository, tinyConfig } from "./test-repository.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const model = "openclip_vit_b32";
 const cleanUps: (() => Promise<void>)[] = [];

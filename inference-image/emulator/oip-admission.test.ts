@@ -13,8 +13,9 @@ import {
   methodOf,
 } from "../../client/triton/wire-grpc.ts";
 import { encodeInferRequest } from "../../client/triton/wire-http.ts";
-import { imageElements } from "../../contract/model-signature.ts";
-import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import type { AdmissionLimits } from "../http/admission.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
 import {
@@ -22,6 +23,8 @@ import {
   type RunningTritonEmulator,
   startTritonEmulator,
 } from "./triton-emulator.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const model = "openclip_vit_b32";
 const imageBytes = 4 * imageElements;
@@ -111,7 +114,7 @@ describe("queued images", () => {
     expect(response.statusCode).toBe(429);
     expect(Number(response.headers["retry-after"])).toBeGreaterThanOrEqual(1);
     expect(await response.body.json()).toEqual({
-      error: "the queue is full, the limit is 4 images; retry later",
+      error: "the queue is full, the limit is 4 items; retry later",
     });
     expect(await rejected(server)).toBe(1);
     for (const answer of waiting) expect((await answer).statusCode).toBe(200);
@@ -125,7 +128,7 @@ describe("queued images", () => {
     const error = await call(grpcClient(server), messageOf(1)).catch((reason) => reason);
     expect(error).toMatchObject({
       code: status.RESOURCE_EXHAUSTED,
-      details: "the queue is full, the limit is 4 images; retry later",
+      details: "the queue is full, the limit is 4 items; retry later",
     });
     expect((await waiting).statusCode).toBe(200);
   });

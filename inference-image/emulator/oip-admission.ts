@@ -47,7 +47,7 @@ export class OipAdmission {
    */
   checkCapacity(model: ServedModel, reservation: Reservation, items: number): void {
     reservation.parsed();
-    recordingRejection(model, () => this.#admission.checkImages(items));
+    recordingRejection(model, () => this.#admission.checkItems(items));
   }
 
   /** Counts items with a response. */

@@ -17,10 +17,14 @@ import {
   type ModelInferResponse,
   methodOf,
 } from "../../client/triton/wire-grpc.ts";
-import { imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
 import { type TestRepository, testRepository, tinyConfig } from "./test-repository.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const model = "openclip_vit_b32";
 

@@ -2,10 +2,14 @@ import { gunzipSync, gzipSync, inflateSync } from "node:zlib";
 import type { FastifyInstance, InjectOptions } from "fastify";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { headerLengthField } from "../../client/triton/wire-http.ts";
-import { imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { buildOipApp } from "./oip-http.ts";
 import { type TestRepository, testRepository, tinyConfig } from "./test-repository.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const model = "openclip_vit_b32";
 const maxInputBytes = 8 * 1024 * 1024;

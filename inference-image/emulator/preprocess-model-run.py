@@ -1,8 +1,9 @@
-"""Runs model_repository/openclip_preprocess/1/model.py on image files, without Triton.
+"""Runs a model.py that preprocesses on image files, without Triton.
 
-usage: preprocess-model-run.py MODEL_PY MAX_PIXELS OUT_FILE [IMAGE_FILE...]
+usage: preprocess-model-run.py MODEL_PY PARAMETERS_JSON OUT_FILE [IMAGE_FILE...]
 
-The images form one batch. Writes the pixels to OUT_FILE and prints {"name", "shape", "dtype"} or {"error", "code"}.
+The images form one batch. Writes the pixels to OUT_FILE and prints {"name", "shape", "dtype"} or {"error", "code"}; the code is
+"LOAD" if the model cannot be loaded.
 """
 
 import importlib.util
@@ -30,6 +31,10 @@ class TritonError:
         self.message, self.code = message, code
 
 
+class TritonModelException(Exception):
+    pass
+
+
 class InferenceResponse:
     def __init__(self, output_tensors, error=None):
         self.output_tensors, self.error = output_tensors, error
@@ -41,19 +46,24 @@ def get_input_tensor_by_name(request, name):
 
 backend.Tensor = Tensor
 backend.TritonError = TritonError
+backend.TritonModelException = TritonModelException
 backend.InferenceResponse = InferenceResponse
 backend.get_input_tensor_by_name = get_input_tensor_by_name
 sys.modules["triton_python_backend_utils"] = backend
 
-path, max_pixels, out_file, *files = sys.argv[1:]
+path, parameters, out_file, *files = sys.argv[1:]
 spec = importlib.util.spec_from_file_location("model", path)
 module = importlib.util.module_from_spec(spec)
 sys.dont_write_bytecode = True
 spec.loader.exec_module(module)
 
 model = module.TritonPythonModel()
-config = {"parameters": {"max_image_pixels": {"string_value": max_pixels}}}
-model.initialize({"model_config": json.dumps(config)})
+config = {"parameters": {name: {"string_value": value} for name, value in json.loads(parameters).items()}}
+try:
+    model.initialize({"model_config": json.dumps(config)})
+except TritonModelException as error:
+    print(json.dumps({"error": str(error), "code": "LOAD"}))
+    sys.exit()
 images = []
 for file in files:
     with open(file, "rb") as image:

@@ -10,18 +10,17 @@ import {
 } from "../../client/triton/test-real-triton.ts";
 import { type Transport, TritonError } from "../../client/triton/transport.ts";
 import { type EmbedResponse, embedMetrics } from "../../contract/embed-api.ts";
-import {
-  openclipPreprocess,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-} from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import type { Tensor } from "../../contract/tensor.ts";
+import { tritonModel, tritonModelName } from "../../contract/triton-models.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
 import { sendContinuously, testGateway, until } from "../gateway/test-gateway.ts";
 import { readSettings } from "../http/settings.ts";
 import { fullTestRepository, type TestRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
+
+const preprocessModel = tritonModel(defaultModel, "preprocess");
+const jpegModel = tritonModel(defaultModel, "jpeg");
 
 const call = { timeoutMs: 60_000 };
 const variant = ["--model-config-name=cpu"];
@@ -68,7 +67,7 @@ describe.skipIf(realTritonMissing !== "")(
       shape: [data.length, 1],
       data,
     });
-    const [encoded, image] = [openclipPreprocess.inputs[0].name, openclipVitB32Jpeg.inputs[0].name];
+    const [encoded, image] = [preprocessModel.inputs[0].name, jpegModel.inputs[0].name];
 
     /** Returns the responses of Triton and of the emulator to the same request. */
     const both = (model: string, input: Tensor) =>
@@ -76,11 +75,11 @@ describe.skipIf(realTritonMissing !== "")(
         transports.map((transport) => transport.infer(model, [input], call).then(([one]) => one!)),
       ) as Promise<[Tensor, Tensor]>;
 
-    test("openclip_preprocess returns the same pixels, bit for bit", async () => {
+    test("openclip_vit_b32_preprocess returns the same pixels, bit for bit", async () => {
       expect(images.size).toBeGreaterThanOrEqual(20);
       const different: string[] = [];
       for (const [name, file] of images) {
-        const [their, our] = await both(openclipPreprocess.name, files(encoded, [file]));
+        const [their, our] = await both(preprocessModel.name, files(encoded, [file]));
         if (!Buffer.from(their.data as Uint8Array).equals(our.data as Uint8Array)) {
           different.push(name);
         }
@@ -90,7 +89,7 @@ describe.skipIf(realTritonMissing !== "")(
 
     test("openclip_vit_b32_jpeg returns the same embeddings", async () => {
       const some = [...images.values()].slice(0, 8);
-      const [their, our] = await both(openclipVitB32Jpeg.name, files(image, some));
+      const [their, our] = await both(jpegModel.name, files(image, some));
       expect(their.shape).toEqual([some.length, 512]);
       for (let row = 0; row < some.length; row += 1) {
         const part = ({ data }: Tensor) => (data as Float32Array).slice(row * 512, (row + 1) * 512);
@@ -106,7 +105,7 @@ describe.skipIf(realTritonMissing !== "")(
       const bad = files(image, [good!, Buffer.from(text)]);
       const [tritonError, emulatorError] = await Promise.all(
         transports.map((transport) =>
-          transport.infer(openclipVitB32Jpeg.name, [bad], call).catch((error: unknown) => error),
+          transport.infer(jpegModel.name, [bad], call).catch((error: unknown) => error),
         ),
       );
       expect(tritonError).toBeInstanceOf(TritonError);
@@ -116,16 +115,16 @@ describe.skipIf(realTritonMissing !== "")(
       expect(messageOf(tritonError)).toContain("image 1 ");
     });
 
-    describe.each([openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg])(
-      "the gateway in front of its $name",
-      ({ name: model }) => {
+    describe.each(["fp32", "u8", "jpeg"] as const)(
+      "the gateway in front of its variant %s",
+      (variant) => {
         let gateway: RunningEmbedServer;
         let url: string;
         beforeAll(async () => {
           const settings = readSettings({
             BACKEND: "triton",
             TRITON_GRPC_URLS: triton.grpcTarget,
-            TRITON_MODEL: model,
+            TRITON_VARIANT: variant,
             HOST: "127.0.0.1",
             LOG_LEVEL: "silent",
           });
@@ -137,11 +136,7 @@ describe.skipIf(realTritonMissing !== "")(
 
         test("returns the embeddings of its model", async () => {
           const some = [...images.values()].slice(0, 4);
-          const [output] = await transports[0]!.infer(
-            openclipVitB32Jpeg.name,
-            [files(image, some)],
-            call,
-          );
+          const [output] = await transports[0]!.infer(jpegModel.name, [files(image, some)], call);
           const answer = await fetch(`${url}/embed/base64`, {
             method: "POST",
             headers: { "content-type": "application/json" },
@@ -175,7 +170,7 @@ describe.skipIf(realTritonMissing !== "")(
 
         test("counts its calls", async () => {
           const metrics = await (await fetch(`${url}/metrics`)).text();
-          const label = `{target="${triton.grpcTarget}"}`;
+          const label = `{target="${triton.grpcTarget}",model="${tritonModelName(defaultModel, variant)}"}`;
           expect(metrics).toContain(`${embedMetrics.tritonHealthy}${label} 1`);
           expect(metrics).toMatch(new RegExp(`${embedMetrics.tritonRequests}\\{[^}]*\\} [1-9]`));
         });

@@ -5,17 +5,23 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
-import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
 
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
+
 /** Mounts as in a deployment: the configurations of the variant and the model version. */
-const model = openclipVitB32.name;
+const model = tritonModelName(defaultModel, "fp32");
 const file = `${model}/configs/single-gpu.pbtxt`;
 const textOf = (maxQueueDelayMicroseconds: number) =>
-  deployedModelConfig(model, "single-gpu", { maxQueueDelayMicroseconds }).text;
+  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", {
+    maxQueueDelayMicroseconds,
+  }).text;
 
 const call = { timeoutMs: 20_000 };
 const image: Fp32Tensor = {

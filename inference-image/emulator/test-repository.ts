@@ -1,16 +1,19 @@
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../../contract/triton-flags.ts";
-import { copyModelRepository } from "../../model-tools/repository.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import { writeModelRepository } from "../../model-tools/repository.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
+
+const fp32Name = tritonModelName(defaultModel, "fp32");
 
 /** Returns a `config.pbtxt` for the tiny model in tests. `extra` is appended. */
 export function tinyConfig(
   options: { readonly name?: string; readonly extra?: string } = {},
 ): string {
-  const { name = openclipVitB32.name, extra = dynamicBatching } = options;
+  const { name = fp32Name, extra = dynamicBatching } = options;
   return `
 name: "${name}"
 platform: "onnxruntime_onnx"
@@ -40,7 +43,7 @@ export interface TestRepository {
  */
 export async function testRepository(
   files: Readonly<Record<string, string>> = {
-    [`${openclipVitB32.name}/config.pbtxt`]: tinyConfig(),
+    [`${fp32Name}/config.pbtxt`]: tinyConfig(),
   },
 ): Promise<TestRepository> {
   const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
@@ -60,11 +63,13 @@ export async function fullTestRepository(): Promise<TestRepository> {
   const path = await mkdtemp(join(tmpdir(), "clipstack-repository-"));
   const model = await tinyModel();
   // written once, next to the tiny model
-  await copyModelRepository(model, path, model.replace(/\.onnx$/, "-u8.onnx"));
+  const u8File = model.replace(/\.onnx$/, "-u8.onnx");
+  await writeModelRepository([{ spec: defaultModel, files: { image: model }, u8File }], path);
   return repositoryAt(path);
 }
 
-function repositoryAt(path: string): TestRepository {
+/** An existing model repository. */
+export function repositoryAt(path: string): TestRepository {
   return {
     path,
     flags: (overrides = {}) => ({

@@ -9,11 +9,14 @@ import { Agent, request } from "undici";
 import { afterEach, describe, expect, test } from "vitest";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { imageElements } from "../../contract/model-signature.ts";
-import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { type ResolvedTritonFlags, renderTritonCommand } from "../../contract/triton-flags.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulator.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 // one test uses a port that is in use
 setLogVerbosity(logVerbosity.NONE);
@@ -274,7 +277,7 @@ describe("a start", () => {
     });
     cleanUps.push(() => repository.remove());
     await expect(startTritonEmulator(repository.flags(), { log: () => {} })).rejects.toThrow(
-      `failed to load model '${model}': output embedding: dims must be [512], got [256]`,
+      `failed to load model '${model}': model '${model}': output 'embedding' must have the model's shape [-1,512], got [-1,256]`,
     );
   });
 

@@ -1,9 +1,13 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { toWire } from "../../client/triton/wire.ts";
-import { imageElements } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { type TestRepository, testRepository, tinyConfig } from "./test-repository.ts";
 import { renderTritonMetrics } from "./triton-metrics.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 let repository: TestRepository;
 let registry: ModelRegistry;

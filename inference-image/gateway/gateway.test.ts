@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics } from "../../contract/embed-api.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
 import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
@@ -15,6 +16,8 @@ import {
   until,
 } from "./test-gateway.ts";
 
+const fp32Name = tritonModelName(defaultModel, "fp32");
+
 /** Gateway with real Triton processes that die, hang and restart under constant load. */
 
 let repository: TestRepository;
@@ -22,7 +25,7 @@ let tritons: readonly TritonProcess[];
 beforeAll(async () => {
   repository = await testRepository();
   tritons = await Promise.all(
-    [0, 1].map(() => tritonProcess(repository.path, { model: openclipVitB32.name })),
+    [0, 1].map(() => tritonProcess(repository.path, { model: fp32Name })),
   );
   await Promise.all(tritons.map((triton) => triton.start()));
 });
@@ -120,11 +123,11 @@ describe("under load, with two Tritons", () => {
 describe("in the embed server", () => {
   let server: RunningEmbedServer;
   let url: string;
-  const start = async (targets: readonly string[], model: string = openclipVitB32.name) => {
+  const start = async (targets: readonly string[], model = defaultModel.name) => {
     const settings = readSettings({
       BACKEND: "triton",
       TRITON_GRPC_URLS: targets.join(),
-      TRITON_MODEL: model,
+      MODELS: `${model}:image`,
       HOST: "127.0.0.1",
       LOG_LEVEL: "silent",
     });
@@ -158,7 +161,9 @@ describe("in the embed server", () => {
     expect(answer.status).toBe(200);
     const metrics = await (await fetch(`${url}/metrics`)).text();
     const value = (name: string, target: string) =>
-      metrics.split("\n").find((line) => line.startsWith(`${name}{target="${target}"}`));
+      metrics
+        .split("\n")
+        .find((line) => line.startsWith(`${name}{target="${target}",model="${fp32Name}"}`));
     const { tritonHealthy, tritonRequests, tritonFailures } = embedMetrics;
     expect(value(tritonHealthy, tritons[0]!.target)).toMatch(/ 1$/);
     expect(value(tritonHealthy, "127.0.0.1:9")).toMatch(/ 0$/);
@@ -182,9 +187,9 @@ describe("in the embed server", () => {
   });
 
   test("reports that its Triton has no such model", async () => {
-    await start([tritons[0]!.target], "resnet50");
-    expect(await reasonWith("resnet50")).toBe(
-      `no Triton can be used: ${tritons[0]!.target}: resnet50 is not ready`,
+    await start([tritons[0]!.target], "dinov2-small");
+    expect(await reasonWith("dinov2_small")).toBe(
+      `no Triton can be used: ${tritons[0]!.target}: dinov2_small is not ready`,
     );
   });
 });

@@ -1,9 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { TritonError } from "../../client/triton/transport.ts";
-import { openclipVitB32, pixelBytes } from "../../contract/model-signature.ts";
-import type { Embedder } from "../embed/embedder.ts";
+import { imageBytes, imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import type { ImageEmbedder } from "../embed/embedder.ts";
 import { createTritonEmbedder } from "./triton-embedder.ts";
+
+const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
 
 /** Gateway under constant load for tests, while its Tritons die, hang and restart. */
 
@@ -13,7 +17,7 @@ const longMs = 20_000;
 export const timeoutMs = 60_000;
 
 export interface TestGateway {
-  readonly embedder: Embedder;
+  readonly embedder: ImageEmbedder;
   /** State of each target, in order. */
   healthy(): readonly boolean[];
   answeredBy(): readonly number[];
@@ -26,7 +30,8 @@ export async function testGateway(targets: readonly string[]): Promise<TestGatew
   const answered = new Map<string, number>();
   const embedder = createTritonEmbedder({
     targets,
-    model: openclipVitB32.name,
+    spec: defaultModel,
+    model: tritonModelName(defaultModel, "fp32"),
     timeoutMs,
     maxBatchSize: 8,
     observer: {

@@ -10,18 +10,20 @@ import {
   type ModelInferRequest,
 } from "../../client/triton/wire-grpc.ts";
 import type { InstanceGroup } from "../../contract/model-config.ts";
-import {
-  clipNormalisation,
-  embeddingDims,
-  imageElements,
-  type ModelSignature,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-  pixelBytes,
-} from "../../contract/model-signature.ts";
-import type { Embedder } from "../embed/embedder.ts";
-import { createTritonEmbedder, type TritonEmbedderOptions } from "./triton-embedder.ts";
+import { imageBytes, imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
+import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
+import type { ImageEmbedder } from "../embed/embedder.ts";
+import { createTritonEmbedder } from "./triton-embedder.ts";
+import type { TritonEmbedderOptions } from "./triton-tower.ts";
+
+const fp32Model = tritonModel(defaultModel, "fp32");
+const jpegModel = tritonModel(defaultModel, "jpeg");
+const u8Model = tritonModel(defaultModel, "u8");
+const embeddingWidth = defaultModel.embedding.width;
+const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const longMs = 10_000;
 const cleanUps: (() => unknown)[] = [];
@@ -54,13 +56,13 @@ class FakeTriton {
   readonly #server = new Server({ "grpc.max_receive_message_length": -1 });
 
   constructor(
-    readonly signature: ModelSignature = openclipVitB32,
+    readonly signature: TritonModel = fp32Model,
     readonly maxBatchSize = 32,
   ) {}
 
   async start(port = 0): Promise<this> {
     const { signature } = this;
-    const spec = ({ name, dataType, dims }: ModelSignature["inputs"][number]) => ({
+    const spec = ({ name, dataType, dims }: TritonModel["inputs"][number]) => ({
       name,
       datatype: dataType,
       shape: [-1, ...dims],
@@ -70,7 +72,7 @@ class FakeTriton {
       ModelReady: (_call: unknown, callback: Callback) => callback(null, { ready: this.ready }),
       ModelMetadata: (_call: unknown, callback: Callback) =>
         callback(null, {
-          name: openclipVitB32.name,
+          name: fp32Model.name,
           versions: ["1"],
           platform: signature.platform,
           inputs: signature.inputs.map(spec),
@@ -105,12 +107,14 @@ class FakeTriton {
           return;
         }
         this.calls.push(levels.length);
-        const embeddings = new Float32Array(levels.length * embeddingDims);
+        const embeddings = new Float32Array(levels.length * embeddingWidth);
         for (const [row, level] of levels.entries()) {
-          embeddings[row * embeddingDims + level] = this.normOf(level);
+          embeddings[row * embeddingWidth + level] = this.normOf(level);
         }
         callback(null, {
-          outputs: [{ name: "embedding", datatype: "FP32", shape: [levels.length, embeddingDims] }],
+          outputs: [
+            { name: "embedding", datatype: "FP32", shape: [levels.length, embeddingWidth] },
+          ],
           raw_output_contents: [Buffer.from(embeddings.buffer)],
         });
       },
@@ -138,7 +142,7 @@ function levelsOf(request: ModelInferRequest): number[] {
   const rows = Array.from({ length: shape[0]! }, (_, row) => row);
   if (dataType === "BYTES") return data.map((file) => file[0]!);
   if (dataType === "UINT8") return rows.map((row) => data[row * pixelBytes]!);
-  const { mean, std } = clipNormalisation;
+  const { mean, std } = imageTowerOf(defaultModel).input;
   return rows.map((row) =>
     Math.round((Number(data[row * imageElements]) * std[0] + mean[0]) * 255),
   );
@@ -147,11 +151,12 @@ function levelsOf(request: ModelInferRequest): number[] {
 async function embedderOf(
   tritons: readonly (FakeTriton | string)[],
   options: Partial<TritonEmbedderOptions> & { readonly usable?: number } = {},
-): Promise<Embedder> {
+): Promise<ImageEmbedder> {
   const healthy = new Map<string, number>();
   const embedder = createTritonEmbedder({
     targets: tritons.map((triton) => (typeof triton === "string" ? triton : triton.target)),
-    model: openclipVitB32.name,
+    spec: defaultModel,
+    model: fp32Model.name,
     timeoutMs: 5_000,
     maxBatchSize: 32,
     ...options,
@@ -184,7 +189,7 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
 const image = (value: number) => new Uint8Array(pixelBytes).fill(value);
 
 /** Returns the axis of each embedding. */
-async function axes(embedder: Embedder, ...values: number[]): Promise<number[]> {
+async function axes(embedder: ImageEmbedder, ...values: number[]): Promise<number[]> {
   const vectors = await embedder.embed(values.map(image));
   return vectors.map((vector) => vector.indexOf(1));
 }
@@ -200,8 +205,8 @@ function gate(): { readonly closed: Promise<void>; open(): void } {
 }
 
 test.each([
-  ["FP32", openclipVitB32],
-  ["UINT8", openclipVitB32U8],
+  ["FP32", fp32Model],
+  ["UINT8", u8Model],
 ])("sends a model that takes %s what it takes, in the order of the images", async (_, model) => {
   const triton = await new FakeTriton(model).start();
   const embedder = await embedderOf([triton]);
@@ -210,7 +215,7 @@ test.each([
 });
 
 test("forwards files to a model that decodes them, each in its own call", async () => {
-  const triton = await new FakeTriton(openclipVitB32Jpeg).start();
+  const triton = await new FakeTriton(jpegModel).start();
   const embedder = await embedderOf([triton]);
   expect(embedder.input).toBe("encoded");
   expect(await axes(embedder, 5, 1, 3)).toEqual([5, 1, 3]);
@@ -218,7 +223,7 @@ test("forwards files to a model that decodes them, each in its own call", async 
 });
 
 test("reports the image of the request that the model cannot decode", async () => {
-  const triton = await new FakeTriton(openclipVitB32Jpeg).start();
+  const triton = await new FakeTriton(jpegModel).start();
   const embedder = await embedderOf([triton]);
   triton.rejection = (level) => (level === 7 ? "image 0 cannot be decoded: no end" : undefined);
   await expect(axes(embedder, 5, 7, 3)).rejects.toMatchObject({
@@ -237,7 +242,7 @@ test("fails only the request with an invalid embedding and reports its image", a
   const [first, sound, broken] = [axes(embedder, 1), axes(embedder, 2), axes(embedder, 5, 7)];
   await until(() => triton.arrived === 1);
   open();
-  await expect(broken).rejects.toMatchObject({ image: 1 });
+  await expect(broken).rejects.toMatchObject({ index: 1 });
   expect(await Promise.all([first, sound])).toEqual([[1], [2]]);
   expect(triton.calls).toEqual([1, 3]);
 });
@@ -250,7 +255,7 @@ test("splits requests beyond the message size limit", async () => {
 });
 
 test("splits requests beyond the model's batch size", async () => {
-  const triton = await new FakeTriton(openclipVitB32, 4).start();
+  const triton = await new FakeTriton(fp32Model, 4).start();
   const embedder = await embedderOf([triton]);
   await axes(embedder, 1, 2, 3, 4, 5);
   expect(triton.calls.sort()).toEqual([1, 4]);
@@ -351,7 +356,7 @@ test("is ready while one Triton is healthy and otherwise reports why not", async
   triton.ready = false;
   await until(async () => !(await embedder.ready()));
   expect(embedder.unavailableReason).toBe(
-    `no Triton can be used: ${triton.target}: ${openclipVitB32.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
+    `no Triton can be used: ${triton.target}: ${fp32Model.name} is not ready; 127.0.0.1:${down}: connect ECONNREFUSED 127.0.0.1:${down}`,
   );
   await expect(axes(embedder, 1)).rejects.toThrow(`[unavailable] ${embedder.unavailableReason}`);
 });
@@ -359,7 +364,8 @@ test("is ready while one Triton is healthy and otherwise reports why not", async
 test("reports a target that cannot be resolved", async () => {
   const embedder = createTritonEmbedder({
     targets: ["no-such-host.invalid:8001"],
-    model: openclipVitB32.name,
+    spec: defaultModel,
+    model: fp32Model.name,
     timeoutMs: 1_000,
     maxBatchSize: 32,
   });
@@ -378,7 +384,7 @@ test("resolves Tritons by host name", async () => {
 
 test("rejects another model in one line", async () => {
   const other = await new FakeTriton({
-    ...openclipVitB32,
+    ...fp32Model,
     inputs: [{ name: "data", dataType: "FP32", dims: [3, 336, 336] }],
   }).start();
   const embedder = await embedderOf([other], { usable: 0 });
@@ -389,8 +395,8 @@ test("rejects another model in one line", async () => {
 });
 
 test("excludes a Triton with another model input than the others", async () => {
-  const pixels = await new FakeTriton(openclipVitB32U8).start();
-  const floats = await new FakeTriton(openclipVitB32).start();
+  const pixels = await new FakeTriton(u8Model).start();
+  const floats = await new FakeTriton(fp32Model).start();
   const reasons: string[] = [];
   const observer = {
     batch: () => {},
@@ -409,7 +415,7 @@ test("reads the model metadata again after a restart of its Triton", async () =>
   await axes(embedder, 1);
   triton.stop();
   await until(() => embedder.unavailableReason !== undefined);
-  await new FakeTriton(openclipVitB32U8).start(Number(triton.target.split(":")[1]));
+  await new FakeTriton(u8Model).start(Number(triton.target.split(":")[1]));
   await until(() => embedder.unavailableReason === undefined);
   expect(await axes(embedder, 4, 2)).toEqual([4, 2]);
 });

@@ -5,10 +5,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Metadata, Server, ServerCredentials } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { inferenceService } from "../../client/triton/wire-grpc.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
 import { readSettings } from "../http/settings.ts";
 import { testCertificate } from "../http/test-certificate.ts";
+
+const fp32Model = tritonModel(defaultModel, "fp32");
 
 /** Gateway with a Triton that requires TLS, a client certificate and a key in the metadata. */
 
@@ -42,7 +45,7 @@ afterAll(async () => {
 async function startTriton(): Promise<void> {
   triton = new Server();
   type Callback = (error: null, response: object) => void;
-  const spec = ({ name, dataType, dims }: (typeof openclipVitB32.inputs)[number] | Output) => ({
+  const spec = ({ name, dataType, dims }: (typeof fp32Model.inputs)[number] | Output) => ({
     name,
     datatype: dataType,
     shape: [-1, ...dims],
@@ -54,11 +57,11 @@ async function startTriton(): Promise<void> {
     },
     ModelMetadata: (_call: unknown, callback: Callback) =>
       callback(null, {
-        name: openclipVitB32.name,
+        name: fp32Model.name,
         versions: ["1"],
-        platform: openclipVitB32.platform,
-        inputs: openclipVitB32.inputs.map(spec),
-        outputs: openclipVitB32.outputs.map(spec),
+        platform: fp32Model.platform,
+        inputs: fp32Model.inputs.map(spec),
+        outputs: fp32Model.outputs.map(spec),
       }),
     ModelConfig: (_call: unknown, callback: Callback) =>
       callback(null, { config: { max_batch_size: 8 } }),
@@ -76,7 +79,7 @@ async function startTriton(): Promise<void> {
   });
   target = `127.0.0.1:${port}`;
 }
-type Output = (typeof openclipVitB32.outputs)[number];
+type Output = (typeof fp32Model.outputs)[number];
 
 let gateway: RunningEmbedServer | undefined;
 afterEach(async () => {

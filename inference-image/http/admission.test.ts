@@ -29,7 +29,7 @@ test("a complete body keeps its slot until it is read", () => {
   place.receive(1_000);
   place.complete();
   expect(() => admission.reserve(100, () => {})).toThrow(
-    "the queue is full, the limit is 1 images; retry later",
+    "the queue is full, the limit is 1 items; retry later",
   );
   expect(drop).not.toHaveBeenCalled();
   expect(place.released).toBe(false);

@@ -1,7 +1,7 @@
 import { EmbedError } from "./embed-error.ts";
 
 export interface AdmissionLimits {
-  /** Maximum number of queued images: being received, being decoded, or waiting for the model. */
+  /** Maximum number of queued images and texts: being received, being decoded, or waiting for a model. */
   readonly maxQueueSize: number;
   /** Maximum bytes of admitted request bodies without a response. */
   readonly maxQueueBytes: number;
@@ -23,15 +23,15 @@ const retrySeconds = { min: 1, max: 30 } as const;
  */
 export class Admission {
   readonly #limits: AdmissionLimits;
-  readonly #waitingImages: () => number;
+  readonly #waitingItems: () => number;
   readonly #arriving = new Set<Reservation>();
   readonly #completed = new RateMeter();
   #bytes = 0;
 
-  /** @param waitingImages - Returns the number of images that are being decoded or wait for the model. */
-  constructor(limits: AdmissionLimits, waitingImages: () => number) {
+  /** @param waitingItems - Returns the number of images and texts that are being decoded or wait for a model. */
+  constructor(limits: AdmissionLimits, waitingItems: () => number) {
     this.#limits = limits;
-    this.#waitingImages = waitingImages;
+    this.#waitingItems = waitingItems;
   }
 
   /** Bytes of admitted request bodies without a response. */
@@ -42,12 +42,12 @@ export class Admission {
   /** Estimated time until the queue has capacity, in whole seconds. */
   get retryAfterSeconds(): number {
     const perSecond = this.#completed.perSecond();
-    const seconds = perSecond > 0 ? Math.ceil(this.#queuedImages() / perSecond) : retrySeconds.min;
+    const seconds = perSecond > 0 ? Math.ceil(this.#queuedItems() / perSecond) : retrySeconds.min;
     return Math.min(retrySeconds.max, Math.max(retrySeconds.min, seconds));
   }
 
   /**
-   * Reserves capacity for a request. Until its body is parsed it counts as one image.
+   * Reserves capacity for a request. Until its body is parsed it counts as one item.
    *
    * @param announced - Bytes of its body; `undefined` for a chunked body.
    * @param onEvict - Called with the reason if the body is too slow and others need its capacity.
@@ -62,18 +62,18 @@ export class Admission {
   }
 
   /**
-   * Rejects a parsed request whose images exceed the capacity left by the queued ones.
+   * Rejects a parsed request whose images or texts exceed the capacity left by the queued ones.
    *
    * @throws {EmbedError} `overloaded`
    */
-  checkImages(images: number): void {
-    const waiting = this.#waitingImages();
-    if (waiting > 0 && waiting + images > this.#limits.maxQueueSize) throw this.#queueFull();
+  checkItems(items: number): void {
+    const waiting = this.#waitingItems();
+    if (waiting > 0 && waiting + items > this.#limits.maxQueueSize) throw this.#queueFull();
   }
 
-  /** Counts images with a response, from which {@link retryAfterSeconds} is computed. */
-  recordCompleted(images: number): void {
-    this.#completed.add(images);
+  /** Counts images and texts with a response, from which {@link retryAfterSeconds} is computed. */
+  recordCompleted(items: number): void {
+    this.#completed.add(items);
   }
 
   /** Reserves bytes of a chunked body. Called by {@link Reservation}. */
@@ -94,12 +94,12 @@ export class Admission {
     this.#bytes -= bytes;
   }
 
-  #queuedImages(): number {
-    return this.#arriving.size + this.#waitingImages();
+  #queuedItems(): number {
+    return this.#arriving.size + this.#waitingItems();
   }
 
   #freeCapacity(bytes: number): void {
-    while (this.#queuedImages() >= this.#limits.maxQueueSize) {
+    while (this.#queuedItems() >= this.#limits.maxQueueSize) {
       if (!this.#evictSlowest()) throw this.#queueFull();
     }
     this.#freeBytes(bytes);
@@ -119,7 +119,7 @@ export class Admission {
   #queueFull(): EmbedError {
     return new EmbedError(
       "overloaded",
-      `the queue is full, the limit is ${this.#limits.maxQueueSize} images; retry later`,
+      `the queue is full, the limit is ${this.#limits.maxQueueSize} items; retry later`,
     );
   }
 
@@ -172,7 +172,7 @@ export class Reservation {
     this.#complete = true;
   }
 
-  /** Marks the body as parsed: from now on the decoder and the model count its images. */
+  /** Marks the body as parsed: from now on the decoder and the model count its items. */
   parsed(): void {
     this.#admission.parsed(this);
   }
@@ -208,15 +208,15 @@ export class Reservation {
   }
 }
 
-/** Rate of completed images over the last five to ten seconds. */
+/** Rate of completed images and texts over the last five to ten seconds. */
 class RateMeter {
   #windowStart = performance.now();
   #current = 0;
   #previous = 0;
 
-  add(images: number): void {
+  add(items: number): void {
     this.#advance();
-    this.#current += images;
+    this.#current += items;
   }
 
   perSecond(): number {

@@ -5,18 +5,29 @@ import {
   maxImagesPerRequest,
 } from "../../contract/embed-api.ts";
 
+export interface EmbedErrorOptions extends ErrorOptions {
+  /** Index of the invalid text. */
+  readonly text?: number | undefined;
+  /** Field of the request that caused the error, for OpenAI-compatible routes. */
+  readonly param?: string | undefined;
+}
+
 /** Error response of the embed API. Branch on `code`, not on the text. */
 export class EmbedError extends Error {
   override readonly name = "EmbedError";
+  readonly text: number | undefined;
+  readonly param: string | undefined;
 
   constructor(
     readonly code: EmbedErrorCode,
     message: string,
     /** Index of the invalid image. */
     readonly image?: number,
-    options?: ErrorOptions,
+    options?: EmbedErrorOptions,
   ) {
     super(message, options);
+    this.text = options?.text;
+    this.param = options?.param;
   }
 
   get status(): number {
@@ -24,8 +35,15 @@ export class EmbedError extends Error {
   }
 
   get body(): EmbedErrorResponse {
-    const { code, message, image } = this;
-    return { error: { code, message, ...(image === undefined ? {} : { image }) } };
+    const { code, message, image, text } = this;
+    return {
+      error: {
+        code,
+        message,
+        ...(image === undefined ? {} : { image }),
+        ...(text === undefined ? {} : { text }),
+      },
+    };
   }
 }
 

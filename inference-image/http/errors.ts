@@ -22,7 +22,7 @@ const tritonCodes: Readonly<Record<TritonErrorCode, EmbedErrorCode>> = {
 
 /** Fastify's code for a missing or unsupported content type. */
 const invalidMediaType = "FST_ERR_CTP_INVALID_MEDIA_TYPE";
-const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data, or base64 in application/json`;
+const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data, or base64 or texts in application/json`;
 
 /** Converts any error to a response. An unexpected error becomes `internal`, without its text. */
 export function toEmbedError(error: unknown): EmbedError {
@@ -32,7 +32,10 @@ export function toEmbedError(error: unknown): EmbedError {
     return new EmbedError(error.code, error.message, undefined, options);
   }
   if (error instanceof InvalidEmbeddingError) {
-    return new EmbedError("invalid_embedding", error.problem, error.image, options);
+    const { modality, index, problem } = error;
+    return modality === "image"
+      ? new EmbedError("invalid_embedding", problem, index, options)
+      : new EmbedError("invalid_embedding", problem, undefined, { ...options, text: index });
   }
   if (error instanceof InferenceError) {
     return new EmbedError(inferenceCodes[error.code], error.problem, undefined, options);

@@ -5,13 +5,15 @@ import sharp from "sharp";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { embedMetrics } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
-import { embeddingDims } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { type AppOptions, buildApp, type Limits } from "../embed/app.ts";
-import type { Embedder, EmbedOptions } from "../embed/embedder.ts";
+import type { EmbedOptions, ImageEmbedder } from "../embed/embedder.ts";
 import { createMetrics, type EmbedMetrics } from "../embed/metrics.ts";
-import { createOnnxEmbedder, openServerModel } from "../embed/onnx-embedder.ts";
+import { createOnnxEmbedder } from "../embed/onnx-embedder.ts";
+import { openServerModel } from "../embed/server-model.ts";
+import { servedImages } from "../embed/test-served-models.ts";
 
 const limits: Limits = {
   maxQueueSize: 64,
@@ -20,7 +22,7 @@ const limits: Limits = {
   maxImagePixels: 200_000,
 };
 
-let embedder: Embedder;
+let embedder: ImageEmbedder;
 let jpeg: Buffer;
 let app: FastifyInstance;
 let port: number;
@@ -28,7 +30,11 @@ let metrics: EmbedMetrics;
 
 beforeAll(async () => {
   jpeg = await picture("jpeg");
-  const model = await openServerModel({ modelPath: await tinyModel(), intraOpThreads: 1 });
+  const model = await openServerModel({
+    spec: defaultModel,
+    modelPath: await tinyModel(),
+    intraOpThreads: 1,
+  });
   embedder = createOnnxEmbedder(model, {
     maxBatchSize: 32,
     maxQueueDelayMicroseconds: 0,
@@ -47,8 +53,7 @@ async function listen(
   metrics = createMetrics();
   app = buildApp({
     // several apps of this file share it
-    embedder: () => ({ ...shared(), close: async () => {} }),
-    model: () => "m",
+    models: servedImages({ ...shared(), close: async () => {} }),
     metrics,
     limits: { ...limits, ...overrides },
     ...options,
@@ -57,7 +62,7 @@ async function listen(
   port = (app.server.address() as AddressInfo).port;
 }
 
-function shared(): Embedder {
+function shared(): ImageEmbedder {
   return {
     embed: (images, options) => embedder.embed(images, options),
     announce: () => embedder.announce(),
@@ -68,7 +73,7 @@ function shared(): Embedder {
 }
 
 /** Embedder that answers on command of the test. */
-class HeldEmbedder implements Embedder {
+class HeldEmbedder implements ImageEmbedder {
   waitingImages = 0;
   readonly signals: (AbortSignal | undefined)[] = [];
   #release: () => void = () => {};
@@ -81,7 +86,7 @@ class HeldEmbedder implements Embedder {
     this.waitingImages += images.length;
     await this.#released;
     this.waitingImages -= images.length;
-    return images.map(() => new Float32Array(embeddingDims));
+    return images.map(() => new Float32Array(defaultModel.embedding.width));
   }
   announce = () => () => {};
   ready = async () => true;
@@ -298,7 +303,7 @@ describe("on a connection", () => {
     send(socket, jpeg, undefined, { "content-length": jpeg.length + 1 });
     socket.end();
     expect(await fullResponse()).toMatch(/^(HTTP\/1\.1 400 |$)/);
-    await expect.poll(() => metrics.text()).toMatch(/status="(499|400)"} 1/);
+    await expect.poll(() => metrics.text()).toMatch(/status="(499|400)",model="[^"]*"} 1/);
   });
 
   test.each([
@@ -363,7 +368,7 @@ describe("while the model is busy", () => {
 
   async function busy(overrides: Partial<Limits> = {}): Promise<void> {
     held = new HeldEmbedder();
-    await listen(overrides, { embedder: () => held });
+    await listen(overrides, { models: servedImages(held) });
   }
   afterEach(() => held.release());
 
@@ -381,9 +386,7 @@ describe("while the model is busy", () => {
     await waiting();
     const { socket, answers } = await connection();
     socket.write(head({ "content-length": jpeg.length }));
-    expect(await answers()).toMatch(
-      /^HTTP\/1\.1 429 .*retry-after: 1\r\n.*the limit is 1 images/is,
-    );
+    expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*retry-after: 1\r\n.*the limit is 1 items/is);
     held.release();
     await expect.poll(() => held.waitingImages).toBe(0);
     socket.write(jpeg);
@@ -487,8 +490,8 @@ describe("while the model is busy", () => {
       .poll(() => metrics.text())
       .toContain(`${embedMetrics.pendingBytes} ${jpeg.length}`);
     socket.destroy();
-    await expect.poll(() => metrics.text()).toMatch(/status="499"} 1/);
-    expect(await metrics.text()).toContain(`${embedMetrics.decodeSeconds}_count 0`);
+    await expect.poll(() => metrics.text()).toMatch(/status="499",model="[^"]*"} 1/);
+    expect(await metrics.text()).not.toContain(`${embedMetrics.decodeSeconds}_count{`);
   });
 });
 

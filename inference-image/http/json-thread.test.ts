@@ -16,7 +16,7 @@ const tensor = (data: unknown) =>
 
 describe("a large body", () => {
   test("returns its images, each with its own memory", async () => {
-    const images = await json.images(base64(image.toString("base64"), "QUJD"));
+    const { images } = await json.images(base64(image.toString("base64"), "QUJD"));
     expect(images.map((bytes) => bytes.byteLength)).toEqual([300_000, 3]);
     expect(image.equals(images[0]!)).toBe(true);
     expect(images.map(({ buffer }) => buffer.byteLength)).toEqual([300_000, 3]);
@@ -25,7 +25,9 @@ describe("a large body", () => {
   test("supports escaped slashes", async () => {
     const bytes = Buffer.alloc(300_000, 0xff);
     const body = base64(bytes.toString("base64")).toString().replaceAll("/", "\\/");
-    const [decoded] = await json.images(Buffer.from(body));
+    const {
+      images: [decoded],
+    } = await json.images(Buffer.from(body));
     expect(bytes.equals(decoded!)).toBe(true);
   });
 
@@ -48,7 +50,7 @@ describe("a large body", () => {
     const body = base64(Buffer.alloc(11_000_000, 7).toString("base64"));
     const images = json.images(body);
     expect(body.byteLength).toBe(0);
-    expect(await images).toHaveLength(1);
+    expect((await images).images).toHaveLength(1);
   });
 
   test.each([
@@ -93,6 +95,6 @@ test("fails if the thread exits and starts another for later requests", async ()
   const json = new JsonThread();
   const waiting = json.images(base64(image.toString("base64")));
   await Promise.all([expect(waiting).rejects.toThrow("the JSON thread exited"), json.close()]);
-  expect(await json.images(base64(image.toString("base64")))).toHaveLength(1);
+  expect((await json.images(base64(image.toString("base64")))).images).toHaveLength(1);
   await json.close();
 });

@@ -1,8 +1,11 @@
 import { Worker } from "node:worker_threads";
 import { type InferRequest, WireError } from "../../client/triton/wire.ts";
 import { decodeInferRequest, jsonLength } from "../../client/triton/wire-http.ts";
+import type { EmbedTextRequest } from "../../contract/embed-api.ts";
 import { threadLimits } from "../../inference/thread-limits.ts";
-import { imagesOfBase64 } from "../embed/base64-images.ts";
+import { type Base64Request, parseBase64Request } from "../embed/base64-images.ts";
+import { parseTextRequest } from "../embed/parse-body.ts";
+import { type EmbeddingsBody, parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import { EmbedError } from "./embed-error.ts";
 
 /** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
@@ -11,6 +14,8 @@ const inlineBytes = 64 * 1024;
 /** Request body for the thread. Its memory moves there. */
 export type JsonTask = { readonly body: Uint8Array } & (
   | { readonly kind: "base64" }
+  | { readonly kind: "text" }
+  | { readonly kind: "embeddings" }
   | { readonly kind: "infer"; readonly headerLength: string | undefined; readonly model: string }
 );
 
@@ -22,6 +27,8 @@ export interface JsonFailure {
   readonly message: string;
   readonly code?: string;
   readonly image?: number;
+  readonly text?: number;
+  readonly param?: string | undefined;
 }
 
 interface PendingTask {
@@ -38,10 +45,23 @@ export class JsonThread {
   /** In the order of their results. */
   #pending: PendingTask[] = [];
 
-  /** @throws {EmbedError} as {@link imagesOfBase64} */
-  async images(body: Buffer): Promise<readonly Uint8Array[]> {
-    if (body.byteLength <= inlineBytes) return imagesOfBase64(body);
-    return (await this.#run({ kind: "base64", body: transferable(body) })) as readonly Uint8Array[];
+  /** @throws {EmbedError} as {@link parseBase64Request} */
+  async images(body: Buffer): Promise<Base64Request> {
+    if (body.byteLength <= inlineBytes) return parseBase64Request(body);
+    return (await this.#run({ kind: "base64", body: transferable(body) })) as Base64Request;
+  }
+
+  /** @throws {EmbedError} as {@link parseTextRequest} */
+  async texts(body: Buffer): Promise<EmbedTextRequest> {
+    if (body.byteLength <= inlineBytes) return parseTextRequest(body);
+    return (await this.#run({ kind: "text", body: transferable(body) })) as EmbedTextRequest;
+  }
+
+  /** @throws {EmbedError} as {@link parseEmbeddingsBody} */
+  async embeddings(body: Buffer): Promise<EmbeddingsBody> {
+    if (body.byteLength <= inlineBytes) return parseEmbeddingsBody(body);
+    const task = { kind: "embeddings", body: transferable(body) } as const;
+    return (await this.#run(task)) as EmbeddingsBody;
   }
 
   /** @throws {WireError} as {@link decodeInferRequest} */
@@ -108,8 +128,10 @@ function transferable(body: Buffer): Uint8Array {
   return body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body);
 }
 
-function errorOf({ name, message, code, image }: JsonFailure): Error {
-  if (name === "EmbedError") return new EmbedError(code as EmbedError["code"], message, image);
+function errorOf({ name, message, code, image, text, param }: JsonFailure): Error {
+  if (name === "EmbedError") {
+    return new EmbedError(code as EmbedError["code"], message, image, { text, param });
+  }
   if (name === "WireError") return new WireError(message, code as WireError["code"]);
   return new Error(message);
 }

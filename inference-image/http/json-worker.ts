@@ -1,6 +1,8 @@
 import { parentPort } from "node:worker_threads";
 import { decodeInferRequest } from "../../client/triton/wire-http.ts";
-import { imagesOfBase64 } from "../embed/base64-images.ts";
+import { parseBase64Request } from "../embed/base64-images.ts";
+import { parseTextRequest } from "../embed/parse-body.ts";
+import { parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import type { JsonFailure, JsonResult, JsonTask } from "./json-thread.ts";
 
 parentPort?.on("message", (task: JsonTask) => {
@@ -10,16 +12,23 @@ parentPort?.on("message", (task: JsonTask) => {
     const { buffer, byteOffset, byteLength } = task.body;
     const body = Buffer.from(buffer, byteOffset, byteLength);
     if (task.kind === "base64") {
-      transferred = imagesOfBase64(body);
-      result = { value: transferred };
+      const request = parseBase64Request(body);
+      transferred = request.images;
+      result = { value: request };
+    } else if (task.kind === "text") {
+      result = { value: parseTextRequest(body) };
+    } else if (task.kind === "embeddings") {
+      const request = parseEmbeddingsBody(body);
+      transferred = request.items.flatMap((item) => (item.kind === "image" ? [item.file] : []));
+      result = { value: request };
     } else {
       const request = decodeInferRequest(body, task.headerLength, task.model);
       transferred = request.inputs.map(({ bytes }) => bytes);
       result = { value: request };
     }
   } catch (error) {
-    const { name, message, code, image } = error as JsonFailure;
-    result = { failure: { name, message, code, image } };
+    const { name, message, code, image, text, param } = error as JsonFailure;
+    result = { failure: { name, message, code, image, text, param } };
   }
   // inputs that follow the JSON share the buffer of the body
   const buffers = new Set(transferred.map(({ buffer }) => buffer as ArrayBuffer));

@@ -1,5 +1,4 @@
 import { expect, test } from "vitest";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
 import { embedPort } from "../../contract/ports.ts";
 import { readSettings } from "./settings.ts";
 
@@ -11,7 +10,8 @@ test("returns the defaults without variables", () => {
     HOST: "0.0.0.0",
     PORT: embedPort,
     BACKEND: "onnxruntime",
-    MAX_BATCH_SIZE: openclipVitB32.maxBatchSize,
+    MODELS: ["openclip-vit-b32:image"],
+    TRITON_VARIANT: "fp32",
     TRITON_GRPC_URLS: [],
   });
 });
@@ -28,6 +28,26 @@ test("parses numbers and lists and ignores other variables", () => {
   expect(settings).not.toHaveProperty("PATH");
 });
 
+test("reads hosts of image URLs as origins, https unless stated", () => {
+  const hosts =
+    "Images.example.com, https://cdn.example.com:443, http://10.0.0.7:9000, [2001:db8::1]";
+  expect(readSettings({ ...anonymous, IMAGE_URL_HOSTS: hosts }).IMAGE_URL_HOSTS).toEqual([
+    "https://images.example.com",
+    "https://cdn.example.com",
+    "http://10.0.0.7:9000",
+    "https://[2001:db8::1]",
+  ]);
+});
+
+test.each(["https://a/path", "https://user@a", "ftp://a", "*", "a:99999"])(
+  "fails on IMAGE_URL_HOSTS '%s'",
+  (host) => {
+    expect(() => readSettings({ ...anonymous, IMAGE_URL_HOSTS: host })).toThrow(
+      `IMAGE_URL_HOSTS must be host[:port], https://host[:port] or http://host[:port], got '${host}'`,
+    );
+  },
+);
+
 test("treats an empty variable as unset", () => {
   expect(readSettings({ ...anonymous, PORT: "" }).PORT).toBe(embedPort);
 });
@@ -35,12 +55,23 @@ test("treats an empty variable as unset", () => {
 test.each([
   [{ PORT: "0" }, "PORT must be a whole number, 1 to 65535, got '0'"],
   [{ PORT: "http" }, "PORT must be a whole number, 1 to 65535, got 'http'"],
-  [{ MAX_BATCH_SIZE: "1.5" }, "MAX_BATCH_SIZE must be a whole number, 1 to 1024, got '1.5'"],
+  [{ MAX_BATCH_SIZE: "1.5" }, "MAX_BATCH_SIZE must be a whole number, 1 to 4096, got '1.5'"],
+  [{ MODELS: "resnet" }, /^MODELS must be names of openclip-vit-b32, .*, got 'resnet'$/],
+  [
+    { MODELS: "dinov2-small:text" },
+    "MODELS must name modalities that dinov2-small has: image, got 'dinov2-small:text'",
+  ],
+  [
+    { MODELS: "openclip-vit-b32,openclip-vit-b32" },
+    "MODELS must not repeat a model, got 'openclip-vit-b32,openclip-vit-b32'",
+  ],
+  [{ MODEL_SPECS: "{" }, "MODEL_SPECS must be a JSON array of model specs"],
+  [{ MODEL_SPECS: "[{}]" }, "MODEL_SPECS.0.name must be"],
+  [{ TRITON_VARIANT: "fp16" }, "TRITON_VARIANT must be one of fp32, trt, u8, jpeg, got 'fp16'"],
   [
     { LOG_LEVEL: "loud" },
     "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
   ],
-  [{ MODEL_NAME: "ViT-L-14" }, "MODEL_NAME must be one of ViT-B-32, got 'ViT-L-14'"],
   [{ BACKEND: "torch" }, "BACKEND must be one of onnxruntime, triton, got 'torch'"],
   [
     { TRITON_GRPC_URLS: "http://a" },
@@ -106,11 +137,34 @@ test("does not require ALLOW_ANONYMOUS with a key", () => {
   expect(readSettings({ API_KEY: "0123456789abcdef" }).HOST).toBe("0.0.0.0");
 });
 
-test("rejects ENGINE, the old name of BACKEND, without BACKEND", () => {
+test.each([
+  [
+    { ENGINE: "triton" },
+    "ENGINE was replaced by BACKEND: set BACKEND to onnxruntime or triton, got ENGINE 'triton'",
+  ],
+  [
+    { MODEL_NAME: "ViT-B-32" },
+    "MODEL_NAME was replaced by MODELS: set MODELS to names of models, such as openclip-vit-b32, got MODEL_NAME 'ViT-B-32'",
+  ],
+  [
+    { MODEL_PATH: "/srv/model.onnx" },
+    "MODEL_PATH was replaced by MODEL_REPOSITORY: set MODEL_REPOSITORY to the folder with openclip_vit_b32/1/model.onnx, got MODEL_PATH '/srv/model.onnx'",
+  ],
+  [
+    { BACKEND: "triton", TRITON_MODEL: "openclip_vit_b32_trt" },
+    "TRITON_VARIANT to fp32, trt, u8, jpeg, got TRITON_MODEL 'openclip_vit_b32_trt'",
+  ],
+])("fails on a replaced setting: %j", (old, message) => {
+  expect(() => readSettings({ ...anonymous, ...old })).toThrow(message);
+});
+
+test("ignores a replaced setting beside its replacement, and an empty one", () => {
   const gateway = { ...anonymous, ENGINE: "triton", TRITON_GRPC_URLS: "a:8001" };
-  expect(() => readSettings(gateway)).toThrow(
-    /^ENGINE was renamed: set BACKEND to onnxruntime or triton, got ENGINE 'triton'$/,
-  );
   expect(readSettings({ ...gateway, BACKEND: "triton" }).BACKEND).toBe("triton");
   expect(readSettings({ ...anonymous, ENGINE: "" }).BACKEND).toBe("onnxruntime");
+});
+
+test("ignores replaced settings of the other backend", () => {
+  const client = { TRITON_MODEL: "openclip_vit_b32" };
+  expect(readSettings({ ...anonymous, ...client }).TRITON_VARIANT).toBe("fp32");
 });

@@ -1,5 +1,8 @@
 import { z } from "zod";
+import { servedVariants } from "../../contract/environment.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server-env.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 
 /** Invalid settings, one line per error. */
 export class SettingsError extends Error {
@@ -25,6 +28,8 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
   }
   const lines = result.error.issues.map((issue) => {
     const name = String(issue.path[0]) as ServerEnvName;
+    // too long to repeat
+    if (name === "MODEL_SPECS") return `${issue.path.join(".")} ${issue.message}`;
     const got = secrets.has(name) ? undefined : values[name];
     const hasRule = ["custom", "invalid_format"].includes(issue.code) || issue.path.length > 1;
     const rule = hasRule ? issue.message : ruleOf(name);
@@ -33,13 +38,43 @@ export function readSettings(env: Readonly<Record<string, string | undefined>>):
   throw new SettingsError(lines.join("\n"));
 }
 
-/**
- * Rejects the old name of a variable whose default would silently change the behaviour: a gateway configured with ENGINE would start
- * as a local server.
- */
+/** Replaced settings whose defaults would silently change the behaviour: a gateway with ENGINE would start as a local server. */
+const replacedVariables: readonly {
+  readonly old: string;
+  readonly by: ServerEnvName;
+  readonly values: string;
+  /** Backend that used it. @default - both */
+  readonly backend?: ServerEnv["BACKEND"];
+}[] = [
+  { old: "ENGINE", by: "BACKEND", values: "onnxruntime or triton" },
+  { old: "MODEL_NAME", by: "MODELS", values: `names of models, such as ${defaultModel.name}` },
+  {
+    old: "MODEL_PRETRAINED",
+    by: "MODELS",
+    values: `names of models, such as ${defaultModel.name}`,
+  },
+  {
+    old: "MODEL_PATH",
+    by: "MODEL_REPOSITORY",
+    values: `the folder with ${tritonModelName(defaultModel, "fp32")}/1/model.onnx`,
+    backend: "onnxruntime",
+  },
+  {
+    old: "TRITON_MODEL", // also a variable of the client
+    by: "TRITON_VARIANT",
+    values: servedVariants.join(", "),
+    backend: "triton",
+  },
+];
+
+/** Returns one line for each replaced variable that is set without the one that replaces it. */
 function renamedVariables(env: Readonly<Record<string, string | undefined>>): readonly string[] {
-  if (!env.ENGINE || env.BACKEND) return [];
-  return [`ENGINE was renamed: set BACKEND to onnxruntime or triton, got ENGINE '${env.ENGINE}'`];
+  const own = env.BACKEND || "onnxruntime";
+  return replacedVariables.flatMap(({ old, by, values, backend = own }) =>
+    !env[old] || env[by] || backend !== own
+      ? []
+      : [`${old} was replaced by ${by}: set ${by} to ${values}, got ${old} '${env[old]}'`],
+  );
 }
 
 /** Settings whose value no error message contains. */

@@ -2,14 +2,14 @@ import { afterAll, beforeAll, describe } from "vitest";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { describeTransport } from "../../client/triton/transport.suite.ts";
-import {
-  type ModelSignature,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-} from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
 import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
+
+const fp32Model = tritonModel(defaultModel, "fp32");
+const jpegModel = tritonModel(defaultModel, "jpeg");
+const u8Model = tritonModel(defaultModel, "u8");
 
 describe("against this project's server", () => {
   let repository: TestRepository;
@@ -23,12 +23,12 @@ describe("against this project's server", () => {
     await repository.remove();
   });
 
-  const forms: readonly ModelSignature[] = [openclipVitB32, openclipVitB32U8, openclipVitB32Jpeg];
+  const forms: readonly TritonModel[] = [fp32Model, u8Model, jpegModel];
   for (const encoding of ["binary", "json"] as const) {
     const at = (port: number) => openHttpTransport({ url: `http://127.0.0.1:${port}`, encoding });
     for (const model of forms) {
       // image files are binary, and BYTES in JSON must be text
-      if (encoding === "json" && model === openclipVitB32Jpeg) continue;
+      if (encoding === "json" && model === jpegModel) continue;
       describeTransport({
         name: `HTTP, ${encoding}, ${model.inputs[0]!.dataType}`,
         model,

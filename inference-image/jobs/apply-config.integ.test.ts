@@ -10,12 +10,16 @@ import {
 } from "../../client/triton/test-real-triton.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
-import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
-import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
 import { applyConfig } from "./apply-config.ts";
 
-const model = openclipVitB32.name;
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
+
+const model = tritonModelName(defaultModel, "fp32");
 const call = { timeoutMs: 60_000 };
 const image: Fp32Tensor = {
   name: "image",
@@ -53,10 +57,9 @@ describe.skipIf(realTritonMissing !== "")(
     });
 
     const textOf = (maxQueueDelayMicroseconds: number) =>
-      deployedModelConfig(model, "cpu", { maxQueueDelayMicroseconds }).text.replace(
-        'platform: "onnxruntime_onnx"',
-        'backend: "python"',
-      );
+      deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "cpu", {
+        maxQueueDelayMicroseconds,
+      }).text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');
     const folder = () => join(repository.path, model, "configs");
     const apply = async (text: string) => {
       const file = join(uploads, "config.pbtxt");

@@ -11,8 +11,9 @@ import {
   deployedModelConfig,
   type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { type ResolvedTritonFlags, restrictModelControl } from "../../contract/triton-flags.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
 import { startTritonEmulator } from "../emulator/triton-emulator.ts";
 import {
@@ -22,9 +23,9 @@ import {
   readApplyConfigArguments,
 } from "./apply-config.ts";
 
-const model = openclipVitB32.name;
+const model = tritonModelName(defaultModel, "fp32");
 const textOf = (settings: ModelConfigSettings = {}) =>
-  deployedModelConfig(model, "single-gpu", settings).text;
+  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", settings).text;
 
 let repository: TestRepository;
 let uploads: string;
@@ -323,7 +324,7 @@ describe("distinguishes configurations", () => {
   test("by the parameters of an accelerator", () => {
     const of = (settings: ModelConfigSettings) =>
       readModelConfig(
-        deployedModelConfig("openclip_vit_b32_trt", "single-gpu", settings).text,
+        deployedModelConfig({ spec: defaultModel, variant: "trt" }, "single-gpu", settings).text,
         "config",
       );
     expect(configDifference(of({ cudaGraphs: true }), of({}))).toContain(

@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
 import { open, readFile, rename, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
-import { Agent, request } from "undici";
 import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
-import { modelControlHeader, modelControlKeyVariable } from "../../contract/triton-flags.ts";
+import { type Loaded, ModelControl } from "../../client/triton/model-control.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { ownSuffix } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
@@ -113,10 +112,10 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
     return `${written}; ${server} is being replaced and reads it at its next start`;
   }
 
-  const triton = new TritonControl(server, model, key);
+  const triton = new ModelControl(server, model, key);
   try {
     const startedAt = performance.now();
-    const loaded = await triton.load(config, timeoutSeconds);
+    const loaded = await load(triton, config, timeoutSeconds);
     const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
     switch (loaded.kind) {
       case "serves":
@@ -141,10 +140,22 @@ export async function applyConfig(options: ApplyConfigOptions): Promise<string> 
   }
 }
 
+/** Reloads the model, and verifies that the server then has the configuration. */
+function load(
+  triton: ModelControl,
+  config: ModelConfigJson,
+  timeoutSeconds: number,
+): Promise<Loaded> {
+  return triton.load({
+    timeoutSeconds,
+    differenceOf: (served) => configDifference(config, served),
+  });
+}
+
 async function rollBack(
   target: string,
   previous: string | undefined,
-  triton: TritonControl,
+  triton: ModelControl,
   timeoutSeconds: number,
 ): Promise<string> {
   if (previous === undefined) {
@@ -153,116 +164,10 @@ async function rollBack(
   }
   await publish(target, previous);
   const restored = "the previous configuration is restored";
-  const loaded = await triton.load(readModelConfig(previous, basename(target)), timeoutSeconds);
+  const loaded = await load(triton, readModelConfig(previous, basename(target)), timeoutSeconds);
   return loaded.kind === "serves"
     ? `${restored} and served`
     : `${restored}, but may not be served: ${loaded.kind === "failed" ? loaded.reason : loaded.kind}`;
-}
-
-type Loaded =
-  | { readonly kind: "serves" }
-  /** The name does not resolve: the container does not exist. */
-  | { readonly kind: "absent" }
-  /** Connections were refused until the deadline: Triton listens once its models are loaded. */
-  | { readonly kind: "not-listening" }
-  /** `--model-control-mode` is not `explicit`. */
-  | { readonly kind: "no-control" }
-  /** The model control API requires another key; Terraform replaces a container whose key changes. */
-  | { readonly kind: "other-key" }
-  | { readonly kind: "failed"; readonly reason: string };
-
-const unknownName = ["ENOTFOUND", "EAI_AGAIN"];
-const notListening = ["ECONNREFUSED", "EHOSTUNREACH", "ENETUNREACH"];
-const retryMs = 500;
-
-/** Client of the model control API for one model of one Triton. */
-class TritonControl {
-  readonly #server: string;
-  readonly #model: string;
-  readonly #key: string | undefined;
-  // the deadline of each call is the only time limit
-  readonly #agent = new Agent({ headersTimeout: 0, bodyTimeout: 0, connectTimeout: 10_000 });
-
-  constructor(server: string, model: string, key: string | undefined) {
-    this.#server = server;
-    this.#model = model;
-    this.#key = key;
-  }
-
-  /** Reloads the model, and verifies that the server then has the configuration. */
-  async load(config: ModelConfigJson, timeoutSeconds: number): Promise<Loaded> {
-    const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
-    const failed = (reason: string): Loaded => ({ kind: "failed", reason });
-    for (;;) {
-      try {
-        const model = `models/${this.#model}`;
-        const load = await this.#call("POST", `repository/${model}/load`, deadline);
-        // Triton's message in every mode but explicit
-        if (load.status === 503 && /load \/ unload is not allowed/.test(load.text)) {
-          return { kind: "no-control" };
-        }
-        if (load.status === 403) return { kind: "other-key" };
-        if (load.status !== 200) return failed(`${this.#server} rejected it: ${reasonOf(load)}`);
-        while ((await this.#call("GET", `${model}/ready`, deadline)).status !== 200) {
-          await sleep(retryMs, undefined, { signal: deadline });
-        }
-        const served = await this.#call("GET", `${model}/config`, deadline);
-        const difference = configDifference(config, JSON.parse(served.text));
-        return difference === undefined
-          ? { kind: "serves" }
-          : failed(`${this.#server} loaded the model, but has ${difference}`);
-      } catch (error) {
-        if (deadline.aborted) {
-          return failed(`${this.#server} did not finish in ${timeoutSeconds} s`);
-        }
-        const { code = "", message } = error as NodeJS.ErrnoException;
-        if (unknownName.includes(code)) return { kind: "absent" };
-        if (!notListening.includes(code)) return failed(`${this.#server}: ${message}`);
-      }
-      const stopped = await sleep(retryMs, false, { signal: deadline }).catch(() => true);
-      if (stopped) return { kind: "not-listening" };
-    }
-  }
-
-  async #call(
-    method: "GET" | "POST",
-    path: string,
-    signal: AbortSignal,
-  ): Promise<{ readonly status: number; readonly text: string }> {
-    const { statusCode, body } = await request(`${this.#server}/v2/${path}`, {
-      method,
-      dispatcher: this.#agent,
-      signal,
-      ...(method === "POST" && {
-        body: "{}",
-        headers: {
-          "content-type": "application/json",
-          ...(this.#key !== undefined && { [modelControlHeader]: this.#key }),
-        },
-      }),
-    });
-    return { status: statusCode, text: await body.text() };
-  }
-
-  close(): Promise<void> {
-    return this.#agent.destroy();
-  }
-}
-
-function reasonOf({ status, text }: { readonly status: number; readonly text: string }): string {
-  try {
-    const { error } = JSON.parse(text) as { error?: unknown };
-    if (typeof error === "string") {
-      const message = error.replace(/[;\s]+$/, "");
-      // Triton sends no details to the client
-      return /failed to poll from model repository$/.test(message)
-        ? `${message} (see its log)`
-        : message;
-    }
-  } catch {
-    // not JSON
-  }
-  return `status ${status}${text === "" ? "" : `: ${text.slice(0, 200)}`}`;
 }
 
 /** Fields of a configuration that a deployment sets. Triton adds values to them but changes none. */

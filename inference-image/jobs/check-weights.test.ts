@@ -43,6 +43,13 @@ test("fails on another file", async () => {
   );
 });
 
+test("checks another file of the folder", async () => {
+  const other = join(folder, "tokenizer.model");
+  await copyFile(await tinyModel(), other);
+  const found = await checkWeights({ ...options(await sha256Of(other)), file: "tokenizer.model" });
+  expect(found).toMatch(/\/tokenizer\.model is sha256 /);
+});
+
 test("fails if the file is missing", async () => {
   await expect(checkWeights(options("0".repeat(64)))).rejects.toThrow(`${file} does not exist`);
 });
@@ -51,7 +58,7 @@ test.each<[string, readonly string[], string]>([
   [
     "a missing folder option",
     ["--sha256", "0".repeat(64)],
-    "check-weights: --folder must be given; usage: check-weights --folder … --sha256 …",
+    "check-weights: --folder must be given; usage: check-weights --folder … --sha256 … [--file …]",
   ],
   [
     "a short checksum",
@@ -59,14 +66,19 @@ test.each<[string, readonly string[], string]>([
     "check-weights: --sha256 must be 64 digits, lower-case hexadecimal, got 'abc'",
   ],
   [
+    "a file outside the folder",
+    ["--folder=/weights", `--sha256=${"0".repeat(64)}`, "--file=../secret"],
+    "check-weights: --file must be the name of a file, got '../secret'",
+  ],
+  [
     "an unknown option",
     ["--folder=/weights", "--force=yes"],
-    "check-weights: Unknown option '--force'; usage: check-weights --folder … --sha256 …",
+    "check-weights: Unknown option '--force'; usage: check-weights --folder … --sha256 … [--file …]",
   ],
   [
     "a repeated option",
     ["--folder=/a", "--folder=/b", `--sha256=${"0".repeat(64)}`],
-    "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 …",
+    "check-weights: --folder must be given once, got 2; usage: check-weights --folder … --sha256 … [--file …]",
   ],
 ])("rejects %s", (_name, args, message) => {
   expect(() => readCheckWeightsArguments(args)).toThrow(message);

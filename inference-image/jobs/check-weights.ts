@@ -4,9 +4,15 @@ import { sizeOf } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface CheckWeightsOptions {
-  /** Folder with `model.onnx`: version 1 of a model. */
+  /** Folder with the file: version 1 of a model. */
   readonly folder: string;
-  /** Required SHA-256 of `model.onnx`, lower-case hexadecimal. */
+  /**
+   * Name of the file.
+   *
+   * @default "model.onnx"
+   */
+  readonly file?: string;
+  /** Required SHA-256 of the file, lower-case hexadecimal. */
   readonly sha256: string;
 }
 
@@ -14,32 +20,44 @@ export interface CheckWeightsOptions {
 export function readCheckWeightsArguments(args: readonly string[]): CheckWeightsOptions {
   return requireSha256(
     "check-weights",
-    readArguments("check-weights", args, { required: ["folder", "sha256"] }),
+    readArguments("check-weights", args, {
+      required: ["folder", "sha256"],
+      optional: ["file"],
+    }),
   );
 }
 
 /** @throws {UsageError} if the checksum is malformed */
 export function requireSha256(role: string, options: CheckWeightsOptions): CheckWeightsOptions {
-  const { folder, sha256 } = options;
+  const { folder, file, sha256 } = options;
+  if (file !== undefined && !/^[\w-][\w.-]*$/.test(file)) {
+    throw new UsageError(`${role}: --file must be the name of a file, got '${file}'`);
+  }
   if (!/^[0-9a-f]{64}$/.test(sha256)) {
     throw new UsageError(
       `${role}: --sha256 must be 64 digits, lower-case hexadecimal, got '${sha256}'`,
     );
   }
-  return { folder, sha256 };
+  return { folder, sha256, ...(file !== undefined && { file }) };
 }
 
-/** File name of the weights. */
-export const weightsFileName = "model.onnx";
+/** Path of the checked file. */
+export function weightsPath({
+  folder,
+  file = "model.onnx",
+}: Pick<CheckWeightsOptions, "folder" | "file">): string {
+  return join(folder, file);
+}
 
 /**
- * Checks that `model.onnx` in a folder has the given checksum. Nothing is written.
+ * Checks that a file has the given checksum. Nothing is written.
  *
  * @returns Description of the file, in one line.
  * @throws {Error} one line, naming the file, the rule and the value.
  */
-export async function checkWeights({ folder, sha256 }: CheckWeightsOptions): Promise<string> {
-  const file = join(folder, weightsFileName);
+export async function checkWeights(options: CheckWeightsOptions): Promise<string> {
+  const { sha256 } = options;
+  const file = weightsPath(options);
   const bytes = await sizeOf(file);
   if (bytes === undefined) throw new Error(`${file} does not exist`);
   const got = await sha256Of(file);

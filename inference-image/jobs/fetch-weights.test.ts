@@ -113,6 +113,12 @@ async function tlsOrigin(listener: RequestListener): Promise<string> {
   return `https://127.0.0.1:${(tls.address() as AddressInfo).port}`;
 }
 
+test("downloads another file beside the weights", async () => {
+  await fetchWeights(await options("/model.onnx"));
+  await fetchWeights({ ...(await options("/moved")), file: "tokenizer.model" });
+  expect((await readdir(folder)).sort()).toEqual(["model.onnx", "tokenizer.model"]);
+});
+
 test("downloads the file and verifies it", async () => {
   expect(await fetchWeights(await options("/model.onnx"))).toMatch(
     /^downloaded in \d+\.\d s; \/.*\/model\.onnx is sha256 [0-9a-f]{12}, \d+ MB, weights unknown$/,
@@ -336,7 +342,7 @@ test.each<[string, Readonly<Record<string, string>>, string]>([
 });
 
 const usage =
-  "usage: fetch-weights --url … --folder … --sha256 … --max-bytes … [--timeout-seconds …]";
+  "usage: fetch-weights --url … --folder … --sha256 … --max-bytes … [--timeout-seconds …] [--file …]";
 
 test.each<[string, readonly string[], string]>([
   ["a missing URL", ["--folder=/weights"], "--url must be given"],

@@ -11,12 +11,12 @@ import {
   type CheckWeightsOptions,
   checkWeights,
   requireSha256,
-  weightsFileName,
+  weightsPath,
 } from "./check-weights.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
 export interface FetchWeightsOptions extends CheckWeightsOptions {
-  /** URL of `model.onnx` without user and password. Redirects are followed, but not from https to http. */
+  /** URL of the file without user and password. Redirects are followed, but not from https to http. */
   readonly url: string;
   readonly maxBytes: number;
   /** Deadline of the whole download. */
@@ -32,7 +32,7 @@ export function readFetchWeightsArguments(args: readonly string[]): FetchWeights
     ...rest
   } = readArguments("fetch-weights", args, {
     required: ["url", "folder", "sha256", "max-bytes"],
-    optional: ["timeout-seconds"],
+    optional: ["timeout-seconds", "file"],
   });
   if (!URL.canParse(url) || !/^https?:\/\//.test(url)) {
     throw new UsageError("fetch-weights: --url must be http://… or https://…");
@@ -77,7 +77,7 @@ export async function fetchWeights(
   wait?: (ms: number) => Promise<void>,
 ): Promise<string> {
   const { folder, sha256 } = options;
-  const file = join(folder, weightsFileName);
+  const file = weightsPath(options);
   if ((await sizeOf(file)) !== undefined && (await sha256Of(file)) === sha256) {
     return `already downloaded; ${await checkWeights(options)}`;
   }

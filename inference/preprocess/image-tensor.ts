@@ -1,70 +1,81 @@
-import {
-  clipNormalisation,
-  imageElements,
-  imageSide,
-  openclipVitB32,
-  openclipVitB32U8,
-  pixelBytes,
-} from "../../contract/model-signature.ts";
-import type { Fp32Tensor, Uint8Tensor } from "../../contract/tensor.ts";
+import { imagePixels, normalisedImage, type PixelTower } from "../../contract/model-shapes.ts";
+import { type ImageInput, type ImageTower, valueRanges } from "../../contract/model-spec.ts";
+import { elementCount, type Fp32Tensor, type Uint8Tensor } from "../../contract/tensor.ts";
 
 /**
- * Returns preprocessed images as the input of `openclip_vit_b32`.
+ * Returns preprocessed images as the FP32 input of an image tower.
  *
- * @param images - `[224, 224, 3]` 8-bit RGB each, row-major
- * @returns `[B, 3, 224, 224]` FP32
+ * @param images - `[height, width, 3]` 8-bit RGB each, row-major
+ * @returns `[B, 3, height, width]` or `[B, height, width, 3]`, by the layout of the tower
  */
-export function imageTensor(images: readonly Uint8Array[]): Fp32Tensor {
-  const [input] = openclipVitB32.inputs;
-  const data = new Float32Array(images.length * imageElements);
+export function imageTensor(images: readonly Uint8Array[], tower: ImageTower): Fp32Tensor {
+  const { name, dims } = normalisedImage(tower);
+  const elements = elementCount(dims);
+  const data = new Float32Array(images.length * elements);
   for (const [index, image] of images.entries()) {
-    normaliseInto(data.subarray(index * imageElements, (index + 1) * imageElements), image);
+    normaliseInto(data.subarray(index * elements, (index + 1) * elements), image, tower.input);
   }
-  return { name: input.name, dataType: "FP32", shape: [images.length, ...input.dims], data };
+  return { name, dataType: "FP32", shape: [images.length, ...dims], data };
 }
 
 /**
- * Returns preprocessed images as the input of `openclip_vit_b32_u8`.
+ * Returns preprocessed images as the input of a model that includes the normalisation.
  *
- * @param images - `[224, 224, 3]` 8-bit RGB each, row-major
- * @returns `[B, 224, 224, 3]` UINT8
+ * @param images - `[height, width, 3]` 8-bit RGB each, row-major
+ * @returns `[B, height, width, 3]` UINT8
  */
-export function pixelTensor(images: readonly Uint8Array[]): Uint8Tensor {
-  const [input] = openclipVitB32U8.inputs;
-  const data = new Uint8Array(images.length * pixelBytes);
-  for (const [index, image] of images.entries()) data.set(image, index * pixelBytes);
-  return { name: input.name, dataType: "UINT8", shape: [images.length, ...input.dims], data };
+export function pixelTensor(images: readonly Uint8Array[], tower: PixelTower): Uint8Tensor {
+  const { name, dims } = imagePixels(tower);
+  const bytes = elementCount(dims);
+  const data = new Uint8Array(images.length * bytes);
+  for (const [index, image] of images.entries()) data.set(image, index * bytes);
+  return { name, dataType: "UINT8", shape: [images.length, ...dims], data };
 }
 
 /**
- * Normalises one image for CLIP's image tower.
+ * Normalises one image: (value - mean) / std per channel.
  *
- * @param pixels - `[224, 224, 3]` 8-bit RGB, row-major
- * @returns `[3, 224, 224]` float32, row-major: (RGB in 0..1 - mean) / standard deviation, per channel
+ * @param pixels - `[height, width, 3]` 8-bit RGB, row-major
+ * @returns float32 in the layout and channel order of the input
  */
-export function normalised(pixels: Uint8Array): Float32Array {
-  return normaliseInto(new Float32Array(imageElements), pixels);
+export function normalised(pixels: Uint8Array, input: ImageInput): Float32Array {
+  return normaliseInto(new Float32Array(pixels.length), pixels, input);
 }
 
-/** Normalised value of each of the 256 levels, per channel. */
-const levels = clipNormalisation.mean.map((mean, channel) =>
-  Float32Array.from(
-    { length: 256 },
-    (_, level) => (level / 255 - mean) / clipNormalisation.std[channel]!,
-  ),
-);
+/** Normalised value of each of the 256 levels, per channel in the order of the input. */
+type Levels = readonly [Float32Array, Float32Array, Float32Array];
 
-/** Converts interleaved 8-bit RGB to normalised planes. */
-function normaliseInto(values: Float32Array, pixels: Uint8Array): Float32Array {
-  if (pixels.length !== pixelBytes) {
-    throw new Error(`expected ${pixelBytes} bytes of RGB, got ${pixels.length}`);
+const levelsOfInputs = new WeakMap<ImageInput, Levels>();
+
+function levelsOf(input: ImageInput): Levels {
+  let levels = levelsOfInputs.get(input);
+  if (levels === undefined) {
+    const maximum = valueRanges[input.valueRange];
+    const table = (channel: 0 | 1 | 2) =>
+      Float32Array.from(
+        { length: 256 },
+        (_, level) => ((level * maximum) / 255 - input.mean[channel]) / input.std[channel],
+      );
+    levels = [table(0), table(1), table(2)];
+    levelsOfInputs.set(input, levels);
   }
-  const plane = imageSide * imageSide;
-  const [red, green, blue] = levels as [Float32Array, Float32Array, Float32Array];
-  for (let pixel = 0, from = 0; pixel < plane; pixel++, from += 3) {
-    values[pixel] = red[pixels[from]!]!;
-    values[plane + pixel] = green[pixels[from + 1]!]!;
-    values[2 * plane + pixel] = blue[pixels[from + 2]!]!;
+  return levels;
+}
+
+/** Converts interleaved 8-bit RGB to normalised values. */
+function normaliseInto(values: Float32Array, pixels: Uint8Array, input: ImageInput): Float32Array {
+  const { width, height } = input.size;
+  if (pixels.length !== 3 * width * height) {
+    throw new Error(`expected ${3 * width * height} bytes of RGB, got ${pixels.length}`);
+  }
+  const [first, second, third] = levelsOf(input);
+  const red = input.channelOrder === "rgb" ? 0 : 2;
+  const blue = 2 - red;
+  const [channel, pixel] = input.layout === "nchw" ? [width * height, 1] : [1, 3];
+  for (let from = 0, to = 0; from < pixels.length; from += 3, to += pixel) {
+    values[to] = first[pixels[from + red]!]!;
+    values[to + channel] = second[pixels[from + 1]!]!;
+    values[to + 2 * channel] = third[pixels[from + blue]!]!;
   }
   return values;
 }

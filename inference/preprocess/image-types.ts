@@ -1,3 +1,4 @@
+import type { PixelInput } from "../../contract/model-spec.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { ImageHeader } from "./image-header.ts";
 
@@ -31,16 +32,23 @@ export interface Taps {
   readonly maxTaps: number;
 }
 
-/** Crop and weights that turn a stored image into the model's input. */
+export interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Crop and weights that resize a stored image. */
 export interface ResizePlan {
-  /** Width and height of the result. */
-  readonly side: number;
+  /** Size of the result. With `letterbox`, without the fill. */
+  readonly size: Size;
+  /** Source samples per result sample, the smaller of both axes. */
+  readonly scale: number;
   /** Whether EXIF orientation swaps rows and columns: then the rows are resized first and the result is transposed. */
   readonly isTransposed: boolean;
   /** Number of stored samples per decoded sample, along each axis: 1, 2, 4 or 8. */
   readonly reduction: number;
   /** Size of the decoded image. */
-  readonly stored: { readonly width: number; readonly height: number };
+  readonly stored: Size;
   /** Part of the decoded image that contributes to the result. */
   readonly source: Window;
   /** Taps along a stored row. */
@@ -98,7 +106,7 @@ export interface Frame {
 export interface PreprocessTask {
   readonly header: ImageHeader;
   readonly mode: ServerEnv["PREPROCESSING"];
-  readonly side: number;
+  readonly input: PixelInput;
   /** Memory for the result. */
   readonly into?: Uint8Array;
   /** Maximum decoding time in milliseconds. */

@@ -9,6 +9,7 @@ import { JpegDecoder } from "./jpeg.mjs";
 import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf } from "./resample-plan.mjs";
 import { picture } from "./test-images.ts";
+import { squareInput } from "./test-inputs.ts";
 import { type JpegShape, randomJpeg, randomNumbers } from "./test-jpeg.ts";
 
 const kernel = new ImageKernel(compileKernel());
@@ -43,7 +44,7 @@ async function byLibvips(bytes: Buffer, plan: ResizePlan): Promise<Uint8Array | 
 
 /** Decodes with the kernel and with libvips; both are resized by the kernel. */
 async function bothOf(bytes: Buffer, orientation = 1, side = 224) {
-  const plan = planOf({ ...readImageHeader(bytes)!, orientation }, side);
+  const plan = planOf({ ...readImageHeader(bytes)!, orientation }, squareInput(side));
   return { pixels: decoded(bytes, plan), reference: (await byLibvips(bytes, plan))! };
 }
 
@@ -110,7 +111,7 @@ test.each<Partial<JpegShape>>([
 ])("cut short at any byte (%o), it is left to libvips, with or without an end", async (changes) => {
   const shape = { ...usual, width: 40, height: 24, density: 4, ...changes };
   const file = randomJpeg(shape);
-  const plan = planOf({ ...shape, orientation: 1 }, 16);
+  const plan = planOf({ ...shape, orientation: 1 }, squareInput(16));
   expect(decoded(file, plan)).toEqual(await byLibvips(file, plan));
   for (let length = 0; length < file.length; length++) {
     const part = file.subarray(0, length);
@@ -172,7 +173,7 @@ test.each([
       .toBuffer();
     const { data, info } = await sharp(smooth).raw().toBuffer({ resolveWithObject: true });
     // as large as the decoded image, so that nothing is resized afterwards
-    const plan = planOf({ width: side, height: side, orientation: 1 }, 64, reduction);
+    const plan = planOf({ width: side, height: side, orientation: 1 }, squareInput(64), reduction);
     const { pixels } = decoder.resample(smooth, plan)!;
     const means = shrunk(data, info.width, 3, reduction);
     const mean =
@@ -191,8 +192,12 @@ test("decodes an image with unusual chroma at full size", () => {
     seed: 3,
   };
   const bytes = randomJpeg(shape);
-  expect(decoder.resample(bytes, planOf({ ...shape, orientation: 1 }, 224, 2))).toBeUndefined();
-  expect(decoder.resample(bytes, planOf({ ...shape, orientation: 1 }, 224))).toBeDefined();
+  expect(
+    decoder.resample(bytes, planOf({ ...shape, orientation: 1 }, squareInput(224), 2)),
+  ).toBeUndefined();
+  expect(
+    decoder.resample(bytes, planOf({ ...shape, orientation: 1 }, squareInput(224))),
+  ).toBeDefined();
 });
 
 const samples = new URL("../../model-tools/samples/", import.meta.url);
@@ -228,7 +233,9 @@ test.each([
     Buffer.concat([randomJpeg(usual), Buffer.alloc(2 ** 24)]),
   ],
 ])("leaves to libvips %s", (_, bytes) => {
-  expect(decoder.resample(bytes, planOf({ ...usual, orientation: 1 }, 224))).toBeUndefined();
+  expect(
+    decoder.resample(bytes, planOf({ ...usual, orientation: 1 }, squareInput(224))),
+  ).toBeUndefined();
 });
 
 /** Returns the file with an additional byte, or another marker in the data. */
@@ -249,13 +256,13 @@ test.each([
   const image = sharp(await picture("png"));
   if (kind === "CMYK") image.toColourspace("cmyk");
   const bytes = await image.jpeg(options).toBuffer();
-  const plan = planOf({ width: 320, height: 240, orientation: 1 }, 224);
+  const plan = planOf({ width: 320, height: 240, orientation: 1 }, squareInput(224));
   expect(decoder.resample(bytes, plan)).toBeUndefined();
 });
 
 test("leaves a file with another size than in its header to libvips", async () => {
   const bytes = await picture("jpeg");
-  const plan = planOf({ width: 300, height: 240, orientation: 1 }, 224);
+  const plan = planOf({ width: 300, height: 240, orientation: 1 }, squareInput(224));
   expect(decoder.resample(bytes, plan)).toBeUndefined();
 });
 
@@ -263,7 +270,7 @@ test("a damaged file is left to libvips or decoded, and does not affect the next
   // a square, because its first block, which could contain stale data, is not cropped
   const square = { ...usual, height: usual.width };
   const file = randomJpeg(square);
-  const plan = planOf({ ...square, orientation: 1 }, 224);
+  const plan = planOf({ ...square, orientation: 1 }, squareInput(224));
   const expected = decoder.resample(file, plan)!.pixels;
   const random = randomNumbers(5);
   let left = 0;

@@ -1,4 +1,4 @@
-// Converts one image file to model input. Common JPEG files are decoded by the kernel, everything else by libvips; the kernel
+// Converts one image file to the pixels of a model. Common JPEG files are decoded by the kernel, everything else by libvips; the kernel
 // resizes. Plain JavaScript, so that preprocess-worker.mjs needs no loader.
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -6,9 +6,11 @@ import sharp from "sharp";
 import { ImageKernel } from "./image-kernel.mjs";
 import { JpegDecoder } from "./jpeg.mjs";
 import { Resampler, rowsOf } from "./resample.mjs";
-import { planOf } from "./resample-plan.mjs";
+import { planOf, roundHalfToEven } from "./resample-plan.mjs";
 
 /** @typedef {import("./image-header.ts").ImageHeader} ImageHeader */
+/** @typedef {import("./image-types.ts").PreprocessTask} PreprocessTask */
+/** @typedef {import("./image-types.ts").ResizePlan} ResizePlan */
 /** @typedef {{ resampler: Resampler, decoder: JpegDecoder }} ThreadResources */
 
 // images are not repeated
@@ -38,47 +40,104 @@ export function createThreadResources(module) {
 
 /**
  * @param {Uint8Array} bytes
- * @param {import("./image-types.ts").PreprocessTask} task
+ * @param {PreprocessTask} task
  * @param {ThreadResources} resources
- * @returns {Promise<Uint8Array>} `[side, side, 3]` 8-bit RGB, row-major; `task.into` if it was given
+ * @returns {Promise<Uint8Array>} `[height, width, 3]` 8-bit RGB, row-major; `task.into` if it was given and could be used
  */
 export async function preprocessImage(bytes, task, { resampler, decoder }) {
-  const { header, mode, side, into, reserve } = task;
-  const plan = planOf(header, side);
+  const { header, input, reserve } = task;
+  const plan = planOf(header, input);
   if (header.type === "jpeg") {
-    const reduction = mode === "fast" ? reductionOf(header, side) : 1;
-    const decoded =
-      (reduction > 1 && decoder.resample(bytes, planOf(header, side, reduction), into)) ||
-      decoder.resample(bytes, plan, into);
-    if (decoded) return rgbOf(decoded.pixels, decoded.channels);
+    const rgb = decodeJpeg(bytes, task, plan, decoder);
+    if (rgb !== undefined) return filled(rgb, plan, input);
   }
   const pixels = header.width * header.height;
   await reserve?.(pixels);
   if (reserve && header.scans * pixels > maxScannedPixels) return await inProcess(bytes, task);
+  return filled(await decodeWithLibvips(bytes, task, plan, resampler), plan, input);
+}
+
+/**
+ * @param {Uint8Array} bytes
+ * @param {PreprocessTask} task
+ * @param {ResizePlan} plan
+ * @param {JpegDecoder} decoder
+ * @returns {Uint8Array | undefined} 8-bit RGB of the plan's size; `undefined` if libvips must decode the file
+ */
+function decodeJpeg(bytes, { header, mode, input, into }, plan, decoder) {
+  const reduction = mode === "fast" ? reductionOf(plan, input) : 1;
+  const decoded =
+    (reduction > 1 && decoder.resample(bytes, planOf(header, input, reduction), into)) ||
+    decoder.resample(bytes, plan, into);
+  return decoded && rgbOf(decoded.pixels, decoded.channels);
+}
+
+/**
+ * @param {Uint8Array} bytes
+ * @param {PreprocessTask} task
+ * @param {ResizePlan} plan
+ * @param {Resampler} resampler
+ * @returns {Promise<Uint8Array>} 8-bit RGB of the plan's size
+ */
+async function decodeWithLibvips(bytes, task, plan, resampler) {
+  const { header, input, into } = task;
   const { left, top, width, height } = plan.source;
+  const isCmyk = header.colours === "cmyk";
+  const isConvertedFirst = input.rgbConversion === "before-resize";
   const image = openWithLibvips(bytes, task);
-  if (pixels - width * height > minCroppedPixels) image.extract({ left, top, width, height });
+  if (isConvertedFirst && !isCmyk) image.removeAlpha();
+  if (header.width * header.height - width * height > minCroppedPixels) {
+    image.extract({ left, top, width, height });
+  }
   const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
+  if (isConvertedFirst && isCmyk) {
+    const rows = rowsOf({ ...info, data: rgbOfCmyk(data), channels: 3 }, plan, resampler);
+    return resampler.resample(rows, plan, false, into);
+  }
   const { channels } = info;
-  const hasAlpha = header.colours !== "cmyk" && (channels === 2 || channels === 4);
-  const rows = rowsOf({ data, ...info }, plan, resampler);
-  const result = resampler.resample(rows, plan, hasAlpha, into);
-  if (header.colours === "cmyk") return rgbOfCmyk(result);
-  return rgbOf(result, channels);
+  const hasAlpha = !isCmyk && (channels === 2 || channels === 4);
+  const result = resampler.resample(
+    rowsOf({ data, ...info }, plan, resampler),
+    plan,
+    hasAlpha,
+    into,
+  );
+  return isCmyk ? rgbOfCmyk(result) : rgbOf(result, channels);
+}
+
+/**
+ * Places a resized image in the middle of the model's input, as in Pillow's `ImageOps.pad`.
+ *
+ * @param {Uint8Array} rgb
+ * @param {ResizePlan} plan
+ * @param {import("../../contract/model-spec.ts").PixelInput} input
+ * @returns {Uint8Array} `rgb` if it has the input's size
+ */
+function filled(rgb, { size: inner }, { size, resize }) {
+  if (resize.mode !== "letterbox" || rgb.length === 3 * size.width * size.height) return rgb;
+  const result = new Uint8Array(3 * size.width * size.height);
+  for (let at = 0; at < result.length; at++) result[at] = resize.fill[at % 3];
+  const left = roundHalfToEven((size.width - inner.width) / 2);
+  const top = roundHalfToEven((size.height - inner.height) / 2);
+  for (let row = 0; row < inner.height; row++) {
+    const line = rgb.subarray(row * inner.width * 3, (row + 1) * inner.width * 3);
+    result.set(line, ((top + row) * size.width + left) * 3);
+  }
+  return result;
 }
 
 /**
  * Decodes in a child process, which kills itself at the deadline even if this process has ended.
  *
  * @param {Uint8Array} bytes
- * @param {import("./image-types.ts").PreprocessTask} task
+ * @param {PreprocessTask} task
  * @returns {Promise<Uint8Array>}
  */
-function inProcess(bytes, { header, mode, side, timeoutMs }) {
+function inProcess(bytes, { header, mode, input, timeoutMs }) {
   const program = fileURLToPath(new URL("./preprocess-process.mjs", import.meta.url));
   const child = spawn(
     process.execPath,
-    [program, JSON.stringify({ header, mode, side, timeoutMs })],
+    [program, JSON.stringify({ header, mode, input, timeoutMs })],
     { stdio: "pipe" },
   );
   child.stdin.on("error", () => {}); // it ended before reading the file; its exit code is reported below
@@ -112,14 +171,15 @@ function openWithLibvips(bytes, { header: { width, height, colours, hasColourKey
 }
 
 /**
- * Reduction at which a JPEG may be decoded: 8, 4, 2 or 1. The shortest decoded side stays at least twice the model's, so that the
- * cosine to the exact result is above 0.9996.
+ * Reduction at which a JPEG may be decoded: 8, 4, 2 or 1. Both decoded sides stay at least twice the resized ones, so that the cosine
+ * to the exact result is above 0.9996. Without antialiasing, a reduction would change the result.
  *
- * @param {ImageHeader} header
- * @param {number} side
+ * @param {ResizePlan} plan
+ * @param {import("../../contract/model-spec.ts").PixelInput} input
  */
-function reductionOf({ width, height }, side) {
-  return [8, 4, 2].find((reduction) => Math.min(width, height) >= 2 * side * reduction) ?? 1;
+function reductionOf({ scale }, { filter }) {
+  if (filter === "tensorflow-bilinear") return 1;
+  return [8, 4, 2].find((reduction) => scale >= 2 * reduction) ?? 1;
 }
 
 /**

@@ -3,12 +3,15 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { pixelBytes } from "../../contract/model-signature.ts";
+import { imageBytes } from "../../contract/model-shapes.ts";
 import { Budget } from "../budget.ts";
 import { readImageHeader } from "./image-header.ts";
 import { type PoolTask, PreprocessPool } from "./preprocess-pool.ts";
 import { picture } from "./test-images.ts";
+import { vitB32 } from "./test-inputs.ts";
 import { slowProgressiveJpeg } from "./test-progressive.ts";
+
+const pixelBytes = imageBytes(vitB32, "uint8")!;
 
 /** Threads started by a test. */
 const threads: Worker[] = [];
@@ -35,7 +38,7 @@ function poolOf(
 
 async function taskOf(width: number, height: number, seed = 1): Promise<PoolTask> {
   const bytes = await picture("jpeg", { width, height, seed });
-  return { bytes, header: readImageHeader(bytes)!, mode: "exact" };
+  return { bytes, header: readImageHeader(bytes)!, input: vitB32.input, mode: "exact" };
 }
 
 test("starts no thread before an image needs one", async () => {
@@ -176,7 +179,12 @@ class PairBudget extends Budget {
 
 test("decodes two images of 24 MP concurrently on two threads", async () => {
   const bytes = slowProgressiveJpeg(6_000, 4_000, 2);
-  const task: PoolTask = { bytes, header: readImageHeader(bytes)!, mode: "exact" };
+  const task: PoolTask = {
+    bytes,
+    header: readImageHeader(bytes)!,
+    input: vitB32.input,
+    mode: "exact",
+  };
   const pool = poolOf(2, { budget: new PairBudget(2 * 40_000_000) });
   const results = await Promise.all([pool.run(task), pool.run(task)]);
   expect(results.map(({ length }) => length)).toEqual([pixelBytes, pixelBytes]);
@@ -198,14 +206,19 @@ test("charges the pixels of an image only while it holds them", async () => {
   await pool.run(await taskOf(320, 240));
   expect(held, "a baseline JPEG is decoded row by row").toEqual([]);
   const bytes = await picture("png");
-  await pool.run({ bytes, header: readImageHeader(bytes)!, mode: "exact" });
+  await pool.run({ bytes, header: readImageHeader(bytes)!, input: vitB32.input, mode: "exact" });
   const broken = { bytes: bytes.subarray(0, 5_000), header: readImageHeader(bytes)! };
-  await expect(pool.run({ ...broken, mode: "exact" })).rejects.toThrow();
+  await expect(pool.run({ ...broken, input: vitB32.input, mode: "exact" })).rejects.toThrow();
   expect(held).toEqual([76_800, -76_800, 76_800, -76_800]);
 });
 
 const slow = slowProgressiveJpeg(6_300, 6_300, 100);
-const slowTask: PoolTask = { bytes: slow, header: readImageHeader(slow)!, mode: "exact" };
+const slowTask: PoolTask = {
+  bytes: slow,
+  header: readImageHeader(slow)!,
+  input: vitB32.input,
+  mode: "exact",
+};
 
 test("terminates a thread at the deadline of its image without losing other images", async () => {
   const pool = poolOf(1, { timeoutMs: 1_000 });
@@ -219,7 +232,7 @@ test("terminates a thread at the deadline of its image without losing other imag
 
 test("a process that decodes a slow image exits at the deadline", async () => {
   const program = fileURLToPath(new URL("./preprocess-process.mjs", import.meta.url));
-  const task = { header: slowTask.header, mode: "exact", side: 224, timeoutMs: 500 };
+  const task = { header: slowTask.header, mode: "exact", input: vitB32.input, timeoutMs: 500 };
   const child = promisify(execFile)(process.execPath, [program, JSON.stringify(task)]);
   child.child.stdin!.on("error", () => {});
   child.child.stdin!.end(slow);
@@ -230,7 +243,9 @@ test("decodes an image of many scans in a process, to the same pixels", async ()
   // 80 scans of 4 MP are decoded in a process, 2 scans in a thread
   const images = [80, 2].map((scans) => slowProgressiveJpeg(2_000, 2_000, scans));
   const [many, few] = await Promise.all(
-    images.map((bytes) => poolOf(1).run({ bytes, header: readImageHeader(bytes)!, mode: "exact" })),
+    images.map((bytes) =>
+      poolOf(1).run({ bytes, header: readImageHeader(bytes)!, input: vitB32.input, mode: "exact" }),
+    ),
   );
   expect(many).toEqual(few);
 });
@@ -260,7 +275,7 @@ test.each([
     for await (const part of process.stdin) text += part;
     const image = Buffer.from(text, "base64");
     ${end}
-    const all = await Promise.all([1, 2, 3, 4].map(() => preprocess(image, { maxPixels: 4e7 })));
+    const all = await Promise.all([1, 2, 3, 4].map(() => preprocess(image, ${JSON.stringify(vitB32.input)}, { maxPixels: 4e7 })));
     console.log(all.length);`;
   const child = promisify(execFile)(
     process.execPath,

@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { imageSide, pixelBytes } from "../../contract/model-signature.ts";
+import type { PixelInput } from "../../contract/model-spec.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import type { Budget } from "../budget.ts";
 import { InferenceError } from "../session/types.ts";
@@ -15,6 +15,7 @@ export interface PoolTask {
   /** Whether the file's buffer, which contains nothing else, moves to the thread; otherwise it is copied. */
   readonly transferred?: boolean;
   readonly header: ImageHeader;
+  readonly input: PixelInput;
   readonly mode: ServerEnv["PREPROCESSING"];
 }
 
@@ -43,14 +44,14 @@ interface Job {
   release?(): void;
 }
 
-/** Maximum number of result buffers kept for reuse: 10 MB. */
+/** Maximum number of result buffers of a size kept for reuse: 10 MB for 224 × 224 pixels. */
 const maxSpares = 64;
 
 /** Compiled once and shared with every thread. */
 let kernel: WebAssembly.Module | undefined;
 
 /**
- * Threads that convert image files to model input in first-in-first-out order. A thread is started if all others are busy, and keeps
+ * Threads that convert image files to the pixels of any model, in first-in-first-out order. A thread is started if all others are busy, and keeps
  * the process alive only while it is decoding. If a thread dies or exceeds the deadline, only its own image fails.
  */
 export class PreprocessPool {
@@ -60,8 +61,8 @@ export class PreprocessPool {
   readonly #waiting = new WaitQueue<Job>();
   /** Terminations of threads that exceeded the deadline. */
   readonly #ending = new Set<Promise<unknown>>();
-  /** Buffers from {@link recycle}. */
-  readonly #spares: Uint8Array[] = [];
+  /** Buffers from {@link recycle}, by length. */
+  readonly #spares = new Map<number, Uint8Array[]>();
   #closing: Promise<void> | undefined;
   #emptied = () => {};
 
@@ -71,7 +72,7 @@ export class PreprocessPool {
 
   /**
    * @param signal - Removes the image from the queue; its reason is thrown.
-   * @returns `[224, 224, 3]` 8-bit RGB, the only content of its buffer.
+   * @returns `[height, width, 3]` 8-bit RGB, the only content of its buffer.
    * @throws {Error} if the image cannot be decoded, or not within the deadline
    * @throws {InferenceError} `failed` if the thread died or the file cannot be transferred; `draining` after {@link close}
    */
@@ -91,8 +92,11 @@ export class PreprocessPool {
    * collection every 400 images.
    */
   recycle(pixels: Uint8Array): void {
-    const { byteLength } = pixels.buffer;
-    if (byteLength === pixelBytes && this.#spares.length < maxSpares) this.#spares.push(pixels);
+    const { length, buffer } = pixels;
+    if (length === 0 || buffer.byteLength !== length) return;
+    const spares = this.#spares.get(length) ?? [];
+    if (spares.length < maxSpares) spares.push(pixels);
+    this.#spares.set(length, spares);
   }
 
   get size(): number {
@@ -133,16 +137,16 @@ export class PreprocessPool {
 
   /** Returns whether the job was sent. Otherwise the job is rejected and the thread is idle. */
   #send(worker: Worker, { task, reject }: Job): boolean {
-    const { bytes: file, transferred, header, mode } = task;
+    const { bytes: file, transferred, header, input, mode } = task;
     // the caller's buffer may contain other files
     const bytes = transferred === true ? file : new Uint8Array(file);
-    const into = this.#spares.pop();
+    const into = this.#spares.get(3 * input.size.width * input.size.height)?.pop();
     const moved = [bytes, into].flatMap((array) => (array ? [array.buffer as ArrayBuffer] : []));
     try {
       // some Node versions post a detached buffer without an error, and the thread would never respond
       if (bytes.length === 0) throw new Error("it was transferred before");
       const { timeoutMs } = this.#options;
-      worker.postMessage({ bytes, header, mode, into, timeoutMs }, moved);
+      worker.postMessage({ bytes, header, input, mode, into, timeoutMs }, moved);
       return true;
     } catch (cause) {
       this.#idle.push(worker);
@@ -156,7 +160,7 @@ export class PreprocessPool {
 
   #start(): Worker {
     const worker = new Worker(new URL("./preprocess-worker.mjs", import.meta.url), {
-      workerData: { kernel: compiledKernel(), side: imageSide },
+      workerData: { kernel: compiledKernel() },
       // without the options of the process, such as a TypeScript loader
       execArgv: [],
       resourceLimits: threadLimits,

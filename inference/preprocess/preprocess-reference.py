@@ -1,13 +1,15 @@
-"""Reference results of OpenCLIP's validation transform, computed with Pillow.
+"""Reference results of the preprocessing of model families, computed with Pillow and NumPy as the families' own code does.
 
-A result is the 224 x 224 x 3 bytes after resizing, cropping and `convert("RGB")`, as in open_clip with Pillow and
-torchvision (bicubic, shortest side, centre crop), before the normalisation.
+A result is the pixels after resize, crop and conversion to RGB, before the normalisation: 8-bit RGB, or float32 for TensorFlow.
 
-    python3 preprocess-reference.py write FOLDER   writes test images, each with its result as NAME.EXT.rgb
-    python3 preprocess-reference.py hash FOLDER    prints the SHA-256 of the result of every image in the folder, as JSON
+    python3 preprocess-reference.py write FOLDER      writes test images, each with its results as NAME.EXT.FAMILY
+    python3 preprocess-reference.py hash FOLDER       prints the SHA-256 of each result of every image in the folder, as JSON
+    python3 preprocess-reference.py levels            prints the normalised values of the 256 levels of each channel, as JSON
+    python3 preprocess-reference.py packages FOLDER   prints the largest differences between the images' results and those of
+                                                      open_clip, torchvision and Transformers, in levels, as JSON
 
-preprocess.integ.test.ts runs `write`, and compares `hash model-tools/samples` with preprocess-golden.json, the
-output of an earlier run.
+preprocess.integ.test.ts runs them, and compares `hash model-tools/samples` with preprocess-golden.json, the output of an
+earlier run.
 """
 
 import hashlib
@@ -21,7 +23,6 @@ import zlib
 import numpy as np
 from PIL import Image, ImageCms, ImageOps
 
-SIDE = 224
 random = np.random.default_rng(7)
 
 
@@ -48,27 +49,133 @@ def translucent(width, height, channels):
     return pixels
 
 
-def transform(image):
+def shortest_edge(image, edge, side, resample):
+    """torchvision's Resize(edge) and CenterCrop(side) of a Pillow image (transforms/functional.py)."""
     width, height = image.size
     short, long = min(width, height), max(width, height)
-    scaled = int(SIDE * long / short)
-    size = (SIDE, scaled) if width <= height else (scaled, SIDE)
-    image = image.resize(size, Image.Resampling.BICUBIC)
-    left = int(round((image.width - SIDE) / 2.0))
-    top = int(round((image.height - SIDE) / 2.0))
-    return image.crop((left, top, left + SIDE, top + SIDE)).convert("RGB")
+    scaled = int(edge * long / short)
+    size = (edge, scaled) if width <= height else (scaled, edge)
+    image = image.resize(size, resample)
+    left = int(round((image.width - side) / 2.0))
+    top = int(round((image.height - side) / 2.0))
+    return image.crop((left, top, left + side, top + side))
 
 
-def reference(path):
-    """Returns the result for the image in its EXIF orientation, which open_clip leaves to the caller."""
-    read = ImageOps.exif_transpose(Image.open(path))
-    if read.mode == "P":  # Pillow resizes palette images with nearest neighbour
-        read = read.convert("RGBA" if "transparency" in read.info else "RGB")
-    if read.mode == "1":  # also resized with nearest neighbour
-        read = read.convert("L")
-    if read.mode.startswith("I"):  # Pillow clips 16-bit grey to 255 instead of scaling it
-        read = Image.fromarray((np.asarray(read) >> 8).astype(np.uint8))
-    return transform(read).tobytes()
+def openclip(image):
+    """open_clip 3.3.0, transform.py: Resize, CenterCrop, then MaybeConvertMode."""
+    return shortest_edge(resizable(image), 224, 224, Image.Resampling.BICUBIC).convert("RGB")
+
+
+def mobileclip2(image):
+    """open_clip 3.3.0 with MobileCLIP2's configuration."""
+    return shortest_edge(resizable(image), 256, 256, Image.Resampling.BILINEAR).convert("RGB")
+
+
+def dinov2(image):
+    """make_classification_eval_transform of DINOv2, whose datasets are decoded with convert("RGB")."""
+    return shortest_edge(image.convert("RGB"), 256, 224, Image.Resampling.BICUBIC)
+
+
+def siglip2(image):
+    """SiglipImageProcessorPil of Transformers 5.23.0 with Google's preprocessor_config.json."""
+    return image.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR)
+
+
+def efficientnet_lite0(image):
+    """preprocess_for_eval of tensorflow/tpu with resize_bilinear of TensorFlow 1 (resize_bilinear_op.cc, legacy scaler)."""
+    pixels = np.asarray(image.convert("RGB"))
+    height, width, _ = pixels.shape
+    side = max(1, int(np.float32(0.875) * np.float32(min(height, width))))
+    top, left = (height - side + 1) // 2, (width - side + 1) // 2
+    pixels = pixels[top : top + side, left : left + side].astype(np.float32)
+    position = np.arange(224, dtype=np.float32) * (np.float32(side) / np.float32(224))
+    lower = np.floor(position).astype(np.int64)
+    upper = np.minimum(np.ceil(position).astype(np.int64), side - 1)
+    lower = np.minimum(lower, upper)
+    share = position - np.floor(position)
+    across, down = share[None, :, None], share[:, None, None]
+    top, bottom = pixels[lower], pixels[upper]
+    top = top[:, lower] + (top[:, upper] - top[:, lower]) * across
+    bottom = bottom[:, lower] + (bottom[:, upper] - bottom[:, lower]) * across
+    return top + (bottom - top) * down
+
+
+def letterbox(image):
+    """ImageOps.pad of Pillow; images that it shrinks to nothing are left out."""
+    try:
+        fitted = ImageOps.contain(resizable(image), (320, 240), Image.Resampling.BICUBIC)
+    except ValueError:
+        return None
+    return ImageOps.pad(fitted.convert("RGB"), (320, 240), color=(9, 130, 255))
+
+
+FAMILIES = {
+    "openclip": openclip,
+    "siglip2": siglip2,
+    "dinov2": dinov2,
+    "mobileclip2": mobileclip2,
+    "efficientnet-lite0": efficientnet_lite0,
+    "letterbox": letterbox,
+}
+
+
+def displayed(path):
+    """Returns an image in its EXIF orientation, which all families leave to the caller, with 8 bits per channel."""
+    image = ImageOps.exif_transpose(Image.open(path))
+    if image.mode.startswith("I"):  # Pillow clips 16-bit grey to 255 instead of scaling it
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image
+
+
+def resizable(image):
+    """Returns an image in a mode that Pillow resizes with a filter; it resizes others with nearest neighbour."""
+    if image.mode == "P":
+        return image.convert("RGBA" if "transparency" in image.info else "RGB")
+    return image.convert("L") if image.mode == "1" else image
+
+
+def results(path):
+    """Returns the results of all families as arrays."""
+    image = displayed(path)
+    every = ((family, transform(image)) for family, transform in FAMILIES.items())
+    return {family: np.asarray(result) for family, result in every if result is not None}
+
+
+def scaled_like_torchvision(level, mean, std):
+    """ToTensor and Normalize."""
+    return (np.float32(level) / np.float32(255) - np.float32(mean)) / np.float32(std)
+
+
+def scaled_like_transformers(level, mean, std):
+    """rescale and normalize of image_transforms.py."""
+    return (np.float32(np.float64(level) * 0.00392156862745098) - np.float32(mean)) / np.float32(std)
+
+
+def scaled_like_tensorflow(level, mean, std):
+    """normalize_features of EfficientNet's main.py."""
+    return (np.float32(level) - np.float32(mean)) / np.float32(std)
+
+
+OPENAI = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
+NORMALISATIONS = {
+    "openclip-vit-b32": (scaled_like_torchvision, *OPENAI),
+    "openclip-vit-b16": (scaled_like_torchvision, *OPENAI),
+    "openclip-vit-l14": (scaled_like_torchvision, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "siglip2-base-224": (scaled_like_transformers, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "dinov2-small": (scaled_like_torchvision, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "dinov2-base": (scaled_like_torchvision, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "mobileclip2-s0": (scaled_like_torchvision, (0, 0, 0), (1, 1, 1)),
+    "mobileclip2-s2": (scaled_like_torchvision, (0, 0, 0), (1, 1, 1)),
+    "efficientnet-lite0": (scaled_like_tensorflow, (127, 127, 127), (128, 128, 128)),
+}
+
+
+def levels():
+    """Returns the normalised values of red, green and blue by level, for each model."""
+    return {
+        model: [[float(scaled(level, *channel)) for level in range(256)] for channel in zip(mean, std)]
+        for model, (scaled, mean, std) in NORMALISATIONS.items()
+    }
 
 
 def png(width, height, depth, colour_type, rows, *chunks):
@@ -103,8 +210,8 @@ def write(folder):
         path = os.path.join(folder, name)
         with open(path, "wb") as out:
             out.write(data)
-        with open(path + ".rgb", "wb") as out:
-            out.write(reference(path))
+        for family, result in results(path).items():
+            result.tofile(f"{path}.{family}")
 
     def encoded(image, kind, **options):
         out = io.BytesIO()
@@ -201,13 +308,73 @@ def write(folder):
     save("fine.webp", fine.resize((1203, 901)), quality=85)
 
 
-def main(command, folder):
-    if command == "write":
-        write(folder)
-        return
+def packages(folder):
+    """Compares the references with the packages that they follow, where those read the image.
+
+    All images have their displayed orientation and 8 bits per channel. `transformers-torchvision` is the default of Transformers,
+    whose resize differs from Pillow's.
+    """
+    import torch
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+    from torchvision.transforms import v2
+    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+    from transformers.models.siglip.image_processing_siglip import SiglipImageProcessor
+
+    plain = {"mean": (0, 0, 0), "std": (1, 1, 1)}
+    open_clip = image_transform_v2(PreprocessCfg(size=224, **plain), is_train=False)
+    mobile_clip = image_transform_v2(PreprocessCfg(size=256, interpolation="bilinear", **plain), is_train=False)
+    evaluation = v2.Compose(
+        [
+            v2.Resize(256, interpolation=v2.InterpolationMode.BICUBIC),
+            v2.CenterCrop(224),
+            v2.PILToTensor(),
+        ]
+    )
+    bilinear = {"do_rescale": False, "do_normalize": False, "resample": 2, "size": {"height": 224, "width": 224}}
+    bit = {"do_rescale": False, "do_normalize": False, "size": {"shortest_edge": 256}}
+    processed = lambda processor, image: processor(image, return_tensors="pt")["pixel_values"][0]
+    siglip, siglip_torchvision = SiglipImageProcessorPil(**bilinear), SiglipImageProcessor(**bilinear)
+    dino_transformers = BitImageProcessorPil(**bit)
+    found = {
+        "open_clip ViT-B-32": ("openclip", lambda image: open_clip(resizable(image)) * 255),
+        "open_clip MobileCLIP2-S0": ("mobileclip2", lambda image: mobile_clip(resizable(image)) * 255),
+        "torchvision DINOv2": ("dinov2", lambda image: evaluation(image.convert("RGB"))),
+        "transformers SigLIP 2": ("siglip2", lambda image: processed(siglip, image.convert("RGB"))),
+        "transformers-torchvision SigLIP 2": ("siglip2", lambda image: processed(siglip_torchvision, image.convert("RGB"))),
+        "transformers DINOv2": ("dinov2", lambda image: processed(dino_transformers, image.convert("RGB"))),
+    }
+    largest = dict.fromkeys(found, (0.0, ""))
+    for path in image_paths(folder):
+        image = displayed(path)
+        expected = results(path)
+        for name, (family, transform) in found.items():
+            actual = torch.as_tensor(np.asarray(transform(image))).permute(1, 2, 0).double().numpy()
+            difference = float(np.abs(actual - expected[family].astype(np.float64)).max())
+            largest[name] = max(largest[name], (difference, os.path.basename(path)))
+    return largest
+
+
+def image_paths(folder):
     names = sorted(name for name in os.listdir(folder) if name.endswith((".jpg", ".png", ".webp")))
-    hashes = {name: hashlib.sha256(reference(os.path.join(folder, name))).hexdigest() for name in names}
-    print(json.dumps(hashes, indent=2))
+    return [os.path.join(folder, name) for name in names]
+
+
+def hashes(folder):
+    """Returns hashes of the results with 8 bits, by family and image."""
+    found = {family: {} for family in ("openclip", "siglip2", "dinov2", "mobileclip2")}
+    for path in image_paths(folder):
+        every = results(path)
+        for family, names in found.items():
+            names[os.path.basename(path)] = hashlib.sha256(every[family].tobytes()).hexdigest()
+    return found
+
+
+def main(command, *folder):
+    if command == "write":
+        write(*folder)
+        return
+    print(json.dumps({"hash": hashes, "levels": levels, "packages": packages}[command](*folder), indent=2))
 
 
 main(*sys.argv[1:])

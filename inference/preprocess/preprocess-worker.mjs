@@ -2,8 +2,8 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { createThreadResources, preprocessImage } from "./preprocess-image.mjs";
 
-/** @type {{ kernel: WebAssembly.Module, side: number }} */
-const { kernel, side } = workerData;
+/** @type {{ kernel: WebAssembly.Module }} */
+const { kernel } = workerData;
 const resources = createThreadResources(kernel);
 
 let granted = () => {};
@@ -24,7 +24,7 @@ parentPort.on("message", async ({ granted: isGranted, bytes, ...task }) => {
     return;
   }
   try {
-    const pixels = await preprocessImage(bytes, { ...task, side, reserve }, resources);
+    const pixels = await preprocessImage(bytes, { ...task, reserve }, resources);
     parentPort.postMessage({ pixels }, [pixels.buffer]);
   } catch (error) {
     parentPort.postMessage({ failure: error instanceof Error ? error.message : String(error) });

@@ -2,18 +2,17 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sharp, { type Sharp } from "sharp";
 import { describe, expect, test } from "vitest";
-import {
-  clipNormalisation,
-  imageElements,
-  imageSide,
-  pixelBytes,
-} from "../../contract/model-signature.ts";
+import { imageBytes } from "../../contract/model-shapes.ts";
 import { normalised } from "./image-tensor.ts";
 import { createPreprocessor, ImageError, preprocess } from "./preprocess.ts";
 import golden from "./preprocess-golden.json" with { type: "json" };
 import { picture } from "./test-images.ts";
+import { towerOf, vitB32 } from "./test-inputs.ts";
 import { slowProgressiveJpeg } from "./test-progressive.ts";
 
+const { input } = vitB32;
+const pixelBytes = imageBytes(vitB32, "uint8")!;
+const imageSide = input.size.width;
 const limits = { maxPixels: 1_000_000 };
 const red = { r: 255, g: 0, b: 0 };
 const blue = { r: 0, g: 0, b: 255 };
@@ -38,7 +37,7 @@ const cmyk = Buffer.from(
 
 /** Returns the 8-bit colour of the model input at a position. */
 function colourAt(values: Float32Array, x: number, y: number): readonly number[] {
-  const { mean, std } = clipNormalisation;
+  const { mean, std } = input;
   return [0, 1, 2].map((channel) => {
     const value = values[channel * imageSide ** 2 + y * imageSide + x]!;
     return Math.round((value * std[channel]! + mean[channel]!) * 255) + 0; // not -0
@@ -46,7 +45,7 @@ function colourAt(values: Float32Array, x: number, y: number): readonly number[]
 }
 
 async function colour(bytes: Uint8Array, x = 112, y = 112): Promise<readonly number[]> {
-  return colourAt(normalised(await preprocess(bytes, limits)), x, y);
+  return colourAt(normalised(await preprocess(bytes, input, limits), input), x, y);
 }
 
 function sample(name: string): Buffer {
@@ -59,8 +58,8 @@ function sha256Of(bytes: Uint8Array): string {
 
 test("returns planes of red, green and blue with CLIP's mean and deviation", async () => {
   const bytes = await uniformImage(300, 200, { r: 255, g: 0, b: 51 }).png().toBuffer();
-  const values = normalised(await preprocess(bytes, limits));
-  expect(values).toHaveLength(imageElements);
+  const values = normalised(await preprocess(bytes, input, limits), input);
+  expect(values).toHaveLength(pixelBytes);
   const plane = imageSide ** 2;
   expect(values[0]).toBeCloseTo((1 - 0.48145466) / 0.26862954, 6);
   expect(values[plane]).toBeCloseTo((0 - 0.4578275) / 0.26130258, 6);
@@ -73,19 +72,31 @@ test.each(["jpeg", "png", "webp"] as const)("reads %s", async (format) => {
   expect(Math.max(g!, b!)).toBeLessThan(5);
 });
 
-describe("the samples equal Pillow's output, bit for bit", () => {
-  test.each(Object.entries(golden))("%s", async (name, hash) => {
-    const pixels = await preprocess(sample(name), { maxPixels: 1e7 });
-    expect(sha256Of(pixels)).toBe(hash);
-  });
-});
+/** Model with the image input of each family in preprocess-golden.json. */
+const goldenInputs = {
+  openclip: vitB32.input,
+  siglip2: towerOf("siglip2-base-224").input,
+  dinov2: towerOf("dinov2-small").input,
+  mobileclip2: towerOf("mobileclip2-s0").input,
+};
+
+test.each(Object.entries(golden))(
+  "%s: the samples equal Pillow's output, bit for bit",
+  async (family, hashes) => {
+    const input = goldenInputs[family as keyof typeof golden];
+    for (const [name, hash] of Object.entries(hashes)) {
+      const pixels = await preprocess(sample(name), input, { maxPixels: 1e7 });
+      expect(sha256Of(pixels), name).toBe(hash);
+    }
+  },
+);
 
 test("the result does not depend on reused memory", async () => {
   const preprocessor = createPreprocessor({ maxPixels: 1e7, threads: 1 });
   try {
     preprocessor.recycle(new Uint8Array(pixelBytes).fill(0xaa));
-    for (const [name, hash] of Object.entries(golden)) {
-      const pixels = await preprocessor.run(sample(name));
+    for (const [name, hash] of Object.entries(golden.openclip)) {
+      const pixels = await preprocessor.run(sample(name), input);
       expect(sha256Of(pixels), name).toBe(hash);
       preprocessor.recycle(pixels);
     }
@@ -147,7 +158,7 @@ async function stall(work: () => Promise<unknown>): Promise<number> {
 
 test("decoding a large image does not block the event loop", async () => {
   const bytes = await uniformImage(100_000, 220).ensureAlpha().png().toBuffer();
-  expect(await stall(() => preprocess(bytes, { maxPixels: 1e8 }))).toBeLessThan(0.5);
+  expect(await stall(() => preprocess(bytes, input, { maxPixels: 1e8 }))).toBeLessThan(0.5);
 });
 
 test.each(["exact", "fast"] as const)(
@@ -155,8 +166,9 @@ test.each(["exact", "fast"] as const)(
   async (mode) => {
     const bytes = await picture("jpeg", { width: 2000, height: 1500 });
     const options = { maxPixels: 4e7, mode };
-    await preprocess(bytes, options); // a thread starts
-    const all = () => Promise.all(Array.from({ length: 8 }, () => preprocess(bytes, options)));
+    await preprocess(bytes, input, options); // a thread starts
+    const all = () =>
+      Promise.all(Array.from({ length: 8 }, () => preprocess(bytes, input, options)));
     expect(await stall(all)).toBeLessThan(0.4);
   },
 );
@@ -166,14 +178,16 @@ describe("fast", () => {
     const stored = await picture("jpeg", { width, height, seed: 2 });
     const bytes = await sharp(stored).withMetadata({ orientation }).jpeg().toBuffer();
     const [exact, fast] = await Promise.all(
-      (["exact", "fast"] as const).map((mode) => preprocess(bytes, { maxPixels: 1e7, mode })),
+      (["exact", "fast"] as const).map((mode) =>
+        preprocess(bytes, input, { maxPixels: 1e7, mode }),
+      ),
     );
     return { same: Buffer.compare(exact!, fast!) === 0, cosine: cosineOf(exact!, fast!) };
   }
 
   /** Cosine between model inputs. */
   function cosineOf(one: Uint8Array, other: Uint8Array): number {
-    const [a, b] = [normalised(one), normalised(other)];
+    const [a, b] = [normalised(one, input), normalised(other, input)];
     const dot = (x: Float32Array, y: Float32Array) => x.reduce((sum, v, at) => sum + v * y[at]!, 0);
     return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
   }
@@ -205,6 +219,7 @@ test("each image has its own memory", async () => {
   for (const side of [60, 600]) {
     const { buffer } = await preprocess(
       await picture("png", { width: side, height: side }),
+      input,
       limits,
     );
     expect(buffer.byteLength).toBe(pixelBytes);
@@ -301,7 +316,7 @@ describe("colours", () => {
 
 describe("rejects", () => {
   async function rejection(bytes: Uint8Array, maxPixels = limits.maxPixels): Promise<ImageError> {
-    const error: unknown = await preprocess(bytes, { maxPixels }).then(
+    const error: unknown = await preprocess(bytes, input, { maxPixels }).then(
       () => expect.fail("it was read"),
       (reason) => reason,
     );
@@ -320,7 +335,7 @@ describe("rejects", () => {
 
   test("not an image at the limit", async () => {
     const bytes = await uniformImage(100, 100).png().toBuffer();
-    await expect(preprocess(bytes, { maxPixels: 10_000 })).resolves.toHaveLength(pixelBytes);
+    await expect(preprocess(bytes, input, { maxPixels: 10_000 })).resolves.toHaveLength(pixelBytes);
   });
 
   test.each([
@@ -360,8 +375,8 @@ describe("rejects", () => {
       threads: 1,
       timeoutMs: 1_000,
     });
-    const slow = preprocessor.run(slowProgressiveJpeg(6_300, 6_300, 100));
-    const other = preprocessor.run(await uniformImage(64, 64).jpeg().toBuffer());
+    const slow = preprocessor.run(slowProgressiveJpeg(6_300, 6_300, 100), input);
+    const other = preprocessor.run(await uniformImage(64, 64).jpeg().toBuffer(), input);
     await expect(slow).rejects.toMatchObject({
       code: "undecodable_image",
       message: "cannot be decoded: decoding took longer than 1000 ms",

@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { EmbedErrorCode } from "../../contract/embed-api.ts";
+import type { PixelInput } from "../../contract/model-spec.ts";
 import type { ServerEnv } from "../../contract/server-env.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { Budget } from "../budget.ts";
@@ -28,7 +29,10 @@ export class ImageError extends Error {
   }
 }
 
-/** `exact`: the same pixels as Pillow gives OpenCLIP. `fast`: a JPEG is decoded at reduced size first; the cosine to `exact` is at least 0.9996. */
+/**
+ * `exact`: the same pixels as the reference of the model. `fast`: a JPEG is decoded at reduced size first; the cosine to `exact` is at
+ * least 0.9996. A model without antialiasing is always `exact`.
+ */
 export type PreprocessMode = ServerEnv["PREPROCESSING"];
 
 export interface PreprocessorOptions {
@@ -68,15 +72,16 @@ export interface RunOptions {
   readonly file?: "copied" | "transferred";
 }
 
-/** Converts image files to model input; see {@link createPreprocessor}. */
+/** Converts image files to the pixels of any model; see {@link createPreprocessor}. */
 export interface Preprocessor {
   /**
    * @param bytes - JPEG, PNG or WebP file; the type is detected from its first bytes.
-   * @returns `[224, 224, 3]` 8-bit RGB, row-major, the only content of its buffer.
+   * @param input - Image input of the model.
+   * @returns `[height, width, 3]` 8-bit RGB, row-major, the only content of its buffer.
    * @throws {ImageError}
    * @throws {InferenceError} `failed` if the decoding thread died; `draining` after {@link close}
    */
-  run(bytes: Uint8Array, options?: RunOptions): Promise<Uint8Array>;
+  run(bytes: Uint8Array, input: PixelInput, options?: RunOptions): Promise<Uint8Array>;
   /** Returns memory obtained from {@link run} for reuse by a later image. */
   recycle(pixels: Uint8Array): void;
   /** Rejects new images, completes the accepted ones and ends the threads. */
@@ -87,20 +92,21 @@ export interface Preprocessor {
 const maxScans = 100;
 
 /**
- * Converts image files to model input like OpenCLIP's validation transform: shortest side to 224 with antialiased bicubic, centre
- * crop, RGB. {@link normalised} applies the normalisation.
+ * Converts image files to the pixels of a model like the model's reference: resize, crop, RGB. `normalised` applies the normalisation.
  *
- * As with Pillow, colours are weighted by alpha during the resize and alpha is then dropped, CMYK is converted without a profile,
- * embedded colour profiles are ignored, and only the first frame of an animation is used. Three differences are deliberate:
+ * As with Pillow, CMYK is converted without a profile, embedded colour profiles are ignored, and only the first frame of an animation
+ * is used. Alpha is dropped; it weights the colours during the resize, unless images become RGB before. Three differences are
+ * deliberate:
  * - The EXIF orientation is applied, so that a photo is embedded as it is displayed.
- * - Palette and two-colour images are converted to RGB before the resize; Pillow resizes them with nearest neighbour.
+ * - Palette and two-colour images are always converted to RGB before the resize; Pillow resizes them with nearest neighbour.
  * - 16-bit grey keeps the upper 8 bits; Pillow clips values above 255 to white.
  */
 export function createPreprocessor(options: PreprocessorOptions): Preprocessor {
   const { maxPixels, mode = "exact" } = options;
   const pool = poolOf(options);
   return {
-    run: (bytes, { signal, file } = {}) => inPool(pool, bytes, { maxPixels, mode, signal, file }),
+    run: (bytes, input, { signal, file } = {}) =>
+      inPool(pool, bytes, input, { maxPixels, mode, signal, file }),
     recycle: (pixels) => pool.recycle(pixels),
     close: () => pool.close(),
   };
@@ -130,15 +136,17 @@ let commonPool: PreprocessPool | undefined;
 /** Preprocesses one image like {@link createPreprocessor}, on threads shared by the whole process. */
 export function preprocess(
   bytes: Uint8Array,
+  input: PixelInput,
   { maxPixels, mode = "exact", signal }: PreprocessOptions,
 ): Promise<Uint8Array> {
   commonPool ??= poolOf({ maxPixels });
-  return inPool(commonPool, bytes, { maxPixels, mode, signal });
+  return inPool(commonPool, bytes, input, { maxPixels, mode, signal });
 }
 
 async function inPool(
   pool: PreprocessPool,
   bytes: Uint8Array,
+  input: PixelInput,
   { maxPixels, mode, signal, file }: Required<Omit<PreprocessOptions, "signal">> & RunOptions,
 ): Promise<Uint8Array> {
   const header = headerOf(bytes);
@@ -152,7 +160,8 @@ async function inPool(
     );
   }
   try {
-    return await pool.run({ bytes, transferred: file === "transferred", header, mode }, signal);
+    const transferred = file === "transferred";
+    return await pool.run({ bytes, transferred, header, input, mode }, signal);
   } catch (error) {
     if (error instanceof InferenceError || signal?.aborted) throw error;
     throw undecodable(reasonOf(error), error);

@@ -1,5 +1,5 @@
-// Resizes decoded images exactly as OpenCLIP's validation transform does with Pillow: shortest side to the model's, antialiased
-// bicubic, centre crop. The arithmetic is in inference/preprocess/kernel/resample.ts. Plain JavaScript, for preprocess-worker.mjs.
+// Resizes decoded images with the weights of a plan, in fixed point exactly as Pillow. The arithmetic is in
+// inference/preprocess/kernel/resample.ts. Plain JavaScript, for preprocess-worker.mjs.
 import { roundUp } from "./image-kernel.mjs";
 
 /** @typedef {import("./image-types.ts").PixelBuffer} PixelBuffer */
@@ -54,10 +54,10 @@ export class Resampler {
    * @param {ResizePlan} plan
    * @param {boolean} hasAlpha - whether the last channel is alpha, which weights the colours during the resize
    * @param {Uint8Array} [into] - memory for the result, used if it has the right length
-   * @returns {Uint8Array} `[side, side, channels]`
+   * @returns {Uint8Array} `[height, width, channels]`
    */
   resample(rows, plan, hasAlpha, into) {
-    const length = plan.side * plan.side * rows.channels;
+    const length = plan.size.width * plan.size.height * rows.channels;
     const result = into?.length === length ? into : new Uint8Array(length);
     if (plan.isTransposed) this.#rowsFirst(rows, plan, hasAlpha, result);
     else this.#columnsFirst(rows, plan, hasAlpha, result);
@@ -65,11 +65,11 @@ export class Resampler {
     return result;
   }
 
-  #columnsFirst(image, { side, source, columns, rows }, hasAlpha, result) {
+  #columnsFirst(image, { size, source, columns, rows }, hasAlpha, result) {
     const { height } = source;
     const { channels, width } = image;
     const stride = width * channels;
-    const lineBytes = side * channels;
+    const lineBytes = size.width * channels;
     const chunkRows = Math.min(height, Math.max(1, Math.floor(chunkBytes / stride)));
     const columnTable = tableOf(columns, 4, channels);
     const rowTable = tableOf(rows, 2, lineBytes);
@@ -78,7 +78,7 @@ export class Resampler {
         columns: columnTable.length,
         rows: rowTable.length,
         lines: (height + 1) * lineBytes,
-        result: side * lineBytes,
+        result: size.height * lineBytes,
         chunk: chunkRows * stride + overshoot,
       },
       image.end,
@@ -90,13 +90,13 @@ export class Resampler {
       const count = Math.min(chunkRows, height - row);
       this.#load(image, count, at.chunk, hasAlpha);
       const line = at.lines + row * lineBytes;
-      this.#horizontal(channels, chunk, stride, count, at.columns, side, line);
+      this.#horizontal(channels, chunk, stride, count, at.columns, size.width, line);
     }
-    this.kernel.code.vertical(at.lines, lineBytes, lineBytes, at.rows, side, at.result);
+    this.kernel.code.vertical(at.lines, lineBytes, lineBytes, at.rows, size.height, at.result);
     result.set(this.kernel.bytes().subarray(at.result, at.result + result.length));
   }
 
-  #rowsFirst(image, { side, source, columns, rows }, hasAlpha, result) {
+  #rowsFirst(image, { size, source, columns, rows }, hasAlpha, result) {
     const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = roundUp(stride);
@@ -108,8 +108,8 @@ export class Resampler {
       {
         columns: columnTable.length,
         rows: Math.max(...groups.map(({ table }) => table.length)),
-        lines: side * lineBytes,
-        result: side * side * channels,
+        lines: size.width * lineBytes,
+        result: result.length,
         chunk: (Math.max(...groups.map(({ count }) => count)) + 1) * stride + overshoot,
       },
       image.end,
@@ -119,6 +119,7 @@ export class Resampler {
     let [start, end] = [0, 0];
     for (const { from, to, first, count, table } of groups) {
       this.#write(at.rows, table);
+      for (; end < first; end++) image.read(1, at.chunk); // no result row needs it
       const kept = at.chunk + (first - start) * stride;
       this.kernel.bytes().copyWithin(at.chunk, kept, at.chunk + (end - start) * stride);
       this.#load(image, first + count - end, at.chunk + (end - first) * stride, hasAlpha);
@@ -127,8 +128,8 @@ export class Resampler {
       this.kernel.code.vertical(at.chunk, stride, lineBytes, at.rows, to - from, line);
     }
     const line = at.lines + (source.left - image.left) * channels;
-    this.#horizontal(channels, line, lineBytes, side, at.columns, side, at.result);
-    transpose(this.kernel.bytes().subarray(at.result), side, channels, result);
+    this.#horizontal(channels, line, lineBytes, size.width, at.columns, size.height, at.result);
+    transpose(this.kernel.bytes().subarray(at.result), size, channels, result);
   }
 
   #horizontal(channels, from, stride, rows, taps, columns, to) {
@@ -207,15 +208,15 @@ function groupRows({ firsts, counts }, maxRows) {
 /**
  * Swaps rows and columns.
  *
- * @param {Uint8Array} pixels
- * @param {number} side
+ * @param {Uint8Array} pixels - `[width, height, channels]`
+ * @param {import("./image-types.ts").Size} size
  * @param {number} channels
- * @param {Uint8Array} result
+ * @param {Uint8Array} result - `[height, width, channels]`
  */
-function transpose(pixels, side, channels, result) {
-  for (let row = 0, to = 0; row < side; row++) {
-    for (let column = 0; column < side; column++) {
-      const from = (column * side + row) * channels;
+function transpose(pixels, { width, height }, channels, result) {
+  for (let row = 0, to = 0; row < height; row++) {
+    for (let column = 0; column < width; column++) {
+      const from = (column * height + row) * channels;
       for (let channel = 0; channel < channels; channel++) result[to++] = pixels[from + channel];
     }
   }

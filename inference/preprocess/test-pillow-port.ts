@@ -1,32 +1,69 @@
-import type { PixelBuffer } from "./image-types.ts";
+import type { PixelInput } from "../../contract/model-spec.ts";
+import type { PixelBuffer, Size } from "./image-types.ts";
 
 /**
- * Port of Pillow's bicubic resampling of 8-bit images (Resample.c), without optimisations: the reference that the tests
- * compare the kernel with.
+ * Port of Pillow's resampling of 8-bit images (Resample.c) and of TensorFlow 1's `resize_bilinear`, without optimisations: the
+ * reference that the tests compare the kernel with.
  */
 
 /**
- * OpenCLIP's validation transform up to the crop: the pixels in the order in which they are seen, the shortest side to
- * `side`, the middle.
+ * Resizes and crops an image in the order of the reference: displayed orientation, crop of `centre-crop`, resize, crop of
+ * `shortest-edge`.
  *
- * @returns `[side, side, channels]`
+ * @returns `[height, width, channels]`; with `letterbox`, without the fill
  */
 export function transformed(
   stored: PixelBuffer,
   orientation: number,
-  side: number,
+  input: PixelInput,
   hasAlpha: boolean,
 ): Uint8Array {
-  const image = oriented(stored, orientation);
-  const short = Math.min(image.width, image.height);
-  const scaled = (length: number) =>
-    length === short ? side : Math.trunc((side * length) / short);
-  const start = (length: number) => roundHalfToEven((scaled(length) - side) / 2);
-  const columns = weightsOf(image.width, scaled(image.width), start(image.width), side);
-  const rows = weightsOf(image.height, scaled(image.height), start(image.height), side);
+  const { size, resize, filter } = input;
+  const displayed = oriented(stored, orientation);
+  const image = resize.mode === "centre-crop" ? centre(displayed, resize.fraction) : displayed;
+  const to = resizedSize(image, input);
+  const kept = resize.mode === "shortest-edge" ? size : to;
+  const start = (length: number, count: number) => roundHalfToEven((length - count) / 2);
+  const weights = filter === "tensorflow-bilinear" ? tensorFlowWeights : pillowWeights(filter);
+  const columns = weights(image.width, to.width, start(to.width, kept.width), kept.width);
+  const rows = weights(image.height, to.height, start(to.height, kept.height), kept.height);
   const weighed = hasAlpha ? { ...image, data: premultiply(image) } : image;
   const result = resized(weighed, columns, rows);
   return hasAlpha ? unpremultiply(result, image.channels) : result;
+}
+
+/** Size of the whole image after the resize. */
+function resizedSize({ width, height }: Size, { size, resize }: PixelInput): Size {
+  if (resize.mode === "shortest-edge") {
+    const { edge } = resize;
+    if (width <= height) return { width: edge, height: Math.trunc((edge * height) / width) };
+    return { width: Math.trunc((edge * width) / height), height: edge };
+  }
+  if (resize.mode === "letterbox") {
+    // ImageOps.contain
+    if (width / height > size.width / size.height) {
+      const fitted = roundHalfToEven((height / width) * size.width);
+      return { width: size.width, height: Math.max(1, fitted) };
+    }
+    const fitted = roundHalfToEven((width / height) * size.height);
+    return { width: Math.max(1, fitted), height: size.height };
+  }
+  return size;
+}
+
+/** Square in the middle, as TensorFlow's models crop it. */
+export function centre(
+  { data, width, height, channels }: PixelBuffer,
+  fraction: number,
+): PixelBuffer {
+  const side = Math.max(1, Math.trunc(fraction * Math.min(width, height)));
+  const left = Math.floor((width - side + 1) / 2);
+  const top = Math.floor((height - side + 1) / 2);
+  const lines = Array.from({ length: side }, (_, row) => {
+    const from = ((top + row) * width + left) * channels;
+    return data.subarray(from, from + side * channels);
+  });
+  return { data: Buffer.concat(lines), width: side, height: side, channels };
 }
 
 /** `ImageOps.exif_transpose` */
@@ -127,24 +164,77 @@ interface Taps {
 const precisionBits = 22;
 const half = 1 << (precisionBits - 1);
 
-function weightsOf(from: number, to: number, start: number, count: number): readonly Taps[] {
-  const scale = from / to;
-  const filterScale = Math.max(scale, 1);
-  const support = 2 * filterScale;
-  return Array.from({ length: count }, (_, index) => {
-    const centre = (start + index + 0.5) * scale;
-    const first = Math.max(0, Math.trunc(centre - support + 0.5));
-    const last = Math.min(from, Math.trunc(centre + support + 0.5));
-    const exact = Array.from({ length: last - first }, (_, tap) =>
-      cubic((first + tap - centre + 0.5) / filterScale),
-    );
-    const total = exact.reduce((sum, weight) => sum + weight, 0);
-    const weights = Int32Array.from(exact, (weight) => {
-      const fixed = (weight / total) * (1 << precisionBits);
-      return Math.trunc(fixed < 0 ? fixed - 0.5 : fixed + 0.5);
+/** Weights of the kept results of a resize from `from` to `to` samples. */
+type Weights = (from: number, to: number, start: number, count: number) => readonly Taps[];
+
+function pillowWeights(filter: "bicubic" | "bilinear"): Weights {
+  const [weightAt, radius] =
+    filter === "bicubic" ? ([cubic, 2] as const) : ([triangle, 1] as const);
+  return (from, to, start, count) => {
+    const scale = from / to;
+    const filterScale = Math.max(scale, 1);
+    const support = radius * filterScale;
+    return Array.from({ length: count }, (_, index) => {
+      const centre = (start + index + 0.5) * scale;
+      const first = Math.max(0, Math.trunc(centre - support + 0.5));
+      const last = Math.min(from, Math.trunc(centre + support + 0.5));
+      const exact = Array.from({ length: last - first }, (_, tap) =>
+        weightAt((first + tap - centre + 0.5) * (1 / filterScale)),
+      );
+      const total = exact.reduce((sum, weight) => sum + weight, 0);
+      return { first, weights: Int32Array.from(exact, (weight) => fixedPoint(weight / total)) };
     });
-    return { first, weights };
+  };
+}
+
+/** Linear interpolation between two samples (`compute_interpolation_weights`, legacy scaler). */
+const tensorFlowWeights: Weights = (from, to, start, count) =>
+  Array.from({ length: count }, (_, index) => {
+    const position = (start + index) * (from / to);
+    const lower = Math.min(Math.floor(position), from - 1);
+    const lerp = position - lower;
+    if (lower === from - 1) return { first: lower, weights: Int32Array.of(fixedPoint(1)) };
+    return { first: lower, weights: Int32Array.of(fixedPoint(1 - lerp), fixedPoint(lerp)) };
   });
+
+/** `resize_bilinear` of TensorFlow 1 in float32, without rounding to 8 bits: `resize_bilinear_op.cc`, legacy scaler. */
+export function resizedByTensorFlow(image: PixelBuffer, to: Size): Float32Array {
+  const f = Math.fround;
+  const interpolated = (index: number, from: number, count: number) => {
+    const position = f(index * f(from / count));
+    const lower = Math.floor(position);
+    const upper = Math.min(Math.ceil(position), from - 1);
+    return { lower: Math.min(lower, upper), upper, share: f(position - lower) };
+  };
+  const { data, width, height, channels } = image;
+  const result = new Float32Array(to.width * to.height * channels);
+  let at = 0;
+  for (let y = 0; y < to.height; y++) {
+    const row = interpolated(y, height, to.height);
+    for (let x = 0; x < to.width; x++) {
+      const column = interpolated(x, width, to.width);
+      for (let channel = 0; channel < channels; channel++) {
+        const along = (line: number) => {
+          const left = data[(line * width + column.lower) * channels + channel]!;
+          const right = data[(line * width + column.upper) * channels + channel]!;
+          return f(left + f((right - left) * column.share));
+        };
+        const top = along(row.lower);
+        result[at++] = top + f(f(along(row.upper) - top) * row.share);
+      }
+    }
+  }
+  return result;
+}
+
+function fixedPoint(weight: number): number {
+  const fixed = weight * (1 << precisionBits);
+  return Math.trunc(fixed < 0 ? fixed - 0.5 : fixed + 0.5);
+}
+
+/** Linear, 0 at a distance of 1. */
+function triangle(x: number): number {
+  return Math.max(0, 1 - Math.abs(x));
 }
 
 /** Keys' cubic with a = -0.5 (Catmull-Rom). */

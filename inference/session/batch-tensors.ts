@@ -1,4 +1,9 @@
-import type { BytesTensor, Tensor } from "../../contract/tensor.ts";
+import {
+  type BytesTensor,
+  elementArrays,
+  type NumericTensor,
+  type Tensor,
+} from "../../contract/tensor.ts";
 import { InferenceError } from "./types.ts";
 
 /** @throws {InferenceError} `failed` unless every output has `batchSize` rows. */
@@ -22,10 +27,11 @@ export function concatenate(parts: readonly Tensor[], batchSize: number): Tensor
     return { ...head, dataType, data };
   }
   const length = parts.reduce((total, { data }) => total + data.length, 0);
-  const data = dataType === "FP32" ? new Float32Array(length) : new Uint8Array(length);
+  const data = new elementArrays[dataType](length);
   let offset = 0;
-  for (const part of parts as readonly Exclude<Tensor, BytesTensor>[]) {
-    data.set(part.data, offset);
+  for (const part of parts as readonly NumericTensor[]) {
+    // all parts have the type of the first
+    (data as Uint8Array).set(part.data as Uint8Array, offset);
     offset += part.data.length;
   }
   return { ...head, dataType, data } as Tensor;

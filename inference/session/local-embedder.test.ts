@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { embeddingDims } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { picture } from "../preprocess/test-images.ts";
 import { embeddingsOf } from "./embeddings.ts";
@@ -8,7 +8,11 @@ import { type LocalEmbedder, openLocalEmbedder } from "./local-embedder.ts";
 let embedder: LocalEmbedder;
 
 beforeAll(async () => {
-  embedder = await openLocalEmbedder({ modelPath: await tinyModel(), intraOpThreads: 1 });
+  embedder = await openLocalEmbedder({
+    spec: defaultModel,
+    modelPath: await tinyModel(),
+    intraOpThreads: 1,
+  });
 });
 afterAll(async () => {
   await embedder.close();
@@ -20,7 +24,7 @@ function cosine(a: Float32Array, b: Float32Array): number {
 
 test("returns vectors of unit norm", async () => {
   const [vector] = await embedder.embed([await picture()]);
-  expect(vector).toHaveLength(embeddingDims);
+  expect(vector).toHaveLength(defaultModel.embedding.width);
   expect(Math.hypot(...vector!)).toBeCloseTo(1, 6);
 });
 
@@ -60,7 +64,7 @@ test("fails on an unreadable image", async () => {
 
 test("fails on an output of another shape", () => {
   const output = { name: "embedding", dataType: "FP32", shape: [1, 2] } as const;
-  expect(() => embeddingsOf({ ...output, data: new Float32Array(2) }, 1)).toThrow(
-    "[failed] the output must be FP32 [1, 512], got FP32 [1, 2]",
-  );
+  expect(() =>
+    embeddingsOf({ ...output, data: new Float32Array(2) }, { count: 1, width: 512 }),
+  ).toThrow("[failed] the output must be FP32 [1, 512], got FP32 [1, 2]");
 });

@@ -6,15 +6,22 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { promisify } from "node:util";
 import type { Worker } from "node:worker_threads";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { embeddingDims, imageElements, pixelBytes } from "../../contract/model-signature.ts";
-import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { imageBytes, imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount, type Fp32Tensor, type Tensor } from "../../contract/tensor.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { imageTensor } from "../preprocess/image-tensor.ts";
 import { openSession } from "./onnx-session.ts";
 import { identityModel } from "./test-identity-model.ts";
 import type { InferenceError, ModelSession } from "./types.ts";
 
+const embeddingWidth = defaultModel.embedding.width;
+const pixelBytes = imageBytes(imageTowerOf(defaultModel), "uint8")!;
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
+
 /** Started threads, so that a test can terminate them. */
+const tower = imageTowerOf(defaultModel);
+
 const workers: Worker[] = [];
 const keep = (worker: Worker) => workers.push(worker);
 process.on("worker", keep);
@@ -35,7 +42,7 @@ function greyPixels(value: number): Uint8Array {
 }
 
 async function embed(session: ModelSession, ...values: number[]): Promise<Float32Array> {
-  const { outputs } = await session.run([imageTensor(values.map(greyPixels))]);
+  const { outputs } = await session.run([imageTensor(values.map(greyPixels), tower)]);
   return (outputs[0] as Fp32Tensor).data;
 }
 
@@ -56,7 +63,7 @@ test("returns the same embedding for an image alone and in a batch", async () =>
   const session = await open();
   const alone = await embed(session, 0.5);
   const batch = await embed(session, -1, 0.5, 1);
-  const second = batch.subarray(embeddingDims, 2 * embeddingDims);
+  const second = batch.subarray(embeddingWidth, 2 * embeddingWidth);
   expect(Math.max(...alone.map((value, index) => Math.abs(value - second[index]!)))).toBeLessThan(
     1e-4,
   );
@@ -73,7 +80,12 @@ test("does not block the event loop while the model runs", async () => {
   const session = await open();
   let running = true;
   const run = session
-    .run([imageTensor(Array.from({ length: 256 }, () => greyPixels(1)))])
+    .run([
+      imageTensor(
+        Array.from({ length: 256 }, () => greyPixels(1)),
+        tower,
+      ),
+    ])
     .finally(() => {
       running = false;
     });
@@ -86,7 +98,7 @@ test("does not block the event loop while the model runs", async () => {
 
 test("transfers the memory of its inputs", async () => {
   const session = await open();
-  const input = imageTensor([greyPixels(1)]);
+  const input = imageTensor([greyPixels(1)], tower);
   await session.run([input]);
   expect(input.data).toHaveLength(0);
 });
@@ -94,7 +106,7 @@ test("transfers the memory of its inputs", async () => {
 test("copies an input that is part of a larger buffer", async () => {
   const session = await open();
   const large = new Float32Array(2 * imageElements);
-  large.set(imageTensor([greyPixels(1)]).data, imageElements);
+  large.set(imageTensor([greyPixels(1)], tower).data, imageElements);
   const input: Fp32Tensor = {
     name: "image",
     dataType: "FP32",
@@ -111,7 +123,7 @@ test("answers the runs in flight before it closes and accepts no more", async ()
   const inFlight = embed(session, 1);
   const closed = session.close();
   await expect(embed(session, 1)).rejects.toThrow("[failed] the model is closed");
-  await expect(inFlight).resolves.toHaveLength(embeddingDims);
+  await expect(inFlight).resolves.toHaveLength(embeddingWidth);
   await closed;
 });
 
@@ -127,7 +139,7 @@ test("fails only the run that the runtime rejects", async () => {
     name: "InferenceError",
     code: "failed",
   });
-  await expect(embed(session, 1)).resolves.toHaveLength(embeddingDims);
+  await expect(embed(session, 1)).resolves.toHaveLength(embeddingWidth);
 });
 
 test("fails the runs in flight when the thread exits, and reports it once", async () => {
@@ -210,6 +222,18 @@ describe("another model", () => {
     expect(outputs).toEqual([{ name: "y", ...head, data: bytes }]);
   });
 
+  test.each([
+    ["INT32", Int32Array.of(-1, 0, 1, 49_407)],
+    ["INT64", BigInt64Array.of(-1n, 0n, 1n, 2n ** 62n)],
+  ] as const)("carries %s bit for bit", async (dataType, data) => {
+    const session = await openIdentity(dataType, ["batch", 2]);
+    expect(session.inputs).toEqual([{ name: "x", dataType, dims: [2] }]);
+    const shape = [2, 2];
+    const input = { name: "x", dataType, shape, data: data.slice() } as Tensor;
+    const { outputs } = await session.run([input]);
+    expect(outputs).toEqual([{ name: "y", dataType, shape, data }]);
+  });
+
   test("fails if its batch size is fixed", async () => {
     await expect(openIdentity("FP32", [1, 3])).rejects.toThrow(
       "model.onnx: the first dimension of input 'x' must be dynamic (the batch), got [1, 3]",
@@ -217,8 +241,8 @@ describe("another model", () => {
   });
 
   test("fails if its data type is unsupported", async () => {
-    await expect(openIdentity("INT64", ["batch", 1])).rejects.toThrow(
-      "model.onnx: input 'x' has type int64: unsupported",
+    await expect(openIdentity("DOUBLE", ["batch", 1])).rejects.toThrow(
+      "model.onnx: input 'x' has type float64: unsupported",
     );
   });
 });

@@ -4,7 +4,7 @@ import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../../contract/server-env.ts";
-import type { DataType, Tensor, TensorSpec } from "../../contract/tensor.ts";
+import type { NumericTensor, Tensor, TensorSpec } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { acquireThread } from "./onnx-thread.ts";
 import { InferenceError, type ModelSession, type RunResult } from "./types.ts";
@@ -154,7 +154,7 @@ interface WireTensor {
   readonly name: string;
   readonly type: string;
   readonly dims: readonly number[];
-  readonly data: Float32Array | Uint8Array;
+  readonly data: NumericTensor["data"];
 }
 type RunResponse =
   | {
@@ -253,11 +253,15 @@ class OnnxSession implements ModelSession {
   }
 }
 
-/** Open Inference Protocol type of each ONNX Runtime type that models here use. */
-const elementTypes: Readonly<Record<string, DataType | undefined>> = {
-  float32: "FP32",
-  uint8: "UINT8",
-};
+/** ONNX Runtime's name of each Open Inference Protocol type that models here use. */
+const runtimeTypes = { FP32: "float32", UINT8: "uint8", INT32: "int32", INT64: "int64" } as const;
+
+const elementTypes: ReadonlyMap<string, keyof typeof runtimeTypes> = new Map(
+  (Object.keys(runtimeTypes) as (keyof typeof runtimeTypes)[]).map((dataType) => [
+    runtimeTypes[dataType],
+    dataType,
+  ]),
+);
 
 function specOf(
   modelPath: string,
@@ -265,7 +269,7 @@ function specOf(
   { name, type, shape }: ValueMetadata,
   requiredBatch: OpenSessionOptions["batch"],
 ): TensorSpec {
-  const dataType = elementTypes[type];
+  const dataType = elementTypes.get(type);
   if (dataType === undefined) {
     throw new InferenceError(
       "model",
@@ -288,25 +292,21 @@ function specOf(
 
 function toWire(tensor: Tensor): WireTensor {
   const { name, shape: dims } = tensor;
-  if (tensor.dataType === "FP32") {
-    return { name, type: "float32", dims, data: transferable(tensor.data) };
+  if (tensor.dataType === "BYTES") {
+    throw new InferenceError("failed", `input '${name}' has type ${tensor.dataType}: unsupported`);
   }
-  if (tensor.dataType === "UINT8")
-    return { name, type: "uint8", dims, data: transferable(tensor.data) };
-  throw new InferenceError("failed", `input '${name}' has type ${tensor.dataType}: unsupported`);
+  return { name, type: runtimeTypes[tensor.dataType], dims, data: transferable(tensor.data) };
 }
 
 /** Returns the array itself if it spans its whole buffer, otherwise a copy. */
-function transferable<T extends Float32Array | Uint8Array>(data: T): T {
+function transferable<T extends NumericTensor["data"]>(data: T): T {
   const isWholeBuffer =
     data.buffer instanceof ArrayBuffer && data.byteLength === data.buffer.byteLength;
   return isWholeBuffer ? data : (data.slice() as T);
 }
 
-function fromWire({ name, dims, data }: WireTensor): Tensor {
-  return data instanceof Float32Array
-    ? { name, dataType: "FP32", shape: dims, data }
-    : { name, dataType: "UINT8", shape: dims, data };
+function fromWire({ name, type, dims, data }: WireTensor): Tensor {
+  return { name, dataType: elementTypes.get(type), shape: dims, data } as Tensor;
 }
 
 function oneLine(text: string): string {

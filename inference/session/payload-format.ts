@@ -1,70 +1,119 @@
 import {
-  type ModelSignature,
-  openclipVitB32,
-  openclipVitB32Jpeg,
-  openclipVitB32U8,
-} from "../../contract/model-signature.ts";
+  embeddingTensor,
+  encodedImage,
+  imagePixels,
+  normalisedImage,
+  tokenIds,
+} from "../../contract/model-shapes.ts";
+import type { ImageTower, ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
+import { InferenceError } from "./types.ts";
 
 /** Encoding in which a model receives images. */
 export interface PayloadFormat {
-  readonly signature: ModelSignature;
+  /** Input of the model, without the batch dimension. */
+  readonly tensorSpec: TensorSpec;
   /** Input of {@link tensor}: preprocessed pixels or encoded files. */
   readonly input: "pixels" | "encoded";
   tensor(images: readonly Uint8Array[]): Tensor;
 }
 
-const payloadFormats: readonly PayloadFormat[] = [
-  { signature: openclipVitB32U8, input: "pixels", tensor: pixelTensor },
-  { signature: openclipVitB32, input: "pixels", tensor: imageTensor },
-  { signature: openclipVitB32Jpeg, input: "encoded", tensor: encodedTensor },
-];
+/** Inputs and outputs of a model, with the batch dimension. */
+export interface ModelTensors {
+  readonly inputs: readonly TensorSpec[];
+  readonly outputs: readonly TensorSpec[];
+}
 
 /**
- * Returns the payload format of a model.
+ * Checks that a Triton model has the text tower of `spec`.
  *
- * @param metadata - Inputs and outputs, with the batch dimension.
+ * @returns Its input, without the batch dimension.
+ * @throws as {@link payloadFormatOf}
+ */
+export function tokenInputOf(
+  spec: ModelSpec,
+  model: string,
+  { inputs, outputs }: ModelTensors,
+  createError: (problem: string) => Error,
+): TensorSpec {
+  const { text } = spec.towers;
+  if (text === undefined) throw new InferenceError("model", `${spec.name} has no text tower`);
+  const input = tokenIds(text);
+  const [expected, found] = [
+    { inputs: [input].map(batched), outputs: [embeddingTensor(spec, text)].map(batched) },
+    { inputs, outputs },
+  ].map((tensors) => `${tensorText(tensors.inputs)} and give ${tensorText(tensors.outputs)}`);
+  if (found === expected) return input;
+  throw createError(`${model} must take ${expected}, got ${found}`);
+}
+
+/** Payload formats of an image tower. */
+function payloadFormats(tower: ImageTower): readonly PayloadFormat[] {
+  const encoded = encodedImage(tower);
+  return [
+    {
+      tensorSpec: imagePixels(tower),
+      input: "pixels",
+      tensor: (images) => pixelTensor(images, tower),
+    },
+    {
+      tensorSpec: normalisedImage(tower),
+      input: "pixels",
+      tensor: (images) => imageTensor(images, tower),
+    },
+    {
+      tensorSpec: encoded,
+      input: "encoded",
+      tensor: (images) => ({
+        name: encoded.name,
+        dataType: "BYTES",
+        shape: [images.length, ...encoded.dims],
+        data: images,
+      }),
+    },
+  ];
+}
+
+/**
+ * Returns the payload format of a Triton model with the image tower of `spec`.
+ *
+ * @param model - Name in the model repository, for messages.
  * @param createError - Creates the error thrown for an unsupported model from its message.
+ * @throws {InferenceError} `model` if the spec has no image tower
  */
 export function payloadFormatOf(
+  spec: ModelSpec,
   model: string,
-  { inputs, outputs }: Pick<ModelSignature, "inputs" | "outputs">,
+  { inputs, outputs }: ModelTensors,
   createError: (problem: string) => Error,
 ): PayloadFormat {
-  const [actualInputs, actualOutputs] = [inputs, outputs].map(formatSpecs);
-  const format = payloadFormats.find(
-    ({ signature }) =>
-      inputText(signature) === actualInputs && outputText(signature) === actualOutputs,
+  const { image } = spec.towers;
+  if (image === undefined) throw new InferenceError("model", `${spec.name} has no image tower`);
+  const formats = payloadFormats(image);
+  const output = tensorText([embeddingTensor(spec, image)].map(batched));
+  const [actualInput, actualOutput] = [tensorText(inputs), tensorText(outputs)];
+  const format = formats.find(
+    ({ tensorSpec }) => inputText(tensorSpec) === actualInput && output === actualOutput,
   );
   if (format !== undefined) return format;
-  const rule = payloadFormats.map(({ signature }) => inputText(signature)).join(", or ");
+  const rule = formats.map(({ tensorSpec }) => inputText(tensorSpec)).join(", or ");
   throw createError(
-    `${model} must take ${rule} and give ${outputText(openclipVitB32)}, got ${actualInputs} and ${actualOutputs}`,
+    `${model} must take ${rule} and give ${output}, got ${actualInput} and ${actualOutput}`,
   );
 }
 
 /** `image UINT8 [-1, 224, 224, 3]` */
-export function inputText({ inputs }: ModelSignature): string {
-  return formatSpecs(inputs.map(batched));
-}
-
-function outputText({ outputs }: ModelSignature): string {
-  return formatSpecs(outputs.map(batched));
+export function inputText(tensorSpec: TensorSpec): string {
+  return tensorText([batched(tensorSpec)]);
 }
 
 function batched({ dims, ...spec }: TensorSpec): TensorSpec {
   return { ...spec, dims: [-1, ...dims] };
 }
 
-function formatSpecs(specs: readonly TensorSpec[]): string {
+function tensorText(specs: readonly TensorSpec[]): string {
   return specs
     .map(({ name, dataType, dims }) => `${name} ${dataType} [${dims.join(", ")}]`)
     .join(", ");
-}
-
-/** Encoded images as the input of `openclip_vit_b32_jpeg`: `[B, 1]` BYTES. */
-function encodedTensor(images: readonly Uint8Array[]): Tensor {
-  const [{ name, dims }] = openclipVitB32Jpeg.inputs;
-  return { name, dataType: "BYTES", shape: [images.length, ...dims], data: images };
 }

@@ -9,6 +9,8 @@ const { modelPath, sessionOptions, batchSizes, seconds } = JSON.parse(process.ar
 
 /** Runs before the measurement: the first ones allocate. */
 const warmupRuns = 2;
+/** Below the size of every vocabulary. */
+const maxTokenId = 10_000;
 /** Measured runs per batch size, even if `seconds` has passed. */
 const minimumRuns = 3;
 
@@ -16,15 +18,21 @@ const startedAt = performance.now();
 const session = await InferenceSession.create(modelPath, sessionOptions);
 const createMs = performance.now() - startedAt;
 
+/** Random values by type of the input; integers are token ids. */
+const random = {
+  uint8: (length) => Uint8Array.from({ length }, () => 256 * Math.random()),
+  float32: (length) => Float32Array.from({ length }, () => 4 * Math.random() - 2),
+  int32: (length) => Int32Array.from({ length }, () => maxTokenId * Math.random()),
+  int64: (length) =>
+    BigInt64Array.from({ length }, () => BigInt(Math.floor(maxTokenId * Math.random()))),
+};
+
 function tensors(batchSize) {
   const [input] = session.inputMetadata;
   const [output] = session.outputMetadata;
   const dims = [batchSize, ...input.shape.slice(1)];
   const length = dims.reduce((product, dim) => product * dim, 1);
-  const data =
-    input.type === "uint8"
-      ? Uint8Array.from({ length }, () => 256 * Math.random())
-      : Float32Array.from({ length }, () => 4 * Math.random() - 2);
+  const data = random[input.type](length);
   const outputDims = [batchSize, ...output.shape.slice(1)];
   const values = new Float32Array(outputDims.reduce((product, dim) => product * dim, 1));
   return {

@@ -1,7 +1,7 @@
 /** ONNX file for tests with one operator, `y = Identity(x)`, encoded manually to support any shape. */
 
 /** Numbers of `TensorProto.DataType`. */
-const onnxTypes = { FP32: 1, UINT8: 2, INT64: 7 } as const;
+const onnxTypes = { FP32: 1, UINT8: 2, INT32: 6, INT64: 7, DOUBLE: 11 } as const;
 
 /** @param shape - A name is a dynamic dimension. */
 export function identityModel(

@@ -1,26 +1,51 @@
 #!/bin/sh
-# Build stage of the images with the model repository in /models. WEIGHTS=image keeps the weights and verifies MODEL_SHA256, if
-# set; WEIGHTS=none removes them.
+# Build stage of the images with the model repository in /models. Keeps the towers in MODELS and their folders with the suffixes in the
+# arguments. WEIGHTS=image keeps the weights and verifies that MODEL_SHA256, if set, lists their checksums; WEIGHTS=none removes them.
 set -eu
-file=openclip_vit_b32/1/model.onnx
+fail() {
+  echo "model_repository/$1" >&2
+  exit 1
+}
+
+towers=$(/models/image/towers /models)
+kept=
+for tower in $towers; do
+  for suffix in '' "$@"; do kept="$kept $tower$suffix"; done
+done
+for folder in /models/*; do
+  case "$kept " in *" ${folder##*/} "*) ;; *) rm -r "$folder" ;; esac
+done
+
 case $WEIGHTS in
-  none) find /models -type f -name '*.onnx*' -delete ;;
-  image)
-    [ -e "/models/$file" ] || { echo "model_repository/$file: no such file" >&2; exit 1; }
-    sha256=$(sha256sum "/models/$file" | cut -d ' ' -f 1)
-    if [ "${MODEL_SHA256:-$sha256}" != "$sha256" ]; then
-      echo "model_repository/$file: sha256 must be $MODEL_SHA256, got $sha256" >&2
-      exit 1
-    fi
-    # an image for one precision contains no other files
-    if [ -n "${MODEL_PRECISION:-}" ]; then
-      selected=model.$MODEL_PRECISION.onnx
-      if [ "$MODEL_PRECISION" != fp32 ] && [ ! -e "/models/${file%/*}/$selected" ]; then
-        echo "model_repository/${file%/*}/$selected: no such file for MODEL_PRECISION $MODEL_PRECISION" >&2
-        exit 1
-      fi
-      find "/models/${file%/*}" -name 'model.*.onnx*' ! -name "$selected*" -delete
-    fi
+  none)
+    find /models -type f -name '*.onnx*' -delete
+    exit
     ;;
+  image) ;;
   *) echo "WEIGHTS must be none or image, got '$WEIGHTS'" >&2; exit 2 ;;
 esac
+for tower in $towers; do
+  folder=/models/$tower/1
+  file=$tower/1/model.onnx
+  [ -e "/models/$file" ] || fail "$file: no such file"
+  sha256=$(sha256sum "/models/$file" | cut -d ' ' -f 1)
+  case ",${MODEL_SHA256:-$sha256}," in
+    *",$sha256,"*) ;;
+    *) fail "$file: sha256 must be $MODEL_SHA256, got $sha256" ;;
+  esac
+  # the same file with TensorRT
+  [ -e "/models/${tower}_trt/1/model.onnx" ] || {
+    mkdir -p "/models/${tower}_trt/1"
+    ln -sf "../../$file" "/models/${tower}_trt/1/model.onnx"
+  }
+  # an image for one precision contains no other files
+  if [ -n "${MODEL_PRECISION:-}" ]; then
+    precision=$MODEL_PRECISION
+    # the optimisation is one of image towers
+    case $tower:$precision in *_text:fp32-optimised) precision=fp32 ;; esac
+    selected=model.$precision.onnx
+    [ "$precision" = fp32 ] || [ -e "$folder/$selected" ] \
+      || fail "$tower/1/$selected: no such file for MODEL_PRECISION $MODEL_PRECISION"
+    find "$folder" -name 'model.*.onnx*' ! -name "$selected*" -delete
+  fi
+done

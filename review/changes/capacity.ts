@@ -137,7 +137,10 @@ function gpuIds({ gpus }: Values): readonly string[] {
 }
 
 /** Estimated memory use of the GPU with the highest use, in MiB. */
-function usedVram(change: StackChange, { services }: Environment): number | undefined {
+function usedVram(
+  change: StackChange,
+  { services, models: specs }: Environment,
+): number | undefined {
   const used = new Map<string, number>();
   for (const use of checkedUses(change) ?? []) {
     for (const id of gpuIds(use)) used.set(id, (used.get(id) ?? 0) + Number(use.miB));
@@ -145,7 +148,8 @@ function usedVram(change: StackChange, { services }: Environment): number | unde
   const pods = services.flatMap(({ name, kind, backend, resources: { release } }) => {
     const config = deployedConfigs(change).find(({ address }) => address === release)?.config;
     if (kind !== "triton" || backend === "triton" || config === undefined) return [];
-    return [vramMiB({ service: name, backend, instances: config.instance_group[0]?.count || 1 })];
+    const instances = config.instance_group[0]?.count || 1;
+    return [vramMiB({ service: name, backend, instances, models: specs })];
   });
   const most = Math.max(...(used.size > 0 ? used.values() : pods));
   return Number.isFinite(most) ? most : undefined;

@@ -105,11 +105,25 @@ test("compares a model configuration by field", () => {
 
 test("compares chart values by path, and model configurations in them by field", () => {
   const values = (replicas: number, delay: number) => ({
-    values: [JSON.stringify({ triton: { replicas, modelConfig: { text: config(delay) } } })],
+    values: [
+      JSON.stringify({ triton: { replicas, modelConfig: { texts: { m: config(delay) } } } }),
+    ],
   });
   expect(lines("helm_release", values(1, 5000), values(2, 4000))).toEqual([
     "values triton.replicas: 1 → 2",
     "config.pbtxt of m: dynamic_batching.max_queue_delay_microseconds: 5000 → 4000",
+  ]);
+});
+
+test("prints the models of chart values", () => {
+  const values = (...models: readonly string[]) => ({
+    values: [JSON.stringify({ models, triton: { modelConfig: { texts: { m: config(5000) } } } })],
+  });
+  expect(
+    lines("helm_release", values("openclip-vit-b32:image"), values("dinov2-small", "own:text")),
+  ).toEqual([
+    "values models[0]: openclip-vit-b32:image → dinov2-small",
+    "values models[1]:  → own:text",
   ]);
 });
 

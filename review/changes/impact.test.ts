@@ -14,7 +14,7 @@ const environment = {
       name: "embed",
       kind: "embed",
       backend: "onnxruntime",
-      model: "m",
+      model: "openclip_vit_b32",
       resources: {
         deployment: "kubernetes_deployment_v1.d",
         service: "kubernetes_service_v1.s",

@@ -46,7 +46,7 @@ const attributes: Readonly<Record<string, (secret: string) => Omit<PlannedResour
   }),
   "a URL in a setting of the server": (it) => ({
     address: "docker_container.a",
-    after: { env: [`MODEL_PATH=${url(it)}`] },
+    after: { env: [`MODEL_REPOSITORY=${url(it)}`] },
   }),
   "a command line": (it) => ({
     address: "docker_container.a",
@@ -503,7 +503,7 @@ test.each([
 
 test.each([
   "PORT",
-  "MODEL_PATH",
+  "MODEL_REPOSITORY",
   "keySecret",
   "ALLOW_ANONYMOUS",
   "TLS_KEY_FILE",

@@ -55,7 +55,7 @@ export function capacitySection(stacks: readonly StackReview[], level: Level): r
       head: [
         ["environment"],
         ["GPUs"],
-        ["VRAM, MiB (used of usable)"],
+        ["GPU memory, MiB (used of usable)"],
         ["replicas"],
         ["images/s"],
         ["$/hour"],
@@ -169,7 +169,11 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
           ],
         ]),
     ...(capacities.some(({ vramUsableMiB }) => vramUsableMiB !== undefined)
-      ? [["VRAM: estimate for the fullest GPU; usable VRAM is the total less a safety margin"]]
+      ? [
+          [
+            "GPU memory: estimate for the fullest GPU; usable memory is the total less a safety margin",
+          ],
+        ]
       : []),
     ...(dates.length === 0
       ? []

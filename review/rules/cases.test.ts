@@ -286,7 +286,7 @@ const cases: readonly Case[] = [
     stack: "single-gpu",
     message:
       "the output environment cannot be read: rules about services and GPUs (endpoint-changed, cost-rise, model-fits-gpu and more) have no data",
-    edits: [{ path: ["output", "environment", "value", "schema"], failing: 3, passing: 2 }],
+    edits: [{ path: ["output", "environment", "value", "schema"], failing: 4, passing: 3 }],
   },
   {
     rule: "environment-described",
@@ -339,7 +339,7 @@ const cases: readonly Case[] = [
     rule: "memory-holds-model",
     situation: "a container on a host",
     stack: "single-gpu",
-    message: "memory must be more than 337 MiB, the weights of the model, got 256 MiB",
+    message: "memory must be more than 336 MiB, the weights of the models, got 256 MiB",
     edits: [{ path: onHost("embed/container", "memory"), failing: 256, passing: 0 }],
   },
   {
@@ -355,7 +355,7 @@ const cases: readonly Case[] = [
     situation: "a pod with int8 weights",
     stack: "kind-local",
     message:
-      "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the model, got 64Mi",
+      "limits.memory of clipstack-embed must be more than 84 MiB, the weights of the models, got 64Mi",
     edits: [
       { path: embedPod("env", 0), failing: int8, passing: int8 },
       {
@@ -370,7 +370,7 @@ const cases: readonly Case[] = [
     situation: "a Triton in the chart",
     stack: "k8s-gpu",
     message:
-      "limits.memory of triton must be more than 337 MiB, the weights of the model, got 128Mi",
+      "limits.memory of triton must be more than 336 MiB, the weights of the models, got 128Mi",
     edits: [
       {
         path: chartValues,
@@ -475,7 +475,7 @@ const cases: readonly Case[] = [
     situation: "a Triton with access to all GPUs",
     stack: "single-gpu",
     message:
-      "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5187 (embed 1105 + triton-onnx 1105 + a reload of triton-onnx 593 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+      "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5184 (embed 1104 + triton-onnx 1104 + a reload of triton-onnx 592 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
     edits: [
       { path: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
       {
@@ -495,6 +495,20 @@ const cases: readonly Case[] = [
       failing: "NVIDIA_VISIBLE_DEVICES=0",
       passing: "NVIDIA_VISIBLE_DEVICES=all",
     })),
+  },
+  {
+    rule: "model-config-valid",
+    situation: "a model of the chart",
+    stack: "k8s-gpu",
+    message:
+      "openclip_vit_b32: dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64",
+    edits: [
+      {
+        path: chartValues,
+        failingText: "preferred_batch_size: [8, 16, 64]",
+        passingText: "preferred_batch_size: [8, 16, 32]",
+      },
+    ],
   },
   {
     rule: "gateway-upstream",

@@ -38,6 +38,16 @@ export const environmentOf = cached(
     environment.safeParse(environmentAfter).data,
 );
 
+/** Specs of the models that a service serves, or of all if the service is unknown. */
+export function servedSpecs(
+  { models }: Environment,
+  service: { readonly name: string; readonly models: readonly string[] } | undefined,
+): Environment["models"] {
+  return service === undefined
+    ? models
+    : models.filter(({ name }) => service.models.includes(name));
+}
+
 /** Output `environment` before the change. */
 export const environmentBefore = cached(
   (change: StackChange): Environment | undefined =>

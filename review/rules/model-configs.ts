@@ -8,7 +8,7 @@ import type { ResourceChange, StackChange } from "../input/change.ts";
 import { cached } from "./cached.ts";
 import { releasesOf, resourcesOf } from "./facts.ts";
 import { type ServiceContainer, serviceContainers, volumesOf } from "./service-containers.ts";
-import { at, blocks, isExpression, text } from "./values.ts";
+import { at, block, blocks, isExpression } from "./values.ts";
 
 /** `config.pbtxt` written by a stack. */
 export interface DeployedConfig {
@@ -58,10 +58,14 @@ function hostConfigs(change: StackChange): readonly DeployedConfig[] {
 
 function chartConfigs(change: StackChange): readonly DeployedConfig[] {
   return releasesOf(change).flatMap(({ resource, values }) => {
-    const content = text(at(values, "triton", "modelConfig", "text"));
-    return content === undefined || content === "" || at(values, "triton", "enabled") === false
-      ? []
-      : [{ address: resource.address, resource, ...read(content) }];
+    if (at(values, "triton", "enabled") === false) return [];
+    const configs = block(at(values, "triton", "modelConfig"));
+    // `text` in releases of earlier versions
+    return [configs?.text, ...Object.values(block(configs?.texts) ?? {})].flatMap((content) =>
+      typeof content !== "string" || content === ""
+        ? []
+        : [{ address: resource.address, resource, ...read(content) }],
+    );
   });
 }
 

@@ -1,5 +1,6 @@
 import { renderFinding } from "../../constructs/checks/findings.ts";
-import { type VramUse, vram, vramFindings } from "../../constructs/checks/vram.ts";
+import { memoryFindings } from "../../constructs/checks/memory.ts";
+import { type VramUse, vramFindings, weightsOfMiB } from "../../constructs/checks/vram.ts";
 import { engineCacheMount, executionInstances } from "../../contract/model-config.ts";
 import type { StackChange } from "../input/change.ts";
 import { chartValuesPath, containerPath, podContainerPath } from "./example-paths.ts";
@@ -9,6 +10,7 @@ import {
   podContainers,
   releasesOf,
   resourcesOf,
+  servedSpecs,
   type Workload,
   workloadsOf,
 } from "./facts.ts";
@@ -27,6 +29,9 @@ import { at, block, blocks, memoryMiB, number, refersTo, text } from "./values.t
 const configText = (service: string) =>
   containerPath(`${service}/configuration/apply/container`, "upload", 0, "content");
 
+/** First model in the output `environment`. */
+const modelInOutput = ["output", "environment", "value", "models", 0] as const;
+
 const tensorrtSettings = [
   "triton:",
   "  backend: tensorrt",
@@ -34,18 +39,16 @@ const tensorrtSettings = [
   "  engineCache: { enabled: true }",
 ].join("\n");
 
-/** Host memory of the weights; `undefined` without a model or if unknown. */
-function weightsMiB(
+/** Host memory of the weights of all models; `undefined` without a model or if unknown. */
+function hostWeightsMiB(
+  change: StackChange,
   kind: ServiceContainer["kind"],
   variable: (name: string) => string | undefined,
 ): number | undefined {
   if (kind === "other" || (kind === "embed" && variable("BACKEND") === "triton")) return undefined;
-  const isInt8 = variable("MODEL_PRECISION") === "int8";
-  return isInt8 ? Math.floor(vram.weightsFp32MiB / 4) : vram.weightsFp32MiB;
-}
-
-function memoryMessage(setting: string, weightsMiB: number, limit: string): string {
-  return `${setting} must be more than ${weightsMiB} MiB, the weights of the model, got ${limit}`;
+  const models = environmentOf(change)?.models;
+  if (models === undefined) return undefined;
+  return weightsOfMiB(models, variable("MODEL_PRECISION") === "int8" ? "int8" : "fp32");
 }
 
 /** Returns an environment variable of a pod's server by name. */
@@ -263,7 +266,7 @@ export const modelRules: readonly ReviewRule[] = [
     example: {
       stack: "single-gpu",
       message:
-        "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51441 (embed 1105 + triton-onnx 24232 + a reload of triton-onnx 23720 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
+        "gpu must have room for the models: GPU 0 has 16376 MiB, 14738 usable, and they need 51360 (embed 1104 + triton-onnx 24192 + a reload of triton-onnx 23680 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
       edits: [
         {
           path: configText("triton-onnx"),
@@ -291,6 +294,7 @@ export const modelRules: readonly ReviewRule[] = [
             service: it.service?.name ?? it.address,
             backend: tensorrtOf(deployed?.config) === undefined ? "onnxruntime" : "tensorrt",
             instances: Math.ceil(instances / visible.length),
+            models: servedSpecs(environment, it.service),
             reloads: option(it.command, "model-control-mode") === "explicit",
           });
           uses.set(gpu, gpuUses);
@@ -306,17 +310,46 @@ export const modelRules: readonly ReviewRule[] = [
     },
   }),
   rule({
+    id: "model-licence",
+    severity: "warning",
+    title: "The licences of the models have no restriction of use.",
+    rationale:
+      "Some weights may be used for research only, or the model's author advises against production. Whether that covers the deployment is for people to decide.",
+    inputs: "`licence.restriction` of every model in the output `environment`.",
+    fix: "check that the restriction permits the use and waive the rule, or serve another model",
+    example: {
+      stack: "single-gpu",
+      message:
+        "openclip-vit-b32: the licence of the weights (MIT) restricts their use: research only",
+      edits: [
+        {
+          path: [...modelInOutput, "licence", "restriction"],
+          failing: "research only",
+        },
+      ],
+    },
+    *find(change) {
+      for (const { name, licence } of environmentOf(change)?.models ?? []) {
+        const { weights, restriction } = licence;
+        if (restriction === undefined) continue;
+        yield {
+          message: `${name}: the licence of the weights (${weights}) restricts their use: ${restriction}`,
+        };
+      }
+    },
+  }),
+  rule({
     id: "memory-holds-model",
     severity: "error",
     title: "Memory limits exceed the size of the model's weights.",
     rationale:
       "The kernel kills a process that exceeds its memory limit: with a limit below the size of the weights, every start fails while loading the model, in an endless loop.",
-    inputs: `Memory limits of the embed server and Triton, on a host, in pods and in the chart values, compared with the weights alone (${vram.weightsFp32MiB} MiB; a quarter of that for int8). Determine additional memory with a load test. Gateways have no model.`,
+    inputs: `Memory limits of the embed server and Triton, on a host, in pods and in the chart values, compared with the weights of all models (a quarter of FP32 for int8). Determine additional memory with a load test. Gateways have no model.`,
     fix: "raise limits.memory (resources.limits.memoryMiB; memory of a container on a host); the settings' defaults are tested",
     example: {
       stack: "kind-local",
       message:
-        "limits.memory of clipstack-embed must be more than 337 MiB, the weights of the model, got 64Mi",
+        "limits.memory of clipstack-embed must be more than 336 MiB, the weights of the models, got 64Mi",
       edits: [
         {
           path: podContainerPath("resources"),
@@ -328,23 +361,23 @@ export const modelRules: readonly ReviewRule[] = [
     *find(change) {
       for (const { address, kind, values, env } of serviceContainers(change)) {
         const limit = number(values.memory) ?? 0;
-        const weights = weightsMiB(kind, (name) => env.get(name));
+        const weights = hostWeightsMiB(change, kind, (name) => env.get(name));
         // 0: no limit
-        if (weights === undefined || limit === 0 || limit > weights) continue;
-        yield { address, message: memoryMessage("memory", weights, `${limit} MiB`) };
+        if (weights === undefined || limit === 0) continue;
+        for (const finding of memoryFindings("memory", limit, weights)) {
+          yield { address, message: renderFinding(finding) };
+        }
       }
       for (const { address, name, kind, pod, containers } of workloadsOf(change)) {
         // the first container is the server
         const [server] = containers;
         const limit = memoryMiB(server?.limits.memory);
-        const weights = weightsMiB(kind, variablesOf(change, { address, kind, pod }));
-        if (limit === undefined || weights === undefined || limit > weights) continue;
-        const message = memoryMessage(
-          `limits.memory of ${name}`,
-          weights,
-          String(server?.limits.memory),
-        );
-        yield { address, message };
+        const weights = hostWeightsMiB(change, kind, variablesOf(change, { address, kind, pod }));
+        if (limit === undefined || weights === undefined) continue;
+        const got = String(server?.limits.memory);
+        for (const finding of memoryFindings(`limits.memory of ${name}`, limit, weights, got)) {
+          yield { address, message: renderFinding(finding) };
+        }
       }
     },
   }),

@@ -1,8 +1,9 @@
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { normalisedImage, tokenIds } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonPorts } from "../../contract/ports.ts";
 import { elementCount } from "../../contract/tensor.ts";
 import { containerPath, tritonOnnx } from "./example-paths.ts";
-import { releasesOf } from "./facts.ts";
+import { environmentOf, releasesOf, servedSpecs } from "./facts.ts";
 import { each, type ReviewRule, rule } from "./rule.ts";
 import { option, serviceContainers, tritonContainers } from "./service-containers.ts";
 import { at, blocks, isMissing, number, optionText, text, texts } from "./values.ts";
@@ -10,8 +11,30 @@ import { at, blocks, isMissing, number, optionText, text, texts } from "./values
 /** Smallest value in NVIDIA's examples. */
 const minSharedMemoryMiB = 256;
 
-/** Size of the largest batch as binary FP32 tensors, in bytes. */
-const requestBytes = openclipVitB32.maxBatchSize * elementCount(openclipVitB32.inputs[0].dims) * 4;
+/** Bytes of a number in JSON: five times the four bytes of FP32. */
+const jsonBytes = 5 * 4;
+
+/** Largest request as JSON: a full batch of one tower, in bytes. */
+interface LargestRequest {
+  readonly bytes: number;
+  readonly content: string;
+}
+
+function largestRequest(specs: readonly ModelSpec[]): LargestRequest | undefined {
+  const requests = specs.flatMap(
+    ({ name, towers: { image, text: texts }, batching: { maximum } }) => {
+      const of = (modality: string, dims: readonly number[]) => ({
+        bytes: maximum * elementCount(dims) * jsonBytes,
+        content: `${maximum} ${modality}s of ${name}`,
+      });
+      return [
+        ...(image === undefined ? [] : [of("image", normalisedImage(image).dims)]),
+        ...(texts === undefined ? [] : [of("text", tokenIds(texts).dims)]),
+      ];
+    },
+  );
+  return requests.sort((first, second) => second.bytes - first.bytes)[0];
+}
 
 /** Containers and command lines of Triton, and its gateways. */
 export const tritonRules: readonly ReviewRule[] = [
@@ -78,13 +101,14 @@ export const tritonRules: readonly ReviewRule[] = [
     severity: "warning",
     title: "Triton accepts the largest batch as JSON.",
     rationale:
-      "By default, Triton rejects bodies larger than 64 MiB. Thirty-two images are 19 MB in binary and about five times that as JSON.",
-    inputs: "`--http-max-input-size` of every Triton.",
+      "By default, Triton rejects bodies larger than 64 MiB. Thirty-two images of 224 × 224 pixels are 19 MB in binary and about five times that as JSON.",
+    inputs:
+      "`--http-max-input-size` of every Triton, compared with a full batch of the models that it serves.",
     fix: "set --http-max-input-size to 134217728",
     example: {
       stack: "single-gpu",
       message:
-        "--http-max-input-size should be at least 96337920 bytes (32 images as JSON), got 1048576",
+        "--http-max-input-size should be at least 96337920 bytes (32 images of openclip-vit-b32 as JSON), got 1048576",
       edits: [
         {
           path: containerPath(tritonOnnx, "command", 3),
@@ -93,14 +117,15 @@ export const tritonRules: readonly ReviewRule[] = [
         },
       ],
     },
-    find: each(tritonContainers, ({ command }) => {
+    find: each(tritonContainers, ({ command, service }, change) => {
+      const environment = environmentOf(change);
+      const largest = environment && largestRequest(servedSpecs(environment, service));
+      if (largest === undefined || command.length === 0) return undefined;
       // default of Triton: 64 MiB
       const maxBytes = number(option(command, "http-max-input-size")) ?? 67_108_864;
-      // a number in JSON needs up to five times its four bytes
-      const requiredBytes = 5 * requestBytes;
-      return command.length === 0 || maxBytes >= requiredBytes
+      return maxBytes >= largest.bytes
         ? undefined
-        : `--http-max-input-size should be at least ${requiredBytes} bytes (${openclipVitB32.maxBatchSize} images as JSON), got ${maxBytes}`;
+        : `--http-max-input-size should be at least ${largest.bytes} bytes (${largest.content} as JSON), got ${maxBytes}`;
     }),
   }),
   rule({
@@ -119,7 +144,7 @@ export const tritonRules: readonly ReviewRule[] = [
         "TRITON_GRPC_URLS must name Tritons of the stack at port 8001, got 'single-gpu-triton:8001'",
       edits: [
         {
-          path: containerPath("embed/container", "env", 5),
+          path: containerPath("embed/container", "env", 6),
           failingText: "single-gpu-triton:8001",
           passingText: "single-gpu-triton-onnx:8001",
         },

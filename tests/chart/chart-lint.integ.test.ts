@@ -20,6 +20,9 @@ const noKubeconform =
   (schemas === undefined ? "no CLIPSTACK_KUBERNETES_SCHEMAS" : "");
 const noKubeScore = noHelm || missingOf(kubeScore, "version");
 
+const tokenizerOf = (tower: string) =>
+  tower === "siglip2_base_224_text" ? { tokenizer: { sha256: "a".repeat(64) } } : {};
+
 /** Values for features that the values files do not enable. */
 const more: Readonly<Record<string, ChartValues>> = {
   "everything on a GPU": {
@@ -47,6 +50,20 @@ const more: Readonly<Record<string, ChartValues>> = {
     networkPolicy: { egress: [{ to: [{ ipBlock: { cidr: "10.0.0.0/8" } }] }] },
     serviceMonitor: { enabled: true, labels: { release: "prometheus" } },
     prometheusRule: { enabled: true },
+  },
+  "several models, downloaded": {
+    models: ["openclip-vit-b32", "dinov2-small", "siglip2-base-224:text"],
+    model: {
+      weights: "init",
+      init: { existingSecret: "urls" },
+      towers: Object.fromEntries(
+        ["openclip_vit_b32", "openclip_vit_b32_text", "dinov2_small", "siglip2_base_224_text"].map(
+          (tower) => [tower, { sha256: "a".repeat(64), ...tokenizerOf(tower) }],
+        ),
+      ),
+    },
+    embed: { backend: "triton" },
+    triton: { enabled: true, backend: "tensorrt" },
   },
   "weights on a volume, Triton by CPU": {
     model: { weights: "pvc", sha256: "a".repeat(64), pvc: { claimName: "w", subPath: "a/b" } },

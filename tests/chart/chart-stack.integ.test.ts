@@ -6,6 +6,9 @@ import type { Manifest } from "../../artefact/terraform-manifests.ts";
 import { manifestsOf } from "../../artefact/terraform-manifests.ts";
 import { Testing } from "../../constructs/cdktf.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
+import { chartModels } from "../../constructs/kubernetes/chart-values-for.ts";
+import { type ModelSpec, withModalities } from "../../contract/model-spec.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
 import { labelNames, podAppName } from "../../contract/pods.ts";
 import { KindStack } from "../../stacks/kind.ts";
 import { parseSettings } from "../../stacks/settings.ts";
@@ -36,9 +39,9 @@ const intended = [
 ];
 
 /** Objects of the stack in its namespace. The chart contains neither the namespace nor metrics-server. */
-function ofStack(): readonly Manifest[] {
+function ofStack(models: readonly ModelSpec[] = settings.models): readonly Manifest[] {
   const text = Testing.synth(
-    new KindStack(Testing.app(), "kind-local", { ...settings, deployWith: "kubernetes" }),
+    new KindStack(Testing.app(), "kind-local", { ...settings, models, deployWith: "kubernetes" }),
   );
   const values = parse(readFileSync(join(chart, "values-kind.yaml"), "utf8")) as ChartValues;
   const { repository, tag } = values.embed?.image ?? {};
@@ -62,6 +65,15 @@ describe.skipIf(noHelm !== "")(
   () => {
     test("declare the same objects", () => {
       expect(differences(ofChart(), ofStack(), intended)).toEqual([]);
+    });
+
+    test("declare the same objects for several models", () => {
+      const models = [
+        modelCatalogue.get("openclip-vit-b32")!,
+        withModalities(modelCatalogue.get("dinov2-small")!, ["image"]),
+        withModalities(modelCatalogue.get("siglip2-base-224")!, ["text"]),
+      ];
+      expect(differences(ofChart(chartModels(models)), ofStack(models), intended)).toEqual([]);
     });
 
     test("are compared completely", () => {

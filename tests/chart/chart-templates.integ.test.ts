@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -190,7 +190,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(envOf(emulator)).toMatchObject({
         BACKEND: "triton",
         TRITON_GRPC_URLS: "clipstack-triton-grpc:8001",
-        TRITON_MODEL: "openclip_vit_b32",
+        TRITON_VARIANT: "fp32",
+        MODELS: "openclip-vit-b32:image",
       });
       expect(objectOf(objects, "Service", "clipstack-triton-grpc").spec).toMatchObject({
         clusterIP: "None",
@@ -340,26 +341,23 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("serves the model of the values with its own configuration", () => {
+    test("serves pixels with the variant u8", () => {
       const name = "openclip_vit_b32_u8";
-      const config = readFileSync(`model_repository/${name}/configs/single-gpu.pbtxt`, "utf8");
-      const triton = { ...own, modelConfig: { text: config } };
       const values: ChartValues = {
-        model: { name, weights: "pvc", pvc: { claimName: "weights" } },
+        model: { weights: "pvc", pvc: { claimName: "weights" } },
         embed: { backend: "triton" },
-        triton,
+        triton: { ...own, variant: "u8" },
       };
-      expect(envOf(values)).toMatchObject({ TRITON_MODEL: name });
+      expect(envOf(values)).toMatchObject({ TRITON_VARIANT: "u8" });
       expect(podOf(values, "triton").containers[0].volumeMounts).toEqual(
         expect.arrayContaining([
           { name: "model-config", mountPath: `/models/${name}/configs`, readOnly: true },
           { name: "weights", mountPath: `/models/${name}/1`, readOnly: true },
         ]),
       );
-      expect(tritonArgs({ model: { name }, triton })["load-model"]).toEqual([name]);
-      expect(envOf({ model: { name } })).toMatchObject({
-        MODEL_PATH: `/models/${name}/1/model.onnx`,
-      });
+      expect(tritonArgs({ triton: values.triton })["load-model"]).toEqual([name]);
+      const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
+      expect(readModelConfig(data["single-gpu.pbtxt"], "single-gpu.pbtxt").name).toBe(name);
     });
 
     test("has another pod template with another configuration only", () => {
@@ -369,7 +367,9 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
           "checksum/model-config"
         ];
       expect(checksum({})).toMatch(/^[0-9a-f]{64}$/);
-      expect(checksum({ modelConfig: { text } })).not.toBe(checksum({}));
+      expect(checksum({ modelConfig: { texts: { openclip_vit_b32: text } } })).not.toBe(
+        checksum({}),
+      );
       expect(checksum({ replicas: 3 })).toBe(checksum({}));
     });
 
@@ -954,12 +954,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       [
         "on a number of GPUs without a configuration",
         { triton: { ...own, gpus: 2 } },
-        "triton.modelConfig.variant and .text are required for 2 GPUs: the chart has configurations for 0, 1, 4",
-      ],
-      [
-        "on a model without a configuration in the chart",
-        { model: { name: "openclip_vit_b32_u8" }, triton: own },
-        "triton.modelConfig.text is required for the model openclip_vit_b32_u8, for which the chart has no configuration",
+        "triton.modelConfig.variant and .texts are required for 2 GPUs: the chart has configurations for 0, 1, 4",
       ],
       ...(
         [
@@ -969,7 +964,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ).map(([gpus, variant]): [string, ChartValues, string] => [
         `on ${gpus} GPUs with the configuration ${variant}`,
         { triton: { ...own, gpus, modelConfig: { variant } } },
-        `triton.modelConfig.text is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for a different number`,
+        `triton.modelConfig.texts.openclip_vit_b32 is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for a different number`,
       ]),
       ...["My_Clip", "4gpu.prod", "4gpu", "a.b"].map((name): [string, ChartValues, string] => [
         `on the name ${name}, which no Service can have`,
@@ -978,8 +973,8 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       ]),
       [
         "on the configuration of another model",
-        { triton: { ...own, modelConfig: { text: 'name: "resnet"\n' } } },
-        'triton.modelConfig.text must be the configuration of openclip_vit_b32 (name: "openclip_vit_b32")',
+        { triton: { ...own, modelConfig: { texts: { openclip_vit_b32: 'name: "resnet"\n' } } } },
+        'triton.modelConfig.texts.openclip_vit_b32 must be the configuration of openclip_vit_b32 (name: "openclip_vit_b32")',
       ],
       [
         "on a public Triton",

@@ -37,6 +37,28 @@ const accepted: readonly (readonly [string, string])[] = [
     "with objects that exist in the namespace",
     "createNamespace: false\nimagePullSecret: registry\nembed: { service: LoadBalancer, keySecret: key }\nmodel: { weights: pvc, claim: weights, folder: vit }",
   ],
+  [
+    "with several models and TensorRT",
+    "models: [openclip-vit-b32, dinov2-small]\nnodePool: { gpu: a100-sxm4-80gb }\ntriton: { backend: tensorrt }",
+  ],
+  [
+    "with the downloaded weights of several models",
+    `models: [{ name: openclip-vit-b32, modalities: [image] }, { name: siglip2-base-224, modalities: [text] }]
+model:
+  weights: init
+  towers:
+    openclip-vit-b32:image: { url: https://models.example/clip.onnx, sha256: ${sha256} }
+    siglip2-base-224:text:
+      url: https://models.example/siglip.onnx
+      sha256: ${sha256}
+      tokenizer: { url: https://models.example/tokenizer.model, sha256: ${sha256} }`,
+  ],
+  [
+    "with several models on a volume",
+    `models: [openclip-vit-b32, dinov2-small]
+createNamespace: false
+model: { weights: pvc, claim: weights, towers: { dinov2-small:image: { sha256: ${sha256} } } }`,
+  ],
   ["with a fixed number of pods", "triton: { autoscaler: { minReplicas: 3, maxReplicas: 3 } }"],
 ];
 

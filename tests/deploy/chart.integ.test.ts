@@ -3,6 +3,8 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { modelCatalogue } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server-env.ts";
 import {
   kindEnvironment,
   missingForCharts,
@@ -38,6 +40,7 @@ async function missingFor(file: string): Promise<string> {
 const dryRuns = await Promise.all(
   valuesFiles.map(async (file) => ({ file, without: await missingFor(file) })),
 );
+const models = ["openclip-vit-b32", "dinov2-small"].map((name) => modelCatalogue.get(name)!);
 const photo = await readFile(
   fileURLToPath(new URL("../../model-tools/samples/dunes.jpg", import.meta.url)),
 );
@@ -96,18 +99,19 @@ describe.skipIf(missing !== "")(
       });
     }
 
-    describe("installed with the values of kind", () => {
+    describe("installed with the values of kind and several models", () => {
       let image: string;
       const values = (more: readonly string[] = []) => [
         ...["--values", join(chart, "values-kind.yaml")],
         ...["--set", `embed.image.repository=${image.split(":")[0]}`],
         ...["--set", `embed.image.tag=${image.split(":")[1]}`],
         ...["--set", `embed.service.nodePort=${testNodePort}`],
+        ...["--set", `models={${modelSettings(models).MODELS}}`],
         ...more,
       ];
 
       beforeAll(async () => {
-        image = await imageWithWeights(docker);
+        image = await imageWithWeights(docker, models);
         await cluster.load(image);
       });
       afterAll(async () => {
@@ -120,7 +124,7 @@ describe.skipIf(missing !== "")(
         expect(vector).toHaveLength(512);
       });
 
-      test("passes helm test", async () => {
+      test("passes helm test, which embeds with each tower", async () => {
         const output = await runHelm("test", "clipstack", "--timeout", "600s");
         expect(output).toMatch(/Phase:\s+Succeeded/);
       });

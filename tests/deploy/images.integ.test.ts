@@ -6,9 +6,10 @@ import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { embedMetrics, embedPaths, embedResponse } from "../../contract/embed-api.ts";
-import { embeddingDims, openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { embedPort, hostPorts, tritonPorts } from "../../contract/ports.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { picture } from "../../inference/preprocess/test-images.ts";
 import packageJson from "../../inference-image/package.json" with { type: "json" };
 import { tinyModel } from "../../model-tools/test-model.ts";
@@ -23,6 +24,8 @@ import {
   weightsContext,
 } from "./test-image.ts";
 
+const fp32Name = tritonModelName(defaultModel, "fp32");
+
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const imageFolder = join(root, "inference-image");
 const { docker, missing } = await testDocker();
@@ -32,8 +35,11 @@ const largePicture = picture("jpeg", { width: 2400, height: 1800 });
 const images: string[] = [];
 let container: TestContainer | undefined;
 let embedImage: string;
-/** Context of the images with a model of a few kilobytes. */
+/** Context of the images with models of a few kilobytes. */
 let context: string;
+/** Two models with images, one of them with texts. */
+const dinov2 = modelCatalogue.get("dinov2-small")!;
+const models = [defaultModel, dinov2];
 
 async function build(folder: string, file: string, args: Readonly<Record<string, string>>) {
   const { image, outcome } = await buildImage(docker, {
@@ -57,16 +63,28 @@ async function start(options: Parameters<typeof startContainer>[1]): Promise<Tes
 }
 
 const weights = async (): Promise<string> =>
-  `--volume=${await tinyModel()}:/models/${openclipVitB32.name}/1/model.onnx:ro`;
+  `--volume=${await tinyModel()}:/models/${fp32Name}/1/model.onnx:ro`;
 
-async function embed(address: string, image: Buffer): Promise<number> {
-  const response = await fetch(`http://${address}${embedPaths.embed}`, {
+async function embed(address: string, image: Buffer, spec = defaultModel): Promise<number> {
+  const response = await fetch(`http://${address}${embedPaths.embed}?model=${spec.name}`, {
     method: "POST",
     headers: { "content-type": "image/jpeg" },
     body: new Uint8Array(image),
   });
   const { embeddings } = embedResponse.parse(await response.json());
-  expect(embeddings[0]).toHaveLength(embeddingDims);
+  expect(embeddings[0]).toHaveLength(spec.embedding.width);
+  return response.status;
+}
+
+async function embedText(address: string): Promise<number> {
+  const response = await fetch(`http://${address}${embedPaths.embedText}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ texts: ["dunes"] }),
+  });
+  const { model, embeddings } = embedResponse.parse(await response.json());
+  expect(model).toBe(defaultModel.name);
+  expect(embeddings[0]).toHaveLength(defaultModel.embedding.width);
   return response.status;
 }
 
@@ -121,7 +139,7 @@ async function filesOf(image: string): Promise<ReadonlySet<string>> {
 
 describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, () => {
   beforeAll(async () => {
-    context = await weightsContext();
+    context = await weightsContext(models);
     embedImage = await built(root, "inference-image/Dockerfile", {
       NODE_IMAGE: nodeImage,
       REVISION: "abc",
@@ -223,7 +241,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
             "--model-config-name=cpu",
             `--http-port=${port}`,
           ],
-          ...["--model-control-mode=explicit", `--load-model=${openclipVitB32.name}`],
+          ...["--model-control-mode=explicit", `--load-model=${fp32Name}`],
         ],
       });
       await server.healthy();
@@ -289,8 +307,12 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
       });
       await server.healthy();
       expect(await embed(await server.address(embedPort), await picture())).toBe(200);
-      const { stdout } = await server.exec("ls", `/models/${openclipVitB32.name}/1`);
-      expect(stdout.trim().split("\n")).toEqual(["model.onnx"]);
+      const { stdout } = await server.exec("sh", "-c", `ls /models /models/${fp32Name}/1`);
+      // other models of the context are not in the image
+      expect(stdout.trim().split("\n")).toEqual([
+        ...["/models:", fp32Name, tritonModelName(defaultModel, "trt"), ""],
+        ...[`/models/${fp32Name}/1:`, "model.onnx"],
+      ]);
     });
 
     test("fails on another checksum", async () => {
@@ -316,10 +338,11 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         TRITON_SERVER: "emulator",
         MODEL_CONFIG_NAME: "cpu",
         WEIGHTS: "image",
+        MODELS: models.map(({ name }) => name).join(","),
       });
     }, buildTimeoutMs);
 
-    test("responds on the ports of all three services and restarts a service that exits", async () => {
+    test("serves two models with images and one with texts on the ports of all three services, and restarts a service that exits", async () => {
       const ports = [
         embedOnHost,
         tritonOnnx.http,
@@ -329,7 +352,9 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
       ];
       const server = await start({ image, ports, options: allowed });
       await server.healthy();
-      expect(await embed(await server.address(embedOnHost), await picture())).toBe(200);
+      const address = await server.address(embedOnHost);
+      for (const spec of models) expect(await embed(address, await picture(), spec)).toBe(200);
+      expect(await embedText(address)).toBe(200);
       for (const { http, metrics } of [tritonOnnx, tritonTrt]) {
         expect((await fetch(`http://${await server.address(http)}${oipPaths.ready}`)).status).toBe(
           200,
@@ -339,13 +364,21 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         const index = `http://${await server.address(http)}/v2/repository/index`;
         expect((await fetch(index, { method: "POST" })).status).toBe(403);
       }
-      // each Triton serves one model; the embed server is a gateway to the first
+      // each Triton serves every tower; the embed server is a gateway to the first
       const asked = await (
         await fetch(`http://${await server.address(tritonOnnx.metrics)}/metrics`)
       ).text();
-      expect(asked).toMatch(
-        /nv_inference_request_success\{model="openclip_vit_b32",version="1"\} 1\n/,
-      );
+      for (const name of [fp32Name, tritonModelName(defaultModel, "text"), "dinov2_small"]) {
+        expect(asked).toContain(`nv_inference_request_success{model="${name}",version="1"} 1\n`);
+      }
+      const index = `http://${await server.address(tritonTrt.http)}/v2/models`;
+      for (const name of [
+        "openclip_vit_b32_trt",
+        "openclip_vit_b32_text_trt",
+        "dinov2_small_trt",
+      ]) {
+        expect((await fetch(`${index}/${name}/ready`)).status, name).toBe(200);
+      }
 
       const pidOf = async (service: string) =>
         (await server.exec("s6-svstat", "-o", "pid", `/tmp/services/${service}`)).stdout.trim();
@@ -431,13 +464,13 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         options: ["--shm-size=1g"],
         command: [
           ...["tritonserver", "--model-repository=/models", "--model-config-name=cpu"],
-          ...["--model-control-mode=explicit", `--load-model=${openclipVitB32.name}`],
-          ...["--load-model=openclip_preprocess", "--disable-auto-complete-config"],
+          ...["--model-control-mode=explicit", `--load-model=${fp32Name}`],
+          ...["--load-model=openclip_vit_b32_preprocess", "--disable-auto-complete-config"],
         ],
       });
       await server.healthy();
       const address = await server.address(tritonPorts.http);
-      for (const model of [openclipVitB32.name, "openclip_preprocess"]) {
+      for (const model of [fp32Name, "openclip_vit_b32_preprocess"]) {
         expect((await fetch(`http://${address}/v2/models/${model}/ready`)).status).toBe(200);
       }
       expect(await server.stop(40)).toBe(0);

@@ -1,9 +1,13 @@
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { cp, mkdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
+import { dinov2Small as second } from "../../contract/models/dinov2-small.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import { ensureTinyModel } from "../../model-tools/generate.ts";
 import {
   autoscalersSee,
   clusterName,
@@ -19,7 +23,7 @@ import { embedOnce } from "./test-load.ts";
 import { builtImage } from "./test-project.ts";
 
 /**
- * Life cycle of the environment with the tiny model: deploy, verify, drills, deploy again, destroy. If Terraform finds the Kubernetes
+ * Life cycle of the environment with two tiny models: deploy, verify, drills, deploy again, destroy. If Terraform finds the Kubernetes
  * provider, `cdktf deploy` deploys the unmodified stack; otherwise `kubectl` applies the manifests of its typed objects.
  */
 
@@ -52,6 +56,7 @@ describe.skipIf(missing !== "")(
           kubeconfig: kind.kubeconfig,
           ...(nodeImage === undefined ? {} : { nodeImage }),
         },
+        models: [{ name: defaultModel.name, modalities: ["image"] }, second.name],
         embed: { image: builtImage() },
         // shorter than the default, for a quick scale-down
         autoscaler: { maxReplicas: 4, scaleDownWindowSeconds: 15 },
@@ -74,6 +79,12 @@ describe.skipIf(missing !== "")(
       await noteCluster(name);
       before = await contents();
       kind = await kindProject(docker, typed ? "cdktf" : "kubectl");
+      const weights = join(
+        kind.project.folder,
+        ...["model_repository", tritonModelName(second, "fp32"), "1/model.onnx"],
+      );
+      await mkdir(dirname(weights), { recursive: true });
+      await cp(await ensureTinyModel(second, "image"), weights);
       const [port] = await freePorts(1);
       url = `http://127.0.0.1:${port}`;
       await settings();
@@ -91,6 +102,7 @@ describe.skipIf(missing !== "")(
       expect(code, output).toBe(0);
       expect(await clusters()).toContain(name);
       expect(await embedOnce(url, photo)).toHaveLength(512);
+      expect(await embedOnce(url, photo, second.name)).toHaveLength(second.embedding.width);
     });
 
     test("the autoscaler receives the CPU use of the pods", async () => {

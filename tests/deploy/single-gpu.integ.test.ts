@@ -6,11 +6,14 @@ import { freePorts } from "../../artefact/free-ports.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { endpointNames } from "../../contract/environment.ts";
-import { openclipVitB32, openclipVitB32Trt } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { generateModel } from "../../model-tools/generate.ts";
 import { testDocker } from "./test-docker.ts";
 import { embedOnce, isReady, keepSending, restartGapMs, watchReadiness } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
+
+const fp32Name = tritonModelName(defaultModel, "fp32");
 
 /**
  * Life cycle of an environment on the CPU with the tiny model: deploy, verify, deploy again, change a setting, update everything,
@@ -111,12 +114,22 @@ describe.skipIf(missing !== "")(
       expect(readBenchRecord(output).loadPoints.map(({ conditions }) => conditions)).toEqual([
         { queueDelayUs: 0 },
       ]);
-      expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(5_000);
+      expect(await queueDelay(onnxUrl, fp32Name)).toBe(5_000);
     });
 
     test("the model control API rejects requests without the key", async () => {
       const answer = await fetch(`${onnxUrl}/v2/repository/index`, { method: "POST" });
       expect(answer.status).toBe(403);
+    });
+
+    test("model deploy requires versions", async () => {
+      const file = join(project.folder, "model_repository", fp32Name, "1", "model.onnx");
+      const args = ["--file", file, "--environment", "single-gpu"];
+      const { code, output } = await project.clipstack("model", "deploy", ...args);
+      expect(output.trim().split("\n").at(-1)).toBe(
+        `clipstack: single-gpu: was not deployed with modelVersions, so that ${fp32Name} has no folder of versions; set tritonOnnx.modelVersions and deploy it again`,
+      );
+      expect(code).toBe(2);
     });
 
     test("a second deploy plans no change", async () => {
@@ -146,7 +159,7 @@ describe.skipIf(missing !== "")(
         data: pixels,
       } as const;
       const load = keepSending(async () => {
-        await transport.infer(openclipVitB32.name, [input], { timeoutMs: 60_000 });
+        await transport.infer(fp32Name, [input], { timeoutMs: 60_000 });
       });
       const containers = ["single-gpu-embed", "single-gpu-triton-onnx", "single-gpu-triton-trt"];
       const inspect = () => Promise.all(containers.map((name) => docker.inspect(name)));
@@ -166,8 +179,8 @@ describe.skipIf(missing !== "")(
       expect(onnxNow?.State.StartedAt).toBe(onnx?.State.StartedAt);
       expect(trtNow?.Id).not.toBe(trt?.Id);
       expect(trtNow?.Image).toBe(trt?.Image);
-      expect(await queueDelay(onnxUrl, openclipVitB32.name)).toBe(2_000);
-      expect(await queueDelay(trtUrl, openclipVitB32Trt.name)).toBe(3_000);
+      expect(await queueDelay(onnxUrl, fp32Name)).toBe(2_000);
+      expect(await queueDelay(trtUrl, tritonModelName(defaultModel, "trt"))).toBe(3_000);
       expect(await project.plan("single-gpu")).toEqual([]);
     });
 
@@ -177,8 +190,8 @@ describe.skipIf(missing !== "")(
         main,
         `${await readFile(main, "utf8")}\nprocess.title = "another version";\n`,
       );
-      const file = join(project.folder, "model_repository", openclipVitB32.name, "1", "model.onnx");
-      await generateModel({ profile: "tiny", seed: 2, file });
+      const file = join(project.folder, "model_repository", fp32Name, "1", "model.onnx");
+      await generateModel({ spec: defaultModel, profile: "tiny", seed: 2, file });
       const vector = await embedOnce(embedUrl, photo);
       const image = (await docker.inspect("single-gpu-embed")).Image;
 

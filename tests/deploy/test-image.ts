@@ -4,8 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
-import { tinyModel } from "../../model-tools/test-model.ts";
+import { servedTowers, towerFolder } from "../../constructs/served-towers.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModels } from "../../contract/models/index.ts";
+import { modelSettings } from "../../contract/server-env.ts";
+import { ensureTinyModel } from "../../model-tools/generate.ts";
+import { writeModelRepository } from "../../model-tools/repository.ts";
 import { command, type Docker, type Outcome } from "./test-docker.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -72,18 +76,22 @@ export async function serverImage(docker: Docker): Promise<string> {
 }
 
 /**
- * Builds the server image with the tiny model, as for a cluster. Its name has a tag, so that the kubelet does not pull another one.
+ * Builds the server image with tiny models, as for a cluster. Its name has a tag, so that the kubelet does not pull another one.
  *
+ * @param models - Models in the image. Defaults to the image tower of the default model.
  * @throws with the output of the build
  */
-export async function imageWithWeights(docker: Docker): Promise<string> {
+export async function imageWithWeights(
+  docker: Docker,
+  models: readonly ModelSpec[] = defaultModels,
+): Promise<string> {
   const server = await serverImage(docker);
-  const context = await weightsContext();
+  const context = await weightsContext(models);
   try {
     const { image, outcome } = await buildImage(docker, {
       context,
       file: join(root, "model_repository/image/Dockerfile.weights"),
-      args: { IMAGE: server },
+      args: { IMAGE: server, MODELS: modelSettings(models).MODELS ?? "" },
     });
     if (outcome.code !== 0) throw new Error(outcome.output);
     await docker.run("tag", image, `${image}:tiny`);
@@ -95,8 +103,12 @@ export async function imageWithWeights(docker: Docker): Promise<string> {
   }
 }
 
-/** Copies the context of the images with weights, with a model of a few kilobytes. */
-export async function weightsContext(): Promise<string> {
+/**
+ * Copies the context of the images with weights, with towers of a few kilobytes.
+ *
+ * @param models - Models in addition to the image tower of the default model.
+ */
+export async function weightsContext(models: readonly ModelSpec[] = []): Promise<string> {
   const context = await mkdtemp(join(tmpdir(), "clipstack-images-"));
   // mounted into containers that run as another user
   await chmod(context, 0o755);
@@ -105,7 +117,14 @@ export async function weightsContext(): Promise<string> {
     verbatimSymlinks: true,
     filter: (path) => !/model\.[\w.-]*onnx(\.json)?$/.test(path) || path.includes("_trt/"),
   });
-  await cp(await tinyModel(), join(context, openclipVitB32.name, "1", "model.onnx"));
+  await writeModelRepository(
+    models.map((spec) => ({ spec })),
+    context,
+  );
+  for (const tower of servedTowers([...defaultModels, ...models])) {
+    const tiny = await ensureTinyModel(tower.spec, tower.modality);
+    await cp(tiny, join(context, towerFolder(tower, "fp32"), "1", "model.onnx"));
+  }
   return context;
 }
 

@@ -58,8 +58,13 @@ export async function until(condition: () => Promise<boolean>): Promise<void> {
 }
 
 /** Sends one image to an embed server. */
-export async function embedOnce(url: string, image: Uint8Array): Promise<readonly number[]> {
-  const answer = await fetch(`${url}/embed`, {
+export async function embedOnce(
+  url: string,
+  image: Uint8Array,
+  model?: string,
+): Promise<readonly number[]> {
+  const query = model === undefined ? "" : `?model=${model}`;
+  const answer = await fetch(`${url}/embed${query}`, {
     method: "POST",
     headers: { "content-type": "image/jpeg" },
     body: image,

@@ -9,7 +9,12 @@ import {
   environment as environmentSchema,
 } from "../../contract/environment.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
-import { type ShippedEnvironment, shippedStacks } from "../../stacks/environment-files.ts";
+import {
+  type ExampleEnvironment,
+  exampleStacks,
+  type ShippedEnvironment,
+  shippedStacks,
+} from "../../stacks/environment-files.ts";
 import { type CommandOptions, command, type Docker, type Outcome, succeed } from "./test-docker.ts";
 
 /**
@@ -21,6 +26,9 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** Folders of installed packages; the copy links to them. */
 const installed = ["node_modules", "bench/node_modules", "cli/node_modules"];
+
+type ProjectEnvironment = ShippedEnvironment | ExampleEnvironment;
+const stacks = { ...shippedStacks, ...exampleStacks };
 
 export interface TestProjectOptions {
   readonly docker: Docker;
@@ -62,13 +70,13 @@ export interface TestProject {
   readonly folder: string;
   /** Replaces the settings of an environment. */
   settings(
-    environment: ShippedEnvironment,
+    environment: ProjectEnvironment,
     settings: Readonly<Record<string, unknown>>,
   ): Promise<void>;
   /** Runs `npx cdktf …`. */
   cdktf(...args: readonly string[]): Promise<Outcome>;
   /** Runs `npx cdktf deploy <environment> --auto-approve`. */
-  deploy(environment: ShippedEnvironment): Promise<Outcome>;
+  deploy(environment: ProjectEnvironment): Promise<Outcome>;
   /** Writes `cdktf.out`. */
   synthesize(): Promise<void>;
   /** Runs `terraform …` in the folder of a stack. */
@@ -76,13 +84,13 @@ export interface TestProject {
   /** Runs `npx clipstack …`. */
   clipstack(...args: readonly string[]): Promise<Outcome>;
   /** Synthesizes and plans; an empty plan means no changes. */
-  plan(environment: ShippedEnvironment): Promise<Plan>;
+  plan(environment: ProjectEnvironment): Promise<Plan>;
   /** Synthesizes and validates the stack; returns the diagnostics. */
-  validate(environment: ShippedEnvironment): Promise<readonly unknown[]>;
+  validate(environment: ProjectEnvironment): Promise<readonly unknown[]>;
   /** Returns the environment output of the deployment. */
-  output(environment: ShippedEnvironment): Promise<Environment>;
+  output(environment: ProjectEnvironment): Promise<Environment>;
   /** Runs `npx cdktf destroy <environment> --auto-approve`. */
-  destroy(environment: ShippedEnvironment): Promise<Outcome>;
+  destroy(environment: ProjectEnvironment): Promise<Outcome>;
   /** Destroys all deployments in any state and removes the folder. */
   remove(): Promise<void>;
 }
@@ -117,18 +125,18 @@ export async function testProject({
     command(program, args, { cwd: folder, env, timeoutMs, ...options });
   const must = (program: string, args: readonly string[], options: CommandOptions = {}) =>
     succeed(program, args, { cwd: folder, env, ...options });
-  const stackFolder = (name: ShippedEnvironment) => join(folder, "cdktf.out", "stacks", name);
+  const stackFolder = (name: ProjectEnvironment) => join(folder, "cdktf.out", "stacks", name);
   const cdktf = (...args: readonly string[]) =>
     run(process.execPath, [join(root, "node_modules", ".bin", "cdktf"), ...args]);
   // the copy needs no provider lock, which would require a registry
   const lock = "--skip-provider-lock";
-  const deployed = new Set<ShippedEnvironment>();
+  const deployed = new Set<ProjectEnvironment>();
   const project: TestProject = {
     folder,
     settings: (name, settings) =>
       writeFile(
         join(folder, "environments", `${name}.yaml`),
-        stringify({ stack: shippedStacks[name], ...settings }),
+        stringify({ stack: stacks[name], ...settings }),
       ),
     cdktf,
     synthesize: async () => {
@@ -274,7 +282,7 @@ export function nvidiaSmi(gpus: readonly TestGpu[]): string {
 }
 
 /** Throws if objects with the name of this environment exist, because the test removes them afterwards. */
-async function requireNoObjects(docker: Docker, environment: ShippedEnvironment): Promise<void> {
+async function requireNoObjects(docker: Docker, environment: ProjectEnvironment): Promise<void> {
   const there = (await docker.contents()).filter((it) => it.includes(` ${environment}-`));
   if (there.length > 0) {
     throw new Error(
@@ -284,7 +292,7 @@ async function requireNoObjects(docker: Docker, environment: ShippedEnvironment)
 }
 
 /** Removes the objects of a deployment after a failed destroy. */
-async function removeAll(docker: Docker, environment: ShippedEnvironment): Promise<void> {
+async function removeAll(docker: Docker, environment: ProjectEnvironment): Promise<void> {
   const prefix = `${environment}-`;
   const own = (names: readonly string[]) => names.filter((name) => name.startsWith(prefix));
   for (const name of own(await docker.lines("ps", "--all", "--format", "{{.Names}}"))) {

@@ -4,11 +4,14 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { testDocker } from "./test-docker.ts";
 import { realTritonImage } from "./test-image.ts";
 import { embedOnce, keepSending } from "./test-load.ts";
 import { builtImage, type TestProject, testProject, tritonPortsOf } from "./test-project.ts";
+
+const fp32Name = tritonModelName(defaultModel, "fp32");
 
 /**
  * tritonserver behind the gateway with the unmodified configuration. Its backend `onnxruntime` is a Python program that runs the
@@ -76,7 +79,7 @@ describe.skipIf(missing !== "")(
       const data = new Float32Array(3 * 224 * 224).fill(0.1);
       const input = { name: "image", dataType: "FP32", shape: [1, 3, 224, 224], data } as const;
       const load = keepSending(async () => {
-        await transport.infer(openclipVitB32.name, [input], { timeoutMs: 60_000 });
+        await transport.infer(fp32Name, [input], { timeoutMs: 60_000 });
       });
       const before = await docker.inspect("single-gpu-triton-onnx");
       try {
@@ -91,7 +94,7 @@ describe.skipIf(missing !== "")(
       expect(load.lost).toEqual([]);
       const after = await docker.inspect("single-gpu-triton-onnx");
       expect(after.State.StartedAt).toBe(before.State.StartedAt);
-      const config = await (await fetch(`${url}/v2/models/${openclipVitB32.name}/config`)).json();
+      const config = await (await fetch(`${url}/v2/models/${fp32Name}/config`)).json();
       expect(config).toMatchObject({ dynamic_batching: { max_queue_delay_microseconds: 2_000 } });
     });
   },

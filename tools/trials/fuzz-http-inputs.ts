@@ -2,12 +2,18 @@ import { deflateSync, gzipSync } from "node:zlib";
 import fc, { type Arbitrary } from "fast-check";
 import { headerLengthField } from "../../client/triton/wire-http.ts";
 import { embedPaths, timeoutParameter } from "../../contract/embed-api.ts";
-import { models } from "../../contract/model-signature.ts";
+import { withModalities } from "../../contract/model-spec.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
+import { tritonModelName, variantsOf } from "../../contract/triton-models.ts";
 import { fuzzTargets, type HttpInput, type SocketInput } from "./fuzz-input.ts";
 import { empty, mutated, mutatedJson, someBytes, text, weighted } from "./fuzz-mutations.ts";
 
-export const modelNames = [...models.map(({ name }) => name), "none", "..", "%00", "a".repeat(300)];
+/** Models that the fuzzed emulator serves. */
+export const repositoryModels = variantsOf(withModalities(defaultModel, ["image"])).map((variant) =>
+  tritonModelName(defaultModel, variant),
+);
+export const modelNames = [...repositoryModels, "none", "..", "%00", "a".repeat(300)];
 const modelPaths = modelNames.flatMap((model) =>
   ["", "/ready", "/config", "/stats", "/infer", "/versions/1/infer", "/versions/x"].map(
     (rest) => `/v2/models/${model}${rest}`,
@@ -153,7 +159,7 @@ export function sockets(image: Arbitrary<Buffer>): Arbitrary<SocketInput> {
   const line = fc.oneof(
     fc.constantFrom(
       ...["GET / HTTP/1.1", "POST /embed HTTP/1.1", "POST /embed/base64 HTTP/1.1", "GET /"],
-      ...["POST /v2/models/openclip_vit_b32/infer HTTP/1.1", "GET /healthz HTTP/1.0"],
+      ...[`POST /v2/models/${modelNames[0]}/infer HTTP/1.1`, "GET /healthz HTTP/1.0"],
       ...["GET / HTTP/9.9", "BREW / HTTP/1.1", "CONNECT a:1 HTTP/1.1", "OPTIONS * HTTP/1.1"],
       ...["GET http://other/ HTTP/1.1", "PRI * HTTP/2.0"],
     ),

@@ -5,7 +5,9 @@ import type { SampleImage } from "../../bench/run/reference.ts";
 import { relativeDifference } from "../../bench/stats/statistics.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import { models, openclipVitB32Jpeg } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
+import { repositoryModels } from "./fuzz-http-inputs.ts";
 import type { FuzzInput } from "./fuzz-input.ts";
 import { openFuzzSender } from "./fuzz-send.ts";
 import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
@@ -34,11 +36,12 @@ export async function withServers<T>(
   images: readonly SampleImage[],
   work: (servers: Servers) => Promise<T>,
 ): Promise<T> {
-  const embed = await startEmbed({
+  const env = {
     INTRA_OP_THREADS: "1",
     MAX_BODY_BYTES: String(4 * 1024 * 1024),
     MAX_IMAGE_PIXELS: "4000000",
-  });
+  };
+  const embed = await startEmbed({ env });
   const all = [embed];
   try {
     const triton = await startTriton();
@@ -113,7 +116,7 @@ async function embedReference(
   url: string,
   image: SampleImage,
 ): Promise<Float32Array> {
-  const [vector] = await embedBy(http, url, "raw", [image]);
+  const [vector] = await embedBy(http, url, "raw", [image], defaultModel);
   return vector!;
 }
 
@@ -123,12 +126,12 @@ async function inferReference(
   { bytes }: SampleImage,
 ): Promise<Float32Array> {
   // an earlier input may have unloaded a model or changed its configuration
-  for (const { name } of models) {
+  for (const name of repositoryModels) {
     const path = `${url}/v2/repository/models/${name}/load`;
     const { status, body } = await http.send(path, { method: "POST" });
     if (status !== 200) throw new Error(`load: status ${status}: ${body}`);
   }
-  const { name, inputs } = openclipVitB32Jpeg;
+  const { name, inputs } = tritonModel(defaultModel, "jpeg");
   const transport = openHttpTransport({ url });
   try {
     const input = {
@@ -137,7 +140,8 @@ async function inferReference(
       shape: [1, 1],
       data: [bytes],
     } as const;
-    const [vector] = rowsOf(await transport.infer(name, [input], { timeoutMs }), 1);
+    const outputs = await transport.infer(name, [input], { timeoutMs });
+    const [vector] = rowsOf({ spec: defaultModel, modality: "image" }, outputs, 1);
     return vector!;
   } finally {
     await transport.close();

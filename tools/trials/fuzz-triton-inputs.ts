@@ -6,10 +6,16 @@ import {
   methodOf,
 } from "../../client/triton/wire-grpc.ts";
 import { headerLengthField } from "../../client/triton/wire-http.ts";
-import { pixelBytes } from "../../contract/model-signature.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { bytesPerElement, elementCount } from "../../contract/tensor.ts";
+import { type TritonModel, tritonModel } from "../../contract/triton-models.ts";
 import { modelNames, postOf, withMutatedBody } from "./fuzz-http-inputs.ts";
 import type { GrpcInput, HttpInput } from "./fuzz-input.ts";
 import { empty, json, mutated, mutatedJson, someBytes, text, weighted } from "./fuzz-mutations.ts";
+
+const fp32 = tritonModel(defaultModel, "fp32");
+const u8 = tritonModel(defaultModel, "u8");
+const jpeg = tritonModel(defaultModel, "jpeg");
 
 const inferPath = fc
   .constantFrom(...modelNames.slice(0, 6))
@@ -30,7 +36,7 @@ export function inferJson(): Arbitrary<HttpInput> {
       fc.record({
         name: fc.constantFrom("image", "encoded", ""),
         datatype: fc.constantFrom("FP32", "UINT8", "BYTES", "INT64", ""),
-        shape: fc.constantFrom([1, 3, 224, 224], [1, 1], [2, 1], [1], []),
+        shape: fc.constantFrom([1, ...fp32.inputs[0].dims], [1, 1], [2, 1], [1], []),
         parameters,
         data: fc.array(fc.oneof(fc.integer(), fc.string({ maxLength: 5 })), { maxLength: 6 }),
       }),
@@ -45,25 +51,20 @@ export function inferJson(): Arbitrary<HttpInput> {
 
 /** Infer requests with binary tensors, some of them with a wrong size, header length or shape. */
 export function inferBinary(image: Arbitrary<Buffer>): Arbitrary<HttpInput> {
-  const tensorOf = (model: string, datatype: string, shape: number[], data: Uint8Array) => {
-    return { model, datatype, shape, data };
+  const tensorOf = ({ name, inputs: [{ dataType, dims }] }: TritonModel, data: Uint8Array) => {
+    return { model: name, datatype: dataType, shape: [1, ...dims], data };
+  };
+  const filled = (model: TritonModel, value: number) => {
+    const [{ dataType, dims }] = model.inputs;
+    const bytes = (bytesPerElement[dataType] ?? 0) * elementCount(dims);
+    return tensorOf(model, Buffer.alloc(bytes, value));
   };
   const fill = fc.nat(255);
   const tensor = weighted(
-    [6, image.map((it) => tensorOf("openclip_vit_b32_jpeg", "BYTES", [1, 1], joinElements([it])))],
-    [
-      2,
-      fill.map((value) =>
-        tensorOf("openclip_vit_b32_u8", "UINT8", [1, 224, 224, 3], Buffer.alloc(pixelBytes, value)),
-      ),
-    ],
-    [
-      1,
-      // includes NaN
-      fill.map((value) =>
-        tensorOf("openclip_vit_b32", "FP32", [1, 3, 224, 224], Buffer.alloc(4 * pixelBytes, value)),
-      ),
-    ],
+    [6, image.map((it) => tensorOf(jpeg, joinElements([it])))],
+    [2, fill.map((value) => filled(u8, value))],
+    // includes NaN
+    [1, fill.map((value) => filled(fp32, value))],
   );
   const deviation = weighted([4, fc.constant(0)], [1, fc.integer({ min: -20, max: 20 })]);
   const request = fc
@@ -119,10 +120,7 @@ export function grpcCalls(image: Arbitrary<Buffer>): Arbitrary<GrpcInput> {
   const infer = fc
     .record({
       image,
-      model: weighted(
-        [3, fc.constant("openclip_vit_b32_jpeg")],
-        [2, fc.constantFrom(...modelNames)],
-      ),
+      model: weighted([3, fc.constant(jpeg.name)], [2, fc.constantFrom(...modelNames)]),
       datatype: weighted([3, fc.constant("BYTES")], [1, fc.constantFrom("FP32", "INT64", "")]),
       shape: weighted<readonly number[]>(
         [3, fc.constant([1, 1])],

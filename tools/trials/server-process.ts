@@ -7,11 +7,13 @@ import { endWithParent, startChild } from "../../artefact/child-process.ts";
 import { freePorts } from "../../artefact/free-ports.ts";
 import { describeExit, lastLinesOf, waitUntilReady } from "../../artefact/simulation.ts";
 import { residentMB } from "../../bench/baselines/cpu-use.ts";
+import { linkedRepository } from "../../cli/model/served-models.ts";
 import { embedPaths } from "../../contract/embed-routes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import type { ServerEnvName } from "../../contract/server-env.ts";
 import { ensureTinyModel } from "../../model-tools/generate.ts";
-import { copyModelRepository } from "../../model-tools/repository.ts";
+import { writeModelRepository } from "../../model-tools/repository.ts";
 
 const main = fileURLToPath(new URL("../../inference-image/main.ts", import.meta.url));
 
@@ -35,19 +37,27 @@ export interface ServerProcess {
   stop(): Promise<string>;
 }
 
+export interface EmbedProcessOptions {
+  /** ONNX file of the image tower of the default model. @default - the tiny model */
+  readonly weights?: string | undefined;
+  /** Other settings, as in the container. */
+  readonly env?: Partial<Record<ServerEnvName, string>>;
+}
+
 /**
- * Starts the embed server, on the tiny model unless `env` names another.
+ * Starts the embed server.
  *
  * @param program - Arguments of Node that start it.
  */
 export async function startEmbed(
-  env: Partial<Record<ServerEnvName, string>> = {},
+  { weights, env }: EmbedProcessOptions = {},
   program: readonly string[] = sources,
 ): Promise<ServerProcess> {
   const ports = await freePorts(1);
+  const files = { image: weights ?? (await ensureTinyModel(defaultModel)) };
   return start("embed", ports, embedPaths.readyz, program, [], {
     LOG_LEVEL: "error",
-    MODEL_PATH: await ensureTinyModel(),
+    MODEL_REPOSITORY: await linkedRepository([{ spec: defaultModel, files }]),
     ...env,
     HOST: "127.0.0.1",
     PORT: String(ports[0]),
@@ -61,7 +71,8 @@ export async function startEmbed(
  */
 export async function startTriton(program: readonly string[] = sources): Promise<ServerProcess> {
   const repository = await mkdtemp(join(tmpdir(), "clipstack-trial-"));
-  await copyModelRepository(await ensureTinyModel(), repository);
+  const files = { image: await ensureTinyModel(defaultModel) };
+  await writeModelRepository([{ spec: defaultModel, files }], repository);
   const ports = await freePorts(3);
   const services = ["http", "grpc", "metrics"].flatMap((service, i) => [
     `--${service}-address=127.0.0.1`,

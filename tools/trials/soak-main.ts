@@ -6,7 +6,7 @@ import { soak } from "./soak.ts";
 /** Maximum ratio of the resident memory at the end to that after the warm-up. */
 const maxGrowth = 1.1;
 
-const usage = `npm run soak -- [--requests N] [--warm-up N] [--concurrency N] [--model FILE]
+const usage = `npm run soak -- [--requests N] [--warm-up N] [--concurrency N] [--weights FILE]
 
 Sends requests of mixed sizes and encodings to one embed server and checks that every status is 200, that the resident
 memory at the end is at most 10 % above that after the warm-up, and that the server ends with code 0. Prints the latency of
@@ -15,7 +15,7 @@ memory at the end is at most 10 % above that after the warm-up, and that the ser
   --requests N     number of requests (default: 20000)
   --warm-up N      number of requests before the first memory measurement (default: 2000)
   --concurrency N  requests in flight (default: 32)
-  --model FILE     ONNX file (default: the tiny model)
+  --weights FILE   ONNX file (default: the tiny model)
 
 Exit codes: 0 all checks passed, 1 a check failed, 2 wrong usage.`;
 
@@ -25,7 +25,7 @@ await runMain(async () => {
       requests: { type: "string", default: "20000" },
       "warm-up": { type: "string", default: "2000" },
       concurrency: { type: "string", default: "32" },
-      model: { type: "string" },
+      weights: { type: "string" },
       help: { type: "boolean" },
     },
   });
@@ -46,7 +46,7 @@ await runMain(async () => {
     requests,
     warmUp,
     concurrency,
-    env: values.model === undefined ? {} : { MODEL_PATH: values.model },
+    weights: values.weights,
     onProgress: (line) => console.log(line),
   });
   const growth = memory.late / memory.early;

@@ -8,7 +8,6 @@ import { startLoad } from "../../bench/load/start-load.ts";
 import { type EmbedEncoding, requestOf } from "../../bench/run/embed-requests.ts";
 import type { SampleImage } from "../../bench/run/reference.ts";
 import { embedPaths, maxImagesPerRequest } from "../../contract/embed-api.ts";
-import type { ServerEnvName } from "../../contract/server-env.ts";
 import { startEmbed } from "./server-process.ts";
 import { trialImages } from "./trial-images.ts";
 
@@ -18,8 +17,8 @@ export interface SoakOptions {
   readonly warmUp: number;
   /** Requests in flight, at least 2. */
   readonly concurrency: number;
-  /** Settings of the server, as in its container. */
-  readonly env?: Partial<Record<ServerEnvName, string>>;
+  /** ONNX file of the image tower of the default model. @default - the tiny model */
+  readonly weights?: string | undefined;
   readonly onProgress?: (line: string) => void;
 }
 
@@ -56,8 +55,8 @@ const untilAborted = {
 
 /** Sends requests of mixed sizes and encodings to one embed server and measures its memory. */
 export async function soak(options: SoakOptions): Promise<SoakResult> {
-  const { requests, warmUp, concurrency, env = {}, onProgress = () => {} } = options;
-  const server = await startEmbed(env);
+  const { requests, warmUp, concurrency, weights, onProgress = () => {} } = options;
+  const server = await startEmbed({ weights });
   const url = `http://127.0.0.1:${server.ports[0]}`;
   const mixed = await mixedRequests(url);
   const failures: Record<string, number> = {};

@@ -4,9 +4,14 @@ import { inferRows } from "../../bench/run/infer.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
-import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount } from "../../contract/tensor.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import { type ServerProcess, startEmbed, startTriton } from "./server-process.ts";
 import { trialImages } from "./trial-images.ts";
+
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 const roles = ["embed", "triton-http", "triton-grpc"] as const;
 type Role = (typeof roles)[number];
@@ -104,14 +109,22 @@ async function openClient(role: Role, { ports }: ServerProcess): Promise<Client>
     const pixels = new Float32Array(2 * imageElements);
     return {
       send: async () =>
-        void (await inferRows(transport, openclipVitB32.name, pixels, 2, timeoutMs)),
+        void (await inferRows(
+          transport,
+          tritonModelName(defaultModel, "fp32"),
+          defaultModel,
+          pixels,
+          2,
+          timeoutMs,
+        )),
       close: () => transport.close(),
     };
   }
   const [image] = trialImages();
   const client = openHttpClient(clients);
   return {
-    send: async () => void (await embedBy(client, `http://127.0.0.1:${http}`, "raw", [image!])),
+    send: async () =>
+      void (await embedBy(client, `http://127.0.0.1:${http}`, "raw", [image!], defaultModel)),
     close: () => client.close(),
   };
 }

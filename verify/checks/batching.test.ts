@@ -6,6 +6,7 @@ import { kubernetesDocument } from "../../artefact/test-artefact.ts";
 import type { Reference } from "../../bench/run/reference.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { checkBatching } from "./batching.ts";
 
 let server: Server | undefined;
@@ -38,17 +39,19 @@ async function check(url: string) {
   const { workloads } = parseArtefact(JSON.stringify(kubernetesDocument()), "cdk.tf.json");
   const workload = workloads[0]!;
   const endpoint = workload.service.endpoints.find(({ protocol }) => protocol === "embed-http")!;
-  const service = openService("test", workload, [], [{ workload, endpoint, url }]);
+  const service = openService("test", workload, [defaultModel], [], [{ workload, endpoint, url }]);
   const image = { name: "one", bytes: new Uint8Array(8), contentType: "image/jpeg" };
-  const reference: Reference = {
-    images: [{ ...image, tensor: new Float32Array(0), embedding: new Float32Array(512) }],
-  };
+  const reference: Reference = new Map([
+    [
+      defaultModel.name,
+      [{ ...image, tensor: new Float32Array(0), embedding: new Float32Array(512) }],
+    ],
+  ]);
   try {
-    const results = await checkBatching(
-      service,
-      [{ name: "embed", role: "embed", url }],
+    const results = await checkBatching(service, [{ name: "embed", role: "embed", url }], {
       reference,
-    );
+      textReference: new Map(),
+    });
     return results.map(({ outcome, message }) => `${outcome}: ${message}`);
   } finally {
     await service.http.close();

@@ -6,22 +6,23 @@ import {
   readMetrics,
 } from "../../bench/run/instance-metrics.ts";
 import { type Metrics, metricSum } from "../../bench/run/prometheus.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
   checkEachEndpoint,
   type EndpointFinding,
+  type EndpointTarget,
   embeddingsOf,
+  firstTowersOf,
   resultOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
-import type { Check, CheckContext } from "./check.ts";
+import { type Check, type CheckContext, itemsOf, type Samples } from "./check.ts";
 
 export const batchingCheck: Check = {
   name: "batching",
   question: "Are concurrent requests batched dynamically?",
   passes: {
-    simulation: "the metrics show fewer executions than concurrent single-image requests",
+    simulation: "the metrics show fewer executions than concurrent requests with one image or text",
     deployed:
       "as in the simulation, including the requests of other clients; skipped for several pods behind one address",
   },
@@ -32,13 +33,13 @@ export const batchingCheck: Check = {
 /** Runs the check on the metrics of the service, or of the Tritons behind a gateway. */
 async function batchingOf(
   service: ServiceUnderTest,
-  { services, deployment, reference }: CheckContext,
+  { services, deployment, ...samples }: CheckContext,
 ): Promise<readonly CheckResult[]> {
   const behind = servicesBehind(service, services);
   const counting = behind.length > 0 ? behind : [service];
   if (deployment === undefined) {
     const sources = counting.flatMap(({ instances }) => instances.map(metricsSource));
-    return checkBatching(service, sources, reference);
+    return checkBatching(service, sources, samples);
   }
   for (const { workload } of [service, ...counting]) {
     const pods = podsOf(workload, deployment.cluster);
@@ -46,11 +47,11 @@ async function batchingOf(
     const message = `${pods} pods of ${workload.name} share one address, so that their metrics cannot be distinguished`;
     return [resultOf(service, "batching", "skip", message)];
   }
-  return checkBatching(service, counting.map(sourceOf), reference, false);
+  return checkBatching(service, counting.map(sourceOf), samples, false);
 }
 
 /**
- * Numbers of concurrent single-image requests. They increase until an execution is shared, because a model that is faster than the
+ * Numbers of concurrent requests with one image or text. They increase until an execution is shared, because a model that is faster than the
  * requests arrive has no queue to batch.
  */
 const concurrentSingles = [16, 32, 64, 128] as const;
@@ -61,7 +62,7 @@ interface Counts {
 }
 
 /**
- * Sends concurrent single-image requests to every endpoint; the metrics must show fewer executions than images.
+ * Sends concurrent requests with one image or text to every endpoint; the metrics must show fewer executions than requests.
  *
  * @param measuredAt - Metrics of the processes that batch; for a gateway, those of its Tritons.
  * @param alone - Whether no other client sends requests, so that the metrics count only these.
@@ -69,31 +70,32 @@ interface Counts {
 export function checkBatching(
   service: ServiceUnderTest,
   measuredAt: readonly MetricsSource[],
-  reference: Reference,
+  samples: Samples,
   alone = true,
 ): Promise<readonly CheckResult[]> {
-  return checkEachEndpoint(service, "batching", async (target) => {
+  const check = async (target: EndpointTarget) => {
     let finding: EndpointFinding = { message: "" };
     for (const requests of concurrentSingles) {
       const before = await countsOf(service, measuredAt);
       await Promise.all(
-        cycle(reference, requests).map((image) => embeddingsOf(service, target, [image])),
+        itemsOf(samples, target, requests).map((item) => embeddingsOf(service, target, [item])),
       );
       const after = await countsOf(service, measuredAt);
       const inferences = after.inferences - before.inferences;
       const executions = after.executions - before.executions;
       const measured = { inferences, executions, averageBatch: inferences / executions };
-      const counted = `${inferences} images in ${executions} executions`;
+      const counted = `${inferences} ${target.modality}s in ${executions} executions`;
       if (alone ? inferences !== requests : inferences < requests) {
         const message = `the metrics must count ${requests} single requests, got ${counted}`;
-        return { outcome: "fail", message, measured };
+        return { outcome: "fail", message, measured } as const;
       }
       if (executions < inferences) return { message: counted, measured };
       const message = `${requests} concurrent requests must share executions, got ${counted}`;
       finding = { outcome: "fail", message, measured };
     }
     return finding;
-  });
+  };
+  return checkEachEndpoint(service, "batching", check, firstTowersOf(service));
 }
 
 async function countsOf(

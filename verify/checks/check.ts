@@ -5,8 +5,15 @@ import type { SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { CheckResult, Measurement } from "../../bench/record/record.ts";
 import type { DeployedEnvironment } from "../../bench/run/deployed-environment.ts";
 import type { VerifyTarget } from "../../bench/run/parity.ts";
-import type { Reference, ReferenceModel } from "../../bench/run/reference.ts";
+import {
+  cycle,
+  type Reference,
+  type ReferenceItem,
+  type ReferenceModel,
+} from "../../bench/run/reference.ts";
 import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import type { TextReference } from "../../bench/run/text-reference.ts";
+import type { ModelTower } from "../../contract/model-spec.ts";
 import type { DeclaredBlock } from "./declared-blocks.ts";
 
 /** Check of an environment. To add one: a file, a line in `registry.ts`, and a test. */
@@ -40,6 +47,7 @@ export interface CheckContext {
   /** Plan of the simulation; for a deployed environment only its faults are used. */
   readonly plan: SimulationPlan;
   readonly reference: Reference;
+  readonly textReference: TextReference;
   /** Absent in a simulation. */
   readonly deployment?: DeploymentUnderTest;
   /** Names of the services that did not start; the check `start` adds them. */
@@ -48,6 +56,18 @@ export interface CheckContext {
   readonly loadSeconds: number;
   readonly signal: AbortSignal;
   readonly onMeasurement: (measurement: Measurement) => void;
+}
+
+/** Sample images and texts with their local embeddings. */
+export type Samples = Pick<CheckContext, "reference" | "textReference">;
+
+/** `count` images, or texts for a text tower, repeated as needed. */
+export function itemsOf(
+  { reference, textReference }: Samples,
+  { spec, modality }: ModelTower,
+  count: number,
+): readonly ReferenceItem[] {
+  return cycle<ReferenceItem>(modality === "text" ? textReference : reference, spec, count);
 }
 
 /** Deployed environment and its inspected containers and objects. */
@@ -60,5 +80,6 @@ export interface DeploymentUnderTest {
   readonly cluster?: ClusterInspection;
   /** Folder of `cdk.tf.json`. */
   readonly moduleFolder: string;
-  readonly model: ReferenceModel;
+  /** Files of the image towers on this machine. */
+  readonly models: readonly ReferenceModel[];
 }

@@ -10,13 +10,17 @@ import { openService, type ServiceUnderTest } from "../../bench/run/service-unde
 import type { Transport } from "../../client/triton/transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { EndpointName } from "../../contract/environment.ts";
-import { embeddingDims, imageElements } from "../../contract/model-signature.ts";
-import type { Fp32Tensor } from "../../contract/tensor.ts";
+import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { checkBatches } from "./batches.ts";
 import { countsIn } from "./batching.ts";
 import { checkEmbedding } from "./embedding.ts";
 import { checkEndpoints } from "./endpoints.ts";
 import { checkParity } from "./parity.ts";
+
+const embeddingWidth = defaultModel.embedding.width;
+const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
 type Rows = (rows: readonly Float32Array[]) => readonly Float32Array[];
 
@@ -28,37 +32,44 @@ function service(change: Rows = (rows) => rows, state: "up" | "down" = "up"): Se
       const { data, shape } = input as Fp32Tensor;
       const batch = shape[0] ?? 0;
       const rows = Array.from({ length: batch }, (_, i) =>
-        data.slice(i * imageElements, i * imageElements + embeddingDims),
+        data.slice(i * imageElements, i * imageElements + embeddingWidth),
       );
-      const output = new Float32Array(batch * embeddingDims);
+      const output = new Float32Array(batch * embeddingWidth);
       change(rows).forEach((row, i) => {
-        output.set(row, i * embeddingDims);
+        output.set(row, i * embeddingWidth);
       });
-      return [{ name: "embedding", dataType: "FP32", shape: [batch, embeddingDims], data: output }];
+      return [
+        { name: "embedding", dataType: "FP32", shape: [batch, embeddingWidth], data: output },
+      ];
     },
   };
   const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
   const workload = workloads.find((it) => it.service.name === "triton-onnx");
   const endpoint = workload?.service.endpoints.find((it) => it.protocol === "oip-grpc");
   if (workload === undefined || endpoint === undefined) throw new Error("no Triton");
-  const opened = openService("test", workload, [], [{ workload, endpoint, url: "127.0.0.1:1" }]);
+  const opened = openService(
+    "test",
+    workload,
+    [defaultModel],
+    [],
+    [{ workload, endpoint, url: "127.0.0.1:1" }],
+  );
   return { ...opened, transport: () => transport as Transport };
 }
 
-const reference: Reference = {
-  images: Array.from({ length: 4 }, (_, i) => {
-    const tensor = Float32Array.from({ length: imageElements }, (_unused, j) =>
-      Math.sin(i + j * (i + 1)),
-    );
-    return {
-      name: `${i}.jpg`,
-      bytes: Buffer.from(`pixels of ${i}`),
-      contentType: "image/jpeg",
-      tensor,
-      embedding: unit(tensor.slice(0, embeddingDims)),
-    };
-  }),
-};
+const images = Array.from({ length: 4 }, (_, i) => {
+  const tensor = Float32Array.from({ length: imageElements }, (_unused, j) =>
+    Math.sin(i + j * (i + 1)),
+  );
+  return {
+    name: `${i}.jpg`,
+    bytes: Buffer.from(`pixels of ${i}`),
+    contentType: "image/jpeg",
+    tensor,
+    embedding: unit(tensor.slice(0, embeddingWidth)),
+  };
+});
+const reference: Reference = new Map([[defaultModel.name, images]]);
 
 const textsOf = (results: Awaited<ReturnType<typeof checkEmbedding>>) =>
   results.map(({ outcome, message }) => `${outcome}: ${message}`);
@@ -132,11 +143,13 @@ async function embedService(
 ): Promise<ServiceUnderTest> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
-    const image = reference.images.find(({ bytes }) => {
+    const image = images.find(({ bytes }) => {
       const given = Buffer.from(bytes);
-      return body.includes(request.url === embedPaths.embed ? given : given.toString("base64"));
+      return body.includes(
+        request.url?.split("?")[0] === embedPaths.embed ? given : given.toString("base64"),
+      );
     });
-    const row = change(image?.embedding ?? new Float32Array(embeddingDims));
+    const row = change(image?.embedding ?? new Float32Array(embeddingWidth));
     if (request.headers.accept === "application/octet-stream") {
       response.end(Buffer.from(row.buffer, row.byteOffset, row.byteLength));
       return;
@@ -145,7 +158,7 @@ async function embedService(
     response.end(
       JSON.stringify({
         embeddings: [[...row]],
-        dim: embeddingDims,
+        dim: embeddingWidth,
         model: "ViT-B-32",
         pretrained: "test",
       }),
@@ -164,6 +177,7 @@ async function embedService(
   return openService(
     "test",
     workload,
+    [defaultModel],
     [],
     [{ workload, endpoint: { ...endpoint, name: endpointName }, url }],
   );

@@ -4,6 +4,7 @@ import type { ClusterInspection, ClusterPod } from "../../artefact/cluster-objec
 import type { DeclaredObject, Manifest } from "../../artefact/terraform-manifests.ts";
 import { kubernetesDocument } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import {
   kubectlAutoscaler,
   kubectlBudget,
@@ -39,7 +40,7 @@ function service() {
   const { workloads } = parseArtefact(JSON.stringify(kubernetesDocument()), "cdk.tf.json");
   const [workload] = workloads;
   if (workload === undefined) throw new Error("there is no workload");
-  return openService("cluster", { ...workload, name: "clipstack-embed" }, [], []);
+  return openService("cluster", { ...workload, name: "clipstack-embed" }, [defaultModel], [], []);
 }
 
 /** Outcome and message of the one controller of an object. */

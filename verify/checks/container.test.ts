@@ -4,6 +4,7 @@ import { declaredContainer } from "../../artefact/declared-container.ts";
 import type { InspectedContainer, Inspection } from "../../artefact/docker-inspect.ts";
 import { dockerDocument, volumesDocument } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { declaredBody, imageId, inspected, moduleFolder } from "../test-containers.ts";
 import { checkContainer } from "./container.ts";
 import { type DeclaredBlock, declaredBlocks } from "./declared-blocks.ts";
@@ -56,8 +57,13 @@ describe("the model file of a deployed environment", () => {
       }),
     );
     const blocks = declaredBlocks({ ...artefact, file: "one.json", sha256: "" }, state);
-    const reference = { file: "/project/model.onnx", subject: { name: "generated", sha256 } };
-    return checkWeights("two-services", blocks, inspection(...found), reference).map(
+    const reference = {
+      spec: defaultModel,
+      modality: "image" as const,
+      file: "/project/model.onnx",
+      subject: { name: "generated", sha256 },
+    };
+    return checkWeights("two-services", blocks, inspection(...found), [reference]).map(
       ({ id, service, outcome, message }) => `${id} ${service}: ${outcome}: ${message}`,
     );
   }
@@ -135,18 +141,17 @@ const changes: readonly (readonly [string, Change, string])[] = [
   ],
   [
     "other GPUs in its environment",
-    (c) =>
-      (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_MODEL=openclip_vit_b32", "API_KEY=x"]),
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=all", "TRITON_VARIANT=fp32", "API_KEY=x"]),
     "NVIDIA_VISIBLE_DEVICES must be 0, got all",
   ],
   [
     "a variable with another value, which is not printed",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=secret", "API_KEY=x"]),
-    "TRITON_MODEL must be openclip_vit_b32, got another value",
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_VARIANT=secret", "API_KEY=x"]),
+    "TRITON_VARIANT must be fp32, got another value",
   ],
   [
     "a secret that is not set",
-    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_MODEL=openclip_vit_b32"]),
+    (c) => (c.Config.Env = ["NVIDIA_VISIBLE_DEVICES=0", "TRITON_VARIANT=fp32"]),
     "API_KEY must be set, got not set",
   ],
   [
@@ -358,7 +363,7 @@ test("fails on a service deployed with other settings", () => {
   const { workloads } = parseArtefact(JSON.stringify(dockerDocument()), "cdk.tf.json");
   const workload = workloads.find((it) => it.service.name === "embed");
   if (workload === undefined) throw new Error("no embed server");
-  const service = openService("one", workload, [], []);
+  const service = openService("one", workload, [defaultModel], [], []);
   const [endpoint] = workload.service.endpoints;
   if (endpoint === undefined) throw new Error("no endpoint");
   const moved = { ...endpoint, url: "http://127.0.0.1:9002" };

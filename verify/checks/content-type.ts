@@ -1,8 +1,12 @@
 import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { type HttpResponse, reason } from "../../bench/run/http-client.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
-import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import { firstImage, type Reference } from "../../bench/run/reference.ts";
+import {
+  resultOf,
+  type ServiceUnderTest,
+  servedTowers,
+} from "../../bench/run/service-under-test.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { Check } from "./check.ts";
 import { routeResponses } from "./route-responses.ts";
@@ -54,12 +58,10 @@ async function responsesOf(
   reference: Reference,
 ): Promise<readonly TypedResponse[]> {
   if (endpoint.protocol === "embed-http") {
-    const [image] = cycle(reference, 1);
-    if (image === undefined) return [];
-    const responses = await routeResponses(service, url, image);
+    const responses = await routeResponses(service, url, firstImage(reference));
     return responses.map(({ route, ...rest }) => ({ ...rest, mediaType: route.mediaType }));
   }
-  const model = `/v2/models/${service.workload.service.model}`;
+  const model = `/v2/models/${servedTowers(service)[0]?.model}`;
   const [paths, mediaType] =
     endpoint.protocol === "metrics"
       ? [[embedPaths.metrics], "text/plain"]

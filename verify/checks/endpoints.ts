@@ -3,13 +3,22 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import { jsonOf, reason } from "../../bench/run/http-client.ts";
 import { metricSum, parseMetrics } from "../../bench/run/prometheus.ts";
 import {
-  endpointsOf,
   resultOf,
+  type ServedModel,
   type ServiceUnderTest,
+  servedTowers,
 } from "../../bench/run/service-under-test.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { embedPaths, healthResponse, readyResponse } from "../../contract/embed-api.ts";
-import { openclipVitB32 } from "../../contract/model-signature.ts";
+import {
+  embeddingTensor,
+  imageTowerOf,
+  normalisedImage,
+  textTowerOf,
+  tokenIds,
+  towerOf,
+} from "../../contract/model-shapes.ts";
+import type { TensorSpec } from "../../contract/tensor.ts";
 import type { Check } from "./check.ts";
 
 const timeoutMs = 10_000;
@@ -75,13 +84,8 @@ const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> 
     return routes.map(([path]) => path).join(", ");
   },
 
-  async "oip-http"(service, target) {
-    return readTriton(service.transport(target), service.workload.service.model);
-  },
-
-  async "oip-grpc"(service, target) {
-    return readTriton(service.transport(target), service.workload.service.model);
-  },
+  "oip-http": readTriton,
+  "oip-grpc": readTriton,
 
   async metrics(service, _target, url) {
     const response = await service.http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
@@ -91,9 +95,9 @@ const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> 
     if (metrics.length === 0)
       throw new Error(`GET ${embedPaths.metrics} must have metrics, got none`);
     if (service.workload.service.kind === "triton") {
-      const { model } = service.workload.service;
       const name = "nv_inference_count";
-      if (metricSum(metrics, name, { model }) === undefined) {
+      for (const { model } of servedTowers(service)) {
+        if (metricSum(metrics, name, { model }) !== undefined) continue;
         throw new Error(`GET ${embedPaths.metrics} must have ${name} of ${model}`);
       }
     }
@@ -105,27 +109,39 @@ function hasKey(body: unknown, key: string): boolean {
   return typeof body === "object" && body !== null && key in body;
 }
 
-async function readTriton(transport: Transport, model: string): Promise<string> {
+async function readTriton(service: ServiceUnderTest, target: Target): Promise<string> {
+  const transport = service.transport(target);
   const options = { timeoutMs };
   if (!(await transport.live(options))) throw new Error("must be live");
   if (!(await transport.ready(undefined, options))) throw new Error("must be ready");
-  if (!(await transport.ready(model, options))) throw new Error(`model ${model} must be ready`);
   const server = await transport.serverMetadata(options);
+  const models = servedTowers(service);
+  for (const model of models) await requireModel(transport, model);
+  const names = models.map(({ model }) => model).join(", ");
+  return `live, ready, ${server.name} ${server.version}, ${names} ready`;
+}
+
+/** Throws unless a model is ready and has the tensors of its spec. */
+async function requireModel(transport: Transport, served: ServedModel): Promise<void> {
+  const { spec, model } = served;
+  const options = { timeoutMs };
+  if (!(await transport.ready(model, options))) throw new Error(`model ${model} must be ready`);
   const metadata = await transport.modelMetadata(model, options);
+  const expected = { inputs: inputOf(served), outputs: embeddingTensor(spec, towerOf(served)) };
   for (const kind of ["inputs", "outputs"] as const) {
-    for (const expected of openclipVitB32[kind]) {
-      const found = metadata[kind].find(({ name }) => name === expected.name);
-      const expectedDims = [-1, ...expected.dims].join(", ");
-      if (found?.dataType !== expected.dataType || found.dims.join(", ") !== expectedDims) {
-        const got =
-          found === undefined ? "nothing" : `${found.dataType} [${found.dims.join(", ")}]`;
-        throw new Error(
-          `metadata of ${model}: '${expected.name}' must be ${expected.dataType} [${expectedDims}], got ${got}`,
-        );
-      }
-    }
+    const { name, dataType, dims } = expected[kind];
+    const found = metadata[kind].find((tensor) => tensor.name === name);
+    const expectedDims = [-1, ...dims].join(", ");
+    if (found?.dataType === dataType && found.dims.join(", ") === expectedDims) continue;
+    const got = found === undefined ? "nothing" : `${found.dataType} [${found.dims.join(", ")}]`;
+    throw new Error(
+      `metadata of ${model}: '${name}' must be ${dataType} [${expectedDims}], got ${got}`,
+    );
   }
-  return `live, ready, ${server.name} ${server.version}, ${model} ready`;
+}
+
+function inputOf({ spec, modality }: ServedModel): TensorSpec {
+  return modality === "image" ? normalisedImage(imageTowerOf(spec)) : tokenIds(textTowerOf(spec));
 }
 
 /** Server name in the metadata, by deployed server. */
@@ -134,7 +150,7 @@ const serverNames = { tritonserver: "triton", emulator: "clipstack" } as const;
 /** Checks that a Triton is the configured server: NVIDIA's or the Triton emulator. */
 export async function checkServer(service: ServiceUnderTest): Promise<readonly CheckResult[]> {
   const { server } = service.workload.service;
-  const [target] = endpointsOf(service);
+  const target = service.targets.find(({ endpoint }) => endpoint.name !== undefined);
   if (server === undefined || target === undefined) return [];
   const { name, version } = await service.transport(target).serverMetadata({ timeoutMs });
   const isExpected = name === serverNames[server];

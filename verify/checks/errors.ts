@@ -1,12 +1,12 @@
 import { z } from "zod";
+import { loadImages } from "../../bench/load/load-items.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { type EncodedImage, multipart } from "../../bench/run/embed-requests.ts";
 import { type HttpRequest, jsonOf, reason } from "../../bench/run/http-client.ts";
-import { inputTensor } from "../../bench/run/infer.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
 import {
   checkEachEndpoint,
   type EndpointTarget,
+  firstTowersOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { TritonError } from "../../client/triton/transport.ts";
@@ -16,10 +16,18 @@ import {
   embedErrorStatus,
   embedPaths,
   maxImagesPerRequest,
+  maxTextLength,
+  maxTextsPerRequest,
 } from "../../contract/embed-api.ts";
-import { imageElements, openclipVitB32 } from "../../contract/model-signature.ts";
-import type { Tensor } from "../../contract/tensor.ts";
-import type { Check } from "./check.ts";
+import {
+  imageTowerOf,
+  normalisedImage,
+  textTowerOf,
+  tokenIds,
+} from "../../contract/model-shapes.ts";
+import type { ModelTower } from "../../contract/model-spec.ts";
+import { elementArrays, elementCount, type Tensor } from "../../contract/tensor.ts";
+import { type Check, itemsOf, type Samples } from "./check.ts";
 
 const timeoutMs = 30_000;
 
@@ -32,18 +40,18 @@ export const errorsCheck: Check = {
     deployed: "as in the simulation; if an API key is required, a wrong one gets 401",
   },
   sendsRequests: true,
-  runService: (service, { reference }) => checkErrors(service, reference),
+  runService: checkErrors,
 };
 
 /** Sends malformed requests to every endpoint: each gets the specified error, and the service stays ready. */
 export function checkErrors(
   service: ServiceUnderTest,
-  reference: Reference,
+  samples: Samples,
 ): Promise<readonly CheckResult[]> {
-  return checkEachEndpoint(service, "errors", async (target) => {
+  const check = async (target: EndpointTarget) => {
     const findings =
       target.endpoint.protocol === "embed-http"
-        ? await embedFindings(service, target.url, reference)
+        ? await embedFindings(service, target, samples)
         : await inferenceFindings(service, target);
     const wrong = findings.filter((finding) => finding.problem !== undefined);
     return {
@@ -53,8 +61,9 @@ export function checkErrors(
           ? `${findings.length} malformed requests: ${findings.map((f) => f.name).join(", ")}`
           : wrong.map(({ name, problem }) => `${name}: ${problem}`).join("; "),
       measured: { requests: findings.length, wrong: wrong.length },
-    };
-  });
+    } as const;
+  };
+  return checkEachEndpoint(service, "errors", check, firstTowersOf(service));
 }
 
 interface Finding {
@@ -70,9 +79,11 @@ interface MalformedRequest {
   readonly code: EmbedErrorCode;
   /** Index of the faulty image. */
   readonly image?: number;
+  /** Index of the faulty text. */
+  readonly text?: number;
 }
 
-function malformedRequests(good: EncodedImage): readonly MalformedRequest[] {
+function malformedImages(good: EncodedImage): readonly MalformedRequest[] {
   const noise = Buffer.from("this is not an image");
   // JPEG header followed by noise
   const broken = Buffer.concat([Buffer.of(0xff, 0xd8, 0xff, 0xe0), noise]);
@@ -110,9 +121,49 @@ function malformedRequests(good: EncodedImage): readonly MalformedRequest[] {
   return [
     ...uploads.map((upload) => ({ ...upload, path: embedPaths.embed })),
     ...malformedJson(good),
-    { name: "an unknown path", path: "/no-such-path", request: {}, code: "not_found" },
   ];
 }
+
+const unknownPath: MalformedRequest = {
+  name: "an unknown path",
+  path: "/no-such-path",
+  request: {},
+  code: "not_found",
+};
+
+function malformedTexts(): readonly MalformedRequest[] {
+  const bodies = [
+    { name: "broken JSON of texts", body: '{"texts":[', code: "bad_request" },
+    { name: "no texts", body: JSON.stringify({ texts: [] }), code: "bad_request" },
+    {
+      name: `${maxTextsPerRequest + 1} texts`,
+      body: JSON.stringify({ texts: Array(maxTextsPerRequest + 1).fill("text") }),
+      code: "too_large",
+    },
+    {
+      name: "a number after a text",
+      body: JSON.stringify({ texts: ["text", 1] }),
+      code: "bad_request",
+      text: 1,
+    },
+    {
+      name: "too long a text",
+      body: JSON.stringify({ texts: ["a".repeat(maxTextLength + 1)] }),
+      code: "too_large",
+      text: 0,
+    },
+  ] as const;
+  return bodies.map(({ body, ...rest }) => ({
+    ...rest,
+    path: embedPaths.embedText,
+    request: jsonRequest(body),
+  }));
+}
+
+const jsonRequest = (body: string): HttpRequest => ({
+  headers: { "content-type": "application/json" },
+  body,
+});
 
 function malformedJson(good: EncodedImage): readonly MalformedRequest[] {
   const images = [Buffer.from(good.bytes).toString("base64"), "?not base64?"];
@@ -124,32 +175,29 @@ function malformedJson(good: EncodedImage): readonly MalformedRequest[] {
   return bodies.map(({ body, ...rest }) => ({
     ...rest,
     path: embedPaths.embedBase64,
-    request: { headers: { "content-type": "application/json" }, body },
+    request: jsonRequest(body),
     code: "bad_request",
   }));
 }
 
-function wrongKeyRequest(good: EncodedImage): MalformedRequest {
-  return {
-    name: "wrong API key",
-    path: embedPaths.embed,
-    request: { headers: { authorization: "Bearer not-this-key" }, body: multipart([good]) },
-    code: "unauthorized",
-  };
+function wrongKeyRequest({ path, request }: MalformedRequest): MalformedRequest {
+  const headers = { ...request.headers, authorization: "Bearer not-this-key" };
+  return { name: "wrong API key", path, request: { ...request, headers }, code: "unauthorized" };
 }
 
 async function embedFindings(
   service: ServiceUnderTest,
-  url: string,
-  reference: Reference,
+  target: EndpointTarget,
+  samples: Samples,
 ): Promise<readonly Finding[]> {
-  const [good] = cycle(reference, 1);
-  if (good === undefined) return [];
+  const { url, spec } = target;
   const findings: Finding[] = [];
   const malformed = [
-    ...malformedRequests(good),
-    ...(service.apiKey === undefined ? [] : [wrongKeyRequest(good)]),
+    ...loadImages(itemsOf(samples, target, 1)).flatMap(malformedImages),
+    ...(spec.towers.text === undefined ? [] : malformedTexts()),
+    unknownPath,
   ];
+  if (service.apiKey !== undefined) malformed.push(...malformed.slice(0, 1).map(wrongKeyRequest));
   for (const { name, path, request, ...expected } of malformed) {
     try {
       const response = await service.http.send(`${url}${path}`, { ...request, timeoutMs });
@@ -164,16 +212,20 @@ async function embedFindings(
 function embedProblem(
   status: number,
   body: unknown,
-  expected: Pick<MalformedRequest, "code" | "image">,
+  expected: Pick<MalformedRequest, "code" | "image" | "text">,
 ): string | undefined {
   const expectedStatus = embedErrorStatus[expected.code];
   if (status !== expectedStatus)
     return `must get ${expectedStatus} ${expected.code}, got ${status}`;
   const parsed = embedErrorResponse.safeParse(body);
   if (!parsed.success) return `${status} without {"error":{"code","message"}}`;
-  const { code, image } = parsed.data.error;
+  const { code } = parsed.data.error;
   if (code !== expected.code) return `must get code ${expected.code}, got ${code}`;
-  if (image !== expected.image) return `must name image ${expected.image}, got ${image ?? "none"}`;
+  for (const modality of ["image", "text"] as const) {
+    const index = parsed.data.error[modality];
+    if (index === expected[modality]) continue;
+    return `must name ${modality} ${expected[modality] ?? "none"}, got ${index ?? "none"}`;
+  }
   return undefined;
 }
 
@@ -195,19 +247,28 @@ const invalidArgument = /\((?:HTTP 400|gRPC INVALID_ARGUMENT) /;
 /** Status of an unknown model, which depends on the release of Triton. */
 const notFound = /\((?:HTTP 40[04]|gRPC NOT_FOUND) /;
 
-function malformedInferences(): readonly MalformedInference[] {
-  const pixels = new Float32Array(imageElements);
-  const good = inputTensor(pixels, 1);
-  const tooMany = openclipVitB32.maxBatchSize + 1;
+function malformedInferences({ spec, modality }: ModelTower): readonly MalformedInference[] {
+  const { name, dataType, dims } =
+    modality === "text" ? tokenIds(textTowerOf(spec)) : normalisedImage(imageTowerOf(spec));
+  const elements = elementCount(dims);
+  const zeros = (batch: number, shape = dims) =>
+    ({
+      name,
+      dataType,
+      shape: [batch, ...shape],
+      data: new elementArrays[dataType as "FP32"](batch * elementCount(shape)),
+    }) as Tensor;
+  const good = zeros(1);
+  const tooMany = spec.batching.maximum + 1;
   return [
     {
       name: "wrong shape",
-      inputs: [{ ...good, shape: [1, 3, 16, 16], data: pixels.subarray(0, 3 * 16 * 16) }],
+      inputs: [zeros(1, [...dims.slice(0, -1), 1])],
       message: /unexpected shape for input/i,
     },
     {
       name: `batch of ${tooMany}`,
-      inputs: [inputTensor(new Float32Array(imageElements * tooMany), tooMany)],
+      inputs: [zeros(tooMany)],
       message: /batch-size must be <=/i,
     },
     {
@@ -217,7 +278,7 @@ function malformedInferences(): readonly MalformedInference[] {
           name: good.name,
           dataType: "UINT8",
           shape: good.shape,
-          data: new Uint8Array(imageElements),
+          data: new Uint8Array(elements),
         },
       ],
       message: /data-?type/i,
@@ -243,9 +304,11 @@ async function inferenceFindings(
 ): Promise<readonly Finding[]> {
   const transport = service.transport(target);
   const findings: Finding[] = [];
-  for (const { name, model, inputs, message, status = invalidArgument } of malformedInferences()) {
+  for (const { name, model, inputs, message, status = invalidArgument } of malformedInferences(
+    target,
+  )) {
     try {
-      await transport.infer(model ?? service.workload.service.model, inputs, { timeoutMs });
+      await transport.infer(model ?? target.model, inputs, { timeoutMs });
       findings.push({ name, problem: "must be rejected, got a response" });
     } catch (error) {
       if (!(error instanceof TritonError) || error.code !== "rejected") {
@@ -266,17 +329,20 @@ async function inferenceFindings(
     }
   }
   if (target.endpoint.protocol === "oip-http") findings.push(await brokenJson(service, target));
-  if (!(await transport.ready(service.workload.service.model, { timeoutMs }))) {
+  if (!(await transport.ready(target.model, { timeoutMs }))) {
     findings.push({ name: "ready afterwards", problem: "the model must stay ready" });
   }
   return findings;
 }
 
 /** Sends truncated JSON, which the transports cannot send. */
-async function brokenJson(service: ServiceUnderTest, { url }: EndpointTarget): Promise<Finding> {
+async function brokenJson(
+  service: ServiceUnderTest,
+  { url, model }: EndpointTarget,
+): Promise<Finding> {
   const name = "broken JSON";
   try {
-    const path = `${url}/v2/models/${service.workload.service.model}/infer`;
+    const path = `${url}/v2/models/${model}/infer`;
     const headers = { "content-type": "application/json" };
     const response = await service.http.send(path, { headers, body: '{"inputs":[', timeoutMs });
     if (response.status !== 400) return { name, problem: `must get 400, got ${response.status}` };

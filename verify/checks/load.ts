@@ -9,6 +9,8 @@ import {
   checkEachEndpoint,
   type EndpointFinding,
   type EndpointTarget,
+  firstTowersOf,
+  modelOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import type { Check, CheckContext } from "./check.ts";
@@ -26,7 +28,12 @@ export const loadCheck: Check = {
   },
   sendsRequests: true,
   runService: (service, context) =>
-    checkEachEndpoint(service, "load", (target) => loadEndpoint(service, target, context)),
+    checkEachEndpoint(
+      service,
+      "load",
+      (target) => loadEndpoint(service, target, context),
+      firstTowersOf(service),
+    ),
 };
 
 async function loadEndpoint(
@@ -45,18 +52,19 @@ async function loadEndpoint(
   return { outcome: "fail", message, measured };
 }
 
-/** Closed loop of single images on one endpoint: measures maximum throughput, not latency at a given rate. */
+/** Closed loop of single images or texts on one endpoint: measures maximum throughput, not latency at a given rate. */
 async function measure(
   service: ServiceUnderTest,
-  { endpointName: endpoint, url }: EndpointTarget,
-  { environment, reference, loadSeconds, signal }: CheckContext,
+  { endpointName: endpoint, url, model, spec, modality }: EndpointTarget,
+  { environment, reference, textReference, loadSeconds, signal }: CheckContext,
 ): Promise<{ readonly measurement: Measurement; readonly requests: number }> {
-  const { name, model } = service.workload.service;
+  const { name } = service.workload.service;
   const isEmbed = endpoint === "embed-http";
+  const payload = modality === "text" ? "text" : isEmbed ? "jpeg" : "fp32";
   const requests = await prepareRequests(
-    { endpoint, url, model, apiKey: isEmbed ? service.apiKey : undefined },
-    { payload: isEmbed ? "jpeg" : "fp32", serialization: "binary" },
-    reference.images,
+    { endpoint, url, model, spec, apiKey: isEmbed ? service.apiKey : undefined },
+    { payload, serialization: "binary" },
+    (modality === "text" ? textReference : reference).get(spec.name) ?? [],
     1,
   );
   const startedMs = clockMs();
@@ -72,6 +80,7 @@ async function measure(
     environment,
     service: name,
     endpoint,
+    ...modelOf(service, { spec }),
     load: { kind: "closed loop", concurrency: loadConcurrency, imagesPerRequest: 1, seconds },
     samples: good.length,
     imagesPerSecond: good.length / seconds,

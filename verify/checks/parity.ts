@@ -15,8 +15,8 @@ import {
   encodingsOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
-import { openInferenceClient } from "../../client/inference-client.ts";
 import type { Check } from "./check.ts";
+import { openEndpointClient } from "./endpoint-client.ts";
 import { checkWeights } from "./weights.ts";
 
 const timeoutMs = 60_000;
@@ -34,7 +34,7 @@ export const parityCheck: Check = {
   runEnvironment: ({ environment, deployment }) =>
     deployment === undefined
       ? []
-      : checkWeights(environment, deployment.blocks, deployment.inspection, deployment.model),
+      : checkWeights(environment, deployment.blocks, deployment.inspection, deployment.models),
   runService: (service, { reference, target }) => checkParity(service, reference, target),
 };
 
@@ -68,9 +68,9 @@ async function compare(
   reference: Reference,
 ): Promise<EmbeddingAgreement[]> {
   const images: EmbeddingAgreement[] = [];
-  const client = await openClient(service, target);
+  const client = await openEndpointClient(service, target, timeoutMs);
   try {
-    for (const image of reference.images) {
+    for (const image of reference.get(target.spec.name) ?? []) {
       const [vector] = await client.embed([image.bytes]);
       images.push(compareWith(image, vector));
     }
@@ -78,7 +78,7 @@ async function compare(
     await client.close();
   }
   const isEmbed = target.endpoint.protocol === "embed-http";
-  for (const image of cycle(reference, 1)) {
+  for (const image of cycle(reference, target.spec, 1)) {
     for (const form of encodingsOf(target)) {
       // already sent by the client
       if (form === "binary") continue;
@@ -88,20 +88,4 @@ async function compare(
     }
   }
   return images;
-}
-
-/** Opens the client of an endpoint; `remote` prevents a local fallback. */
-function openClient(service: ServiceUnderTest, { endpoint, url }: EndpointTarget) {
-  const common = { mode: "remote", model: service.workload.service.model, timeoutMs } as const;
-  if (endpoint.protocol === "embed-http") {
-    return openInferenceClient({
-      ...common,
-      backend: "embed",
-      serviceUrl: url,
-      apiKey: service.apiKey,
-    });
-  }
-  return endpoint.protocol === "oip-grpc"
-    ? openInferenceClient({ ...common, backend: "triton_grpc", tritonGrpcUrl: url })
-    : openInferenceClient({ ...common, backend: "triton", serviceUrl: url });
 }

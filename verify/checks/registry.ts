@@ -12,6 +12,7 @@ import { parityCheck } from "./parity.ts";
 import { securityHeadersCheck } from "./security-headers.ts";
 import { startCheck } from "./start.ts";
 import { stopCheck } from "./stop.ts";
+import { textCheck } from "./text.ts";
 import { wiringCheck } from "./wiring.ts";
 
 /** All checks, in the order in which they run and are reported. */
@@ -25,6 +26,7 @@ export const checks: readonly Check[] = [
   securityHeadersCheck,
   embeddingCheck,
   parityCheck,
+  textCheck,
   batchesCheck,
   batchingCheck,
   errorsCheck,

@@ -1,23 +1,50 @@
-import {
-  type EmbedEncoding,
-  type EncodedImage,
-  requestOf,
-} from "../../bench/run/embed-requests.ts";
-import type { HttpResponse } from "../../bench/run/http-client.ts";
+import { type EncodedImage, requestOf, textRequestOf } from "../../bench/run/embed-requests.ts";
+import type { HttpClient, HttpResponse } from "../../bench/run/http-client.ts";
 import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
-import { type EmbedRoute, type EmbedRouteName, embedRoutes } from "../../contract/embed-routes.ts";
+import { sampleTexts } from "../../bench/run/text-reference.ts";
+import {
+  type EmbedRoute,
+  type EmbedRouteName,
+  embedPaths,
+  embedRoutes,
+  pathOf,
+} from "../../contract/embed-routes.ts";
+
+import type { Modality } from "../../contract/model-spec.ts";
 
 const timeoutMs = 30_000;
+
+type SentRequest = Parameters<HttpClient["send"]>;
 
 type PostRouteName = {
   [Name in EmbedRouteName]: (typeof embedRoutes)[Name]["method"] extends "POST" ? Name : never;
 }[EmbedRouteName];
 
-/** Encoding of a valid request to each POST route. */
-const encodings: Readonly<Record<PostRouteName, EmbedEncoding>> = {
-  embed: "raw",
-  embedBase64: "base64",
+/** Sample of each modality that a service embeds. */
+interface Samples {
+  readonly image?: EncodedImage | undefined;
+  readonly text?: string | undefined;
+}
+
+/** Valid request to each POST route; undefined if the service does not embed what the route accepts. */
+const requests: Readonly<
+  Record<PostRouteName, (url: string, samples: Samples) => SentRequest | undefined>
+> = {
+  embed: (url, { image }) => image && requestOf(url, "raw", [image]),
+  embedBase64: (url, { image }) => image && requestOf(url, "base64", [image]),
+  embedText: (url, { text }) => (text === undefined ? undefined : textRequestOf(url, [text])),
+  openAiEmbeddings: (url, { image, text }) =>
+    jsonRequest(`${url}${embedPaths.openAiEmbeddings}`, {
+      input: image === undefined ? text : { image: Buffer.from(image.bytes).toString("base64") },
+    }),
 };
+
+function jsonRequest(address: string, body: unknown): SentRequest {
+  return [
+    address,
+    { headers: { "content-type": "application/json" }, body: Buffer.from(JSON.stringify(body)) },
+  ];
+}
 
 export interface RouteResponse {
   /** Method and path, such as `POST /embed`. */
@@ -26,19 +53,31 @@ export interface RouteResponse {
   readonly response: HttpResponse;
 }
 
-/** Sends a valid request to every route of the embed API. */
+/**
+ * Sends a valid request to every route of the embed API, except for those of a modality that no model of the service has.
+ *
+ * @param image - Absent if no model of the environment embeds images.
+ */
 export async function routeResponses(
   service: ServiceUnderTest,
   url: string,
-  image: EncodedImage,
+  image: EncodedImage | undefined,
 ): Promise<readonly RouteResponse[]> {
+  const { models } = service;
+  const embeds = (modality: Modality) =>
+    models.some(({ towers }) => towers[modality] !== undefined);
+  const samples = {
+    image: embeds("image") ? image : undefined,
+    text: embeds("text") ? sampleTexts[0] : undefined,
+  };
   const responses: RouteResponse[] = [];
   for (const [name, route] of Object.entries(embedRoutes)) {
-    const { method, path } = route;
-    const [address, request] =
-      method === "POST"
-        ? requestOf(url, encodings[name as PostRouteName], [image])
-        : [`${url}${path}`, {}];
+    const { method } = route;
+    const path = pathOf(route, { model: models[0]!.name });
+    const sent: SentRequest | undefined =
+      method === "POST" ? requests[name as PostRouteName](url, samples) : [`${url}${path}`, {}];
+    if (sent === undefined) continue;
+    const [address, request] = sent;
     const response = await service.http.send(address, { ...request, method, timeoutMs });
     responses.push({ name: `${method} ${path}`, route, response });
   }

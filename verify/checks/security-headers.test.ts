@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import { embedPaths } from "../../contract/embed-api.ts";
+import { type EmbedRoute, embedRoutes, pathOf } from "../../contract/embed-routes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { checkSecurityHeaders } from "./security-headers.ts";
 import { embedService, oneImage, routeOf } from "./test-embed-service.ts";
 
@@ -35,15 +37,17 @@ async function resultOf(changes: ServerHeaders, key?: string) {
   return `${result?.outcome}: ${result?.message}`;
 }
 
-const routes = [
-  ...["POST /embed", "POST /embed/base64", "GET /healthz", "GET /health", "GET /readyz"],
-  ...["GET /metrics", "GET /openapi.json", "GET /", "GET /no-such-path"],
-];
-const protectedRoutes = ["POST /embed", "POST /embed/base64", "GET /metrics"];
+const apiRoutes: readonly EmbedRoute[] = Object.values(embedRoutes);
+const nameOf = (route: EmbedRoute) =>
+  `${route.method} ${pathOf(route, { model: defaultModel.name })}`;
+const routes = [...apiRoutes.map(nameOf), "GET /no-such-path"];
+const protectedRoutes = apiRoutes.filter(({ requiresKey }) => requiresKey).map(nameOf);
+/** Headers without a key: one of each route, and the policy of the page. */
+const headerCount = routes.length + 1;
 
 test("without an API key, passes the headers of every route and of the page", async () => {
   expect(await resultOf({})).toBe(
-    "pass: 10 headers: x-content-type-options, content-security-policy",
+    `pass: ${headerCount} headers: x-content-type-options, content-security-policy`,
   );
 });
 
@@ -64,7 +68,7 @@ test.each([undefined, "default-src 'self'"])(
 
 test("with an API key, passes a challenge on every route that requires it", async () => {
   expect(await resultOf({}, apiKey)).toBe(
-    "pass: 13 headers: x-content-type-options, content-security-policy, www-authenticate",
+    `pass: ${headerCount + protectedRoutes.length} headers: x-content-type-options, content-security-policy, www-authenticate`,
   );
 });
 

@@ -1,10 +1,10 @@
 import type { CheckResult } from "../../bench/record/record.ts";
 import type { EncodedImage } from "../../bench/run/embed-requests.ts";
 import type { HttpResponse } from "../../bench/run/http-client.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
+import { firstImage, type Reference } from "../../bench/run/reference.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { embedErrorStatus } from "../../contract/embed-api.ts";
-import { embedResponseHeaders, embedRoutes } from "../../contract/embed-routes.ts";
+import { embedResponseHeaders, embedRoutes, pathOf } from "../../contract/embed-routes.ts";
 import type { Check } from "./check.ts";
 import { routeResponses } from "./route-responses.ts";
 
@@ -29,10 +29,9 @@ export async function checkSecurityHeaders(
   reference: Reference,
 ): Promise<readonly CheckResult[]> {
   const target = service.targets.find(({ endpoint }) => endpoint.protocol === "embed-http");
-  const [image] = cycle(reference, 1);
-  if (target?.url === undefined || image === undefined) return [];
+  if (target?.url === undefined) return [];
   const findings = [
-    ...(await commonHeaders(service, target.url, image)),
+    ...(await commonHeaders(service, target.url, firstImage(reference))),
     ...(service.apiKey === undefined ? [] : await keyChallenges(service, target.url)),
   ];
   const problems = findings.flatMap(({ problem }) => problem ?? []);
@@ -65,7 +64,7 @@ function findingOf(
 async function commonHeaders(
   service: ServiceUnderTest,
   url: string,
-  image: EncodedImage,
+  image: EncodedImage | undefined,
 ): Promise<readonly Finding[]> {
   const unknownPath = "/no-such-path";
   const responses = [
@@ -100,8 +99,10 @@ async function keyChallenges(service: ServiceUnderTest, url: string): Promise<re
   const headers = { authorization: "Bearer not-this-key" };
   const status = embedErrorStatus.unauthorized;
   const findings: Finding[] = [];
-  for (const { method, path, requiresKey } of Object.values(embedRoutes)) {
+  for (const embedRoute of Object.values(embedRoutes)) {
+    const { method, requiresKey } = embedRoute;
     if (!requiresKey) continue;
+    const path = pathOf(embedRoute, { model: service.models[0]!.name });
     const route = `${method} ${path}`;
     const response = await service.http.send(`${url}${path}`, { method, headers, timeoutMs });
     const problem = `${route} with a wrong key must respond with ${status}, got ${response.status}`;

@@ -1,17 +1,14 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { embedBy } from "../../bench/run/embed-requests.ts";
 import { openHttpClient, reason } from "../../bench/run/http-client.ts";
-import { inferRows, stack } from "../../bench/run/infer.ts";
-import { cycle, type Reference } from "../../bench/run/reference.ts";
-import type { EndpointTarget, ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import { type EndpointTarget, embeddingsOf } from "../../bench/run/service-under-test.ts";
 import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { isStopRejection } from "../../client/triton/stop-rejection.ts";
 import { TritonError } from "../../client/triton/transport.ts";
+import { itemsOf, type Samples } from "./check.ts";
 
 /** Number of clients during a stop. */
 export const workers = 8;
-const timeoutMs = 120_000;
 export const pollMs = 5;
 
 /** Sends one request of a worker. */
@@ -35,7 +32,7 @@ export interface StopLoad {
 }
 
 export interface Sender {
-  /** Sends a request with `size` images. */
+  /** Sends a request with `size` images or texts. */
   send(size: number): Promise<unknown>;
   close(): Promise<void>;
 }
@@ -43,31 +40,27 @@ export interface Sender {
 /**
  * Opens one connection per worker, so that no worker must open a new one, which a stopping server may reject.
  */
-export function openSender(
-  service: ServiceUnderTest,
-  target: EndpointTarget,
-  reference: Reference,
-): Sender {
-  const { endpoint, url } = target;
-  let closed: Promise<void> | undefined;
-  if (endpoint.protocol === "embed-http") {
-    const http = openHttpClient(workers);
-    return {
-      send: (size) => embedBy(http, url, "multipart", cycle(reference, size)),
-      async close() {
-        closed ??= http.close();
-        await closed;
-      },
-    };
-  }
+export function openSender(target: EndpointTarget, samples: Samples): Sender {
+  const { endpoint, url, spec } = target;
+  const http = openHttpClient(workers);
   const transport =
     endpoint.protocol === "oip-grpc"
       ? openGrpcTransport({ target: url })
       : openHttpTransport({ url, connections: workers });
-  const { model } = service.workload.service;
+  const limit =
+    endpoint.protocol === "embed-http" ? Number.POSITIVE_INFINITY : spec.batching.maximum;
+  let closed: Promise<unknown> | undefined;
   return {
-    send: (size) => inferRows(transport, model, stack(cycle(reference, size)), size, timeoutMs),
-    close: () => transport.close(),
+    send: (size) =>
+      embeddingsOf(
+        { http, transport: () => transport },
+        target,
+        itemsOf(samples, target, Math.min(size, limit)),
+      ),
+    async close() {
+      closed ??= Promise.all([http.close(), transport.close()]);
+      await closed;
+    },
   };
 }
 

@@ -6,15 +6,14 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../bench/run/http-client.ts";
 import { metricsOf } from "../../bench/run/instance-metrics.ts";
 import { metricSum } from "../../bench/run/prometheus.ts";
-import type { Reference } from "../../bench/run/reference.ts";
 import {
   type EndpointTarget,
-  endpointsOf,
+  firstTowersOf,
   resultOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
-import type { Check } from "./check.ts";
+import type { Check, Samples } from "./check.ts";
 import {
   openSender,
   pollMs,
@@ -37,7 +36,7 @@ export const stopCheck: Check = {
   sendsRequests: true,
   // a gateway before the Tritons behind it
   order: (services) => [...services].sort((a, b) => kindOrder(a) - kindOrder(b)),
-  runService: (service, { reference }) => checkStop(service, reference),
+  runService: checkStop,
 };
 
 function kindOrder(service: ServiceUnderTest): number {
@@ -47,7 +46,7 @@ function kindOrder(service: ServiceUnderTest): number {
 /** Duration for which one request per worker should keep a service busy, so that it is stopped in the middle. */
 const roundMs = 800;
 const attempts = 2;
-/** Images per request; small enough for a sent request to arrive completely before connections are closed. */
+/** Images or texts per request; small enough for a sent request to arrive completely before connections are closed. */
 const smallestBatch = 2;
 const largestBatch = 4;
 /** Maximum time until the metrics show accepted requests. */
@@ -61,12 +60,12 @@ const overlapMs = 100;
  */
 async function checkStop(
   service: ServiceUnderTest,
-  reference: Reference,
+  samples: Samples,
 ): Promise<readonly CheckResult[]> {
   const running = service.instances.find(
     ({ start, child }) => start.ok && child.exit === undefined,
   );
-  const targets = endpointsOf(service);
+  const targets = firstTowersOf(service);
   const dead = service.instances.find(({ child }) => child.exit !== undefined);
   if (dead?.child.exit !== undefined) {
     const message = `${dead.instance.name} ended ${describeExit(dead.child.exit)} during the checks`;
@@ -76,7 +75,7 @@ async function checkStop(
     return [resultOf(service, "stop", "skip", "no process with an endpoint to stop under load")];
   }
   try {
-    return [await stopUnderLoad(service, running, targets, reference)];
+    return [await stopUnderLoad(service, running, targets, samples)];
   } catch (error) {
     return [resultOf(service, "stop", "fail", reason(error))];
   }
@@ -86,14 +85,14 @@ async function stopUnderLoad(
   service: ServiceUnderTest,
   running: RunningInstance,
   targets: readonly EndpointTarget[],
-  reference: Reference,
+  samples: Samples,
 ): Promise<CheckResult> {
   const { instance } = running;
-  const stopped = await loadAndStop(service, running, targets, reference);
+  const stopped = await loadAndStop(service, running, targets, samples);
   const others = service.instances.filter(
     (other) => other !== running && other.start.ok && other.child.exit === undefined,
   );
-  const failed = await sendThroughService(service, targets, others.length * 2, reference);
+  const failed = await sendThroughService(targets, others.length * 2, samples);
   if (failed.length > 0) {
     const message = `with ${instance.name} stopped, the other replicas must respond through the Service, got ${distinct(failed)}`;
     return resultOf(service, "stop", "fail", message);
@@ -114,12 +113,12 @@ async function loadAndStop(
   service: ServiceUnderTest,
   running: RunningInstance,
   targets: readonly EndpointTarget[],
-  reference: Reference,
+  samples: Samples,
 ): Promise<StoppedLoad> {
   const { instance, child } = running;
   // directly to the process, so that its metrics count the open requests
   const senders = targets.map((target) =>
-    openSender(service, { ...target, url: directUrl(target, running) }, reference),
+    openSender({ ...target, url: directUrl(target, running) }, samples),
   );
   let load = startStopLoad(0, async () => {});
   try {
@@ -238,12 +237,11 @@ async function waitUntilAccepted(
 
 /** Sends requests to the endpoints of the service, and returns the errors. */
 async function sendThroughService(
-  service: ServiceUnderTest,
   targets: readonly EndpointTarget[],
   requests: number,
-  reference: Reference,
+  samples: Samples,
 ): Promise<readonly string[]> {
-  const senders = targets.map((target) => openSender(service, target, reference));
+  const senders = targets.map((target) => openSender(target, samples));
   const responses = Array.from({ length: requests }, async (_, i) => {
     await (senders[i % senders.length] as Sender).send(1);
   });
@@ -256,12 +254,12 @@ async function sendThroughService(
 async function acceptedRequests(
   service: ServiceUnderTest,
   running: RunningInstance,
-  imagesPerRequest: number,
+  itemsPerRequest: number,
 ): Promise<number> {
   const { role } = running.instance;
   const metrics = await metricsOf(service, running);
   if (role === "triton") return metricSum(metrics, "nv_inference_pending_request_count") ?? 0;
-  return Math.floor((metricSum(metrics, embedMetrics.pendingImages) ?? 0) / imagesPerRequest);
+  return Math.floor((metricSum(metrics, embedMetrics.pendingImages) ?? 0) / itemsPerRequest);
 }
 
 /** URL of the process itself, bypassing the proxy of a Deployment. */

@@ -12,6 +12,7 @@ import {
 } from "../../artefact/test-artefact.ts";
 import { openService } from "../../bench/run/service-under-test.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import { defaultModel, defaultModels } from "../../contract/models/index.ts";
 import { checkWiring } from "./wiring.ts";
 
 /** Result for a Triton with this variant and a repository with the variant `cpu`. */
@@ -38,7 +39,7 @@ function wiringOf(variant: string, document: TestDocument = dockerDocument()) {
     targets: [],
     hostPorts: [],
   };
-  return checkWiring(openService("test", workload, [running], []), plan);
+  return checkWiring(openService("test", workload, defaultModels, [running], []), plan);
 }
 
 test("passes a variant that the model repository has", () => {
@@ -53,7 +54,7 @@ test("fails on a variant that the model repository does not have", () => {
 });
 
 const configured = (change: (text: string) => string) => {
-  const { text } = deployedModelConfig("openclip_vit_b32", "cpu");
+  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "cpu");
   return wiringOf("cpu", volumesDocument(change(text))).map(({ message }) => message);
 };
 

@@ -4,7 +4,11 @@ import type { Artefact } from "../../artefact/artefact.ts";
 import type { SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { reason } from "../../bench/run/http-client.ts";
-import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
+import {
+  resultOf,
+  type ServiceUnderTest,
+  servedTowers,
+} from "../../bench/run/service-under-test.ts";
 import { readModelConfig } from "../../client/triton/model-config.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
@@ -57,30 +61,35 @@ export function checkWiring(
 }
 
 /** Configuration variants missing from the model repository; Triton silently falls back to `config.pbtxt`. */
-function missingVariants({ workload, instances }: ServiceUnderTest): readonly string[] {
-  const missing = instances.flatMap(({ instance }) => {
+function missingVariants(service: ServiceUnderTest): readonly string[] {
+  const missing = service.instances.flatMap(({ instance }) => {
     if (instance.role !== "triton") return [];
     const flags = parseTritonArgs(instance.args.slice(1));
     const variant = flags["model-config-name"];
-    const model = join(flags["model-repository"], workload.service.model);
-    if (variant === undefined || !existsSync(model)) return [];
+    if (variant === undefined) return [];
     const file = join("configs", `${variant}.pbtxt`);
-    return existsSync(join(model, file))
-      ? []
-      : [`--model-config-name=${variant}: ${workload.service.model} has no ${file}`];
+    return servedTowers(service).flatMap(({ model: name }) => {
+      const model = join(flags["model-repository"], name);
+      if (!existsSync(model) || existsSync(join(model, file))) return [];
+      return [`--model-config-name=${variant}: ${name} has no ${file}`];
+    });
   });
   return [...new Set(missing)];
 }
 
 /** Errors in the model configurations of the artefact; Triton silently accepts some of them. */
-function wrongConfigurations({ workload }: ServiceUnderTest): readonly string[] {
-  const texts = workload.volumes.flatMap(({ contents }) => Object.entries(contents?.files ?? {}));
+function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
+  const models = servedTowers(service).map(({ model }) => model);
+  const texts = service.workload.volumes.flatMap(({ contents }) =>
+    Object.entries(contents?.files ?? {}),
+  );
   return texts.flatMap(([name, text]) => {
     if (!name.endsWith(".pbtxt")) return [];
     try {
       const config = readModelConfig(text, name);
-      const { model } = workload.service;
-      const other = config.name === model ? [] : [`name must be ${model}, got ${config.name}`];
+      const other = models.includes(config.name)
+        ? []
+        : [`name must be ${models.join(" or ")}, got ${config.name}`];
       return [...other, ...checkModelConfig(config)].map((problem) => `${name}: ${problem}`);
     } catch (error) {
       return [reason(error)];
@@ -98,9 +107,10 @@ export function checkDeployedService(
     const message = "must be deployed, because it is in the synthesized file";
     return [resultOf(service, "wiring", "fail", message)];
   }
-  const keys = ["kind", "backend", "server", "model", "authorization"] as const;
+  const keys = ["kind", "backend", "server", "variant", "authorization"] as const;
   const changed = [
     ...keys.map((key) => [key, declared[key] ?? "none", deployed[key] ?? "none"] as const),
+    ["models", declared.models.join(", "), deployed.models.join(", ")] as const,
     ["endpoints", endpointsText(declared), endpointsText(deployed)] as const,
   ].filter(([, here, there]) => here !== there);
   return changed.map(([key, here, there]) =>

@@ -1,4 +1,6 @@
-// Review page, one group at a time. Text is never inserted as HTML, because a file name may contain markup.
+// Review page, one group at a time.
+
+import { bytesText, count, make, pairTable, photoCard, showSimilarities } from "./photo-card.js";
 
 const element = (id) => document.getElementById(id);
 
@@ -37,25 +39,12 @@ function showMessage(text) {
   element("message").textContent = text;
 }
 
-function make(tag, properties = {}, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
-
-const count = (number, one, many) => `${number} ${number === 1 ? one : many}`;
-
-function bytesText(bytes) {
-  if (bytes < 1_000_000) return `${(bytes / 1_000).toFixed(1)} kB`;
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
-}
-
 function showState() {
   const { groups, decided, photos, rejected, moved, how, weights } = state;
   const parts = [
     count(groups, "group", "groups"),
-    `${decided} of ${photos} photos decided`,
-    `${rejected} rejected`,
+    `${decided.toLocaleString("en")} of ${count(photos, "photo", "photos")} decided`,
+    `${rejected.toLocaleString("en")} rejected`,
   ];
   element("summary").textContent = parts.join(" · ");
   element("show-move").disabled = rejected === 0;
@@ -71,106 +60,57 @@ function showGroup() {
   element("previous").disabled = none || group.position === 0;
   element("next").disabled = none || group.position + 1 >= state.groups;
   element("accept").disabled = none || group.keeper === undefined;
+  for (const id of ["next-undecided", "position", "go", "show-copies"]) element(id).disabled = none;
+  element("pages").hidden = none || group.pages === 1;
+  element("pairs").hidden = none || group.photos.length < 2;
+  element("pairs").open = false;
   if (none) {
     element("title").textContent =
       "There are no groups: run clipstack-dedupe group, or no photos are similar.";
     list.replaceChildren();
     return;
   }
+  const { position, page, pages, first, count: total, photos } = group;
   element("title").textContent =
-    `Group ${group.position + 1} of ${state.groups}, ${group.photos.length} photos`;
-  list.replaceChildren(...group.photos.map(photoCard));
+    `Group ${(position + 1).toLocaleString("en")} of ${state.groups.toLocaleString("en")}, ${count(total, "photo", "photos")}`;
+  element("position").max = state.groups;
+  element("page-title").textContent =
+    `Photos ${first.toLocaleString("en")} to ${(first + photos.length - 1).toLocaleString("en")} of ${total.toLocaleString("en")}`;
+  element("previous-page").disabled = page === 0;
+  element("next-page").disabled = page + 1 >= pages;
+  list.replaceChildren(...photos.map((_, index) => photoCard(group, index, cardActions)));
   showChosen(false);
 }
 
-function photoCard(photo, index) {
-  const { differs, keeper } = group;
-  const away = photo.state !== "present";
-  const image = make("img", {
-    src: `/thumbnails/${photo.id}?${photo.version}`,
-    alt: `${photo.name} in ${photo.folder}`,
-    loading: "lazy",
-  });
-  image.addEventListener("error", () => image.replaceWith("The photo cannot be read."), {
-    once: true,
-  });
-  const picture = make("button", { type: "button", className: "picture" }, image);
-  picture.addEventListener("click", () => {
+const cardActions = {
+  open(index) {
     choose(() => index);
     openLarge();
-  });
-  const facts = make("dl");
-  for (const [name, value, different] of [
-    ["Size", bytesText(photo.bytes), differs.size],
-    ["Resolution", `${photo.width} × ${photo.height}`, differs.resolution],
-    ["Taken", photo.takenAt?.replace("T", " ") ?? "unknown", differs.taken],
-    ["Format", photo.format.toUpperCase(), differs.format],
-  ]) {
-    facts.append(
-      make("dt", { textContent: name }),
-      make("dd", { textContent: value, className: different ? "differs" : "" }),
-    );
-  }
-  const card = make(
-    "li",
-    { className: `photo ${photo.decision ?? ""} ${away ? "away" : ""}` },
-    picture,
-    make(
-      "p",
-      { className: "name" },
-      photo.name,
-      make("span", {
-        className: "folder",
-        textContent: photo.folder === "." ? "" : ` in ${photo.folder}`,
-      }),
-    ),
-    facts,
-  );
-  if (photo.identical > 0) {
-    const copies = count(photo.identical, "other file", "other files");
-    card.append(make("p", { className: "folder", textContent: `${copies} with the same bytes` }));
-  }
-  if (keeper?.id === photo.id) {
-    card.append(
-      make("p", { className: "badge", textContent: `✓ Suggested keeper: ${keeper.reason}` }),
-    );
-  }
-  if (away) {
-    const status = photo.state === "moved" ? "Moved." : "File missing.";
-    card.append(make("p", { className: "folder", textContent: status }));
-  } else {
-    const button = (decision, text) => {
-      const node = make("button", {
-        type: "button",
-        className: `${decision}-button`,
-        textContent: text,
-      });
-      node.setAttribute("aria-pressed", String(photo.decision === decision));
-      node.setAttribute("aria-label", `${text} ${photo.name} in ${photo.folder}`);
-      node.addEventListener("click", () => {
-        choose(() => index);
-        decideChosen(decision);
-      });
-      return node;
-    };
-    card.append(
-      make("div", { className: "choices" }, button("keep", "Keep"), button("reject", "Reject")),
-    );
-  }
-  return card;
-}
+  },
+  decide(index, decision) {
+    choose(() => index);
+    decideChosen(decision);
+  },
+};
 
 /** Queued like every action, so that the next key applies to the newly selected photo. */
 const choose = (select) =>
-  enqueue(() => {
+  enqueue(async () => {
     if (group === undefined) return;
-    chosen = Math.max(0, Math.min(group.photos.length - 1, select(chosen)));
+    const next = select(chosen);
+    const { page, pages, photos } = group;
+    if (next < 0 && page > 0) await goTo(group.position, { page: page - 1, last: true });
+    else if (next >= photos.length && page + 1 < pages)
+      await goTo(group.position, { page: page + 1 });
+    else chosen = Math.max(0, Math.min(photos.length - 1, next));
     showChosen(true);
     if (element("large").open) showLarge();
   });
 
 function showChosen(scroll) {
-  for (const [index, card] of [...element("photos").children].entries()) {
+  const cards = [...element("photos").children];
+  showSimilarities(group, cards, chosen);
+  for (const [index, card] of cards.entries()) {
     card.classList.toggle("chosen", index === chosen);
     if (index === chosen) card.setAttribute("aria-current", "true");
     else card.removeAttribute("aria-current");
@@ -178,9 +118,11 @@ function showChosen(scroll) {
   }
 }
 
-async function goTo(position, keepChosen = false) {
-  group = state.groups === 0 ? undefined : await request(`/api/groups/${position}`);
-  if (!keepChosen) chosen = 0;
+/** @param options - `last` chooses the last photo of the page, `keepChosen` the same one as before. */
+async function goTo(position, { page = 0, last = false, keepChosen = false } = {}) {
+  group = state.groups === 0 ? undefined : await request(`/api/groups/${position}?page=${page}`);
+  if (last) chosen = group.photos.length - 1;
+  else if (!keepChosen) chosen = 0;
   history.replaceState(null, "", `#${position + 1}`);
   showGroup();
 }
@@ -193,6 +135,32 @@ const move = (step) =>
     showMessage("");
   });
 
+const movePage = (step) =>
+  enqueue(async () => {
+    const page = group.page + step;
+    if (page >= 0 && page < group.pages) await goTo(group.position, { page });
+  });
+
+const goToTyped = () =>
+  enqueue(async () => {
+    const position = Number(element("position").value) - 1;
+    if (!Number.isInteger(position) || position < 0 || position >= state.groups) {
+      throw new Error(`The group must be 1 to ${state.groups}.`);
+    }
+    // the keys apply to the photos again
+    document.activeElement?.blur();
+    await goTo(position);
+    showMessage("");
+  });
+
+const goToUndecided = () =>
+  enqueue(async () => {
+    const { position } = await request(`/api/groups/${group.position}/next-undecided`);
+    if (position === null) return showMessage("Every photo is decided.");
+    await goTo(position);
+    showMessage("");
+  });
+
 /** Restores the focus after the buttons have been recreated. */
 async function redraw() {
   const active = document.activeElement;
@@ -201,15 +169,9 @@ async function redraw() {
   const kind = ["keep-button", "reject-button", "picture"].find((name) =>
     active?.classList.contains(name),
   );
-  await goTo(group.position, true);
+  await goTo(group.position, { page: group.page, keepChosen: true });
   showState();
   if (index >= 0 && kind) element("photos").children[index]?.querySelector(`.${kind}`)?.focus();
-}
-
-async function decideAll(decisions, text) {
-  state = await request("/api/decisions", { decisions });
-  await redraw();
-  showMessage(text);
 }
 
 const decideChosen = (decision) =>
@@ -218,20 +180,37 @@ const decideChosen = (decision) =>
     if (photo?.state !== "present") return;
     const next = photo.decision === decision ? null : decision;
     const done = next === null ? "undecided" : next === "keep" ? "kept" : "rejected";
-    await decideAll([{ photo: photo.id, decision: next }], `${photo.name}: ${done}`);
+    state = await request("/api/decisions", { decisions: [{ photo: photo.id, decision: next }] });
+    await redraw();
+    showMessage(`${photo.name}: ${done}`);
   });
 
 const acceptSuggestion = () =>
   enqueue(async () => {
     if (group?.keeper === undefined) return;
-    const decisions = group.photos
-      .filter((photo) => photo.state === "present")
-      .map((photo) => ({
-        photo: photo.id,
-        // never overrides a photo kept manually
-        decision: photo.id === group.keeper.id || photo.decision === "keep" ? "keep" : "reject",
-      }));
-    await decideAll(decisions, "Suggestion accepted");
+    state = await request(`/api/groups/${group.position}/accept`, {});
+    await redraw();
+    showMessage("Suggestion accepted");
+  });
+
+const openCopies = () =>
+  enqueue(async () => {
+    const { copies } = await request("/api/copies");
+    if (copies === 0) return showMessage("There are no undecided byte-identical copies.");
+    element("copies-text").textContent =
+      `${count(copies, "undecided photo is a byte-identical copy", "undecided photos are byte-identical copies")} ` +
+      "of another photo that stays. They are rejected, not moved yet.";
+    element("accept-copies").value = copies;
+    element("copies").showModal();
+  });
+
+const acceptCopies = () =>
+  enqueue(async () => {
+    element("copies").close();
+    const copies = Number(element("accept-copies").value);
+    state = await request("/api/accept-copies", { copies });
+    await redraw();
+    showMessage(`${count(copies, "copy", "copies")} rejected.`);
   });
 
 const openLarge = () =>
@@ -253,7 +232,7 @@ function showLarge() {
 const openMove = () =>
   enqueue(async () => {
     // decisions may have changed in another window
-    state = await request("/api/state");
+    state = await request("/api/rejected");
     showState();
     if (state.rejected === 0) return;
     element("move-text").textContent =
@@ -320,12 +299,16 @@ const keys = {
   a: acceptSuggestion,
   n: () => move(1),
   p: () => move(-1),
+  u: goToUndecided,
+  PageUp: () => movePage(-1),
+  PageDown: () => movePage(1),
   o: openLarge,
   m: openMove,
 };
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || group === undefined) return;
+  if (event.target.tagName === "INPUT") return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (element("large").open) {
     if (key !== "ArrowLeft" && key !== "ArrowRight") return;
@@ -338,6 +321,19 @@ document.addEventListener("keydown", (event) => {
 
 element("next").addEventListener("click", () => move(1));
 element("previous").addEventListener("click", () => move(-1));
+element("next-undecided").addEventListener("click", goToUndecided);
+element("previous-page").addEventListener("click", () => movePage(-1));
+element("next-page").addEventListener("click", () => movePage(1));
+element("go-to").addEventListener("submit", (event) => {
+  event.preventDefault();
+  goToTyped();
+});
+element("pairs").addEventListener("toggle", () => {
+  const table = element("pairs").open ? [pairTable(group)] : [];
+  element("pair-table").replaceChildren(...table);
+});
+element("show-copies").addEventListener("click", openCopies);
+element("accept-copies").addEventListener("click", acceptCopies);
 element("accept").addEventListener("click", acceptSuggestion);
 element("show-move").addEventListener("click", openMove);
 element("move-now").addEventListener("click", moveRejected);

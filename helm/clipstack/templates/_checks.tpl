@@ -4,6 +4,10 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- define "clipstack.checks" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $v := .Values -}}
+{{- $plain := $v | toJson | fromJson -}}
+{{- range $path, $use := $contract.removedValues -}}
+{{- if include "clipstack.valueAt" (list $plain $path) }}{{ fail (printf "%s was removed: %s" $path $use) }}{{ end -}}
+{{- end -}}
 {{- if not (or $v.embed.enabled $v.triton.enabled) -}}
 {{- fail "embed.enabled or triton.enabled must be true: nothing would be deployed" -}}
 {{- end -}}
@@ -14,21 +18,15 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 
 {{- /* weights */ -}}
+{{- $towers := (include "clipstack.towers" . | fromJson).towers -}}
+{{- $files := list -}}
+{{- range $towers }}{{ $files = append $files .file }}{{ end -}}
+{{- include "clipstack.weightsChecks" (list . $towers $files) -}}
 {{- if and (eq $v.model.weights "pvc") (not $v.model.pvc.claimName) -}}
 {{- fail "model.pvc.claimName is required with model.weights pvc" -}}
 {{- end -}}
-{{- if eq $v.model.weights "init" -}}
-{{- $init := $v.model.init -}}
-{{- if not (or $init.url $init.existingSecret) -}}{{- fail "model.init.url or model.init.existingSecret is required with model.weights init" -}}{{- end -}}
-{{- if and $init.url $init.existingSecret -}}{{- fail "model.init must have url or existingSecret, not both" -}}{{- end -}}
-{{- /* the URL may contain a secret, so the message omits it */ -}}
-{{- if and $init.url (not (regexMatch "^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s/\\\\@?#:]+)(:[0-9]+)?(/[^\\s?]*)?$" $init.url)) -}}
-{{- fail "model.init.url must be http://… or https://… without user, password or query; put a URL with a secret into the Secret model.init.existingSecret" -}}
-{{- end -}}
-{{- if eq (include "clipstack.bytes" $v.model.init.sizeLimit) "0" -}}
+{{- if and (eq $v.model.weights "init") (eq (include "clipstack.bytes" $v.model.init.sizeLimit) "0") -}}
 {{- fail (printf "model.init.sizeLimit must be at least 1 byte with model.weights init, got %v" $v.model.init.sizeLimit) -}}
-{{- end -}}
-{{- if not $v.model.sha256 -}}{{- fail "model.sha256 is required with model.weights init, to verify the download" -}}{{- end -}}
 {{- end -}}
 
 {{- if $v.embed.enabled -}}
@@ -67,21 +65,15 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail (printf "model.weights must be pvc or init with the image %s, which contains no weights (docs/images.md builds one that does), got image" $contract.tritonRepository) -}}
 {{- end -}}
 {{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
-{{- fail (printf "triton.modelConfig.variant and .text are required for %v GPUs: the chart has configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
+{{- fail (printf "triton.modelConfig.variant and .texts are required for %v GPUs: the chart has configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
 {{- end -}}
-{{- $config := $triton.modelConfig -}}
-{{- if and $config.variant (not $config.text) (ne $config.variant (get $contract.variants (toString $triton.gpus))) -}}
-{{- fail (printf "triton.modelConfig.text is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for a different number" $triton.gpus $config.variant) -}}
+{{- if and (eq $triton.backend "tensorrt") (ne $triton.variant "fp32") -}}
+{{- fail (printf "triton.variant must be fp32 with triton.backend tensorrt, got %s" $triton.variant) -}}
 {{- end -}}
-{{- $model := include "clipstack.model" (list . $triton.backend) -}}
-{{- if and (not $config.text) (not (.Files.Get (printf "model-configs/%s/%s.pbtxt" $model (include "clipstack.variant" .)))) -}}
-{{- fail (printf "triton.modelConfig.text is required for the model %s, for which the chart has no configuration" $model) -}}
+{{- if and (ne $triton.variant "fp32") $v.embed.enabled (eq $v.embed.backend "onnxruntime") (ne $v.model.weights "image") -}}
+{{- fail (printf "triton.variant must be fp32 with embed.backend onnxruntime and model.weights %s: both servers execute the same files, got %s" $v.model.weights $triton.variant) -}}
 {{- end -}}
-{{- with $triton.modelConfig.text -}}
-{{- if not (regexMatch (printf `(?m)^\s*name\s*:\s*"%s"` $model) .) -}}
-{{- fail (printf "triton.modelConfig.text must be the configuration of %s (name: \"%s\")" $model $model) -}}
-{{- end -}}
-{{- end -}}
+{{- include "clipstack.modelConfigChecks" (list . $towers) -}}
 {{- if and (ne $triton.service.type "ClusterIP") (not $triton.allowUnauthenticated) -}}
 {{- fail (printf "triton.allowUnauthenticated must be true with triton.service.type %s: Triton has no authentication" $triton.service.type) -}}
 {{- end -}}
@@ -92,8 +84,12 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and $triton.engineCache.enabled (not $compiles) -}}
 {{- fail "triton.engineCache.enabled requires triton.backend tensorrt and GPUs" -}}
 {{- end -}}
-{{- if and $triton.engineCache.enabled (ne $v.model.weights "image") (not $v.model.sha256) -}}
-{{- fail "model.sha256 is required with triton.engineCache, so that engines of different weights are not reused" -}}
+{{- if and $triton.engineCache.enabled (ne $v.model.weights "image") -}}
+{{- range $tower := $towers -}}
+{{- if not $tower.sha256 -}}
+{{- fail (printf "%s is required with triton.engineCache, so that engines of different weights are not reused" (include "clipstack.weightsValue" (list $towers $tower "sha256" "sha256"))) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if and $triton.engineCache.enabled (eq $v.model.weights "image") (not $triton.image.digest) -}}
 {{- fail "triton.image.digest is required with triton.engineCache and model.weights image: a tag can change its weights, and engines of the previous weights would be reused" -}}
@@ -152,6 +148,92 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail (printf "quota.hard.pods must be at least %d (maximum pods of embed and triton, plus those added by a rolling update), got %s" $pods $hard) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Checks of the weights of each tower. Arguments: root, towers, their files. */}}
+{{- define "clipstack.weightsChecks" -}}
+{{- $model := (index . 0).Values.model -}}
+{{- $towers := index . 1 -}}
+{{- $files := index . 2 -}}
+{{- range $file, $_ := $model.towers -}}
+{{- if not (has $file $files) -}}
+{{- fail (printf "model.towers must have only towers of the models (%s), got %s" ($files | join ", ") $file) -}}
+{{- end -}}
+{{- end -}}
+{{- $ofOne := dict "sha256" $model.sha256 "pvc.subPath" $model.pvc.subPath "init.url" $model.init.url -}}
+{{- if gt (len $towers) 1 -}}
+{{- range $name, $value := $ofOne -}}
+{{- if $value -}}
+{{- fail (printf "model.%s is the value of a single tower: with several, set model.towers.<tower>.%s for %s" $name (splitList "." $name | last) ($files | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $model.weights "init" -}}
+{{- $secret := $model.init.existingSecret -}}
+{{- $urlPattern := "^https?://(\\[[0-9A-Fa-f:.]+\\]|[^\\s/\\\\@?#:]+)(:[0-9]+)?(/[^\\s?]*)?$" -}}
+{{- $urlRule := "must be http://… or https://… without user, password or query; put a URL with a secret into the Secret model.init.existingSecret" -}}
+{{- range $tower := $towers -}}
+{{- $url := include "clipstack.weightsValue" (list $towers $tower "init.url" "url") -}}
+{{- if not (or $tower.url $secret) }}{{ fail (printf "%s or model.init.existingSecret is required with model.weights init" $url) }}{{ end -}}
+{{- if and $tower.url $secret -}}
+{{- fail (eq (len $towers) 1 | ternary "model.init must have url or existingSecret, not both" (printf "%s must be empty with model.init.existingSecret" $url)) -}}
+{{- end -}}
+{{- /* the URL may contain a secret, so the message omits it */ -}}
+{{- if and $tower.url (not (regexMatch $urlPattern $tower.url)) }}{{ fail (printf "%s %s" $url $urlRule) }}{{ end -}}
+{{- if not $tower.sha256 -}}
+{{- fail (printf "%s is required with model.weights init, to verify the download" (include "clipstack.weightsValue" (list $towers $tower "sha256" "sha256"))) -}}
+{{- end -}}
+{{- if and $tower.tokenizer (not (and $tower.tokenizerSha256 (or $tower.tokenizerUrl $secret))) -}}
+{{- fail (printf "model.towers.%s.tokenizer must have the url and sha256 of %s with model.weights init" $tower.file $tower.tokenizer) -}}
+{{- end -}}
+{{- if and $tower.tokenizerUrl (not (regexMatch $urlPattern $tower.tokenizerUrl)) -}}
+{{- fail (printf "model.towers.%s.tokenizer.url %s" $tower.file $urlRule) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Name of a value for a tower. Arguments: towers, tower, name for a single tower, name for one of several. */}}
+{{- define "clipstack.weightsValue" -}}
+{{- if eq (len (index . 0)) 1 }}model.{{ index . 2 }}{{ else }}model.towers.{{ (index . 1).file }}.{{ index . 3 }}{{ end -}}
+{{- end -}}
+
+{{/* Checks of the model configurations. Arguments: root, towers. */}}
+{{- define "clipstack.modelConfigChecks" -}}
+{{- $root := index . 0 -}}
+{{- $triton := $root.Values.triton -}}
+{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $config := $triton.modelConfig -}}
+{{- $isOther := and $config.variant (ne $config.variant (get $contract.variants (toString $triton.gpus))) -}}
+{{- $served := list -}}
+{{- range $tower := index . 1 }}{{ $served = append $served $tower.triton }}{{ end -}}
+{{- range $name, $text := $config.texts -}}
+{{- if not (has $name $served) -}}
+{{- fail (printf "triton.modelConfig.texts must have only the models that Triton serves (%s), got %s" ($served | join ", ") $name) -}}
+{{- end -}}
+{{- if not (regexMatch (printf `(?m)^\s*name\s*:\s*"%s"` $name) $text) -}}
+{{- fail (printf "triton.modelConfig.texts.%s must be the configuration of %s (name: \"%s\")" $name $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := $served -}}
+{{- if not (get $config.texts $name) -}}
+{{- if $isOther -}}
+{{- fail (printf "triton.modelConfig.texts.%s is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for a different number" $name $triton.gpus $config.variant) -}}
+{{- end -}}
+{{- if not ($root.Files.Get (printf "model-configs/%s/%s.pbtxt" $name (include "clipstack.variant" $root))) -}}
+{{- fail (printf "triton.modelConfig.texts.%s is required: the chart has configurations for the catalogue only ('clipstack model repository' writes them)" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Value at a dotted path as text; empty if there is none. Arguments: values, path. */}}
+{{- define "clipstack.valueAt" -}}
+{{- $value := index . 0 -}}
+{{- range $key := index . 1 | splitList "." -}}
+{{- $value = kindIs "map" $value | ternary $value dict | dig $key "" -}}
+{{- end -}}
+{{- $value -}}
 {{- end -}}
 
 {{/* Maximum number of GPUs of the release, including a rolling update. */}}

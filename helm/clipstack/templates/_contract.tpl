@@ -10,6 +10,10 @@
   "paths": {
     "embed": "/embed",
     "embedBase64": "/embed/base64",
+    "embedText": "/embed/text",
+    "openAiEmbeddings": "/v1/embeddings",
+    "openAiModels": "/v1/models",
+    "openAiModel": "/v1/models/:model",
     "healthz": "/healthz",
     "health": "/health",
     "readyz": "/readyz",
@@ -77,9 +81,88 @@
   "repository": "/models",
   "engineCache": "/engine-cache",
   "enginesMark": "CHART-ENGINES",
-  "models": {
-    "onnxruntime": "openclip_vit_b32",
-    "tensorrt": "openclip_vit_b32_trt"
+  "catalogue": {
+    "openclip-vit-b32": {
+      "width": 512,
+      "modalities": [
+        "image",
+        "text"
+      ],
+      "tokenizer": ""
+    },
+    "openclip-vit-b16": {
+      "width": 512,
+      "modalities": [
+        "image",
+        "text"
+      ],
+      "tokenizer": ""
+    },
+    "openclip-vit-l14": {
+      "width": 768,
+      "modalities": [
+        "image",
+        "text"
+      ],
+      "tokenizer": ""
+    },
+    "siglip2-base-224": {
+      "width": 768,
+      "modalities": [
+        "image",
+        "text"
+      ],
+      "tokenizer": "tokenizer.model"
+    },
+    "dinov2-small": {
+      "width": 384,
+      "modalities": [
+        "image"
+      ],
+      "tokenizer": ""
+    },
+    "dinov2-base": {
+      "width": 768,
+      "modalities": [
+        "image"
+      ],
+      "tokenizer": ""
+    },
+    "mobileclip2-s0": {
+      "width": 512,
+      "modalities": [
+        "image",
+        "text"
+      ],
+      "tokenizer": ""
+    },
+    "mobileclip2-s2": {
+      "width": 512,
+      "modalities": [
+        "image",
+        "text"
+      ],
+      "tokenizer": ""
+    },
+    "efficientnet-lite0": {
+      "width": 1280,
+      "modalities": [
+        "image"
+      ],
+      "tokenizer": ""
+    }
+  },
+  "defaultModel": "openclip-vit-b32",
+  "suffixes": {
+    "fp32": "",
+    "trt": "_trt",
+    "u8": "_u8",
+    "text": "_text",
+    "text-trt": "_text_trt"
+  },
+  "removedValues": {
+    "model.name": "set models, and triton.variant u8 for uint8 pixels",
+    "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>"
   },
   "queueTime": {
     "expression": "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[WINDOW])) / clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[WINDOW])), 0.001) / 1000",
@@ -90,9 +173,11 @@
     "BACKEND",
     "EXECUTION_PROVIDER",
     "INTRA_OP_THREADS",
-    "MODEL_PATH",
+    "MODELS",
+    "MODEL_SPECS",
+    "MODEL_REPOSITORY",
     "TRITON_GRPC_URLS",
-    "TRITON_MODEL",
+    "TRITON_VARIANT",
     "HOST",
     "PORT",
     "API_KEY",
@@ -107,7 +192,6 @@
     "4": "multi-gpu-4x"
   },
   "tritonRepository": "nvcr.io/nvidia/tritonserver",
-  "weightsFile": "model.onnx",
   "tritonCommand": [
     "tritonserver",
     "--model-repository=/models",

@@ -12,13 +12,17 @@
 - name: INTRA_OP_THREADS
   value: {{ include "clipstack.cores" . | quote }}
 {{- end }}
-- name: MODEL_PATH
-  value: {{ $contract.repository }}/{{ include "clipstack.model" (list . "onnxruntime") }}/1/{{ $contract.weightsFile }}
 {{- else }}
 - name: TRITON_GRPC_URLS
   value: {{ include "clipstack.fullname" . }}-triton-grpc:{{ $contract.ports.tritonGrpc }}
-- name: TRITON_MODEL
-  value: {{ include "clipstack.model" (list . .Values.triton.backend) }}
+- name: TRITON_VARIANT
+  value: {{ include "clipstack.servedVariant" . }}
+{{- end }}
+- name: MODELS
+  value: {{ .Values.models | join "," | quote }}
+{{- with .Values.modelSpecs }}
+- name: MODEL_SPECS
+  value: {{ toJson . | quote }}
 {{- end }}
 - name: PORT
   value: {{ $contract.ports.embed | quote }}

@@ -53,12 +53,6 @@ labels:
   {{- include "clipstack.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* Name of the served model. Arguments: root, backend of the model. */}}
-{{- define "clipstack.model" -}}
-{{- $shipped := (include "clipstack.contract" nil | fromJson).models -}}
-{{- default (index $shipped (index . 1)) (index . 0).Values.model.name -}}
-{{- end -}}
-
 {{- define "clipstack.image" -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
@@ -223,14 +217,15 @@ scaleDown:
 {{- if and (eq .Values.triton.backend "tensorrt") (gt (int .Values.triton.gpus) 0) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Maximum start time of a Triton in seconds: TensorRT builds an engine on each GPU. */}}
+{{/* Maximum start time of a Triton in seconds: TensorRT builds an engine of each tower on each GPU. */}}
 {{- define "clipstack.tritonStart" -}}
 {{- $times := (include "clipstack.contract" nil | fromJson).startSeconds -}}
-{{- $engines := include "clipstack.compiles" . | empty | ternary 0 (int .Values.triton.gpus) -}}
+{{- $towers := (include "clipstack.towers" . | fromJson).towers -}}
+{{- $engines := include "clipstack.compiles" . | empty | ternary 0 (mul (int .Values.triton.gpus) (len $towers)) -}}
 {{- .Values.triton.startSeconds | default (add $times.triton (mul $times.tritonEngine $engines)) -}}
 {{- end -}}
 
-{{/* Maximum start time of the embed server in seconds, until the model is loaded or a gateway responds to /healthz. */}}
+{{/* Maximum start time of the embed server in seconds, until the models are loaded or a gateway responds to /healthz. */}}
 {{- define "clipstack.embedStart" -}}
 {{- .Values.embed.startSeconds | default (include "clipstack.contract" nil | fromJson).startSeconds.embed -}}
 {{- end -}}

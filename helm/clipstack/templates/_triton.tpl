@@ -4,30 +4,36 @@
 {{- default (get $contract.variants (toString .Values.triton.gpus)) .Values.triton.modelConfig.variant -}}
 {{- end -}}
 
-{{/* Model configuration: from the values, or the chart's for the number of GPUs. */}}
+{{/* Model configuration of a tower: from the values, or the chart's for the number of GPUs. Arguments: root, tower. */}}
 {{- define "clipstack.modelConfig" -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- $triton := .Values.triton -}}
-{{- if $triton.modelConfig.text -}}
-{{- $triton.modelConfig.text -}}
+{{- $root := index . 0 -}}
+{{- $tower := index . 1 -}}
+{{- $own := get $root.Values.triton.modelConfig.texts $tower.triton -}}
+{{- if $own -}}
+{{- $own -}}
 {{- else -}}
-{{- $model := include "clipstack.model" (list . $triton.backend) -}}
-{{- $text := .Files.Get (printf "model-configs/%s/%s.pbtxt" $model (include "clipstack.variant" .)) -}}
+{{- $contract := include "clipstack.contract" nil | fromJson -}}
+{{- $text := $root.Files.Get (printf "model-configs/%s/%s.pbtxt" $tower.triton (include "clipstack.variant" $root)) -}}
 {{- /* the cache path includes weights and TensorRT version, because an engine fits no others */ -}}
-{{- $weights := default "image" .Values.model.sha256 | trunc 12 -}}
-{{- $image := include "clipstack.image" (include "clipstack.tritonImage" . | fromJson) | sha256sum | trunc 12 -}}
+{{- $weights := default "image" $tower.sha256 | trunc 12 -}}
+{{- $image := include "clipstack.image" (include "clipstack.tritonImage" $root | fromJson) | sha256sum | trunc 12 -}}
 {{- $text | replace $contract.enginesMark (printf "%s_%s" $weights $image) -}}
 {{- end -}}
 {{- end -}}
 
+{{/* Model configurations of all towers, whose checksum changes with any of them. */}}
+{{- define "clipstack.modelConfigs" -}}
+{{- range $tower := (include "clipstack.towers" . | fromJson).towers }}{{ include "clipstack.modelConfig" (list $ $tower) }}{{ end -}}
+{{- end -}}
+
 {{- define "clipstack.tritonArgs" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- $model := include "clipstack.model" (list . .Values.triton.backend) -}}
 {{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" (include "clipstack.variant" .)) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
 {{- $isOpen := eq .Values.triton.modelControl "open" -}}
 {{- if or $isOpen (eq .Values.model.weights "image") -}}
-{{- /* an image with weights contains several models */ -}}
-{{- $args = concat $args (list "--model-control-mode=explicit" (printf "--load-model=%s" $model)) -}}
+{{- /* an image with weights may contain other models */ -}}
+{{- $args = append $args "--model-control-mode=explicit" -}}
+{{- range $tower := (include "clipstack.towers" . | fromJson).towers }}{{ $args = append $args (printf "--load-model=%s" $tower.triton) }}{{ end -}}
 {{- else -}}
 {{- $args = append $args "--model-control-mode=none" -}}
 {{- end -}}

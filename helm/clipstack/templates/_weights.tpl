@@ -1,49 +1,76 @@
-{{/* Init container that downloads or verifies the weights, in the embed image. Arguments: root, component. */}}
+{{/*
+Init containers that download or verify the files of the towers, in the embed image. A gateway needs only the tokenizers, and
+Triton needs none.
+Arguments: root, component.
+*/}}
 {{- define "clipstack.weightsInit" -}}
 {{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
 {{- $model := $root.Values.model -}}
-{{- $it := index $root.Values (index . 1) -}}
-{{- $image := $root.Values.embed.image -}}
-{{- if or (eq $model.weights "init") (and (eq $model.weights "pvc") $model.sha256) -}}
-initContainers:
-  - name: weights
-    image: {{ include "clipstack.image" $image }}
-    imagePullPolicy: {{ $image.pullPolicy }}
-    args:
-      {{- if eq $model.weights "init" }}
-      - fetch-weights
-      - --url={{ $model.init.existingSecret | empty | ternary $model.init.url "$(WEIGHTS_URL)" }}
-      - --max-bytes={{ include "clipstack.bytes" $model.init.sizeLimit }}
-      - --timeout-seconds={{ int $model.init.timeoutSeconds }}
-      {{- else }}
-      - check-weights
-      {{- end }}
-      - --folder=/weights
-      - --sha256={{ $model.sha256 }}
-    {{- if and (eq $model.weights "init") $model.init.existingSecret }}
-    env:
-      - name: WEIGHTS_URL
-        valueFrom:
-          secretKeyRef:
-            name: {{ $model.init.existingSecret }}
-            key: {{ $model.init.existingSecretKey }}
-    {{- end }}
-    resources:
-      {{- toYaml $it.resources | nindent 6 }}
-    securityContext:
-      {{- include "clipstack.containerSecurity" . | nindent 6 }}
-    volumeMounts:
-      - name: tmp
-        mountPath: /tmp
-      - name: weights
-        mountPath: /weights
-        {{- if eq $model.weights "pvc" }}
-        readOnly: true
-        {{- with $model.pvc.subPath }}
-        subPath: {{ . }}
-        {{- end }}
-        {{- end }}
+{{- $isInit := eq $model.weights "init" -}}
+{{- $isGateway := include "clipstack.isGateway" . -}}
+{{- $isOnly := eq (len (include "clipstack.towers" $root | fromJson).towers) 1 -}}
+{{- $containers := list -}}
+{{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
+{{- if and (not $isGateway) (or $isInit $tower.sha256) -}}
+{{- $key := $isOnly | ternary $model.init.existingSecretKey $tower.file -}}
+{{- $file := dict "name" "" "file" "" "url" $tower.url "sha256" $tower.sha256 "key" $key -}}
+{{- $containers = append $containers (include "clipstack.fileInit" (list $root $component $tower $file)) -}}
 {{- end -}}
+{{- if and $isInit $tower.tokenizer (eq $component "embed") -}}
+{{- $file := dict "name" "-tokenizer" "file" $tower.tokenizer "url" $tower.tokenizerUrl "sha256" $tower.tokenizerSha256 "key" (printf "%s.tokenizer" $tower.file) -}}
+{{- $containers = append $containers (include "clipstack.fileInit" (list $root $component $tower $file)) -}}
+{{- end -}}
+{{- end -}}
+{{- if $containers -}}
+initContainers:
+{{- range $containers }}
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Init container of one file. Arguments: root, component, tower, file (`name`, `file`, `url`, `sha256`, `key` of the Secret). */}}
+{{- define "clipstack.fileInit" -}}
+{{- $root := index . 0 -}}
+{{- $tower := index . 2 -}}
+{{- $file := index . 3 -}}
+{{- $model := $root.Values.model -}}
+{{- $isInit := eq $model.weights "init" -}}
+{{- $image := $root.Values.embed.image -}}
+- name: weights{{ $tower.suffix }}{{ $file.name }}
+  image: {{ include "clipstack.image" $image }}
+  imagePullPolicy: {{ $image.pullPolicy }}
+  args:
+    {{- if $isInit }}
+    - fetch-weights
+    - --url={{ $model.init.existingSecret | empty | ternary $file.url "$(WEIGHTS_URL)" }}
+    - --max-bytes={{ include "clipstack.bytes" $model.init.sizeLimit }}
+    - --timeout-seconds={{ int $model.init.timeoutSeconds }}
+    {{- else }}
+    - check-weights
+    {{- end }}
+    - --folder=/weights
+    {{- with $file.file }}
+    - --file={{ . }}
+    {{- end }}
+    - --sha256={{ $file.sha256 }}
+  {{- if and $isInit $model.init.existingSecret }}
+  env:
+    - name: WEIGHTS_URL
+      valueFrom:
+        secretKeyRef:
+          name: {{ $model.init.existingSecret }}
+          key: {{ $file.key }}
+  {{- end }}
+  resources:
+    {{- toYaml (index $root.Values (index . 1)).resources | nindent 4 }}
+  securityContext:
+    {{- include "clipstack.containerSecurity" $root | nindent 4 }}
+  volumeMounts:
+    - name: tmp
+      mountPath: /tmp
+    {{- include "clipstack.towerMount" (list $root $tower "/weights" (not $isInit)) | nindent 4 }}
 {{- end -}}
 
 {{/* Quantity in whole bytes: text with a unit, or a number. */}}
@@ -54,29 +81,75 @@ initContainers:
 {{- mulf (regexFind "^[0-9.]+" $text) (get $units (regexFind "[a-zA-Z]*$" $text)) | floor | printf "%.0f" -}}
 {{- end -}}
 
-{{/* Path of the weights for a backend. Arguments: root, backend. */}}
+{{/* Volume of a tower's weights: one claim for all towers, or one download per tower. Arguments: root, tower. */}}
+{{- define "clipstack.weightsName" -}}
+weights{{ eq (index . 0).Values.model.weights "init" | ternary (index . 1).suffix "" }}
+{{- end -}}
+
+{{/* Mount of a tower's weights. Arguments: root, tower, path, whether it is read-only. */}}
+{{- define "clipstack.towerMount" -}}
+{{- $root := index . 0 -}}
+{{- $tower := index . 1 -}}
+- name: {{ include "clipstack.weightsName" (list $root $tower) }}
+  mountPath: {{ index . 2 }}
+  {{- if index . 3 }}
+  readOnly: true
+  {{- end }}
+  {{- if and (eq $root.Values.model.weights "pvc") $tower.subPath }}
+  subPath: {{ $tower.subPath }}
+  {{- end }}
+{{- end -}}
+
+{{/* Mounts of the weights in the model repository of a pod. Arguments: root, component. */}}
 {{- define "clipstack.weightsMount" -}}
 {{- $root := index . 0 -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- if ne $root.Values.model.weights "image" -}}
+{{- $mounts := list -}}
+{{- $component := index . 1 -}}
+{{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
+{{- $folder := eq $component "triton" | ternary $tower.triton $tower.file -}}
+{{- $mounts = append $mounts (include "clipstack.towerMount" (list $root $tower (printf "%s/%s/1" $contract.repository $folder) true)) -}}
+{{- end -}}
+{{- $mounts | join "\n" -}}
+{{- end -}}
+
+{{/* Volumes of the weights of a pod. Arguments: root, component. */}}
+{{- define "clipstack.weightsVolume" -}}
+{{- $model := (index . 0).Values.model -}}
+{{- $root := index . 0 -}}
+{{- $towers := (include "clipstack.mountedTowers" . | fromJson).towers -}}
+{{- if and $towers (eq $model.weights "pvc") -}}
 - name: weights
-  mountPath: {{ $contract.repository }}/{{ include "clipstack.model" . }}/1
-  readOnly: true
-  {{- if and (eq $root.Values.model.weights "pvc") $root.Values.model.pvc.subPath }}
-  subPath: {{ $root.Values.model.pvc.subPath }}
-  {{- end }}
+  persistentVolumeClaim:
+    claimName: {{ $model.pvc.claimName }}
+    readOnly: true
+{{- else -}}
+{{- $volumes := list -}}
+{{- range $tower := $towers -}}
+{{- $volumes = append $volumes (printf "- name: %s\n  emptyDir:\n    sizeLimit: %v" (include "clipstack.weightsName" (list $root $tower)) $model.init.sizeLimit) -}}
+{{- end -}}
+{{- $volumes | join "\n" -}}
 {{- end -}}
 {{- end -}}
 
-{{- define "clipstack.weightsVolume" -}}
-{{- if eq .Values.model.weights "pvc" -}}
-- name: weights
-  persistentVolumeClaim:
-    claimName: {{ .Values.model.pvc.claimName }}
-    readOnly: true
-{{- else if eq .Values.model.weights "init" -}}
-- name: weights
-  emptyDir:
-    sizeLimit: {{ .Values.model.init.sizeLimit }}
+{{/* Egress rules of a component, as a JSON list under `rules`: downloads, and those of the values. Arguments: root, component. */}}
+{{- define "clipstack.egress" -}}
+{{- $args := . -}}
+{{- $root := index . 0 -}}
+{{- $isGateway := include "clipstack.isGateway" . -}}
+{{- $rules := list -}}
+{{- if eq $root.Values.model.weights "init" -}}
+{{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
+{{- $urls := empty $isGateway | ternary (list $tower.url) list -}}
+{{- if and $tower.tokenizer (eq (index $args 1) "embed") }}{{ $urls = append $urls $tower.tokenizerUrl }}{{ end -}}
+{{- range $url := $urls -}}
+{{- /* not urlParse, whose errors contain the URL and its secrets */ -}}
+{{- $origin := regexFind "^https?://[^/?]+" $url -}}
+{{- $port := regexFind ":[0-9]+$" $origin | trimPrefix ":" | default (ternary "80" "443" (hasPrefix "http:" $origin)) | int -}}
+{{- $rule := dict "ports" (list (dict "protocol" "TCP" "port" $port)) -}}
+{{- if not (has $rule $rules) }}{{ $rules = append $rules $rule }}{{ end -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- dict "rules" (concat $rules $root.Values.networkPolicy.egress) | toJson -}}
 {{- end -}}

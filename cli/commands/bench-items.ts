@@ -1,0 +1,96 @@
+import { join, resolve } from "node:path";
+import type { LoadItem } from "../../bench/load/load-items.ts";
+import type { BenchRecord } from "../../bench/record/bench-record.ts";
+import { readBenchImages } from "../../bench/run/bench-images.ts";
+import { readBenchTexts, tokenizedTexts } from "../../bench/run/bench-texts.ts";
+import {
+  makeReference,
+  type Preprocess,
+  type ReferenceItem,
+  readSamples,
+} from "../../bench/run/reference.ts";
+import { embedTexts, sampleTexts } from "../../bench/run/text-reference.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ModelTower } from "../../contract/model-spec.ts";
+import { serverEnv } from "../../contract/server-env.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { sampleLimit } from "../../verify/check-run.ts";
+import { project } from "../project.ts";
+import type { BenchArguments } from "./bench-options.ts";
+
+/** Images or texts of a run. */
+export interface BenchItems {
+  readonly items: readonly LoadItem[];
+  /** Items of the parity gate, with their embeddings by the local model. */
+  readonly reference: readonly ReferenceItem[];
+  /** Description for the record. */
+  readonly settings: BenchRecord["settings"]["images"];
+}
+
+/**
+ * Reads the images or texts of a run, and embeds some with the local model.
+ *
+ * @param file - ONNX file of the tower.
+ * @throws {UserError} if they cannot be read
+ */
+export async function readBenchItems(
+  { spec, modality }: ModelTower,
+  file: string,
+  { images, texts }: Pick<BenchArguments, "images" | "texts">,
+  onPhase: (text: string) => void,
+): Promise<BenchItems> {
+  if (modality === "text") {
+    if (images !== undefined) throw new UserError("--images requires --modality image");
+    return await textItems({ spec, file }, texts, onPhase);
+  }
+  if (texts !== undefined) throw new UserError("--texts requires --modality text");
+  const folder = resolve(images ?? join(project, "model-tools/samples"));
+  onPhase("read the images");
+  const items = await readBenchImages(folder, preprocessImage, imageTowerOf(spec).input);
+  const samples = readSamples(folder, sampleLimit);
+  onPhase(`reference embeddings of ${samples.length} images`);
+  const reference = await makeReference(samples, { spec, file }, preprocessImage);
+  const sizes = items.map(({ bytes }) => bytes.byteLength);
+  return {
+    items,
+    reference,
+    settings: settingsOf(images && "a folder given with --images", sizes),
+  };
+}
+
+async function textItems(
+  model: { readonly spec: ModelTower["spec"]; readonly file: string },
+  file: string | undefined,
+  onPhase: (text: string) => void,
+): Promise<BenchItems> {
+  const texts = file === undefined ? sampleTexts : readBenchTexts(file);
+  const items = await tokenizedTexts(model, texts);
+  const compared = items.slice(0, sampleLimit);
+  onPhase(`reference embeddings of ${compared.length} texts`);
+  const embeddings = await embedTexts(
+    model,
+    compared.map(({ text }) => text),
+  );
+  const reference = compared.map((item, i) => ({
+    ...item,
+    name: `text ${i + 1}`,
+    embedding: embeddings[i]!,
+  }));
+  const sizes = texts.map((text) => Buffer.byteLength(text));
+  return { items, reference, settings: settingsOf(file && "a file given with --texts", sizes) };
+}
+
+function settingsOf(
+  source = "the samples of clipstack",
+  sizes: readonly number[],
+): BenchItems["settings"] {
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  return { source, count: sizes.length, meanBytes: Math.round(bytes / sizes.length) };
+}
+
+const preprocessImage: Preprocess = async (image, input) => {
+  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+  return normalised(await preprocess(image, input, { maxPixels }), input);
+};

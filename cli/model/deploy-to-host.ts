@@ -1,0 +1,175 @@
+import { existsSync } from "node:fs";
+import { z } from "zod";
+import { readEnvironment } from "../../artefact/artefact.ts";
+import type { TunableVariant } from "../../contract/deployed-model-config.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { checkVersion, type DeployedVersion } from "../../model-tools/deploy-version.ts";
+import { sidecarPath } from "../../model-tools/model-info.ts";
+import { environmentFile } from "../artefact.ts";
+import { Docker } from "../host/docker-command.ts";
+
+export interface DeployToHostOptions {
+  readonly environment: string;
+  readonly spec: ModelSpec;
+  readonly variant: TunableVariant;
+  /** ONNX file of the new version. */
+  readonly file: string;
+  /** Maximum time until a Triton serves the version. */
+  readonly timeoutSeconds: number;
+}
+
+export interface DeployedToHost extends DeployedVersion {
+  /** Services that run the model themselves and keep version 1. */
+  readonly unchanged: readonly string[];
+}
+
+/** Fields of `docker inspect`. */
+const container = z.object({
+  Name: z.string().transform((name) => name.replace(/^\//, "")),
+  Image: z.string(),
+  Config: z.object({
+    Cmd: z.array(z.string()).nullish(),
+    Env: z.array(z.string()).nullish(),
+  }),
+  NetworkSettings: z.object({ Networks: z.record(z.string(), z.unknown()) }),
+  Mounts: z.array(z.object({ Name: z.string().optional(), Destination: z.string() })),
+});
+type Container = z.infer<typeof container>;
+
+/** One-shot container that applies the configuration of a model to a Triton of the host. */
+interface Target {
+  /** `http://<container>:<port>` of the Triton. */
+  readonly url: string;
+  readonly key: string | undefined;
+  /** Embed image, which runs the job. */
+  readonly image: string;
+  readonly network: string;
+  /** Volume for versions of the model; undefined if the environment was deployed without them. */
+  readonly volume: string | undefined;
+}
+
+/** Maximum time to copy the file to the host, in milliseconds. */
+const copyMs = 3_600_000;
+
+/**
+ * Adds a version of a model to the Tritons of a deployed environment, in a container on its Docker host.
+ *
+ * @throws {UserError} one line, if the environment was not deployed for it, the file does not fit, or the version is not served
+ */
+export async function deployToHost(options: DeployToHostOptions): Promise<DeployedToHost> {
+  const { environment: name, spec, variant, file } = options;
+  const { file: synthesized, displayPath } = environmentFile(name);
+  const environment = readEnvironment(synthesized, displayPath);
+  const { where, models, services } = environment;
+  if (!/^(unix|ssh|tcp):/.test(where)) {
+    throw new UserError(`${name}: must be on a Docker host, got ${where}`);
+  }
+  if (!models.some((served) => served.name === spec.name)) {
+    const known = models.map((served) => served.name).join(", ");
+    throw new UserError(`${name}: the model must be one of ${known}, got ${spec.name}`);
+  }
+  await checkVersion(spec, variant, file);
+  const docker = new Docker(where);
+  const model = tritonModelName(spec, variant);
+  const targets = targetsOf(await containersOf(docker, name), model);
+  const [first] = targets;
+  if (first === undefined) {
+    throw new UserError(`${name}: no Triton on ${where} serves ${model}; deploy the environment`);
+  }
+  const { volume } = first;
+  if (volume === undefined) {
+    throw new UserError(
+      `${name}: was not deployed with modelVersions, so that ${model} has no folder of versions; set tritonOnnx.modelVersions and deploy it again`,
+    );
+  }
+  const deployed = await runJob(docker, { ...options, model, targets, job: { ...first, volume } });
+  const changed = targets.map(({ url }) => new URL(url).hostname);
+  const unchanged = services.filter(
+    ({ name: service, backend, models: served }) =>
+      backend !== "triton" && served.includes(spec.name) && !changed.includes(`${name}-${service}`),
+  );
+  return { ...deployed, unchanged: unchanged.map((service) => service.name) };
+}
+
+/** Containers of an environment, including those that have ended. */
+async function containersOf(docker: Docker, environment: string): Promise<readonly Container[]> {
+  const label = `label=clipstack.environment=${environment}`;
+  const ids = (await succeed(docker.run("ps", "--all", "--quiet", "--filter", label)))
+    .split("\n")
+    .filter((id) => id !== "");
+  if (ids.length === 0) return [];
+  return z.array(container).parse(JSON.parse(await succeed(docker.run("inspect", ...ids))));
+}
+
+function targetsOf(containers: readonly Container[], model: string): readonly Target[] {
+  return containers.flatMap(({ Image, Config }): readonly Target[] => {
+    const [role, ...args] = Config.Cmd ?? [];
+    const optionValue = (option: string) => args[args.indexOf(option) + 1];
+    if (role !== "apply-config" || optionValue("--model") !== model) return [];
+    if (!args.includes("--server")) return [];
+    const url = optionValue("--server") ?? "";
+    const triton = containers.find(({ Name }) => Name === new URL(url).hostname);
+    if (triton === undefined) return [];
+    const prefix = `${modelControlKeyVariable}=`;
+    return [
+      {
+        url,
+        key: Config.Env?.find((line) => line.startsWith(prefix))?.slice(prefix.length),
+        image: Image,
+        network: Object.keys(triton.NetworkSettings.Networks)[0] ?? "",
+        volume: triton.Mounts.find(
+          ({ Destination }) => Destination === `${modelRepositoryMount}/${model}`,
+        )?.Name,
+      },
+    ];
+  });
+}
+
+interface Job extends DeployToHostOptions {
+  readonly model: string;
+  readonly targets: readonly Target[];
+  readonly job: Target & { readonly volume: string };
+}
+
+async function runJob(
+  docker: Docker,
+  { file, model, targets, timeoutSeconds, job }: Job,
+): Promise<DeployedVersion> {
+  const folder = `${modelRepositoryMount}/${model}`;
+  const upload = "/tmp/model.onnx";
+  const id = (
+    await succeed(
+      docker.runWith(
+        // not on the command line, which other users can read
+        { env: job.key === undefined ? {} : { [modelControlKeyVariable]: job.key } },
+        ...["create", "--user=0:0", "--cap-drop=ALL", "--security-opt=no-new-privileges"],
+        ...[`--network=${job.network}`, `--volume=${job.volume}:${folder}`],
+        ...(job.key === undefined ? [] : [`--env=${modelControlKeyVariable}`]),
+        ...[job.image, "deploy-version", "--folder", folder, "--file", upload],
+        ...["--servers", targets.map(({ url }) => url).join(",")],
+        ...["--timeout-seconds", String(timeoutSeconds)],
+      ),
+    )
+  ).trim();
+  try {
+    await succeed(docker.runWith({ timeoutMs: copyMs }, "cp", file, `${id}:${upload}`));
+    const sidecar = sidecarPath(file);
+    if (existsSync(sidecar)) await succeed(docker.run("cp", sidecar, `${id}:${upload}.json`));
+    const limitMs = (targets.length * timeoutSeconds + 120) * 1000;
+    const output = await succeed(docker.runWith({ timeoutMs: limitMs }, "start", "--attach", id));
+    return JSON.parse(output) as DeployedVersion;
+  } finally {
+    await docker.run("rm", "--force", id);
+  }
+}
+
+/** Output of a command. @throws {UserError} the last line of its error */
+async function succeed(result: ReturnType<Docker["run"]>): Promise<string> {
+  const { exitCode, stdout, stderr } = await result;
+  if (exitCode === 0) return stdout;
+  throw new UserError(stderr.trim().split("\n").at(-1) || `docker exited with code ${exitCode}`);
+}

@@ -1,0 +1,147 @@
+import { access, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Command } from "commander";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.ts";
+import { elementCount } from "../../contract/tensor.ts";
+import {
+  modelControlKeyVariable,
+  parseTritonArgs,
+  restrictModelControl,
+} from "../../contract/triton-flags.ts";
+import { tritonModel } from "../../contract/triton-models.ts";
+import { identityModel } from "../../inference/session/test-identity-model.ts";
+import {
+  type RunningTritonEmulator,
+  startTritonEmulator,
+} from "../../inference-image/emulator/triton-emulator.ts";
+import { generateModel } from "../../model-tools/generate.ts";
+import { writeModelRepository } from "../../model-tools/repository.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { registerModelDeploy } from "./model-deploy.ts";
+
+const { name: model, inputs } = tritonModel(spec, "fp32");
+const key = "key-of-the-test";
+
+let folder: string;
+let newWeights: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-cli-deploy-"));
+  newWeights = join(folder, "new.onnx");
+  await generateModel({ spec: defaultModel, profile: "tiny", seed: 7, file: newWeights });
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true });
+});
+
+let repository: string;
+let server: RunningTritonEmulator;
+beforeEach(async () => {
+  repository = await mkdtemp(join(folder, "repository-"));
+  await writeModelRepository([{ spec, files: { image: await tinyModel() } }], repository);
+  server = await startTritonEmulator(
+    {
+      ...parseTritonArgs([
+        `--model-repository=${repository}`,
+        ...["--model-control-mode=explicit", `--load-model=${model}`, "--model-config-name=cpu"],
+        ...["http", "grpc"].map((service) => `--${service}-address=127.0.0.1`),
+        "--allow-metrics=false",
+      ]),
+      ...restrictModelControl(key),
+      "http-port": 0,
+      "grpc-port": 0,
+    },
+    { log: () => {} },
+  );
+  vi.stubEnv(modelControlKeyVariable, key);
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  vi.unstubAllEnvs();
+  await server.stop();
+});
+
+/** Runs `clipstack model deploy openclip-vit-b32 …` on the server and returns its output. */
+async function deploy(...args: readonly string[]): Promise<string> {
+  const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
+  const program = new Command();
+  registerModelDeploy(program);
+  const url = `http://127.0.0.1:${server.ports.http}`;
+  const target = ["--folder", repository, "--url", url];
+  await program.parseAsync(["deploy", spec.name, ...target, ...args], { from: "user" });
+  return log.mock.calls.flat().join("\n");
+}
+
+const versions = async () =>
+  (await readdir(join(repository, model))).filter((name) => /^\.?\d/.test(name));
+
+test("serves the new version without a failed request", async () => {
+  const transport = openGrpcTransport({ target: `127.0.0.1:${server.ports.grpc}` });
+  const [{ name, dims }] = inputs;
+  const data = new Float32Array(elementCount(dims)).fill(0.5);
+  const image = { name, dataType: "FP32", shape: [1, ...dims], data } as const;
+  const failures: unknown[] = [];
+  let sending = true;
+  const client = (async () => {
+    while (sending) {
+      await transport
+        .infer(model, [image], { timeoutMs: 20_000 })
+        .catch((error) => failures.push(error));
+    }
+  })();
+  const result = JSON.parse(await deploy("--file", newWeights, "--json"));
+  sending = false;
+  await client;
+  await transport.close();
+  expect(result).toMatchObject({ model, version: "2", served: ["2"] });
+  expect(failures).toEqual([]);
+  expect(await versions()).toEqual(["1", "2"]);
+  await access(join(repository, model, "2", "model.onnx.json"));
+});
+
+test("a file that does not fit the model is rejected, and the server is unchanged", async () => {
+  const file = join(folder, "other.onnx");
+  await writeFile(file, identityModel("FP32", ["N", 4]));
+  await expect(deploy("--file", file)).rejects.toThrow(
+    `${file}: must have the input 'image' FP32 [3, 224, 224], got 'x' FP32 [4]`,
+  );
+  expect(await versions()).toEqual(["1"]);
+});
+
+test("a version that the server rejects is removed again", async () => {
+  vi.stubEnv(modelControlKeyVariable, "another-key");
+  await expect(deploy("--file", newWeights)).rejects.toThrow(
+    new RegExp(`^${model}: version 2 is not served: http://127.0.0.1:\\d+ requires another key$`),
+  );
+  expect(await versions()).toEqual(["1"]);
+});
+
+test("a variant without versions in an environment is rejected", async () => {
+  const program = new Command();
+  registerModelDeploy(program);
+  const words = ["deploy", "--file", newWeights, "--environment", "search", "--variant", "trt"];
+  await expect(program.parseAsync(words, { from: "user" })).rejects.toThrow(
+    "--variant must be fp32 or text with --environment, got trt",
+  );
+});
+
+test.each([
+  [["--environment", "search"], "--environment must not be given with --folder or --url"],
+  [["--timeout-seconds", "5"], undefined],
+])("requires one destination: %s", async (args, message) => {
+  const program = new Command();
+  registerModelDeploy(program);
+  const words = ["deploy", "--file", newWeights, "--folder", repository, ...args];
+  await expect(program.parseAsync(words, { from: "user" })).rejects.toThrow(
+    message ?? "--environment must be given, or both --folder and --url",
+  );
+});
+
+test("a model that the repository lacks is rejected", async () => {
+  await expect(deploy("--file", newWeights, "--variant", "text")).rejects.toThrow(
+    `${repository}: must contain openclip_vit_b32_text; 'clipstack model repository' writes it`,
+  );
+});

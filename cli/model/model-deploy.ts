@@ -1,0 +1,118 @@
+import { resolve } from "node:path";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { type TunableVariant, tunableVariants } from "../../contract/deployed-model-config.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
+import { variantModality } from "../../contract/triton-models.ts";
+import { UserError } from "../../contract/user-error.ts";
+import { type DeployedVersion, deployVersion } from "../../model-tools/deploy-version.ts";
+import { displayPath } from "../project.ts";
+import { type DeployedToHost, deployToHost } from "./deploy-to-host.ts";
+import { modelArgument, namedModel } from "./named-model.ts";
+
+interface DeployArguments {
+  readonly file: string;
+  readonly environment?: string;
+  readonly folder?: string;
+  readonly url?: string;
+  readonly variant?: TunableVariant;
+  readonly timeoutSeconds: number;
+  readonly json?: true;
+}
+
+/** Registers `clipstack model deploy`, which replaces the weights that a running Triton serves. */
+export function registerModelDeploy(model: Command): void {
+  model
+    .command("deploy")
+    .description(
+      "add a version of a model to a deployed environment or the repository of a running Triton and load it: the previous version serves until the new one is ready, so no request fails; its folder stays",
+    )
+    .argument("[model]", modelArgument)
+    .requiredOption("--file <file>", "ONNX file of the new version")
+    .option(
+      "--environment <name>",
+      "environment on a Docker host, deployed with tritonOnnx.modelVersions",
+    )
+    .option(
+      "--folder <folder>",
+      "without --environment: model repository that the Triton has mounted",
+    )
+    .option(
+      "--url <url>",
+      "without --environment: http://host:port of a Triton with --model-control-mode=explicit",
+      baseUrl,
+    )
+    .addOption(
+      new Option(
+        "--variant <variant>",
+        "variant of the model; default: fp32, or text if the model has no image tower",
+      ).choices(tunableVariants),
+    )
+    .option("--timeout-seconds <n>", "maximum time until the version is served", seconds, 600)
+    .option("--json", "print the result as JSON")
+    .addHelpText(
+      "after",
+      `
+With --url, the variable ${modelControlKeyVariable} contains the key of the model control API, if the Triton requires one.
+
+Examples:
+  $ npx clipstack model deploy dinov2-small --file new.onnx --environment search
+  $ npx clipstack model deploy openclip-vit-b32 --file new.onnx --folder /srv/models --url http://127.0.0.1:8000`,
+    )
+    .action(deploy);
+}
+
+async function deploy(name: string | undefined, args: DeployArguments): Promise<void> {
+  const spec = namedModel(name);
+  const variant = args.variant ?? (spec.towers.image === undefined ? "text" : "fp32");
+  const modality = variantModality(variant);
+  if (spec.towers[modality] === undefined) {
+    throw new UserError(`--variant ${variant} requires a model with ${modality}, got ${spec.name}`);
+  }
+  const options = { spec, variant, file: resolve(args.file), timeoutSeconds: args.timeoutSeconds };
+  const { environment } = args;
+  if (environment !== undefined && (args.folder !== undefined || args.url !== undefined)) {
+    throw new UserError("--environment must not be given with --folder or --url");
+  }
+  if (environment !== undefined && variant !== "fp32" && variant !== "text") {
+    throw new UserError(`--variant must be fp32 or text with --environment, got ${variant}`);
+  }
+  const destination = environment === undefined ? serverOf(args) : { environment };
+  const deployed: DeployedVersion & Partial<DeployedToHost> = await ("environment" in destination
+    ? deployToHost({ ...options, ...destination })
+    : deployVersion({ ...options, ...destination, key: process.env[modelControlKeyVariable] })
+  ).catch((error: Error) => {
+    throw new UserError(error.message.replace(/^\[\w+\] /, ""), { cause: error });
+  });
+  if (args.json) {
+    const place =
+      "environment" in destination ? destination : { folder: displayPath(destination.repository) };
+    console.log(JSON.stringify({ ...place, ...deployed }, null, 2));
+    return;
+  }
+  const { model, version, served, unchanged = [] } = deployed;
+  const others = unchanged.length === 0 ? "" : `; version 1 stays in ${unchanged.join(", ")}`;
+  const versions = served.length === 1 ? "" : `; versions ${served.join(", ")} are served`;
+  console.log(
+    `${model}: version ${version} is served after ${deployed.seconds.toFixed(1)} s${versions}${others}`,
+  );
+}
+
+/** Triton and repository of the command. @throws {UserError} if one is missing */
+function serverOf({ folder, url }: DeployArguments) {
+  if (folder === undefined || url === undefined) {
+    throw new UserError("--environment must be given, or both --folder and --url");
+  }
+  return { repository: resolve(folder), url };
+}
+
+function baseUrl(value: string): string {
+  if (!/^https?:\/\/[^/\s]+\/?$/.test(value)) {
+    throw new InvalidArgumentError("must be http://host:port");
+  }
+  return value.replace(/\/$/, "");
+}
+
+function seconds(value: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(value)) throw new InvalidArgumentError("must be 1 to 99999");
+  return Number(value);
+}

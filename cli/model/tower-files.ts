@@ -1,0 +1,27 @@
+import { resolve } from "node:path";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { fp32Variants } from "../../contract/repository-files.ts";
+import { modelFile } from "../../model-tools/generate.ts";
+import type { TowerFile } from "../../model-tools/pull.ts";
+import { requireTower } from "./named-model.ts";
+
+/** Description of the option `--output` of commands that write towers. */
+export const outputOption =
+  "file of one tower, of images unless --modality is text; default: the model repository of this checkout";
+
+/**
+ * Towers that a command writes, and their files: all towers of the model into the model repository, or one into `output`.
+ *
+ * @throws {UserError} if the model has no tower of the modality
+ */
+export function towerFiles(
+  spec: ModelSpec,
+  { modality, output }: { readonly modality?: Modality; readonly output?: string },
+): readonly TowerFile[] {
+  if (modality !== undefined) requireTower(spec, modality);
+  const all = (["image", "text"] as const).filter((own) => spec.towers[own] !== undefined);
+  const chosen = modality === undefined ? all : [modality];
+  return output === undefined
+    ? chosen.map((own) => ({ modality: own, file: modelFile(spec, fp32Variants[own]) }))
+    : chosen.slice(0, 1).map((own) => ({ modality: own, file: resolve(output) }));
+}

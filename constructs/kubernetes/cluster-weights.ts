@@ -1,0 +1,164 @@
+import { type Finding, findingIf } from "../checks/findings.ts";
+import { type ServedTower, tokenizerFile } from "../served-towers.ts";
+
+/** Sources of the weights of the models in a cluster. */
+
+/** File of a tower on a volume. */
+export interface VolumeFile {
+  /**
+   * Folder of `model.onnx` on the volume.
+   *
+   * @default - `<tower>/1` in `towers`, as in a model repository; otherwise the root of the volume
+   */
+  readonly folder?: string;
+  /**
+   * SHA-256 of `model.onnx`.
+   *
+   * @default - not verified
+   */
+  readonly sha256?: string;
+}
+
+/** File that each pod downloads when it starts. */
+export interface DownloadedFile {
+  readonly url: string;
+  readonly sha256: string;
+}
+
+/** Entries for several towers, by name: `dinov2-small:image`, `openclip-vit-b32:text`. */
+type ByTower<File> = Readonly<Record<string, File>>;
+
+/** Source of the weights. */
+export type ClusterWeights =
+  /** Included in the images. */
+  | { readonly weights: "image" }
+  /** Stored on a volume. */
+  | (VolumeFile & {
+      readonly weights: "pvc";
+      /** Existing PersistentVolumeClaim. */
+      readonly claim: string;
+      /**
+       * Files of towers. A tower without an entry has the default folder.
+       *
+       * @default - one tower, which `folder` and `sha256` describe, or several in their default folders
+       */
+      readonly towers?: ByTower<VolumeFile>;
+    })
+  /** Downloaded by each pod when it starts. */
+  | (Partial<DownloadedFile> & {
+      readonly weights: "init";
+      /**
+       * Files of each tower, and of its tokenizer if that is a file.
+       *
+       * @default - one tower, which `url` and `sha256` describe
+       */
+      readonly towers?: ByTower<DownloadedFile & { readonly tokenizer?: DownloadedFile }>;
+    });
+
+/** Files of one tower. */
+export interface TowerFiles extends VolumeFile, Partial<DownloadedFile> {
+  readonly tokenizer?: Partial<DownloadedFile> & { readonly file: string };
+}
+
+/** Name of a tower in settings: `dinov2-small:image`. */
+export function towerName({ spec, modality }: ServedTower): string {
+  return `${spec.name}:${modality}`;
+}
+
+/**
+ * Returns the files of a tower; nothing if the images contain them.
+ *
+ * @param repositoryFolder - Folder of the tower in a model repository.
+ * @param isOnly - Whether no other tower is served.
+ */
+export function towerFiles(
+  model: ClusterWeights,
+  tower: ServedTower,
+  repositoryFolder: string,
+  isOnly: boolean,
+): TowerFiles {
+  if (model.weights === "image") return {};
+  const only = isOnly && model.towers === undefined;
+  const file = tokenizerFile(tower);
+  if (model.weights === "pvc") {
+    const { folder, sha256 }: VolumeFile = only
+      ? model
+      : { folder: `${repositoryFolder}/1`, ...model.towers?.[towerName(tower)] };
+    return { folder, sha256, ...(file !== undefined && { tokenizer: { file } }) };
+  }
+  const entry = model.towers?.[towerName(tower)];
+  const { url, sha256 }: Partial<DownloadedFile> = only ? model : (entry ?? {});
+  return { url, sha256, ...(file !== undefined && { tokenizer: { file, ...entry?.tokenizer } }) };
+}
+
+/** Findings about weights that are not in the images. */
+export function towerFilesFindings(
+  model: ClusterWeights,
+  towers: readonly ServedTower[],
+): readonly Finding[] {
+  if (model.weights === "image") return [];
+  const names = towers.map(towerName);
+  const entries = Object.keys(model.towers ?? {});
+  const isSource = model.towers === undefined && names.length === 1;
+  return [
+    ...(isSource ? [] : ownFileFindings(model)),
+    ...entries
+      .filter((name) => !names.includes(name))
+      .map((name) => ({
+        path: "model.towers",
+        must: `have entries for ${names.join(", ")} only`,
+        got: `'${name}'`,
+      })),
+    ...(model.weights === "init" ? downloadFindings(model, towers, isSource) : []),
+  ];
+}
+
+/** Rejects a file that does not name its tower. */
+function ownFileFindings(model: object): readonly Finding[] {
+  return ["folder", "url", "sha256"].flatMap((key) => {
+    const value = Reflect.get(model, key);
+    return findingIf(
+      value !== undefined,
+      `model.${key}`,
+      "be in model.towers, by the name of its tower",
+      `'${value}'`,
+    );
+  });
+}
+
+function downloadFindings(
+  model: Extract<ClusterWeights, { readonly weights: "init" }>,
+  towers: readonly ServedTower[],
+  isSource: boolean,
+): readonly Finding[] {
+  const ownKeys = ["url", "sha256"] as const;
+  return [
+    ...ownKeys.flatMap((key) =>
+      findingIf(isSource && model[key] === undefined, `model.${key}`, "be set", "nothing"),
+    ),
+    ...towers.flatMap((tower) => {
+      const path = `model.towers.${towerName(tower)}`;
+      const entry = model.towers?.[towerName(tower)];
+      const file = tokenizerFile(tower);
+      if (!isSource && entry === undefined) {
+        return [{ path, must: "have the url and sha256 of the weights", got: "nothing" }];
+      }
+      if ((entry?.tokenizer !== undefined) === (file !== undefined)) return [];
+      return file === undefined
+        ? [
+            {
+              path: `${path}.tokenizer`,
+              must: "be omitted, because the tower has no tokenizer file",
+              got: "a file",
+            },
+          ]
+        : [
+            {
+              path: `${path}.tokenizer`,
+              must: `have the url and sha256 of ${file}`,
+              got: "nothing",
+            },
+          ];
+    }),
+  ];
+}

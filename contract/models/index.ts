@@ -1,0 +1,37 @@
+import { type ModelSpec, withModalities } from "../model-spec.ts";
+import { dinov2Base } from "./dinov2-base.ts";
+import { dinov2Small } from "./dinov2-small.ts";
+import { efficientnetLite0 } from "./efficientnet-lite0.ts";
+import { mobileclip2S0 } from "./mobileclip2-s0.ts";
+import { mobileclip2S2 } from "./mobileclip2-s2.ts";
+import { openclipVitB16 } from "./openclip-vit-b16.ts";
+import { openclipVitB32 } from "./openclip-vit-b32.ts";
+import { openclipVitL14 } from "./openclip-vit-l14.ts";
+import { siglip2Base224 } from "./siglip2-base-224.ts";
+
+/** Model catalogue: adding a model is one file and one line here. Documentation lists the models in this order. */
+const entries: readonly ModelSpec[] = [
+  openclipVitB32,
+  openclipVitB16,
+  openclipVitL14,
+  siglip2Base224,
+  dinov2Small,
+  dinov2Base,
+  mobileclip2S0,
+  mobileclip2S2,
+  efficientnetLite0,
+];
+
+/** Specs of the catalogue by name. */
+export const modelCatalogue: ReadonlyMap<string, ModelSpec> = new Map(
+  entries.map((spec) => [spec.name, spec]),
+);
+
+/** Names of the catalogue, which environments use in `models:`. */
+export const catalogueNames: readonly string[] = entries.map(({ name }) => name);
+
+/** Model of an environment, a command or a server that names none. */
+export const defaultModel: ModelSpec = openclipVitB32;
+
+/** Models of an environment that lists none: the image tower of the default model. */
+export const defaultModels: readonly ModelSpec[] = [withModalities(defaultModel, ["image"])];

@@ -1,0 +1,143 @@
+import { z } from "zod";
+import { type EmbedErrorCode, objectError } from "./embed-api.ts";
+
+/**
+ * Schemas of the OpenAI-compatible routes `POST /v1/embeddings`, `GET /v1/models` and `GET /v1/models/{model}`. They differ from OpenAI's API in two points:
+ * images are accepted as input, and token ids are rejected, because the server tokenizes texts itself.
+ */
+
+/** Prefix of the OpenAI-compatible routes, whose errors have OpenAI's format. */
+export const openAiPrefix = "/v1/";
+
+/** Maximum number of inputs per request, as in OpenAI's API. Of these, images are limited further. */
+export const maxInputsPerRequest = 2_048;
+
+/** String that is an image, not a text: a `data:` URI in base64. */
+export const base64DataUri = /^data:[^,\s]*;base64,/i;
+
+const tooManyInputs = `must have at most ${maxInputsPerRequest} items`;
+const dimensionsRule = "must be a whole number above 0";
+const notEmpty = "must not be an empty string";
+
+const imageObject = z.strictObject({
+  image: z
+    .string()
+    .min(1, notEmpty)
+    .describe(
+      "JPEG, PNG or WebP file: base64 (RFC 4648 §4), a `data:` URI in base64, or a URL of a host that the server allows.",
+    ),
+});
+
+const inputItem = z.union([
+  z.string().min(1, notEmpty).describe("Text, or an image as `data:image/…;base64,…`."),
+  imageObject,
+]);
+export type EmbeddingInput = z.infer<typeof inputItem>;
+
+const hasTokenIds = (input: unknown): boolean =>
+  typeof input === "number" || (Array.isArray(input) && input.some(hasTokenIds));
+
+/** Returns the rule that an `input` of another type violates. */
+function inputRule({ input }: { readonly input?: unknown }): string {
+  if (input === undefined) return "is required";
+  if (hasTokenIds(input)) {
+    return "must be texts or images, got token ids: the server has its own tokenizer";
+  }
+  if (!Array.isArray(input)) return 'must be a text, {"image": "…"} or a list of both';
+  if (input.length > maxInputsPerRequest) return tooManyInputs;
+  const index = input.findIndex((item) => !inputItem.safeParse(item).success);
+  return `must contain only texts and {"image": "…"}, got another value at index ${index}`;
+}
+
+const inputList = z
+  .array(inputItem)
+  .min(1, "must not be an empty list")
+  .max(maxInputsPerRequest, tooManyInputs);
+
+/** Body of `POST /v1/embeddings`. */
+export const embeddingsRequest = z.strictObject(
+  {
+    input: z
+      .union([inputItem, inputList], { error: inputRule })
+      .describe("One text or image, or a list of both. Token ids are rejected."),
+    model: z
+      .string({ error: "must be the name of a model" })
+      .min(1, notEmpty)
+      .optional()
+      .describe(
+        "Name of a served model. Default: the first one that has all modalities of the input.",
+      ),
+    encoding_format: z
+      .enum(["float", "base64"], { error: "must be float or base64" })
+      .default("float")
+      .describe("`base64`: little-endian float32."),
+    dimensions: z
+      .int({ error: dimensionsRule })
+      .min(1, dimensionsRule)
+      .optional()
+      .describe("Width of the embeddings, for models whose embeddings can be truncated."),
+    user: z.string({ error: "must be a string" }).optional().describe("Ignored."),
+  },
+  objectError,
+);
+export type EmbeddingsRequest = z.infer<typeof embeddingsRequest>;
+
+/** Response of `POST /v1/embeddings`: one embedding per input, in the order of the request. */
+export const embeddingsResponse = z.object({
+  object: z.literal("list"),
+  data: z.array(
+    z.object({
+      object: z.literal("embedding"),
+      index: z.int().min(0),
+      embedding: z.union([z.array(z.number()), z.string()]),
+    }),
+  ),
+  model: z.string(),
+  usage: z
+    .object({ prompt_tokens: z.int().min(0), total_tokens: z.int().min(0) })
+    .describe("Token ids of the texts, without padding. Images count 0."),
+});
+export type EmbeddingsResponse = z.infer<typeof embeddingsResponse>;
+
+/** Response of `GET /v1/models/{model}`. `modalities` and `dimensions` are additions to OpenAI's format. */
+export const modelResponse = z.object({
+  id: z.string(),
+  object: z.literal("model"),
+  created: z.int().min(0).describe("Time at which the server started, in Unix seconds."),
+  owned_by: z.string(),
+  modalities: z.array(z.enum(["image", "text"])),
+  dimensions: z.int().min(1).describe("Width of the model's embeddings."),
+});
+export type ModelResponse = z.infer<typeof modelResponse>;
+
+/** Response of `GET /v1/models`. */
+export const modelsResponse = z.object({
+  object: z.literal("list"),
+  data: z.array(modelResponse),
+});
+export type ModelsResponse = z.infer<typeof modelsResponse>;
+
+/** Response with a status other than 2xx of a route under {@link openAiPrefix}. */
+export const openAiErrorResponse = z.object({
+  error: z.object({
+    message: z.string(),
+    type: z.enum(["invalid_request_error", "rate_limit_error", "server_error"]),
+    param: z.string().nullable().describe("Field of the request that caused the error."),
+    code: z.string(),
+  }),
+});
+export type OpenAiErrorResponse = z.infer<typeof openAiErrorResponse>;
+
+/** Codes that OpenAI's API names differently. All others are those of the embed API. */
+export const openAiErrorCodes: Readonly<Partial<Record<EmbedErrorCode | "unknown_model", string>>> =
+  {
+    unauthorized: "invalid_api_key",
+    overloaded: "rate_limit_exceeded",
+    unknown_model: "model_not_found",
+  };
+
+/** Type of an error by its status. */
+export function openAiErrorType(status: number): OpenAiErrorResponse["error"]["type"] {
+  if (status === 429) return "rate_limit_error";
+  return status < 500 ? "invalid_request_error" : "server_error";
+}

@@ -1,0 +1,41 @@
+import { type EvaluateResult, type Evaluation, evaluate } from "./evaluate.ts";
+import { defaultConfirmedBits } from "./perceptual-hash.ts";
+import { openPhotoDatabase } from "./photo-database.ts";
+import { percent } from "./progress.ts";
+
+/** Index with the embeddings of one precision of the model. */
+export interface EvaluatedIndex {
+  readonly name: string;
+  readonly file: string;
+}
+
+/** Prints the best precision and recall of the perceptual hash, and of the embeddings of each index: alone, and confirmed by the hash. */
+export async function printComparison(
+  indexes: readonly EvaluatedIndex[],
+  photos: string,
+): Promise<void> {
+  const results: { readonly name: string; readonly result: EvaluateResult }[] = [];
+  for (const { name, file } of indexes) {
+    const database = openPhotoDatabase(file);
+    try {
+      const result = await evaluate(database, photos, { confirm: defaultConfirmedBits });
+      results.push({ name, result });
+    } finally {
+      database.close();
+    }
+  }
+  console.log(`  ${"".padEnd(40)}${"limit".padStart(12)}  precision    recall`);
+  const [first] = results;
+  if (first !== undefined) printBest("perceptual hash", "bits", first.result.hash);
+  for (const { name, result } of results) {
+    printBest(`${name} embeddings`, "cosine", result.embedding);
+    printBest(`${name} embeddings confirmed by the hash`, "cosine", result.confirmed);
+  }
+}
+
+function printBest(name: string, unit: string, evaluation: Evaluation | undefined): void {
+  if (evaluation === undefined) return;
+  const { limit, precision, recall } = evaluation.best;
+  const limitText = `${limit} ${unit}`.padStart(12);
+  console.log(`  ${name.padEnd(40)}${limitText}    ${percent(precision)}   ${percent(recall)}`);
+}

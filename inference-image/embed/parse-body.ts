@@ -1,0 +1,81 @@
+import type { z } from "zod";
+import { parseRequestJson } from "../../client/triton/parse-json.ts";
+import { WireError } from "../../client/triton/wire.ts";
+import {
+  type EmbedTextRequest,
+  embedTextRequest,
+  maxTextLength,
+  maxTextsPerRequest,
+} from "../../contract/embed-api.ts";
+import type { Modality } from "../../contract/model-spec.ts";
+import { EmbedError, tooManyImages } from "../http/embed-error.ts";
+
+/** Maximum length of a message that quotes the body, in characters. */
+const maxMessageLength = 200;
+
+/**
+ * Parses a body of `POST /embed/text`.
+ *
+ * @param body - JSON in UTF-8.
+ * @throws {EmbedError}
+ */
+export function parseTextRequest(body: Buffer): EmbedTextRequest {
+  return parseBody(body, embedTextRequest, "text");
+}
+
+/**
+ * Parses a body whose items are in the list `images` or `texts`.
+ *
+ * @param modality - Modality of the items, for the index in errors.
+ * @throws {EmbedError}
+ */
+export function parseBody<T>(body: Buffer, schema: z.ZodType<T>, modality: Modality): T {
+  if (body.byteLength === 0) throw new EmbedError("bad_request", "the body is empty");
+  const value = parseJson(body);
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const [{ code, path, message }] = result.error.issues as [(typeof result.error.issues)[0]];
+  const [list, item] = path;
+  const index = list === `${modality}s` && typeof item === "number" ? item : undefined;
+  if (code === "too_big" && list === `${modality}s`) {
+    throw tooBig(value as Readonly<Record<string, readonly unknown[]>>, modality, index);
+  }
+  const subject = index === undefined ? path.join(".") || "the body" : `${modality} ${index}`;
+  const text = `${subject} ${message}`.slice(0, maxMessageLength);
+  throw itemError("bad_request", text, modality, index);
+}
+
+function tooBig(
+  { images = [], texts = [] }: Readonly<Record<string, readonly unknown[]>>,
+  modality: Modality,
+  index: number | undefined,
+): EmbedError {
+  if (modality === "image") return tooManyImages(String(images.length));
+  const message =
+    index === undefined
+      ? `texts must be 1 to ${maxTextsPerRequest}, got ${texts.length}`
+      : `text ${index} must have at most ${maxTextLength} characters, got ${String(texts[index]).length}`;
+  return itemError("too_large", message, modality, index);
+}
+
+function itemError(
+  code: EmbedError["code"],
+  message: string,
+  modality: Modality,
+  index: number | undefined,
+): EmbedError {
+  return modality === "image"
+    ? new EmbedError(code, message, index)
+    : new EmbedError(code, message, undefined, index === undefined ? {} : { text: index });
+}
+
+/** @throws {EmbedError} `bad_request`, or `too_large` above the limits of JSON in a request */
+export function parseJson(body: Buffer): unknown {
+  try {
+    return parseRequestJson(body);
+  } catch (error) {
+    if (!(error instanceof WireError)) throw error;
+    const code = error.code === "too_large" ? "too_large" : "bad_request";
+    throw new EmbedError(code, error.message, undefined, { cause: error });
+  }
+}

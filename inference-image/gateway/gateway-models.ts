@@ -1,0 +1,87 @@
+import { join } from "node:path";
+import type { FastifyBaseLogger } from "fastify";
+import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
+import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
+import { type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
+import { tokenizerOf } from "../embed/load-models.ts";
+import type { EmbedMetrics } from "../embed/metrics.ts";
+import type { ServedModel } from "../embed/served-models.ts";
+import { createTritonEmbedder, createTritonTextEmbedder } from "./triton-embedder.ts";
+import type { TritonEmbedderOptions } from "./triton-tower.ts";
+
+/**
+ * Creates the models of a gateway. Each Triton model has its own pool of Tritons, so that a Triton without one model still serves the
+ * others.
+ */
+export async function createGateway(
+  settings: ServerEnv,
+  security: GrpcSecurity | undefined,
+  metrics: EmbedMetrics,
+  log: FastifyBaseLogger,
+): Promise<readonly ServedModel[]> {
+  const { TRITON_VARIANT: variant, MODEL_REPOSITORY: repository } = settings;
+  const textVariant: TritonVariant = variant === "trt" ? "text-trt" : "text";
+  const specs = servedSpecs(settings);
+  // an invalid vocabulary fails before any pool is open
+  const tokenizers = await Promise.all(
+    specs.map((spec) =>
+      spec.towers.text === undefined
+        ? undefined
+        : tokenizerOf(spec, join(repository, tritonModelName(spec, "text"), "1")),
+    ),
+  );
+  const optionsOf = (
+    spec: ModelSpec,
+    modality: Modality,
+    model: string,
+  ): TritonEmbedderOptions => ({
+    targets: settings.TRITON_GRPC_URLS,
+    security,
+    timeoutMs: settings.TRITON_TIMEOUT_MS,
+    maxBatchSize: settings.MAX_BATCH_SIZE,
+    spec,
+    model,
+    observer: observerOf(metrics, log, spec, modality, model),
+  });
+  return specs.map((spec, index): ServedModel => {
+    const imageModel = tritonModelName(spec, variant);
+    const textModel = tritonModelName(spec, textVariant);
+    const tokenizer = tokenizers[index];
+    return {
+      spec,
+      image: spec.towers.image && {
+        spec,
+        tower: imageTowerOf(spec),
+        embedder: createTritonEmbedder(optionsOf(spec, "image", imageModel)),
+      },
+      text: tokenizer && {
+        spec,
+        tower: textTowerOf(spec),
+        tokenizer,
+        embedder: createTritonTextEmbedder(optionsOf(spec, "text", textModel)),
+      },
+    };
+  });
+}
+
+function observerOf(
+  metrics: EmbedMetrics,
+  log: FastifyBaseLogger,
+  spec: ModelSpec,
+  modality: Modality,
+  model: string,
+): TritonEmbedderOptions["observer"] {
+  const triton = metrics.triton(model);
+  return {
+    ...metrics.tower(spec.name, modality),
+    ...triton,
+    health(target, healthy, reason) {
+      triton.health(target, healthy, reason);
+      const subject = { target, healthy, model };
+      if (reason === "") log.info(subject, `Triton ${target} is in rotation for ${model}`);
+      else log.warn(subject, `Triton ${target} is out of rotation for ${model}: ${reason}`);
+    },
+  };
+}

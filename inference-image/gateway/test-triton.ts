@@ -1,0 +1,50 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
+import { writeTestRepository } from "../embed/test-text-model.ts";
+import { repositoryAt } from "../emulator/test-repository.ts";
+import { type RunningTritonEmulator, startTritonEmulator } from "../emulator/triton-emulator.ts";
+import { readSettings } from "../http/settings.ts";
+
+export interface TestTriton {
+  readonly ports: RunningTritonEmulator["ports"];
+  /** Model repository with tiny models, removed by `stop`. */
+  readonly folder: string;
+  stop(): Promise<void>;
+}
+
+/** Starts a Triton emulator with tiny models on free ports of the loopback interface. */
+export async function startTestTriton(specs: readonly ModelSpec[]): Promise<TestTriton> {
+  const folder = await mkdtemp(join(tmpdir(), "clipstack-gateway-"));
+  await writeTestRepository(folder, specs);
+  const emulator = await startTritonEmulator(repositoryAt(folder).flags(), { log: () => {} });
+  return {
+    ports: emulator.ports,
+    folder,
+    async stop() {
+      await emulator.stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Starts a gateway to a Triton on a free port of the loopback interface. */
+export async function startGateway(
+  { ports }: TestTriton,
+  specs: readonly ModelSpec[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<RunningEmbedServer> {
+  const settings = readSettings({
+    HOST: "127.0.0.1",
+    LOG_LEVEL: "silent",
+    MODELS: specs.map(({ name }) => name).join(),
+    BACKEND: "triton",
+    TRITON_GRPC_URLS: `127.0.0.1:${ports.grpc}`,
+    ...env,
+  });
+  const gateway = await startEmbedServer({ ...settings, PORT: 0 });
+  await gateway.loaded;
+  return gateway;
+}

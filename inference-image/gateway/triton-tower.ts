@@ -1,0 +1,285 @@
+import type { GrpcSecurity, GrpcTransport } from "../../client/triton/grpc-transport.ts";
+import { type CallOptions, TritonError } from "../../client/triton/transport.ts";
+import { TritonPool, type TritonPoolObserver } from "../../client/triton/triton-pool.ts";
+import { executionInstances, type ModelConfig } from "../../contract/model-config.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
+import { rowsOf } from "../../inference/session/embeddings.ts";
+import { inputText, type ModelTensors } from "../../inference/session/payload-format.ts";
+import { WaitQueue } from "../../inference/wait-queue.ts";
+import type { EmbedderObserver, EmbedOptions } from "../embed/embedder.ts";
+
+/** Input that a Triton model accepts. */
+export interface TowerPayload<Item> {
+  /** Without the batch dimension. */
+  readonly tensorSpec: TensorSpec;
+  /** Whether a call carries one item, because Triton batches them. */
+  readonly single: boolean;
+  tensor(items: readonly Item[]): Tensor;
+}
+
+export interface TritonEmbedderOptions {
+  /** `host:port` of each Triton's gRPC; all serve the same model. */
+  readonly targets: readonly string[];
+  readonly spec: ModelSpec;
+  /** Name of the tower in the Tritons' repositories. */
+  readonly model: string;
+  /** @default - neither encryption nor authentication */
+  readonly security?: GrpcSecurity | undefined;
+  /** Deadline of one inference in milliseconds, including the queue and all attempts. */
+  readonly timeoutMs: number;
+  /** Maximum number of items per call in addition to the model's. @default - the model's */
+  readonly maxBatchSize?: number | undefined;
+  /**
+   * Maximum number of concurrent calls per Triton. Further items are queued and batched into the next call, which costs the
+   * gateway less than several calls.
+   *
+   * @default - the number of model instances plus one
+   */
+  readonly callsPerTriton?: number;
+  readonly observer?: EmbedderObserver & TritonPoolObserver;
+}
+
+export interface TritonTowerOptions<Item> extends TritonEmbedderOptions {
+  /** Name of the output with the embeddings. */
+  readonly output: string;
+  /**
+   * Returns the payload for a model with these inputs and outputs.
+   *
+   * @param createError - Creates the error to throw for an unsupported model from its message.
+   */
+  payloadOf(metadata: ModelTensors, createError: (problem: string) => Error): TowerPayload<Item>;
+}
+
+interface Waiting<Item> {
+  readonly item: Item;
+  readonly enqueuedAt: number;
+  readonly signal: AbortSignal | undefined;
+  readonly onTiming: EmbedOptions["onTiming"];
+  resolve(vector: Float32Array): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * One tower of a model behind Tritons. Calls are balanced over the healthy Tritons, and a call whose Triton dies or hangs is retried
+ * on another: no accepted request is lost while one is healthy. Without a healthy Triton, `embed` rejects its items.
+ */
+export class TritonTower<Item> {
+  readonly #options: TritonTowerOptions<Item>;
+  #callsPerTriton = 2;
+  readonly #pool: TritonPool;
+  readonly #queue = new WaitQueue<Waiting<Item>>();
+  readonly #calls = new Set<Promise<void>>();
+  /** Tritons whose model was inspected after their last failed health check. */
+  readonly #checked = new WeakSet<GrpcTransport>();
+  #payload: TowerPayload<Item> | undefined;
+  #maxBatchSize: number;
+
+  constructor(options: TritonTowerOptions<Item>) {
+    this.#options = options;
+    const { maximum } = options.spec.batching;
+    this.#maxBatchSize = Math.min(maximum, options.maxBatchSize ?? maximum);
+    this.#pool = new TritonPool({
+      ...options.security,
+      targets: options.targets,
+      check: (triton, call) => this.#check(triton, call),
+      observer: {
+        ended: (target, ok) => options.observer?.ended(target, ok),
+        health: (target, healthy, reason) => {
+          options.observer?.health(target, healthy, reason);
+          // another healthy Triton accepts more calls
+          this.#dispatch();
+        },
+      },
+    });
+  }
+
+  /** Payload of the model, from the first Triton that responds; `undefined` until then. */
+  get payload(): TowerPayload<Item> | undefined {
+    return this.#payload;
+  }
+
+  /** Number of items that wait for a call. */
+  get waitingItems(): number {
+    return this.#queue.length;
+  }
+
+  get unavailableReason(): string | undefined {
+    const { healthy, unhealthyReasons } = this.#pool;
+    return healthy > 0
+      ? undefined
+      : `no Triton can be used: ${unhealthyReasons || "not connected yet"}`;
+  }
+
+  async ready(): Promise<boolean> {
+    return this.#pool.healthy > 0;
+  }
+
+  /** @returns Unscaled embeddings, or the reason of each item without one. */
+  async embed(
+    items: readonly Item[],
+    options: EmbedOptions = {},
+  ): Promise<readonly PromiseSettledResult<Float32Array>[]> {
+    const { unavailableReason } = this;
+    if (unavailableReason !== undefined) throw new TritonError("unavailable", unavailableReason);
+    const vectors = items.map((item) => this.#enqueue(item, options));
+    this.#dispatch();
+    return await Promise.allSettled(vectors);
+  }
+
+  async close(): Promise<void> {
+    while (this.#calls.size > 0) await Promise.all(this.#calls);
+    await this.#pool.close();
+  }
+
+  #enqueue(item: Item, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
+    return new Promise((resolve, reject) => {
+      const cancel = (error: TritonError) => {
+        this.#queue.delete(waiting);
+        waiting.reject(error);
+      };
+      const { model, timeoutMs } = this.#options;
+      const onAbort = () =>
+        cancel(new TritonError("cancelled", `${model}: the client disconnected`));
+      const timer = setTimeout(() => cancel(this.#timeout()), timeoutMs);
+      const release = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const waiting: Waiting<Item> = {
+        item,
+        enqueuedAt: performance.now(),
+        signal,
+        onTiming,
+        resolve: (vector) => {
+          release();
+          resolve(vector);
+        },
+        reject: (error) => {
+          release();
+          reject(error);
+        },
+      };
+      this.#queue.push(waiting);
+      signal?.addEventListener("abort", onAbort, { once: true });
+      if (signal?.aborted) onAbort();
+    });
+  }
+
+  /** Sends queued images as long as the Tritons accept more calls. */
+  #dispatch(): void {
+    const limit = this.#callsPerTriton * Math.max(1, this.#pool.healthy);
+    while (this.#queue.length > 0 && this.#calls.size < limit && this.#payload !== undefined) {
+      const batch = [...this.#queue].slice(0, this.#payload.single ? 1 : this.#maxBatchSize);
+      for (const waiting of batch) this.#queue.delete(waiting);
+      const call: Promise<void> = this.#send(this.#payload, batch).finally(() => {
+        this.#calls.delete(call);
+        this.#dispatch();
+      });
+      this.#calls.add(call);
+    }
+  }
+
+  /** Sends one batch. Errors reject the items of the batch. */
+  async #send(payload: TowerPayload<Item>, batch: readonly Waiting<Item>[]): Promise<void> {
+    const { observer, timeoutMs, spec } = this.#options;
+    const sentAt = performance.now();
+    for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
+    const cancelled = whenAllCancelled(batch);
+    try {
+      const input = payload.tensor(batch.map(({ item }) => item));
+      // deadline of the newest item: the others have their own timers
+      const output = await this.#infer(
+        input,
+        batch.at(-1)!.enqueuedAt + timeoutMs,
+        cancelled.signal,
+      );
+      const inferSeconds = (performance.now() - sentAt) / 1000;
+      observer?.batch({ items: batch.length, inferSeconds });
+      for (const { enqueuedAt, onTiming } of batch) {
+        onTiming?.({ queueSeconds: (sentAt - enqueuedAt) / 1000, inferSeconds });
+      }
+      const rows = rowsOf(output, { count: batch.length, width: spec.embedding.width });
+      for (const [at, waiting] of batch.entries()) waiting.resolve(rows[at]!);
+    } catch (error) {
+      for (const waiting of batch) waiting.reject(error);
+    } finally {
+      cancelled.release();
+    }
+  }
+
+  async #infer(input: Tensor, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
+    const { model, output: name } = this.#options;
+    const timeoutMs = Math.ceil(due - performance.now());
+    if (timeoutMs <= 0) throw this.#timeout();
+    const outputs = [name];
+    const [output] = await this.#pool.run(
+      model,
+      (triton, options) => triton.infer(model, [input], { ...options, outputs }),
+      { timeoutMs, signal },
+    );
+    return output;
+  }
+
+  #timeout(): TritonError {
+    const { model, timeoutMs } = this.#options;
+    const targets = this.#pool.target;
+    return new TritonError("timeout", `${model}: no response from ${targets} in ${timeoutMs} ms`);
+  }
+
+  /** Checks that a Triton serves the model with the same input as the others. @throws {TritonError} one line */
+  async #check(triton: GrpcTransport, options: CallOptions): Promise<void> {
+    const { model, payloadOf } = this.#options;
+    const checked = this.#checked.delete(triton);
+    await triton.requireReady(model, options);
+    if (checked) {
+      this.#checked.add(triton);
+      return;
+    }
+    const metadata = await triton.modelMetadata(model, options);
+    const payload = payloadOf(metadata, (problem) => new TritonError("rejected", problem));
+    const config = await triton.modelConfig(model, options);
+    const previous = this.#payload;
+    // without calls in flight, the model of all Tritons may change
+    const mayChange =
+      this.#pool.healthy === 0 && this.#calls.size === 0 && payload.single === previous?.single;
+    if (
+      previous !== undefined &&
+      previous.tensorSpec.dataType !== payload.tensorSpec.dataType &&
+      !mayChange
+    ) {
+      const [input, others] = [payload, previous].map(({ tensorSpec }) => inputText(tensorSpec));
+      throw new TritonError(
+        "rejected",
+        `${model} has the input ${input}, but ${others} on the other Tritons`,
+      );
+    }
+    this.#payload = payload;
+    this.#maxBatchSize = Math.min(this.#maxBatchSize, Number(config.max_batch_size) || 1);
+    this.#callsPerTriton =
+      this.#options.callsPerTriton ??
+      // one image per call: Triton batches them
+      (payload.single
+        ? 2 * this.#maxBatchSize
+        : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
+    this.#checked.add(triton);
+  }
+}
+
+/** Returns a signal that is aborted once the clients of all items of a batch have disconnected. */
+function whenAllCancelled(batch: readonly Waiting<unknown>[]): {
+  signal: AbortSignal;
+  release(): void;
+} {
+  const controller = new AbortController();
+  const abortIfAll = () => {
+    if (batch.every(({ signal }) => signal?.aborted)) controller.abort();
+  };
+  for (const { signal } of batch) signal?.addEventListener("abort", abortIfAll, { once: true });
+  return {
+    signal: controller.signal,
+    release() {
+      for (const { signal } of batch) signal?.removeEventListener("abort", abortIfAll);
+    },
+  };
+}

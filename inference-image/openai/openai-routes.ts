@@ -1,0 +1,106 @@
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { maxJsonBytes } from "../../client/triton/parse-json.ts";
+import { maxImagesPerRequest } from "../../contract/embed-api.ts";
+import { embedRoutes } from "../../contract/embed-routes.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import type { ModelResponse } from "../../contract/openai-api.ts";
+import type { AddRoute } from "../embed/add-route.ts";
+import { textsInQueue } from "../embed/embed-pipeline.ts";
+import type { ServedModels } from "../embed/served-models.ts";
+import { recordTimes } from "../embed/server-timing.ts";
+import { EmbedError, tooManyImages } from "../http/embed-error.ts";
+import { embedInputs, type OpenAiRoutesOptions } from "./embed-inputs.ts";
+import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
+import { checkDimensions, embeddingsBody, truncated } from "./embeddings-response.ts";
+
+/** Registers `POST /v1/embeddings`, `GET /v1/models` and `GET /v1/models/{model}`. */
+export function registerOpenAiRoutes(addRoute: AddRoute, options: OpenAiRoutesOptions): void {
+  const { requests, models, maxBodyBytes } = options;
+  addRoute(
+    embedRoutes.openAiEmbeddings,
+    (request, reply) => embeddings(request, reply, options),
+    requests.hook(["application/json"], Math.min(maxJsonBytes, maxBodyBytes)),
+  );
+  const created = Math.floor(Date.now() / 1000);
+  addRoute(embedRoutes.openAiModels, async () => ({
+    object: "list",
+    data: modelEntries(models, created),
+  }));
+  addRoute(embedRoutes.openAiModel, async ({ params }) => {
+    const { model } = params as { readonly model: string };
+    models.checkName(model);
+    return modelEntries(models, created).find(({ id }) => id === model);
+  });
+}
+
+function modelEntries(models: ServedModels, created: number): readonly ModelResponse[] {
+  const entries: readonly (readonly [ModelSpec, Partial<Record<Modality, unknown>>])[] =
+    models.loaded
+      ? models.all.map((model) => [model.spec, model])
+      : models.specs.map((spec) => [spec, spec.towers]);
+  return entries.map(([{ name, embedding }, towers]) => ({
+    id: name,
+    object: "model",
+    created,
+    owned_by: "clipstack",
+    modalities: (["image", "text"] as const).filter((modality) => towers[modality] !== undefined),
+    dimensions: embedding.width,
+  }));
+}
+
+async function embeddings(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  options: OpenAiRoutesOptions,
+): Promise<FastifyReply> {
+  const { requests, models, admission, metrics } = options;
+  const admitted = requests.of(request);
+  const { reservation, signal } = admitted;
+  if (!Buffer.isBuffer(request.body)) {
+    throw new EmbedError("bad_request", "the body is empty: send JSON");
+  }
+  const body = await options.json.embeddings(request.body);
+  signal.throwIfAborted();
+  reservation.parsed();
+  const spec = modelOf(models, body);
+  admitted.model = spec.name;
+  checkDimensions(spec, body.dimensions);
+  checkImageCount(body.items);
+  const count = body.items.length;
+  const texts = body.items.filter(({ kind }) => kind === "text").length;
+  admission.checkItems(count - texts + Math.min(texts, textsInQueue(spec)));
+  metrics.pending(count);
+  const { vectors, tokens, modality, times } = await embedInputs(
+    spec,
+    body.items,
+    signal,
+    options,
+  ).finally(() => metrics.pending(-count));
+  admission.recordCompleted(count);
+  const width = body.dimensions ?? spec.embedding.width;
+  const json = embeddingsBody({
+    vectors: vectors.map((vector) => truncated(vector, width)),
+    format: body.format,
+    model: spec.name,
+    tokens,
+  });
+  recordTimes(reply, admitted, times, metrics.tower(spec.name, modality));
+  return reply.send(json);
+}
+
+/**
+ * Returns the model of a request; by default the first one with all modalities of the input.
+ *
+ * @throws {EmbedError} `unknown_model` or `unsupported_modality`
+ */
+function modelOf(models: ServedModels, { model, items }: EmbeddingsBody): ModelSpec {
+  const modalities = [...new Set(items.map(({ kind }) => (kind === "text" ? "text" : "image")))];
+  const able = models.all.find((served) => modalities.every((it) => served[it] !== undefined));
+  const [first] = modalities.map((modality) => models[modality](model ?? able?.spec.name));
+  return first!.spec;
+}
+
+function checkImageCount(items: readonly InputItem[]): void {
+  const images = items.filter(({ kind }) => kind !== "text").length;
+  if (images > maxImagesPerRequest) throw tooManyImages(String(images));
+}

@@ -1,0 +1,41 @@
+import { mkdtemp } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { defaultModel, modelCatalogue } from "../../contract/models/index.ts";
+import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
+import { writeTestRepository } from "../embed/test-text-model.ts";
+import { readSettings } from "../http/settings.ts";
+
+const { image } = defaultModel.towers;
+const imagesOnly = { ...defaultModel, towers: { image }, sources: {} };
+
+/** Spec of a model without a text tower. */
+export const photoModel: ModelSpec = { ...imagesOnly, name: "photos" };
+
+/** Spec of a model whose embeddings can be truncated. */
+export const truncatableModel: ModelSpec = {
+  ...imagesOnly,
+  name: "truncatable",
+  embedding: { ...defaultModel.embedding, truncatableTo: [64, 256] },
+};
+
+/** Starts an embed server with tiny models on a free port of the loopback interface. */
+export async function startOpenAiServer(
+  specs: readonly ModelSpec[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<RunningEmbedServer> {
+  const repository = await mkdtemp(join(tmpdir(), "clipstack-openai-"));
+  await writeTestRepository(repository, specs);
+  const settings = readSettings({
+    HOST: "127.0.0.1",
+    LOG_LEVEL: "silent",
+    MODEL_REPOSITORY: repository,
+    MODELS: specs.map(({ name }) => name).join(","),
+    MODEL_SPECS: JSON.stringify(specs.filter(({ name }) => !modelCatalogue.has(name))),
+    ...env,
+  });
+  const server = await startEmbedServer({ ...settings, PORT: 0 });
+  await server.loaded;
+  return server;
+}

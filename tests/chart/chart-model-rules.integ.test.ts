@@ -1,0 +1,119 @@
+import { describe, expect, test } from "vitest";
+import { modelCatalogue } from "../../contract/models/index.ts";
+import { noHelm, rejectionOf, tryTemplate } from "./test-helm.ts";
+
+/** Models, model configurations and weights that the chart rejects. */
+
+const sha256 = "a".repeat(64);
+const several = { models: ["openclip-vit-b32", "dinov2-small:image", "siglip2-base-224:text"] };
+const triton = { enabled: true, image: { repository: "registry.example/triton" } };
+
+const catalogue = [...modelCatalogue.keys()].sort().join(", ");
+
+describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", () => {
+  test.each<[string, object, string]>([
+    [
+      "on an unknown model",
+      { models: ["openclip-vit-b32", "clip"] },
+      `models.1 must be one of ${catalogue}, or the name of one of modelSpecs, got clip`,
+    ],
+    [
+      "on a modality that a model lacks",
+      { models: ["dinov2-small:text"] },
+      "models.0 must be dinov2-small or dinov2-small:image, got dinov2-small:text",
+    ],
+    [
+      "on an unknown modality",
+      { models: ["openclip-vit-b32:video"] },
+      "models.0 must be openclip-vit-b32 or openclip-vit-b32:image or openclip-vit-b32:text, got openclip-vit-b32:video",
+    ],
+    [
+      "on a repeated model",
+      { models: ["openclip-vit-b32:image", "openclip-vit-b32:text"] },
+      "models.1 must not repeat a model, got openclip-vit-b32:text",
+    ],
+    [
+      "on an own model with the name of another",
+      { modelSpecs: [{ name: "dinov2-small", towers: {}, embedding: { width: 3 } }] },
+      "modelSpecs.0.name must not be the name of a model in the catalogue, got dinov2-small",
+    ],
+    [
+      "on the former name of the model",
+      { model: { name: "openclip_vit_b32_u8" } },
+      "model.name was removed: set models, and triton.variant u8 for uint8 pixels",
+    ],
+    [
+      "on the former configuration of the model",
+      { triton: { ...triton, modelConfig: { text: 'name: "openclip_vit_b32"' } } },
+      "triton.modelConfig.text was removed: set triton.modelConfig.texts.<name of the model in Triton>",
+    ],
+    [
+      "on the configuration of a model that is not served",
+      { triton: { ...triton, modelConfig: { texts: { resnet: 'name: "resnet"' } } } },
+      "triton.modelConfig.texts must have only the models that Triton serves (openclip_vit_b32), got resnet",
+    ],
+    [
+      "on pixels with TensorRT",
+      { triton: { ...triton, backend: "tensorrt", variant: "u8" } },
+      "triton.variant must be fp32 with triton.backend tensorrt, got u8",
+    ],
+    [
+      "on pixels with an embed server that executes the same files",
+      {
+        model: { weights: "pvc", pvc: { claimName: "w" } },
+        triton: { ...triton, variant: "u8" },
+      },
+      "triton.variant must be fp32 with embed.backend onnxruntime and model.weights pvc: both servers execute the same files, got u8",
+    ],
+    [
+      "on the files of a tower that is not served",
+      { model: { towers: { dinov2_small: { sha256 } } } },
+      "model.towers must have only towers of the models (openclip_vit_b32), got dinov2_small",
+    ],
+    [
+      "on one checksum for several towers",
+      { ...several, model: { sha256 } },
+      "model.sha256 is the value of a single tower: with several, set model.towers.<tower>.sha256 for openclip_vit_b32, openclip_vit_b32_text, dinov2_small, siglip2_base_224_text",
+    ],
+    [
+      "on a tower without a URL",
+      { models: ["openclip-vit-b32"], model: { weights: "init" } },
+      "model.towers.openclip_vit_b32.url or model.init.existingSecret is required with model.weights init",
+    ],
+    [
+      "on a tower without a checksum",
+      {
+        models: ["openclip-vit-b32"],
+        model: { weights: "init", init: { existingSecret: "urls" } },
+      },
+      "model.towers.openclip_vit_b32.sha256 is required with model.weights init, to verify the download",
+    ],
+    [
+      "on a download without the tokenizer",
+      {
+        models: ["siglip2-base-224:text"],
+        model: { weights: "init", sha256, init: { url: "https://models.example/m" } },
+      },
+      "model.towers.siglip2_base_224_text.tokenizer must have the url and sha256 of tokenizer.model with model.weights init",
+    ],
+    [
+      "on an engine cache for a tower without a checksum",
+      {
+        models: ["openclip-vit-b32"],
+        model: {
+          weights: "pvc",
+          pvc: { claimName: "w" },
+          towers: { openclip_vit_b32: { sha256 } },
+        },
+        triton: { ...triton, backend: "tensorrt", engineCache: { enabled: true } },
+      },
+      "model.towers.openclip_vit_b32_text.sha256 is required with triton.engineCache, so that engines of different weights are not reused",
+    ],
+  ])("%s", (_name, values, message) => {
+    expect(rejectionOf(values)).toBe(message);
+  });
+
+  test("on an empty list", () => {
+    expect(tryTemplate({ models: [] }).stderr).toContain("at '/models'");
+  });
+});

@@ -1,0 +1,195 @@
+import { execFile } from "node:child_process";
+import { copyFile, mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import OpenAI, { AuthenticationError, BadRequestError } from "openai";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { freePorts } from "../artefact/free-ports.ts";
+import { trainedModel } from "../cli/model/test-trained-model.ts";
+import { startClipstack } from "../cli/test-programs.ts";
+import { ciScript } from "../client/triton/test-python.ts";
+import { readPage } from "../docs/markdown.ts";
+
+/**
+ * OpenAI's and LangChain's clients, unmodified, and the samples of the documentation, against `clipstack serve` with random weights of
+ * the default model and trained weights of EfficientNet-Lite0.
+ */
+
+const root = fileURLToPath(new URL("../", import.meta.url));
+const samples = join(root, "model-tools/samples");
+const trained = await trainedModel();
+const { path: venv, missing } = await ciScript("python-venv", "openai");
+const { blocks } = readPage(await readFile(join(root, "docs/openai-api.md"), "utf8"));
+const apiKey = "a-key-for-the-openai-clients";
+
+let server: ReturnType<typeof startClipstack>;
+let url: string;
+/** Working directory of the samples: `photo.jpg`, `photos/*.jpg`, and the packages of this project. */
+let folder: string;
+let photos: readonly string[];
+
+beforeAll(async () => {
+  const [port] = await freePorts(1);
+  url = `http://127.0.0.1:${port}`;
+  const trainedModels =
+    trained.missing === "" ? ["--model", `${trained.spec.name}=${trained.path}`] : [];
+  server = startClipstack(
+    ["serve", "--model", "tiny", ...trainedModels, "--http-port", String(port)],
+    { API_KEY: apiKey, LOG_LEVEL: "warn" },
+  );
+  await ready();
+  folder = await mkdtemp(join(tmpdir(), "clipstack-openai-samples-"));
+  await mkdir(join(folder, "photos"));
+  await symlink(join(root, "node_modules"), join(folder, "node_modules"));
+  photos = (await readdir(samples)).filter((file) => file.endsWith(".jpg")).sort();
+  for (const photo of photos) await copyFile(join(samples, photo), join(folder, "photos", photo));
+  await copyFile(join(samples, "sunset.jpg"), join(folder, "photo.jpg"));
+});
+afterAll(async () => {
+  server?.child.kill("SIGTERM");
+  await server?.done;
+});
+
+/** Waits until the server can embed. */
+async function ready(): Promise<void> {
+  const exited = server.done.then(({ stderr }) => {
+    throw new Error(`clipstack serve has exited: ${stderr}`);
+  });
+  const isReady = async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.ok === true;
+  while (!(await Promise.race([isReady(), exited]))) await sleep(100);
+}
+
+/** Lines that a program prints. */
+async function linesOf(program: string, ...args: readonly string[]): Promise<readonly string[]> {
+  const { stdout } = await promisify(execFile)(program, args, {
+    cwd: folder,
+    timeout: 120_000,
+    env: {
+      ...process.env,
+      OPENAI_BASE_URL: `${url}/v1`,
+      OPENAI_API_KEY: apiKey,
+    },
+  });
+  return stdout.trim().split("\n");
+}
+
+/** Code of the only block of the page in a language that contains `text`. */
+function sampleOf(language: string, text: string): string {
+  const found = blocks.filter(
+    (block) => block.language === language && block.lines.join("\n").includes(text),
+  );
+  expect(found).toHaveLength(1);
+  return `${found[0]!.lines.join("\n")}\n`;
+}
+
+test("the sample for Node prints the width", async () => {
+  await writeFile(join(folder, "sample.mjs"), sampleOf("js", "openai"));
+  expect(await linesOf(process.execPath, "sample.mjs")).toEqual(["512"]);
+});
+
+test("the sample for curl returns an embedding", async () => {
+  const [json = ""] = await linesOf("sh", "-c", sampleOf("sh", "curl"));
+  expect(JSON.parse(json).data[0].embedding).toHaveLength(512);
+});
+
+test("OpenAI's client for Node: texts, images, base64 and errors", async () => {
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey, maxRetries: 0 });
+  const { data: models } = await client.models.list();
+  const [model] = models.map(({ id }) => id) as [string];
+  expect(await client.models.retrieve(model)).toEqual(models[0]);
+  const photo = `data:image/jpeg;base64,${await readFile(join(folder, "photo.jpg"), "base64")}`;
+  const input = ["a red bicycle", photo];
+  const { data, usage } = await client.embeddings.create({ model, input });
+  const floats = await client.embeddings.create({ model, input, encoding_format: "float" });
+  expect(usage).toEqual({ prompt_tokens: 5, total_tokens: 5 });
+  for (const [index, { embedding }] of data.entries()) {
+    expect(Math.hypot(...embedding)).toBeCloseTo(1, 5);
+    const differences = floats.data[index]!.embedding.map((it, at) => it - embedding[at]!);
+    expect(Math.max(...differences.map(Math.abs))).toBeLessThan(1e-6);
+  }
+  const tokens = client.embeddings.create({ model, input: [320, 736] });
+  await expect(tokens).rejects.toBeInstanceOf(BadRequestError);
+  const unknown = client.embeddings.create({ model: "text-embedding-3-small", input });
+  await expect(unknown).rejects.toMatchObject({ status: 404, code: "model_not_found" });
+  const stranger = new OpenAI({ baseURL: `${url}/v1`, apiKey: "another-key", maxRetries: 0 });
+  await expect(stranger.models.list()).rejects.toBeInstanceOf(AuthenticationError);
+});
+
+describe.skipIf(missing !== "")(
+  `Python packages from PyPI${missing === "" ? "" : ` (not here: ${missing})`}`,
+  () => {
+    const python = join(venv, "bin", "python");
+
+    test("OpenAI's client: texts, images, base64 and errors", async () => {
+      const facts = await linesOf(python, join(root, "tests/openai-client.py"), "photo.jpg");
+      console.log(facts.join("\n"));
+      expect(facts).toHaveLength(14);
+    });
+
+    test("the sample for OpenAI's client prints the width", async () => {
+      await writeFile(join(folder, "sample.py"), sampleOf("python", "import OpenAI\n"));
+      expect(await linesOf(python, "sample.py")).toEqual(["512"]);
+    });
+
+    test("the sample for LangChain finds the photos nearest to a text", async () => {
+      const sample = sampleOf("python", "a sunset at the beach");
+      const [, text] = /similarity_search\("([^"]+)"/.exec(sample)!;
+      await writeFile(join(folder, "langchain.py"), sample);
+      expect(await linesOf(python, "langchain.py")).toEqual(await nearestPhotos(text!, 3));
+    });
+
+    test.skipIf(trained.missing !== "")(
+      `the sample for LangChain finds the near-duplicate of a photo with trained weights${trained.missing}`,
+      async () => {
+        await writeFile(join(folder, "similar.py"), sampleOf("python", trained.spec.name));
+        const lines = await linesOf(python, "similar.py");
+        console.log(lines.join("\n"));
+        const nearest = new Map(
+          lines.map((line) => line.split(" ", 2) as [name: string, other: string]),
+        );
+        expect([...nearest.keys()]).toEqual(photos);
+        const pairs = await nearDuplicates();
+        expect(pairs.length).toBeGreaterThan(3);
+        for (const [copy, original] of pairs)
+          expect([copy, nearest.get(copy)]).toEqual([copy, original]);
+      },
+    );
+  },
+);
+
+/** Photos that are a copy of another one, and that one. */
+async function nearDuplicates(): Promise<readonly (readonly [copy: string, original: string])[]> {
+  const { images } = JSON.parse(await readFile(join(samples, "samples.json"), "utf8")) as {
+    images: readonly { readonly file: string; readonly nearDuplicateOf?: string }[];
+  };
+  return images.flatMap(({ file, nearDuplicateOf: original }) =>
+    original === undefined ? [] : [[file, original] as const],
+  );
+}
+
+/** Names of the photos with the highest cosine to a text, from the vectors of the embed API. */
+async function nearestPhotos(text: string, count: number): Promise<readonly string[]> {
+  const [query] = await embed("/embed/text", { texts: [text] });
+  const scores: { readonly photo: string; readonly score: number }[] = [];
+  for (const photo of photos) {
+    const file = await readFile(join(samples, photo), "base64");
+    const [vector] = await embed("/embed/base64", { images: [file] });
+    const score = vector!.reduce((sum, value, index) => sum + value * query![index]!, 0);
+    scores.push({ photo, score });
+  }
+  scores.sort((first, second) => second.score - first.score);
+  return scores.slice(0, count).map(({ photo }) => photo);
+}
+
+async function embed(path: string, body: unknown): Promise<readonly (readonly number[])[]> {
+  const response = await fetch(`${url}${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${apiKey}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const { embeddings } = (await response.json()) as { embeddings: readonly number[][] };
+  return embeddings;
+}
