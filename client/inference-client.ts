@@ -203,12 +203,19 @@ function createClient(batches: Omit<RemoteEmbedder, "target">): InferenceClient 
 
   return {
     embed: (images) => embedAll(images, batches.embed),
-    embedText: (texts) => embedAll(texts, batches.embedText),
+    embedText: async (texts) => embedAll(requireContent(texts), batches.embedText),
     close() {
       closing ??= Promise.allSettled(outstanding).then(() => batches.close());
       return closing;
     },
   };
+}
+
+/** @throws {ClientError} `rejected` on an empty text, as the embed API rejects it */
+function requireContent(texts: readonly string[]): readonly string[] {
+  const text = texts.indexOf("");
+  if (text === -1) return texts;
+  throw new ClientError("rejected", `text ${text} must not be an empty string`, { text });
 }
 
 /** Converts the index of an error from its batch to the caller's list. */

@@ -14,7 +14,7 @@ import { startGateway, startTestTriton, type TestTriton } from "./test-triton.ts
 /** Embed server, gateway and Triton emulator with the same two models, and the client of each. */
 
 const specs = [openclipVitB32, dinov2Small];
-const texts = ["a photo of a dog", "", "Sunset at the beach, 1999", "寺の写真"];
+const texts = ["a photo of a dog", " ", "Sunset at the beach, 1999", "寺の写真"];
 
 let textModelPath: string;
 let modelPath: string;
@@ -88,6 +88,14 @@ describe.each(clients)("%s", (_name, options) => {
       const difference = vector.map((value, at) => Math.abs(value - other[at]!));
       expect(Math.max(...difference)).toBeLessThan(1e-6);
     }
+  });
+
+  test("fails on an empty text", async () => {
+    const client = await openInferenceClient(options());
+    await expect(client.embedText(["a", ""])).rejects.toThrow(
+      "[rejected] text 1 must not be an empty string",
+    );
+    await client.close();
   });
 });
 
