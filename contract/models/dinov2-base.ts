@@ -57,7 +57,7 @@ export const dinov2Base = modelSpec.parse({
         "embeddings-benchmark/mteb docs/overview/available_models/image.md (commit not known)",
         "f9e44c814b77203eaa57a6bdbbd535f21ede1415",
       ),
-      pinned(69797079284, "size and SHA-256", 9),
+      pinned("size and SHA-256", 9),
     ],
   },
 } satisfies ModelSpecInput);

@@ -54,7 +54,7 @@ export const dinov2Small = modelSpec.parse({
         "embeddings-benchmark/mteb docs/overview/available_models/image.md (commit not known)",
         "ed25f3a31f01632728cabb09d1542f84ab7b0056",
       ),
-      pinned(67286128520, "size and SHA-256", 10),
+      pinned("size and SHA-256", 10),
     ],
   },
 } satisfies ModelSpecInput);

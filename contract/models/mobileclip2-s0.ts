@@ -78,7 +78,7 @@ export const mobileclip2S0 = modelSpec.parse({
         `${openClip} src/open_clip/pretrained.py:630`,
         "dfndr2b=_mccfg(hf_hub='timm/MobileCLIP2-S0-OpenCLIP/')",
       ),
-      pinned(71161347607, "revision and SHA-256", 6),
+      pinned("revision and SHA-256", 6),
     ],
   },
 } satisfies ModelSpecInput);

@@ -72,7 +72,7 @@ export const mobileclip2S2 = modelSpec.parse({
         `${openClip} src/open_clip/pretrained.py:631`,
         "dfndr2b=_mccfg(hf_hub='timm/MobileCLIP2-S2-OpenCLIP/')",
       ),
-      pinned(66724044101, "revision, size and SHA-256", 8),
+      pinned("revision, size and SHA-256", 8),
     ],
   },
 } satisfies ModelSpecInput);

@@ -48,7 +48,7 @@ export const openclipVitB16 = modelSpec.parse({
         "https://gr.tbb.rip/models/laion/CLIP-ViT-B-16-laion2B-s34B-b88K (copy of the model card)",
         "license mit",
       ),
-      pinned(71372647848, "licence of the revision", 1, "MIT"),
+      pinned("licence of the revision", 1, "MIT"),
     ],
     weights: [
       quoted(
@@ -60,13 +60,11 @@ export const openclipVitB16 = modelSpec.parse({
         'HF_SAFE_WEIGHTS_NAME = "open_clip_model.safetensors"',
       ),
       pinned(
-        62045638608,
         "revision",
         9,
         '"backbone_weights_revision": "7288da5a0d6f0b51c4a2b27c624837a9236d0112",',
       ),
       pinned(
-        61323005820,
         "size and SHA-256, without revision and file name",
         1,
         "OPEN_CLIP_CHECKPOINT_BYTES = 598_516_980",

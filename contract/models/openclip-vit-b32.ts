@@ -47,13 +47,8 @@ export const openclipVitB32 = modelSpec.parse({
         `${openClip} src/open_clip/pretrained.py:195`,
         "laion2b_s34b_b79k=_pcfg(hf_hub='laion/CLIP-ViT-B-32-laion2B-s34B-b79K/'),",
       ),
-      pinned(
-        57368915383,
-        "revision",
-        8,
-        'OPENCLIP_MODEL_REVISION = "1a25a446712ba5ee05982a381eed697ef9b435cf"',
-      ),
-      pinned(57368915383, "size and SHA-256", 6, "OPENCLIP_MODEL_BYTES = 605_143_316"),
+      pinned("revision", 8, 'OPENCLIP_MODEL_REVISION = "1a25a446712ba5ee05982a381eed697ef9b435cf"'),
+      pinned("size and SHA-256", 6, "OPENCLIP_MODEL_BYTES = 605_143_316"),
     ],
   },
 } satisfies ModelSpecInput);

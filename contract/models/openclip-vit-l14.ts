@@ -80,12 +80,7 @@ export const openclipVitL14 = modelSpec.parse({
         "embeddings-benchmark/mteb@0281023b673b6a6c5d523b3a937d8f8b2c09d572 mteb/models/openclip_models.py",
         'revision="1627032197142fbe2a7cfec626f4ced3ae60d07a",',
       ),
-      pinned(
-        61981120188,
-        "file name, size and SHA-256",
-        2,
-        'filename="open_clip_pytorch_model.safetensors"',
-      ),
+      pinned("file name, size and SHA-256", 2, 'filename="open_clip_pytorch_model.safetensors"'),
     ],
   },
 } satisfies ModelSpecInput);

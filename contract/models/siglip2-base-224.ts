@@ -96,12 +96,7 @@ export const siglip2Base224 = modelSpec.parse({
     ],
     imageCost: [
       quoted(`${timm} results/benchmark-infer-amp-nchw-pt240-cu124-rtx4090.csv:705`, "92.88,17.73"),
-      pinned(
-        68601035899,
-        "parameters",
-        1,
-        "92,884,224 (instantiated vision tower including pooling head)",
-      ),
+      pinned("parameters", 1, "92,884,224 (instantiated vision tower including pooling head)"),
       profile,
     ],
     textInput: [
@@ -129,7 +124,7 @@ export const siglip2Base224 = modelSpec.parse({
         `${openClip} src/open_clip/model_configs/ViT-B-16-SigLIP2.json:17 (not followed)`,
         '"clean": "canonicalize"',
       ),
-      pinned(61426887537, "size and SHA-256 of tokenizer.model", 6),
+      pinned("size and SHA-256 of tokenizer.model", 6),
       chosen("int64 ids, as for CLIP"),
     ],
     textCost: [
@@ -151,19 +146,14 @@ export const siglip2Base224 = modelSpec.parse({
     ],
     batching: [defaultBatchingSource],
     licence: [
-      pinned(66033309118, "licence", 5, 'MODEL_LICENSE = "Apache-2.0"'),
+      pinned("licence", 5, 'MODEL_LICENSE = "Apache-2.0"'),
       quoted(
         `${bigVision} big_vision/configs/proj/image_text/README_siglip2.md:51,53 (software Apache-2.0)`,
         "All other materials … Creative Commons Attribution 4.0",
       ),
     ],
     weights: [
-      pinned(
-        71160620556,
-        "revision, size and SHA-256",
-        10,
-        "/resolve/75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2",
-      ),
+      pinned("revision, size and SHA-256", 10, "/resolve/75de2d55ec2d0b4efc50b3e9ad70dba96a7b2fa2"),
     ],
   },
 } satisfies ModelSpecInput);

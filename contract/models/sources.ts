@@ -18,15 +18,18 @@ export function chosen(reason: string): FactSource {
 }
 
 /**
- * Revision, size or checksum in third-party code, because the publisher's page was not reachable. The file was found by its text; its
- * repository is not known.
+ * Revision, size or checksum in third-party code that names the file, because the publisher's page was not reachable. `model pull` rejects
+ * a file with another checksum.
  *
- * @param facts - What the file states.
- * @param files - Number of files with the same value.
+ * @param facts - What the files state.
+ * @param files - Number of independent files with the same value.
  */
-export function pinned(searchId: number, facts: string, files: number, text?: string): FactSource {
-  const count = files === 1 ? "one file found" : `${files} files alike`;
-  return quoted(`${facts}: third-party file, text search id ${searchId} (${count})`, text);
+export function pinned(facts: string, files: number, text?: string): FactSource {
+  const count = files === 1 ? "one file" : `${files} files with the same value`;
+  return quoted(
+    `${facts}: third-party code, ${count}; not compared with the publisher's page`,
+    text,
+  );
 }
 
 /** open_clip v3.3.0; the files are identical in the wheel open_clip_torch-3.3.0. */
