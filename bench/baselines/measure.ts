@@ -216,9 +216,7 @@ function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptio
   return {
     windowSeconds: seconds,
     warmupSeconds,
-    stableWindows: 1,
-    maxWindows: 1,
-    tolerance: 0,
+    windows: 1,
     durationSeconds: warmupSeconds + seconds + longestSeconds,
     workers: 1,
     signal,

@@ -153,7 +153,7 @@ export const serverRecordKind: RecordKind<ServerRecord> = {
   kind: "bench-server",
   version: serverRecordVersion,
   schema: serverRecord,
-  upgrade: upgradeFrom1,
+  upgrades: [upgradeFrom1],
 };
 
 /** Parses a saved record; see {@link parseRecordAs}. */
@@ -177,7 +177,9 @@ const renamedSubjects = new Map<unknown, string>([
 ]);
 
 /** Version 1 used `limit`, `form`, `forms` and `peer`. Other deviations are rejected by the schema of version 2. */
-function upgradeFrom1(record: Readonly<Record<string, unknown>>): unknown {
+function upgradeFrom1(
+  record: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
   const parsed = record1.safeParse(record);
   if (!parsed.success) return { ...record, schema: serverRecordVersion };
   const { limit, forms, peer, ...subject } = parsed.data.subject;

@@ -212,7 +212,7 @@ test("a larger batch with the same duration does not yield a compute time of zer
 });
 
 test("calibrates with stable loads if there are any", () => {
-  const stability = { ...measured(1, 1).stability, verdict: "unstable" } as const;
+  const stability = { ...measured(1, 1).stability, verdict: "drifting" } as const;
   const unstable = { ...measured(1, 1), id: "unstable", stability };
   const odd = { ...unstable, server: { ...unstable.server, inferMs: 40 } } as LoadPoint;
   const { endpoints, rows } = calibrateRecord(record([odd, ...loads]));

@@ -6,16 +6,14 @@ import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 import { codeText, countCodes, isGood, type TimedSample } from "./samples.ts";
 import { clientUse, invalidReasons } from "./saturation.ts";
-import { agreement, agrees, describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
+import { describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
 import { clockMs, ownCodes } from "./worker-messages.ts";
 import type { Collected, Workers } from "./workers.ts";
 
-/** Maximum relative difference between two consecutive windows for the server to count as warmed up. */
-const warmDifference = 0.2;
-/** Maximum share of the duration limit spent on warm-up. */
+/** Maximum share of the duration limit by which slow responses extend the warm-up. */
 const maxWarmupShare = 0.3;
-/** Minimum number of responses per window, failures included; a window is extended until it has them. */
-const minResponses = 10;
+/** Minimum number of responses per window, failures included; a window is extended until it has them, and one per client. */
+const minResponses = 3;
 /** Time to wait for outstanding responses at the end of a load; longer if latencies were high. */
 const drainMs = 5_000;
 const drainLatencies = 2;
@@ -80,77 +78,54 @@ export class LoadRun {
     private readonly totals: Totals,
   ) {}
 
-  /** Runs the warm-up and returns the CPU utilisation of the busiest worker in its last window, 0..1. */
+  /** Runs the warm-up and returns the CPU utilisation of the busiest worker in its second half, 0..1. */
   async warmUp(): Promise<number> {
-    const { durationSeconds, windowSeconds, warmupSeconds } = this.options;
+    const { durationSeconds, windowSeconds, warmupSeconds = windowSeconds, signal } = this.options;
     const startMs = this.workers.start();
     const maxDurationMs = durationSeconds * 1_000;
-    const warmupMs =
-      warmupSeconds === undefined ? maxDurationMs * maxWarmupShare : warmupSeconds * 1_000;
     if (Number.isNaN(this.totals.endMs)) this.totals.endMs = startMs + maxDurationMs;
-    const untilMs = Math.min(this.totals.endMs, startMs + warmupMs);
+    const longestMs = Math.max(warmupSeconds * 1_000, maxDurationMs * maxWarmupShare);
+    const untilMs = Math.min(this.totals.endMs, startMs + longestMs);
     const { workers } = await this.#collect(true);
     this.#boundary = { atMs: startMs, countedToMs: startMs, workers, counters: undefined };
-    let last: MeasuredWindow;
-    let before: MeasuredWindow | undefined;
-    do {
-      last = await this.#timedWindow(windowSeconds, untilMs);
-      this.totals.warmup.requests += last.window.good.length;
-      if (last.window.good.length === 0) this.#rejectUnreachable(last.window.failed);
-      if (
-        warmupSeconds === undefined &&
-        before !== undefined &&
-        isWarm([before.window, last.window])
-      )
-        break;
-      before = last;
-    } while (this.#boundary.atMs < untilMs && !this.options.signal.aborted);
+    const halves: MeasuredWindow[] = [];
+    while (halves.length < 2 && !signal.aborted) {
+      const half = await this.#timedWindow(warmupSeconds / 2, untilMs);
+      halves.push(half);
+      this.totals.warmup.requests += half.window.good.length;
+      if (half.window.good.length === 0) this.#rejectUnreachable(half.window.failed);
+    }
     this.totals.warmup.seconds += (this.#boundary.atMs - startMs) / 1_000;
-    return clientUse([last], undefined).busiestWorkerCores;
+    return clientUse(halves.slice(-1), undefined).busiestWorkerCores;
   }
 
-  /** Measures windows until they are stable. Call {@link warmUp} first. */
+  /** Measures a fixed number of windows. Call {@link warmUp} first. */
   async measure(): Promise<MeasuredLoad> {
-    const { signal, stableWindows, tolerance, maxWindows, windowSeconds, onWindow } = this.options;
-    const windows: MeasuredWindow[] = [];
+    const { signal, windows: count, windowSeconds, onWindow } = this.options;
+    const startedAt = new Date().toISOString();
+    const measured: MeasuredWindow[] = [];
     this.#kept = this.#kept.filter(({ doneMs }) => doneMs > this.#boundary.atMs);
     const { imagesPerRequest } = this.requests;
-    const soFar = () => windows.map(({ window }) => describeWindow(window, imagesPerRequest));
-    while (windows.length < maxWindows && !signal.aborted) {
+    while (measured.length < count && !signal.aborted) {
       const isLast = clockMs() + windowSeconds * 1_000 > this.totals.endMs;
-      if (isLast && windows.length > 0) break;
+      if (isLast && measured.length > 0) break;
       const next = await this.#timedWindow(windowSeconds, this.totals.endMs);
-      if (!next.complete && windows.length > 0) break;
-      windows.push(next);
-      onWindow?.(describeWindow(next.window, imagesPerRequest), windows.length - 1);
-      const enough = windows.length >= stableWindows;
-      if (enough && agrees(agreement(soFar().slice(-stableWindows)), tolerance)) break;
+      if (!next.complete && measured.length > 0) break;
+      measured.push(next);
+      onWindow?.(describeWindow(next.window, imagesPerRequest), measured.length - 1);
       if (!next.complete) break;
     }
     await this.stop();
 
-    const measured = windows.slice(-stableWindows);
-    const described = windows.map((measuredWindow) =>
-      describeWindow(
-        measuredWindow.window,
-        imagesPerRequest,
-        this.#dueIn(measuredWindow, measuredWindow).filter(isGood),
-      ),
-    );
-    const found = agreement(described.slice(-stableWindows));
-    const verdict = signal.aborted
-      ? "interrupted"
-      : measured.length < stableWindows || measured.some(({ complete }) => !complete)
-        ? "short"
-        : agrees(found, tolerance)
-          ? "stable"
-          : "unstable";
+    const isComplete = measured.length === count && measured.every(({ complete }) => complete);
     return {
       ...this.#figures(measured),
+      startedAt,
       warmup: this.totals.warmup,
-      windows: described,
-      measuredWindows: measured.length,
-      stability: { verdict, ...found, tolerance },
+      windows: measured.map((one) =>
+        describeWindow(one.window, imagesPerRequest, this.#dueIn(one, one).filter(isGood)),
+      ),
+      outcome: signal.aborted ? "interrupted" : isComplete ? "complete" : "short",
     };
   }
 
@@ -171,7 +146,7 @@ export class LoadRun {
 
   #figures(
     measured: readonly MeasuredWindow[],
-  ): Omit<MeasuredLoad, "warmup" | "windows" | "measuredWindows" | "stability"> {
+  ): Omit<MeasuredLoad, "startedAt" | "warmup" | "windows" | "outcome"> {
     const { load, readCounters } = this.options;
     const { imagesPerRequest, requests } = this.requests;
     const [first, last] = [measured[0], measured.at(-1)];
@@ -217,7 +192,7 @@ export class LoadRun {
     const { load } = this.options;
     const start = this.#boundary;
     const required =
-      load.kind === "closed loop" ? Math.max(minResponses, 2 * load.concurrency) : minResponses;
+      load.kind === "closed loop" ? Math.max(minResponses, load.concurrency) : minResponses;
     const endMs = start.atMs + seconds * 1_000;
     await this.#sleep(Math.min(endMs, untilMs) - clockMs());
     await this.#collect(false);
@@ -311,10 +286,4 @@ async function unlessAborted<T>(
     signal.removeEventListener("abort", startGracePeriod);
     clearTimeout(timer);
   }
-}
-
-function isWarm(windows: readonly LoadWindow[]): boolean {
-  const found = agreement(windows.map((window) => describeWindow(window, 1)));
-  // each of two windows deviates from the mean by half of the difference
-  return found !== undefined && found.throughputDeviation <= warmDifference / 2;
 }

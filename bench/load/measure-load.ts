@@ -9,7 +9,7 @@ import { startWorkers } from "./workers.ts";
 const busyWorkerCores = 0.75;
 
 /**
- * Measures a load: warms up until throughput is stable, then measures windows until enough of them agree.
+ * Measures one round of a load with new worker processes and connections: a warm-up, then a fixed number of windows.
  *
  * @throws {UserError} one line, if the server is unreachable.
  */

@@ -1,20 +1,16 @@
-import type { LoadPoint, LoadShape } from "../record/bench-record.ts";
+import type { LoadPoint, LoadShape, Round } from "../record/bench-record.ts";
 import type { WorkerPriority } from "./worker-messages.ts";
 
 /** Options of a measurement. */
 export interface MeasureOptions {
   readonly load: LoadShape;
   readonly windowSeconds: number;
-  /** Number of consecutive windows that must agree. */
-  readonly stableWindows: number;
-  /** Maximum relative deviation of throughput and p99 from the mean of those windows, 0..1. */
-  readonly tolerance: number;
-  /** Maximum number of windows; without agreement until then, the load is unstable. */
-  readonly maxWindows: number;
+  /** Number of measured windows, whatever they show. */
+  readonly windows: number;
   /**
-   * Length of the warm-up, in seconds.
+   * Length of the warm-up, in seconds; longer if a client has no response by then.
    *
-   * @default until two consecutive windows agree, at most 30 % of `durationSeconds`
+   * @default - one window
    */
   readonly warmupSeconds?: number;
   /** Maximum duration including the warm-up, in seconds. */
@@ -27,7 +23,7 @@ export interface MeasureOptions {
    * @default "raised" - if permitted, so that a server on the same machine does not delay the measurement
    */
   readonly priority?: WorkerPriority;
-  /** Ends the load; the measurements until then are returned with the verdict `interrupted`. */
+  /** Ends the load; the measurements until then are returned with the outcome `interrupted`. */
   readonly signal: AbortSignal;
   /**
    * Reads counters of the server at window boundaries; the values before the first and after the last measured window
@@ -35,31 +31,16 @@ export interface MeasureOptions {
    */
   readonly readCounters?: () => Promise<unknown>;
   /** Called after each window, for progress. */
-  readonly onWindow?: (window: LoadPoint["windows"][number], index: number) => void;
+  readonly onWindow?: (window: Round["windows"][number], index: number) => void;
 }
 
-/** Part of a {@link LoadPoint} that the load generator measures. */
+/** One round of a {@link LoadPoint}, as the load generator measures it. */
 export interface MeasuredLoad
-  extends Pick<
-    LoadPoint,
-    | "warmup"
-    | "windows"
-    | "measuredWindows"
-    | "stability"
-    | "seconds"
-    | "samples"
-    | "requestsPerSecond"
-    | "imagesPerSecond"
-    | "achievedShare"
-    | "latencyMs"
-    | "histogram"
-    | "errors"
-    | "errorsWithWarmup"
-    | "client"
-    | "requestBytes"
-    | "responseBytes"
-    | "invalid"
-  > {
+  extends Omit<Round, "round" | "position" | "client">,
+    Pick<
+      LoadPoint,
+      "histogram" | "errorsWithWarmup" | "client" | "requestBytes" | "responseBytes"
+    > {
   /** Results of `readCounters`; absent without it, or if no window was measured. */
   readonly counters?: { readonly before: unknown; readonly after: unknown };
 }

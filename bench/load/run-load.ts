@@ -32,9 +32,8 @@ export function comparisonLoad({
   return {
     load: { kind: "closed loop", concurrency },
     windowSeconds: seconds / 3,
-    stableWindows: 3,
-    tolerance: 0.1,
-    maxWindows: 3,
+    windows: 3,
+    warmupSeconds: seconds / 3,
     // upper bound, for a server that does not respond
     durationSeconds: 4 * seconds + 10,
     workers: 1,

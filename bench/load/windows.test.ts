@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TimedSample } from "./samples.ts";
-import { agreement, agrees, describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
+import { describeWindow, type LoadWindow, makeWindow } from "./windows.ts";
 
 const sample = (doneMs: number, latencyMs = 10, code = ""): TimedSample => ({
   dueMs: doneMs - latencyMs,
@@ -11,14 +11,6 @@ const sample = (doneMs: number, latencyMs = 10, code = ""): TimedSample => ({
 });
 /** Images per second, with one image per request. */
 const rateOf = (window: LoadWindow) => describeWindow(window, 1).imagesPerSecond;
-
-const described = (requests: number, imagesPerSecond: number, p99Ms: number) => ({
-  seconds: 1,
-  requests,
-  imagesPerSecond,
-  p99Ms,
-  failed: 0,
-});
 
 test("the rate of a window is independent of where its boundaries fall between responses", () => {
   // one client, a response every 300 ms: at 900, 1200, 1500, 1800
@@ -65,25 +57,4 @@ test("a window without a response has its full length and no rate", () => {
 test("failed requests are counted separately from responses", () => {
   const window = makeWindow([sample(1_500), sample(1_600, 10, "503"), sample(1_900)], 900, 2_000);
   expect(describeWindow(window, 4)).toMatchObject({ requests: 2, imagesPerSecond: 8, failed: 1 });
-});
-
-test("windows agree if throughput and p99 are close to their means", () => {
-  const found = agreement([
-    described(200, 95, 10),
-    described(200, 105, 11),
-    described(200, 100, 9),
-  ]);
-  expect(found?.throughputDeviation).toBeCloseTo(0.05);
-  expect(found?.p99Deviation).toBeCloseTo(0.1);
-  expect(agrees(found, 0.11)).toBe(true);
-  expect(agrees(found, 0.09)).toBe(false);
-});
-
-test("a p99 of few responses is not compared", () => {
-  const found = agreement([described(200, 100, 10), described(99, 100, 1_000)]);
-  expect(found).toEqual({ throughputDeviation: 0 });
-});
-
-test("windows do not agree if one has no response", () => {
-  expect(agrees(agreement([described(0, 0, 0), described(0, 0, 0)]), 1)).toBe(false);
 });

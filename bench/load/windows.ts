@@ -1,5 +1,4 @@
-import type { LoadPoint } from "../record/bench-record.ts";
-import { mean } from "../stats/statistics.ts";
+import type { Round } from "../record/bench-record.ts";
 import { percentile, sortedLatencies } from "./latency.ts";
 import { isGood, type TimedSample } from "./samples.ts";
 
@@ -15,9 +14,6 @@ export interface LoadWindow {
   readonly good: readonly TimedSample[];
   readonly failed: readonly TimedSample[];
 }
-
-/** Minimum number of responses for comparing p99s; with fewer, the p99 is the slowest response. */
-const minP99Samples = 100;
 
 /** Number of mean gaps between responses after which a silence is a stall. */
 const maxSilenceGaps = 2;
@@ -67,7 +63,7 @@ export function describeWindow(
   window: LoadWindow,
   imagesPerRequest: number,
   requests: readonly TimedSample[] = window.good,
-): LoadPoint["windows"][number] {
+): Round["windows"][number] {
   const { seconds, good, failed } = window;
   return {
     seconds,
@@ -76,37 +72,4 @@ export function describeWindow(
     p99Ms: requests.length === 0 ? undefined : percentile(sortedLatencies(requests), 99),
     failed: failed.length,
   };
-}
-
-/** Maximum relative deviations of windows from their mean. */
-export interface Agreement {
-  readonly throughputDeviation: number;
-  /** Absent if a window has too few responses for a p99. */
-  readonly p99Deviation?: number;
-}
-
-/** `undefined` if a window has no successful response; such windows never agree. */
-export function agreement(windows: readonly LoadPoint["windows"][number][]): Agreement | undefined {
-  if (windows.length === 0 || windows.some(({ requests }) => requests === 0)) return undefined;
-  const p99s = windows.flatMap(({ p99Ms, requests }) =>
-    p99Ms === undefined || requests < minP99Samples ? [] : [p99Ms],
-  );
-  return {
-    throughputDeviation: deviation(windows.map(({ imagesPerSecond }) => imagesPerSecond)),
-    ...(p99s.length === windows.length ? { p99Deviation: deviation(p99s) } : {}),
-  };
-}
-
-export function agrees(found: Agreement | undefined, tolerance: number): boolean {
-  return (
-    found !== undefined &&
-    found.throughputDeviation <= tolerance &&
-    (found.p99Deviation ?? 0) <= tolerance
-  );
-}
-
-/** Maximum distance from the mean, relative to the mean. */
-function deviation(values: readonly number[]): number {
-  const average = mean(values);
-  return Math.max(...values.map((value) => Math.abs(value - average))) / average;
 }

@@ -7,15 +7,15 @@ import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
 import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
 import { studyIds, studyResult } from "./study-result.ts";
-import { upgradeBenchRecord } from "./upgrade.ts";
+import { benchUpgrades } from "./upgrade.ts";
 
 /**
  * Saved run of `clipstack bench` or `clipstack sweep`. Every report, comparison and calibration is computed from this record
  * alone. `bench/record/bench-record.schema.json` is rendered from it (`npm run render`).
  */
 
-/** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
-export const benchRecordVersion = 2;
+/** Incremented when a field changes its name or meaning. Records of schemas 1 and 2 are upgraded when read. */
+export const benchRecordVersion = 3;
 
 const loadShape = z.discriminatedUnion("kind", [
   z.strictObject({
@@ -111,7 +111,32 @@ export const clientUse = z.strictObject({
   delayedSends: z.number(),
 });
 
-/** Load point: one combination of endpoint, batch size and concurrency or rate, and its measurements. */
+/** Measurements of a load point between two starts of the load; the unit of every interval. */
+export const round = z.strictObject({
+  /** Number of the round, from 1; the load points of a round were measured in random order. */
+  round: z.int().min(1),
+  /** Position in the order of the round, from 1. */
+  position: z.int().min(1).optional(),
+  startedAt: z.iso.datetime().optional(),
+  warmup: z.strictObject({ seconds: z.number(), requests: z.int() }),
+  /** Measured windows in order; all of them count. */
+  windows: z.array(window),
+  /** `short`: a window is missing or was cut off. */
+  outcome: z.enum(["complete", "short", "interrupted"]),
+  seconds: z.number().min(0),
+  samples: z.int().min(0),
+  requestsPerSecond: z.number().min(0),
+  imagesPerSecond: z.number().min(0),
+  achievedShare: z.number().optional(),
+  latencyMs: latency.optional(),
+  errors: measurement.shape.errors,
+  client: clientUse.optional(),
+  /** Reasons why the round is invalid; whole sentences. */
+  invalid: z.array(z.string()),
+});
+export type Round = z.infer<typeof round>;
+
+/** Load point: one combination of endpoint, batch size and concurrency or rate, and its measurements in all rounds. */
 export const loadPoint = z.strictObject({
   /** Unique in the record and readable: `onnx-http b8 c4`. */
   id: z.string(),
@@ -128,27 +153,30 @@ export const loadPoint = z.strictObject({
   responseBytes: z.number().min(0),
   load: loadShape,
   conditions,
-  warmup: z.strictObject({ seconds: z.number(), requests: z.int() }),
-  /** All windows in order; the metrics are computed from the last `measuredWindows`. */
-  windows: z.array(window),
-  measuredWindows: z.int().min(0),
+  rounds: z.array(round).min(1),
   stability: z.strictObject({
-    /** `stable`: the measured windows agree; `unstable`: they never agreed; `short`: too few windows. */
-    verdict: z.enum(["stable", "unstable", "short", "interrupted"]),
-    /** Largest deviation from the mean of the measured windows, 0..1. */
-    throughputDeviation: z.number().optional(),
-    p99Deviation: z.number().optional(),
-    /** Maximum of both deviations for `stable`. */
-    tolerance: z.number(),
+    /**
+     * `drifting`: the throughput has a trend within the rounds or from round to round; `short`: too few windows or rounds to
+     * detect one. In records before schema 3, `drifting` also means that the windows never agreed.
+     */
+    verdict: z.enum(["stable", "drifting", "short", "interrupted"]),
+    /** Relative change of the throughput from the first to the last window of a round, by regression; 0.1 = 10 % faster. */
+    changeInRound: z.number().optional(),
+    /** The same from the first to the last round. */
+    changeOverRounds: z.number().optional(),
+    /** Probability of the steeper of the two trends without drift, 0..1. */
+    p: z.number().optional(),
   }),
   /** Total length of the measured windows. */
   seconds: z.number().min(0),
   /** Requests due in the measured windows that succeeded, possibly later; only these count for the percentiles. */
   samples: z.int().min(0),
+  /** Mean of the rounds, as all rates. */
   requestsPerSecond: z.number().min(0),
   imagesPerSecond: z.number().min(0),
   /** Open loop: fraction of the requests due in the measured windows that succeeded, 0..1. */
   achievedShare: z.number().optional(),
+  /** Percentiles of the requests of all rounds together. */
   latencyMs: latency.optional(),
   /** [latency in microseconds, requests], ascending: the raw histogram. */
   histogram: measurement.shape.histogram,
@@ -203,13 +231,14 @@ export const benchRecord = z.strictObject({
     /** Names of endpoints by `benchEndpointName`. */
     endpoints: z.array(z.string()),
     windowSeconds: z.number(),
-    /** Number of consecutive windows that must agree. */
-    stableWindows: z.int(),
-    tolerance: z.number(),
-    maxWindows: z.int(),
+    /** Measured windows per round. */
+    windows: z.int().min(1),
+    rounds: z.int().min(1),
+    /** Length of the warm-up of each round; absent in records before schema 3, whose warm-up ended when the throughput was steady. */
+    warmupSeconds: z.number().optional(),
     /** Requests measured per load point instead of windows; only in records before 2026-11-24. */
     iterations: z.int().optional(),
-    /** Maximum duration of a load point in seconds, including the warm-up. */
+    /** Maximum duration of a load point per round in seconds, including the warm-up. */
     durationSeconds: z.number(),
     seed: z.int(),
     p99MinimumSamples: z.int(),
@@ -269,7 +298,7 @@ export const benchRecordKind: RecordKind<BenchRecord> = {
   kind: "bench",
   version: benchRecordVersion,
   schema: benchRecord,
-  upgrade: upgradeBenchRecord,
+  upgrades: benchUpgrades,
 };
 
 /**

@@ -1,6 +1,6 @@
 import { formatMs, formatPercent, formatRate } from "../report/number-format.ts";
 import { mean } from "../stats/statistics.ts";
-import type { LoadPoint } from "./bench-record.ts";
+import type { LoadPoint, Round } from "./bench-record.ts";
 import type { GpuReadingName } from "./gpu-readings.ts";
 import { type TimePartId, timePartNames, timeParts } from "./time-parts.ts";
 
@@ -19,11 +19,11 @@ export interface Metric {
   /** Reason not to rely on the value; such a value is marked with `*` and not compared. */
   readonly caution?: (point: LoadPoint) => string | undefined;
   /**
-   * Source of the confidence interval when two records are compared: the measured windows, or a quantile of the histogram.
+   * Value of one round, for confidence intervals.
    *
    * @default - not compared
    */
-  readonly compared?: "windows" | { readonly quantile: number };
+  readonly compared?: (round: Round) => number | undefined;
 }
 
 export const metrics = {
@@ -33,7 +33,7 @@ export const metrics = {
     better: "higher",
     read: ({ imagesPerSecond }) => imagesPerSecond,
     format: formatRate,
-    compared: "windows",
+    compared: ({ imagesPerSecond }) => imagesPerSecond,
   },
   p50: {
     group: "result",
@@ -41,7 +41,7 @@ export const metrics = {
     better: "lower",
     read: ({ latencyMs }) => latencyMs?.p50,
     format: formatMs,
-    compared: { quantile: 0.5 },
+    compared: ({ latencyMs }) => latencyMs?.p50,
   },
   p95: {
     group: "result",
@@ -49,7 +49,7 @@ export const metrics = {
     better: "lower",
     read: ({ latencyMs }) => latencyMs?.p95,
     format: formatMs,
-    compared: { quantile: 0.95 },
+    compared: ({ latencyMs }) => latencyMs?.p95,
   },
   p99: {
     group: "result",
@@ -59,7 +59,7 @@ export const metrics = {
     format: formatMs,
     caution: ({ latencyMs }) =>
       latencyMs?.p99Reliable === false ? "from too few requests; close to the maximum" : undefined,
-    compared: { quantile: 0.99 },
+    compared: ({ latencyMs }) => latencyMs?.p99,
   },
   max: {
     group: "result",

@@ -2,17 +2,22 @@ import { type ZodType, z } from "zod";
 import { parseAs, parseJson } from "../../artefact/parse.ts";
 import { UserError } from "../../contract/user-error.ts";
 
+/** Converts a record of one version to the next; the input is unchecked JSON. */
+export type Upgrade = (
+  record: Readonly<Record<string, unknown>>,
+) => Readonly<Record<string, unknown>>;
+
 /** Identity of one kind of record. */
 export interface RecordKind<T> {
   readonly kind: string;
   /** Current schema version. */
   readonly version: number;
   /**
-   * Converts a record of the preceding version.
+   * Conversions to the next version, the last one to the current version.
    *
-   * @default - such records are rejected, as are all other versions
+   * @default - records of earlier versions are rejected, as are those of later versions
    */
-  readonly upgrade?: (record: Readonly<Record<string, unknown>>) => unknown;
+  readonly upgrades?: readonly Upgrade[];
   readonly schema: ZodType<T>;
 }
 
@@ -29,12 +34,13 @@ export function parseRecordAs<T>(kind: RecordKind<T>, text: string, displayPath:
     .safeParse(raw);
   if (!head.success) throw new UserError(`${displayPath}: must be a saved record`);
   requireEqual(displayPath, "kind", kind.kind, head.data.kind);
-  const { upgrade, version } = kind;
-  if (upgrade !== undefined && head.data.schema === version - 1) {
-    return parseAs(kind.schema, upgrade(head.data), displayPath);
-  }
-  requireEqual(displayPath, "schema", version, head.data.schema);
-  return parseAs(kind.schema, raw, displayPath);
+  const { upgrades = [], version } = kind;
+  const oldest = version - upgrades.length;
+  const index = upgrades.findIndex((_, i) => head.data.schema === oldest + i);
+  if (index === -1) requireEqual(displayPath, "schema", version, head.data.schema);
+  const pending = index === -1 ? [] : upgrades.slice(index);
+  const current = pending.reduce((record, upgrade) => upgrade(record), head.data);
+  return parseAs(kind.schema, current, displayPath);
 }
 
 /** JSON Schema of a kind of record. */

@@ -184,7 +184,7 @@ export const verifyRecordKind: RecordKind<VerifyRecord> = {
   kind: "verify",
   version: recordSchemaVersion,
   schema: verifyRecord,
-  upgrade: upgradeVerifyRecord,
+  upgrades: [upgradeVerifyRecord],
 };
 
 /** Parses a saved record; see {@link parseRecordAs}. */

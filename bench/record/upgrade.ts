@@ -1,6 +1,8 @@
+import type { Upgrade } from "./parse-record.ts";
+
 /**
- * Upgrades of saved records from schema 1 to schema 2, which renamed fields and values and changed no meaning. The input is
- * unchecked JSON: the schema of the result reports whatever is wrong in it.
+ * Upgrades of saved records. Schema 2 renamed fields and values and changed no meaning; in schema 3, a load point of `clipstack
+ * bench` has rounds. The input is unchecked JSON: the schema of the result reports whatever is wrong in it.
  */
 
 type Json = Readonly<Record<string, unknown>>;
@@ -50,8 +52,8 @@ const loadPoint = (value: unknown) =>
     typeof id === "string" ? id.replace(/_u8(?=[_ ])/, "_uint8") : id,
   );
 
-/** Upgrades a record of `clipstack bench` or `clipstack sweep`. */
-export function upgradeBenchRecord(record: Json): unknown {
+/** Upgrades a record of `clipstack bench` or `clipstack sweep` from schema 1 to 2. */
+function benchFrom1(record: Json): Json {
   const { subject, settings, parity, cells, ...others } = record;
   return {
     ...others,
@@ -67,8 +69,54 @@ export function upgradeBenchRecord(record: Json): unknown {
   };
 }
 
-/** Upgrades a record of `clipstack verify`. */
-export function upgradeVerifyRecord(record: Json): unknown {
+/** Upgrades a record of `clipstack bench` or `clipstack sweep` from schema 2 to 3. */
+function benchFrom2({ settings, loadPoints, ...others }: Json): Json {
+  return {
+    ...others,
+    schema: 3,
+    settings: isJson(settings) ? oneRoundSettings(settings) : settings,
+    loadPoints: each(oneRound)(loadPoints),
+  };
+}
+
+function oneRoundSettings({
+  stableWindows: windows,
+  tolerance: _tolerance,
+  maxWindows: _maxWindows,
+  ...settings
+}: Json): Json {
+  return { ...settings, windows, rounds: 1 };
+}
+
+/** The measured windows of a load point as its only round; windows that it discarded are dropped. */
+function oneRound(value: unknown): unknown {
+  if (!isJson(value)) return value;
+  const { warmup, windows, measuredWindows, stability, ...point } = value;
+  const { verdict } = isJson(stability) ? stability : {};
+  const measured = Array.isArray(windows) && typeof measuredWindows === "number";
+  const { seconds, samples, requestsPerSecond, imagesPerSecond, achievedShare } = point;
+  const { latencyMs, errors, client, invalid } = point;
+  return {
+    ...point,
+    rounds: [
+      {
+        round: 1,
+        warmup,
+        windows: measured ? windows.slice(windows.length - measuredWindows) : windows,
+        outcome: verdict === "short" || verdict === "interrupted" ? verdict : "complete",
+        ...{ seconds, samples, requestsPerSecond, imagesPerSecond },
+        ...{ achievedShare, latencyMs, errors, client, invalid },
+      },
+    ],
+    stability: { verdict: verdict === "unstable" ? "drifting" : verdict },
+  };
+}
+
+/** Upgrades of a record of `clipstack bench` or `clipstack sweep`. */
+export const benchUpgrades: readonly Upgrade[] = [benchFrom1, benchFrom2];
+
+/** Upgrades a record of `clipstack verify` from schema 1 to 2. */
+export function upgradeVerifyRecord(record: Json): Json {
   const { subject, environments: measured, checks, measurements, ...others } = record;
   const upgraded = field(renamed(subject, { runtime: "target" }), "target", target);
   return {

@@ -41,7 +41,7 @@ function reportOf(record: BenchRecord): Report {
     facts: headFacts(record),
     failures: failures.map((text) => ({ text })),
     caveats: caveatsOf(record),
-    summary: [recommendations, ...sloSections(verdict)],
+    summary: [...(verdict.choices.length === 0 ? [] : [recommendations]), ...sloSections(verdict)],
     sections: sectionsOf(record).map((section) =>
       section.id === "loads" ? { ...section, terminal: true } : section,
     ),

@@ -92,16 +92,22 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
   }
   const unstable = loadPoints.filter((point) => trustOf(point) === "unstable");
   if (unstable.length > 0) {
-    const disagreeing = unstable.filter(({ stability }) => stability.verdict === "unstable");
+    const drifting = unstable.filter(({ stability }) => stability.verdict === "drifting");
     const what =
-      disagreeing.length === unstable.length
-        ? "unstable"
-        : disagreeing.length === 0
+      drifting.length === unstable.length
+        ? "drifting"
+        : drifting.length === 0
           ? "too short"
-          : "unstable or too short";
+          : "drifting or too short";
     add(
       `${counted(unstable.length, "load point")} ${what}`,
-      `${named(unstable)}. ${settings.stableWindows} consecutive windows must agree within ${Math.round(settings.tolerance * 100)} % in throughput and p99; here, they differed or were too few. Stable load points are preferred in recommendations.`,
+      `${named(unstable)}. The throughput has a significant trend (1 % level, at least 5 %) within the rounds or from round to round, or there are too few windows or rounds to detect one. Other load points are preferred in recommendations.`,
+    );
+  }
+  if (settings.rounds === 1 && loadPoints.length > 0) {
+    add(
+      "One round",
+      "Differences between rounds are unknown, so there are no intervals and nothing is compared. Measure at least two rounds (`--rounds`).",
     );
   }
   const empty = loadPoints.filter((point) => trustOf(point) === "empty");

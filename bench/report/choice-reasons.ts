@@ -1,6 +1,5 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { timePartNames, timeParts } from "../record/time-parts.ts";
-import { differs, ratioInterval } from "../stats/intervals.ts";
 import type { Contender } from "./contenders.ts";
 import { failedShare, isFailing, isOffered } from "./load-points.ts";
 import {
@@ -11,6 +10,7 @@ import {
   formatRatio,
   listed,
 } from "./number-format.ts";
+import { advantage, type JudgedMetric } from "./ties.ts";
 
 /** Sentence on whether an open loop achieved the offered rate; empty for a closed loop. */
 export function offeredRateReasons(point: LoadPoint): readonly string[] {
@@ -24,40 +24,41 @@ export function offeredRateReasons(point: LoadPoint): readonly string[] {
   ];
 }
 
-/** Difference between the winner and the runner-up, as a sentence. */
+/**
+ * Difference between the winner and the runner-up, as a sentence.
+ *
+ * @param level - Confidence level of the comparison.
+ */
 export function runnerUpReason(
   first: Contender,
   second: Contender,
-  metric: "p50" | "throughput",
+  metric: JudgedMetric,
+  level: number,
 ): string {
-  const interval = ratioInterval(second.point, first.point, metric);
+  const interval = advantage(first.point, second.point, metric, level);
   const [better, other] =
     metric === "p50"
       ? [second.point.latencyMs?.p50 ?? 0, first.point.latencyMs?.p50 ?? 1]
       : [first.point.imagesPerSecond, second.point.imagesPerSecond];
-  const runnerUp = `\`${second.name}\``;
-  if (better < other) {
-    const doubt = isFailing(second.point)
-      ? `${formatPercent(failedShare(second.point))} of its requests failed`
-      : "it was not stable";
-    return `${runnerUp} measured better (${formatMsOrRate(second.point, metric)}), but ${doubt}.`;
+  const [runnerUp, measured] = [`\`${second.name}\``, formatMsOrRate(second.point, metric)];
+  if (better < other && isFailing(second.point)) {
+    return `${runnerUp} measured better (${measured}), but ${formatPercent(failedShare(second.point))} of its requests failed.`;
   }
-  if (interval !== undefined && !differs(interval)) {
-    return `The difference from ${runnerUp} is within the noise (${formatMsOrRate(second.point, metric)}); either is suitable.`;
+  if (interval === undefined) {
+    return `The difference from ${runnerUp} (${measured}) is not judged: that requires two rounds of both.`;
   }
-  const range =
-    interval === undefined
-      ? ""
-      : metric === "p50"
-        ? `, 95 % confidence interval of the ratio ${(1 / interval.high).toFixed(2)} to ${(1 / interval.low).toFixed(2)}`
-        : `, 95 % confidence interval of the ratio ${interval.low.toFixed(2)} to ${interval.high.toFixed(2)}`;
-  const figures = `${formatMsOrRate(second.point, metric)}${range}`;
+  const { ratio, low, high } = interval;
+  const range = `${low.toFixed(2)} to ${high.toFixed(2)}`;
+  if (low <= 1) {
+    return `The difference from ${runnerUp} (${measured}) is within the noise: ratio ${ratio.toFixed(2)}, interval ${range}; either is suitable.`;
+  }
+  const figures = `${measured}, interval of the ratio ${range}`;
   return metric === "p50"
-    ? `${runnerUp} takes ${formatRatio(better / other)} as long (${figures}).`
-    : `${formatRatio(better / other)} the throughput of ${runnerUp} (${figures}).`;
+    ? `${runnerUp} takes ${formatRatio(ratio)} as long (${figures}).`
+    : `${formatRatio(ratio)} the throughput of ${runnerUp} (${figures}).`;
 }
 
-function formatMsOrRate(point: LoadPoint, metric: "p50" | "throughput"): string {
+function formatMsOrRate(point: LoadPoint, metric: JudgedMetric): string {
   return metric === "p50"
     ? `${formatMs(point.latencyMs?.p50 ?? 0)} ms`
     : `${formatRate(point.imagesPerSecond)} images/s`;

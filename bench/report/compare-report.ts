@@ -59,6 +59,7 @@ export function compareReport(from: BenchRecord, to: BenchRecord, comparison: Co
       tableSection("endpoints", "Endpoints", endpointTable(comparison), {
         notes: [
           "Ratios are the second record's figures divided by the first's, with their 95 % confidence intervals: throughput above 1 and latency below 1 is better.",
+          "Intervals are computed from the rounds (Welch's t). Drift of the machine between the two runs is in no interval: repeat both in alternating order before relying on a small difference.",
         ],
       }),
       tableSection("loads", "Load points", loadPointTable(comparison)),
@@ -111,7 +112,7 @@ export function verdictText(comparison: Comparison): string {
   if (judged === 0) {
     return loadPoints.every(({ exclusionReasons }) => exclusionReasons.length > 0)
       ? "no reliable load point to compare"
-      : "no load point has enough windows to compare";
+      : "no load point has enough rounds to compare";
   }
   const better = endpoints.filter(({ changes }) =>
     changes.some(({ metric, judgement }) => metric === "throughput" && judgement === "better"),

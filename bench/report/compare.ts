@@ -1,7 +1,7 @@
 import { defaultModel } from "../../contract/models/index.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type ComparedMetric, comparedMetrics, metricOf } from "../record/metrics.ts";
-import { figureOf, type Interval, meanRatio, ratioInterval } from "../stats/intervals.ts";
+import { figureOf, type Interval, unpairedRatio } from "../stats/intervals.ts";
 import {
   conditionsText,
   distinct,
@@ -31,7 +31,7 @@ export type Judgement =
   | "slightly better"
   /** The interval contains 1. */
   | "same"
-  /** No interval, because there are fewer than two windows. */
+  /** No interval, because there are fewer than two rounds. */
   | "unsure";
 
 interface MetricChange {
@@ -69,7 +69,7 @@ export interface Comparison {
   /** Load points that only one of the records has. */
   readonly onlyFrom: readonly string[];
   readonly onlyTo: readonly string[];
-  /** Number of loads with reliable figures and enough windows in both records. */
+  /** Number of loads with reliable figures and enough rounds in both records. */
   readonly judged: number;
   /** Changes for the worse beyond the limit, as sentences. */
   readonly regressions: readonly string[];
@@ -174,7 +174,7 @@ function loadPointChange(
   const changes = comparedMetrics.flatMap((metric): readonly MetricChange[] => {
     const [a, b] = [figureOf(from, metric), figureOf(to, metric)];
     if (a === undefined || b === undefined) return [];
-    const interval = ratioInterval(from, to, metric);
+    const interval = unpairedRatio([[from, to]], metric);
     return [{ metric, from: a, to: b, interval, judgement: judge(metric, interval, limit) }];
   });
   const doubts = ([point, which]: readonly [LoadPoint, string]) =>
@@ -219,7 +219,7 @@ function endpointChanges(
       name,
       loads: pairs.length,
       changes: comparedMetrics.flatMap((metric) => {
-        const interval = meanRatio(pairs, metric);
+        const interval = unpairedRatio(pairs, metric);
         return interval === undefined
           ? []
           : [{ metric, interval, judgement: judge(metric, interval, limit) }];
@@ -310,7 +310,8 @@ export function differences(from: BenchRecord, to: BenchRecord): readonly string
     ["Node", from.subject.machine.node, to.subject.machine.node],
     ["operating system", from.subject.machine.os, to.subject.machine.os],
     ["length of a window", `${a.windowSeconds} s`, `${b.windowSeconds} s`],
-    ["tolerance", String(a.tolerance), String(b.tolerance)],
+    ["number of windows per round", String(a.windows), String(b.windows)],
+    ["number of rounds", String(a.rounds), String(b.rounds)],
   ];
   return [
     ...facts.flatMap(([name, first, second]) =>

@@ -1,5 +1,6 @@
 import type { LoadPoint } from "../record/bench-record.ts";
 import { type Metric, type MetricName, metricNames, metricOf } from "../record/metrics.ts";
+import { figureInterval } from "../stats/intervals.ts";
 import { type Field, numberCell, textField } from "./document.ts";
 import {
   clientsOf,
@@ -10,6 +11,7 @@ import {
   trustOf,
   trustText,
 } from "./load-points.ts";
+import { formatRate } from "./number-format.ts";
 
 /** Row of a table of load points. */
 export interface LoadPointRow {
@@ -50,6 +52,19 @@ export function measuredMetricFields(
     .filter((name) => loadPoints.some((point) => metricOf(name).read(point) !== undefined))
     .map(metricField);
 }
+
+/** Column of the 95 % interval of the throughput over the rounds. */
+export const intervalField: Field<Pick<LoadPointRow, "point">> = {
+  label: "images/s, 95 %",
+  kind: "number",
+  title: "95 % confidence interval of the mean over the rounds",
+  cell: ({ point }) => {
+    const interval = figureInterval(point, "throughput");
+    if (interval === undefined) return { text: "–", tone: "quiet", title: "one round" };
+    const { mean, low, high } = interval;
+    return { text: `${formatRate(Math.max(0, low))} to ${formatRate(high)}`, sort: high - mean };
+  },
+};
 
 export const latencyFields = (["p50", "p95", "p99"] as const).map(metricField);
 

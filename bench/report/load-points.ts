@@ -11,9 +11,9 @@ import { counted, formatPercent } from "./number-format.ts";
 
 /** Reliability of a figure. */
 export type Trust =
-  /** The windows agree. */
+  /** No drift was found. */
   | "good"
-  /** The windows never agreed, or there were too few. */
+  /** The throughput drifts, or there are too few windows or rounds. */
   | "unstable"
   /** The load generator was the bottleneck. */
   | "invalid"
@@ -42,22 +42,18 @@ export function trustText(point: LoadPoint): string {
 
 const stabilityWords: Readonly<Record<LoadPoint["stability"]["verdict"], string>> = {
   stable: "",
-  unstable: "unstable",
+  drifting: "drifting",
   short: "too short",
   interrupted: "interrupted",
 };
 
 /** Reasons why a figure is unreliable, as sentences. */
 export function reliabilityIssues(point: LoadPoint): readonly string[] {
-  const { verdict, throughputDeviation, p99Deviation, tolerance } = point.stability;
-  const deviations = [
-    throughputDeviation === undefined ? "" : `throughput by ${formatPercent(throughputDeviation)}`,
-    p99Deviation === undefined ? "" : `p99 by ${formatPercent(p99Deviation)}`,
-  ].filter((part) => part !== "");
+  const { verdict } = point.stability;
   const words: Readonly<Record<typeof verdict, string>> = {
     stable: "",
-    unstable: `Its windows never agreed within ${formatPercent(tolerance)}${deviations.length === 0 ? "" : `: ${deviations.join(", ")}`}.`,
-    short: "Too few windows were measured to determine its stability.",
+    drifting: driftText(point.stability),
+    short: "Too few windows or rounds were measured to detect drift.",
     interrupted: "It was interrupted.",
   };
   return [
@@ -67,6 +63,22 @@ export function reliabilityIssues(point: LoadPoint): readonly string[] {
     ...(point.samples === 0 ? ["No request succeeded."] : []),
   ];
 }
+
+function driftText({ changeInRound, changeOverRounds }: LoadPoint["stability"]): string {
+  if (changeInRound === undefined && changeOverRounds === undefined) {
+    return "The throughput of its windows never agreed.";
+  }
+  const changes = [
+    ...(changeInRound === undefined ? [] : [`${changeText(changeInRound)} within a round`]),
+    ...(changeOverRounds === undefined
+      ? []
+      : [`${changeText(changeOverRounds)} from the first to the last round`]),
+  ];
+  return `Its throughput drifted: ${changes.join(", ")}.`;
+}
+
+const changeText = (change: number) =>
+  `${change < 0 ? "−" : "+"}${formatPercent(Math.abs(change))}`;
 
 /** Share of failed requests, 0..1. */
 export function failedShare({ errors, samples }: LoadPoint): number {
@@ -237,9 +249,14 @@ export function usdPerThousand({ usdPerHour }: Price, imagesPerSecond: number): 
   return (usdPerHour / 3_600 / imagesPerSecond) * 1_000;
 }
 
-/** Load point with the highest throughput among the most reliable ones. */
+/**
+ * Load point with the highest throughput among the valid ones, those with many failed requests last. Drifting ones are included,
+ * because a smaller load in place of a drifting one would make an endpoint appear slower than an equal one.
+ */
 export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined {
-  const [first, ...rest] = preferTrusted(loadPoints);
+  const valid = loadPoints.filter((point) => unreliabilityRank(point) !== undefined);
+  const answering = valid.filter((point) => !isFailing(point));
+  const [first, ...rest] = answering.length > 0 ? answering : valid;
   return rest.reduce(
     (best, point) =>
       best === undefined || point.imagesPerSecond > best.imagesPerSecond ? point : best,
@@ -248,7 +265,7 @@ export function fastest(loadPoints: readonly LoadPoint[]): LoadPoint | undefined
 }
 
 /**
- * Rank of a load point by reliability: 0 reliable, 1 unstable, 2 with many failed requests; `undefined` for an invalid or
+ * Rank of a load point by reliability: 0 reliable, 1 drifting or too short, 2 with many failed requests; `undefined` for an invalid or
  * empty one, which is never recommended.
  */
 export function unreliabilityRank(point: LoadPoint): 0 | 1 | 2 | undefined {

@@ -9,6 +9,7 @@ import { importedSection } from "./imported-section.ts";
 import {
   conditionsFields,
   environmentFields,
+  intervalField,
   latencyFields,
   loadField,
   loadPointRows,
@@ -36,6 +37,7 @@ import {
   listed,
 } from "./number-format.ts";
 import { studySections } from "./study-sections.ts";
+import { roundsText } from "./subject.ts";
 import { timeSection } from "./time-section.ts";
 
 /** Sections with the evidence for the recommendations. */
@@ -196,21 +198,14 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
           loadField,
           ...conditionsFields(loadPoints),
           ...measuredMetricFields(loadPoints, ["result", "server"]),
+          intervalField,
           numberField("requests", ({ point }) => point.samples, formatCount),
           textField("errors", ({ point: { errors } }) => ({
             text: errorsText(errors),
             tone: Object.keys(errors).length > 0 ? "bad" : "quiet",
             sort: Object.values(errors).reduce((sum, count) => sum + count, 0),
           })),
-          {
-            label: "windows",
-            kind: "number",
-            title: "Measured windows of all windows",
-            cell: ({ point: { measuredWindows, windows } }) => ({
-              text: `${measuredWindows}/${windows.length}`,
-              sort: windows.length,
-            }),
-          },
+          numberField("rounds", ({ point }) => point.rounds.length, formatCount),
           numberField(
             "generator CPU",
             ({ point }) => point.client.busiestWorkerCores,
@@ -223,7 +218,7 @@ function loadsSection({ loadPoints, settings }: BenchRecord): Section | undefine
       },
     ],
     notes: [
-      `After the warm-up, windows of ${settings.windowSeconds} s are measured until ${settings.stableWindows} consecutive ones agree within ${Math.round(settings.tolerance * 100)} % in throughput and p99, at most ${settings.maxWindows}. The metrics are computed from these consecutive windows.`,
+      `${roundsText(settings)}. Rates are means of the rounds, percentiles those of all requests; intervals are computed by Student's t from the rounds.`,
     ],
   };
 }

@@ -2,7 +2,7 @@ import { type TritonServerKind, tritonServers } from "../../contract/environment
 import { type BenchRecord, benchRecordVersion } from "../record/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
 import { commitText, type Fact, machineText, whenText } from "./document.ts";
-import { formatBytes, listed } from "./number-format.ts";
+import { counted, formatBytes, listed } from "./number-format.ts";
 
 /** Facts shown below the headline. */
 export function headFacts(record: BenchRecord): readonly Fact[] {
@@ -48,16 +48,20 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
       `${settings.images.source}: ${settings.images.count}, mean ${formatBytes(settings.images.meanBytes)}`,
     ],
     ["Endpoints", settings.endpoints.join(", ")],
-    [
-      "Windows",
-      settings.iterations === undefined
-        ? `${settings.windowSeconds} s each until ${settings.stableWindows} agree within ${Math.round(settings.tolerance * 100)} %, at most ${settings.maxWindows}; at most ${settings.durationSeconds} s per load point`
-        : `${settings.iterations} requests per load point, at most ${settings.durationSeconds} s`,
-    ],
+    ["Rounds", roundsText(settings)],
     ["Seed", String(settings.seed)],
     ...artefactFacts(subject.environments),
     ["Record", `schema ${benchRecordVersion}, ${record.kind}`],
   ].filter((fact): fact is [string, string] => fact[1] !== "");
+}
+
+/** `5 rounds of 4 windows of 0.5 s after 0.5 s of warm-up, at most 12 s per load point`. */
+export function roundsText(settings: BenchRecord["settings"]): string {
+  const { rounds, windows, windowSeconds, warmupSeconds, iterations, durationSeconds } = settings;
+  const limit = `at most ${durationSeconds} s per load point`;
+  if (iterations !== undefined) return `${iterations} requests per load point, ${limit}`;
+  const warmup = warmupSeconds === undefined ? "the warm-up" : `${warmupSeconds} s of warm-up`;
+  return `${counted(rounds, "round")} of ${counted(windows, "window")} of ${windowSeconds} s after ${warmup}, ${limit}`;
 }
 
 const modalityNames = { image: "images", text: "texts" } as const;

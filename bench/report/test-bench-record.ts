@@ -5,12 +5,13 @@ import {
   type Conditions,
   type LoadPoint,
   type LoadShape,
+  type Round,
 } from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
 
 /**
  * Record of a deployed GPU host for tests: five endpoints and two payload variants, five batch sizes, seven concurrencies, every
- * study, an invalid and an unstable load point. Computed by formulas, so it is deterministic.
+ * study, an invalid and a drifting load point. Computed by formulas, so it is deterministic.
  */
 export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord {
   return {
@@ -43,10 +44,10 @@ export function testBenchRecord(changes: Partial<BenchRecord> = {}): BenchRecord
     },
     settings: {
       endpoints: testEndpoints.map(({ name }) => name),
-      windowSeconds: 5,
-      stableWindows: 3,
-      tolerance: 0.1,
-      maxWindows: 10,
+      windowSeconds: 1,
+      windows: 3,
+      rounds: 5,
+      warmupSeconds: 1,
       durationSeconds: 60,
       seed: 1,
       p99MinimumSamples: 500,
@@ -247,14 +248,38 @@ export function testLoadPoint(
   const busy = load.kind === "closed loop" ? 0 : Math.min(0.97, offered / most);
   const mean = load.kind === "closed loop" ? (clients / rps) * 1_000 : base / (1 - busy);
   const spread = 0.06 + 0.03 * Math.log2(Math.max(1, clients) * (1 + busy * 4));
-  const windows = [0.985, 1.004, 1.011].map((factor, i) => ({
-    seconds: 5,
-    requests: Math.round(rps * 5 * (factor + 0.004 * noise(i + 1))),
-    imagesPerSecond: rps * batch * (factor + 0.004 * noise(i + 1)),
-    p99Ms: mean * Math.exp(2.33 * spread) * (1 + 0.02 * noise(i + 5)),
-    failed: 0,
-  }));
-  const samples = windows.reduce((sum, { requests }) => sum + requests, 0);
+  const p99 = mean * Math.exp(2.33 * spread);
+  const rounds = [1, 2, 3, 4, 5].map((round): Round => {
+    const factor = 1 + 0.006 * noise(round);
+    const windows = [0.995, 1.004, 1.001].map((share, i) => ({
+      seconds: 1,
+      requests: Math.round(rps * factor * (share + 0.002 * noise(10 * round + i))),
+      imagesPerSecond: rps * batch * factor * (share + 0.002 * noise(10 * round + i)),
+      p99Ms: p99 * (1 + 0.02 * noise(100 * round + i)),
+      failed: 0,
+    }));
+    const requests = windows.reduce((sum, window) => sum + window.requests, 0);
+    return {
+      round,
+      position: round,
+      warmup: { seconds: 1, requests: Math.round(rps) },
+      windows,
+      outcome: "complete",
+      seconds: 3,
+      samples: requests,
+      requestsPerSecond: rps * factor,
+      imagesPerSecond: rps * batch * factor,
+      achievedShare,
+      latencyMs: {
+        ...{ mean: mean / factor, p50: (0.985 * mean) / factor, p90: (0.99 * p99) / factor },
+        ...{ p95: (0.995 * p99) / factor, p99: p99 / factor, max: (1.1 * p99) / factor },
+        p99Reliable: requests >= 500,
+      },
+      errors: {},
+      invalid: [],
+    };
+  });
+  const samples = rounds.reduce((sum, round) => sum + round.samples, 0);
   const histogram = histogramOf(mean * 0.985, spread, samples);
   const infer = compute[0] + compute[1] * batch;
   const inside = mean - (wire[0] + wire[1] * batch) * slower - added;
@@ -272,15 +297,8 @@ export function testLoadPoint(
     responseBytes: 2_048 * batch + 180,
     load,
     conditions,
-    warmup: { seconds: 4, requests: Math.round(rps * 4) },
-    windows,
-    measuredWindows: 3,
-    stability: {
-      verdict: "stable",
-      throughputDeviation: 0.015,
-      p99Deviation: 0.022,
-      tolerance: 0.1,
-    },
+    rounds,
+    stability: { verdict: "stable", changeInRound: 0.006, changeOverRounds: 0.004, p: 0.4 },
     seconds: 15,
     samples,
     requestsPerSecond: samples / 15,
@@ -379,12 +397,7 @@ function testLoadPoints(): LoadPoint[] {
     if (point.id === "onnx-grpc b1 c64") {
       return {
         ...point,
-        stability: {
-          verdict: "unstable",
-          throughputDeviation: 0.18,
-          p99Deviation: 0.44,
-          tolerance: 0.1,
-        },
+        stability: { verdict: "drifting", changeInRound: 0.01, changeOverRounds: -0.18, p: 0.002 },
         errors: { "http 503": 12 },
         errorsWithWarmup: { "http 503": 31 },
       };

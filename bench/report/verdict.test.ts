@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { caveatsOf, warningText } from "./caveats.ts";
 import {
@@ -27,7 +27,7 @@ test("recommends the endpoint with the lowest p50 of one image and one client fo
   expect(found.winner?.name).toBe("trt-grpc");
   expect(found.setting).toContain("1 image per request, 1 client");
   expect(found.why[0]).toMatch(
-    /^`onnx-http` takes 1\.4\d × as long \(7\.\d+ ms, 95 % confidence interval of the ratio 1\.3\d to 1\.\d+\)\.$/,
+    /^`onnx-http` takes 1\.[34]\d × as long \(7\.\d+ ms, interval of the ratio 1\.40 to 1\.42\)\.$/,
   );
 });
 
@@ -89,17 +89,11 @@ test("half of the latency is not called most of it", () => {
 });
 
 test("without a measured GPU, the report has no cost and gives the reason", () => {
-  const found = choice(testSimulationRecord(), "cost");
+  const base = testBenchRecord();
+  const subject = { ...base.subject, gpu: undefined };
+  const found = choice({ ...base, subject }, "cost");
   expect(found.winner).toBeUndefined();
   expect(found.why[0]).toContain("No GPU was measured");
-});
-
-test("--price also applies to local simulations", () => {
-  const embedded = testSimulationRecord();
-  const price = { usdPerHour: 0.1, date: "2026-11-21", source: "--price" };
-  expect(
-    choice({ ...embedded, subject: { ...embedded.subject, price } }, "cost").winner,
-  ).toBeDefined();
 });
 
 test("an invalid load point is never recommended", () => {
@@ -115,24 +109,19 @@ test("an invalid load point is never recommended", () => {
   ]);
 });
 
-test("an unstable load point is recommended only without a stable one, and is marked", () => {
-  const unstable = testLoadPoint(
+test("a drifting load point is marked, and loses to no other because of its drift", () => {
+  const drifting = testLoadPoint(
     { endpoint: "trt-grpc", load: closed(32) },
-    { stability: { verdict: "unstable", throughputDeviation: 0.31, tolerance: 0.1 } },
+    { stability: { verdict: "drifting", changeInRound: 0.01, changeOverRounds: -0.31, p: 0.001 } },
   );
   const steady = testLoadPoint({ endpoint: "onnx-http", load: closed(32) });
-  expect(choice(record([unstable, steady]), "throughput")).toMatchObject({
-    winner: { name: "onnx-http" },
-    doubts: [],
-    why: expect.arrayContaining([
-      expect.stringMatching(
-        /^`trt-grpc` measured better \(.* images\/s\), but it was not stable\.$/,
-      ),
-    ]),
+  expect(choice(record([drifting, steady]), "throughput")).toMatchObject({
+    winner: { name: "trt-grpc" },
+    ties: [],
+    doubts: [
+      "Its throughput drifted: +1.0 % within a round, −31 % from the first to the last round.",
+    ],
   });
-  expect(choice(record([unstable]), "throughput").doubts).toEqual([
-    "Its windows never agreed within 10 %: throughput by 31 %.",
-  ]);
 });
 
 test("a difference within the noise is a tie", () => {
@@ -144,7 +133,7 @@ test("a difference within the noise is a tie", () => {
   expect(found.ties).toHaveLength(1);
   expect(found.why).toEqual([
     expect.stringMatching(
-      /^The difference from `trt-http` is within the noise .*; either is suitable\.$/,
+      /^The difference from `trt-http` \(7\.\d+ ms\) is within the noise: .*; either is suitable\.$/,
     ),
     "Clients of `onnx-http` must decode and resize each image first; the figures exclude that work.",
   ]);
@@ -187,10 +176,76 @@ test("without a reliable load point, nothing is recommended", () => {
   expect(found.choices.every(({ winner }) => winner === undefined)).toBe(true);
 });
 
-test("the headline of a local simulation names the CPU", () => {
-  expect(verdictOf(testSimulationRecord()).headline).toMatch(
-    /^Lowest latency: `onnx-http_uint8`, .* images\/s, measured on a CPU, not on the GPU of the deployment$/,
+test("with one round, nothing is compared", () => {
+  const once = (endpoint: string, slower: number) => {
+    const point = testLoadPoint({ endpoint, slower });
+    return { ...point, rounds: point.rounds.slice(0, 1), stability: { verdict: "short" } } as const;
+  };
+  const loadPoints = [once("onnx-http", 1), once("trt-http", 9)];
+  const found = verdictOf(record(loadPoints));
+  expect(found.headline).toMatch(
+    /^One round, nothing is compared\. Lowest latency: tie of `onnx-http` and `trt-http`, /,
   );
+  expect(found.choices[0]?.why[0]).toMatch(
+    /^The difference from `trt-http` \(.* ms\) is not judged: that requires two rounds of both\.$/,
+  );
+});
+
+test("more endpoints require a clearer difference, because the best of many is ahead by chance", () => {
+  const faster = testLoadPoint({ endpoint: "onnx-http" });
+  const slower = {
+    ...testLoadPoint({ endpoint: "onnx-grpc" }),
+    rounds: faster.rounds.map((round, i) => ({
+      ...round,
+      imagesPerSecond: round.imagesPerSecond * [0.95, 0.97, 0.96, 0.94, 0.98][i]!,
+    })),
+    imagesPerSecond: faster.imagesPerSecond * 0.96,
+  };
+  const ties = (others: readonly LoadPoint[]) =>
+    choice(record([faster, slower, ...others]), "throughput").ties;
+  expect(ties([])).toEqual([]);
+  const many = ["embed-http", "trt-http", "trt-grpc", "onnx-http_uint8"];
+  expect(ties(many.map((endpoint) => testLoadPoint({ endpoint, slower: 50 })))).toEqual([
+    "onnx-grpc",
+  ]);
+});
+
+describe("a local simulation", () => {
+  const simulated = (changes: Partial<BenchRecord>) => ({ ...testSimulationRecord(), ...changes });
+  const { parity } = testSimulationRecord();
+  const five = parity.filter(({ payload, serialization, endpoint }) =>
+    endpoint === "embed-http" ? true : payload === "fp32" && serialization === "binary",
+  );
+  const loadPoints = five.map(({ endpoint }) => testLoadPoint({ endpoint }));
+
+  test("has no recommendation and no conclusion about performance", () => {
+    const found = verdictOf(simulated({ parity: five, loadPoints }));
+    expect(found.headline).toBe("Works on all 5 endpoints; no performance conclusion");
+    expect(found.choices).toEqual([]);
+  });
+
+  test("names the endpoints that differ, fail or have no load point", () => {
+    const [differs, failing, ...others] = loadPoints;
+    const found = simulated({
+      parity: five.map((result, i) => ({ ...result, passed: i !== 0 })),
+      loadPoints: [{ ...failing!, errorsWithWarmup: { "503": 1 } }, ...others.slice(0, 2)],
+      failures: ["one", "two"],
+      passed: false,
+    });
+    expect(verdictOf(found).headline).toBe(
+      `Works on 2 of 5 endpoints, not on \`${failing!.endpoint}\`, \`${differs!.endpoint}\` and \`trt-grpc\`; no performance conclusion`,
+    );
+  });
+
+  test("counts failures of no endpoint", () => {
+    const found = simulated({
+      ...{ parity: five.slice(0, 1), loadPoints: loadPoints.slice(0, 1) },
+      ...{ failures: ["one"], passed: false },
+    });
+    expect(verdictOf(found).headline).toBe(
+      "Works on `embed-http`; 1 failure; no performance conclusion",
+    );
+  });
 });
 
 test("the headline of a failed run is the failure", () => {
@@ -212,13 +267,13 @@ test("the headline names tied endpoints together", () => {
     testLoadPoint({ endpoint: "trt-http" }, { endpoint: "onnx-http" }),
   ];
   expect(verdictOf(record([a, b])).headline).toMatch(
-    /^Lowest latency: `onnx-http` or `trt-http`, [\d.]+ ms p50; highest throughput: `onnx-http` or `trt-http`, /,
+    /^Lowest latency: tie of `onnx-http` and `trt-http`, [\d.]+ ms p50; highest throughput: tie of `onnx-http` and `trt-http`, /,
   );
 });
 
 test("the headline starts with missing stability", () => {
-  const unstable = { stability: { verdict: "unstable", tolerance: 0.1 } } as const;
-  const all = ["trt-grpc", "onnx-http"].map((endpoint) => testLoadPoint({ endpoint }, unstable));
+  const drifting = { stability: { verdict: "drifting" } } as const;
+  const all = ["trt-grpc", "onnx-http"].map((endpoint) => testLoadPoint({ endpoint }, drifting));
   expect(verdictOf(record(all)).headline).toMatch(
     /^No stable load point\. Lowest latency: `trt-grpc`/,
   );
@@ -283,7 +338,7 @@ test("caveats are ordered by severity", () => {
     "subject: CPU instead of GPU",
     "subject: Local simulation",
     "figures: 1 load point invalid",
-    "figures: 1 load point unstable",
+    "figures: 1 load point drifting",
     "figures: Failed requests",
     "figures: Few samples",
     "know: Random weights",
@@ -294,7 +349,7 @@ test("caveats are ordered by severity", () => {
 
 test("the warning names the severe caveats", () => {
   expect(warningText(testBenchRecord())).toBe(
-    "1 load point invalid, 1 load point unstable, failed requests and few samples",
+    "1 load point invalid, 1 load point drifting, failed requests and few samples",
   );
 });
 

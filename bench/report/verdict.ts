@@ -1,7 +1,6 @@
-import type { BenchRecord } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { metrics } from "../record/metrics.ts";
 import { isStandIn } from "../record/record.ts";
-import { differs, ratioInterval } from "../stats/intervals.ts";
 import { representsDeployment } from "./caveats.ts";
 import {
   clientWorkReasons,
@@ -17,6 +16,7 @@ import {
   closedLoop,
   costBasis,
   fastest,
+  isFailing,
   isOffered,
   isUnmodified,
   openLoop,
@@ -28,6 +28,8 @@ import {
   usdPerThousand,
 } from "./load-points.ts";
 import { counted, formatMs, formatRate, formatUsd, listed } from "./number-format.ts";
+import { simulationHeadline } from "./simulation-headline.ts";
+import { comparisonLevel, tiesOf } from "./ties.ts";
 
 /** Recommended endpoint and load for one goal. */
 export interface Choice extends Card {
@@ -39,6 +41,7 @@ export interface Choice extends Card {
 export interface Verdict {
   /** One sentence with endpoint names in backticks. */
   readonly headline: string;
+  /** Empty for a local simulation, which allows no conclusion about performance. */
   readonly choices: readonly Choice[];
   /** Highest throughput within each p95 SLO. */
   readonly sloChoices: readonly SloChoice[];
@@ -50,8 +53,12 @@ interface SloChoice extends Contender {
 
 export function verdictOf(record: BenchRecord): Verdict {
   const series = seriesOf(record.loadPoints.filter((point) => isUnmodified(point)));
+  const sloChoices = sloChoicesOf(series);
+  if (record.subject.target === "simulation") {
+    return { headline: simulationHeadline(record), choices: [], sloChoices };
+  }
   const choices = [latencyChoice(series), throughputChoice(series), costChoice(record, series)];
-  return { headline: headlineOf(record, choices), choices, sloChoices: sloChoicesOf(series) };
+  return { headline: headlineOf(record, choices), choices, sloChoices };
 }
 
 function latencyChoice(series: readonly Series[]): Choice {
@@ -59,16 +66,12 @@ function latencyChoice(series: readonly Series[]): Choice {
   const closed = smallestLoad(series);
   // without closed loops, compare at the smallest common rate
   const ranked = [...(closed.length > 0 ? closed : smallestLoad(series, openLoop))].sort(
-    (a, b) => weak(a) - weak(b) || (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0),
+    (a, b) =>
+      failing(a) - failing(b) || (a.point.latencyMs?.p50 ?? 0) - (b.point.latencyMs?.p50 ?? 0),
   );
   const [winner, second] = ranked;
   if (winner?.point.latencyMs === undefined) return nothing(base);
   const { p95, p99, p99Reliable } = winner.point.latencyMs;
-  const best95 = ranked.reduce((best, it) =>
-    weak(it) <= weak(winner) && (it.point.latencyMs?.p95 ?? 0) < (best.point.latencyMs?.p95 ?? 0)
-      ? it
-      : best,
-  );
   const ties = tiesOf(ranked, "p50");
   const tail = p99Reliable ? `, p99 ${formatMs(p99)} ms` : "";
   return {
@@ -79,17 +82,14 @@ function latencyChoice(series: readonly Series[]): Choice {
     value: formatMs(winner.point.latencyMs.p50),
     setting: `${settingText(winner.point)}; p95 ${formatMs(p95)} ms${tail}`,
     why: [
-      ...(second === undefined ? [] : [runnerUpReason(winner, second, "p50")]),
+      ...(second === undefined
+        ? []
+        : [runnerUpReason(winner, second, "p50", comparisonLevel(ranked.length))]),
       ...(second === undefined || ties.includes(second.name)
         ? []
         : slowestPartReasons(winner.point, second)),
       ...(second === undefined ? largestPartReasons(winner.point) : []),
       ...clientWorkReasons(ranked),
-      ...(best95.name === winner.name
-        ? []
-        : [
-            `\`${best95.name}\` has a lower p95: ${formatMs(best95.point.latencyMs?.p95 ?? 0)} ms.`,
-          ]),
     ],
     doubts: reliabilityIssues(winner.point),
   };
@@ -111,7 +111,9 @@ function throughputChoice(series: readonly Series[]): Choice {
     setting: `${settingText(point)}; p50 ${formatMs(point.latencyMs?.p50 ?? 0)} ms, p95 ${formatMs(point.latencyMs?.p95 ?? 0)} ms`,
     why: [
       ...offeredRateReasons(point),
-      ...(second === undefined ? [] : [runnerUpReason(winner, second, "throughput")]),
+      ...(second === undefined
+        ? []
+        : [runnerUpReason(winner, second, "throughput", comparisonLevel(ranked.length))]),
       ...largestPartReasons(point),
       ...gpuReasons(point, metrics.gpuUtilization.read(point)),
       ...clientWorkReasons(ranked),
@@ -165,7 +167,7 @@ function nothing(base: Pick<Choice, "goal" | "title" | "unit">): Choice {
 }
 
 /**
- * Fastest load point of each endpoint, reliable ones first, then by throughput. Open loops count only if there is no closed loop,
+ * Fastest load point of each endpoint, by throughput. Open loops count only if there is no closed loop,
  * because an offered rate is not a maximum.
  */
 function rankedByRate(series: readonly Series[]): readonly Contender[] {
@@ -175,23 +177,15 @@ function rankedByRate(series: readonly Series[]): readonly Contender[] {
     return point === undefined ? [] : [{ name, point }];
   });
   return best.sort(
-    (a, b) => weak(a) - weak(b) || b.point.imagesPerSecond - a.point.imagesPerSecond,
+    (a, b) => failing(a) - failing(b) || b.point.imagesPerSecond - a.point.imagesPerSecond,
   );
 }
 
-/** Ranks unstable load points after stable ones, and those with many failures last. */
-const weak = ({ point }: Contender) => unreliabilityRank(point) ?? 3;
+/** Ranks load points with many failures last. Drift is no reason to lose: it is a doubt, and rounds are compared in pairs. */
+const failing = ({ point }: Contender) => Number(isFailing(point));
 
-/** Names of contenders whose difference from the first is within the noise. */
-function tiesOf(ranked: readonly Contender[], metric: "p50" | "throughput"): readonly string[] {
-  const [first, ...others] = ranked;
-  if (first === undefined) return [];
-  return others.flatMap(({ name, point }) => {
-    if (weak({ name, point }) > weak(first)) return [];
-    const interval = ratioInterval(first.point, point, metric);
-    return interval === undefined || differs(interval) ? [] : [name];
-  });
-}
+/** Rank of a contender's reliability. */
+const weak = ({ point }: Contender) => unreliabilityRank(point) ?? 3;
 
 const slosMs = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
@@ -212,14 +206,19 @@ function sloChoicesOf(series: readonly Series[]): readonly SloChoice[] {
 /** Difference between the measured and the deployed system in a few words, if any. */
 function subjectDoubt(record: BenchRecord): string | undefined {
   if (representsDeployment(record)) return undefined;
-  const { target, environments, model } = record.subject;
-  if (target === "simulation" && environments.some(({ accelerator }) => accelerator === "gpu")) {
-    return "measured on a CPU, not on the GPU of the deployment";
-  }
-  if (model.name === "tiny") return "measured with a tiny test model";
-  return isStandIn(model)
-    ? "measured with a stand-in for the model"
-    : "measured in a local simulation";
+  const { model } = record.subject;
+  return model.name === "tiny"
+    ? "measured with a tiny test model"
+    : isStandIn(model)
+      ? "measured with a stand-in for the model"
+      : undefined;
+}
+
+/** Why no load point is reliable. */
+function weakText(points: readonly LoadPoint[]): string {
+  return points.every(({ rounds }) => rounds.length === 1)
+    ? "One round, nothing is compared"
+    : "No stable load point";
 }
 
 /** Winner and value of each goal in one sentence, with the reason for caution first. */
@@ -232,15 +231,17 @@ function headlineOf(record: BenchRecord, choices: readonly Choice[]): string {
   );
   if (chosen.length === 0) return "No reliable load point was measured";
   const figures = chosen.map(({ title, winner, ties, value, unit }, i) => {
-    const names = listed(
-      [winner.name, ...ties].map((name) => `\`${name}\``),
-      "or",
-    );
+    const all = [winner.name, ...ties].map((name) => `\`${name}\``);
+    const names = ties.length === 0 ? all[0] : `tie of ${listed(all)}`;
     return `${i === 0 ? title : title.toLowerCase()}: ${names}, ${value} ${unit}`;
   });
   const weakness = Math.min(...chosen.map(({ winner }) => weak(winner)));
   const caution =
-    weakness === 0 ? "" : weakness === 1 ? "No stable load point. " : "Many requests failed. ";
+    weakness === 0
+      ? ""
+      : weakness === 1
+        ? `${weakText(chosen.map(({ winner }) => winner.point))}. `
+        : "Many requests failed. ";
   const doubt = subjectDoubt(record);
   return `${caution}${figures.join("; ")}${doubt === undefined ? "" : `, ${doubt}`}`;
 }

@@ -1,6 +1,12 @@
 import type { ModelTower } from "../../contract/model-spec.ts";
 import type { LoadItem } from "../load/load-items.ts";
-import type { BenchRecord, Conditions, LoadPoint, LoadShape } from "../record/bench-record.ts";
+import type {
+  BenchRecord,
+  Conditions,
+  LoadPoint,
+  LoadShape,
+  Round,
+} from "../record/bench-record.ts";
 import type { StudyId } from "../record/study-result.ts";
 import type { OpenTargets } from "./bench-target.ts";
 
@@ -13,9 +19,12 @@ export type BenchEvent =
   | {
       readonly kind: "window";
       readonly pointId: string;
-      readonly window: LoadPoint["windows"][number];
+      readonly window: Round["windows"][number];
       readonly index: number;
     }
+  /** The load point has one more round, but not yet all. */
+  | { readonly kind: "round"; readonly point: LoadPoint }
+  /** All rounds of the load point are measured. */
   | { readonly kind: "point"; readonly point: LoadPoint };
 
 /** Settings and callbacks shared by all load points of a run. */
@@ -44,6 +53,14 @@ export interface LoadPointOptions {
   readonly load: LoadShape;
   readonly study?: StudyId;
   readonly conditions?: Conditions;
+  /**
+   * Number of the round, from 1.
+   *
+   * @default 1
+   */
+  readonly round?: number;
+  /** Position in the order of the round, from 1. */
+  readonly position?: number;
   /** Address in place of the target's, for example of a proxy before it. */
   readonly url?: string;
   /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */

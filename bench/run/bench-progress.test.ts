@@ -11,7 +11,7 @@ const point = testLoadPoint(
     latencyMs,
     errors: {},
     invalid: [],
-    stability: { verdict: "stable", tolerance: 0.1 },
+    stability: { verdict: "stable" },
   },
 );
 
@@ -23,12 +23,12 @@ test("the bottleneck of a load point is in its line", () => {
   const limited = {
     ...point,
     latencyMs: { ...latencyMs, p99Reliable: false },
-    stability: { verdict: "unstable" as const, tolerance: 0.1 },
+    stability: { verdict: "drifting" as const },
     errors: { "503": 2 },
     invalid: ["The client was the limit."],
   };
   expect(loadPointText(limited)).toBe(
-    "onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms (few samples); unstable; 2 × 503; The client was the limit.",
+    "onnx-http b8 c4: 42.3 images/s, p50 8.24 ms, p99 121 ms (few samples); drifting; 2 × 503; The client was the limit.",
   );
   expect(loadPointText({ ...point, latencyMs: undefined })).toBe("onnx-http b8 c4: no response");
 });
@@ -44,15 +44,16 @@ test("without a terminal, load points are printed and windows are not", () => {
   expect(written.join("")).toBe(`one: parity: onnx-http\n${loadPointText(point)}\n`);
 });
 
-test("on a terminal, the status line shows the window and the number of finished load points", () => {
+test("on a terminal, the status line shows the window and the number of finished measurements", () => {
   const written: string[] = [];
   const output = { isTTY: true, columns: 100, write: (text: string) => written.push(text) };
   const progress = startBenchProgress(output, 4);
+  progress.onEvent({ kind: "round", point });
   progress.onEvent({ kind: "point", point });
   const window = { seconds: 1, requests: 5, imagesPerSecond: 40, failed: 0 };
   progress.onEvent({ kind: "window", pointId: "onnx-http b8 c8", window, index: 2 });
   progress.end();
   expect(written.join("")).toContain(
-    "onnx-http b8 c8, window 3: 40.0 images/s  (1 of 4 load points, 0 s)",
+    "onnx-http b8 c8, window 3: 40.0 images/s  (2 of 4 measurements, 0 s)",
   );
 });

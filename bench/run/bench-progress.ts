@@ -13,14 +13,18 @@ export interface BenchProgress {
   readonly end: () => void;
 }
 
-/** Prints one line per measured load point; on a terminal, also a live line with the current one. */
+/**
+ * Prints one line per load point after its last round; on a terminal, also a live line with the current one.
+ *
+ * @param measurementCount - Number of load points times rounds, if known.
+ */
 export function startBenchProgress(
   output: Parameters<typeof startStatusLine>[0],
-  loadPointCount?: number,
+  measurementCount?: number,
 ): BenchProgress {
   let measured = 0;
-  const of = loadPointCount === undefined ? "" : ` of ${loadPointCount}`;
-  const line = startStatusLine(output, () => `${measured}${of} load points`);
+  const of = measurementCount === undefined ? "" : ` of ${measurementCount}`;
+  const line = startStatusLine(output, () => `${measured}${of} measurements`);
   return {
     print: line.print,
     end: line.end,
@@ -34,6 +38,9 @@ export function startBenchProgress(
           break;
         case "parity":
           if (!event.result.passed) line.print(`✘ parity ${parityFailure(event.result)}`);
+          break;
+        case "round":
+          measured++;
           break;
         case "window":
           if (output.isTTY === true) line.show(windowText(event));
@@ -52,7 +59,7 @@ function windowText({ pointId, window, index }: Extract<BenchEvent, { kind: "win
   return inUnit(line, pointId.includes("_text "));
 }
 
-/** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; unstable; 3 failed` */
+/** `onnx-http b8 c4: 118.2 images/s, p50 212.1 ms, p99 240.9 ms; drifting; 3 failed` */
 export function loadPointText(point: LoadPoint): string {
   const { id, imagesPerSecond, latencyMs, stability, errors, invalid } = point;
   const times =

@@ -88,6 +88,7 @@ interface Run {
 interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads">> {
   readonly onEvent?: (event: BenchEvent) => void;
   readonly signal?: AbortSignal;
+  readonly rounds?: number;
   /** Replaces the served model. */
   readonly referenceModel?: string;
 }
@@ -105,9 +106,9 @@ async function begin(
   const settings = {
     ...defaultSettings,
     endpoints: [],
+    rounds: changes.rounds ?? 1,
     windowSeconds: 0.1,
-    // the test must not depend on an idle machine
-    tolerance: 1,
+    warmupSeconds: 0.1,
     durationSeconds: 3,
     images: { source: "samples", count: images.length, meanBytes: 1 },
   };
@@ -223,6 +224,42 @@ describe("a grid over an environment with an embed server and a Triton", () => {
       "two-services: local processes of clipstack's server replaced its containers.",
     );
   });
+});
+
+test("every round has all load points in another order, of restarted processes and with new connections", async () => {
+  const { document } = await twoServices();
+  const order: string[] = [];
+  const { record, events } = await run(
+    [await source(document)],
+    [endpoint("embed-http"), endpoint("onnx-http"), endpoint("onnx-grpc")],
+    {
+      rounds: 3,
+      batchSizes: [1, 2],
+      onEvent: (event) => {
+        if (event.kind === "round" || event.kind === "point") order.push(event.point.id);
+      },
+    },
+  );
+  expect(record.failures).toEqual([]);
+  expect(record.parity).toHaveLength(3);
+  expect(record.subject.environments).toHaveLength(1);
+  const ids = record.loadPoints.map(({ id }) => id);
+  expect(ids).toHaveLength(6);
+  const rounds = [0, 1, 2].map((round) => order.slice(6 * round, 6 * round + 6));
+  for (const round of rounds) expect(round.toSorted()).toEqual(ids.toSorted());
+  expect(new Set(rounds.map((round) => round.join())).size).toBe(3);
+  for (const { rounds: own, samples: all, histogram, imagesPerSecond } of record.loadPoints) {
+    expect(own.map(({ round }) => round)).toEqual([1, 2, 3]);
+    expect(own.reduce((sum, round) => sum + round.samples, 0)).toBe(all);
+    expect(histogram.reduce((sum, [, count]) => sum + count, 0)).toBe(all);
+    const rates = own.map((round) => round.imagesPerSecond);
+    expect(imagesPerSecond).toBeCloseTo((rates[0]! + rates[1]! + rates[2]!) / 3);
+  }
+  // the counters of restarted processes begin at 0, so a request count of all rounds is a sum
+  const [first] = record.loadPoints;
+  expect(first?.server?.requests).toBeGreaterThan(0.5 * first!.samples);
+  const starts = events.filter((event) => event.kind === "phase" && /starting/.test(event.text));
+  expect(starts).toHaveLength(3);
 });
 
 test("starts only the services required by the endpoints and stops them", async () => {

@@ -1,14 +1,22 @@
 import { UserError } from "../../contract/user-error.ts";
-import type { BenchRecord, LoadShape } from "../record/bench-record.ts";
+import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { BenchRecord, LoadPoint, LoadShape } from "../record/bench-record.ts";
 import { p99MinimumSamples } from "../stats/statistics.ts";
-import type { BenchContext } from "./bench-events.ts";
+import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
 import type { BenchTarget, OpenTargets } from "./bench-target.ts";
 import { type TargetsSource, withTargets } from "./bench-targets.ts";
-import { chooseEndpoints, gateParity, type RequestedEndpoint } from "./choose-endpoints.ts";
-import { addSubject } from "./compose-record.ts";
+import {
+  chooseEndpoints,
+  gateParity,
+  type MeasuredEndpoint,
+  type RequestedEndpoint,
+} from "./choose-endpoints.ts";
+import { addSeconds, addSubject } from "./compose-record.ts";
 import { reason } from "./http-client.ts";
 import { loadPointId, measureLoadPoint, noteOnce, tryCounters } from "./measure-load-point.ts";
+import { addRound } from "./merge-rounds.ts";
 import type { ReferenceItem } from "./reference.ts";
+import { shuffled } from "./shuffled.ts";
 
 export interface BenchOptions {
   readonly context: BenchContext;
@@ -22,62 +30,159 @@ export interface BenchOptions {
   readonly reference: readonly ReferenceItem[];
 }
 
+/** What later rounds of a source need to know of earlier ones. */
+interface SourceState {
+  /** Endpoints that passed the parity check of the first round; absent before it. */
+  passed?: ReadonlySet<string>;
+  /** Load points that could not be measured. */
+  readonly failed: Set<string>;
+  /** Whether there is nothing more to measure: no endpoint passed, or the source could not be opened again. */
+  isDone: boolean;
+}
+
+/** Load point to measure in a round. */
+interface Cell extends MeasuredEndpoint {
+  readonly options: LoadPointOptions;
+}
+
 /**
- * Measures every combination of endpoint, batch size and load, one source after another. Failures are recorded and do not
- * end the run.
+ * Measures every combination of endpoint, batch size and load in each round, in an order that is shuffled for each round. Sources are
+ * opened again in each round, so processes of a local simulation are restarted, and all connections are new. Failures are recorded
+ * and do not end the run.
  *
  * @throws {UserError} if the only source cannot be opened.
  * @throws the signal's reason after an interrupt.
  */
 export async function runBench(options: BenchOptions): Promise<void> {
   const { context, record, sources } = options;
-  const { signal } = context;
-  for (const source of sources) {
-    const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
-    try {
-      await withTargets(source, { tower: context.tower, signal, onPhase }, async (open) => {
+  const { signal, settings } = context;
+  const states = new Map(
+    sources.map((source): [TargetsSource, SourceState] => [
+      source,
+      { failed: new Set(), isDone: false },
+    ]),
+  );
+  const grid: string[] = [];
+  try {
+    for (let round = 1; round <= settings.rounds; round++) {
+      // the first round keeps the order of the command line in the record
+      const order = round === 1 ? sources : shuffled(sources, settings.seed + round);
+      for (const source of order) {
+        const state = states.get(source);
+        if (state === undefined || state.isDone) continue;
         try {
-          await measureGrid(options, open);
-        } finally {
-          addSubject(record, open);
+          await openRound(options, source, round, state, grid);
+        } catch (error) {
+          signal.throwIfAborted();
+          // the next source may still be measurable
+          const isFatal = round === 1 && sources.length === 1;
+          if (isFatal || !(error instanceof UserError)) throw error;
+          record.failures.push(round === 1 ? error.message : `round ${round}: ${error.message}`);
+          state.isDone = true;
         }
-      });
-    } catch (error) {
-      signal.throwIfAborted();
-      // the next source may still be measurable
-      if (sources.length === 1 || !(error instanceof UserError)) throw error;
-      record.failures.push(error.message);
+      }
     }
+  } finally {
+    record.loadPoints.sort((a, b) => grid.indexOf(gridKey(a)) - grid.indexOf(gridKey(b)));
   }
 }
 
-async function measureGrid(
+async function openRound(
+  options: BenchOptions,
+  source: TargetsSource,
+  round: number,
+  state: SourceState,
+  grid: string[],
+): Promise<void> {
+  const { context, record } = options;
+  const { tower, signal, settings } = context;
+  const prefix = settings.rounds === 1 ? "" : `round ${round} of ${settings.rounds}: `;
+  const onPhase = (text: string) => context.onEvent({ kind: "phase", text: `${prefix}${text}` });
+  await withTargets(source, { tower, signal, onPhase }, async (open) => {
+    try {
+      const cells = await cellsOf(options, open, state);
+      if (round === 1) grid.push(...cells.map(cellKey));
+      state.isDone = cells.length === 0;
+      const order = shuffled(cells, settings.seed + round);
+      for (const [index, cell] of order.entries()) {
+        await measureCell(options, cell, { round, position: index + 1 }, state);
+      }
+    } finally {
+      if (round === 1) addSubject(record, open);
+      else addSeconds(record, open);
+    }
+  });
+}
+
+/** Load points of a source; its first round checks the parity of the endpoints. */
+async function cellsOf(
   { context, record, endpoints, batchSizes, loads, reference }: BenchOptions,
   open: OpenTargets,
-): Promise<void> {
-  const onNotice = (text: string) => context.onEvent({ kind: "notice", text });
+  state: SourceState,
+): Promise<readonly Cell[]> {
+  const isFirst = state.passed === undefined;
+  const onNotice = (text: string) => {
+    if (isFirst) context.onEvent({ kind: "notice", text });
+  };
   const chosen = chooseEndpoints(endpoints, open, onNotice);
   const onNote = noteOnce(record, context);
-  await tryCounters(context, chosen, onNote);
-  for (const { target, endpoint } of await gateParity(context, record, chosen, reference)) {
-    for (const batch of acceptedBatches(target, batchSizes, onNotice)) {
-      for (const load of loads) {
-        context.signal.throwIfAborted();
-        const options = { batch, load, readGpus: open.readGpus, onNote };
-        const id = loadPointId(endpoint, options);
-        context.onEvent({ kind: "phase", environment: target.environment, text: id });
-        try {
-          const point = await measureLoadPoint(context, target, endpoint, options);
-          record.loadPoints.push(point);
-          context.onEvent({ kind: "point", point });
-        } catch (error) {
-          context.signal.throwIfAborted();
-          record.failures.push(`${id}: ${reason(error)}`);
-        }
-        context.signal.throwIfAborted();
-      }
-    }
+  if (isFirst) {
+    await tryCounters(context, chosen, onNote);
+    const passed = await gateParity(context, record, chosen, reference);
+    state.passed = new Set(passed.map(endpointKey));
   }
+  return chosen
+    .filter((measured) => state.passed?.has(endpointKey(measured)))
+    .flatMap((measured) =>
+      acceptedBatches(measured.target, batchSizes, onNotice).flatMap((batch) =>
+        loads.map((load): Cell => {
+          const options = { batch, load, readGpus: open.readGpus, onNote };
+          return { ...measured, options };
+        }),
+      ),
+    );
+}
+
+async function measureCell(
+  { context, record }: BenchOptions,
+  cell: Cell,
+  position: Pick<LoadPointOptions, "round" | "position">,
+  { failed }: SourceState,
+): Promise<void> {
+  const { target, endpoint, options } = cell;
+  const { environment } = target;
+  const key = cellKey(cell);
+  if (failed.has(key)) return;
+  context.signal.throwIfAborted();
+  const id = loadPointId(endpoint, options);
+  context.onEvent({ kind: "phase", environment, text: id });
+  try {
+    const measured = await measureLoadPoint(context, target, endpoint, { ...options, ...position });
+    const point = addRound(record.loadPoints, measured);
+    const isLast = position.round === context.settings.rounds;
+    context.onEvent({ kind: isLast ? "point" : "round", point });
+  } catch (error) {
+    context.signal.throwIfAborted();
+    record.failures.push(`${id}: ${reason(error)}`);
+    failed.add(key);
+  }
+  context.signal.throwIfAborted();
+}
+
+function endpointKey({ target, endpoint }: MeasuredEndpoint): string {
+  return JSON.stringify([target.environment, target.service, benchEndpointName(endpoint)]);
+}
+
+const cellKey = ({ target, endpoint, options }: Cell) =>
+  gridKey({ ...target, id: loadPointId(endpoint, options) });
+
+/** Key of a load point of the grid. */
+function gridKey({
+  environment,
+  service,
+  id,
+}: Pick<LoadPoint, "environment" | "service" | "id">): string {
+  return JSON.stringify([environment, service, id]);
 }
 
 /** Batch sizes that a target accepts: a Triton accepts at most the maximum of the model, the embed API splits larger ones. */
@@ -98,10 +203,10 @@ function acceptedBatches(
 
 /** Default settings, short enough to try on a laptop. */
 export const defaultSettings = {
-  windowSeconds: 2,
-  stableWindows: 3,
-  tolerance: 0.1,
-  maxWindows: 10,
+  rounds: 5,
+  windowSeconds: 0.5,
+  windows: 4,
+  warmupSeconds: 0.5,
   durationSeconds: 12,
   seed: 1,
   p99MinimumSamples,

@@ -71,6 +71,14 @@ export function addSubject(record: BenchRecord, open: OpenTargets): void {
   }
 }
 
+/** Adds the time of another round to the environments of a record. */
+export function addSeconds({ subject }: BenchRecord, open: OpenTargets): void {
+  for (const { name, seconds } of open.subject.environments) {
+    const known = subject.environments.find((environment) => environment.name === name);
+    if (known !== undefined) known.seconds += seconds;
+  }
+}
+
 function sameJson(a: unknown, b: unknown): boolean {
   return JSON.stringify(a) === JSON.stringify(b);
 }

@@ -1,7 +1,8 @@
 import { measureLoad } from "../load/measure-load.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
-import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
+import type { BenchRecord, LoadPoint, Round } from "../record/bench-record.ts";
+import { stabilityOf } from "../stats/drift.ts";
 import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
 import type { BenchTarget } from "./bench-target.ts";
 import type { MeasuredEndpoint } from "./choose-endpoints.ts";
@@ -16,7 +17,7 @@ interface Reading {
 }
 
 /**
- * Measures one load point. After an interrupt it contains the measurements until then.
+ * Measures one round of a load point, with new connections. After an interrupt it contains the measurements until then.
  *
  * @throws {UserError} one line, if no request could be sent.
  */
@@ -26,7 +27,7 @@ export async function measureLoadPoint(
   endpoint: BenchEndpoint,
   options: LoadPointOptions,
 ): Promise<LoadPoint> {
-  const { batch, load, study, conditions = {}, url = target.url } = options;
+  const { batch, load, study, conditions = {}, url = target.url, round = 1 } = options;
   const id = loadPointId(endpoint, options);
   const requests = await prepareRequests({ ...target, url }, endpoint, context.items, batch);
   const http = openHttpClient();
@@ -42,14 +43,21 @@ export async function measureLoadPoint(
         throw error;
       }
     };
-    const { counters, ...measured } = await measureLoad(requests, {
+    const { counters, ...found } = await measureLoad(requests, {
       ...context.settings,
-      load,
+      // other arrival times in each round
+      load: load.kind === "open loop" ? { ...load, seed: load.seed + round - 1 } : load,
       workers: context.workers,
       signal: context.signal,
       readCounters: target.metrics.length === 0 ? undefined : readCounters,
       onWindow: (window, index) => context.onEvent({ kind: "window", pointId: id, window, index }),
     });
+    const { startedAt, warmup, windows, outcome, ...figures } = found;
+    const { requestBytes, responseBytes, histogram, errorsWithWarmup, ...ofRound } = figures;
+    const measured: Round = {
+      ...{ round, position: options.position, startedAt },
+      ...{ warmup, windows, outcome, ...ofRound },
+    };
     const before = counters?.before as Reading | undefined;
     const after = counters?.after as Reading | undefined;
     return {
@@ -61,7 +69,9 @@ export async function measureLoadPoint(
       imagesPerRequest: batch,
       load,
       conditions,
-      ...measured,
+      ...figures,
+      rounds: [measured],
+      stability: stabilityOf([measured]),
       server:
         before === undefined || after === undefined
           ? undefined

@@ -1,12 +1,11 @@
 /** The parts of jstat 1.9 that are used; it has no types of its own. */
 declare module "jstat" {
   const jStat: {
-    /** Source of uniform numbers in [0, 1) of all samples. */
-    setRandom(uniform: () => number): void;
-    readonly beta: { sample(alpha: number, beta: number): number };
-    readonly normal: { cdf(x: number, mean: number, deviation: number): number };
-    /** Quantile of Student's t. */
-    readonly studentt: { inv(p: number, degreesOfFreedom: number): number };
+    /** Student's t: quantile and distribution function. */
+    readonly studentt: {
+      inv(p: number, degreesOfFreedom: number): number;
+      cdf(t: number, degreesOfFreedom: number): number;
+    };
   };
   export default { jStat };
 }

@@ -13,6 +13,19 @@ export function latencyHistogram(
   return [...counts].sort(([a], [b]) => a - b);
 }
 
+/** Smallest latency of a histogram that at least this share (0..1) of the requests do not exceed, in its unit; NaN if it is empty. */
+export function histogramQuantile(
+  histogram: readonly (readonly [us: number, count: number])[],
+  share: number,
+): number {
+  let remaining = share * histogram.reduce((sum, [, count]) => sum + count, 0);
+  for (const [us, count] of histogram) {
+    remaining -= count;
+    if (remaining <= 1e-9) return us;
+  }
+  return histogram.at(-1)?.[0] ?? Number.NaN;
+}
+
 /** Arithmetic mean; 0 without values. */
 export function mean(values: readonly number[]): number {
   return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;

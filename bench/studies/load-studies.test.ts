@@ -66,6 +66,7 @@ function recorder(...endpoints: MeasuredEndpoint[]) {
       onEvent: () => {},
     },
     grid,
+    round: 1,
     endpoints,
     async measure(_study, { endpoint }, given) {
       const { load, batch } = given;

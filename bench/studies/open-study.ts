@@ -10,6 +10,7 @@ import { chooseEndpoints, gateParity, type RequestedEndpoint } from "../run/choo
 import { addSubject } from "../run/compose-record.ts";
 import { reason } from "../run/http-client.ts";
 import { measureLoadPoint, noteOnce, tryCounters } from "../run/measure-load-point.ts";
+import { addRound } from "../run/merge-rounds.ts";
 import type { ReferenceItem } from "../run/reference.ts";
 import { readIdleMemory } from "./memory-study.ts";
 import type { LoadStudy, Study, StudyEnvironment, StudyGrid, StudyRun } from "./study.ts";
@@ -34,26 +35,28 @@ export interface RunStudiesOptions {
  * Opens a source, and calls `use` with a function that creates the run of a study on it.
  *
  * @param group - Studies that will run.
+ * @param round - Number of the round, from 1; the parity of endpoints is checked in the first.
  */
 export async function openStudies(
   { readMemory }: StudyEnvironment,
   group: readonly Study[],
   source: TargetsSource,
   options: RunStudiesOptions,
+  round: number,
   use: (runOf: (study: Study) => Promise<StudyRun>) => Promise<void>,
 ): Promise<void> {
   const { context, record } = options;
   const onPhase = (text: string) => context.onEvent({ kind: "phase", text });
   const { tower, signal } = context;
   await withTargets(source, { tower, signal, onPhase }, async (open) => {
-    const passed = new Map<string, boolean>();
+    const passed = round === 1 ? new Map<string, boolean>() : passedBefore(record);
     try {
       // before the parity check, because the first request makes buffers grow
       const idleMemory = group.some(readsIdleMemory)
         ? await readIdleMemory(open, readMemory)
         : undefined;
       await use(async (study) => ({
-        ...createRun(open, await endpointsWithParity(study, open, options, passed), options),
+        ...createRun(open, await endpointsWithParity(study, open, options, passed), options, round),
         readMemory,
         idleMemory,
       }));
@@ -65,6 +68,13 @@ export async function openStudies(
 
 function readsIdleMemory(study: Study): boolean {
   return (study as LoadStudy).readsIdleMemory === true;
+}
+
+/** Parity results of the first round. */
+function passedBefore({ parity }: BenchRecord): Map<string, boolean> {
+  return new Map(
+    parity.map((result) => [`${result.service} ${benchEndpointName(result)}`, result.passed]),
+  );
 }
 
 /**
@@ -98,6 +108,7 @@ function createRun(
   open: OpenTargets,
   endpoints: readonly MeasuredEndpoint[],
   { context, grid, record }: RunStudiesOptions,
+  round: number,
 ): StudyRun {
   const [first] = open.targets;
   const environment = first?.environment ?? "";
@@ -107,6 +118,7 @@ function createRun(
     open,
     context,
     grid,
+    round,
     endpoints,
     async measure(study, { target, endpoint }, options) {
       context.signal.throwIfAborted();
@@ -115,11 +127,12 @@ function createRun(
         environment,
         text: `${study}: ${benchEndpointName(endpoint)}`,
       });
-      const pointOptions = { readGpus: open.readGpus, onNote, ...options, study };
+      const pointOptions = { readGpus: open.readGpus, onNote, round, ...options, study };
       try {
-        const point = await measureLoadPoint(context, target, endpoint, pointOptions);
-        record.loadPoints.push(point);
-        context.onEvent({ kind: "point", point });
+        const measured = await measureLoadPoint(context, target, endpoint, pointOptions);
+        const point = addRound(record.loadPoints, measured);
+        const isLast = round >= context.settings.rounds;
+        context.onEvent({ kind: isLast ? "point" : "round", point });
       } catch (error) {
         context.signal.throwIfAborted();
         record.failures.push(
@@ -133,7 +146,7 @@ function createRun(
       context.onEvent({ kind: "notice", text: `✘ ${line}` });
     },
     addResult(result) {
-      record.studies.push(result);
+      if (round === 1) record.studies.push(result);
       return result;
     },
   };

@@ -116,6 +116,7 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
       bandwidthsMbps: [],
       roundTripsMs: [],
     },
+    round: 1,
     endpoints: [
       { target, endpoint: { endpoint: "onnx-http", payload: "fp32", serialization: "binary" } },
     ],

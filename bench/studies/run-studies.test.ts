@@ -53,8 +53,9 @@ async function study(url: string, metrics: AddressesSource["metrics"]) {
     ...defaultSettings,
     endpoints: [],
     windowSeconds: 0.1,
-    stableWindows: 1,
-    maxWindows: 1,
+    rounds: 1,
+    windows: 1,
+    warmupSeconds: 0.1,
     durationSeconds: 3,
     images: { source: "samples", count: 1, meanBytes: 0 },
   };

@@ -1,4 +1,5 @@
 import { UserError } from "../../contract/user-error.ts";
+import { shuffled } from "../run/shuffled.ts";
 import { openStudies, type RunStudiesOptions } from "./open-study.ts";
 import { studies } from "./registry.ts";
 import {
@@ -54,11 +55,12 @@ async function runEnvironmentStudy(
     study.run({
       environment,
       record,
+      settings: context.settings,
       needed: neededBy([study], options.endpoints),
       onPhase: (text) => context.onEvent({ kind: "phase", environment: environment.name, text }),
       requireOffered: () => requireOffered(study, environment, options),
-      open: (source, use) =>
-        openStudies(environment, [study], source, options, async (runOf) =>
+      open: (source, use, round = 1) =>
+        openStudies(environment, [study], source, options, round, async (runOf) =>
           use(await runOf(study)),
         ),
     }),
@@ -84,15 +86,35 @@ async function runLoadStudies(
       (study) => neededBy([study], options.endpoints).variants === variants,
     );
     if (group.length === 0) continue;
-    const source = environment.source(neededBy(group, options.endpoints));
-    await attempt(group.map(({ id }) => id).join(", "), environment, options, () =>
-      openStudies(environment, group, source, options, async (runOf) => {
-        for (const study of group) {
-          await attempt(study.id, environment, options, async () => study.run(await runOf(study)));
-        }
-      }),
-    );
+    for (let round = 1; round <= options.context.settings.rounds; round++) {
+      await runLoadRound(group, environment, options, round);
+    }
   }
+}
+
+/** One round of studies that share one start of the environment, in random order after the first. */
+async function runLoadRound(
+  all: readonly LoadStudy[],
+  environment: StudyEnvironment,
+  options: RunStudiesOptions,
+  round: number,
+): Promise<void> {
+  const group =
+    round === 1
+      ? all
+      : shuffled(
+          all.filter(({ readsIdleMemory }) => readsIdleMemory !== true),
+          options.context.settings.seed + round,
+        );
+  if (group.length === 0) return;
+  const source = environment.source(neededBy(group, options.endpoints));
+  await attempt(group.map(({ id }) => id).join(", "), environment, options, () =>
+    openStudies(environment, group, source, options, round, async (runOf) => {
+      for (const study of group) {
+        await attempt(study.id, environment, options, async () => study.run(await runOf(study)));
+      }
+    }),
+  );
 }
 
 function requireOffered(

@@ -26,7 +26,7 @@ interface StudyBase {
 /** Study that loads an environment without changing it; all such studies share one start. */
 export interface LoadStudy extends StudyBase {
   readonly kind: "load";
-  /** Requires the services' memory before their first request. */
+  /** Requires the services' memory before their first request; runs in the first round only. */
   readonly readsIdleMemory?: true;
   readonly run: (run: StudyRun) => Promise<void>;
 }
@@ -59,6 +59,8 @@ export interface StudyRun {
   readonly open: OpenTargets;
   readonly context: BenchContext;
   readonly grid: StudyGrid;
+  /** Number of the round, from 1. */
+  readonly round: number;
   readonly endpoints: readonly MeasuredEndpoint[];
   /** Memory of a service on another machine; unreadable parts are absent. */
   readonly readMemory?: (service: string) => Promise<MemoryReading>;
@@ -76,7 +78,7 @@ export interface StudyRun {
   ): Promise<void>;
   /** Records a failure and prints it. */
   fail(line: string): void;
-  /** Records a result other than load points. Later additions to its lists are recorded too. */
+  /** Records a result other than load points, in the first round only. Later additions to its lists are recorded too. */
   addResult<Result extends StudyResult>(result: Result): Result;
 }
 
@@ -84,13 +86,18 @@ export interface StudyRun {
 export interface EnvironmentRun {
   readonly environment: StudyEnvironment;
   readonly record: BenchRecord;
+  readonly settings: BenchContext["settings"];
   /** Endpoints and models that the study requires. */
   readonly needed: SourceChange;
   onPhase(text: string): void;
   /** @throws {StudyUnavailable} if the environment offers none of the study's endpoints */
   requireOffered(): void;
-  /** Opens a source and calls `use` with the endpoints that pass the parity check. */
-  open(source: TargetsSource, use: (run: StudyRun) => Promise<void>): Promise<void>;
+  /**
+   * Opens a source and calls `use` with the endpoints that pass the parity check.
+   *
+   * @param round - Number of the round, from 1 (default).
+   */
+  open(source: TargetsSource, use: (run: StudyRun) => Promise<void>, round?: number): Promise<void>;
 }
 
 /** One environment, with the operations that studies require. */

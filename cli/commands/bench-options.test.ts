@@ -34,7 +34,7 @@ test("the default is small loads on the five endpoints", () => {
     { kind: "closed loop", concurrency: 1 },
     { kind: "closed loop", concurrency: 4 },
   ]);
-  expect(args.stability).toBe(0.1);
+  expect([args.rounds, args.windows, args.window, args.warmup]).toEqual([5, 4, 0.5, 0.5]);
 });
 
 test("--backend accepts groups and endpoint names", () => {
@@ -91,8 +91,8 @@ const wrong: readonly (readonly [string, readonly string[], string])[] = [
   ["no client", ["--concurrency", "0"], "whole number from 1 to 4096"],
   ["a batch above the model's", ["--batch-sizes", "1,33"], "whole number from 1 to 32"],
   ["no rate", ["--rate", "0"], "more than 0"],
-  ["a tolerance of nothing", ["--stability", "0%"], "a percentage from 0.01 to 100"],
-  ["two windows", ["--max-trials", "2"], "from 3 to 1000"],
+  ["no round", ["--rounds", "0"], "from 1 to 100"],
+  ["no windows", ["--windows", "0"], "from 1 to 1000"],
   ["a negative price", ["--price", "-1"], "a number from 0 to 1000000"],
   ["a window of nothing", ["--window", ""], "more than 0"],
 ];

@@ -14,7 +14,6 @@ import {
   listOf,
   numberFrom,
   numberUpTo,
-  percentage,
   portOffset,
   repeated,
   wholeNumber,
@@ -26,8 +25,9 @@ export interface BenchArguments {
   readonly url?: AddressesSource["endpoints"];
   readonly metricsUrl?: AddressesSource["metrics"];
   readonly window: number;
-  readonly stability: number;
-  readonly maxTrials: number;
+  readonly windows: number;
+  readonly warmup: number;
+  readonly rounds: number;
   readonly duration: number;
   readonly seed: number;
   readonly images?: string;
@@ -94,29 +94,27 @@ function addMeasurementOptions(command: Command): void {
       numberUpTo(600),
       defaultSettings.windowSeconds,
     )
-    .addOption(
-      new Option(
-        "--stability <percent>",
-        "maximum deviation of throughput and p99 of the last three windows from their mean",
-      )
-        .argParser(percentage(0.01, 100))
-        .default(defaultSettings.tolerance, `${100 * defaultSettings.tolerance}%`),
+    .option(
+      "--windows <number>",
+      "measured windows per round",
+      wholeNumber(1, 1_000),
+      defaultSettings.windows,
     )
     .option(
-      "--max-trials <number>",
-      "maximum number of windows, after which a load point is unstable",
-      wholeNumber(3, 1_000),
-      defaultSettings.maxWindows,
+      "--warmup <seconds>",
+      "warm-up of each load point in each round",
+      numberUpTo(600),
+      defaultSettings.warmupSeconds,
     )
     .option(
       "--duration <seconds>",
-      "maximum duration of a load point, including warm-up",
+      "maximum duration of a load point per round, including warm-up",
       numberUpTo(86_400),
       defaultSettings.durationSeconds,
     )
     .option(
       "--seed <number>",
-      "seed of random arrivals",
+      "seed of random arrivals and of the order of load points",
       wholeNumber(0, 2 ** 31 - 1),
       defaultSettings.seed,
     )
@@ -152,6 +150,12 @@ export interface GridArguments {
 
 export function addGridOptions(command: Command): Command {
   return command
+    .option(
+      "--rounds <number>",
+      "number of times that each load point is measured; intervals require two",
+      wholeNumber(1, 100),
+      defaultSettings.rounds,
+    )
     .addOption(modalityOption("; default: of images, unless the model has only a text tower"))
     .option(
       "--texts <file>",

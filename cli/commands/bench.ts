@@ -20,9 +20,10 @@ export function registerBench(program: Command): void {
       "after",
       `
 Each endpoint is measured at each batch size and each concurrency (or rate). First, its embeddings are compared with those
-of the local model (--weights); an endpoint that differs is not timed and the run fails. Each load point warms up until its
-throughput is steady and is then measured in windows of --window seconds until the last three agree within --stability, or
---max-trials or --duration is reached. Latency is measured from the time at which a request was due.
+of the local model (--weights); an endpoint that differs is not timed and the run fails. Then each load point is measured once in
+each of --rounds rounds, in an order shuffled by --seed, with new connections and, in a local simulation, restarted processes:
+--warmup seconds, then --windows windows of --window seconds, whatever they show. Latency is measured from the time at which a
+request was due. Intervals come from the differences between rounds: with one round, nothing is compared.
 
 --backend accepts groups of endpoints (embed: the embed API; triton and triton_grpc: all Tritons over HTTP or gRPC; onnx and
 tensorrt: both protocols of one Triton), of which the existing endpoints are measured, and endpoint names, which must exist. The
@@ -33,11 +34,11 @@ INFERENCE_API_KEY. Ctrl-C ends the run and saves the measurements so far.
 
 Examples:
   $ npx clipstack bench single-gpu
-  $ npx clipstack bench single-gpu --weights tiny --duration 5
+  $ npx clipstack bench single-gpu --weights tiny --rounds 1
   $ npx clipstack bench search --model dinov2-small
   $ npx clipstack bench search --modality text --texts queries.txt
   $ npx clipstack bench single-gpu --target deployed --concurrency 1,4,8,16,32,64,128 --batch-sizes 1,4,8,16,32 \\
-      --window 5 --duration 60 --output results.json
+      --window 5 --warmup 5 --duration 60 --output results.json
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
@@ -56,7 +57,8 @@ async function bench(
   const { backend, batchSizes } = args;
   const loadPointCount =
     Math.max(1, environments.length) * backend.length * batchSizes.length * loads.length;
-  await runAndReport({ environments, args, endpoints: backend, loadPointCount }, (prepared) => {
+  const measurementCount = loadPointCount * args.rounds;
+  await runAndReport({ environments, args, endpoints: backend, measurementCount }, (prepared) => {
     const { modality } = prepared.context.tower;
     const endpoints = modality === "text" ? textEndpoints(backend) : backend;
     return runBench({ ...prepared, endpoints, batchSizes, loads });

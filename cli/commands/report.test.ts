@@ -41,11 +41,8 @@ beforeAll(() => {
   writeFileSync(file("slow.json"), slower(1.4));
   writeFileSync(file("fast.json"), slower(1));
   writeFileSync(file("other.json"), slower(1, 2));
-  writeFileSync(
-    file("unstable.json"),
-    slower(5, 8, { stability: { verdict: "unstable", tolerance: 0.1 } }),
-  );
-  writeFileSync(file("unsure.json"), slower(5, 8, { windows: [], measuredWindows: 0 }));
+  writeFileSync(file("drifting.json"), slower(5, 8, { stability: { verdict: "drifting" } }));
+  writeFileSync(file("unsure.json"), slower(5, 8, { rounds: testLoadPoint().rounds.slice(0, 1) }));
   const failed = { passed: false, failures: ["onnx-http: other embeddings"] };
   writeFileSync(file("failed.json"), slower(1, 8, {}, failed));
   writeFileSync(file("failed-first.json"), slower(1, 8, {}, { ...failed, loadPoints: [] }));
@@ -165,7 +162,7 @@ test.each([
   ["failed.json", 1],
   ["failed-first.json", 1],
   ["lost.json", 1],
-  ["unstable.json", 2],
+  ["drifting.json", 2],
   ["unsure.json", 2],
 ])("a comparison with %s ends with %i, and did not pass", (second, code) => {
   const result = compareFiles(file("fast.json"), file(second), { failOver: 0.1 });

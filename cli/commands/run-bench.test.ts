@@ -54,7 +54,7 @@ describe("an environment with its own model file", () => {
         environments: ["two-services"],
         args: {
           ...{ weights: "generated", synth: false, portOffset: 0, seed: 1 },
-          ...{ window: 1, stability: 0.1, maxTrials: 3, duration: 1 },
+          ...{ window: 1, windows: 3, warmup: 1, rounds: 1, duration: 1 },
         },
         endpoints: [
           { endpoint: "onnx-http", payload: "fp32", serialization: "binary", byName: true },

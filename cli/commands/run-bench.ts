@@ -125,8 +125,9 @@ export async function withPreparedBench<Result>(
         ...defaultSettings,
         endpoints: [],
         windowSeconds: args.window,
-        tolerance: args.stability,
-        maxWindows: args.maxTrials,
+        windows: args.windows,
+        rounds: args.rounds,
+        warmupSeconds: args.warmup,
         durationSeconds: args.duration,
         seed: args.seed,
         images: settings,
@@ -276,7 +277,7 @@ export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {
   readonly environments: readonly string[];
   readonly args: BenchArguments;
   /** Maximum number of load points, for the progress display. */
-  readonly loadPointCount?: number;
+  readonly measurementCount?: number;
 }
 
 /**
@@ -286,11 +287,11 @@ export interface RunOptions extends Pick<PrepareOptions, "endpoints"> {
  * @throws {UserError} if settings, options or files are invalid.
  */
 export async function runAndReport(
-  { environments, args, loadPointCount, ...options }: RunOptions,
+  { environments, args, measurementCount, ...options }: RunOptions,
   work: (prepared: PreparedBench) => Promise<void>,
 ): Promise<void> {
   requireWritable(args);
-  const progress = startBenchProgress(process.stderr, loadPointCount);
+  const progress = startBenchProgress(process.stderr, measurementCount);
   const interrupt = onInterrupt();
   const { signal, hold } = interrupt;
   try {

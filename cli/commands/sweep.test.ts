@@ -20,7 +20,7 @@ async function one() {
   const { outdir } = synthesized(embedsDocument("one", [{ name: "embed", port }]));
   const reports = mkdtempSync(join(folder, "reports-"));
   const sizes = ["--batch-sizes", "1", "--concurrency", "1,2", "--rounds", "1"];
-  const loads = ["--window", "0.1", "--max-trials", "3", "--duration", "10"];
+  const loads = ["--rounds", "1", "--window", "0.1", "--windows", "3", "--warmup", "0.1"];
   const common = ["--environment", "one", "--no-synth", "--weights", "tiny", "--report", reports];
   return {
     port,
@@ -100,7 +100,7 @@ test("an unavailable study is a failure, and the other studies run", async () =>
 test("Ctrl-C saves the measurements and leaves no process running", async () => {
   const { args, env, reports, port } = await one();
   const { child, done } = startClipstack(
-    ["sweep", "concurrency", ...args, "--window", "2", "--duration", "60"],
+    ["sweep", "concurrency", ...args, "--windows", "100"],
     env,
   );
   let output = "";

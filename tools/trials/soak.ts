@@ -46,9 +46,7 @@ const untilAborted = {
   load: healthLoad,
   warmupSeconds: 1,
   windowSeconds: 2,
-  stableWindows: Number.MAX_SAFE_INTEGER,
-  maxWindows: Number.MAX_SAFE_INTEGER,
-  tolerance: 0,
+  windows: Number.MAX_SAFE_INTEGER,
   durationSeconds: 24 * 3_600,
   workers: 1,
 } as const satisfies Partial<MeasureOptions>;
