@@ -35,6 +35,7 @@ import {
   formatRate,
   listed,
 } from "./number-format.ts";
+import { sloTrialsSection } from "./slo-section.ts";
 import { studySections } from "./study-sections.ts";
 import { timeSection } from "./time-section.ts";
 
@@ -47,6 +48,7 @@ export function sectionsOf(record: BenchRecord): readonly Section[] {
     timeSection(record),
     costSection(record),
     openLoopSection(record),
+    sloTrialsSection(record),
     ...studySections(record),
     importedSection(record),
     paritySection(record),

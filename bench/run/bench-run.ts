@@ -1,5 +1,7 @@
 import { UserError } from "../../contract/user-error.ts";
 import type { BenchRecord, LoadShape } from "../record/bench-record.ts";
+import { type SloSubject, searchSlos } from "../slo/run-slo.ts";
+import type { SloGoal } from "../slo/search-slo.ts";
 import { p99MinimumSamples } from "../stats/statistics.ts";
 import type { BenchContext } from "./bench-events.ts";
 import type { BenchTarget, OpenTargets } from "./bench-target.ts";
@@ -18,6 +20,8 @@ export interface BenchOptions {
   readonly endpoints: readonly RequestedEndpoint[];
   readonly batchSizes: readonly number[];
   readonly loads: readonly LoadShape[];
+  /** SLO to search the highest rate for, after the loads, which must contain a closed loop. */
+  readonly slo?: SloGoal;
   /** Images or texts with their embeddings by the local model. */
   readonly reference: readonly ReferenceItem[];
 }
@@ -52,15 +56,17 @@ export async function runBench(options: BenchOptions): Promise<void> {
 }
 
 async function measureGrid(
-  { context, record, endpoints, batchSizes, loads, reference }: BenchOptions,
+  { context, record, endpoints, batchSizes, loads, slo, reference }: BenchOptions,
   open: OpenTargets,
 ): Promise<void> {
   const onNotice = (text: string) => context.onEvent({ kind: "notice", text });
   const chosen = chooseEndpoints(endpoints, open, onNotice);
   const onNote = noteOnce(record, context);
   await tryCounters(context, chosen, onNote);
+  const subjects: SloSubject[] = [];
   for (const { target, endpoint } of await gateParity(context, record, chosen, reference)) {
     for (const batch of acceptedBatches(target, batchSizes, onNotice)) {
+      subjects.push({ target, endpoint, batch });
       for (const load of loads) {
         context.signal.throwIfAborted();
         const options = { batch, load, readGpus: open.readGpus, onNote };
@@ -78,6 +84,7 @@ async function measureGrid(
       }
     }
   }
+  if (slo !== undefined) await searchSlos(context, record, slo, subjects, open);
 }
 
 /** Batch sizes that a target accepts: a Triton accepts at most the maximum of the model, the embed API splits larger ones. */
