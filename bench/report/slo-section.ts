@@ -197,7 +197,7 @@ export function trialText({ percentile }: Slo, trial: SloTrial): string {
   const { purpose, ratePerSecond, goodputPerSecond, percentileMs, verdict, invalid = [] } = trial;
   const latency =
     percentileMs === undefined ? "beyond every response" : `${formatMs(percentileMs)} ms`;
-  return `${purpose === "confirmation" ? "confirmation at " : ""}${formatRate(ratePerSecond)} requests/s, goodput ${formatRate(goodputPerSecond)}, ${percentile} ${latency}: ${[verdictTexts[verdict], ...invalid].join(". ")}`;
+  return `${purpose === "confirmation" ? "confirmation at " : ""}${formatRate(ratePerSecond)} requests/s, goodput ${formatRate(goodputPerSecond)}, ${percentile} ${latency}: ${[verdictTexts[verdict], ...invalid.map((text) => text.replace(/\.$/, ""))].join("; ")}`;
 }
 
 /** Trials of all searches, as evidence. */

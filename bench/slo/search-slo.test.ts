@@ -160,19 +160,31 @@ test("the confirmation has other arrival times and is the last trial", async () 
   expect(confirmedTrial(search)?.seed).toBeGreaterThan(7);
 });
 
-test("a rate that is not confirmed is lowered by the tolerance, at most three times", async () => {
+test("a rate that is not confirmed is lowered by the tolerance, a bounded number of times", async () => {
   const search = searchOf();
   await searchSlo(search, { seed: 1 }, async (rate, purpose) =>
     simulated({ ...rate, ratePerSecond: purpose === "search" ? 300 : 700 }, 20),
   );
   const confirmations = search.trials.filter(({ purpose }) => purpose === "confirmation");
   const [first, second, third] = confirmations.map(({ ratePerSecond }) => ratePerSecond);
-  expect(confirmations).toHaveLength(3);
+  expect(confirmations).toHaveLength(4);
   expect([second! / first!, third! / second!].map((ratio) => ratio.toFixed(2))).toEqual([
     "0.98",
     "0.98",
   ]);
   expect(confirmedTrial(search)).toBeUndefined();
+});
+
+test("an invalid confirmation is repeated at the same rate", async () => {
+  const search = searchOf();
+  let confirmations = 0;
+  await searchSlo(search, { seed: 1 }, async (rate, purpose) => ({
+    ...simulated({ ...rate, ratePerSecond: 300 }, 20),
+    invalid: purpose === "confirmation" && confirmations++ === 0 ? ["Late."] : [],
+  }));
+  const [first, second] = search.trials.slice(-2);
+  expect([first?.verdict, second?.verdict]).toEqual(["client", "met"]);
+  expect(second?.ratePerSecond).toBe(first?.ratePerSecond);
 });
 
 test("a trial with an invalid client is repeated once at the same rate", async () => {

@@ -1,11 +1,5 @@
 import type { BenchRecord, LoadPoint, LoadShape } from "../record/bench-record.ts";
-import {
-  confirmedTrial,
-  type Slo,
-  type SloSearch,
-  type SloTrial,
-  sloPercents,
-} from "../record/slo-search.ts";
+import { type Slo, type SloSearch, type SloTrial, sloPercents } from "../record/slo-search.ts";
 import { judgeTrial } from "./judge-trial.ts";
 import { rounded, searchRate } from "./search-rate.ts";
 
@@ -23,7 +17,7 @@ export interface SloGoal {
 /** Relative distance at which a search ends. */
 export const sloTolerance = 0.02;
 const maxTrials = 12;
-const maxConfirmations = 3;
+const maxConfirmations = 4;
 /** Share of the closed loop's throughput below which a search ends without a result. */
 const lowestShare = 0.05;
 /** Maximum measured time of a trial, for low rates. */
@@ -106,8 +100,9 @@ export async function searchSlo(
   );
   let rate = found;
   for (let attempt = 1; rate !== undefined && attempt <= maxConfirmations; attempt++) {
-    await tryRate(rate, "confirmation", seed + attempt);
-    if (confirmedTrial(search) !== undefined) return;
-    rate = rounded(rate * (1 - tolerance));
+    const verdict = await tryRate(rate, "confirmation", seed + attempt);
+    if (verdict === "met") return;
+    // an invalid confirmation says nothing about the rate
+    if (verdict !== "client") rate = rounded(rate * (1 - tolerance));
   }
 }

@@ -13,6 +13,8 @@ import { highestRate } from "./test-deterministic-queue.ts";
 const endpoint = { endpoint: "embed-http", payload: "jpeg", serialization: "binary" } as const;
 const queue = { serviceMs: 50, servers: 16 };
 const capacity = (queue.servers / queue.serviceMs) * 1_000;
+/** Trials that other programs may disturb before the figure says nothing. */
+const maxInvalid = 2;
 /** The server reads only the length of a request. */
 const image = {
   bytes: new Uint8Array(1_000),
@@ -21,7 +23,9 @@ const image = {
 };
 const slo: Slo = { percentile: "p99", limitMs: 2 * queue.serviceMs };
 
-test("the confirmed rate of a server with a known capacity is within 5 % of queueing theory", async () => {
+test("the confirmed rate of a server with a known capacity is within 5 % of queueing theory", async ({
+  skip,
+}) => {
   const server = await startNullHttpServer({
     service: { ms: queue.serviceMs, servers: queue.servers },
   });
@@ -56,7 +60,12 @@ test("the confirmed rate of a server with a known capacity is within 5 % of queu
 
     const goal = { slo, arrivals: "poisson", seed: 1 } as const;
     await searchSlos(context, record, goal, [{ target, endpoint, batch: 1 }], {});
-    const confirmed = record.slo?.[0] && confirmedTrial(record.slo[0]);
+    const [search] = record.slo ?? [];
+    const invalid = search?.trials.filter(({ verdict }) => verdict === "client") ?? [];
+    if (invalid.length > maxInvalid) {
+      skip(`other programs disturbed the load generator in ${invalid.length} trials`);
+    }
+    const confirmed = search && confirmedTrial(search);
     const theory = highestRate(queue, 99, slo.limitMs);
     const ratio = (confirmed?.ratePerSecond ?? 0) / theory;
     console.log(
