@@ -14,9 +14,20 @@ export interface NullServer {
 }
 
 export interface NullServerOptions {
+  /** Time until a response, independent of other requests. */
   readonly delayMs?: number;
+  /**
+   * Queue in place of {@link delayMs}: a request occupies one of `servers` for `ms`, and waits in order of arrival until one is
+   * free. The capacity is 1,000 × servers / ms requests per second.
+   */
+  readonly service?: Service;
   /** Size of a response body, by default that of an embedding. */
   readonly responseBytes?: number;
+}
+
+interface Service {
+  readonly ms: number;
+  readonly servers: number;
 }
 
 const embeddingBytes = 2_048;
@@ -26,8 +37,12 @@ const windowBytes = 8 * 1024 * 1024;
 class Responder {
   responses = 0;
   #resumeMs = 0;
+  /** Times at which the servers of the queue become free. */
+  readonly #freeMs: number[];
 
-  constructor(private readonly delayMs: number) {}
+  constructor(private readonly options: Pick<NullServerOptions, "delayMs" | "service">) {
+    this.#freeMs = Array.from({ length: options.service?.servers ?? 0 }, () => 0);
+  }
 
   pause(ms: number): void {
     this.#resumeMs = performance.now() + ms;
@@ -39,18 +54,29 @@ class Responder {
       this.responses += 1;
       send();
     };
-    const waitMs = Math.max(this.delayMs, this.#resumeMs - performance.now());
+    const { delayMs = 0, service } = this.options;
+    const nowMs = performance.now();
+    const workMs = service === undefined ? delayMs : this.#serve(nowMs, service.ms);
+    const waitMs = Math.max(workMs, this.#resumeMs - nowMs);
     if (waitMs > 0) setTimeout(count, waitMs);
     else count();
+  }
+
+  /** Time in queue and service of a request; a late timer does not delay the next ones, because the times are calculated. */
+  #serve(nowMs: number, serviceMs: number): number {
+    const next = this.#freeMs.indexOf(Math.min(...this.#freeMs));
+    const doneMs = Math.max(nowMs, this.#freeMs[next] ?? 0) + serviceMs;
+    this.#freeMs[next] = doneMs;
+    return doneMs - nowMs;
   }
 }
 
 /** HTTP server that reads only the length of a request and returns a constant response. */
 export async function startNullHttpServer({
-  delayMs = 0,
   responseBytes = embeddingBytes,
+  ...options
 }: NullServerOptions = {}): Promise<NullServer> {
-  const responder = new Responder(delayMs);
+  const responder = new Responder(options);
   const sockets = new Set<Socket>();
   const response = Buffer.concat([
     Buffer.from(
@@ -95,10 +121,10 @@ function requestReader(onRequest: () => void): (chunk: Buffer) => void {
 
 /** gRPC server that responds to any method with a message of zero bytes. */
 export async function startNullGrpcServer({
-  delayMs = 0,
   responseBytes = embeddingBytes,
+  ...options
 }: NullServerOptions = {}): Promise<NullServer> {
-  const responder = new Responder(delayMs);
+  const responder = new Responder(options);
   const sessions = new Set<{ destroy(): void }>();
   const message = Buffer.alloc(5 + responseBytes);
   message.writeUInt32BE(responseBytes, 1);

@@ -6,6 +6,7 @@ import { payloadFormats, serializations } from "./bench-endpoint.ts";
 import { type GpuReadingName, gpuReadingNames } from "./gpu-readings.ts";
 import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { environmentSubject, machineSubject, measurement, modelSubject } from "./record.ts";
+import { sloSearch } from "./slo-search.ts";
 import { studyIds, studyResult } from "./study-result.ts";
 import { benchUpgrades } from "./upgrade.ts";
 
@@ -263,6 +264,8 @@ export const benchRecord = z.strictObject({
   ),
   loadPoints: z.array(loadPoint),
   studies: z.array(studyResult),
+  /** Searches for the highest rate within an SLO (`--slo`). */
+  slo: z.array(sloSearch).optional(),
   /** Measurements imported from the output of another program; reported next to the load points, never mixed with them. */
   imported: z.array(
     z.strictObject({

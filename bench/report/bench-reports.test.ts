@@ -35,7 +35,7 @@ test("the page has recommendations, limitations and evidence, in this order", ()
   expect(headings).toMatchInlineSnapshot(`
     [
       "Recommendations",
-      "Highest throughput within a p95 SLO",
+      "Highest throughput within a p95 SLO, closed loop",
       "Limitations",
       "Evidence",
       "Latency of each endpoint at low load",

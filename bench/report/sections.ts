@@ -36,6 +36,7 @@ import {
   formatRate,
   listed,
 } from "./number-format.ts";
+import { sloTrialsSection } from "./slo-section.ts";
 import { studySections } from "./study-sections.ts";
 import { roundsText } from "./subject.ts";
 import { timeSection } from "./time-section.ts";
@@ -49,6 +50,7 @@ export function sectionsOf(record: BenchRecord): readonly Section[] {
     timeSection(record),
     costSection(record),
     openLoopSection(record),
+    sloTrialsSection(record),
     ...studySections(record),
     importedSection(record),
     paritySection(record),

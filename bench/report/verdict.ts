@@ -1,6 +1,7 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { metrics } from "../record/metrics.ts";
 import { isStandIn } from "../record/record.ts";
+import { censoredPercentile } from "../stats/censored.ts";
 import { representsDeployment } from "./caveats.ts";
 import {
   clientWorkReasons,
@@ -43,12 +44,14 @@ export interface Verdict {
   readonly headline: string;
   /** Empty for a local simulation, which allows no conclusion about performance. */
   readonly choices: readonly Choice[];
-  /** Highest throughput within each p95 SLO. */
+  /** Load point with the highest throughput within each p95 SLO; those of a search (`--slo`) are in `slo-section.ts`. */
   readonly sloChoices: readonly SloChoice[];
 }
 
-interface SloChoice extends Contender {
+export interface SloChoice extends Contender {
   readonly sloMs: number;
+  /** p95 with failed requests as later than every response. */
+  readonly p95Ms: number;
 }
 
 export function verdictOf(record: BenchRecord): Verdict {
@@ -191,11 +194,13 @@ const slosMs = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
 function sloChoicesOf(series: readonly Series[]): readonly SloChoice[] {
   const all = series.flatMap(({ name, loadPoints }) =>
-    loadPoints.flatMap((point) => (unreliabilityRank(point) === 0 ? [{ name, point }] : [])),
+    loadPoints.flatMap((point) =>
+      unreliabilityRank(point) === 0 ? [{ name, point, p95Ms: censoredPercentile(point, 95) }] : [],
+    ),
   );
   const chosen: SloChoice[] = [];
   for (const sloMs of slosMs) {
-    const within = all.filter(({ point }) => (point.latencyMs?.p95 ?? Infinity) <= sloMs);
+    const within = all.filter(({ p95Ms }) => p95Ms <= sloMs);
     const [best] = within.sort((a, b) => b.point.imagesPerSecond - a.point.imagesPerSecond);
     // leave out a looser SLO that allows no more throughput
     if (best !== undefined && best.point !== chosen.at(-1)?.point) chosen.push({ sloMs, ...best });

@@ -85,7 +85,7 @@ interface Run {
   readonly events: readonly BenchEvent[];
 }
 
-interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads">> {
+interface RunChanges extends Partial<Pick<BenchOptions, "batchSizes" | "loads" | "slo">> {
   readonly onEvent?: (event: BenchEvent) => void;
   readonly signal?: AbortSignal;
   readonly rounds?: number;
@@ -143,6 +143,7 @@ async function begin(
     endpoints,
     batchSizes: changes.batchSizes ?? [1],
     loads: changes.loads ?? [{ kind: "closed loop", concurrency: 2 }],
+    slo: changes.slo,
     reference,
   });
   return { record, events, done };
@@ -260,6 +261,39 @@ test("every round has all load points in another order, of restarted processes a
   expect(first?.server?.requests).toBeGreaterThan(0.5 * first!.samples);
   const starts = events.filter((event) => event.kind === "phase" && /starting/.test(event.text));
   expect(starts).toHaveLength(3);
+});
+
+test("an SLO is searched below the closed loop for each endpoint and batch size, and its trials are in the record", async () => {
+  const { document } = await twoServices();
+  const { record, events } = await run(
+    [await source(document, { endpoints: ["onnx-http"] })],
+    [endpoint("onnx-http")],
+    {
+      slo: {
+        // below the time of any response, so that no rate meets it
+        slo: { percentile: "p50", limitMs: 0.001 },
+        arrivals: "poisson",
+        seed: 3,
+        demandPerSecond: 500,
+      },
+    },
+  );
+  expect(benchRecord.safeParse(record).error).toBeUndefined();
+  expect(record.loadPoints.map(({ id }) => id)).toEqual(["onnx-http b1 c2"]);
+  expect(record.slo?.map(({ endpoint: on, imagesPerRequest }) => [on, imagesPerRequest])).toEqual([
+    ["onnx-http", 1],
+  ]);
+  for (const [i, { closedLoopPerSecond, trials, demandPerSecond }] of record.slo!.entries()) {
+    expect(closedLoopPerSecond).toBe(record.loadPoints[i]?.requestsPerSecond);
+    expect(demandPerSecond).toBe(500);
+    expect(trials[0]?.ratePerSecond).toBeCloseTo(closedLoopPerSecond / 2, 0);
+    expect(trials.every(({ goodputPerSecond, seed }) => goodputPerSecond === 0 && seed === 3)).toBe(
+      true,
+    );
+    expect(trials.some(({ verdict }) => verdict === "met")).toBe(false);
+  }
+  const notices = events.flatMap((event) => (event.kind === "notice" ? [event.text] : []));
+  expect(notices[0]).toMatch(/^onnx-http b1 p50 ≤ 0.001 ms: [\d.]+ requests\/s, goodput 0.0, p50 /);
 });
 
 test("starts only the services required by the endpoints and stops them", async () => {

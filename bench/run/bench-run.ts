@@ -1,6 +1,8 @@
 import { UserError } from "../../contract/user-error.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { BenchRecord, LoadPoint, LoadShape } from "../record/bench-record.ts";
+import { type SloSubject, searchSlos } from "../slo/run-slo.ts";
+import type { SloGoal } from "../slo/search-slo.ts";
 import { p99MinimumSamples } from "../stats/statistics.ts";
 import type { BenchContext, LoadPointOptions } from "./bench-events.ts";
 import type { BenchTarget, OpenTargets } from "./bench-target.ts";
@@ -26,6 +28,8 @@ export interface BenchOptions {
   readonly endpoints: readonly RequestedEndpoint[];
   readonly batchSizes: readonly number[];
   readonly loads: readonly LoadShape[];
+  /** SLO to search the highest rate for, after the loads, which must contain a closed loop. */
+  readonly slo?: SloGoal;
   /** Images or texts with their embeddings by the local model. */
   readonly reference: readonly ReferenceItem[];
 }
@@ -107,6 +111,9 @@ async function openRound(
       for (const [index, cell] of order.entries()) {
         await measureCell(options, cell, { round, position: index + 1 }, state);
       }
+      if (options.slo !== undefined && round === settings.rounds) {
+        await searchSlos(context, record, options.slo, sloSubjects(cells), open);
+      }
     } finally {
       if (round === 1) addSubject(record, open);
       else addSeconds(record, open);
@@ -167,6 +174,20 @@ async function measureCell(
     failed.add(key);
   }
   context.signal.throwIfAborted();
+}
+
+/** Endpoint and batch size of each cell, without its load. */
+function sloSubjects(cells: readonly Cell[]): readonly SloSubject[] {
+  const subjects = cells.map(({ target, endpoint, options: { batch } }) => ({
+    target,
+    endpoint,
+    batch,
+  }));
+  return [
+    ...new Map(
+      subjects.map((subject) => [`${endpointKey(subject)} ${subject.batch}`, subject]),
+    ).values(),
+  ];
 }
 
 function endpointKey({ target, endpoint }: MeasuredEndpoint): string {

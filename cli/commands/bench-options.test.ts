@@ -8,6 +8,8 @@ import {
   backends,
   type GridArguments,
   loadsOf,
+  sloGoalOf,
+  sloOf,
   textEndpoints,
 } from "./bench-options.ts";
 
@@ -121,4 +123,34 @@ test("fails on a payload format of images for texts", () => {
   expect(() => textEndpoints(backends("onnx-http_uint8"))).toThrow(
     "--backend onnx-http_uint8 requires --modality image",
   );
+});
+
+test("--slo reads a percentile and a duration in ms or s", () => {
+  expect(sloOf("p99=200ms")).toEqual({ percentile: "p99", limitMs: 200 });
+  expect(sloOf("p95=1.5s")).toEqual({ percentile: "p95", limitMs: 1_500 });
+  for (const wrong of ["p99", "p99=200", "p90=200ms", "p99=0ms", "p99=-1ms", "200ms", "p99=2m"]) {
+    expect(() => sloOf(wrong), wrong).toThrow(
+      `It must be p50, p95, p99 = duration in ms or s, like p99=200ms, got '${wrong}'.`,
+    );
+  }
+});
+
+test("--slo measures one closed loop as the upper bound unless --concurrency selects others", () => {
+  const args = parse("--slo", "p99=200ms", "--demand", "500", "--seed", "7");
+  expect(loadsOf(args, args.seed)).toEqual([{ kind: "closed loop", concurrency: 16 }]);
+  expect(sloGoalOf(args, args.seed)).toEqual({
+    slo: { percentile: "p99", limitMs: 200 },
+    arrivals: "poisson",
+    seed: 7,
+    demandPerSecond: 500,
+  });
+  const own = parse("--slo", "p50=1s", "--concurrency", "4,8");
+  expect(loadsOf(own, own.seed)).toHaveLength(2);
+});
+
+test("--slo excludes --rate, and --demand requires --slo", () => {
+  const both = parse("--slo", "p99=200ms", "--rate", "5");
+  expect(() => loadsOf(both, 1)).toThrow("--rate and --slo are mutually exclusive");
+  expect(() => sloGoalOf(parse("--demand", "5"), 1)).toThrow("--demand requires --slo");
+  expect(sloGoalOf(parse(), 1)).toBeUndefined();
 });

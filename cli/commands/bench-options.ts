@@ -1,9 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { type BenchEndpoint, benchEndpointName } from "../../bench/record/bench-endpoint.ts";
 import type { LoadShape } from "../../bench/record/bench-record.ts";
+import { type Slo, sloPercentiles } from "../../bench/record/slo-search.ts";
 import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
+import type { SloGoal } from "../../bench/slo/search-slo.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type EndpointName, endpointNames } from "../../contract/environment.ts";
 import type { Modality } from "../../contract/model-spec.ts";
@@ -146,6 +148,8 @@ export interface GridArguments {
   readonly batchSizes: readonly number[];
   readonly rate?: readonly number[];
   readonly arrivals: "constant" | "poisson";
+  readonly slo?: Slo;
+  readonly demand?: number;
 }
 
 export function addGridOptions(command: Command): Command {
@@ -185,29 +189,68 @@ export function addGridOptions(command: Command): Command {
       listOf(numberUpTo(1_000_000)),
     )
     .addOption(
-      new Option("--arrivals <distribution>", "with --rate: distribution of arrival times")
+      new Option("--arrivals <distribution>", "with --rate or --slo: distribution of arrival times")
         .choices(["poisson", "constant"])
         .default("poisson"),
+    )
+    .option(
+      "--slo <percentile=duration>",
+      `search the highest rate whose p50, p95 or p99 is within a duration: p99=200ms (closed loops of --concurrency, default ${sloConcurrency}, are the upper bound)`,
+      sloOf,
+    )
+    .option(
+      "--demand <number>",
+      "with --slo: images or texts per second to plan replicas for",
+      numberUpTo(1_000_000_000),
     );
 }
 
 const defaultConcurrency = [1, 4];
 const defaultBatchSizes = [1, 8];
+/** Clients of the closed loop whose throughput is the first upper bound of `--slo`. */
+const sloConcurrency = 16;
 
-/** @throws {UserError} if both `--rate` and `--concurrency` are given */
+/** @throws {UserError} if `--rate` is combined with `--concurrency` or `--slo` */
 export function loadsOf(
-  { concurrency, rate, arrivals }: GridArguments,
+  { concurrency, rate, arrivals, slo }: GridArguments,
   seed: number,
 ): readonly LoadShape[] {
   if (rate !== undefined && concurrency !== undefined) {
     throw new UserError("--rate and --concurrency are mutually exclusive");
   }
+  if (rate !== undefined && slo !== undefined) {
+    throw new UserError("--rate and --slo are mutually exclusive");
+  }
+  const defaults = slo === undefined ? defaultConcurrency : [sloConcurrency];
   return rate === undefined
-    ? (concurrency ?? defaultConcurrency).map((clients) => ({
+    ? (concurrency ?? defaults).map((clients) => ({
         kind: "closed loop",
         concurrency: clients,
       }))
     : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
+}
+
+/** @throws {UserError} if `--demand` is given without `--slo` */
+export function sloGoalOf(
+  { slo, demand, arrivals }: GridArguments,
+  seed: number,
+): SloGoal | undefined {
+  if (slo !== undefined) return { slo, arrivals, seed, demandPerSecond: demand };
+  if (demand !== undefined) throw new UserError("--demand requires --slo");
+  return undefined;
+}
+
+/** Parses `p99=200ms` or `p95=1.5s`. */
+export function sloOf(text: string): Slo {
+  const match = /^(p\d+)=(\d+(?:\.\d+)?)(ms|s)$/.exec(text.trim());
+  const percentile = sloPercentiles.find((known) => known === match?.[1]);
+  const limitMs = Number(match?.[2]) * (match?.[3] === "s" ? 1_000 : 1);
+  if (percentile === undefined || !(limitMs > 0)) {
+    throw new InvalidArgumentError(
+      `It must be ${sloPercentiles.join(", ")} = duration in ms or s, like p99=200ms, got '${text}'.`,
+    );
+  }
+  return { percentile, limitMs };
 }
 
 const defaultFormat = (endpoint: EndpointName): BenchEndpoint => ({

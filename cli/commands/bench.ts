@@ -6,6 +6,7 @@ import {
   type BenchArguments,
   type GridArguments,
   loadsOf,
+  sloGoalOf,
   textEndpoints,
 } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
@@ -29,6 +30,11 @@ request was due. Intervals come from the differences between rounds: with one ro
 tensorrt: both protocols of one Triton), of which the existing endpoints are measured, and endpoint names, which must exist. The
 suffixes _uint8, _jpeg and _json send 8-bit pixels, image files, or float32 tensors as JSON text instead of binary float32 tensors.
 
+--slo p99=200ms then searches, for each endpoint and batch size, the highest rate (open loop, Poisson) at which that percentile is
+within the limit: bisection below the closed loop's throughput to within 2 %, at most 12 trials, each with as many windows as fit into
+--duration (more at low rates). Failed requests count as later than every response. The result is confirmed with other arrival times.
+--demand adds the number of replicas.
+
 --target deployed measures a deployment without changing it; if the embed server requires an API key, set
 INFERENCE_API_KEY. Ctrl-C ends the run and saves the measurements so far.
 
@@ -40,6 +46,7 @@ Examples:
   $ npx clipstack bench single-gpu --target deployed --concurrency 1,4,8,16,32,64,128 --batch-sizes 1,4,8,16,32 \\
       --window 5 --warmup 5 --duration 60 --output results.json
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
+  $ npx clipstack bench single-gpu --target deployed --slo p99=200ms --demand 500 --batch-sizes 1 --duration 60
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
 
@@ -54,6 +61,7 @@ async function bench(
   args: BenchArguments & GridArguments,
 ): Promise<void> {
   const loads = loadsOf(args, args.seed);
+  const slo = sloGoalOf(args, args.seed);
   const { backend, batchSizes } = args;
   const loadPointCount =
     Math.max(1, environments.length) * backend.length * batchSizes.length * loads.length;
@@ -61,6 +69,6 @@ async function bench(
   await runAndReport({ environments, args, endpoints: backend, measurementCount }, (prepared) => {
     const { modality } = prepared.context.tower;
     const endpoints = modality === "text" ? textEndpoints(backend) : backend;
-    return runBench({ ...prepared, endpoints, batchSizes, loads });
+    return runBench({ ...prepared, endpoints, batchSizes, loads, slo });
   });
 }

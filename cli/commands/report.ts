@@ -6,11 +6,7 @@ import { serverReport } from "../../bench/baselines/report.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
 import { parseRecord } from "../../bench/record/record.ts";
 import { benchReport } from "../../bench/report/bench-report.ts";
-import type { Report } from "../../bench/report/document.ts";
 import { parsePerfAnalyzer } from "../../bench/report/import-perf-analyzer.ts";
-import { renderHtml } from "../../bench/report/render-html.ts";
-import { renderMarkdown } from "../../bench/report/render-md.ts";
-import { renderText } from "../../bench/report/render-text.ts";
 import { benchRecordText, recordText } from "../../bench/report/save-reports.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { parseDrillRecord } from "../../verify/drills/drill-record.ts";
@@ -18,9 +14,8 @@ import { drillReport } from "../../verify/drills/drill-report.ts";
 import { verifyReport } from "../../verify/verify-report.ts";
 import { repeated } from "../option-values.ts";
 import { writeOutput } from "../write-output.ts";
-
-const reportFormats = ["html", "md", "text", "json"] as const;
-export type ReportFormat = (typeof reportFormats)[number];
+import { type ReadReport, type ReportFormat, renderAs, reportFormats } from "./report-format.ts";
+import { reportHistory } from "./report-history.ts";
 
 /** CSV of perf_analyzer with the label of its load. */
 interface ImportedFile {
@@ -38,22 +33,7 @@ export function renderRecord(
   format: ReportFormat,
   imports: readonly ImportedFile[] = [],
 ): string {
-  const { report, json } = readReport(file, imports);
-  switch (format) {
-    case "html":
-      return renderHtml(report());
-    case "md":
-      return renderMarkdown(report());
-    case "text":
-      return renderText(report());
-    case "json":
-      return json;
-  }
-}
-
-interface ReadReport {
-  readonly report: () => Report;
-  readonly json: string;
+  return renderAs(readReport(file, imports), format);
 }
 
 /** Reads the record of one kind. */
@@ -126,10 +106,15 @@ interface ReportArguments {
   readonly format: ReportFormat;
   readonly output?: string;
   readonly import?: readonly ImportedFile[];
+  readonly history?: readonly string[];
+  readonly json?: true;
 }
 
 /** Output file of a report: HTML next to its record; `undefined` for standard output. */
-export function outputOf(record: string, { format, output }: Omit<ReportArguments, "import">) {
+export function outputOf(
+  record: string,
+  { format, output }: Pick<ReportArguments, "format" | "output">,
+) {
   if (output !== undefined) return output === "-" ? undefined : output;
   return format === "html" ? `${record.replace(/\.json$/i, "")}.html` : undefined;
 }
@@ -138,7 +123,7 @@ export function outputOf(record: string, { format, output }: Omit<ReportArgument
 export function registerReport(program: Command): void {
   program
     .command("report")
-    .argument("<record>", "JSON record of bench, sweep, verify, k8s or bench-server")
+    .argument("[record]", "JSON record of bench, sweep, verify, k8s or bench-server")
     .addOption(
       new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")
         .choices(reportFormats)
@@ -154,22 +139,42 @@ export function registerReport(program: Command): void {
         "CSV of perf_analyzer (-f) to compare with; labelled with a load such as 'onnx-http b8' (repeatable)",
       ).argParser(repeated(parseImport)),
     )
+    .option(
+      "--history <paths...>",
+      "folders and records of bench: what changed, when and at which commit, instead of one record",
+    )
+    .option("--json", "same as --format json")
     .addHelpText(
       "after",
       `
 The report is computed from the record alone, so old records can be rendered again.
+
+--history orders records by time and groups them by environment, machine, model and load. It lists the first and last value of each
+metric, and every significant change with its time and commit ("with changes": files differed from the commit). The text is printed
+and the page with plots is written to history.html or --output. Files that are no record are listed and skipped.
 
 Examples:
   $ npx clipstack report bench/reports/2026-11-21T10-30-00Z-bench-single-gpu.json
   $ npx clipstack report record.json --format md --output report.md
   $ npx clipstack report record.json --import "onnx-http b8=perf_analyzer.csv"
   $ npx clipstack report record.json --import onnx-grpc=c1-32.csv --format json --output both.json
+  $ npx clipstack report --history bench/reports/
+  $ npx clipstack report --history monday.json friday.json --format md
 
-Exit codes: 0 success, 2 wrong usage or unreadable record.`,
+Exit codes: 0 success, 2 wrong usage or unreadable record; with --history, no readable record.`,
     )
-    .action((record: string, args: ReportArguments) => {
-      const text = renderRecord(record, args.format, args.import);
-      const output = outputOf(record, args);
+    .action((record: string | undefined, args: ReportArguments) => {
+      const format = args.json ? "json" : args.format;
+      if (args.history !== undefined) {
+        if (record !== undefined || args.import !== undefined) {
+          throw new UserError("--history cannot be combined with a record or --import");
+        }
+        reportHistory(args.history, { ...args, format });
+        return;
+      }
+      if (record === undefined) throw new UserError("report requires a record or --history");
+      const text = renderRecord(record, format, args.import);
+      const output = outputOf(record, { ...args, format });
       if (output === undefined) {
         process.stdout.write(text);
         return;
