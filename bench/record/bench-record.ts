@@ -17,11 +17,15 @@ import { upgradeBenchRecord } from "./upgrade.ts";
 /** Incremented when a field changes its name or meaning. Records of schema 1 are upgraded when read. */
 export const benchRecordVersion = 2;
 
+/** See `Channels` in `bench/load/channels.ts`. */
+const channels = z.union([z.enum(["shared", "new"]), z.int().min(1)]).optional();
+
 const loadShape = z.discriminatedUnion("kind", [
   z.strictObject({
     kind: z.literal("closed loop"),
     /** Clients; each sends its next request when it receives the response to the previous one. */
     concurrency: z.int().min(1),
+    channels,
   }),
   z.strictObject({
     kind: z.literal("open loop"),
@@ -30,6 +34,7 @@ const loadShape = z.discriminatedUnion("kind", [
     ratePerSecond: z.number().gt(0),
     /** Seed of the arrival times. */
     seed: z.int(),
+    channels,
   }),
 ]);
 export type LoadShape = z.infer<typeof loadShape>;

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { type ChannelsOption, withChannels } from "../../bench/load/channels.ts";
 import { type BenchEndpoint, benchEndpointName } from "../../bench/record/bench-endpoint.ts";
 import type { LoadShape } from "../../bench/record/bench-record.ts";
 import { defaultSettings } from "../../bench/run/bench-run.ts";
@@ -148,6 +149,7 @@ export interface GridArguments {
   readonly batchSizes: readonly number[];
   readonly rate?: readonly number[];
   readonly arrivals: "constant" | "poisson";
+  readonly channels: ChannelsOption;
 }
 
 export function addGridOptions(command: Command): Command {
@@ -184,26 +186,48 @@ export function addGridOptions(command: Command): Command {
       new Option("--arrivals <distribution>", "with --rate: distribution of arrival times")
         .choices(["poisson", "constant"])
         .default("poisson"),
+    )
+    .addOption(
+      new Option(
+        "--channels <channels>",
+        "connections of the clients: each (one per outstanding request), shared (one gRPC channel; HTTP keeps its pool), a number of connections, or new (one per request)",
+      )
+        .argParser(channels)
+        .default("each" satisfies ChannelsOption),
     );
 }
+
+/** Parses a value of `--channels`. */
+export function channels(text: string): ChannelsOption {
+  if (text === "each" || text === "shared" || text === "new") return text;
+  const count = Number(text);
+  if (/^\d+$/.test(text) && count >= 1 && count <= maxConnections) return count;
+  throw new InvalidArgumentError(
+    `It must be each, shared, new or a number from 1 to ${maxConnections}, got '${text}'.`,
+  );
+}
+
+const maxConnections = 4_096;
 
 const defaultConcurrency = [1, 4];
 const defaultBatchSizes = [1, 8];
 
 /** @throws {UserError} if both `--rate` and `--concurrency` are given */
 export function loadsOf(
-  { concurrency, rate, arrivals }: GridArguments,
+  { concurrency, rate, arrivals, channels: connections }: GridArguments,
   seed: number,
 ): readonly LoadShape[] {
   if (rate !== undefined && concurrency !== undefined) {
     throw new UserError("--rate and --concurrency are mutually exclusive");
   }
-  return rate === undefined
-    ? (concurrency ?? defaultConcurrency).map((clients) => ({
-        kind: "closed loop",
-        concurrency: clients,
-      }))
-    : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
+  const loads: readonly LoadShape[] =
+    rate === undefined
+      ? (concurrency ?? defaultConcurrency).map((clients) => ({
+          kind: "closed loop",
+          concurrency: clients,
+        }))
+      : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
+  return loads.map((load) => withChannels(load, connections));
 }
 
 const defaultFormat = (endpoint: EndpointName): BenchEndpoint => ({
