@@ -44,6 +44,12 @@ export interface LoadPointOptions {
   readonly load: LoadShape;
   readonly study?: StudyId;
   readonly conditions?: Conditions;
+  /**
+   * Maximum duration, including the warm-up.
+   *
+   * @default - that of the settings
+   */
+  readonly durationSeconds?: number;
   /** Address in place of the target's, for example of a proxy before it. */
   readonly url?: string;
   /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */

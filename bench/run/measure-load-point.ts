@@ -46,6 +46,7 @@ export async function measureLoadPoint(
     };
     const { counters, ...measured } = await measureLoad(requests, {
       ...context.settings,
+      durationSeconds: options.durationSeconds ?? context.settings.durationSeconds,
       load,
       workers: context.workers,
       signal: context.signal,

@@ -71,7 +71,15 @@ export async function measureBehindLink(
   run: StudyRun,
   study: StudyId,
   measured: MeasuredEndpoint,
-  { link, load }: { readonly link: Required<Link>; readonly load: LoadShape },
+  {
+    link,
+    load,
+    durationSeconds,
+  }: {
+    readonly link: Required<Link>;
+    readonly load: LoadShape;
+    readonly durationSeconds?: number;
+  },
 ): Promise<number> {
   const { url } = measured.target;
   const { protocol, host, port } = hostAndPort(url);
@@ -86,6 +94,7 @@ export async function measureBehindLink(
     await run.measure(study, measured, {
       batch: 1,
       load,
+      durationSeconds,
       conditions: link,
       url: local,
     });

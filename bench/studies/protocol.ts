@@ -35,11 +35,16 @@ export const protocolStudy: LoadStudy = {
   },
 };
 
+/** Factor of the maximum duration, because many clients of a slow channel need long for the responses of a window. */
+const slowLoads = 6;
+
 async function measureLink(run: StudyRun, pair: Pair, notes: string[]): Promise<void> {
   const { concurrency, channels, link } = run.grid.protocol;
   const lateness: number[] = [];
   for (const { measured, load } of variantsOf(pair, Math.max(...concurrency), channels)) {
-    lateness.push(await measureBehindLink(run, "protocol", measured, { link, load }));
+    const durationSeconds = slowLoads * run.context.settings.durationSeconds;
+    const options = { link, load, durationSeconds };
+    lateness.push(await measureBehindLink(run, "protocol", measured, options));
   }
   notes.push(
     `A local proxy emulated the link of ${link.bandwidthMbps} Mbit/s and ${link.roundTripMs} ms; its own delay was at most ${Math.max(...lateness).toFixed(2)} ms in each direction (median per load point). Packet loss and TCP slow start are not emulated.`,
