@@ -168,6 +168,16 @@ export const loadPoint = z.strictObject({
 });
 export type LoadPoint = z.infer<typeof loadPoint>;
 
+/** Versions of a server's libraries, from its image or its package. */
+export const software = z.strictObject({
+  /** Release of NVIDIA's image, such as `26.07`. */
+  tritonRelease: z.string().optional(),
+  cuda: z.string().optional(),
+  tensorrt: z.string().optional(),
+  onnxRuntime: z.string().optional(),
+});
+export type Software = z.infer<typeof software>;
+
 export const price = z.strictObject({
   usdPerHour: z.number().min(0),
   /** Date of the price, in the format of its source. */
@@ -191,10 +201,20 @@ export const benchRecord = z.strictObject({
     dirty: z.boolean().optional(),
     /** `simulation`: local processes; `addresses`: given on the command line, environment unknown. */
     target: z.enum(["simulation", "deployed", "addresses"]),
+    /** Command line without secrets. */
+    commandLine: z.array(z.string()).optional(),
     /** Name and version reported by the server of each service. */
     servers: z.array(
-      z.strictObject({ service: z.string(), name: z.string(), version: z.string() }),
+      z.strictObject({
+        service: z.string(),
+        name: z.string(),
+        version: z.string(),
+        /** Versions of its libraries, if known. */
+        software: software.optional(),
+      }),
     ),
+    /** Version of the NVIDIA driver on the measured host. */
+    driver: z.string().optional(),
     model: modelSubject,
     /** Machine of the load generator, and of the servers in a local simulation. */
     machine: machineSubject,
