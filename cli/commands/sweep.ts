@@ -29,6 +29,19 @@ interface SweepArguments extends BenchArguments {
   readonly restart?: true;
 }
 
+/** Options that determine the values of the studies. */
+type GridArguments = Pick<
+  SweepArguments,
+  | "target"
+  | "url"
+  | "batchSizes"
+  | "concurrency"
+  | "channels"
+  | "queueDelay"
+  | "bandwidth"
+  | "roundTrip"
+>;
+
 const all = "all";
 
 const defaults = {
@@ -248,7 +261,8 @@ export function studiesOf(names: readonly string[]): {
   return { studies: studyIds.filter((id) => isAll || words.includes(id)), named: !isAll };
 }
 
-function gridOf(args: SweepArguments): StudyGrid {
+/** Values of the studies: those of the options, otherwise the published grids, or fewer in a local simulation. */
+export function gridOf(args: GridArguments): StudyGrid {
   const { concurrency, batchSizes } = args;
   const isSimulation = args.url === undefined && args.target !== "deployed";
   const protocol = isSimulation ? defaults.protocol : published.protocol;
