@@ -36,6 +36,7 @@ export function containerWorkload(
     volumes: volumesOf(declared, volumeContents),
     probes: declared.healthcheck.map(healthProbe),
     replicas: 1,
+    ...(declared.memory > 0 && { limits: { memory: `${declared.memory}Mi` } }),
     graceSeconds: declared.destroy_grace_seconds ?? declared.stop_timeout ?? 10,
     aliases: declared.networks_advanced.flatMap((network) => network.aliases),
     networks: declared.networks_advanced.map((network) => network.name),

@@ -57,11 +57,17 @@ export function deploymentWorkload(
     volumes: volumesOf(container, pod, declared.objects),
     probes: probesOf(container, portNumber, faults),
     replicas: spec?.replicas ?? autoscalerMinimum(name, declared.objects) ?? 1,
+    ...(container.resources?.limits !== undefined && { limits: limitsOf(container) }),
     graceSeconds: pod.terminationGracePeriodSeconds ?? 30,
     aliases: ports.names,
     networks: [],
     faults,
   };
+}
+
+function limitsOf({ resources }: Wire<V1Container>): Readonly<Record<string, string>> {
+  const limits = Object.entries(resources?.limits ?? {});
+  return Object.fromEntries(limits.map(([name, quantity]) => [name, String(quantity)]));
 }
 
 /** Resolves the ports of a container by number or name. */

@@ -20,6 +20,12 @@ export interface Workload {
   readonly probes: readonly Probe[];
   /** Minimum number of processes: 1 for a container. */
   readonly replicas: number;
+  /**
+   * Declared limits: quantity by resource, such as `memory: 8Gi`.
+   *
+   * @default - none
+   */
+  readonly limits?: Readonly<Record<string, string>>;
   /** Seconds between SIGTERM and SIGKILL. */
   readonly graceSeconds: number;
   /** Other host names: aliases on the container's Docker networks, or the Deployment's Services. */

@@ -113,8 +113,33 @@ test("CUDA graphs are an option of TensorRT's execution provider", () => {
   expect(onnx({ cudaGraphs: false })).toEqual(onnx({}));
 });
 
-test("on a CPU only the queue delay has an effect", () => {
+test("preferred batch sizes replace those of the model, and an empty list has none", () => {
+  const batching = (preferredBatchSizes?: readonly number[]) =>
+    onnx({ preferredBatchSizes }).config.dynamic_batching;
+  expect(batching()?.preferred_batch_size).toEqual([8, 16, 32]);
+  expect(batching([4, 24])).toEqual({
+    preferred_batch_size: [4, 24],
+    max_queue_delay_microseconds: 5_000,
+  });
+  expect(onnx({ preferredBatchSizes: [4, 24] }).text).toContain("preferred_batch_size: [4, 24]");
+  expect(batching([])).toEqual({ max_queue_delay_microseconds: 5_000 });
+  expect(trt({ preferredBatchSizes: [16] }).config.dynamic_batching?.preferred_batch_size).toEqual([
+    16,
+  ]);
+});
+
+test.each([[[8, 33]], [[8, 8]], [[16, 8]], [[0, 8]], [[1.5]]])(
+  "preferred batch sizes %j are rejected",
+  (preferredBatchSizes) => {
+    expect(onnx({ preferredBatchSizes }).problems).toEqual([
+      `preferredBatchSizes must be whole numbers in ascending order, 1 to 32 (the maximum batch size of openclip_vit_b32), got [${preferredBatchSizes.join(", ")}]`,
+    ]);
+  },
+);
+
+test("on a CPU only the queue delay and the preferred batch sizes have an effect", () => {
   const settings = {
+    preferredBatchSizes: [4, 8],
     maxQueueDelayMicroseconds: 100,
     instancesPerGpu: 4,
     optimumBatchSize: 8,
@@ -125,7 +150,7 @@ test("on a CPU only the queue delay has an effect", () => {
   expect(problems).toEqual([]);
   expect(config).toEqual({
     ...modelConfig(spec, "trt").cpu,
-    dynamic_batching: { preferred_batch_size: [8, 16, 32], max_queue_delay_microseconds: 100 },
+    dynamic_batching: { preferred_batch_size: [4, 8], max_queue_delay_microseconds: 100 },
   });
 });
 

@@ -32,7 +32,8 @@ export const backendVariants = {
 export const optimumBatchSizes = [8, 16] as const;
 
 /**
- * Settings of a deployment that change a model configuration. The variant `cpu` uses only the queue delay.
+ * Settings of a deployment that change a model configuration. The variant `cpu` uses only the queue delay and the
+ * preferred batch sizes.
  */
 export interface ModelConfigSettings {
   /**
@@ -41,6 +42,12 @@ export interface ModelConfigSettings {
    * @default 5000
    */
   readonly maxQueueDelayMicroseconds?: number;
+  /**
+   * Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of the model. Empty: no preference.
+   *
+   * @default - those of the model
+   */
+  readonly preferredBatchSizes?: readonly number[];
   /**
    * Execution instances per GPU. Each has its own copy of the model in GPU memory.
    *
@@ -115,12 +122,13 @@ const maxInstancesPerGpu = 16;
 export const maxModelVersions = 8;
 
 function settingsProblems(
-  { name: model }: ModelConfig,
+  base: ModelConfig,
   tritonVariant: TritonVariant,
   variant: ModelVariant,
   settings: ModelConfigSettings,
 ): readonly string[] {
   const compiles = tritonVariant === "trt" || tritonVariant === "text-trt";
+  const { name: model, max_batch_size: maxBatchSize } = base;
   const { optimumBatchSize: optimum, engineCachePrefix: prefix, cudaGraphs = false } = settings;
   const problems: string[] = [];
   const range = (
@@ -135,6 +143,14 @@ function settingsProblems(
   range("maxQueueDelayMicroseconds", 0, maxQueueDelay);
   range("instancesPerGpu", 1, maxInstancesPerGpu);
   range("modelVersions", 1, maxModelVersions);
+  const preferred = settings.preferredBatchSizes ?? [];
+  const isAscending = preferred.every((size, i) => i === 0 || size > preferred[i - 1]!);
+  const isWithin = (size: number) => Number.isInteger(size) && size >= 1 && size <= maxBatchSize;
+  if (!isAscending || !preferred.every(isWithin)) {
+    problems.push(
+      `preferredBatchSizes must be whole numbers in ascending order, 1 to ${maxBatchSize} (the maximum batch size of ${model}), got [${preferred.join(", ")}]`,
+    );
+  }
   if (settings.modelVersions !== undefined && compiles) {
     problems.push(
       `modelVersions must not be set if TensorRT runs ${model}: its cached engines do not depend on the version, got ${settings.modelVersions}`,
@@ -170,11 +186,17 @@ function withSettings(
   variant: ModelVariant,
   settings: ModelConfigSettings,
 ): ModelConfig {
-  const delay = settings.maxQueueDelayMicroseconds;
+  const { maxQueueDelayMicroseconds: delay, preferredBatchSizes: preferred } = settings;
+  const { preferred_batch_size: ofModel, ...others } = config.dynamic_batching ?? {};
+  const sizes = preferred ?? ofModel ?? [];
   const batching: DynamicBatching | undefined =
-    delay === undefined
+    delay === undefined && preferred === undefined
       ? config.dynamic_batching
-      : { ...config.dynamic_batching, max_queue_delay_microseconds: delay };
+      : {
+          ...(sizes.length > 0 && { preferred_batch_size: sizes }),
+          ...others,
+          ...(delay !== undefined && { max_queue_delay_microseconds: delay }),
+        };
   const batched: ModelConfig = {
     ...config,
     ...(settings.modelVersions !== undefined && {

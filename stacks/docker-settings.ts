@@ -93,6 +93,12 @@ export const triton = {
   maxQueueDelayMicroseconds: integer(0, 1_000_000)
     .default(queueDelayMicroseconds)
     .describe("Maximum time that the dynamic batcher delays a request to fill a batch."),
+  preferredBatchSizes: z
+    .array(integer(1, 4_096))
+    .optional()
+    .describe(
+      "Batch sizes that the dynamic batcher prefers, ascending, at most the maximum of each model; a batch of another size waits for the queue delay. `[]`: no preference. Default: those of each model.",
+    ),
   instancesPerGpu: integer(1, 16)
     .default(1)
     .describe("Execution instances on each GPU, each with its own copy of the model."),
@@ -121,6 +127,7 @@ export const tritonOnHost = {
       "`explicit`: a changed model configuration is loaded while Triton runs, without losing a request; loading and unloading require a key that only the deployment has. `none`: a changed model configuration replaces the container. `open`: as `explicit`, but without the key: every client can load and unload models.",
     ),
   maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
+  preferredBatchSizes: triton.preferredBatchSizes,
   instancesPerGpu: triton.instancesPerGpu,
   cudaGraphs: triton.cudaGraphs,
   allowUnauthenticated: z

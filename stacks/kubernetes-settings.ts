@@ -210,6 +210,7 @@ const tritonDeployment = z
         "Whether a rolling update starts a pod before it stops another, which requires the GPUs of one more pod.",
       ),
     maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
+    preferredBatchSizes: triton.preferredBatchSizes,
     instancesPerGpu: triton.instancesPerGpu,
     optimumBatchSize: optimumBatchSize.describe(
       "With the backend `tensorrt`: batch size that its kernels are tuned for.",

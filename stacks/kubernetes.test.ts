@@ -293,11 +293,13 @@ describe("the pods of k8s-gpu", () => {
   });
 
   test("have the model configuration of the settings", () => {
-    const yaml = "triton: { maxQueueDelayMicroseconds: 1234, instancesPerGpu: 2 }";
+    const yaml =
+      "triton: { maxQueueDelayMicroseconds: 1234, preferredBatchSizes: [4, 24], instancesPerGpu: 2 }";
     const { variant, texts } = values(yaml).triton.modelConfig;
     expect(variant).toBe("single-gpu");
     const text = texts.openclip_vit_b32;
     expect(text).toContain("max_queue_delay_microseconds: 1234");
+    expect(text).toContain("preferred_batch_size: [4, 24]");
     expect(text).toMatch(/kind: KIND_GPU\s+count: 2/);
   });
 
@@ -590,6 +592,13 @@ describe("k8s-gpu fails", () => {
         "createNamespace must be false when imagePullSecret names an existing object of the namespace ('registry'), got true",
         "createNamespace must be false when embed.keySecret names an existing object of the namespace ('key'), got true",
         "createNamespace must be false when model.claim names an existing object of the namespace ('weights'), got true",
+      ],
+    ],
+    [
+      "preferred batch sizes that are not ascending",
+      "triton: { preferredBatchSizes: [16, 8] }",
+      [
+        "triton.preferredBatchSizes must be whole numbers in ascending order, 1 to 32 (the maximum batch size of openclip_vit_b32), got [16, 8]",
       ],
     ],
     [

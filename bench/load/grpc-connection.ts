@@ -1,4 +1,5 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
+import type { Channels } from "./channels.ts";
 import type { Connection, ConnectionEvents, OpenConnection } from "./connection.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
@@ -33,7 +34,7 @@ const statusNames = [
 ] as const;
 
 /** gRPC over HTTP/2 with prepared messages. Response bytes are counted, not decoded. */
-export function grpcConnections(prepared: PreparedRequests): OpenConnection {
+export function grpcConnections(prepared: PreparedRequests, channels?: Channels): OpenConnection {
   const url = `http://${prepared.url}`;
   const calls = prepared.requests.map(({ headers, body }) => {
     const message = Buffer.alloc(frameBytes + body.byteLength);
@@ -51,7 +52,49 @@ export function grpcConnections(prepared: PreparedRequests): OpenConnection {
       message,
     };
   });
-  return (events) => new GrpcConnection(url, calls, events);
+  const isShared = channels === "shared" || typeof channels === "number";
+  if (!isShared) {
+    const use = channels === "new" ? "once" : "own";
+    return (events) => new GrpcConnection(new Channel(url), use, calls, events);
+  }
+  const count = channels === "shared" ? 1 : channels;
+  const shared = Array.from({ length: count }, () => new Channel(url));
+  let opened = 0;
+  return (events) => new GrpcConnection(shared[opened++ % count]!, "shared", calls, events);
+}
+
+/** gRPC channel: one HTTP/2 connection, opened at the first call and after it was closed. */
+class Channel {
+  #session: ClientHttp2Session | undefined;
+
+  constructor(private readonly url: string) {}
+
+  open(): ClientHttp2Session {
+    const open = this.#session;
+    if (open !== undefined && !open.closed && !open.destroyed) return open;
+    const session = connect(this.url, {
+      settings: { initialWindowSize: windowBytes, enablePush: false },
+    });
+    this.#session = session;
+    session.on("connect", () => session.setLocalWindowSize(windowBytes));
+    // reported by its streams
+    session.on("error", () => {});
+    session.on("goaway", () => {
+      if (session === this.#session) this.#session = undefined;
+    });
+    return session;
+  }
+
+  /** Closes the connection once its calls have ended. The next call opens another one. */
+  retire(): void {
+    this.#session?.close();
+    this.#session = undefined;
+  }
+
+  destroy(): void {
+    this.#session?.destroy();
+    this.#session = undefined;
+  }
 }
 
 interface Call {
@@ -59,19 +102,22 @@ interface Call {
   readonly message: Buffer;
 }
 
+/** Use of a channel: `own` by one client, `once` for one call each, `shared` by several clients. */
+type ChannelUse = "own" | "once" | "shared";
+
 class GrpcConnection implements Connection {
-  #session: ClientHttp2Session | undefined;
   #stream: ClientHttp2Stream | undefined;
 
   constructor(
-    private readonly url: string,
+    private readonly channel: Channel,
+    private readonly use: ChannelUse,
     private readonly calls: readonly Call[],
     private readonly events: ConnectionEvents,
   ) {}
 
   send(request: number): void {
     const { headers, message } = this.calls[request]!;
-    const stream = this.#openSession().request(headers);
+    const stream = this.channel.open().request(headers);
     this.#stream = stream;
     const response: Response = {
       httpStatus: 0,
@@ -103,6 +149,7 @@ class GrpcConnection implements Connection {
         (response.httpStatus !== 0 && response.httpStatus !== statusOk);
       if (!isComplete && !isClosed) return;
       this.#stream = undefined;
+      if (this.use === "once") this.channel.retire();
       if (isComplete)
         this.events.answered(responseCode(response), Math.max(0, response.bytes - frameBytes));
       else this.events.failed(code);
@@ -114,31 +161,17 @@ class GrpcConnection implements Connection {
   }
 
   abandon(code: string): void {
-    const open = this.#stream !== undefined;
-    this.close();
-    if (open) this.events.failed(code);
+    const stream = this.#stream;
+    this.#stream = undefined;
+    // the calls of other clients continue
+    if (this.use === "shared") stream?.close(constants.NGHTTP2_CANCEL);
+    else this.channel.destroy();
+    if (stream !== undefined) this.events.failed(code);
   }
 
   close(): void {
     this.#stream = undefined;
-    this.#session?.destroy();
-    this.#session = undefined;
-  }
-
-  #openSession(): ClientHttp2Session {
-    const open = this.#session;
-    if (open !== undefined && !open.closed && !open.destroyed) return open;
-    const session = connect(this.url, {
-      settings: { initialWindowSize: windowBytes, enablePush: false },
-    });
-    this.#session = session;
-    session.on("connect", () => session.setLocalWindowSize(windowBytes));
-    // reported by its streams
-    session.on("error", () => {});
-    session.on("goaway", () => {
-      if (session === this.#session) this.#session = undefined;
-    });
-    return session;
+    this.channel.destroy();
   }
 }
 

@@ -1,29 +1,36 @@
-import { Client, type Dispatcher, errors } from "undici";
+import { Client, type Dispatcher, errors, Pool } from "undici";
+import type { Channels } from "./channels.ts";
 import type { Connection, ConnectionEvents, OpenConnection } from "./connection.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
 
 type Request = Dispatcher.DispatchOptions;
 
 /** HTTP/1.1 with one request at a time on each connection. The body of a response is counted, not kept. */
-export function httpConnections(prepared: PreparedRequests): OpenConnection {
+export function httpConnections(prepared: PreparedRequests, channels?: Channels): OpenConnection {
   const { path: socketPath, ...tls } = prepared.connect ?? {};
-  const open = () =>
-    new Client(new URL(prepared.url).origin, {
-      connect: { ...tls, socketPath },
-      // the sender has its own timeout; an idle connection stays open
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: 600_000,
-    });
+  const { origin } = new URL(prepared.url);
+  const options: Client.Options = {
+    connect: { ...tls, socketPath },
+    // the sender has its own timeout; an idle connection stays open
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: 600_000,
+  };
   const requests = prepared.requests.map(
     ({ headers, body }): Request => ({
       path: prepared.path,
       method: prepared.method ?? "POST",
       headers: { ...prepared.headers, ...headers },
       body: body.byteLength === 0 ? null : Buffer.from(body),
+      // the server and undici close the connection after the response
+      reset: channels === "new",
     }),
   );
-  return (events) => new HttpConnection(open, requests, events);
+  if (typeof channels !== "number") {
+    return (events) => new HttpConnection(() => new Client(origin, options), requests, events);
+  }
+  const pool = new Pool(origin, { ...options, connections: channels, pipelining: 1 });
+  return (events) => new HttpConnection(() => pool, requests, events, "shared");
 }
 
 /**
@@ -33,7 +40,8 @@ export function httpConnections(prepared: PreparedRequests): OpenConnection {
 const idleRaceMs = 20;
 
 class HttpConnection implements Connection {
-  #client: Client | undefined;
+  #client: Client | Pool | undefined;
+  #abort: (() => void) | undefined;
   /** Number of the current request; events of an aborted one are ignored. */
   #current = 0;
   #busy = false;
@@ -41,9 +49,11 @@ class HttpConnection implements Connection {
   #used = false;
 
   constructor(
-    private readonly open: () => Client,
+    private readonly open: () => Client | Pool,
     private readonly requests: readonly Request[],
     private readonly events: ConnectionEvents,
+    /** `shared`: other clients use the same pool, so that aborting a request must not close its connections. */
+    private readonly use: "own" | "shared" = "own",
   ) {}
 
   send(request: number): void {
@@ -58,7 +68,11 @@ class HttpConnection implements Connection {
       emit();
     };
     (this.#client ?? this.#connect()).dispatch(this.requests[request]!, {
-      onConnect: () => {},
+      onConnect: (abort) => {
+        // aborted while it waited for a connection of the pool
+        if (number !== this.#current || !this.#busy) abort();
+        else this.#abort = () => abort();
+      },
       onHeaders: (code) => {
         status = code;
         return true;
@@ -84,24 +98,34 @@ class HttpConnection implements Connection {
 
   abandon(code: string): void {
     const wasBusy = this.#busy;
-    this.close();
+    if (this.use === "own") this.close();
+    else this.#stop();
     if (wasBusy) this.events.failed(code);
   }
 
   close(): void {
     this.#busy = false;
-    void this.#client?.destroy();
+    if (this.#client?.destroyed === false) void this.#client.destroy();
     this.#client = undefined;
   }
 
-  #connect(): Client {
+  /** Aborts the current request only. */
+  #stop(): void {
+    this.#busy = false;
+    this.#abort?.();
+    this.#abort = undefined;
+  }
+
+  #connect(): Client | Pool {
     this.#used = false;
     this.#client = this.open();
     return this.#client;
   }
 
   #retry(request: number): void {
-    this.close();
+    // a pool replaces the closed connection
+    if (this.use === "own") this.close();
+    this.#used = false;
     this.send(request);
   }
 }

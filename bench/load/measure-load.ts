@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { LoadShape } from "../record/bench-record.ts";
+import { connectionLimit } from "./channels.ts";
 import { LoadRun, newTotals } from "./load-run.ts";
 import type { MeasuredLoad, MeasureOptions } from "./measured-load.ts";
 import type { PreparedRequests } from "./prepared-requests.ts";
@@ -39,7 +40,8 @@ export async function measureLoad(
   }
 }
 
-/** Maximum number of concurrent requests, which bounds the number of workers. */
+/** Maximum number of concurrent requests or of connections, which bounds the number of workers. */
 function parallelRequests(load: LoadShape): number {
-  return load.kind === "closed loop" ? load.concurrency : Number.POSITIVE_INFINITY;
+  const requests = load.kind === "closed loop" ? load.concurrency : Number.POSITIVE_INFINITY;
+  return Math.min(requests, connectionLimit(load) ?? requests);
 }

@@ -1,6 +1,7 @@
 import type { LoadShape } from "../record/bench-record.ts";
 import { startMetronome } from "./alarm.ts";
 import { arrivals, shareOf } from "./arrivals.ts";
+import type { Channels } from "./channels.ts";
 import type { Connection, OpenConnection } from "./connection.ts";
 import { grpcConnections } from "./grpc-connection.ts";
 import { httpConnections } from "./http-connection.ts";
@@ -45,9 +46,13 @@ const timeoutCheckMs = 500;
 const failedPauseMs = 100;
 const initialSamples = 1_000;
 
-/** Returns the function that opens connections for the requests' transport. */
-export function connectionOpener(requests: PreparedRequests): OpenConnection {
-  return (requests.transport === "grpc" ? grpcConnections : httpConnections)(requests);
+/**
+ * Returns the function that opens connections for the requests' transport.
+ *
+ * @param channels - Default: one connection per outstanding request.
+ */
+export function connectionOpener(requests: PreparedRequests, channels?: Channels): OpenConnection {
+  return (requests.transport === "grpc" ? grpcConnections : httpConnections)(requests, channels);
 }
 
 export function createSender(options: SenderOptions): Sender {
@@ -140,7 +145,7 @@ function openLoop(
   };
 }
 
-/** Connections of a sender; each carries one request at a time. */
+/** Clients of a sender; each has one outstanding request at a time, on its own or a shared connection. */
 class ConnectionPool {
   /** Called when a request of a slot has ended. */
   onEnd: (slot: Slot, failed: boolean) => void = () => {};

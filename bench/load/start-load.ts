@@ -26,7 +26,7 @@ export function startLoad(
 ): RunningLoad {
   const samples: TimedSample[] = [];
   const sender = createSender({
-    open: connectionOpener(requests),
+    open: connectionOpener(requests, load.channels),
     requests: requests.requests.length,
     load,
     index: 0,

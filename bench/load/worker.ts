@@ -4,6 +4,7 @@
  */
 import { constants as osConstants, setPriority } from "node:os";
 import { type IntervalHistogram, monitorEventLoopDelay } from "node:perf_hooks";
+import { channelsOfWorker } from "./channels.ts";
 import { connectionOpener, createSender, type Sender } from "./sender.ts";
 import { clockMs, type FromWorker, type ToWorker } from "./worker-messages.ts";
 
@@ -22,7 +23,7 @@ async function receive(message: ToWorker): Promise<void> {
     const { requests, load, index, workers, priority } = message;
     if (priority === "raised") raisePriority();
     sender = createSender({
-      open: connectionOpener(requests),
+      open: connectionOpener(requests, channelsOfWorker(load, index, workers)),
       requests: requests.requests.length,
       load,
       index,

@@ -18,11 +18,15 @@ import { benchUpgrades } from "./upgrade.ts";
 /** Incremented when a field changes its name or meaning. Records of schemas 1 and 2 are upgraded when read. */
 export const benchRecordVersion = 3;
 
+/** See `Channels` in `bench/load/channels.ts`. */
+const channels = z.union([z.enum(["shared", "new"]), z.int().min(1)]).optional();
+
 const loadShape = z.discriminatedUnion("kind", [
   z.strictObject({
     kind: z.literal("closed loop"),
     /** Clients; each sends its next request when it receives the response to the previous one. */
     concurrency: z.int().min(1),
+    channels,
   }),
   z.strictObject({
     kind: z.literal("open loop"),
@@ -31,6 +35,7 @@ const loadShape = z.discriminatedUnion("kind", [
     ratePerSecond: z.number().gt(0),
     /** Seed of the arrival times. */
     seed: z.int(),
+    channels,
   }),
 ]);
 export type LoadShape = z.infer<typeof loadShape>;
@@ -192,6 +197,16 @@ export const loadPoint = z.strictObject({
 });
 export type LoadPoint = z.infer<typeof loadPoint>;
 
+/** Versions of a server's libraries, from its image or its package. */
+export const software = z.strictObject({
+  /** Release of NVIDIA's image, such as `26.07`. */
+  tritonRelease: z.string().optional(),
+  cuda: z.string().optional(),
+  tensorrt: z.string().optional(),
+  onnxRuntime: z.string().optional(),
+});
+export type Software = z.infer<typeof software>;
+
 export const price = z.strictObject({
   usdPerHour: z.number().min(0),
   /** Date of the price, in the format of its source. */
@@ -215,10 +230,20 @@ export const benchRecord = z.strictObject({
     dirty: z.boolean().optional(),
     /** `simulation`: local processes; `addresses`: given on the command line, environment unknown. */
     target: z.enum(["simulation", "deployed", "addresses"]),
+    /** Command line without secrets. */
+    commandLine: z.array(z.string()).optional(),
     /** Name and version reported by the server of each service. */
     servers: z.array(
-      z.strictObject({ service: z.string(), name: z.string(), version: z.string() }),
+      z.strictObject({
+        service: z.string(),
+        name: z.string(),
+        version: z.string(),
+        /** Versions of its libraries, if known. */
+        software: software.optional(),
+      }),
     ),
+    /** Version of the NVIDIA driver on the measured host. */
+    driver: z.string().optional(),
     model: modelSubject,
     /** Machine of the load generator, and of the servers in a local simulation. */
     machine: machineSubject,

@@ -1,7 +1,7 @@
 /** Reading of a GPU, sampled once per second while a load point is measured. */
 export interface GpuReadingKind {
-  /** Aggregation of the samples in the measured windows. */
-  readonly combine: "mean" | "max";
+  /** Aggregation of the samples in the measured windows; `or` of a bit mask. */
+  readonly combine: "mean" | "max" | "or";
   /** Column of `nvidia-smi --query-gpu` and the unit of the record in that column's unit. */
   readonly nvidiaSmi: readonly [column: string, unit: number];
   /**
@@ -40,6 +40,17 @@ const rows = {
     triton: ["nv_gpu_power_usage", 1],
     whole: false,
   },
+  powerLimitWatts: {
+    combine: "max",
+    nvidiaSmi: ["power.limit", 1],
+    triton: ["nv_gpu_power_limit", 1],
+    whole: false,
+  },
+  smClockMHz: { combine: "mean", nvidiaSmi: ["clocks.sm", 1], whole: true },
+  memoryClockMHz: { combine: "mean", nvidiaSmi: ["clocks.mem", 1], whole: true },
+  temperatureC: { combine: "max", nvidiaSmi: ["temperature.gpu", 1], whole: true },
+  /** Bits of {@link throttleReasons} that were set in any sample. */
+  throttleReasons: { combine: "or", nvidiaSmi: ["clocks_event_reasons.active", 1], whole: true },
 } as const satisfies Readonly<Record<string, GpuReadingKind>>;
 
 export type GpuReadingName = keyof typeof rows;
@@ -48,3 +59,23 @@ export type GpuReadingName = keyof typeof rows;
 export const gpuReadings: Readonly<Record<GpuReadingName, GpuReadingKind>> = rows;
 
 export const gpuReadingNames = Object.keys(rows) as readonly GpuReadingName[];
+
+/** Reasons why a GPU lowers its clocks, by bit, as in NVML's `nvmlClocksEventReason…`. */
+export const throttleReasons = [
+  [0x1, "idle"],
+  [0x2, "application clocks"],
+  [0x4, "power limit"],
+  [0x8, "hardware slowdown"],
+  [0x10, "sync boost"],
+  [0x20, "temperature (software)"],
+  [0x40, "temperature (hardware)"],
+  [0x80, "power brake"],
+  [0x100, "display clocks"],
+] as const;
+
+/** Names of the reasons in a bit mask; an unknown bit is its number. */
+export function throttleReasonNames(mask: number): readonly string[] {
+  const known = throttleReasons.flatMap(([bit, name]) => ((mask & bit) === 0 ? [] : [name]));
+  const rest = throttleReasons.reduce((left, [bit]) => left & ~bit, mask);
+  return rest === 0 ? known : [...known, `0x${rest.toString(16)}`];
+}

@@ -87,6 +87,10 @@ export const modelSubject = z.strictObject({
   weights: z.string().optional(),
   architecture: z.string().optional(),
   seed: z.number().optional(),
+  /** Precision, source file and tools of a prepared file, from its manifest. */
+  precision: z.string().optional(),
+  derivedFromSha256: z.string().optional(),
+  toolVersions: z.record(z.string(), z.string()).optional(),
 });
 export type ModelSubject = z.infer<typeof modelSubject>;
 
@@ -116,6 +120,8 @@ export const environmentSubject = z.strictObject({
       server: z.enum(tritonServers).optional(),
       resource: z.string(),
       processes: z.int().min(0),
+      /** Declared limits of a container or pod: quantity by resource, such as `memory: 8Gi`. */
+      limits: z.record(z.string(), z.string()).optional(),
     }),
   ),
   /** Model that the environment was compared with, if it is not the subject's. */
@@ -146,6 +152,10 @@ export const machineSubject = z.strictObject({
   memoryMiB: z.int().min(1),
   os: z.string(),
   node: z.string(),
+  /** Frequency governor of the first core; absent if the kernel has none, as in most virtual machines. */
+  governor: z.string().optional(),
+  /** Limits of this process's control group; absent: no limit. */
+  limits: z.strictObject({ cpus: z.number().optional(), memoryMiB: z.int().optional() }).optional(),
 });
 
 export const verifyRecord = z.strictObject({

@@ -84,6 +84,58 @@ test("the notes of a study are in its section, also without results", () => {
   expect(section(record, "link")!.answer).toEqual(["No result."]);
 });
 
+test("the protocol section compares a shared channel with HTTP at the same load and link", () => {
+  const link = { bandwidthMbps: 200, roundTripMs: 24 };
+  const closed = { kind: "closed loop", concurrency: 16 } as const;
+  const point = (
+    endpoint: "onnx-http" | "onnx-grpc",
+    channels: "shared" | undefined,
+    imagesPerSecond: number,
+    conditions = {},
+  ) =>
+    testLoadPoint(
+      {
+        endpoint,
+        batch: 1,
+        load: { ...closed, channels },
+        study: "protocol",
+        conditions,
+      },
+      { imagesPerSecond },
+    );
+  const record = testBenchRecord({
+    loadPoints: [
+      point("onnx-http", undefined, 100),
+      point("onnx-grpc", undefined, 90),
+      point("onnx-grpc", "shared", 80),
+      point("onnx-http", undefined, 40, link),
+      point("onnx-grpc", undefined, 38, link),
+      point("onnx-grpc", "shared", 4, link),
+    ],
+  });
+  const { answer, tables } = section(record, "protocol")!;
+  expect(answer[0]).toMatch(
+    /^`onnx-grpc`, 16 clients over 200 Mbit\/s, round trip 24 ms: one shared channel reaches 4\.0 images\/s, 0\.10 × of HTTP with a connection for each client \(40\.0\) and 38\.0 with a channel for each client\./,
+  );
+  const rows = tables.find(({ caption }) => caption === "Connections of the clients")!.rows;
+  expect(rows.map((cells) => cells.map(({ text }) => text).slice(0, 7))).toEqual([
+    ["onnx-http", "one per client", "none", "1", "16", "100", "1.00 ×"],
+    ["onnx-grpc", "one per client", "none", "1", "16", "90.0", "0.90 ×"],
+    ["onnx-grpc", "on a shared channel", "none", "1", "16", "80.0", "0.80 ×"],
+    ["onnx-http", "one per client", "200 Mbit/s, round trip 24 ms", "1", "16", "40.0", "1.00 ×"],
+    ["onnx-grpc", "one per client", "200 Mbit/s, round trip 24 ms", "1", "16", "38.0", "0.95 ×"],
+    [
+      "onnx-grpc",
+      "on a shared channel",
+      "200 Mbit/s, round trip 24 ms",
+      "1",
+      "16",
+      "4.0",
+      "0.10 ×",
+    ],
+  ]);
+});
+
 test("every linked heading exists", () => {
   const html = benchReportHtml(testBenchRecord());
   for (const [, id] of html.matchAll(/href="#([^"]+)"/g)) expect(html).toContain(`id="${id}"`);

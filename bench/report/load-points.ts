@@ -141,20 +141,32 @@ export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {
     );
 }
 
-/** Returns whether no study changed the conditions, such as the link, queue delay or GPUs. */
-export function isUnmodified({ conditions }: LoadPoint): boolean {
-  return Object.values(conditions).every((value) => value === undefined);
+/** Returns whether no study changed the conditions, such as the link, queue delay or GPUs, or the clients' channels. */
+export function isUnmodified({ study, load, conditions }: LoadPoint): boolean {
+  const hasOtherChannels = study === "protocol" && load.channels !== undefined;
+  return !hasOtherChannels && Object.values(conditions).every((value) => value === undefined);
 }
 
 export function clientsOf({ load }: LoadPoint): number | undefined {
   return load.kind === "closed loop" ? load.concurrency : undefined;
 }
 
-/** `8 clients`, `Poisson 200 /s`. */
+/** `8 clients`, `8 clients on a shared channel`, `Poisson 200 /s`. */
 export function loadText(load: LoadShape): string {
-  return load.kind === "closed loop"
-    ? counted(load.concurrency, "client")
-    : `${load.arrivals === "poisson" ? "Poisson" : "constant"} ${trim(load.ratePerSecond)} /s`;
+  const shape =
+    load.kind === "closed loop"
+      ? counted(load.concurrency, "client")
+      : `${load.arrivals === "poisson" ? "Poisson" : "constant"} ${trim(load.ratePerSecond)} /s`;
+  return load.channels === undefined ? shape : `${shape} ${channelsText(load.channels)}`;
+}
+
+/** `on a shared channel`, `on 4 connections`; empty for one connection per outstanding request. */
+export function channelsText(channels: LoadShape["channels"]): string {
+  if (channels === undefined) return "";
+  if (channels === "shared") return "on a shared channel";
+  return channels === "new"
+    ? "with a new connection for each request"
+    : `on ${counted(channels, "connection")}`;
 }
 
 /** `4 images per request, 8 clients`. */
@@ -188,6 +200,8 @@ export function loadPointKey(point: LoadPoint): string {
     load.kind === "closed loop"
       ? ["closed", load.concurrency]
       : ["open", load.arrivals, load.ratePerSecond],
+    // absent in older records
+    ...(load.channels === undefined ? [] : [load.channels]),
     Object.entries(conditions)
       .filter(([, value]) => value !== undefined)
       .sort(([a], [b]) => a.localeCompare(b)),

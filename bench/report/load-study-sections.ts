@@ -1,26 +1,16 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type Figure, numberField, tableOf, textField } from "./document.ts";
 import { barFigure, indexedLineFigure } from "./figure-parts.ts";
-import { protocolFigure } from "./figures.ts";
 import {
   clientsOf,
   closedLoop,
   conditionsText,
   endpointOf,
-  environmentNames,
   fastest,
-  isUnmodified,
   loadPointsOfStudy,
   seriesOf,
 } from "./load-points.ts";
-import {
-  counted,
-  formatBytes,
-  formatCount,
-  formatMs,
-  formatRate,
-  formatRatio,
-} from "./number-format.ts";
+import { counted, formatBytes, formatCount, formatMs, formatRatio } from "./number-format.ts";
 import { endpointStyle } from "./plot-styles.ts";
 import {
   isSameLoad,
@@ -107,76 +97,6 @@ function delayFigures(loadPoints: readonly LoadPoint[]): readonly Figure[] {
 }
 
 const delayOf = ({ conditions }: LoadPoint) => conditions.queueDelayUs ?? 0;
-
-/** Load points with the same backend, payload, batch size and clients over HTTP and gRPC. */
-interface ProtocolPair {
-  readonly name: string;
-  readonly http: LoadPoint;
-  readonly grpc: LoadPoint;
-}
-
-function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
-  const plain = closedLoop(usableLoadPoints(loadPoints));
-  return plain.flatMap((http) => {
-    if (!http.endpoint.endsWith("-http") || http.endpoint === "embed-http") return [];
-    const grpc = plain.find(
-      (point) =>
-        point.endpoint === http.endpoint.replace("-http", "-grpc") &&
-        point.serialization === http.serialization &&
-        isSameLoad(point, http),
-    );
-    const environment = environmentNames(loadPoints).length > 1 ? `${http.environment} ` : "";
-    const name = `${environment}${endpointOf(http).replace("-http", "")}`;
-    return grpc === undefined ? [] : [{ name, http, grpc }];
-  });
-}
-
-export function protocol(record: BenchRecord): StudyBody | undefined {
-  const loadPoints = record.loadPoints.filter(
-    (point) => point.study === "protocol" || (isUnmodified(point) && point.study === undefined),
-  );
-  const pairs = protocolPairs(loadPoints);
-  if (pairs.length === 0) return undefined;
-  const rate = ({ http, grpc }: ProtocolPair) => grpc.imagesPerSecond / http.imagesPerSecond;
-  const better = pairs.filter((pair) => rate(pair) > 1);
-  const fewest = Math.min(...pairs.map(({ http }) => clientsOf(http) ?? 1));
-  const byBatch = [...new Set(pairs.map(({ name }) => name))].map((name) => {
-    const alone = pairs
-      .filter((pair) => pair.name === name && clientsOf(pair.http) === fewest)
-      .sort((a, b) => a.http.imagesPerRequest - b.http.imagesPerRequest);
-    const [small, large] = [alone[0], alone.at(-1)];
-    if (small === undefined || large === undefined) return "";
-    const images = ({ http }: ProtocolPair) =>
-      `${counted(http.imagesPerRequest, "image")} per request`;
-    const more = small === large ? "" : ` and ${formatRatio(rate(large))} with ${images(large)}`;
-    return `\`${name}\`, ${counted(fewest, "client")}: gRPC reaches ${formatRatio(rate(small))} the throughput of HTTP with ${images(small)}${more}.`;
-  });
-  return {
-    answer: [
-      ...byBatch.filter((line) => line !== ""),
-      `gRPC has the higher throughput in ${better.length} of ${counted(pairs.length, "common load point")}.`,
-    ],
-    figures: protocolFigure(pairs),
-    tables: [
-      tableOf("gRPC compared with HTTP at the same load", pairs, [
-        textField("backend", ({ name }) => name),
-        numberField("batch", ({ http }) => http.imagesPerRequest, formatCount),
-        numberField("clients", ({ http }) => clientsOf(http), formatCount),
-        numberField("HTTP images/s", ({ http }) => http.imagesPerSecond, formatRate),
-        numberField("gRPC images/s", ({ grpc }) => grpc.imagesPerSecond, formatRate),
-        numberField("images/s ratio", rate, formatRatio),
-        numberField("HTTP p50 ms", ({ http }) => http.latencyMs?.p50, formatMs),
-        numberField("gRPC p50 ms", ({ grpc }) => grpc.latencyMs?.p50, formatMs),
-        numberField(
-          "p50 ratio",
-          ({ http, grpc }) =>
-            (grpc.latencyMs?.p50 ?? Number.NaN) / (http.latencyMs?.p50 ?? Number.NaN),
-          formatRatio,
-        ),
-      ]),
-    ],
-  };
-}
 
 export function serialization(record: BenchRecord): StudyBody | undefined {
   const client = studyResults(record, "serialization").flatMap(({ client: rows }) => rows);

@@ -2,8 +2,9 @@ import type { BenchRecord } from "../record/bench-record.ts";
 import { type StudyId, studyQuestions } from "../record/study-result.ts";
 import type { Section } from "./document.ts";
 import { scaling, topology } from "./gpu-study-sections.ts";
-import { link, protocol, queueDelay, serialization } from "./load-study-sections.ts";
+import { link, queueDelay, serialization } from "./load-study-sections.ts";
 import { coldStart, memory, operators } from "./process-study-sections.ts";
+import { protocol } from "./protocol-section.ts";
 import { type StudyBody, studyNotes } from "./study-section.ts";
 
 interface StudySection {

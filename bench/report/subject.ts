@@ -1,7 +1,8 @@
 import { type TritonServerKind, tritonServers } from "../../contract/environment.ts";
-import { type BenchRecord, benchRecordVersion } from "../record/bench-record.ts";
+import { type BenchRecord, benchRecordVersion, type Software } from "../record/bench-record.ts";
 import type { EnvironmentSubject, ModelSubject } from "../record/record.ts";
 import { commitText, type Fact, machineText, whenText } from "./document.ts";
+import { gpuStateText } from "./gpu-state.ts";
 import { counted, formatBytes, listed } from "./number-format.ts";
 
 /** Facts shown below the headline. */
@@ -24,25 +25,34 @@ export function allFacts(record: BenchRecord): readonly Fact[] {
   const { subject, settings } = record;
   const { machine, model } = subject;
   return [
+    ["Command", subject.commandLine === undefined ? "" : commandText(subject.commandLine)],
     ["Load generator", machineText(machine)],
+    ["CPU frequency governor", machine.governor ?? ""],
+    ["Limits of the load generator", limitsText(machine.limits)],
     ["Software", `${machine.os}, Node ${machine.node}`],
     [
       "Servers",
       subject.servers
-        .map(({ service, name, version }) => `${service}: ${name} ${version}`)
+        .map(({ service, name, version, software }) =>
+          [`${service}: ${name} ${version}`, ...softwareTexts(software)].join(", "),
+        )
         .join("; "),
     ],
+    ["Limits of the services", serviceLimitsText(subject.environments)],
     [
       "GPU",
       subject.gpu === undefined
         ? ""
         : `${subject.gpu.count} × ${subject.gpu.name}${subject.gpu.vramMiB === undefined ? "" : `, ${(subject.gpu.vramMiB / 1_024).toFixed(1)} GiB`}`,
     ],
+    ["NVIDIA driver", subject.driver ?? ""],
+    ["GPU during the load points", gpuStateText(record.loadPoints)],
     ["Price", priceText(record) ?? ""],
     [
       "Model file",
       model.sha256 === undefined ? model.name : `${model.name}, sha256 ${model.sha256}`,
     ],
+    ["Model manifest", manifestText(model)],
     [
       subject.model.modality === "text" ? "Texts" : "Images",
       `${settings.images.source}: ${settings.images.count}, mean ${formatBytes(settings.images.meanBytes)}`,
@@ -62,6 +72,55 @@ export function roundsText(settings: BenchRecord["settings"]): string {
   if (iterations !== undefined) return `${iterations} requests per load point, ${limit}`;
   const warmup = warmupSeconds === undefined ? "the warm-up" : `${warmupSeconds} s of warm-up`;
   return `${counted(rounds, "round")} of ${counted(windows, "window")} of ${windowSeconds} s after ${warmup}, ${limit}`;
+}
+
+/** Command with quotes where a shell needs them. */
+function commandText(args: readonly string[]): string {
+  const words = args.map((arg) =>
+    /^[\w@%+=:,./*-]+$/.test(arg) ? arg : `'${arg.replaceAll("'", "'\\''")}'`,
+  );
+  return ["clipstack", ...words].join(" ");
+}
+
+function limitsText(limits: BenchRecord["subject"]["machine"]["limits"]): string {
+  const { cpus, memoryMiB } = limits ?? {};
+  return [
+    ...(cpus === undefined ? [] : [`${Number(cpus.toFixed(2))} cores`]),
+    ...(memoryMiB === undefined ? [] : [`${(memoryMiB / 1_024).toFixed(1)} GiB of memory`]),
+  ].join(", ");
+}
+
+function softwareTexts(software: Software | undefined): readonly string[] {
+  const { tritonRelease, cuda, tensorrt, onnxRuntime } = software ?? {};
+  return (
+    [
+      ["image release", tritonRelease],
+      ["ONNX Runtime", onnxRuntime],
+      ["TensorRT", tensorrt],
+      ["CUDA", cuda],
+    ] as const
+  ).flatMap(([name, version]) => (version === undefined ? [] : [`${name} ${version}`]));
+}
+
+function serviceLimitsText(environments: readonly EnvironmentSubject[]): string {
+  return environments
+    .flatMap(({ name, services }) =>
+      services.flatMap((service) => {
+        const limits = Object.entries(service.limits ?? {});
+        if (limits.length === 0) return [];
+        const texts = limits.map(([resource, quantity]) => `${resource} ${quantity}`);
+        return [`${service.name} of ${name}: ${texts.join(", ")}`];
+      }),
+    )
+    .join("; ");
+}
+
+function manifestText({ precision, derivedFromSha256, toolVersions }: ModelSubject): string {
+  return [
+    ...(precision === undefined ? [] : [precision]),
+    ...(derivedFromSha256 === undefined ? [] : [`derived from sha256 ${derivedFromSha256}`]),
+    ...Object.entries(toolVersions ?? {}).map(([tool, version]) => `${tool} ${version}`),
+  ].join(", ");
 }
 
 const modalityNames = { image: "images", text: "texts" } as const;

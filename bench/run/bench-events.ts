@@ -61,6 +61,12 @@ export interface LoadPointOptions {
   readonly round?: number;
   /** Position in the order of the round, from 1. */
   readonly position?: number;
+  /**
+   * Maximum duration, including the warm-up.
+   *
+   * @default - that of the settings
+   */
+  readonly durationSeconds?: number;
   /** Address in place of the target's, for example of a proxy before it. */
   readonly url?: string;
   /** {@link OpenTargets.readGpus}, for readings that Triton does not report. */

@@ -36,7 +36,10 @@ export interface BenchTarget extends ModelTower {
 export interface OpenTargets {
   readonly target: BenchRecord["subject"]["target"];
   readonly targets: readonly BenchTarget[];
-  readonly subject: Pick<BenchRecord["subject"], "environments" | "servers" | "gpu" | "price">;
+  readonly subject: Pick<
+    BenchRecord["subject"],
+    "environments" | "servers" | "driver" | "gpu" | "price"
+  >;
   /** Reads the GPUs of the environment's host; absent if they cannot be read. */
   readonly readGpus?: () => Promise<readonly GpuReading[]>;
   /** Complete sentences for the record. */

@@ -9,6 +9,7 @@ import {
 import { aboveCeiling, type Device } from "../stats/roofline.ts";
 import { parityFailure } from "./bench-parity.ts";
 import type { OpenTargets } from "./bench-target.ts";
+import { commandLine } from "./command-line.ts";
 import { describeCommit, describeMachine } from "./machine.ts";
 
 /** Creates the record of a run, to which results are added. */
@@ -19,8 +20,10 @@ export async function newBenchRecord(options: {
   readonly target: OpenTargets["target"];
   readonly model: BenchRecord["subject"]["model"];
   readonly settings: BenchRecord["settings"];
+  /** Arguments of the command. */
+  readonly args?: readonly string[];
 }): Promise<BenchRecord> {
-  const { project, startedAt, target, model, settings } = options;
+  const { project, startedAt, target, model, settings, args } = options;
   return {
     schema: benchRecordVersion,
     kind: "bench",
@@ -30,6 +33,7 @@ export async function newBenchRecord(options: {
     subject: {
       ...(await describeCommit(project)),
       target,
+      commandLine: args && commandLine(args),
       servers: [],
       model,
       machine: describeMachine(),
@@ -52,7 +56,7 @@ export async function newBenchRecord(options: {
  */
 export function addSubject(record: BenchRecord, open: OpenTargets): void {
   const { subject } = record;
-  const { environments, servers, gpu, price } = open.subject;
+  const { environments, servers, driver, gpu, price } = open.subject;
   const isFirst = subject.servers.length === 0;
   subject.environments.push(...environments);
   for (const server of servers) {
@@ -60,6 +64,7 @@ export function addSubject(record: BenchRecord, open: OpenTargets): void {
   }
   record.notes.push(...open.notes);
   if (isFirst) {
+    subject.driver = driver;
     subject.gpu = gpu;
     subject.price = price;
   } else if (!sameJson([subject.gpu, subject.price], [gpu, price])) {

@@ -9,6 +9,7 @@ import {
 import type { GpuReading } from "./gpu-use.ts";
 import { subjectOf } from "./local-environment.ts";
 import { controlHeaderOf, useServices, type WithTargetsOptions } from "./open-services.ts";
+import { onnxRuntimeFolder, softwareOfContainer } from "./software.ts";
 
 /** Deployed environment: its containers or pods. */
 export interface DeployedSource {
@@ -18,11 +19,15 @@ export interface DeployedSource {
   readonly endpoints?: readonly EndpointName[];
   /** Runs `nvidia-smi` on the environment's host. */
   readonly readGpus?: () => Promise<readonly GpuReading[]>;
+  /** Version of the NVIDIA driver on the environment's host. */
+  readonly readDriver?: () => Promise<string | undefined>;
+  /** Names in a folder of a container; empty if unknown. */
+  readonly listFiles?: (container: string, folder: string) => Promise<readonly string[]>;
 }
 
 /** Opens the endpoints of a deployed environment, calls `use`, and closes them. */
 export async function withDeployed<Result>(
-  { environment, endpoints, readGpus }: DeployedSource,
+  { environment, endpoints, readGpus, readDriver, listFiles }: DeployedSource,
   { tower, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
@@ -40,16 +45,22 @@ export async function withDeployed<Result>(
       deployed.namespace === undefined
         ? await environment.inspect(artefact.workloads.map(({ name }) => name))
         : undefined;
-    const commandOf = (name: string) =>
-      containers?.ok === true ? (containers.containers.get(name)?.Config.Cmd ?? []) : [];
+    const configOf = (name: string) =>
+      containers?.ok === true ? containers.containers.get(name)?.Config : undefined;
     return await useServices(services, tower, endpoints, use, {
       target: "deployed",
       reach: (service) => ({
         metrics: metricsOfDeployed(service, services, cluster),
         apiKey: service.apiKey,
         pids: [],
-        controlHeader: controlHeaderOf(commandOf(service.workload.name)),
+        controlHeader: controlHeaderOf(configOf(service.workload.name)?.Cmd ?? []),
       }),
+      software: async ({ workload: { name } }) => {
+        const config = configOf(name);
+        if (config === undefined) return undefined;
+        return softwareOfContainer(config.Env, (await listFiles?.(name, onnxRuntimeFolder)) ?? []);
+      },
+      driver: await readDriver?.(),
       environments: () => [subjectOf(artefact, environment, access.notes, startedMs)],
       gpu: gpu && { name: gpu.name, count: gpu.count, vramMiB: gpu.vramMiB },
       price: gpu && {

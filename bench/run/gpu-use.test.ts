@@ -2,9 +2,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
+import { throttleReasonNames } from "../record/gpu-readings.ts";
 import {
   gpusOfTriton,
   gpuUseArgs,
+  olderGpuUseArgs,
   parseGpuUse,
   startGpuSampler,
   summarizeGpus,
@@ -29,10 +31,14 @@ test("Triton's metrics contain the readings of each GPU", () => {
 
 test("nvidia-smi prints the same readings, and [N/A] for a value that a GPU does not report", () => {
   expect(gpuUseArgs[0]).toBe(
-    "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw",
+    "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,power.limit,clocks.sm,clocks.mem,temperature.gpu,clocks_event_reasons.active",
   );
-  const text =
-    "GPU-8a56a4bc-1, 97, 2866, 16376, 214.35\nGPU-2, [N/A], [N/A], [N/A], [N/A]\nno devices\n";
+  const text = [
+    "GPU-8a56a4bc-1, 97, 2866, 16376, 214.35, 320.00, 2745, 11201, 67, 0x0000000000000004",
+    "GPU-2, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]",
+    "no devices",
+    "",
+  ].join("\n");
   expect(parseGpuUse(text)).toEqual([
     {
       id: "GPU-8a56a4bc-1",
@@ -40,9 +46,33 @@ test("nvidia-smi prints the same readings, and [N/A] for a value that a GPU does
       memoryUsedMiB: 2866,
       memoryTotalMiB: 16376,
       powerWatts: 214.35,
+      powerLimitWatts: 320,
+      smClockMHz: 2745,
+      memoryClockMHz: 11201,
+      temperatureC: 67,
+      throttleReasons: 4,
     },
     { id: "GPU-2" },
   ]);
+});
+
+test("older drivers have another name for the throttle reasons", () => {
+  expect(olderGpuUseArgs[0]).toContain("temperature.gpu,clocks_throttle_reasons.active");
+});
+
+test("clocks are means, the temperature is the maximum, and throttle reasons of all samples are kept", () => {
+  const reading = (smClockMHz: number, temperatureC: number, throttleReasons: number) => [
+    { id: "a", smClockMHz, temperatureC, throttleReasons },
+  ];
+  const use = summarizeGpus("nvidia-smi", [reading(1_700, 60, 0x4), reading(1_501, 71, 0x24)]);
+  expect(use?.gpus[0]).toMatchObject({
+    smClockMHz: 1_601,
+    temperatureC: 71,
+    throttleReasons: 0x24,
+  });
+  expect(throttleReasonNames(0x24)).toEqual(["power limit", "temperature (software)"]);
+  expect(throttleReasonNames(0)).toEqual([]);
+  expect(throttleReasonNames(0x201)).toEqual(["idle", "0x200"]);
 });
 
 test("utilisation and power are means over the samples, memory is the maximum, per GPU", () => {
@@ -113,16 +143,12 @@ test("nvidia-smi adds the readings that Triton does not report, and replaces non
   });
 });
 
-test.each([
-  ["not called if Triton reports every reading", "nv_gpu_power_usage", 0],
-  ["called once if it adds no reading", "nv_gpu_other", 1],
-])("nvidia-smi is %s", async (_, metric, calls) => {
-  const names = ["utilization", "memory_used_bytes", "memory_total_bytes"];
-  const lines = [...names.map((name) => `nv_gpu_${name}`), metric];
-  const page = lines.map((name) => `${name}{gpu_uuid="GPU-a"} 1`).join("\n");
+test("nvidia-smi is called once if it adds no reading", async () => {
+  const names = ["utilization", "memory_used_bytes", "memory_total_bytes", "power_usage"];
+  const page = names.map((name) => `nv_gpu_${name}{gpu_uuid="GPU-a"} 1`).join("\n");
   const readGpus = vi.fn(async () => [{ id: "GPU-a" }]);
   expect(await sampled(page, readGpus, 1_300)).toMatchObject({ source: "triton metrics" });
-  expect(readGpus).toHaveBeenCalledTimes(calls);
+  expect(readGpus).toHaveBeenCalledTimes(1);
 });
 
 test("GPUs are read with nvidia-smi if Triton reports none", async () => {

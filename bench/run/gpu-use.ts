@@ -55,14 +55,23 @@ export const gpuUseArgs = [
   "--format=csv,noheader,nounits",
 ] as const;
 
-/** Parses `nvidia-smi` output: `GPU-8a56a4bc-…, 97, 2866, 16376, 214.35`; `[N/A]` if a GPU does not report a value. */
+/** The same for drivers before 535, which reject the query because of a column's later name. */
+export const olderGpuUseArgs = [
+  gpuUseArgs[0].replace("clocks_event_reasons.", "clocks_throttle_reasons."),
+  gpuUseArgs[1],
+] as const;
+
+/**
+ * Parses `nvidia-smi` output: `GPU-8a56a4bc-…, 97, 2866, 16376, 214.35, …, 0x0000000000000004`; `[N/A]` if a GPU does not report a
+ * value.
+ */
 export function parseGpuUse(text: string): readonly GpuReading[] {
   return text.split("\n").flatMap((line) => {
     const [id = "", ...columns] = line.split(",").map((column) => column.trim());
     if (!/^(GPU|MIG)-/.test(id)) return [];
     const value = (index: number) => {
       const column = columns[index] ?? "";
-      return /^\d+(\.\d+)?$/.test(column) ? Number(column) : undefined;
+      return /^(\d+(\.\d+)?|0x[0-9a-f]+)$/i.test(column) ? Number(column) : undefined;
     };
     return [
       readingsOf(id, ({ nvidiaSmi: [, unit], whole }, index) => inUnit(value(index), unit, whole)),
@@ -91,14 +100,17 @@ export function summarizeGpus(
     const combined = gpuReadingNames.map((name) => {
       const values = own.flatMap((gpu) => gpu[name] ?? []);
       if (values.length === 0) return [name, undefined] as const;
-      return [
-        name,
-        gpuReadings[name].combine === "mean" ? mean(values) : Math.max(...values),
-      ] as const;
+      return [name, combine(values, gpuReadings[name])] as const;
     });
     return { id, ...Object.fromEntries(combined) };
   });
   return { source, gpus };
+}
+
+function combine(values: readonly number[], { combine: by, whole }: GpuReadingKind): number {
+  if (by === "or") return values.reduce((mask, value) => mask | value, 0);
+  if (by === "max") return Math.max(...values);
+  return whole ? Math.round(mean(values)) : mean(values);
 }
 
 /** Reads GPU metrics during a load. */

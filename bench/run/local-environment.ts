@@ -75,6 +75,7 @@ export function subjectOf(
       server: workload.service.server,
       resource: describe(workload),
       processes: workload.replicas,
+      limits: workload.limits,
     })),
     notes: [...notes],
     seconds: Math.round((performance.now() - startedMs) / 100) / 10,

@@ -1,3 +1,4 @@
+import { withChannelsOf } from "../load/channels.ts";
 import { measureLoad } from "../load/measure-load.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
@@ -27,9 +28,10 @@ export async function measureLoadPoint(
   endpoint: BenchEndpoint,
   options: LoadPointOptions,
 ): Promise<LoadPoint> {
-  const { batch, load, study, conditions = {}, url = target.url, round = 1 } = options;
+  const { batch, study, conditions = {}, url = target.url, round = 1 } = options;
   const id = loadPointId(endpoint, options);
   const requests = await prepareRequests({ ...target, url }, endpoint, context.items, batch);
+  const load = withChannelsOf(requests.transport, options.load);
   const http = openHttpClient();
   const gpus = startGpuSampler(http, target.metrics, options.readGpus);
   const startedMs = performance.now();
@@ -45,6 +47,7 @@ export async function measureLoadPoint(
     };
     const { counters, ...found } = await measureLoad(requests, {
       ...context.settings,
+      durationSeconds: options.durationSeconds ?? context.settings.durationSeconds,
       // other arrival times in each round
       load: load.kind === "open loop" ? { ...load, seed: load.seed + round - 1 } : load,
       workers: context.workers,
@@ -118,15 +121,20 @@ export async function tryCounters(
   }
 }
 
-/** Id of a load point: `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4, 10 Mbit/s, 60 ms`. */
+/** Id of a load point: `onnx-http b8 c4`, `embed-http b1 50/s poisson`, `onnx-grpc b1 c4 shared, 10 Mbit/s, 60 ms`. */
 export function loadPointId(
   endpoint: BenchEndpoint,
-  { batch, load, conditions = {} }: LoadPointOptions,
+  { batch, conditions = {}, ...options }: LoadPointOptions,
 ): string {
+  const transport = endpoint.endpoint.endsWith("-grpc") ? "grpc" : "http";
+  const load = withChannelsOf(transport, options.load);
   const shape =
     load.kind === "closed loop"
       ? `c${load.concurrency}`
       : `${load.ratePerSecond}/s ${load.arrivals}`;
+  const { channels } = load;
+  const channelsPart =
+    channels === undefined ? "" : ` ${typeof channels === "number" ? "x" : ""}${channels}`;
   const { queueDelayUs, bandwidthMbps, roundTripMs, gpus, topology } = conditions;
   const suffixes = [
     queueDelayUs === undefined ? undefined : `queue ${queueDelayUs} us`,
@@ -135,5 +143,7 @@ export function loadPointId(
     gpus === undefined ? undefined : `${gpus} GPU`,
     topology,
   ].filter((part) => part !== undefined);
-  return [`${benchEndpointName(endpoint)} b${batch} ${shape}`, ...suffixes].join(", ");
+  return [`${benchEndpointName(endpoint)} b${batch} ${shape}${channelsPart}`, ...suffixes].join(
+    ", ",
+  );
 }

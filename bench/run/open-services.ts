@@ -9,6 +9,7 @@ import {
 import { UserError } from "../../contract/user-error.ts";
 import { modelFor } from "../load/prepare.ts";
 import type { PayloadFormat } from "../record/bench-endpoint.ts";
+import type { Software } from "../record/bench-record.ts";
 import type { BenchTarget, OpenTargets } from "./bench-target.ts";
 import { reason } from "./http-client.ts";
 import { serverVersion } from "./server-version.ts";
@@ -31,6 +32,9 @@ interface ServicesSubject {
     service: ServiceUnderTest,
   ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader">;
   readonly environments: () => OpenTargets["subject"]["environments"];
+  /** Versions of a service's libraries. */
+  readonly software?: (service: ServiceUnderTest) => Promise<Software | undefined>;
+  readonly driver?: string;
   readonly gpu?: OpenTargets["subject"]["gpu"];
   readonly price?: OpenTargets["subject"]["price"];
   readonly readGpus?: OpenTargets["readGpus"];
@@ -48,7 +52,7 @@ export async function useServices<Result>(
   { spec, modality }: ModelTower,
   endpoints: readonly EndpointName[] | undefined,
   use: (open: OpenTargets) => Promise<Result>,
-  { target, reach, environments, gpu, price, readGpus, notes }: ServicesSubject,
+  { target, reach, environments, software, driver, gpu, price, readGpus, notes }: ServicesSubject,
 ): Promise<Result> {
   try {
     const targets: BenchTarget[] = [];
@@ -77,7 +81,11 @@ export async function useServices<Result>(
           ...reach(service),
         });
       }
-      servers.push({ service: name, ...nameAndVersion(await serverVersion(service)) });
+      servers.push({
+        service: name,
+        ...nameAndVersion(await serverVersion(service)),
+        software: await software?.(service),
+      });
     }
     return await use({
       target,
@@ -88,6 +96,7 @@ export async function useServices<Result>(
           return environments();
         },
         servers,
+        driver,
         gpu,
         price,
       },

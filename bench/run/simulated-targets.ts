@@ -24,6 +24,7 @@ import {
   type WithTargetsOptions,
 } from "./open-services.ts";
 import { openService, type ServiceUnderTest } from "./service-under-test.ts";
+import { softwareHere } from "./software.ts";
 
 /** Local simulation of an environment: processes of clipstack's server in place of its containers. */
 export interface SimulatedSource {
@@ -103,6 +104,7 @@ export async function withSimulation<Result>(
           controlHeader: controlHeaderOf(service.workload.command),
         }),
         environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
+        software: async () => softwareHere(),
         notes: [...notes, ...simulationNotes(artefact.environment)],
       });
     } finally {

@@ -34,7 +34,7 @@ async function plan(serverFile: string) {
   const options = {
     portOffset: 0,
     modelRepository: join(project, "model_repository"),
-    modelFile: await tinyModel(),
+    modelFiles: new Map([[defaultModel.name, { image: await tinyModel() }]]),
   };
   const planned = await planFor(
     readArtefact(file, "cdk.tf.json"),

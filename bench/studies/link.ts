@@ -1,6 +1,8 @@
 import { benchEndpointName } from "../record/bench-endpoint.ts";
+import type { LoadShape } from "../record/bench-record.ts";
+import type { StudyId } from "../record/study-result.ts";
 import type { MeasuredEndpoint } from "../run/choose-endpoints.ts";
-import { startLinkProxy } from "./link-proxy.ts";
+import { type Link, startLinkProxy } from "./link-proxy.ts";
 import {
   clients,
   type LoadStudy,
@@ -33,7 +35,10 @@ export const linkStudy: LoadStudy = {
       for (const bandwidthMbps of run.grid.bandwidthsMbps) {
         for (const roundTripMs of run.grid.roundTripsMs) {
           for (const measured of endpoints) {
-            lateness.push(await measureBehindLink(run, measured, { bandwidthMbps, roundTripMs }));
+            const link = { bandwidthMbps, roundTripMs };
+            lateness.push(
+              await measureBehindLink(run, "link", measured, { link, load: clients(1) }),
+            );
           }
         }
       }
@@ -57,11 +62,24 @@ export function hostAndPort(url: string): {
   return { protocol, host: hostname.replace(/^\[(.+)\]$/, "$1"), port: Number(port || 80) };
 }
 
-/** @returns Median delay of the proxy beyond that of the emulated link, in milliseconds. */
-async function measureBehindLink(
+/**
+ * Measures single images behind an emulated link.
+ *
+ * @returns Median delay of the proxy beyond that of the emulated link, in milliseconds.
+ */
+export async function measureBehindLink(
   run: StudyRun,
+  study: StudyId,
   measured: MeasuredEndpoint,
-  link: { readonly bandwidthMbps: number; readonly roundTripMs: number },
+  {
+    link,
+    load,
+    durationSeconds,
+  }: {
+    readonly link: Required<Link>;
+    readonly load: LoadShape;
+    readonly durationSeconds?: number;
+  },
 ): Promise<number> {
   const { url } = measured.target;
   const { protocol, host, port } = hostAndPort(url);
@@ -73,9 +91,10 @@ async function measureBehindLink(
   const proxy = await startLinkProxy({ host, port }, link);
   try {
     const local = `${protocol === "grpc:" ? "" : "http://"}127.0.0.1:${proxy.port}`;
-    await run.measure("link", measured, {
+    await run.measure(study, measured, {
       batch: 1,
-      load: clients(1),
+      load,
+      durationSeconds,
       conditions: link,
       url: local,
     });

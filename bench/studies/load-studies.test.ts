@@ -15,6 +15,12 @@ import { measureTopology } from "./topology.ts";
 
 const grid: StudyGrid = {
   batchSizes: [1, 4, 8],
+  protocol: {
+    batchSizes: [1, 4, 8],
+    concurrency: [1, 2],
+    channels: ["each", "shared"],
+    link: { bandwidthMbps: 200, roundTripMs: 10 },
+  },
   concurrency: { concurrency: [1, 16], "queue-delay": [2], scaling: [3], topology: [5] },
   queueDelaysUs: [0],
   bandwidthsMbps: [10, 100],
@@ -102,17 +108,38 @@ test("concurrency increases the clients that send single images", async () => {
   ]);
 });
 
-test("protocol measures HTTP and gRPC of one Triton in an order that alternates between batch sizes", async () => {
-  const { run, loads } = recorder(at("embed-http", "jpeg"), at("onnx-http"), at("onnx-grpc"));
+test("protocol measures both protocols, and gRPC on each kind of channel, in an order that alternates", async () => {
+  const { run, loads, options, kept } = recorder(
+    at("embed-http", "jpeg"),
+    at("onnx-http"),
+    at("onnx-grpc"),
+  );
   await protocolStudy.run(run);
-  expect(loads).toEqual([
+  expect(loads.slice(0, 4)).toEqual([
     "onnx-http b1 c1",
     "onnx-grpc b1 c1",
     "onnx-grpc b4 c1",
     "onnx-http b4 c1",
-    "onnx-http b8 c1",
-    "onnx-grpc b8 c1",
   ]);
+  const last = (of: typeof options) => of.map(({ load }) => load.channels);
+  expect(loads.slice(-6, -3)).toEqual(["onnx-grpc b8 c2", "onnx-grpc b8 c2", "onnx-http b8 c2"]);
+  expect(last(options.slice(-6, -3))).toEqual(["shared", undefined, undefined]);
+  expect(loads.slice(-3)).toEqual(["onnx-http b1 c2", "onnx-grpc b1 c2", "onnx-grpc b1 c2"]);
+  expect(last(options.slice(-3))).toEqual([undefined, undefined, "shared"]);
+  expect(options.slice(-3).map(({ conditions }) => conditions)).toEqual(
+    Array(3).fill(grid.protocol.link),
+  );
+  expect(kept[0]?.notes[0]).toMatch(/^A local proxy emulated the link of 200 Mbit\/s and 10 ms; /);
+});
+
+test("protocol measures pools and new connections over both protocols", async () => {
+  const { run, options } = recorder(at("onnx-http"), at("onnx-grpc"));
+  const protocol = { ...grid.protocol, batchSizes: [1], concurrency: [8] };
+  await protocolStudy.run({
+    ...run,
+    grid: { ...grid, protocol: { ...protocol, channels: [4, "new"] } },
+  });
+  expect(options.slice(0, 4).map(({ load }) => load.channels)).toEqual([4, "new", 4, "new"]);
 });
 
 test("protocol fails if no Triton has both endpoints", async () => {

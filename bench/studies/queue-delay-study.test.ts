@@ -111,6 +111,12 @@ function study(url: string, measure: () => Promise<void>, signal = new AbortCont
     },
     grid: {
       batchSizes: [1],
+      protocol: {
+        batchSizes: [1],
+        concurrency: [1, 2],
+        channels: ["each", "shared"],
+        link: { bandwidthMbps: 200, roundTripMs: 10 },
+      },
       concurrency,
       queueDelaysUs: [9_000],
       bandwidthsMbps: [],

@@ -124,6 +124,12 @@ async function study(
     },
     grid: {
       batchSizes: [1, 2],
+      protocol: {
+        batchSizes: [1, 2],
+        concurrency: [1, 2],
+        channels: ["each", "shared"],
+        link: { bandwidthMbps: 200, roundTripMs: 10 },
+      },
       concurrency: {
         concurrency: [1, 2],
         "queue-delay": [1, 2],

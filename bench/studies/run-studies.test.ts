@@ -98,6 +98,12 @@ async function study(url: string, metrics: AddressesSource["metrics"]) {
     },
     grid: {
       batchSizes: [1],
+      protocol: {
+        batchSizes: [1],
+        concurrency: [1, 2],
+        channels: ["each", "shared"],
+        link: { bandwidthMbps: 200, roundTripMs: 10 },
+      },
       concurrency: one,
       queueDelaysUs: [],
       bandwidthsMbps: [],

@@ -1,4 +1,5 @@
 import type { EndpointName } from "../../contract/environment.ts";
+import type { ChannelsOption } from "../load/channels.ts";
 import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
 import type { BenchRecord, Conditions } from "../record/bench-record.ts";
 import type { EnvironmentSubject } from "../record/record.ts";
@@ -39,8 +40,16 @@ export interface EnvironmentStudy extends StudyBase {
 
 /** Values that the studies vary. */
 export interface StudyGrid {
-  /** Images per request, for `batch`, `protocol`, `serialization`. */
+  /** Images per request, for `batch`, `serialization`. */
   readonly batchSizes: readonly number[];
+  /** For `protocol`. */
+  readonly protocol: {
+    readonly batchSizes: readonly number[];
+    readonly concurrency: readonly number[];
+    readonly channels: readonly ChannelsOption[];
+    /** Link of the comparison of channels, with the most clients and one image per request. */
+    readonly link: { readonly bandwidthMbps: number; readonly roundTripMs: number };
+  };
   /** Number of clients; for `scaling`, per GPU. */
   readonly concurrency: Readonly<
     Record<"concurrency" | "queue-delay" | "scaling" | "topology", readonly number[]>

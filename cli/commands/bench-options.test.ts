@@ -59,6 +59,20 @@ test("a named endpoint must exist, one of a group need not", () => {
   );
 });
 
+test("--channels is part of every load", () => {
+  const args = (text: string) => parse("--concurrency", "16", "--channels", text);
+  const channelsOf = (text: string) => loadsOf(args(text), 1).map((load) => load.channels);
+  expect(channelsOf("each")).toEqual([undefined]);
+  expect(channelsOf("shared")).toEqual(["shared"]);
+  expect(channelsOf("4")).toEqual([4]);
+  expect(loadsOf(parse("--rate", "5", "--channels", "new"), 1)[0]?.channels).toBe("new");
+  for (const text of ["0", "all", "1.5", "4097"]) {
+    expect(() => args(text)).toThrow(
+      `It must be each, shared, new or a number from 1 to 4096, got '${text}'.`,
+    );
+  }
+});
+
 test("--rate selects open loops with the seed of the run", () => {
   const args = parse("--rate", "50,12.5", "--arrivals", "constant", "--seed", "7");
   expect(loadsOf(args, args.seed)).toEqual([

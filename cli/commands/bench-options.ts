@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
+import { type ChannelsOption, withChannels } from "../../bench/load/channels.ts";
 import { type BenchEndpoint, benchEndpointName } from "../../bench/record/bench-endpoint.ts";
 import type { LoadShape } from "../../bench/record/bench-record.ts";
 import { type Slo, sloPercentiles } from "../../bench/record/slo-search.ts";
@@ -150,6 +151,7 @@ export interface GridArguments {
   readonly arrivals: "constant" | "poisson";
   readonly slo?: Slo;
   readonly demand?: number;
+  readonly channels: ChannelsOption;
 }
 
 export function addGridOptions(command: Command): Command {
@@ -202,8 +204,28 @@ export function addGridOptions(command: Command): Command {
       "--demand <number>",
       "with --slo: images or texts per second to plan replicas for",
       numberUpTo(1_000_000_000),
+    )
+    .addOption(
+      new Option(
+        "--channels <channels>",
+        "connections of the clients: each (one per outstanding request), shared (one gRPC channel; HTTP keeps its pool), a number of connections, or new (one per request)",
+      )
+        .argParser(channels)
+        .default("each" satisfies ChannelsOption),
     );
 }
+
+/** Parses a value of `--channels`. */
+export function channels(text: string): ChannelsOption {
+  if (text === "each" || text === "shared" || text === "new") return text;
+  const count = Number(text);
+  if (/^\d+$/.test(text) && count >= 1 && count <= maxConnections) return count;
+  throw new InvalidArgumentError(
+    `It must be each, shared, new or a number from 1 to ${maxConnections}, got '${text}'.`,
+  );
+}
+
+const maxConnections = 4_096;
 
 const defaultConcurrency = [1, 4];
 const defaultBatchSizes = [1, 8];
@@ -212,7 +234,7 @@ const sloConcurrency = 16;
 
 /** @throws {UserError} if `--rate` is combined with `--concurrency` or `--slo` */
 export function loadsOf(
-  { concurrency, rate, arrivals, slo }: GridArguments,
+  { concurrency, rate, arrivals, slo, channels: connections }: GridArguments,
   seed: number,
 ): readonly LoadShape[] {
   if (rate !== undefined && concurrency !== undefined) {
@@ -222,12 +244,11 @@ export function loadsOf(
     throw new UserError("--rate and --slo are mutually exclusive");
   }
   const defaults = slo === undefined ? defaultConcurrency : [sloConcurrency];
-  return rate === undefined
-    ? (concurrency ?? defaults).map((clients) => ({
-        kind: "closed loop",
-        concurrency: clients,
-      }))
-    : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
+  const loads: readonly LoadShape[] =
+    rate === undefined
+      ? (concurrency ?? defaults).map((clients) => ({ kind: "closed loop", concurrency: clients }))
+      : rate.map((ratePerSecond) => ({ kind: "open loop", arrivals, ratePerSecond, seed }));
+  return loads.map((load) => withChannels(load, connections));
 }
 
 /** @throws {UserError} if `--demand` is given without `--slo` */

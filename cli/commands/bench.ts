@@ -47,6 +47,7 @@ Examples:
       --window 5 --warmup 5 --duration 60 --output results.json
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
   $ npx clipstack bench single-gpu --target deployed --slo p99=200ms --demand 500 --batch-sizes 1 --duration 60
+  $ npx clipstack bench single-gpu --backend onnx --concurrency 16 --channels shared   # 16 clients, one gRPC channel
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
 

@@ -42,7 +42,7 @@ import {
 } from "../artefact.ts";
 import { defaultEnvironment } from "../default-environment.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
-import { gpuReader } from "../host/gpu-reader.ts";
+import { driverVersion, filesInContainer, gpuReader } from "../host/gpu-reader.ts";
 import { requireTower } from "../model/named-model.ts";
 import { project } from "../project.ts";
 import { readBenchItems } from "./bench-items.ts";
@@ -121,6 +121,7 @@ export async function withPreparedBench<Result>(
       startedAt,
       target: targetOf(args),
       model: subject,
+      args: process.argv.slice(2),
       settings: {
         ...defaultSettings,
         endpoints: [],
@@ -236,6 +237,9 @@ async function sourcesOf(
       environment,
       endpoints: names,
       readGpus: gpuReader(environment.deployed, containers, signal),
+      readDriver: () => driverVersion(environment.deployed, containers, signal),
+      listFiles: (container, folder) =>
+        filesInContainer(environment.deployed, container, folder, signal),
     };
   });
 }

@@ -9,7 +9,7 @@ import { parseBenchRecord } from "../../bench/record/bench-record.ts";
 import { studyIds, studyQuestions } from "../../bench/record/study-result.ts";
 import { clipstack, startClipstack } from "../test-programs.ts";
 import { synthesized } from "../test-synthesized.ts";
-import { studiesOf } from "./sweep.ts";
+import { gridOf, studiesOf } from "./sweep.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "clipstack-cli-sweep-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -36,6 +36,24 @@ test("studies run in a fixed order", () => {
     named: true,
   });
   expect(studiesOf(["all"])).toEqual({ studies: studyIds, named: false });
+});
+
+test("deployments and addresses are measured at the loads of the published tables, simulations at fewer", () => {
+  const args = { channels: ["each"], queueDelay: [0], bandwidth: [10], roundTrip: [20] } as const;
+  const simulated = gridOf({ ...args });
+  expect(simulated.protocol).toMatchObject({ batchSizes: [1, 8], concurrency: [1, 16] });
+  expect(Math.max(...simulated.concurrency.concurrency)).toBe(32);
+  for (const target of [{ target: "deployed" }, { url: [] }] as const) {
+    const grid = gridOf({ ...args, ...target });
+    expect(grid.protocol).toMatchObject({
+      batchSizes: [1, 4, 8, 16, 32],
+      concurrency: [1, 8, 16],
+    });
+    expect(grid.concurrency.concurrency).toEqual([1, 2, 4, 8, 16, 32, 64, 128]);
+  }
+  const given = gridOf({ ...args, target: "deployed", batchSizes: [2], concurrency: [3] });
+  expect(given.protocol).toMatchObject({ batchSizes: [2], concurrency: [3] });
+  expect(given.concurrency.concurrency).toEqual([3]);
 });
 
 test("an unknown study is rejected with the names of all studies", async () => {

@@ -1,4 +1,5 @@
 import { type Command, Option } from "commander";
+import type { ChannelsOption } from "../../bench/load/channels.ts";
 import { readBenchRecord } from "../../bench/record/bench-record.ts";
 import { type StudyId, studyIds, studyQuestions } from "../../bench/record/study-result.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
@@ -9,22 +10,36 @@ import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { requireImages } from "../model/named-model.ts";
 import { listOf, numberUpTo, wholeNumber } from "../option-values.ts";
-import { addBenchOptions, type BenchArguments, backends } from "./bench-options.ts";
+import { addBenchOptions, type BenchArguments, backends, channels } from "./bench-options.ts";
 import { runAndReport } from "./run-bench.ts";
 import { withStudyEnvironments } from "./study-environments.ts";
 
 interface SweepArguments extends BenchArguments {
   readonly environment?: readonly string[];
   readonly backend?: readonly RequestedEndpoint[];
-  readonly batchSizes: readonly number[];
+  readonly batchSizes?: readonly number[];
   readonly concurrency?: readonly number[];
   readonly queueDelay: readonly number[];
+  readonly channels: readonly ChannelsOption[];
   readonly bandwidth: readonly number[];
   readonly roundTrip: readonly number[];
   readonly executionProvider: "cpu" | "cuda";
   readonly against?: string;
   readonly restart?: true;
 }
+
+/** Options that determine the values of the studies. */
+type GridArguments = Pick<
+  SweepArguments,
+  | "target"
+  | "url"
+  | "batchSizes"
+  | "concurrency"
+  | "channels"
+  | "queueDelay"
+  | "bandwidth"
+  | "roundTrip"
+>;
 
 const all = "all";
 
@@ -36,10 +51,20 @@ const defaults = {
     scaling: [1, 4],
     topology: [1, 8, 32],
   },
+  protocol: { batchSizes: [1, 8], concurrency: [1, 16] },
+  channels: ["each", "shared"],
+  // 43.6 images/s of the published A100 run are 210 Mbit/s as float32; its round trips were 22 to 31 ms
+  protocolLink: { bandwidthMbps: 200, roundTripMs: 24 },
   queueDelaysUs: [0, 1_000, 5_000, 10_000],
   bandwidthsMbps: [10, 100, 1_000],
   roundTripsMs: [10, 60],
   rounds: 3,
+} as const;
+
+/** Defaults for deployments and addresses: the grids of the published tables, which take half an hour in a local simulation. */
+const published = {
+  concurrency: [1, 2, 4, 8, 16, 32, 64, 128],
+  protocol: { batchSizes: [1, 4, 8, 16, 32], concurrency: [1, 8, 16] },
 } as const;
 
 /** Registers `clipstack sweep`, which runs studies; each answers one question about performance. */
@@ -54,25 +79,30 @@ export function registerSweep(program: Command): void {
 }
 
 function addStudyGridOptions(command: Command): void {
-  const { concurrency } = defaults;
+  const { concurrency, protocol } = defaults;
   command
     .option(
       "--backend <names>",
       "endpoints to measure, as for 'clipstack bench' (default: the most informative ones of each study)",
       backends,
     )
-    .addOption(
-      listOption(
-        "--batch-sizes <numbers>",
-        "images per request",
-        listOf(wholeNumber(1, maxImagesPerRequest)),
-        defaults.batchSizes,
-      ),
+    .option(
+      "--batch-sizes <numbers>",
+      `images per request (default: ${defaults.batchSizes}; protocol in a simulation ${protocol.batchSizes})`,
+      listOf(wholeNumber(1, maxImagesPerRequest)),
     )
     .option(
       "--concurrency <numbers>",
-      `clients; for scaling, per GPU (default: ${concurrency.concurrency}; queue-delay ${concurrency["queue-delay"]}; scaling ${concurrency.scaling}; topology ${concurrency.topology})`,
+      `clients; for scaling, per GPU (default: ${concurrency.concurrency}, deployed ${published.concurrency}; protocol ${protocol.concurrency}, deployed ${published.protocol.concurrency}; queue-delay ${concurrency["queue-delay"]}; scaling ${concurrency.scaling}; topology ${concurrency.topology})`,
       listOf(wholeNumber(1, 4_096)),
+    )
+    .addOption(
+      new Option(
+        "--channels <list>",
+        "for protocol: connections of the clients, a list of the values of 'clipstack bench --channels'",
+      )
+        .argParser(listOf(channels))
+        .default(defaults.channels, defaults.channels.join(",")),
     )
     .addOption(
       listOption(
@@ -132,6 +162,9 @@ ${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
 
 Each study is a section of the report. ${all} runs every study that the environment supports, which takes half an hour with the
 default sizes and the full model on a small machine, and minutes with --weights tiny --duration 4.
+protocol and concurrency measure the loads of the published tables in deployments and at addresses (--target deployed, --url), which
+takes half an hour; a local simulation measures fewer unless --batch-sizes and --concurrency are given. protocol then compares the
+channels of the most clients behind an emulated link of ${defaults.protocolLink.bandwidthMbps} Mbit/s and ${defaults.protocolLink.roundTripMs} ms.
 queue-delay reloads the model with other configurations and restores the original one, also after Ctrl-C. It requires
 --model-control-mode explicit, as in local simulations. If the model control API requires a key, it is read from the deployed
 container; keys of pods and of addresses given with --url are not supported. In local simulations, scaling and topology run
@@ -142,6 +175,7 @@ Examples:
   $ npx clipstack sweep all --weights tiny --duration 4
   $ npx clipstack sweep batch concurrency --environment single-gpu --backend embed,onnx
   $ npx clipstack sweep link --bandwidth 10,100 --round-trip 20,60
+  $ npx clipstack sweep protocol --backend onnx --weights tiny --channels each,shared,4,new
   $ npx clipstack sweep scaling topology --environment multi-gpu-4x
   $ npx clipstack sweep scaling --environment multi-gpu-4x --target deployed --against one-gpu.json
 
@@ -226,13 +260,25 @@ export function studiesOf(names: readonly string[]): {
   return { studies: studyIds.filter((id) => isAll || words.includes(id)), named: !isAll };
 }
 
-function gridOf(args: SweepArguments): StudyGrid {
-  const { concurrency } = args;
+/** Values of the studies: those of the options, otherwise the published grids, or fewer in a local simulation. */
+export function gridOf(args: GridArguments): StudyGrid {
+  const { concurrency, batchSizes } = args;
+  const isSimulation = args.url === undefined && args.target !== "deployed";
+  const protocol = isSimulation ? defaults.protocol : published.protocol;
   return {
-    batchSizes: args.batchSizes,
+    batchSizes: batchSizes ?? defaults.batchSizes,
+    protocol: {
+      batchSizes: batchSizes ?? protocol.batchSizes,
+      concurrency: concurrency ?? protocol.concurrency,
+      channels: args.channels,
+      link: defaults.protocolLink,
+    },
     concurrency:
       concurrency === undefined
-        ? defaults.concurrency
+        ? {
+            ...defaults.concurrency,
+            ...(isSimulation ? {} : { concurrency: published.concurrency }),
+          }
         : { concurrency, "queue-delay": concurrency, scaling: concurrency, topology: concurrency },
     queueDelaysUs: args.queueDelay,
     bandwidthsMbps: args.bandwidth,

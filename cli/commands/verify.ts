@@ -161,6 +161,9 @@ export async function chooseModel(
       weights: info.weights,
       architecture,
       seed,
+      precision: info.precision,
+      derivedFromSha256: info.derivedFrom,
+      toolVersions: info.versions,
     },
   };
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Environment } from "../../contract/environment.ts";
 import { pathWith, type StandIns, standIns } from "../test-programs.ts";
-import { gpuReader } from "./gpu-reader.ts";
+import { driverVersion, filesInContainer, gpuReader } from "./gpu-reader.ts";
 
 let programs: StandIns;
 const path = process.env.PATH;
@@ -46,6 +46,42 @@ test("runs nvidia-smi on the host if no container has it", async () => {
   expect(await read()?.()).toEqual([
     { id: "GPU-2", utilization: 0.01, memoryUsedMiB: 10, memoryTotalMiB: 20 },
   ]);
+});
+
+test("runs the query of older drivers if the driver rejects a column", async () => {
+  programs.put("docker", "exit 127");
+  programs.put(
+    "nvidia-smi",
+    `case "$1" in
+*clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field to query.'; exit 2;;
+*) echo "GPU-2, 1, 10, 20, 31.5, 70.00, 585, 5000, 41, 0x0000000000000001";;
+esac`,
+  );
+  expect(await read()?.()).toMatchObject([{ id: "GPU-2", smClockMHz: 585, throttleReasons: 1 }]);
+});
+
+test("the driver's version is that of the host", async () => {
+  programs.put("docker", "exit 127");
+  programs.put(
+    "nvidia-smi",
+    'if [ "$*" = "--query-gpu=driver_version --format=csv,noheader" ]; then echo 560.35.03; echo 560.35.03; fi',
+  );
+  const { signal } = new AbortController();
+  expect(await driverVersion(environment, ["single-gpu-embed"], signal)).toBe("560.35.03");
+  programs.put("nvidia-smi", 'echo "NVIDIA-SMI has failed"; exit 9');
+  expect(await driverVersion(environment, ["single-gpu-embed"], signal)).toBeUndefined();
+});
+
+test("files of a container are listed over the environment's Docker endpoint", async () => {
+  programs.put(
+    "docker",
+    'if [ "$3 $4 $5 $6" = "exec triton ls /backends" ]; then echo libonnxruntime.so.1.19.2; else exit 1; fi',
+  );
+  const { signal } = new AbortController();
+  expect(await filesInContainer(environment, "triton", "/backends", signal)).toEqual([
+    "libonnxruntime.so.1.19.2",
+  ]);
+  expect(await filesInContainer(environment, "embed", "/backends", signal)).toEqual([]);
 });
 
 test("returns nothing if Docker is unreachable", async () => {

@@ -1,32 +1,61 @@
-import { type GpuReading, gpuUseArgs, parseGpuUse } from "../../bench/run/gpu-use.ts";
+import {
+  type GpuReading,
+  gpuUseArgs,
+  olderGpuUseArgs,
+  parseGpuUse,
+} from "../../bench/run/gpu-use.ts";
 import type { Environment } from "../../contract/environment.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 import { isUnknown, runnerFor } from "./host-facts.ts";
 
+/** Runs `nvidia-smi` and returns its output; undefined if it fails or is not installed. */
+type NvidiaSmi = (args: readonly string[]) => Promise<string | undefined>;
+
 /**
- * Reads the GPUs of a deployed environment with `nvidia-smi`: in one of its containers, over the Docker endpoint that it was
- * deployed through, or on the host itself. Returns undefined without GPUs or on a cluster.
+ * Ways to run `nvidia-smi` for a deployed environment: in each of its containers, over the Docker endpoint that it was deployed
+ * through, and on the host itself. Empty without GPUs or on a cluster.
+ */
+function nvidiaSmis(
+  { accelerator, where, namespace }: Environment,
+  containers: readonly string[],
+  signal: AbortSignal,
+): readonly NvidiaSmi[] {
+  if (accelerator === "cpu" || namespace !== undefined) return [];
+  const docker = new Docker(where, signal);
+  const onHost = runnerFor(where);
+  return [
+    ...containers.map(
+      (name): NvidiaSmi =>
+        async (args) => {
+          const { exitCode, stdout } = await docker.run("exec", name, "nvidia-smi", ...args);
+          return exitCode === 0 ? stdout : undefined;
+        },
+    ),
+    async (args) => {
+      const result = await onHost("nvidia-smi", args);
+      return isUnknown(result) || result.exitCode !== 0 ? undefined : result.stdout;
+    },
+  ];
+}
+
+/**
+ * Reads the GPUs of a deployed environment with `nvidia-smi`. Returns undefined without GPUs or on a cluster.
  *
  * @param containers - Container names; the first with `nvidia-smi` is used from then on.
  */
 export function gpuReader(
-  { accelerator, where, namespace }: Environment,
+  environment: Environment,
   containers: readonly string[],
   signal: AbortSignal,
 ): (() => Promise<readonly GpuReading[]>) | undefined {
-  if (accelerator === "cpu" || namespace !== undefined) return undefined;
-  const docker = new Docker(where, signal);
-  const onHost = runnerFor(where);
-  const sources = [
-    ...containers.map((name) => async () => {
-      const { exitCode, stdout } = await docker.run("exec", name, "nvidia-smi", ...gpuUseArgs);
-      return exitCode === 0 ? parseGpuUse(stdout) : [];
+  const programs = nvidiaSmis(environment, containers, signal);
+  if (programs.length === 0) return undefined;
+  const sources = programs.flatMap((run) =>
+    [gpuUseArgs, olderGpuUseArgs].map((args) => async () => {
+      const output = await run(args);
+      return output === undefined ? [] : parseGpuUse(output);
     }),
-    async () => {
-      const result = await onHost("nvidia-smi", gpuUseArgs);
-      return isUnknown(result) || result.exitCode !== 0 ? [] : parseGpuUse(result.stdout);
-    },
-  ];
+  );
   let chosen: (() => Promise<readonly GpuReading[]>) | undefined;
   return async () => {
     try {
@@ -43,4 +72,44 @@ export function gpuReader(
       throw error;
     }
   };
+}
+
+/** Reads the version of the NVIDIA driver on a deployed environment's host; undefined if unknown. */
+export async function driverVersion(
+  environment: Environment,
+  containers: readonly string[],
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const args = ["--query-gpu=driver_version", "--format=csv,noheader"];
+  try {
+    for (const run of nvidiaSmis(environment, containers, signal)) {
+      const version = (await run(args))?.split("\n")[0]?.trim() ?? "";
+      if (/^\d+(\.\d+)+$/.test(version)) return version;
+    }
+  } catch (error) {
+    if (!(error instanceof DockerError)) throw error;
+  }
+  return undefined;
+}
+
+/** Lists a folder of a container of a deployed environment; empty if it cannot be read. */
+export async function filesInContainer(
+  { where, namespace }: Environment,
+  container: string,
+  folder: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  if (namespace !== undefined) return [];
+  try {
+    const { exitCode, stdout } = await new Docker(where, signal).run(
+      "exec",
+      container,
+      "ls",
+      folder,
+    );
+    return exitCode === 0 ? stdout.split("\n").filter((name) => name !== "") : [];
+  } catch (error) {
+    if (error instanceof DockerError) return [];
+    throw error;
+  }
 }

@@ -357,6 +357,16 @@ test("enables CUDA graphs with TensorRT and rejects them with ONNX Runtime, whos
   );
 });
 
+test("prefers the batch sizes of the setting and rejects those above the model's maximum", () => {
+  const { at } = synthTriton({ preferredBatchSizes: [4, 16] });
+  expect(at("test/triton/configuration/apply/container").upload[0].content).toContain(
+    "preferred_batch_size: [4, 16]",
+  );
+  expect(() => synthTriton({ preferredBatchSizes: [16, 64] })).toThrow(
+    "preferredBatchSizes must be whole numbers in ascending order, 1 to 32 (the maximum batch size of openclip_vit_b32), got [16, 64]",
+  );
+});
+
 test("uses the provider that depends on all prerequisites", () => {
   expect(synthTriton().container.provider).toBe("docker.services");
 });

@@ -301,6 +301,7 @@ function servedModel(
   const engineVersions = compiles ? [version, image.version].filter((each) => each !== "") : [];
   const deployed = deployedModelConfig({ spec: tower.spec, variant }, variantFor(gpus), {
     maxQueueDelayMicroseconds: props.maxQueueDelayMicroseconds,
+    preferredBatchSizes: props.preferredBatchSizes,
     instancesPerGpu: props.instancesPerGpu,
     cudaGraphs: props.cudaGraphs,
     modelVersions: props.modelVersions,

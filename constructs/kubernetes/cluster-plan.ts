@@ -62,7 +62,10 @@ export interface ClusterEmbed {
 }
 
 export interface ClusterTriton
-  extends Required<Omit<ModelConfigSettings, "engineCachePrefix" | "modelVersions">> {
+  extends Required<
+      Omit<ModelConfigSettings, "engineCachePrefix" | "modelVersions" | "preferredBatchSizes">
+    >,
+    Pick<ModelConfigSettings, "preferredBatchSizes"> {
   readonly enabled: boolean;
   /** `tritonserver`: NVIDIA's server. `emulator`: Triton emulator in the embed image, on the CPU. */
   readonly server: "tritonserver" | "emulator";
@@ -223,6 +226,7 @@ function plannedTower(
   const variant = towerVariant(tower, served);
   const config = deployedModelConfig({ spec: tower.spec, variant }, layoutFor(gpus), {
     maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
+    preferredBatchSizes: triton.preferredBatchSizes,
     instancesPerGpu: triton.instancesPerGpu,
     cudaGraphs: triton.cudaGraphs,
     ...(tensorrt && { optimumBatchSize: triton.optimumBatchSize }),

@@ -161,6 +161,7 @@ test.each([
   ["single-gpu", "embed: { backend: triton, expose: all-interfaces }"],
   ["single-gpu", "tritonOnnx: { modelControl: explicit, server: emulator }"],
   ["single-gpu", "tritonTrt: { instancesPerGpu: 4, cudaGraphs: true }"],
+  ["single-gpu", "tritonOnnx: { preferredBatchSizes: [4, 16] }"],
   [
     "single-gpu",
     "weights: host-path\nhost: { docker: 'ssh://ops@gpu-1', gpu: b200 }\nmodelRepository: /srv/models",
