@@ -164,7 +164,10 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "npx clipstack bench", tests: benchTests },
   { command: "npx clipstack sweep", tests: sweepTests },
   { command: "npx clipstack compare", tests: ["cli/commands/report.test.ts"] },
-  { command: "npx clipstack report", tests: ["cli/commands/report.test.ts"] },
+  {
+    command: "npx clipstack report",
+    tests: ["cli/commands/report.test.ts", "cli/commands/report-history.test.ts"],
+  },
   { command: "npx clipstack capacity", tests: ["cli/commands/capacity.test.ts"] },
   { command: "npx clipstack review", tests: reviewTests },
   { command: "npx clipstack serve", tests: ["cli/commands/serve.test.ts"] },

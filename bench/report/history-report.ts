@@ -88,7 +88,6 @@ function changesSection(subject: HistorySubject, number: number, subjects: numbe
     [
       textField("when", ({ change }) => dateText(change.to.run.startedAt)),
       textField("commit", ({ change }) => commitText(change.to.run)),
-      textField("last before", ({ change }) => runText(change.from.run)),
       textField("endpoint", ({ series }) => series.endpoint),
       textField("load", ({ series }) => series.setting),
       textField("metric", ({ series }) => metricOf(series.metric).label),
@@ -101,6 +100,7 @@ function changesSection(subject: HistorySubject, number: number, subjects: numbe
         text: `${isBetter ? "✓" : "✗"} ${ratioText(interval)}`,
         tone: isBetter ? "good" : "bad",
       })),
+      textField("last before", ({ change }) => runText(change.from.run)),
     ],
   );
   const answer =

@@ -101,6 +101,13 @@ test("a search without a confirmation has no rate and no replicas", () => {
   );
 });
 
+test("a search with only invalid trials says nothing about the SLO", () => {
+  const invalid = trial({ ratePerSecond: 40, verdict: "client" });
+  expect(slosOf(search({ trials: [invalid, invalid] })).answer[0]).toMatch(
+    /: no valid trial was measured\. 2 trials of 2 invalid because the load generator was too slow/,
+  );
+});
+
 test("a result that the client limited or that is not close to the limit says so", () => {
   const limited = [trial({ ratePerSecond: 70, verdict: "client" }), trial(), confirmation];
   const [answer] = slosOf(search({ trials: limited })).answer;

@@ -131,17 +131,18 @@ function resultTable(rows: readonly SloRow[], hasDemand: boolean): DataTable {
 function resultText({ name, search, confirmed }: SloRow): string {
   const { slo, imagesPerRequest, trials, demandPerSecond, tolerance } = search;
   const subject = `\`${name}\`, ${counted(imagesPerRequest, "image")} per request`;
-  const isInvalid = trials.some(({ verdict }) => verdict === "client");
-  const client = isInvalid
-    ? " Some trials were invalid because the load generator was too slow, so the server's limit can be higher."
-    : "";
+  const invalid = trials.filter(({ verdict }) => verdict === "client").length;
+  const client =
+    invalid > 0
+      ? ` ${counted(invalid, "trial")} of ${trials.length} invalid because the load generator was too slow, so the server's limit can be higher.`
+      : "";
   if (confirmed === undefined) {
     const met = trials.some(({ verdict }) => verdict === "met");
     const lowest = Math.min(...trials.map(({ ratePerSecond }) => ratePerSecond));
     const result = met
       ? "a rate met the SLO, but no confirmation did"
-      : trials.length === 0
-        ? "no trial was measured"
+      : trials.length === invalid
+        ? "no valid trial was measured"
         : `no rate down to ${formatRate(lowest)} requests per second met the SLO`;
     return `${subject}: ${result}.${client}`;
   }
