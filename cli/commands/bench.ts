@@ -38,7 +38,7 @@ Examples:
   $ npx clipstack bench search --model dinov2-small
   $ npx clipstack bench search --modality text --texts queries.txt
   $ npx clipstack bench single-gpu --target deployed --concurrency 1,4,8,16,32,64,128 --batch-sizes 1,4,8,16,32 \\
-      --window 5 --warmup 5 --duration 60 --output results.json
+      --window 2 --warmup 2 --duration 60 --output results.json
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
