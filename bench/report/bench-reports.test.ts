@@ -198,7 +198,9 @@ test("saturation is not judged with an invalid load point or with four numbers o
     testLoadPoint({ load: { kind: "closed loop", concurrency } }),
   );
   const found = section(testBenchRecord({ loadPoints: few, studies: [] }), "concurrency")!;
-  expect(found.answer).toEqual([expect.stringMatching(/^`onnx-http`: saturation is not judged; /)]);
+  expect(found.answer).toEqual([
+    "Saturation is not judged: that requires at least 5 numbers of clients, all of them valid.",
+  ]);
 });
 
 test("the efficiency of scaling and the fitted peak have intervals over the rounds", () => {

@@ -32,6 +32,12 @@ interface ConcurrencyLine extends Series {
   readonly isComplete: boolean;
 }
 
+interface SaturatedLine {
+  readonly line: ConcurrencyLine;
+  /** Absent unless the line is complete. */
+  readonly saturation: ReturnType<typeof saturationOf>;
+}
+
 function concurrencyLines(loadPoints: readonly LoadPoint[]): readonly ConcurrencyLine[] {
   return seriesOf(loadPoints.filter(isUnmodified)).flatMap((series): readonly ConcurrencyLine[] => {
     const measured = concurrencyPoints(series.loadPoints).filter(
@@ -69,15 +75,11 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
     line,
     saturation: line.isComplete ? saturationOf(line.points) : undefined,
   }));
-  const answer = saturated.map(({ line: { name, loadPoints, points }, saturation }) => {
-    if (saturation === undefined) {
-      return `\`${name}\`: saturation is not judged; that requires at least ${uslMinimumPoints} numbers of clients, all of them valid, and ${points.length} of ${loadPoints.length} are.`;
-    }
-    const { maximum, sufficient, reached } = saturation;
-    return reached
-      ? `\`${name}\` reaches 95 % of its ${formatRate(maximum.throughput)} images/s with ${counted(sufficient.clients, "client")}; more clients only add latency.`
-      : `\`${name}\` is not saturated at ${counted(maximum.clients, "client")}, ${formatRate(maximum.throughput)} images/s.`;
-  });
+  const answer = saturated.every(({ saturation }) => saturation === undefined)
+    ? [
+        `Saturation is not judged: that requires at least ${uslMinimumPoints} numbers of clients, all of them valid.`,
+      ]
+    : saturated.map(saturationText);
   return {
     id: "concurrency",
     title: "Concurrency and saturation",
@@ -108,6 +110,16 @@ export function concurrencySection(record: BenchRecord): Section | undefined {
   };
 }
 
+function saturationText({ line: { name, loadPoints, points }, saturation }: SaturatedLine): string {
+  if (saturation === undefined) {
+    return `\`${name}\`: saturation is not judged; that requires at least ${uslMinimumPoints} numbers of clients, all of them valid, and ${points.length} of ${loadPoints.length} are.`;
+  }
+  const { maximum, sufficient, reached } = saturation;
+  return reached
+    ? `\`${name}\` reaches 95 % of its ${formatRate(maximum.throughput)} images/s with ${counted(sufficient.clients, "client")}; more clients only add latency.`
+    : `\`${name}\` is not saturated at ${counted(maximum.clients, "client")}, ${formatRate(maximum.throughput)} images/s.`;
+}
+
 const fitNote =
   "Fitted: the Universal Scalability Law, X(N) = λN / (1 + σ(N − 1) + κN(N − 1)). λ is the rate of one client, σ the contention (serial fraction), κ the coherency cost between clients; the residual is the root mean square of the relative difference from the measured points. The intervals (95 %) come from one fit for each round; there is none if a round has no maximum. Beyond the measured numbers of clients, the fitted peak is an extrapolation.";
 
@@ -120,12 +132,7 @@ interface SaturationRow {
   readonly isExtrapolated: boolean;
 }
 
-function saturationTable(
-  lines: readonly {
-    readonly line: ConcurrencyLine;
-    readonly saturation: ReturnType<typeof saturationOf>;
-  }[],
-): DataTable {
+function saturationTable(lines: readonly SaturatedLine[]): DataTable {
   const rows = lines.map(({ line: { name, fit, peak, points }, saturation }): SaturationRow => {
     const largest = Math.max(...points.map(({ clients }) => clients));
     const isExtrapolated = (fit?.peak?.clients ?? largest + 1) > largest;
