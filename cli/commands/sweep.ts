@@ -131,7 +131,7 @@ Studies:
 ${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
 
 Each study is a section of the report. ${all} runs every study that the environment supports, which takes half an hour with the
-default sizes and the full model on a small machine, and minutes with --weights tiny --duration 4.
+default sizes and the full model on a small machine, and minutes with --weights tiny --rounds 1.
 queue-delay reloads the model with other configurations and restores the original one, also after Ctrl-C. It requires
 --model-control-mode explicit, as in local simulations. If the model control API requires a key, it is read from the deployed
 container; keys of pods and of addresses given with --url are not supported. In local simulations, scaling and topology run
@@ -139,7 +139,7 @@ environments of the stack multi-gpu with fewer GPUs and in both topologies; depl
 compared with --against.
 
 Examples:
-  $ npx clipstack sweep all --weights tiny --duration 4
+  $ npx clipstack sweep all --weights tiny --rounds 1
   $ npx clipstack sweep batch concurrency --environment single-gpu --backend embed,onnx
   $ npx clipstack sweep link --bandwidth 10,100 --round-trip 20,60
   $ npx clipstack sweep scaling topology --environment multi-gpu-4x
