@@ -234,15 +234,36 @@ test("endpoints of several environments are separate series", () => {
 test("saturation is the measured maximum, next to the fitted one", () => {
   const table = section(testBenchRecord(), "concurrency")!.tables[0]!;
   const row = table.rows.find(([name]) => name?.text === "onnx-http")!;
-  expect(row.slice(1, 6).map(({ text }) => text)).toEqual(["680", "32", "16", "683", "28"]);
+  expect(row.slice(1, 6).map(({ text }) => text)).toEqual(["680", "32", "16", "683", "682 to 684"]);
 });
 
-test("an invalid load point is excluded from the fit and crossed out", () => {
-  const html = benchReportHtml(testBenchRecord());
-  expect(html).toContain('class="crossed"');
-  const table = section(testBenchRecord(), "concurrency")!.tables[0]!;
-  const row = table.rows.find(([name]) => name?.text === "trt-grpc")!;
-  expect(Number(row[2]!.text)).toBeLessThan(128);
+test("saturation is not judged with an invalid load point or with four numbers of clients", () => {
+  expect(benchReportHtml(testBenchRecord())).toContain('class="crossed"');
+  const { answer, tables } = section(testBenchRecord(), "concurrency")!;
+  expect(answer).toContain(
+    "`trt-grpc`: saturation is not judged; that requires at least 5 numbers of clients, all of them valid, and 6 of 7 are.",
+  );
+  const row = tables[0]!.rows.find(([name]) => name?.text === "trt-grpc")!;
+  expect(row.slice(1, 6).map((cell) => cell?.text)).toEqual(["–", "–", "–", "–", "–"]);
+
+  const few = [1, 4, 8, 16].map((concurrency) =>
+    testLoadPoint({ load: { kind: "closed loop", concurrency } }),
+  );
+  const found = section(testBenchRecord({ loadPoints: few, studies: [] }), "concurrency")!;
+  expect(found.answer).toEqual([
+    "Saturation is not judged: that requires at least 5 numbers of clients, all of them valid.",
+  ]);
+});
+
+test("the efficiency of scaling and the fitted peak have intervals over the rounds", () => {
+  const record = testBenchRecord();
+  expect(section(record, "scaling")!.answer[0]).toMatch(
+    /a scaling efficiency of [\d.]+ % \(95 %: [\d.]+ % to [\d.]+ %\)\.$/,
+  );
+  const once = record.loadPoints.map((point) => ({ ...point, rounds: point.rounds.slice(0, 1) }));
+  const single = { ...record, loadPoints: once };
+  expect(section(single, "scaling")!.answer[0]).toMatch(/a scaling efficiency of [\d.]+ %\.$/);
+  expect(section(single, "concurrency")!.tables[0]!.rows[0]![5]?.text).toBe("–");
 });
 
 test("the parts of the latency add up to its mean", () => {

@@ -101,7 +101,7 @@ function figureCaveats(record: BenchRecord): readonly Caveat[] {
           : "drifting or too short";
     add(
       `${counted(unstable.length, "load point")} ${what}`,
-      `${named(unstable)}. The throughput has a significant trend (1 % level, at least 5 %) within the rounds or from round to round, or there are too few windows or rounds to detect one. Other load points are preferred in recommendations.`,
+      `${named(unstable)}. The throughput has a significant trend (1 % level, at least 5 %) within the rounds or from round to round, or there are too few windows or rounds to detect one. Compare them with care, if at all.`,
     );
   }
   if (settings.rounds === 1 && loadPoints.length > 0) {

@@ -122,6 +122,7 @@ export function batchFigures(lines: readonly Series[]): readonly Figure[] {
 
 interface Fitted extends Series {
   readonly fit?: UslFit;
+  readonly isComplete: boolean;
   readonly points: readonly { readonly clients: number; readonly throughput: number }[];
 }
 
@@ -153,7 +154,7 @@ function saturationFigure(
   marks: readonly Swatch[],
 ): readonly Figure[] {
   const growth = lines.map((line): PlotLine => {
-    const saturation = saturationOf(line.points);
+    const saturation = line.isComplete ? saturationOf(line.points) : undefined;
     return {
       name: line.endpoint,
       style: endpointStyle(line.endpoint),
@@ -172,7 +173,7 @@ function saturationFigure(
     `Throughput by concurrency${suffix}`,
     lines.some(({ fit }) => fit !== undefined)
       ? "Marks are measured; lines are the fitted Universal Scalability Law."
-      : "A fit requires load points with at least four numbers of clients.",
+      : "A fit requires valid load points with at least five numbers of clients.",
     {
       description: "Images per second by number of clients, with the fitted scalability law",
       x: { label: "clients", kind: "log", format: formatCount },

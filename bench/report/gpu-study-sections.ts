@@ -1,5 +1,6 @@
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
-import { numberField, tableOf } from "./document.ts";
+import { type Interval, pairedRatio } from "../stats/intervals.ts";
+import { numberField, tableOf, textField } from "./document.ts";
 import { barFigure, indexedLineFigure } from "./figure-parts.ts";
 import { loadField, metricField, nameField, trustField } from "./load-point-table.ts";
 import { clientsOf, loadPointsOfStudy, type Series, seriesOf } from "./load-points.ts";
@@ -20,6 +21,8 @@ interface ScalingLine extends Pick<Series, "name"> {
     readonly point: LoadPoint;
     readonly speedup: number;
     readonly efficiency: number;
+    /** 95 % interval of the efficiency, paired by round; absent with one round. */
+    readonly interval?: Interval;
   }[];
 }
 
@@ -37,8 +40,9 @@ function scalingLines(record: BenchRecord): readonly ScalingLine[] {
         (a, b) =>
           b.size - a.size || (b.get(1)?.imagesPerSecond ?? 0) - (a.get(1)?.imagesPerSecond ?? 0),
       );
-    const one = widest?.get(1)?.imagesPerSecond;
-    if (widest === undefined || one === undefined || widest.size < 2) return [];
+    const single = widest?.get(1);
+    if (widest === undefined || single === undefined || widest.size < 2) return [];
+    const one = single.imagesPerSecond;
     const points = [...widest]
       .sort(([a], [b]) => a - b)
       .map(([gpus, point]) => ({
@@ -46,10 +50,24 @@ function scalingLines(record: BenchRecord): readonly ScalingLine[] {
         point,
         speedup: point.imagesPerSecond / one,
         efficiency: point.imagesPerSecond / (gpus * one),
+        interval: efficiencyInterval(single, point, gpus),
       }));
     return [{ name, points }];
   });
 }
+
+function efficiencyInterval(
+  single: LoadPoint,
+  point: LoadPoint,
+  gpus: number,
+): Interval | undefined {
+  const speedup = point === single ? undefined : pairedRatio([[single, point]], "throughput");
+  if (speedup === undefined) return undefined;
+  const { ratio, low, high } = speedup;
+  return { ratio: ratio / gpus, low: low / gpus, high: high / gpus };
+}
+
+const intervalText = ({ low, high }: Interval) => `${formatPercent(low)} to ${formatPercent(high)}`;
 
 export function scaling(record: BenchRecord): StudyBody | undefined {
   const loadPoints = loadPointsOfStudy(record, "scaling");
@@ -61,7 +79,7 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
       return last === undefined
         ? []
         : [
-            `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}.`,
+            `\`${name}\`: ${counted(last.gpus, "GPU")} reach ${formatRatio(last.speedup)} the throughput of one, a scaling efficiency of ${formatPercent(last.efficiency)}${last.interval === undefined ? "" : ` (95 %: ${intervalText(last.interval)})`}.`,
           ];
     }),
     figures: scalingFigure(lines),
@@ -80,6 +98,9 @@ export function scaling(record: BenchRecord): StudyBody | undefined {
             ({ efficiency }) => efficiency,
             formatPercent,
             "Throughput divided by N times that of one GPU",
+          ),
+          textField("efficiency, 95 %", ({ interval }) =>
+            interval === undefined ? { text: "–", tone: "quiet" } : intervalText(interval),
           ),
           numberField("p95 ms", ({ point }) => point.latencyMs?.p95, formatMs),
           trustField,

@@ -45,7 +45,7 @@ export function historyReport(
       {
         kind: "know",
         title: "Significance",
-        text: "A change is listed if its 95 % confidence interval excludes no change. Of many comparisons, some are significant by chance; drift of the machine between two runs is in no interval.",
+        text: "A change is listed if its confidence interval excludes no change; the comparisons of a metric share a level of 95 % (Bonferroni). Runs of one round have no interval. Drift of the machine between two runs is in no interval.",
       },
     ],
     summary: [

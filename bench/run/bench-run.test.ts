@@ -231,10 +231,10 @@ test("every round has all load points in another order, of restarted processes a
   const { document } = await twoServices();
   const order: string[] = [];
   const { record, events } = await run(
-    [await source(document)],
-    [endpoint("embed-http"), endpoint("onnx-http"), endpoint("onnx-grpc")],
+    [await source(document, { endpoints: ["onnx-http", "onnx-grpc"] })],
+    [endpoint("onnx-http"), endpoint("onnx-grpc")],
     {
-      rounds: 3,
+      rounds: 2,
       batchSizes: [1, 2],
       onEvent: (event) => {
         if (event.kind === "round" || event.kind === "point") order.push(event.point.id);
@@ -242,25 +242,25 @@ test("every round has all load points in another order, of restarted processes a
     },
   );
   expect(record.failures).toEqual([]);
-  expect(record.parity).toHaveLength(3);
+  expect(record.parity).toHaveLength(2);
   expect(record.subject.environments).toHaveLength(1);
   const ids = record.loadPoints.map(({ id }) => id);
-  expect(ids).toHaveLength(6);
-  const rounds = [0, 1, 2].map((round) => order.slice(6 * round, 6 * round + 6));
+  expect(ids).toHaveLength(4);
+  const rounds = [order.slice(0, 4), order.slice(4)];
   for (const round of rounds) expect(round.toSorted()).toEqual(ids.toSorted());
-  expect(new Set(rounds.map((round) => round.join())).size).toBe(3);
+  expect(rounds[0]).not.toEqual(rounds[1]);
   for (const { rounds: own, samples: all, histogram, imagesPerSecond } of record.loadPoints) {
-    expect(own.map(({ round }) => round)).toEqual([1, 2, 3]);
+    expect(own.map(({ round }) => round)).toEqual([1, 2]);
     expect(own.reduce((sum, round) => sum + round.samples, 0)).toBe(all);
     expect(histogram.reduce((sum, [, count]) => sum + count, 0)).toBe(all);
-    const rates = own.map((round) => round.imagesPerSecond);
-    expect(imagesPerSecond).toBeCloseTo((rates[0]! + rates[1]! + rates[2]!) / 3);
+    const [first, second] = own.map((round) => round.imagesPerSecond);
+    expect(imagesPerSecond).toBeCloseTo((first! + second!) / 2);
   }
   // the counters of restarted processes begin at 0, so a request count of all rounds is a sum
   const [first] = record.loadPoints;
   expect(first?.server?.requests).toBeGreaterThan(0.5 * first!.samples);
   const starts = events.filter((event) => event.kind === "phase" && /starting/.test(event.text));
-  expect(starts).toHaveLength(3);
+  expect(starts).toHaveLength(2);
 });
 
 test("an SLO is searched below the closed loop for each endpoint and batch size, and its trials are in the record", async () => {

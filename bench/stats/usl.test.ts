@@ -1,5 +1,6 @@
-import { expect, test } from "vitest";
-import { fitUsl, type Point, saturationOf, uslThroughput } from "./usl.ts";
+import { describe, expect, test } from "vitest";
+import { normals } from "./test-rounds.ts";
+import { fitUsl, type Point, saturationOf, uslPeak, uslThroughput } from "./usl.ts";
 
 const clients = [1, 4, 8, 16, 32, 64, 128];
 const at = (law: { lambda: number; sigma: number; kappa: number }): readonly Point[] =>
@@ -65,8 +66,10 @@ test("fits the published runs of four GPUs with a maximum of 43.2 images per sec
   });
 });
 
-test("three numbers of clients are too few for a law of three parameters", () => {
-  expect(fitUsl(at({ lambda: 1, sigma: 0, kappa: 0 }).slice(0, 3))).toBeUndefined();
+test("four numbers of clients are too few for a law of three parameters", () => {
+  const points = at({ lambda: 1, sigma: 0, kappa: 0 });
+  expect(fitUsl(points.slice(0, 4))).toBeUndefined();
+  expect(fitUsl(points.slice(0, 5))).toBeDefined();
 });
 
 test("saturation is not reached if only the last point is close to the maximum", () => {
@@ -77,4 +80,44 @@ test("the sufficient point has the fewest clients with 95 % of the maximum", () 
   const rates = [50, 90, 96, 100];
   const points = rates.map((throughput, i) => ({ clients: clients[i]!, throughput }));
   expect(saturationOf(points)?.sufficient).toEqual({ clients: 8, throughput: 96 });
+});
+
+describe("the interval of the peak", () => {
+  const law = { lambda: 100, sigma: 0.05, kappa: 0.001 };
+  const peak = { clients: Math.sqrt(0.95 / 0.001), throughput: 0 };
+  peak.throughput = uslThroughput(law, peak.clients);
+  const noisy = (normal: () => number, noise: number) =>
+    Array.from({ length: 5 }, () =>
+      at(law).map(({ clients: n, throughput }) => ({
+        clients: n,
+        throughput: throughput * Math.exp(noise * normal()),
+      })),
+    );
+
+  test("contains the true peak in about 95 of 100 simulations", () => {
+    const normal = normals(3);
+    let held = 0;
+    for (let i = 0; i < 200; i++) {
+      const { throughput } = uslPeak(noisy(normal, 0.02))!;
+      held += throughput!.low <= peak.throughput && peak.throughput <= throughput!.high ? 1 : 0;
+    }
+    expect(held / 200).toBeGreaterThan(0.9);
+  });
+
+  test("is wider with more noise between rounds", () => {
+    const width = (noise: number) => {
+      const { clients: interval } = uslPeak(noisy(normals(4), noise))!;
+      return interval!.high - interval!.low;
+    };
+    expect(width(0.04)).toBeGreaterThan(2 * width(0.005));
+  });
+
+  test("is absent if the throughput of one round grows without a maximum, and with one round", () => {
+    const [first, ...others] = noisy(normals(5), 0.01);
+    const linear = clients.map((n) => ({ clients: n, throughput: 100 * n }));
+    const found = uslPeak([linear, ...others])!;
+    expect(found).toMatchObject({ rounds: 5, bounded: 4 });
+    expect([found.throughput, found.clients]).toEqual([undefined, undefined]);
+    expect(uslPeak([first!])).toBeUndefined();
+  });
 });

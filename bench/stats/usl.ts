@@ -1,5 +1,6 @@
 import { levenbergMarquardt } from "ml-levenberg-marquardt";
 import { Matrix, solve } from "ml-matrix";
+import { type Interval, meanInterval, ratioOf } from "./intervals.ts";
 import { mean } from "./statistics.ts";
 
 /**
@@ -26,8 +27,8 @@ export interface Point {
   readonly throughput: number;
 }
 
-/** Minimum number of points, because the law has three parameters. */
-const uslMinimumPoints = 4;
+/** Minimum number of different numbers of clients: the law has three parameters, and a fit must be able to miss. */
+export const uslMinimumPoints = 5;
 
 export function uslThroughput(
   { lambda, sigma, kappa }: Pick<UslFit, "lambda" | "sigma" | "kappa">,
@@ -36,7 +37,7 @@ export function uslThroughput(
   return (lambda * clients) / (1 + sigma * (clients - 1) + kappa * clients * (clients - 1));
 }
 
-/** Best fit with non-negative parameters; `undefined` with fewer than four different numbers of clients. */
+/** Best fit with non-negative parameters; `undefined` with fewer than five different numbers of clients. */
 export function fitUsl(points: readonly Point[]): UslFit | undefined {
   const good = points.filter(({ clients, throughput }) => clients >= 1 && throughput > 0);
   if (new Set(good.map(({ clients }) => clients)).size < uslMinimumPoints) return undefined;
@@ -133,6 +134,32 @@ function described(
           },
         }),
     ...(kappa === 0 && sigma > 0 ? { ceiling: fitted.lambda / sigma } : {}),
+  };
+}
+
+/** Peak of the law over rounds, each with its own fit. */
+export interface UslPeak {
+  /** Rounds with a fit, and those whose throughput has a maximum or an asymptote. */
+  readonly rounds: number;
+  readonly bounded: number;
+  /** 95 % intervals of the maximum, or of the asymptote; absent if one round has neither. */
+  readonly throughput?: Interval;
+  /** Absent if the law of one round has no maximum. */
+  readonly clients?: Interval;
+}
+
+/** Fits each round and returns the intervals of the peak over the rounds; `undefined` with fewer than two fitted rounds. */
+export function uslPeak(rounds: readonly (readonly Point[])[]): UslPeak | undefined {
+  const fits = rounds.map(fitUsl).filter((fit) => fit !== undefined);
+  if (fits.length < 2) return undefined;
+  const over = (values: readonly number[]) =>
+    values.length === fits.length ? ratioOf(meanInterval(values.map(Math.log))) : undefined;
+  const maxima = fits.flatMap(({ peak, ceiling }) => peak?.throughput ?? ceiling ?? []);
+  return {
+    rounds: fits.length,
+    bounded: maxima.length,
+    throughput: over(maxima),
+    clients: over(fits.flatMap(({ peak }) => peak?.clients ?? [])),
   };
 }
 

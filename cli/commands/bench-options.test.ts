@@ -39,6 +39,11 @@ test("the default is small loads on the five endpoints", () => {
   expect([args.rounds, args.windows, args.window, args.warmup]).toEqual([5, 4, 0.5, 0.5]);
 });
 
+test("--rounds, --warmup and --windows set the measurement of each load point", () => {
+  const args = parse("--rounds", "3", "--warmup", "2", "--window", "1.5", "--windows", "6");
+  expect([args.rounds, args.warmup, args.window, args.windows]).toEqual([3, 2, 1.5, 6]);
+});
+
 test("--backend accepts groups and endpoint names", () => {
   expect(names("triton_grpc,embed")).toEqual(["onnx-grpc", "trt-grpc", "embed-http"]);
   expect(names("onnx")).toEqual(["onnx-http", "onnx-grpc"]);

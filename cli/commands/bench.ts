@@ -44,7 +44,7 @@ Examples:
   $ npx clipstack bench search --model dinov2-small
   $ npx clipstack bench search --modality text --texts queries.txt
   $ npx clipstack bench single-gpu --target deployed --concurrency 1,4,8,16,32,64,128 --batch-sizes 1,4,8,16,32 \\
-      --window 5 --warmup 5 --duration 60 --output results.json
+      --window 2 --warmup 2 --duration 60 --output results.json
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
   $ npx clipstack bench single-gpu --target deployed --slo p99=200ms --demand 500 --batch-sizes 1 --duration 60
   $ npx clipstack bench single-gpu --backend onnx --concurrency 16 --channels shared   # 16 clients, one gRPC channel

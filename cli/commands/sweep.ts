@@ -161,7 +161,7 @@ Studies:
 ${studyIds.map((id) => `  ${id.padEnd(14)}${studyQuestions[id]}`).join("\n")}
 
 Each study is a section of the report. ${all} runs every study that the environment supports, which takes half an hour with the
-default sizes and the full model on a small machine, and minutes with --weights tiny --duration 4.
+default sizes and the full model on a small machine, and minutes with --weights tiny --rounds 1.
 protocol and concurrency measure the loads of the published tables in deployments and at addresses (--target deployed, --url), which
 takes half an hour; a local simulation measures fewer unless --batch-sizes and --concurrency are given. protocol then compares the
 channels of the most clients behind an emulated link of ${defaults.protocolLink.bandwidthMbps} Mbit/s and ${defaults.protocolLink.roundTripMs} ms.
@@ -172,7 +172,7 @@ environments of the stack multi-gpu with fewer GPUs and in both topologies; depl
 compared with --against.
 
 Examples:
-  $ npx clipstack sweep all --weights tiny --duration 4
+  $ npx clipstack sweep all --weights tiny --rounds 1
   $ npx clipstack sweep batch concurrency --environment single-gpu --backend embed,onnx
   $ npx clipstack sweep link --bandwidth 10,100 --round-trip 20,60
   $ npx clipstack sweep protocol --backend onnx --weights tiny --channels each,shared,4,new
