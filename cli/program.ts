@@ -81,7 +81,7 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) => (await import("./commands/serve.ts")).registerServe(program),
   },
   model: {
-    description: "generate, download and check the model file that the servers load",
+    description: "generate, fetch, convert, check and deploy the model files that the servers load",
     register: async (program) => (await import("./commands/model.ts")).registerModel(program),
   },
   capacity: {
@@ -111,7 +111,7 @@ export const commandNames: readonly string[] = Object.keys(commands);
  */
 export async function clipstackProgram(loaded: readonly string[]): Promise<Command> {
   const program = new Command("clipstack")
-    .description("GPU inference infrastructure for CLIP image embeddings.")
+    .description("GPU inference infrastructure for image and text embeddings.")
     .version(version)
     .showHelpAfterError("(run with --help for usage and examples)")
     .configureHelp({ sortSubcommands: true })

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { imageTowerOf } from "../contract/model-shapes.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
+import { efficientnetLite0 } from "../contract/models/efficientnet-lite0.ts";
 import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
 import { mobileclip2S0 } from "../contract/models/mobileclip2-s0.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
@@ -143,6 +144,18 @@ test.each([...modelCatalogue.values()])("the tiny image tower of $name passes", 
   const batching = { maximum: 4, preferred: [4] };
   const report = await checkModel({ ...spec, batching }, "image", path, { inputs: own, limit });
   expect(failed(report)).toEqual([]);
+});
+
+test("a graph that 'model optimise' keeps is described as such", async () => {
+  const path = join(folder, "lite0.onnx");
+  await generateModel({ spec: efficientnetLite0, profile: "full", seed: 1, file: path });
+  const report = await checkModel(efficientnetLite0, "image", path, {
+    inputs: syntheticImages(2, imageTowerOf(efficientnetLite0).input.size),
+    limit,
+  });
+  expect(report.structure.tower).toBe(
+    "not a vision transformer of CLIP, so 'model optimise' keeps its graph: 'embedding' is not the product of a matrix",
+  );
 });
 
 describe("text towers", () => {

@@ -39,6 +39,9 @@ export interface DeployedVersion {
 const unloadSeconds = 60;
 const pollMs = 200;
 
+/** Maximum time until a server listens, in seconds: it serves the previous version, so it is not starting. */
+const listenSeconds = 5;
+
 /** Version to add to a model's folder, and the Tritons that load it. */
 export interface AddVersionOptions {
   /** Folder of the model in the repository of every server. Its name is the model's. */
@@ -106,6 +109,7 @@ export async function addVersion(options: AddVersionOptions): Promise<DeployedVe
     for (const [index, { url, control }] of controls.entries()) {
       const loaded = await control.load({
         timeoutSeconds,
+        listenSeconds,
         version,
         differenceOf: (config) => {
           policy = (config as Pick<ModelConfig, "version_policy">).version_policy ?? {};
@@ -115,7 +119,7 @@ export async function addVersion(options: AddVersionOptions): Promise<DeployedVe
       if (loaded.kind === "serves") continue;
       await rm(join(folder, version), { recursive: true, force: true });
       for (const earlier of controls.slice(0, index))
-        await earlier.control.load({ timeoutSeconds });
+        await earlier.control.load({ timeoutSeconds, listenSeconds });
       throw new Error(`${model}: version ${version} is not served: ${reasonOf(loaded, url)}`);
     }
     const seconds = (performance.now() - startedAt) / 1000;

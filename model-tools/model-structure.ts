@@ -28,7 +28,7 @@ export interface ModelStructure {
   readonly fits: readonly string[];
   /** Differences from the tensors of the spec; empty if the file fits. */
   readonly misfits: readonly string[];
-  /** Description of the image tower, or why it is not recognised; only for files with FP32 input. */
+  /** Description of an image tower that `optimise` rewrites, or why it does not; only for files with FP32 input. */
   readonly tower?: string;
 }
 
@@ -168,7 +168,9 @@ function withoutBatch(
 
 function towerOf(file: OnnxFile): string {
   const found = recogniseTower(file);
-  if ("mismatch" in found) return `not recognised as an image tower: ${found.mismatch}`;
+  if ("mismatch" in found) {
+    return `not a vision transformer of CLIP, so 'model optimise' keeps its graph: ${found.mismatch}`;
+  }
   const { blocks, width, patchSide, unitLength } = found.tower;
   const end = unitLength ? ", normalises the embedding" : "";
   return `image tower of ${blocks.length} blocks, ${width} wide, patches of ${patchSide} pixels${end}`;

@@ -8,7 +8,7 @@ import { registerModelPrepare } from "../model/model-prepare.ts";
 import { registerModelPull } from "../model/model-pull.ts";
 import { registerModelRepository } from "../model/model-repository.ts";
 
-/** `clipstack model …`: subcommands for the model file that the servers load. */
+/** `clipstack model …`: subcommands for the model files that the servers load. */
 export function registerModel(program: Command): void {
   const model = program.command("model");
   registerModelPull(model);

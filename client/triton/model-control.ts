@@ -17,6 +17,12 @@ export type Loaded =
 export interface LoadOptions {
   readonly timeoutSeconds: number;
   /**
+   * Maximum time until a server that refuses connections listens.
+   *
+   * @default - `timeoutSeconds`
+   */
+  readonly listenSeconds?: number;
+  /**
    * Version that the server must serve.
    *
    * @default - any
@@ -49,8 +55,10 @@ export class ModelControl {
   }
 
   /** Loads or reloads the model, and waits until the server serves it. */
-  async load({ timeoutSeconds, version, differenceOf }: LoadOptions): Promise<Loaded> {
+  async load(options: LoadOptions): Promise<Loaded> {
+    const { timeoutSeconds, listenSeconds = timeoutSeconds, version, differenceOf } = options;
     const deadline = AbortSignal.timeout(timeoutSeconds * 1000);
+    const listenDeadline = AbortSignal.timeout(Math.min(listenSeconds, timeoutSeconds) * 1000);
     const failed = (reason: string): Loaded => ({ kind: "failed", reason });
     const model = `models/${this.#model}`;
     const ready = version === undefined ? `${model}/ready` : `${model}/versions/${version}/ready`;
@@ -79,7 +87,7 @@ export class ModelControl {
         if (unknownName.includes(code)) return { kind: "absent" };
         if (!notListening.includes(code)) return failed(`${this.#server}: ${message}`);
       }
-      const stopped = await sleep(retryMs, false, { signal: deadline }).catch(() => true);
+      const stopped = await sleep(retryMs, false, { signal: listenDeadline }).catch(() => true);
       if (stopped) return { kind: "not-listening" };
     }
   }

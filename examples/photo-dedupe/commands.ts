@@ -148,7 +148,8 @@ export async function groupCommand(
   console.log(
     `${groups.length} groups with ${groups.flat().length} of ${photos} photos (${how}; ${seconds.toFixed(1)} s)`,
   );
-  if (args.by === "embedding") console.log(`${compared} photos compared, the others were already`);
+  if (args.by === "embedding")
+    console.log(`${compared} photos compared; stored pairs of earlier runs are reused`);
   if (withoutEmbedding > 0)
     console.log(`${withoutEmbedding} photos were not compared: they have no embedding yet`);
   if (weights === "random") console.log(randomWeightsText);

@@ -160,6 +160,7 @@ export function serveModels(
     }
     return {
       spec,
+      hasRandomWeights: [image, text].some((model) => model?.manifest?.weights === "random"),
       image: image && {
         spec,
         tower: imageTowerOf(spec),

@@ -11,6 +11,8 @@ import { picture } from "../../inference/preprocess/test-images.ts";
 import { openLocalEmbedder } from "../../inference/session/local-embedder.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { type RunningEmbedServer, startEmbedServer } from "./embed-server.ts";
+import { page } from "./page.ts";
+import { ServedModels } from "./served-models.ts";
 import { writeTestRepository } from "./test-text-model.ts";
 
 /** Model that is not in the catalogue: 96 × 64 pixels, embeddings of 24 values. */
@@ -129,6 +131,19 @@ test("returns embeddings of texts as float32", async () => {
   const response = await postJson("/embed/text", { texts: ["a", "b"] }, "application/octet-stream");
   expect(response.headers.get("x-embedding-shape")).toBe("2,512");
   expect((await response.arrayBuffer()).byteLength).toBe(2 * 512 * 4);
+});
+
+test("the page names the models with random weights", async () => {
+  const text = await (await fetch(url)).text();
+  expect(text).toContain(
+    "Random weights, for tests: dinov2-small, openclip-vit-b32, own-model. Similarities and search results have no meaning.",
+  );
+});
+
+test("the page has no note if no model has random weights", () => {
+  const models = new ServedModels([dinov2Small]);
+  models.load([{ spec: dinov2Small, hasRandomWeights: false }]);
+  expect(page(models, false)).not.toContain("Random weights");
 });
 
 test("rejects a model that is not served", async () => {

@@ -34,6 +34,14 @@ function modelRow({ spec, image, text }: ServedModel): string {
   return `<tr><th scope="row">${spec.name}</th><td>${yes(image)}</td><td>${yes(text)}</td><td>${spec.embedding.width}</td></tr>`;
 }
 
+/** Names the models with random weights; empty if there are none. */
+function randomWeightsNotice(models: readonly ServedModel[]): string {
+  const names = models.flatMap((model) => (model.hasRandomWeights ? [model.spec.name] : []));
+  if (names.length === 0) return "";
+  return `<p id="random">Random weights, for tests: ${names.join(", ")}. Similarities and search results have no meaning.</p>
+`;
+}
+
 /** Choice of a model that embeds images. */
 function modelOption({ spec, text }: ServedModel): string {
   return `<option data-texts="${text !== undefined}">${spec.name}</option>`;
@@ -66,7 +74,7 @@ ${style}</style>
 <tr><th scope="col">model</th><th scope="col">images</th><th scope="col">texts</th><th scope="col">width</th></tr>
 ${served.map(modelRow).join("\n")}
 </table>
-${requiresKey ? keyField : ""}<p><label for="model">Model</label> <select id="model">${withImages.map(modelOption).join("")}</select></p>
+${randomWeightsNotice(served)}${requiresKey ? keyField : ""}<p><label for="model">Model</label> <select id="model">${withImages.map(modelOption).join("")}</select></p>
 <div id="drop">
   <p>Drop JPEG, PNG or WebP files here, or choose</p>
   <label>files <input id="files" type="file" accept="image/jpeg,image/png,image/webp" multiple></label>

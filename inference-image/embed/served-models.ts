@@ -23,6 +23,8 @@ export interface ServedModel {
   readonly spec: ModelSpec;
   readonly image?: ImageModel | undefined;
   readonly text?: TextModel | undefined;
+  /** Whether the manifest of a file states random weights. */
+  readonly hasRandomWeights?: boolean;
 }
 
 /** Models of one server. Their specs are available from the start, their towers once all of them are loaded. */

@@ -69,6 +69,20 @@ test("compares options of a command by name", () => {
   ).toEqual(["command --exit: 30 → 60", "command --old: set → ", "command --new:  → set"]);
 });
 
+test("compares all values of an option that a command repeats", () => {
+  const container = (...models: readonly string[]) => ({
+    command: ["tritonserver", ...models.map((model) => `--load-model=${model}`)],
+  });
+  const diff = (before: Record<string, unknown>, after: Record<string, unknown>) =>
+    lines("docker_container", before, after);
+  expect(diff(container("vit"), container("vit", "vit_text", "dino"))).toEqual([
+    "command --load-model: vit → vit, vit_text, dino",
+  ]);
+  expect(diff(container("vit", "dino"), container("vit_text", "dino"))).toEqual([
+    "command --load-model: vit, dino → vit_text, dino",
+  ]);
+});
+
 test("hides words of a command that may be secrets", () => {
   const test = (path: string) => ["CMD", "curl", "-fsS", `http://127.0.0.1:8000${path}`, "word"];
   expect(

@@ -229,18 +229,21 @@ class Differ {
 
   /** Added and removed words of a command line. */
   #options(before: readonly unknown[], after: readonly unknown[], at: Location): void {
-    const words = (list: readonly unknown[], path: Path) =>
-      new Map(
-        list.map((word, index) => {
-          const text = String(word);
-          const isSecret = this.#hasSecret([...path, index]) || hasSecretPattern(text);
-          const { option, value = "set" } = commandWord(list, index);
-          // hides a secret completely, including its apparent name
-          return isSecret || option === undefined
-            ? [`${at.label}[${index}]`, { printed: hidden, text }]
-            : [`${at.label} ${option}`, { printed: value, text }];
-        }),
-      );
+    const words = (list: readonly unknown[], path: Path) => {
+      const found = new Map<string, Word>();
+      for (const [index, word] of list.entries()) {
+        const text = String(word);
+        const isSecret = this.#hasSecret([...path, index]) || hasSecretPattern(text);
+        const { option, value = "set" } = commandWord(list, index);
+        // hides a secret completely, including its apparent name
+        const [label, printed] =
+          isSecret || option === undefined
+            ? [`${at.label}[${index}]`, hidden]
+            : [`${at.label} ${option}`, value];
+        found.set(label, withRepeated(found.get(label), { printed, text }));
+      }
+      return found;
+    };
     const [left, right] = [words(before, at.pathBefore), words(after, at.path)];
     for (const label of new Set([...left.keys(), ...right.keys()])) {
       const [old, current] = [left.get(label), right.get(label)];
@@ -343,6 +346,22 @@ class Differ {
     if (lines > 2) return `a text of ${lines} lines`;
     return short(text);
   }
+}
+
+/** A word of a command line. */
+interface Word {
+  readonly printed: string;
+  readonly text: string;
+}
+
+/** All values of an option that a command line repeats. */
+function withRepeated(former: Word | undefined, word: Word): Word {
+  if (former === undefined) return word;
+  const printed = [...new Set([former.printed, word.printed])];
+  return {
+    printed: printed.includes(hidden) ? hidden : printed.join(", "),
+    text: `${former.text} ${word.text}`,
+  };
 }
 
 function keyOf(path: Path): string {

@@ -40,6 +40,20 @@ test("a removed model frees memory", () => {
   ]);
 });
 
+const imagesOnly = "{ name: openclip-vit-b32, modalities: [image] }";
+
+test("an added tower has its memory and leaves stored embeddings comparable", () => {
+  expect(notesOf(imagesOnly, "openclip-vit-b32")).toEqual([
+    "The text tower of openclip-vit-b32 is added: 1.3 GB of GPU memory in 3 services; embeds texts (5.96 GFLOPs each).",
+  ]);
+});
+
+test("a removed tower frees its memory and leaves stored embeddings comparable", () => {
+  expect(notesOf("openclip-vit-b32", imagesOnly)).toEqual([
+    "The text tower of openclip-vit-b32 is removed: 1.3 GB of GPU memory in 3 services becomes free; its texts are rejected.",
+  ]);
+});
+
 test("another default model is stated for the embed service", () => {
   expect(notesOf("openclip-vit-b32, dinov2-small", "dinov2-small, openclip-vit-b32")).toEqual([
     "Requests to embed without a model get embeddings of dinov2-small instead of openclip-vit-b32.",

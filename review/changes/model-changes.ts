@@ -1,7 +1,7 @@
 import { vram, vramMiB } from "../../constructs/checks/vram.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { gigaFlopsPerItem } from "../../contract/model-shapes.ts";
-import type { ModelSpec } from "../../contract/model-spec.ts";
+import { type Modality, type ModelSpec, withModalities } from "../../contract/model-spec.ts";
 import { type StackChange, stateBefore } from "../input/change.ts";
 import { few } from "../input/stack-facts.ts";
 import { isObject } from "../input/value-paths.ts";
@@ -22,7 +22,12 @@ export function modelNotes(change: StackChange, predict: Predict | undefined): r
     ...before.models
       .filter(({ name }) => !current.has(name))
       .map((spec) => removedNote(before, spec)),
-    ...after.models.flatMap((spec) => changedNote(former.get(spec.name), spec)),
+    ...after.models.flatMap((spec) => {
+      const old = former.get(spec.name);
+      return old === undefined
+        ? []
+        : [...towerNotes([before, old], [after, spec]), ...changedNote(old, spec)];
+    }),
     ...defaultNotes(before.services, after.services),
   ];
 }
@@ -32,18 +37,21 @@ function addedNote(
   spec: ModelSpec,
   predict: Predict | undefined,
 ): string {
-  const { name, towers, embedding, licence } = spec;
-  const modalities = Object.entries(towers).map(
-    ([modality, tower]) => `${modality}s (${gigaFlopsPerItem(tower)} GFLOPs each)`,
-  );
+  const { name, embedding, licence } = spec;
   const facts = [
     ...memoryFacts(environment, spec),
-    `embeds ${modalities.join(" and ")}`,
+    `embeds ${modalitiesText(spec)}`,
     `${embedding.width} values per embedding`,
     `weights: ${licence.weights}`,
     ...throughputFacts(environment, spec, predict),
   ];
   return `Model ${name} is added: ${facts.join("; ")}.`;
+}
+
+function modalitiesText({ towers }: ModelSpec): string {
+  return Object.entries(towers)
+    .map(([modality, tower]) => `${modality}s (${gigaFlopsPerItem(tower)} GFLOPs each)`)
+    .join(" and ");
 }
 
 function removedNote(environment: Environment, spec: ModelSpec): string {
@@ -62,6 +70,31 @@ function memoryFacts({ gpu, services }: Environment, spec: ModelSpec): readonly 
   const total = uses.reduce((sum, miB) => sum + miB, 0);
   const where = uses.length === 1 ? "" : ` in ${uses.length} services`;
   return uses.length === 0 ? [] : [`${memoryText(total)} of GPU memory${where}`];
+}
+
+/** Sentences about towers that a model gains or loses. Embeddings of its other tower do not change. */
+function towerNotes(
+  [before, old]: readonly [Environment, ModelSpec],
+  [after, spec]: readonly [Environment, ModelSpec],
+): readonly string[] {
+  const gained = modalitiesOf(spec).filter((modality) => !(modality in old.towers));
+  const lost = modalitiesOf(old).filter((modality) => !(modality in spec.towers));
+  return [
+    ...gained.map((modality) => {
+      const tower = withModalities(spec, [modality]);
+      const facts = [...memoryFacts(after, tower), `embeds ${modalitiesText(tower)}`];
+      return `The ${modality} tower of ${spec.name} is added: ${facts.join("; ")}.`;
+    }),
+    ...lost.map((modality) => {
+      const tower = withModalities(old, [modality]);
+      const freed = memoryFacts(before, tower).map((fact) => `${fact} becomes free; `);
+      return `The ${modality} tower of ${old.name} is removed: ${freed.join("")}its ${modality}s are rejected.`;
+    }),
+  ];
+}
+
+function modalitiesOf({ towers }: ModelSpec): readonly Modality[] {
+  return Object.keys(towers) as Modality[];
 }
 
 function memoryText(miB: number): string {
@@ -92,10 +125,12 @@ function throughputFacts(
 }
 
 /** Fields on which the vectors do not depend. */
-const withoutEffect = ["licence", "batching", "sources"];
+const withoutEffect = ["licence", "batching"];
 
-function changedNote(before: ModelSpec | undefined, after: ModelSpec): readonly string[] {
-  const fields = before === undefined ? [] : changedFields(before, after);
+function changedNote(before: ModelSpec, after: ModelSpec): readonly string[] {
+  // towers of one side only: towerNotes
+  const inBoth = modalitiesOf(after).filter((modality) => modality in before.towers);
+  const fields = changedFields(withModalities(before, inBoth), withModalities(after, inBoth));
   if (fields.length === 0) return [];
   const incomparable = fields.some((field) => !withoutEffect.includes(field.split(".")[0]!));
   const effect = incomparable
