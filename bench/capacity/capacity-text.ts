@@ -13,8 +13,11 @@ import { type StationName, stationNames } from "./model.ts";
 import type { Parameter } from "./parameter-list.ts";
 import type { Job, Option, Plan } from "./plan.ts";
 import { publishedModel } from "./published.ts";
+import { typicalCoresPerGpu } from "./published-parameters.ts";
 import {
   type Alternative,
+  coresOf,
+  hostOf,
   largestBatch,
   payloads,
   type Scenario,
@@ -90,7 +93,7 @@ export function scenarioText(
   trust: Trust,
 ): string {
   const { isSaturated, station, utilization } = boundOf(prediction);
-  const limit = `${formatNumber(prediction.limitImagesPerSecond)} images/s with more clients`;
+  const limit = `${limitText(prediction)} images/s with more clients`;
   const bound = isSaturated
     ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: at most ${limit}`
     : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, at ${limit}`;
@@ -132,6 +135,13 @@ export function scenarioText(
   ].join("\n");
 }
 
+/** Limit of the throughput; a limit that was not measured at this size is a lower bound. */
+function limitText({ limitImagesPerSecond, measuredLimit }: ScenarioPrediction): string {
+  return measuredLimit === undefined
+    ? formatNumber(limitImagesPerSecond)
+    : `≥ ${formatNumber(measuredLimit)} (measured on fewer cores; ${formatNumber(limitImagesPerSecond)} if it grows with them)`;
+}
+
 function alternativesTable(alternatives: readonly Alternative[]): string {
   return textTable([
     ["  change", "images/s", "latency", "new bottleneck"],
@@ -165,28 +175,57 @@ export function notesOf(
       `No figure for ${device.name} with ${backendNames[backend]}: one image takes the median of the published times, further images of a batch follow from its peak.`,
     );
   }
-  if (payload === "jpeg") {
-    notes.push(
-      `Decoding an image of ${formatNumber(scenario.jpegBytes / 1000)} kB takes ${formatNumber(times.decodeMsPerImage)} ms on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers).`,
-    );
-  }
+  notes.push(...hostNotes(scenario, times));
   if (payload === "json") {
     notes.push(
       "The time in which the server parses JSON is unknown and not included: the real service is slower.",
     );
   }
-  if (bottleneck === "ingest" || (gpus > 1 && payload !== "jpeg")) {
-    const rate = 1000 / times.ingestMsPerImage;
+  const { ingestMsPerImage } = times;
+  if (ingestMsPerImage !== undefined && (bottleneck === "ingest" || gpus > 1)) {
+    const rate = 1000 / ingestMsPerImage;
     const each = topology === "per-gpu" ? " per Triton" : "";
     notes.push(
       rate > maxIngestRate
         ? "No load point was limited by the ingest of one Triton, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
           ? `Ingest is limited to ${formatNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
-          : `No published figure reached the ingest limit of a Triton; ${formatNumber(rate)} float32 images/s${each} are assumed (--ingest-ms).`,
+          : `Ingest is limited to ${formatNumber(rate)} float32 images/s${each} (--ingest-ms).`,
     );
   }
   notes.push("Latencies are means, not percentiles, of an uninterrupted service.");
+  return notes;
+}
+
+/** Cores of the host, and the work for which they are used. */
+function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
+  const { payload, jpegBytes } = scenario;
+  const { decode, ingestMsPerImage, measuredIngestMs } = hostOf(scenario, times);
+  const notes: string[] = [];
+  if (decode !== undefined) {
+    const where =
+      times.decodeWorkers === undefined
+        ? "of a core (--decode-ms)"
+        : `on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers)`;
+    const gateway =
+      times.gatewayMsPerImage === undefined || times.gatewayMsPerImage === 0
+        ? ""
+        : `, and the rest of the embed server's work ${formatNumber(times.gatewayMsPerImage)} ms`;
+    notes.push(
+      `Decoding an image of ${formatNumber(jpegBytes / 1000)} kB takes ${formatNumber(times.decodeMsPerImage)} ms ${where}${gateway}.`,
+    );
+  }
+  if (measuredIngestMs === undefined && times.decodeWorkers !== undefined) return notes;
+  const assumed =
+    scenario.cores === undefined
+      ? `, an assumption of ${typicalCoresPerGpu} per GPU (--cores)`
+      : " (--cores)";
+  notes.push(`The host has ${coresOf(scenario)} cores${assumed}.`);
+  if (measuredIngestMs !== undefined && measuredIngestMs > 1.001 * ingestMsPerImage) {
+    notes.push(
+      "Ingest was measured on one and two cores; on more, it is assumed to grow with the cores as from one to two.",
+    );
+  }
   return notes;
 }
 

@@ -26,9 +26,6 @@ export function publishedFacts(catalogue: Peaks): PublishedFacts {
   return { published, peaks, parameters: calibratePublished(published, peaks) };
 }
 
-/** Default number of images decoded concurrently. */
-const usualDecodeWorkers = 4;
-
 /** Times of a clipstack environment with a model, from the published figures. */
 export function publishedTimes(
   facts: PublishedFacts,
@@ -36,6 +33,7 @@ export function publishedTimes(
   spec: ModelSpec = publishedModel,
 ): ServiceTimes {
   const { parameters } = facts;
+  const { ingestPerCore } = parameters;
   const bytes = payloadBytes(spec);
   const elements = bytes.fp32 / publishedBytes.fp32;
   return {
@@ -46,10 +44,17 @@ export function publishedTimes(
       spec.name === publishedModel.name &&
       parameters.firstImageMs[`${device}/${backend}`] !== undefined,
     decodeMsPerImage: clipstackDecodeMs(parameters, jpegBytes),
-    decodeWorkers: usualDecodeWorkers,
-    overheadMs: parameters.overheadMs,
+    gatewayMsPerImage: parameters.gatewayMsPerImage,
+    overheadMs: parameters.overheadMs + parameters.inputMs,
     overheadMsPerImage: 0,
-    ingestMsPerImage: parameters.ingestMsPerImage * elements,
+    ingestPerCore: {
+      ...ingestPerCore,
+      ms: {
+        httpFp32: ingestPerCore.ms.httpFp32 * elements,
+        httpUint8: ingestPerCore.ms.httpUint8 * elements,
+        grpcFp32: ingestPerCore.ms.grpcFp32 * elements,
+      },
+    },
     jsonMsPerImage: parameters.jsonMsPerImage * elements,
     jsonBytesPerImage: parameters.jsonBytesPerImage * elements,
   };

@@ -249,5 +249,6 @@ export function scenarioBase(hardware: RequestedHardware, args: CapacityArgument
     imagesPerRequest: args.batchSize,
     clientMs: args.clientMs,
     jpegBytes: args.jpegKb * 1000,
+    ...(args.cores === undefined ? {} : { cores: args.cores }),
   } as const;
 }
