@@ -36,6 +36,7 @@ export interface CapacityArguments {
   readonly record?: string;
   readonly environment?: string;
   readonly check?: true;
+  readonly crossValidate?: true;
   readonly parameters?: true;
   readonly json?: true;
   readonly output?: string;
@@ -51,6 +52,7 @@ export function addCapacityOptions(command: Command): void {
       "--check",
       "compare the model with all published figures, or with all loads of --record",
     )
+    .option("--cross-validate", "predict each published setting by a model calibrated without it")
     .option("--parameters", "list the parameters of the model with their values and sources")
     .option("--json", "print only the result, as JSON")
     .option("--output <file>", "also write the result to this file, as JSON");
