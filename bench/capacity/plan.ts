@@ -1,6 +1,6 @@
 import { type Band, bandOf } from "./cross-validation.ts";
 import type { StationName, Topology } from "./model.ts";
-import type { Uncertainty } from "./prediction-interval.ts";
+import { throughputBand, type Uncertainty } from "./prediction-interval.ts";
 import {
   bottleneckOf,
   bytesPerImage,
@@ -132,11 +132,12 @@ function withBestClients(
   const interval =
     uncertainty === undefined
       ? undefined
-      : bandOf(
+      : throughputBand(
           uncertainty.times.map(
             (some) => ratesByClients(scenario, some, concurrency)[concurrency - 1] ?? 0,
           ),
-          uncertainty.factors.throughput,
+          scenario,
+          uncertainty,
         );
   return {
     scenario: best,

@@ -9,7 +9,7 @@ import {
 } from "./cross-validation.ts";
 import type { PublishedFacts } from "./published-parameters.ts";
 import { roundedSources } from "./rounded-sources.ts";
-import { predictScenario, type Scenario, type ServiceTimes } from "./scenario.ts";
+import { bytesPerImage, predictScenario, type Scenario, type ServiceTimes } from "./scenario.ts";
 
 /** Sources of the uncertainty of predictions. */
 export interface Uncertainty {
@@ -68,14 +68,31 @@ export function recordUncertainty(
   };
 }
 
+/** Interval of a throughput, which cannot exceed what the link carries. */
+export function throughputBand(
+  rates: readonly number[],
+  scenario: Pick<Scenario, "payload" | "jpegBytes" | "bandwidthMbps">,
+  { times, factors }: Uncertainty,
+): Band {
+  const [first] = times;
+  const carried =
+    first === undefined
+      ? Number.POSITIVE_INFINITY
+      : (scenario.bandwidthMbps * 1e6) / 8 / bytesPerImage(scenario, first);
+  const { p10, p90 } = bandOf(rates, factors.throughput);
+  return { p10: Math.min(p10, carried), p90: Math.min(p90, carried) };
+}
+
 export function predictionInterval(
   scenario: Scenario,
-  { times, factors }: Uncertainty,
+  uncertainty: Uncertainty,
 ): PredictionInterval {
+  const { times, factors } = uncertainty;
   const predictions = times.map((some) => predictScenario(scenario, some));
-  const imagesPerSecond = bandOf(
+  const imagesPerSecond = throughputBand(
     predictions.map((prediction) => prediction.imagesPerSecond),
-    factors.throughput,
+    scenario,
+    uncertainty,
   );
   const [{ usdPerThousand, imagesPerSecond: rate } = { imagesPerSecond: Number.NaN }] = predictions;
   const perRate = (usdPerThousand ?? Number.NaN) * rate;
