@@ -7,11 +7,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs, promisify } from "node:util";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
+import { imagePixels, normalisedImage } from "../../contract/model-shapes.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { parseProcessStat } from "../baselines/cpu-use.ts";
 import { pinned, runPerfAnalyzer } from "../load/baseline-generators.ts";
 import { numberOption, runMain } from "../load/run-main.ts";
 import { median } from "../stats/statistics.ts";
+import { publishedModel, publishedTower } from "./published.ts";
 
 const help = `Usage: npm run bench:ingest -- [options]
 
@@ -35,8 +37,8 @@ const protocols = ["http", "grpc"] as const;
 const jpegBytes = 10_000;
 /** Inputs of the models, by payload format. */
 const inputs = {
-  fp32: "data_type: TYPE_FP32 dims: [ 3, 224, 224 ]",
-  uint8: "data_type: TYPE_UINT8 dims: [ 224, 224, 3 ]",
+  fp32: `data_type: TYPE_FP32 dims: [ ${normalisedImage(publishedTower).dims.join(", ")} ]`,
+  uint8: `data_type: TYPE_UINT8 dims: [ ${imagePixels(publishedTower).dims.join(", ")} ]`,
   jpeg: "data_type: TYPE_STRING dims: [ 1 ]",
 } as const;
 type Payload = keyof typeof inputs;
@@ -130,7 +132,7 @@ async function buildModels(folder: string): Promise<void> {
 backend: "discard"
 max_batch_size: 32
 input [ { name: "image" ${inputs[payload]} } ]
-output [ { name: "embedding" data_type: TYPE_FP32 dims: [ 512 ] } ]
+output [ { name: "embedding" data_type: TYPE_FP32 dims: [ ${publishedModel.embedding.width} ] } ]
 instance_group [ { kind: KIND_CPU count: 4 } ]
 `,
     );

@@ -103,7 +103,7 @@ export function predictBulk(
       ...idleSystem,
       decode: { msPerImage, workers: Math.min(gpus * decodeWorkers, cores) },
       compute: publishedComputeTime(facts, gpu, "tensorrt"),
-      maxBatch: 512,
+      maxBatch: 32,
       gpus,
     },
   );
