@@ -2,7 +2,6 @@ import { formatError, formatNumber } from "../bench/capacity/capacity-format.ts"
 import { checkPublished } from "../bench/capacity/check-published.ts";
 import type { Figure, PublishedFile } from "../bench/capacity/published.ts";
 import { publishedFacts } from "../bench/capacity/published-facts.ts";
-import { gpuCatalogue } from "../contract/gpus.ts";
 
 /** Sections of the page, with the files of `bench/published`. Files that are not listed are in the last section. */
 const sections: readonly (readonly [title: string, ids: readonly string[]])[] = [
@@ -41,10 +40,7 @@ const line = (cells: readonly unknown[]) => `| ${cells.join(" | ")} |`;
 
 /** Page of the documentation with setup, figures, finding and advice of each published experiment. */
 export function resultsDocs(): string {
-  const peaks = Object.fromEntries(
-    Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
-  );
-  const facts = publishedFacts(peaks);
+  const facts = publishedFacts();
   const { published } = facts;
   const listed = new Set(sections.flatMap(([, ids]) => ids));
   const others = [...published.keys()].filter((id) => !listed.has(id));

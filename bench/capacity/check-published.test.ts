@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { beforeAll, expect, test } from "vitest";
-import { gpuCatalogue } from "../../contract/gpus.ts";
 import {
   type CheckRow,
   checkPublished,
@@ -12,16 +11,12 @@ import { parsePublished, publishedValue } from "./published.ts";
 import { publishedFacts } from "./published-facts.ts";
 import type { PublishedFacts } from "./published-parameters.ts";
 
-const catalogue = Object.fromEntries(
-  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
-);
-
 let facts: PublishedFacts;
 let rows: readonly CheckRow[];
 const row = (figure: string) => rows.find((one) => one.figure === figure) as CheckRow;
 
 beforeAll(() => {
-  facts = publishedFacts(catalogue);
+  facts = publishedFacts();
   rows = checkPublished(facts);
 });
 

@@ -1,3 +1,4 @@
+import { gpuCatalogue } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { calibratePublished } from "./calibrate-published.ts";
 import { publishedModel, readPublished } from "./published.ts";
@@ -11,17 +12,18 @@ import {
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
 
-/**
- * Reads the published figures and calibrates the model.
- *
- * @param catalogue - Peak performance by GPU of the GPU catalogue, in TFLOPS.
- */
-export function publishedFacts(catalogue: Peaks): PublishedFacts {
+/** FP16 peak of each GPU in the catalogue, in TFLOPS. */
+const cataloguePeaks: Peaks = Object.fromEntries(
+  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+);
+
+/** Reads the published figures and calibrates the model. */
+export function publishedFacts(): PublishedFacts {
   const published = readPublished();
   const sheets = published.get("gpu-peaks")?.figures ?? [];
   const peaks = {
     ...Object.fromEntries(sheets.map(({ gpu = "", value = Number.NaN }) => [gpu, value])),
-    ...catalogue,
+    ...cataloguePeaks,
   };
   return { published, peaks, parameters: calibratePublished(published, peaks) };
 }

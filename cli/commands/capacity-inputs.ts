@@ -24,11 +24,6 @@ import { environmentFile } from "../artefact.ts";
 import { namedModel } from "../model/named-model.ts";
 import type { CapacityArguments } from "./capacity-options.ts";
 
-/** FP16 peak of each GPU in the catalogue, in TFLOPS. */
-export const cataloguePeaks = Object.fromEntries(
-  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
-);
-
 /** Hardware and backend of an environment or the options. */
 export interface RequestedHardware {
   readonly model?: ModelSpec;

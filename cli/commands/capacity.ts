@@ -24,7 +24,6 @@ import { writeOutput } from "../write-output.ts";
 import {
   type CalibratedRecord,
   catalogueDevice,
-  cataloguePeaks,
   deviceOf,
   hardwareFromOptions,
   hardwareOfEnvironment,
@@ -81,7 +80,7 @@ function capacity(environment: string | undefined, args: CapacityArguments): voi
 }
 
 function capacityResult(environment: string | undefined, args: CapacityArguments): CapacityResult {
-  const facts = publishedFacts(cataloguePeaks);
+  const facts = publishedFacts();
   if (args.parameters) {
     const parameters = parameterList(facts.published, facts.parameters);
     return { text: parametersText(parameters), json: { parameters }, exitCode: 0 };
