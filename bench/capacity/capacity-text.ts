@@ -174,7 +174,7 @@ export function notesOf(
 /** Cores of the host, and the work for which they are used. */
 function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
   const { jpegBytes } = scenario;
-  const { decode, ingestMsPerImage, measuredIngestMs } = hostOf(scenario, times);
+  const { decode, ingestMsPerImage, measuredIngestMs, measuredWorkers } = hostOf(scenario, times);
   const notes: string[] = [];
   if (decode !== undefined) {
     const where =
@@ -195,9 +195,13 @@ function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
       ? `, an assumption of ${typicalCoresPerGpu} per GPU (--cores)`
       : " (--cores)";
   notes.push(`The host has ${coresOf(scenario)} cores${assumed}.`);
-  if (measuredIngestMs !== undefined && measuredIngestMs > 1.001 * ingestMsPerImage) {
+  const isExtrapolated =
+    decode === undefined
+      ? measuredIngestMs !== undefined && measuredIngestMs > 1.001 * ingestMsPerImage
+      : measuredWorkers !== undefined && measuredWorkers < decode.workers;
+  if (isExtrapolated) {
     notes.push(
-      "Ingest was measured on one and two cores; on more, it is assumed to grow with the cores as from one to two.",
+      `${decode === undefined ? "Ingest was" : "Decoding and ingest were"} measured on up to two cores; on more, the rate is assumed to grow with the cores.`,
     );
   }
   return notes;

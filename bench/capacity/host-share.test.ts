@@ -42,6 +42,14 @@ test("ingest on more cores than were measured is marked", () => {
   expect(small.measuredIngestMs).toBe(small.ingestMsPerImage);
 });
 
+test("a limit of decoding on more cores than were measured comes with that of two cores", () => {
+  const jpeg = { ...scenario, payload: "jpeg", gpus: 1, concurrency: 256 } as const;
+  const eight = predictScenario({ ...jpeg, cores: 8 }, times);
+  expect(eight.bottleneck).toBe("decode");
+  expect(eight.measuredLimit).toBeCloseTo(eight.limitImagesPerSecond / 4, 6);
+  expect(predictScenario({ ...jpeg, cores: 2 }, times).measuredLimit).toBeUndefined();
+});
+
 test("decoding and ingest of JPEGs share the cores: both saturate at cores ÷ processor time per image", () => {
   const { decode, ingestMsPerImage } = hostOf({ ...scenario, payload: "jpeg", cores: 8 }, times);
   const decodeMs = times.decodeMsPerImage + testFacts.parameters.gatewayMsPerImage;

@@ -130,7 +130,7 @@ export interface Scenario {
 export interface ScenarioPrediction extends Prediction {
   /** Throughput of the GPUs without any other bottleneck. */
   readonly gpusAloneImagesPerSecond: number;
-  /** Limit that was measured, in place of `limitImagesPerSecond`, if ingest on more cores than were measured is the limit. */
+  /** Limit of the measured number of cores, if decoding or ingest on more cores is the bottleneck. */
   readonly measuredLimit?: number;
   /** Absent without a price. */
   readonly usdPerThousand?: number;
@@ -142,17 +142,10 @@ export const largestBatch = 32;
 export function predictScenario(scenario: Scenario, times: ServiceTimes): ScenarioPrediction {
   const system = systemOf(scenario, times);
   const predicted = predict(demandOf(scenario, times), system);
-  const { measuredIngestMs } = hostOf(scenario, times);
+  const share = measuredShare(hostOf(scenario, times), predicted.bottleneck);
   const prediction = {
     ...predicted,
-    ...(predicted.bottleneck === "ingest" &&
-    measuredIngestMs !== undefined &&
-    measuredIngestMs > 1.001 * system.ingestMsPerImage
-      ? {
-          measuredLimit:
-            (predicted.limitImagesPerSecond * system.ingestMsPerImage) / measuredIngestMs,
-        }
-      : {}),
+    ...(share < 0.999 ? { measuredLimit: predicted.limitImagesPerSecond * share } : {}),
     gpusAloneImagesPerSecond:
       (1000 * scenario.gpus * largestBatch) / executionMs(system.compute, largestBatch),
   };
@@ -242,6 +235,18 @@ export interface HostShare {
   readonly ingestMsPerImage: number;
   /** Ingest time per image if one Triton uses no more cores than were measured; absent if it does not depend on the cores. */
   readonly measuredIngestMs?: number;
+  /** Concurrent images of decoding on no more cores than were measured; absent if it does not depend on the cores. */
+  readonly measuredWorkers?: number;
+}
+
+/** Limit of a station on the measured number of cores, relative to its extrapolated limit. */
+function measuredShare(
+  { decode, measuredWorkers, ingestMsPerImage, measuredIngestMs }: HostShare,
+  bottleneck: StationName,
+): number {
+  if (bottleneck === "ingest") return ingestMsPerImage / (measuredIngestMs ?? ingestMsPerImage);
+  if (bottleneck !== "decode" || decode === undefined) return 1;
+  return (measuredWorkers ?? decode.workers) / decode.workers;
 }
 
 /** Divides the cores of the host between decoding and the Tritons, in proportion to their work. */
@@ -266,11 +271,15 @@ export function hostOf(scenario: Scenario, all: ServiceTimes): HostShare {
     const ms = times.ingestMsPerImage ?? 0;
     return { decode, ingestMsPerImage: (ms * tensorBytes) / times.bytes.fp32 };
   }
+  const measuredCores = Math.min(cores, perCore.measuredCores);
   const ofTriton = (cores * (1 - decodeShare)) / (topology === "per-gpu" ? gpus : 1);
   return {
     decode,
     ingestMsPerImage: ingestMs(kind, perCore, ofTriton),
     measuredIngestMs: ingestMs(kind, perCore, Math.min(ofTriton, perCore.measuredCores)),
+    ...(decode === undefined || times.decodeWorkers !== undefined
+      ? {}
+      : { measuredWorkers: (decode.workers * measuredCores) / cores }),
   };
 }
 
