@@ -77,7 +77,7 @@ test("a limit on more cores than were measured is a lower bound, and the assumed
     return scenarioText(host, predictScenario(host, measured), [], { sources: [], notes });
   };
   expect(text(4)).toContain(
-    "at most ≥ 200 (measured on fewer cores; 400 if it grows with them) images/s",
+    "limit ≥ 200 images/s (as measured on fewer cores; 400 if it grows with them)",
   );
   expect(text(2)).toContain("at most 200 images/s");
   expect(text(4)).toContain("The host has 4 cores (--cores).");

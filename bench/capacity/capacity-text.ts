@@ -62,10 +62,10 @@ export function scenarioText(
   interval?: PredictionInterval,
 ): string {
   const { isSaturated, station, utilization } = boundOf(prediction);
-  const limit = `${limitText(prediction)} images/s with more clients`;
+  const limit = limitText(prediction);
   const bound = isSaturated
-    ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: at most ${limit}`
-    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, at ${limit}`;
+    ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: ${limit}`
+    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, ${limit}`;
   const { device, gpus } = scenario;
   const price =
     prediction.usdPerThousand === undefined || device.usdPerHour === undefined
@@ -112,8 +112,8 @@ function bandText(band: Band | undefined, format = formatNumber): string {
 /** Limit of the throughput; a limit that was not measured at this size is a lower bound. */
 function limitText({ limitImagesPerSecond, measuredLimit }: ScenarioPrediction): string {
   return measuredLimit === undefined
-    ? formatNumber(limitImagesPerSecond)
-    : `≥ ${formatNumber(measuredLimit)} (measured on fewer cores; ${formatNumber(limitImagesPerSecond)} if it grows with them)`;
+    ? `at most ${formatNumber(limitImagesPerSecond)} images/s with more clients`
+    : `limit ≥ ${formatNumber(measuredLimit)} images/s (as measured on fewer cores; ${formatNumber(limitImagesPerSecond)} if it grows with them)`;
 }
 
 function alternativesTable(alternatives: readonly Alternative[]): string {
