@@ -33,21 +33,30 @@ export const commandsRun: readonly RunCommand[] = [
     command: "npx clipstack review --plan cdktf.out/fresh.json --verify-plan review.json",
     prints: /matches the reviewed change/,
   },
-  { command: "npx clipstack capacity --parameters", prints: /195/ },
+  { command: "npx clipstack capacity --parameters", prints: /190/ },
+  {
+    command: "npx clipstack capacity --cross-validate",
+    prints: /of 43 figures are inside their P10-P90 interval/,
+  },
+  {
+    command:
+      "npx clipstack capacity --gpu a100-sxm4-80gb --gpus 8 --cores 96 --payload jpeg --bandwidth 10Gbps --concurrency 512",
+    prints: /The host has 96 cores \(--cores\)/,
+  },
   {
     command:
       "npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64",
-    prints: /4 × rtx-4080, instance-group[\s\S]*1,429/,
+    prints: /4 × rtx-4080, instance-group[\s\S]*2,076/,
   },
   {
     command:
       "npx clipstack capacity --gpu rtx-4080 --payload fp32 --bandwidth 100Mbps --round-trip 35ms --concurrency 16",
-    prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +187/,
+    prints: /images\/s {8}20\.8[\s\S]*0\.027[\s\S]*send JPEG +179/,
   },
   {
     command:
       "npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms",
-    prints: /rtx-a4000 +- +jpeg +128 +1,314/,
+    prints: /rtx-a4000 +- +jpeg +128 +1,307/,
   },
   {
     command:

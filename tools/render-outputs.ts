@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { RenderedFile } from "./rendered-file.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const pages = ["docs/guides/cost.md"];
+const pages = ["docs/capacity.md", "docs/guides/cost.md"];
 
 /** An `sh` block with one command of `clipstack`, and the `text` block with its output. */
 const quotation =

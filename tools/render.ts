@@ -18,6 +18,7 @@ import { imageLockFiles } from "./render-image-lock.ts";
 import { modelConfigFiles } from "./render-model-configs.ts";
 import { modelDocs } from "./render-models.ts";
 import { outputPages } from "./render-outputs.ts";
+import { resultsDocs } from "./render-results.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
 /** Everything that is rendered. To add files, add a producer. */
@@ -31,6 +32,7 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/settings.md", text: settingsDocs() }],
   () => [{ path: "docs/gpus.md", text: gpuDocs() }],
   () => [{ path: "docs/models.md", text: modelDocs() }],
+  () => [{ path: "docs/results.md", text: resultsDocs() }],
   checkFiles,
   outputPages,
   () => [

@@ -349,6 +349,7 @@ export function timesOfRecord(
       : {
           decodeMsPerImage: embed.decodeMsPerImage,
           decodeWorkers: record.subject.machine.cores,
+          gatewayMsPerImage: 0,
         }),
     ...serverTimes(any),
     ...(any === undefined ? {} : { ingestMeasured: true }),

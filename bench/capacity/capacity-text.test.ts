@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
 import type { RecordRow } from "./calibrate-record.ts";
-import { notesOf, recordErrorLines } from "./capacity-text.ts";
+import { notesOf, scenarioText } from "./capacity-text.ts";
+import { recordErrorLines } from "./check-text.ts";
 import { publishedModel } from "./published.ts";
 import { publishedBytes } from "./published-parameters.ts";
+import { predictScenario } from "./scenario.ts";
 
 function row(role: RecordRow["role"], throughputError: number, latencyError = 0): RecordRow {
   const figures = { measured: 1, predicted: 1 };
@@ -29,36 +31,57 @@ test("warns if the model does not fit a record", () => {
 });
 
 test("an unreached limit is not printed as a number", () => {
-  const times = {
-    model: publishedModel.name,
-    bytes: publishedBytes,
-    compute: () => ({ firstMs: 4, perImageMs: 1 }),
-    measured: () => true,
-    decodeMsPerImage: 1,
-    decodeWorkers: 1,
-    overheadMs: 1,
-    overheadMsPerImage: 0,
-    ingestMsPerImage: 5e-14,
-    jsonMsPerImage: 1,
-    jsonBytesPerImage: 1,
-  };
-  const scenario = {
-    device: { name: "a10" },
-    gpus: 4,
-    topology: "instance-group",
-    backend: "onnxruntime",
-    payload: "fp32",
-    bandwidthMbps: 1000,
-    roundTripMs: 1,
-    connections: "kept",
-    concurrency: 8,
-    imagesPerRequest: 1,
-    clientMs: 0,
-    jpegBytes: 10_000,
-  } as const;
   const [note] = notesOf(scenario, times, "gpu");
   expect(note).toContain("no limit is assumed");
   expect(notesOf(scenario, { ...times, ingestMsPerImage: 0.7 }, "gpu")[0]).toContain("1,429");
+});
+
+const times = {
+  model: publishedModel.name,
+  bytes: publishedBytes,
+  compute: () => ({ firstMs: 4, perImageMs: 1 }),
+  measured: () => true,
+  decodeMsPerImage: 1,
+  decodeWorkers: 1,
+  overheadMs: 1,
+  overheadMsPerImage: 0,
+  ingestMsPerImage: 5e-14,
+  jsonMsPerImage: 1,
+  jsonBytesPerImage: 1,
+};
+const scenario = {
+  device: { name: "a10" },
+  gpus: 4,
+  topology: "instance-group",
+  backend: "onnxruntime",
+  payload: "fp32",
+  bandwidthMbps: 1000,
+  roundTripMs: 1,
+  connections: "kept",
+  concurrency: 8,
+  imagesPerRequest: 1,
+  clientMs: 0,
+  jpegBytes: 10_000,
+} as const;
+
+test("a limit on more cores than were measured is a lower bound, and the assumed cores are stated", () => {
+  const perCore = {
+    ms: { httpFp32: 10, httpUint8: 2, grpcFp32: 5 },
+    scaling: 1,
+    measuredCores: 2,
+  };
+  const measured = { ...times, ingestMsPerImage: undefined, ingestPerCore: perCore };
+  const text = (cores: number | undefined) => {
+    const host = { ...scenario, gpus: 1, bandwidthMbps: 1e5, concurrency: 200, cores };
+    const notes = notesOf(host, measured, "ingest");
+    return scenarioText(host, predictScenario(host, measured), [], { sources: [], notes });
+  };
+  expect(text(4)).toContain(
+    "limit ≥ 200 images/s (as measured on fewer cores; 400 if it grows with them)",
+  );
+  expect(text(2)).toContain("at most 200 images/s");
+  expect(text(4)).toContain("The host has 4 cores (--cores).");
+  expect(text(undefined)).toContain("The host has 8 cores, an assumption of 8 per GPU (--cores).");
 });
 
 test("reports that the error is unknown if all load points calibrate", () => {

@@ -1,20 +1,15 @@
 import { formatPercent, formatUsd } from "../report/number-format.ts";
-import { aligned } from "../report/text-table.ts";
-import { median } from "../stats/statistics.ts";
-import type { RecordCalibration } from "./calibrate-record.ts";
-import {
-  type CheckRow,
-  type CheckSummary,
-  explainedError,
-  type Role,
-  roles,
-} from "./check-published.ts";
+import { formatNumber, textTable } from "./capacity-format.ts";
+import type { Band } from "./cross-validation.ts";
 import { type StationName, stationNames } from "./model.ts";
-import type { Parameter } from "./parameter-list.ts";
 import type { Job, Option, Plan } from "./plan.ts";
+import type { PredictionInterval } from "./prediction-interval.ts";
 import { publishedModel } from "./published.ts";
+import { typicalCoresPerGpu } from "./published-parameters.ts";
 import {
   type Alternative,
+  coresOf,
+  hostOf,
   largestBatch,
   payloads,
   type Scenario,
@@ -24,30 +19,6 @@ import {
 } from "./scenario.ts";
 
 /** Text output of `clipstack capacity`. Pure. */
-
-/** Table with right-aligned numeric columns. */
-export function textTable(rows: readonly (readonly string[])[]): string {
-  const number = /^([-+]?[$]?\d.*)?$/;
-  return aligned(rows, (column) =>
-    rows.slice(1).every((row) => number.test(row[column] ?? "")) ? "right" : "left",
-  );
-}
-
-/** Number with three significant digits. */
-function formatNumber(value: number): string {
-  const size = Math.abs(value);
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
-  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
-  if (size >= 100) return value.toFixed(0);
-  if (size >= 10) return value.toFixed(1);
-  return size >= 1 || size === 0 ? value.toFixed(2) : value.toPrecision(2);
-}
-
-function formatError(error: number | undefined): string {
-  if (error === undefined) return "";
-  const percent = Math.round(100 * error);
-  return percent === 0 ? "0 %" : `${percent > 0 ? "+" : ""}${percent} %`;
-}
 
 /** Utilisation from which a station, not the number of clients, counts as the bottleneck. */
 const saturatedFrom = 0.8;
@@ -88,17 +59,18 @@ export function scenarioText(
   prediction: ScenarioPrediction,
   alternatives: readonly Alternative[],
   trust: Trust,
+  interval?: PredictionInterval,
 ): string {
   const { isSaturated, station, utilization } = boundOf(prediction);
-  const limit = `${formatNumber(prediction.limitImagesPerSecond)} images/s with more clients`;
+  const limit = limitText(prediction);
   const bound = isSaturated
-    ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: at most ${limit}`
-    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, at ${limit}`;
+    ? `${stationNames[prediction.bottleneck]}, ${formatPercent(utilization)} utilised: ${limit}`
+    : `none saturated; most latency is ${stationNames[station]}. First to saturate: ${stationNames[prediction.bottleneck]}, ${limit}`;
   const { device, gpus } = scenario;
   const price =
     prediction.usdPerThousand === undefined || device.usdPerHour === undefined
       ? "unknown: set --price <dollars per hour for one GPU>"
-      : `${prediction.usdPerThousand.toPrecision(2)}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price" : `price of ${device.priceDate}`})`;
+      : `${prediction.usdPerThousand.toPrecision(2)}${bandText(interval?.usdPerThousand, (usd) => usd.toPrecision(2))}  (${formatUsd(device.usdPerHour * gpus)} per hour, ${device.priceDate === undefined ? "from --price" : `price of ${device.priceDate}`})`;
   const parts = [...prediction.parts]
     .filter(({ ms }) => ms >= 0.005)
     .sort((a, b) => b.ms - a.ms)
@@ -111,8 +83,8 @@ export function scenarioText(
   return [
     scenarioLine(scenario),
     "",
-    `  images/s        ${formatNumber(prediction.imagesPerSecond)}`,
-    `  latency         ${formatNumber(prediction.latencyMs)} ms, mean`,
+    `  images/s        ${formatNumber(prediction.imagesPerSecond)}${bandText(interval?.imagesPerSecond)}`,
+    `  latency         ${formatNumber(prediction.latencyMs)} ms${bandText(interval?.latencyMs)}, mean`,
     `  $/1,000 images  ${price}`,
     `  GPUs alone      ${formatNumber(prediction.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
     `  bottleneck      ${bound}`,
@@ -130,6 +102,18 @@ export function scenarioText(
     "accuracy",
     ...[...trust.sources, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
+}
+
+/** 10th and 90th percentile in brackets. */
+function bandText(band: Band | undefined, format = formatNumber): string {
+  return band === undefined ? "" : ` (P10-P90 ${format(band.p10)}-${format(band.p90)})`;
+}
+
+/** Limit of the throughput; a limit that was not measured at this size is a lower bound. */
+function limitText({ limitImagesPerSecond, measuredLimit }: ScenarioPrediction): string {
+  return measuredLimit === undefined
+    ? `at most ${formatNumber(limitImagesPerSecond)} images/s with more clients`
+    : `limit ≥ ${formatNumber(measuredLimit)} images/s (as measured on fewer cores; ${formatNumber(limitImagesPerSecond)} if it grows with them)`;
 }
 
 function alternativesTable(alternatives: readonly Alternative[]): string {
@@ -165,28 +149,61 @@ export function notesOf(
       `No figure for ${device.name} with ${backendNames[backend]}: one image takes the median of the published times, further images of a batch follow from its peak.`,
     );
   }
-  if (payload === "jpeg") {
-    notes.push(
-      `Decoding an image of ${formatNumber(scenario.jpegBytes / 1000)} kB takes ${formatNumber(times.decodeMsPerImage)} ms on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers).`,
-    );
-  }
+  notes.push(...hostNotes(scenario, times));
   if (payload === "json") {
     notes.push(
       "The time in which the server parses JSON is unknown and not included: the real service is slower.",
     );
   }
-  if (bottleneck === "ingest" || (gpus > 1 && payload !== "jpeg")) {
-    const rate = 1000 / times.ingestMsPerImage;
+  const { ingestMsPerImage } = times;
+  if (ingestMsPerImage !== undefined && (bottleneck === "ingest" || gpus > 1)) {
+    const rate = 1000 / ingestMsPerImage;
     const each = topology === "per-gpu" ? " per Triton" : "";
     notes.push(
       rate > maxIngestRate
         ? "No load point was limited by the ingest of one Triton, and no limit is assumed (--ingest-ms)."
         : times.ingestMeasured
           ? `Ingest is limited to ${formatNumber(rate)} float32 images/s${each}, the highest throughput of the record.`
-          : `No published figure reached the ingest limit of a Triton; ${formatNumber(rate)} float32 images/s${each} are assumed (--ingest-ms).`,
+          : `Ingest is limited to ${formatNumber(rate)} float32 images/s${each} (--ingest-ms).`,
     );
   }
   notes.push("Latencies are means, not percentiles, of an uninterrupted service.");
+  return notes;
+}
+
+/** Cores of the host, and the work for which they are used. */
+function hostNotes(scenario: Scenario, times: ServiceTimes): readonly string[] {
+  const { jpegBytes } = scenario;
+  const { decode, ingestMsPerImage, measuredIngestMs, measuredWorkers } = hostOf(scenario, times);
+  const notes: string[] = [];
+  if (decode !== undefined) {
+    const where =
+      times.decodeWorkers === undefined
+        ? "of a core (--decode-ms)"
+        : `on one of ${times.decodeWorkers} cores (--decode-ms, --decode-workers)`;
+    const gateway =
+      times.gatewayMsPerImage === undefined || times.gatewayMsPerImage === 0
+        ? ""
+        : `, and the rest of the embed server's work ${formatNumber(times.gatewayMsPerImage)} ms`;
+    notes.push(
+      `Decoding an image of ${formatNumber(jpegBytes / 1000)} kB takes ${formatNumber(times.decodeMsPerImage)} ms ${where}${gateway}.`,
+    );
+  }
+  if (measuredIngestMs === undefined && times.decodeWorkers !== undefined) return notes;
+  const assumed =
+    scenario.cores === undefined
+      ? `, an assumption of ${typicalCoresPerGpu} per GPU (--cores)`
+      : " (--cores)";
+  notes.push(`The host has ${coresOf(scenario)} cores${assumed}.`);
+  const isExtrapolated =
+    decode === undefined
+      ? measuredIngestMs !== undefined && measuredIngestMs > 1.001 * ingestMsPerImage
+      : measuredWorkers !== undefined && measuredWorkers < decode.workers;
+  if (isExtrapolated) {
+    notes.push(
+      `${decode === undefined ? "Ingest was" : "Decoding and ingest were"} measured on up to two cores; on more, the rate is assumed to grow with the cores.`,
+    );
+  }
   return notes;
 }
 
@@ -196,13 +213,16 @@ export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): s
   const [best] = options;
   const priced = best?.usd !== undefined;
   const line = (option: Option) => {
-    const { scenario, imagesPerSecond, hours, usd } = option;
+    const { scenario, imagesPerSecond, interval, hours, usd } = option;
     return [
       `  ${scenario.gpus === 1 ? scenario.device.name : `${scenario.gpus} × ${scenario.device.name}`}`,
       scenario.gpus === 1 ? "-" : scenario.topology,
       scenario.payload,
       String(scenario.concurrency),
       formatNumber(imagesPerSecond),
+      interval === undefined
+        ? "unknown"
+        : `${formatNumber(interval.p10)}-${formatNumber(interval.p90)}`,
       `${formatNumber(hours)} h`,
       usd === undefined ? "-" : formatUsd(usd),
       stationNames[option.bottleneck],
@@ -214,6 +234,7 @@ export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): s
     "payload",
     "clients",
     "images/s",
+    "P10-P90",
     "duration",
     "cost",
     "bottleneck",
@@ -221,13 +242,14 @@ export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): s
   const listed = (meeting.length > 0 ? meeting : options)
     .filter((option, index, all) => index === all.findIndex((other) => sameKind(other, option)))
     .slice(0, maxRows);
+  const certainty = best?.interval === undefined ? "" : " at the 10th percentile of the prediction";
   const rate = `${job.images.toLocaleString("en-US")} images in ${formatNumber(job.withinHours)} h require ${formatNumber(plan.requiredImagesPerSecond)} images/s`;
   return [
     rate,
     "",
     meeting.length > 0
-      ? `${meeting.length} of ${options.length} plans meet the deadline; ${priced ? "the cheapest" : "without prices, the one with the fewest GPUs"} per GPU model and payload:`
-      : `none of ${options.length} plans meets the deadline; the fastest per GPU model and payload:`,
+      ? `${meeting.length} of ${options.length} plans meet the deadline${certainty}; ${priced ? "the cheapest" : "without prices, the one with the fewest GPUs"} per GPU model and payload:`
+      : `none of ${options.length} plans meets the deadline${certainty}; the fastest per GPU model and payload:`,
     textTable([head, ...listed.map(line)]),
     "",
     "required bandwidth",
@@ -244,110 +266,3 @@ export function planText(job: Job, plan: Plan, maxRows: number, trust: Trust): s
 
 const sameKind = (a: Option, b: Option) =>
   a.scenario.device.name === b.scenario.device.name && a.scenario.payload === b.scenario.payload;
-
-const publishedText = ({ published: { low, high } }: CheckRow) =>
-  low === high ? String(low) : `${low}-${high}`;
-
-/** Published figures with their predictions and errors as text. */
-export function checkText(rows: readonly CheckRow[], summary: CheckSummary): string {
-  const titles = [...new Set(rows.map(({ title }) => title))];
-  const tables = titles.map((title) =>
-    [
-      title,
-      textTable([
-        ["  figure", "published", "model", "error", "unit", "role"],
-        ...rows
-          .filter((row) => row.title === title)
-          .map((row) => [
-            `  ${row.label}${row.assumed.length > 0 ? " *" : ""}`,
-            publishedText(row),
-            row.predicted === undefined ? "" : formatNumber(row.predicted),
-            formatError(row.error),
-            row.unit,
-            row.role,
-          ]),
-      ]),
-      "",
-    ].join("\n"),
-  );
-  return [
-    ...tables,
-    "* part of the load is not in the source and is assumed; the model's latencies are means, also next to a p50 or p95",
-    "",
-    ...Object.entries(summary.byRole).map(
-      ([role, count]) => `${String(count).padStart(4)}  ${role}: ${roles[role as Role]}`,
-    ),
-    "",
-    summaryLine(summary),
-    "",
-    `unexplained (error above ${formatPercent(explainedError)}):`,
-    ...summary.predicted.notExplained.map(
-      (row) => `  ${formatError(row.error).padStart(8)}  ${row.figure}: ${row.note}`,
-    ),
-    ...summary.broken.map((row) => `broken: the model no longer reproduces ${row.figure}`),
-  ].join("\n");
-}
-
-export function summaryLine({ byRole, predicted }: CheckSummary): string {
-  return `Of ${byRole.predicted} predicted figures, ${predicted.within10} are within 10 % and ${predicted.within25} within ${formatPercent(explainedError)}; the median error is ${formatPercent(predicted.medianError)}.`;
-}
-
-export function parametersText(parameters: readonly Parameter[]): string {
-  return textTable([
-    ["parameter", "value", "unit", "source", "meaning"],
-    ...parameters.map(({ name, value, unit, from, meaning }) => [
-      name,
-      formatNumber(value),
-      unit,
-      from.join(", "),
-      meaning,
-    ]),
-  ]);
-}
-
-/** Maximum median error for predictions to be usable. */
-const maxMedianError = 0.5;
-
-/** Error of the model on loads that did not calibrate it. */
-export function recordErrorLines({ rows }: Pick<RecordCalibration, "rows">): readonly string[] {
-  const predicted = rows.filter(({ role }) => role === "predicted");
-  if (predicted.length === 0) {
-    return ["The error is unknown: every load point of the record calibrates the model."];
-  }
-  const throughput = median(predicted.map((row) => Math.abs(row.throughputError))) ?? 0;
-  const latency = median(predicted.map((row) => Math.abs(row.latencyError))) ?? 0;
-  const loads =
-    predicted.length === 1 ? "1 predicted load point" : `${predicted.length} predicted load points`;
-  return [
-    `Median error over ${loads}: ${formatPercent(throughput)} of images/s, ${formatPercent(latency)} of latency (--check).`,
-    ...(Math.max(throughput, latency) > maxMedianError
-      ? ["WARNING: the model does not fit this record; measure instead of predicting."]
-      : []),
-  ];
-}
-
-/** Loads of a record with their predictions as text. */
-export function recordCheckText({ rows, excluded, notes }: RecordCalibration): string {
-  return [
-    textTable([
-      ["load point", "images/s", "model", "error", "latency", "model", "error", "role"],
-      ...rows.map((row) => [
-        row.loadPoint,
-        formatNumber(row.imagesPerSecond.measured),
-        formatNumber(row.imagesPerSecond.predicted),
-        formatError(row.throughputError),
-        `${formatNumber(row.latencyMs.measured)} ms`,
-        `${formatNumber(row.latencyMs.predicted)} ms`,
-        formatError(row.latencyError),
-        row.role,
-      ]),
-    ]),
-    "",
-    ...recordErrorLines({ rows }),
-    ...notes,
-    ...[...new Set(excluded.map(({ reason }) => reason))].map((reason) => {
-      const loads = excluded.filter((entry) => entry.reason === reason).map(({ load }) => load);
-      return `excluded: ${loads.length === 1 ? loads[0] : `${loads.length} load points`}: ${reason}`;
-    }),
-  ].join("\n");
-}

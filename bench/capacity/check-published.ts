@@ -3,6 +3,7 @@ import { executionMs, modelOnlyRate } from "./compute-time.ts";
 import { predict } from "./model.ts";
 import { arithmeticByOperator, arithmeticShare } from "./operator-arithmetic.ts";
 import {
+  predictBulk,
   predictFigure,
   publishedCase,
   tutorialDemand,
@@ -12,6 +13,7 @@ import {
   type Figure,
   type PublishedFile,
   type PublishedLoad,
+  publishedFigure,
   publishedTower,
   publishedValue,
 } from "./published.ts";
@@ -163,7 +165,7 @@ function rounded(value: number, like: number): number {
   return Number(value.toFixed(digits));
 }
 
-function predictionOf(
+export function predictionOf(
   file: PublishedFile,
   figure: Figure,
   facts: PublishedFacts,
@@ -174,7 +176,15 @@ function predictionOf(
   if (special !== undefined) return special(facts);
   if (file.id === "triton-tutorial") return predictTutorial(figure, facts);
   const { load, quantity, bytes } = figure;
+  if (file.id === "clip-retrieval-a100") {
+    return quantity === "throughput" ? predictBulk(facts, file, figure) : undefined;
+  }
   if (quantity === "decode") return clipstackDecodeMs(parameters, bytes ?? Number.NaN);
+  if (quantity === "gateway") {
+    return figure.id === "forwarded"
+      ? undefined
+      : parameters.gatewayMsPerImage + clipstackDecodeMs(parameters, bytes ?? Number.NaN);
+  }
   if (file.setting.place === "data sheet" || file.id === "operators") return undefined;
   if (load === undefined) {
     const peak = peaks[figure.gpu ?? ""];
@@ -187,7 +197,7 @@ function predictionOf(
     case "latency":
     case "throughput":
     case "requests":
-      return predictFigure(facts, file.id, figure.id);
+      return predictFigure(facts, name);
     case "encode":
       return load.serialization === "json"
         ? parameters.jsonMsPerImage * images
@@ -195,9 +205,9 @@ function predictionOf(
     case "bytes":
       return (parameters.jsonBytesPerImage * images) / 1e6;
     case "input":
-      return parameters.ingestMsPerImage * images;
+      return parameters.inputMs;
     case "overhead":
-      return parameters.overheadMs + parameters.ingestMsPerImage;
+      return parameters.overheadMs + parameters.inputMs;
     case "queue":
       return parameters.overheadMs;
     case "server":
@@ -210,16 +220,16 @@ function predictionOf(
 function serverMs(file: PublishedFile, load: PublishedLoad, facts: PublishedFacts): number {
   const backend = load.endpoint.startsWith("trt") ? "tensorrt" : "onnxruntime";
   const compute = publishedComputeTime(facts, file.setting.gpu ?? "", backend, file.id);
-  const { overheadMs, ingestMsPerImage } = facts.parameters;
-  return executionMs(compute, 1) + overheadMs + ingestMsPerImage;
+  const { overheadMs, inputMs } = facts.parameters;
+  return executionMs(compute, 1) + overheadMs + inputMs;
 }
 
 type FigurePrediction = (facts: PublishedFacts) => number;
 
 const grpcRatio =
-  (images: number): FigurePrediction =>
+  (id: string, images: number): FigurePrediction =>
   (facts) => {
-    const file = facts.published.get("a100-protocols");
+    const file = facts.published.get(id);
     if (file === undefined) return Number.NaN;
     const rate = (endpoint: "onnx-grpc" | "onnx-http") => {
       const load: PublishedLoad = {
@@ -236,18 +246,27 @@ const grpcRatio =
   };
 
 const specialPredictions: Readonly<Record<string, FigurePrediction>> = {
-  "a100-protocols/grpc-b1-ratio": grpcRatio(1),
-  "a100-protocols/grpc-b4-ratio": grpcRatio(4),
+  "a100-protocols/grpc-b1-ratio": grpcRatio("a100-protocols", 1),
+  "a100-protocols/grpc-b4-ratio": grpcRatio("a100-protocols", 4),
+  "rtx-4090-protocols/grpc-b1-ratio": grpcRatio("rtx-4090-protocols", 1),
+  "rtx-4090-protocols/grpc-b8-ratio": grpcRatio("rtx-4090-protocols", 8),
+  "rtx-4090-protocols/a100-latency-ratio": (facts) => {
+    const { load } = publishedFigure(facts.published, "a100-remote/onnx-b1-latency");
+    const file = facts.published.get("rtx-4090-protocols");
+    if (file === undefined || load === undefined) return Number.NaN;
+    const { demand, system } = publishedCase(facts, file, load);
+    return predict(demand, system).latencyMs / predictFigure(facts, "a100-remote/onnx-b1-latency");
+  },
   "a100-remote/pytorch-compute": ({ published, parameters }) =>
     parameters.decodeMsPerImage + publishedValue(published, "a100-remote/onnx-compute"),
   "a100-remote/onnx-network": (facts) =>
-    predictFigure(facts, "a100-remote", "onnx-b1-latency") -
+    predictFigure(facts, "a100-remote/onnx-b1-latency") -
     publishedValue(facts.published, "a100-remote/onnx-compute") -
     publishedValue(facts.published, "a100-remote/onnx-overhead"),
   "rtx-4080-x4-remote/saturation": (facts) => {
     const levels = [1, 4, 8, 16, 32, 64, 128];
     const rates = levels.map((level) =>
-      predictFigure(facts, "rtx-4080-x4-remote", `c${level}-throughput`),
+      predictFigure(facts, `rtx-4080-x4-remote/c${level}-throughput`),
     );
     const maximum = Math.max(...rates);
     return levels.find((_, index) => (rates[index] ?? 0) >= 0.95 * maximum) ?? Number.NaN;

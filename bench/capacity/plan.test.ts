@@ -190,3 +190,33 @@ test("8-bit pixels are ingested four times as fast as floats", () => {
   expect(floats.limitImagesPerSecond).toBeCloseTo(1000, 6);
   expect(pixels.limitImagesPerSecond).toBeGreaterThan(1500);
 });
+
+test("a plan meets the deadline only if the 10th percentile of its prediction does", () => {
+  const only = { ...choices, payloads: ["fp32"], devices: [fast] } as const;
+  const half = { times: [times], factors: { throughput: [[0.5]], latency: [[1]] } };
+  const job = { images: 5_400_000, withinHours: 10 };
+  const certain = planJob(job, base, only, times).options;
+  const uncertain = planJob(job, base, only, times, half).options;
+  expect(certain.some(({ meetsDeadline }) => meetsDeadline)).toBe(true);
+  for (const { meetsDeadline, imagesPerSecond, interval } of uncertain) {
+    expect(interval?.p10).toBeCloseTo(imagesPerSecond / 2, 9);
+    expect(meetsDeadline).toBe(imagesPerSecond / 2 >= 150);
+  }
+  expect(uncertain.filter(({ meetsDeadline }) => meetsDeadline).length).toBeLessThan(
+    certain.filter(({ meetsDeadline }) => meetsDeadline).length,
+  );
+});
+
+test("no interval exceeds what the link carries", () => {
+  const doubled = { times: [times], factors: { throughput: [[2]], latency: [[1]] } };
+  const { options } = planJob(
+    { images: 3600, withinHours: 1 },
+    { ...base, bandwidthMbps: 100 },
+    { ...choices, payloads: ["fp32"] },
+    times,
+    doubled,
+  );
+  for (const { interval } of options) {
+    expect(interval?.p90).toBeLessThanOrEqual(1e8 / 8 / 602_112 + 1e-9);
+  }
+});

@@ -1,4 +1,6 @@
+import { type Band, bandOf } from "./cross-validation.ts";
 import type { StationName, Topology } from "./model.ts";
+import { throughputBand, type Uncertainty } from "./prediction-interval.ts";
 import {
   bottleneckOf,
   bytesPerImage,
@@ -28,10 +30,13 @@ export interface Choices {
 export interface Option {
   readonly scenario: Scenario;
   readonly imagesPerSecond: number;
+  /** 10th and 90th percentile of the prediction; absent if its error is unknown. */
+  readonly interval?: Band;
   readonly bottleneck: StationName;
   readonly hours: number;
   /** Cost of the job; absent without a price. */
   readonly usd?: number;
+  /** Whether the 10th percentile of the prediction, or the prediction if its error is unknown, is fast enough. */
   readonly meetsDeadline: boolean;
 }
 
@@ -49,6 +54,7 @@ export function planJob(
   base: Omit<Scenario, "device" | "gpus" | "topology" | "payload" | "concurrency">,
   choices: Choices,
   times: ServiceTimes,
+  uncertainty?: Uncertainty,
 ): Plan {
   const requiredImagesPerSecond = job.images / (job.withinHours * 3600);
   const options = choices.payloads.flatMap((payload) =>
@@ -63,6 +69,7 @@ export function planJob(
               requiredImagesPerSecond,
               job,
               times,
+              uncertainty,
             ),
           ),
         ),
@@ -103,26 +110,42 @@ function withBestClients(
   requiredImagesPerSecond: number,
   job: Job,
   times: ServiceTimes,
+  uncertainty: Uncertainty | undefined,
 ): Option {
+  // rate at which the 10th percentile is fast enough
+  const safeImagesPerSecond =
+    uncertainty === undefined
+      ? requiredImagesPerSecond
+      : requiredImagesPerSecond / bandOf([1], uncertainty.factors.throughput).p10;
   const rates = ratesByClients(scenario, times, Math.max(...concurrencies));
   const maximum = Math.max(...concurrencies.map((clients) => rates[clients - 1] ?? 0));
   const sufficient =
-    maximum >= requiredImagesPerSecond
-      ? Math.max(requiredImagesPerSecond, 0.98 * maximum)
-      : 0.98 * maximum;
+    maximum >= safeImagesPerSecond ? Math.max(safeImagesPerSecond, 0.98 * maximum) : 0.98 * maximum;
   const concurrency =
     [...concurrencies]
       .sort((a, b) => a - b)
       .find((clients) => (rates[clients - 1] ?? 0) >= sufficient) ?? Math.max(...concurrencies);
   const best = { ...scenario, concurrency };
   const { usdPerHour } = scenario.device;
-  const hours = job.images / (rates[concurrency - 1] ?? 0) / 3600;
+  const imagesPerSecond = rates[concurrency - 1] ?? 0;
+  const hours = job.images / imagesPerSecond / 3600;
+  const interval =
+    uncertainty === undefined
+      ? undefined
+      : throughputBand(
+          uncertainty.times.map(
+            (some) => ratesByClients(scenario, some, concurrency)[concurrency - 1] ?? 0,
+          ),
+          scenario,
+          uncertainty,
+        );
   return {
     scenario: best,
-    imagesPerSecond: rates[concurrency - 1] ?? 0,
+    imagesPerSecond,
+    ...(interval === undefined ? {} : { interval }),
     bottleneck: bottleneckOf(best, times),
     hours,
     ...(usdPerHour === undefined ? {} : { usd: usdPerHour * scenario.gpus * hours }),
-    meetsDeadline: (rates[concurrency - 1] ?? 0) >= requiredImagesPerSecond,
+    meetsDeadline: (interval?.p10 ?? imagesPerSecond) >= requiredImagesPerSecond,
   };
 }

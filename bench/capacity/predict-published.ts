@@ -1,14 +1,23 @@
+import { median } from "../stats/statistics.ts";
 import { type Demand, predict, type System } from "./model.ts";
-import { type PublishedFile, type PublishedLoad, publishedValue } from "./published.ts";
+import {
+  type Figure,
+  type PublishedFile,
+  type PublishedLoad,
+  publishedValue,
+} from "./published.ts";
 import {
   type Backend,
+  ingestMs,
   type PublishedFacts,
   publishedBytes,
   publishedComputeTime,
+  typicalCoresPerGpu,
 } from "./published-parameters.ts";
 
 /** Prediction of a figure with a load: latency in ms, or images or requests per second. */
-export function predictFigure(facts: PublishedFacts, fileId: string, figureId: string): number {
+export function predictFigure(facts: PublishedFacts, name: string): number {
+  const [fileId = "", figureId = ""] = name.split("/");
   const file = facts.published.get(fileId);
   const figure = file?.figures.find(({ id }) => id === figureId);
   if (file === undefined || figure?.load === undefined) return Number.NaN;
@@ -46,7 +55,10 @@ export function publishedCase(
     system: {
       link: {
         bandwidthMbps: parameters.bandwidthMbps,
-        roundTripMs: parameters.roundTripMs[file.id] ?? Number.NaN,
+        roundTripMs:
+          parameters.roundTripMs[file.id] ??
+          median(Object.values(parameters.roundTripMs)) ??
+          Number.NaN,
         connections: "new",
       },
       oneConnection: load.endpoint.endsWith("grpc"),
@@ -56,9 +68,16 @@ export function publishedCase(
       },
       // decodes and computes in one process, without Triton
       ...(pytorch ? { decode: { msPerImage: parameters.decodeMsPerImage, workers: 1 } } : {}),
-      overheadMs: pytorch ? 0 : parameters.overheadMs,
+      overheadMs: pytorch ? 0 : parameters.overheadMs + parameters.inputMs,
       overheadMsPerImage: 0,
-      ingestMsPerImage: pytorch ? 0 : parameters.ingestMsPerImage,
+      ingestMsPerImage: pytorch
+        ? 0
+        : (parameters.assumedIngestMs ??
+          ingestMs(
+            load.endpoint.endsWith("grpc") ? "grpcFp32" : "httpFp32",
+            parameters.ingestPerCore,
+            typicalCoresPerGpu * (file.setting.gpus ?? 1),
+          )),
       compute: publishedComputeTime(facts, gpu, backend, file.id),
       maxBatch: 32,
       instances: 1,
@@ -67,6 +86,42 @@ export function publishedCase(
     },
   };
 }
+
+/** Limit of a program that decodes images with Pillow in several processes per GPU and computes large batches. */
+export function predictBulk(
+  facts: PublishedFacts,
+  { setting }: PublishedFile,
+  { bytes = Number.NaN, gpus = 1 }: Figure,
+): number {
+  const { pillowDecode, clipstackDecode } = facts.parameters;
+  const { gpu = "", cores = Number.POSITIVE_INFINITY, decodeWorkers = 1 } = setting;
+  const msPerImage = pillowDecode.ms * (bytes / pillowDecode.bytes) ** clipstackDecode.power;
+  const none = { bytesPerImage: 0, responseBytesPerImage: 0 };
+  const { limitImagesPerSecond } = predict(
+    { ...none, concurrency: 1, imagesPerRequest: 32 },
+    {
+      ...idleSystem,
+      decode: { msPerImage, workers: Math.min(gpus * decodeWorkers, cores) },
+      compute: publishedComputeTime(facts, gpu, "tensorrt"),
+      maxBatch: 32,
+      gpus,
+    },
+  );
+  return limitImagesPerSecond;
+}
+
+/** Local client, link and server that take no time. */
+const idleSystem = {
+  link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },
+  oneConnection: false,
+  client: { betweenMs: 0, writeMsPerImage: 0 },
+  overheadMs: 0,
+  overheadMsPerImage: 0,
+  ingestMsPerImage: 0,
+  instances: 1,
+  gpus: 1,
+  topology: "instance-group",
+} as const;
 
 /** Model of Triton's tutorial: compute times from the first two rates, 2 inferences per request, maximum batch 8. */
 export function tutorialSystem(
@@ -78,17 +133,10 @@ export function tutorialSystem(
   const eight = 8000 / publishedValue(published, "triton-tutorial/dynamic-throughput");
   const perImage = (eight - two) / 6;
   return {
-    link: { bandwidthMbps: 1e6, roundTripMs: 0, connections: "kept" },
-    oneConnection: false,
-    client: { betweenMs: 0, writeMsPerImage: 0 },
-    overheadMs: 0,
-    overheadMsPerImage: 0,
-    ingestMsPerImage: 0,
+    ...idleSystem,
     compute: { firstMs: two - perImage, perImageMs: perImage },
     maxBatch,
     instances,
-    gpus: 1,
-    topology: "instance-group",
   };
 }
 

@@ -9,7 +9,7 @@ const peaks = Object.fromEntries(
 );
 
 test("a GPU has its peak in the catalogue or in gpu-peaks.json, not in both", () => {
-  const { published } = publishedFacts(peaks);
+  const { published } = publishedFacts();
   const derived = published.get("gpu-peaks")?.figures.map(({ gpu }) => gpu) ?? [];
   expect(derived).not.toEqual([]);
   expect(derived.filter((gpu) => gpuNames.some((name) => name === gpu))).toEqual([]);
@@ -18,7 +18,7 @@ test("a GPU has its peak in the catalogue or in gpu-peaks.json, not in both", ()
 test.each(["onnxruntime", "tensorrt"] as const)(
   "a GPU without figures is no slower than one with figures and a lower peak (%s)",
   (backend) => {
-    const { compute, measured } = publishedTimes(publishedFacts(peaks), 10_000);
+    const { compute, measured } = publishedTimes(publishedFacts(), 10_000);
     const known = gpuNames.filter((name) => measured(name, backend));
     expect(known).not.toEqual([]);
     for (const name of gpuNames.filter((one) => !measured(one, backend))) {
@@ -31,7 +31,7 @@ test.each(["onnxruntime", "tensorrt"] as const)(
 );
 
 test("another model takes the time of its own arithmetic and sends its own bytes", () => {
-  const facts = publishedFacts(peaks);
+  const facts = publishedFacts();
   const [published, large, siglip] = [undefined, openclipVitL14, siglip2Base224].map((spec) =>
     publishedTimes(facts, 10_000, spec),
   );

@@ -1,3 +1,4 @@
+import { gpuCatalogue } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { calibratePublished } from "./calibrate-published.ts";
 import { publishedModel, readPublished } from "./published.ts";
@@ -11,23 +12,21 @@ import {
 } from "./published-parameters.ts";
 import type { ServiceTimes } from "./scenario.ts";
 
-/**
- * Reads the published figures and calibrates the model.
- *
- * @param catalogue - Peak performance by GPU of the GPU catalogue, in TFLOPS.
- */
-export function publishedFacts(catalogue: Peaks): PublishedFacts {
+/** FP16 peak of each GPU in the catalogue, in TFLOPS. */
+const cataloguePeaks: Peaks = Object.fromEntries(
+  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
+);
+
+/** Reads the published figures and calibrates the model. */
+export function publishedFacts(): PublishedFacts {
   const published = readPublished();
   const sheets = published.get("gpu-peaks")?.figures ?? [];
   const peaks = {
     ...Object.fromEntries(sheets.map(({ gpu = "", value = Number.NaN }) => [gpu, value])),
-    ...catalogue,
+    ...cataloguePeaks,
   };
   return { published, peaks, parameters: calibratePublished(published, peaks) };
 }
-
-/** Default number of images decoded concurrently. */
-const usualDecodeWorkers = 4;
 
 /** Times of a clipstack environment with a model, from the published figures. */
 export function publishedTimes(
@@ -36,6 +35,7 @@ export function publishedTimes(
   spec: ModelSpec = publishedModel,
 ): ServiceTimes {
   const { parameters } = facts;
+  const { ingestPerCore } = parameters;
   const bytes = payloadBytes(spec);
   const elements = bytes.fp32 / publishedBytes.fp32;
   return {
@@ -46,10 +46,17 @@ export function publishedTimes(
       spec.name === publishedModel.name &&
       parameters.firstImageMs[`${device}/${backend}`] !== undefined,
     decodeMsPerImage: clipstackDecodeMs(parameters, jpegBytes),
-    decodeWorkers: usualDecodeWorkers,
-    overheadMs: parameters.overheadMs,
+    gatewayMsPerImage: parameters.gatewayMsPerImage,
+    overheadMs: parameters.overheadMs + parameters.inputMs,
     overheadMsPerImage: 0,
-    ingestMsPerImage: parameters.ingestMsPerImage * elements,
+    ingestPerCore: {
+      ...ingestPerCore,
+      ms: {
+        httpFp32: ingestPerCore.ms.httpFp32 * elements,
+        httpUint8: ingestPerCore.ms.httpUint8 * elements,
+        grpcFp32: ingestPerCore.ms.grpcFp32 * elements,
+      },
+    },
     jsonMsPerImage: parameters.jsonMsPerImage * elements,
     jsonBytesPerImage: parameters.jsonBytesPerImage * elements,
   };

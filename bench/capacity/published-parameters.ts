@@ -29,15 +29,48 @@ export interface PublishedParameters {
     readonly smallBytes: number;
     readonly power: number;
   };
+  /** Processor time of clipstack's gateway per image, besides decoding. */
+  readonly gatewayMsPerImage: number;
+  /** Processor time of Pillow for an image, and the size of its file. */
+  readonly pillowDecode: { readonly ms: number; readonly bytes: number };
   /** Time in Triton besides input and compute, mostly the batcher's queue delay. */
   readonly overheadMs: number;
-  readonly ingestMsPerImage: number;
+  /** Time per request in which Triton's backend copies the input. */
+  readonly inputMs: number;
+  readonly ingestPerCore: IngestPerCore;
+  /** Ingest time of one Triton per float32 image in place of the measured one; see `identifiability.ts`. */
+  readonly assumedIngestMs?: number;
   /** Share of the peak performance that the model alone reaches in large batches. */
   readonly sustainedShare: number;
   /** Compute time of one image by `gpu/backend`. */
   readonly firstImageMs: Readonly<Record<string, number>>;
   /** Compute time of one image by `file/backend`, for settings that differ from the GPU's best. */
   readonly settingFirstImageMs: Readonly<Record<string, number>>;
+}
+
+/** Processor time of Triton per image of the published model, measured with a backend that computes nothing. */
+export interface IngestPerCore {
+  readonly ms: {
+    readonly httpFp32: number;
+    readonly httpUint8: number;
+    readonly grpcFp32: number;
+  };
+  /** Exponent of the number of cores of one Triton, at most 1. */
+  readonly scaling: number;
+  /** Maximum number of cores in the measurement. */
+  readonly measuredCores: number;
+}
+
+/** Cores of a host per GPU, if unknown. */
+export const typicalCoresPerGpu = 8;
+
+/** Ingest time per image of one Triton with several cores. */
+export function ingestMs(
+  payload: keyof IngestPerCore["ms"],
+  { ms, scaling }: IngestPerCore,
+  cores: number,
+): number {
+  return ms[payload] / (cores <= 1 ? cores : cores ** scaling);
 }
 
 /** Peak performance (FP16, dense) by GPU, in TFLOPS. */

@@ -22,6 +22,8 @@ export const quantities = [
   "server",
   "compute",
   "input",
+  "ingest",
+  "gateway",
   "queue",
   "overhead",
   "network",
@@ -84,8 +86,14 @@ const figure = z
     range: z.tuple([z.number(), z.number()]).optional(),
     statistic: z.enum(["p50", "p95"]).optional(),
     load: publishedLoad.optional(),
+    /** Value of each round of a measurement; `value` is their median. */
+    rounds: z.array(z.number()).min(1).optional(),
     /** Size of the image file. */
     bytes: z.int().min(1).optional(),
+    /** Cores of the measured process. */
+    cores: z.int().min(1).optional(),
+    /** Number of GPUs, if different from the setting's. */
+    gpus: z.int().min(1).optional(),
     /** Key of a GPU, if different from the setting's. */
     gpu: z.string().optional(),
     /** Formula from other figures. */
@@ -116,12 +124,21 @@ const publishedFile = z.strictObject({
     gpus: z.int().min(1).optional(),
     topology: z.enum(["instance-group", "per-gpu"]).optional(),
     iterations: z.int().optional(),
+    processor: z.string().optional(),
+    /** Cores of the host. */
+    cores: z.int().min(1).optional(),
+    /** Processes per GPU that decode images. */
+    decodeWorkers: z.int().min(1).optional(),
     model: z.string().optional(),
     /** Request of the load, if different from the other files. */
     request: z.string().optional(),
   }),
   /** Information missing from the source, and the assumption used instead. */
   missing: z.array(z.string()),
+  /** Result of the experiment, for docs/results.md. */
+  finding: z.string().optional(),
+  /** Advice that follows from it. */
+  advice: z.string().optional(),
   figures: z.array(figure).min(1),
 });
 export type PublishedFile = z.infer<typeof publishedFile>;

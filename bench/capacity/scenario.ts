@@ -9,7 +9,13 @@ import {
   stationsOf,
   type Topology,
 } from "./model.ts";
-import type { Backend, PayloadBytes } from "./published-parameters.ts";
+import {
+  type Backend,
+  type IngestPerCore,
+  ingestMs,
+  type PayloadBytes,
+  typicalCoresPerGpu,
+} from "./published-parameters.ts";
 import { type Station, stationLimit, throughputs } from "./queueing-network.ts";
 
 /** Payload formats with the API that accepts them. */
@@ -47,11 +53,28 @@ export interface ServiceTimes {
    */
   readonly supports?: (device: string, backend: Backend) => boolean;
   readonly decodeMsPerImage: number;
-  readonly decodeWorkers: number;
+  /**
+   * Processor time of the embed server per image, besides decoding.
+   *
+   * @default 0
+   */
+  readonly gatewayMsPerImage?: number;
+  /**
+   * Images decoded concurrently.
+   *
+   * @default - the cores of the host, less those for ingest
+   */
+  readonly decodeWorkers?: number;
   readonly overheadMs: number;
   readonly overheadMsPerImage: number;
-  /** Ingest time of a float32 tensor; proportional to the bytes. */
-  readonly ingestMsPerImage: number;
+  /**
+   * Ingest time of a float32 tensor by one Triton; proportional to the bytes, independent of the cores.
+   *
+   * @default - follows from `ingestPerCore`
+   */
+  readonly ingestMsPerImage?: number;
+  /** Processor time of Triton per image. Required without `ingestMsPerImage`. */
+  readonly ingestPerCore?: IngestPerCore;
   readonly jsonMsPerImage: number;
   readonly jsonBytesPerImage: number;
   /** Set if the ingest time of one Triton was measured. */
@@ -92,6 +115,12 @@ export interface Scenario {
   readonly roundTripMs: number;
   readonly connections: "new" | "kept";
   readonly concurrency: number;
+  /**
+   * Cores of the host.
+   *
+   * @default typicalCoresPerGpu for each GPU
+   */
+  readonly cores?: number;
   readonly imagesPerRequest: number;
   /** Client time between two requests. */
   readonly clientMs: number;
@@ -101,6 +130,8 @@ export interface Scenario {
 export interface ScenarioPrediction extends Prediction {
   /** Throughput of the GPUs without any other bottleneck. */
   readonly gpusAloneImagesPerSecond: number;
+  /** Limit of the measured number of cores, if decoding or ingest on more cores is the bottleneck. */
+  readonly measuredLimit?: number;
   /** Absent without a price. */
   readonly usdPerThousand?: number;
 }
@@ -110,8 +141,11 @@ export const largestBatch = 32;
 /** Predicts throughput, latency and cost of a scenario. */
 export function predictScenario(scenario: Scenario, times: ServiceTimes): ScenarioPrediction {
   const system = systemOf(scenario, times);
+  const predicted = predict(demandOf(scenario, times), system);
+  const share = measuredShare(hostOf(scenario, times), predicted.bottleneck);
   const prediction = {
-    ...predict(demandOf(scenario, times), system),
+    ...predicted,
+    ...(share < 0.999 ? { measuredLimit: predicted.limitImagesPerSecond * share } : {}),
     gpusAloneImagesPerSecond:
       (1000 * scenario.gpus * largestBatch) / executionMs(system.compute, largestBatch),
   };
@@ -169,8 +203,7 @@ function demandOf(scenario: Scenario, times: ServiceTimes): Demand {
 function systemOf(scenario: Scenario, all: ServiceTimes): System {
   const { payload } = scenario;
   const times = timesFor(payload, all);
-  // a gateway forwards tensors to its Tritons, which ingest them
-  const tensorBytes = payload === "uint8" ? times.bytes.uint8 : times.bytes.fp32;
+  const { decode, ingestMsPerImage } = hostOf(scenario, times);
   return {
     link: scenario,
     oneConnection: false,
@@ -178,17 +211,75 @@ function systemOf(scenario: Scenario, all: ServiceTimes): System {
       betweenMs: scenario.clientMs,
       writeMsPerImage: payload === "json" ? times.jsonMsPerImage : 0,
     },
-    ...(payload === "jpeg"
-      ? { decode: { msPerImage: times.decodeMsPerImage, workers: times.decodeWorkers } }
-      : {}),
+    ...(decode === undefined ? {} : { decode }),
     overheadMs: times.overheadMs,
     overheadMsPerImage: times.overheadMsPerImage,
-    ingestMsPerImage: (times.ingestMsPerImage * tensorBytes) / times.bytes.fp32,
+    ingestMsPerImage,
     compute: times.compute(scenario.device.name, scenario.backend),
     maxBatch: largestBatch,
     instances: 1,
     gpus: scenario.gpus,
     topology: scenario.topology,
+  };
+}
+
+/** Cores of a scenario's host. */
+export function coresOf({ cores, gpus }: Pick<Scenario, "cores" | "gpus">): number {
+  return cores ?? typicalCoresPerGpu * gpus;
+}
+
+/** Share of the host in a prediction. */
+export interface HostShare {
+  /** Embed server: processor time per image and concurrent images. */
+  readonly decode?: { readonly msPerImage: number; readonly workers: number };
+  readonly ingestMsPerImage: number;
+  /** Ingest time per image if one Triton uses no more cores than were measured; absent if it does not depend on the cores. */
+  readonly measuredIngestMs?: number;
+  /** Concurrent images of decoding on no more cores than were measured; absent if it does not depend on the cores. */
+  readonly measuredWorkers?: number;
+}
+
+/** Limit of a station on the measured number of cores, relative to its extrapolated limit. */
+function measuredShare(
+  { decode, measuredWorkers, ingestMsPerImage, measuredIngestMs }: HostShare,
+  bottleneck: StationName,
+): number {
+  if (bottleneck === "ingest") return ingestMsPerImage / (measuredIngestMs ?? ingestMsPerImage);
+  if (bottleneck !== "decode" || decode === undefined) return 1;
+  return (measuredWorkers ?? decode.workers) / decode.workers;
+}
+
+/** Divides the cores of the host between decoding and the Tritons, in proportion to their work. */
+export function hostOf(scenario: Scenario, all: ServiceTimes): HostShare {
+  const { payload, topology, gpus } = scenario;
+  const times = timesFor(payload, all);
+  const cores = coresOf(scenario);
+  const decodeMs = payload === "jpeg" ? times.decodeMsPerImage + (times.gatewayMsPerImage ?? 0) : 0;
+  // a gateway forwards float32 tensors to its Tritons
+  const perCore = times.ingestPerCore;
+  const kind = payload === "jpeg" ? "grpcFp32" : payload === "uint8" ? "httpUint8" : "httpFp32";
+  const decodeShare =
+    perCore === undefined || times.ingestMsPerImage !== undefined
+      ? 1
+      : decodeMs / (decodeMs + perCore.ms[kind]);
+  const decode =
+    payload === "jpeg"
+      ? { msPerImage: decodeMs, workers: times.decodeWorkers ?? Math.max(1, cores * decodeShare) }
+      : undefined;
+  if (times.ingestMsPerImage !== undefined || perCore === undefined) {
+    const tensorBytes = payload === "uint8" ? times.bytes.uint8 : times.bytes.fp32;
+    const ms = times.ingestMsPerImage ?? 0;
+    return { decode, ingestMsPerImage: (ms * tensorBytes) / times.bytes.fp32 };
+  }
+  const measuredCores = Math.min(cores, perCore.measuredCores);
+  const ofTriton = (cores * (1 - decodeShare)) / (topology === "per-gpu" ? gpus : 1);
+  return {
+    decode,
+    ingestMsPerImage: ingestMs(kind, perCore, ofTriton),
+    measuredIngestMs: ingestMs(kind, perCore, Math.min(ofTriton, perCore.measuredCores)),
+    ...(decode === undefined || times.decodeWorkers !== undefined
+      ? {}
+      : { measuredWorkers: (decode.workers * measuredCores) / cores }),
   };
 }
 
@@ -217,11 +308,13 @@ export function alternatives(scenario: Scenario, times: ServiceTimes): readonly 
     [`twice the clients (${2 * concurrency})`, { concurrency: 2 * concurrency }],
     [`${2 * gpus} GPUs`, { gpus: 2 * gpus }],
     ["one Triton per GPU (per-gpu)", { topology: "per-gpu" }],
-    [
-      `twice the decoding workers (${2 * times.decodeWorkers})`,
-      {},
-      { decodeWorkers: 2 * times.decodeWorkers },
-    ],
+    times.decodeWorkers === undefined
+      ? [`twice the cores (${2 * coresOf(scenario)})`, { cores: 2 * coresOf(scenario) }]
+      : [
+          `twice the decoding workers (${2 * times.decodeWorkers})`,
+          {},
+          { decodeWorkers: 2 * times.decodeWorkers },
+        ],
   ];
   return (
     variants

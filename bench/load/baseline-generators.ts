@@ -89,12 +89,14 @@ export interface PerfAnalyzerTarget {
   /** `host:port` */
   readonly address: string;
   readonly model: string;
+  /** Length of the elements of BYTES inputs. */
+  readonly stringBytes?: number;
 }
 
 /** Runs perf_analyzer with its own warm-up, windows and stability rule on random inputs. */
 export async function runPerfAnalyzer(
   program: string,
-  { protocol, address, model }: PerfAnalyzerTarget,
+  { protocol, address, model, stringBytes }: PerfAnalyzerTarget,
   { concurrency, seconds, cores, signal }: BaselineLoad,
 ): Promise<BaselineFigures> {
   const folder = mkdtempSync(join(tmpdir(), "clipstack-perf-"));
@@ -109,6 +111,7 @@ export async function runPerfAnalyzer(
         ...["--measurement-interval", String(Math.round((seconds * 1_000) / 3))],
         // always three windows, so that both programs run for the same time
         ...["--max-trials", "3", "--stability-percentage", "999"],
+        ...(stringBytes === undefined ? [] : ["--string-length", String(stringBytes)]),
       ],
       "perf_analyzer",
       signal,

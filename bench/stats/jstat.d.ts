@@ -6,6 +6,8 @@ declare module "jstat" {
       inv(p: number, degreesOfFreedom: number): number;
       cdf(t: number, degreesOfFreedom: number): number;
     };
+    /** Quantile of a sample, interpolated linearly; sorts the array. */
+    percentile(values: number[], part: number): number;
   };
   export default { jStat };
 }

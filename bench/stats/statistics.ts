@@ -1,3 +1,7 @@
+import jstat from "jstat";
+
+const { jStat } = jstat;
+
 /** Minimum number of samples for a reliable p99; below it, a p99 depends on one or two requests. */
 export const p99MinimumSamples = 500;
 
@@ -38,6 +42,11 @@ export function median(values: readonly number[]): number | undefined {
   const upper = sorted[middle];
   if (upper === undefined) return undefined;
   return sorted.length % 2 === 1 ? upper : (upper + sorted[middle - 1]!) / 2;
+}
+
+/** Quantile of a sample, interpolated linearly between its values; NaN without values. */
+export function quantile(values: readonly number[], part: number): number {
+  return values.length === 0 ? Number.NaN : jStat.percentile([...values], part);
 }
 
 /** Cosine of the angle between two vectors; NaN for a zero vector. */

@@ -4,9 +4,15 @@ import {
   recordBackends,
   timesOfRecord,
 } from "../../bench/capacity/calibrate-record.ts";
-import { backendNames, recordErrorLines, summaryLine } from "../../bench/capacity/capacity-text.ts";
+import { backendNames } from "../../bench/capacity/capacity-text.ts";
 import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
+import { recordErrorLines, summaryLine } from "../../bench/capacity/check-text.ts";
 import type { Topology } from "../../bench/capacity/model.ts";
+import {
+  publishedUncertainty,
+  recordUncertainty,
+  type Uncertainty,
+} from "../../bench/capacity/prediction-interval.ts";
 import { publishedTimes } from "../../bench/capacity/published-facts.ts";
 import type { Backend, PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import type { Device, ServiceTimes } from "../../bench/capacity/scenario.ts";
@@ -17,11 +23,6 @@ import { UserError } from "../../contract/user-error.ts";
 import { environmentFile } from "../artefact.ts";
 import { namedModel } from "../model/named-model.ts";
 import type { CapacityArguments } from "./capacity-options.ts";
-
-/** FP16 peak of each GPU in the catalogue, in TFLOPS. */
-export const cataloguePeaks = Object.fromEntries(
-  Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
-);
 
 /** Hardware and backend of an environment or the options. */
 export interface RequestedHardware {
@@ -97,13 +98,21 @@ function recordDevice(record: BenchRecord): string {
   return gpu?.name ?? machine.cpu;
 }
 
+/** Service times with their uncertainty and their sources as sentences. */
+export interface SourcedTimes {
+  readonly times: ServiceTimes;
+  /** Absent if no load point of a record was predicted. */
+  readonly uncertainty?: Uncertainty;
+  readonly sources: readonly string[];
+}
+
 /** Service times from published figures or a record, overridden by options, and their sources as sentences. */
 export function serviceTimesOf(
   facts: PublishedFacts,
   calibrated: CalibratedRecord | undefined,
   hardware: RequestedHardware,
   args: CapacityArguments,
-): { readonly times: ServiceTimes; readonly sources: readonly string[] } {
+): SourcedTimes {
   const published = publishedTimes(facts, args.jpegKb * 1000, hardware.model);
   const { decodeMs, decodeWorkers, ingestMs } = args;
   const overrides = Object.fromEntries(
@@ -114,9 +123,20 @@ export function serviceTimesOf(
     }).filter(([, value]) => value !== undefined),
   );
   if (calibrated === undefined) {
+    const timesOf = (some: PublishedFacts) => ({
+      ...publishedTimes(some, args.jpegKb * 1000, hardware.model),
+      ...overrides,
+    });
     const rows = checkPublished(facts);
     const source = `Calibrated with published figures. ${summaryLine(summarize(rows))} (--check)`;
-    return { times: { ...published, ...overrides }, sources: [source] };
+    return {
+      times: timesOf(facts),
+      uncertainty: publishedUncertainty(facts, timesOf),
+      sources: [
+        source,
+        "P10-P90: from the rounding of the sources and the errors in settings left out of the calibration (--cross-validate).",
+      ],
+    };
   }
   const { record, calibration } = calibrated;
   const times = timesOfRecord(record, calibration, recordDevice(record), published);
@@ -129,8 +149,10 @@ export function serviceTimesOf(
   const source = `Calibrated with ${args.record} (${where}${recordDevice(record)}, model ${record.subject.model.name}${weights}).${compute}`;
   const embed =
     ingestMs === undefined ? times.embed : { ...times.embed, ingestMsPerImage: ingestMs };
+  const all = { ...times, ...overrides, embed };
   return {
-    times: { ...times, ...overrides, embed },
+    times: all,
+    uncertainty: recordUncertainty(calibration, all),
     sources: [source, ...recordErrorLines(calibration), ...calibration.notes],
   };
 }
@@ -249,5 +271,6 @@ export function scenarioBase(hardware: RequestedHardware, args: CapacityArgument
     imagesPerRequest: args.batchSize,
     clientMs: args.clientMs,
     jpegBytes: args.jpegKb * 1000,
+    ...(args.cores === undefined ? {} : { cores: args.cores }),
   } as const;
 }

@@ -28,6 +28,7 @@ export interface CapacityArguments {
   readonly images?: number;
   /** Hours. */
   readonly within?: number;
+  readonly cores?: number;
   readonly decodeMs?: number;
   readonly decodeWorkers?: number;
   readonly ingestMs?: number;
@@ -35,6 +36,7 @@ export interface CapacityArguments {
   readonly record?: string;
   readonly environment?: string;
   readonly check?: true;
+  readonly crossValidate?: true;
   readonly parameters?: true;
   readonly json?: true;
   readonly output?: string;
@@ -50,6 +52,7 @@ export function addCapacityOptions(command: Command): void {
       "--check",
       "compare the model with all published figures, or with all loads of --record",
     )
+    .option("--cross-validate", "predict each published setting by a model calibrated without it")
     .option("--parameters", "list the parameters of the model with their values and sources")
     .option("--json", "print only the result, as JSON")
     .option("--output <file>", "also write the result to this file, as JSON");
@@ -122,16 +125,25 @@ function addLoadOptions(command: Command): void {
 function addCalibrationOptions(command: Command): void {
   command
     .option(
+      "--cores <number>",
+      "cores of the host, for decoding and ingest (default: 8 per GPU)",
+      wholeNumber(1, 4096),
+    )
+    .option(
       "--decode-ms <ms>",
       "time of one core to decode an image (default: clipstack's server, by --jpeg-kb)",
       numberUpTo(1e12),
     )
     .option(
       "--decode-workers <number>",
-      "images decoded concurrently (default: 4)",
+      "images decoded concurrently (default: the cores, less those for ingest)",
       wholeNumber(1, 1024),
     )
-    .option("--ingest-ms <ms>", "time of one Triton to ingest one float32 tensor", numberUpTo(1e12))
+    .option(
+      "--ingest-ms <ms>",
+      "time of one Triton to ingest one float32 tensor (default: measured per core)",
+      numberUpTo(1e12),
+    )
     .option("--client-ms <ms>", "client work between two requests", numberFrom(0, 1e12), 0)
     .option(
       "--record <file>",

@@ -21,7 +21,7 @@ test("predicts the throughput, cost and bottleneck of a GPU, payload format and 
   expect(exitCode).toBe(0);
   // 100 Mbit/s carry 20.8 tensors of 602 112 bytes per second, whatever the GPUs do
   expect(stdout).toMatch(/images\/s {8}20\.8/);
-  expect(stdout).toMatch(/\$\/1,000 images {2}0\.11 {2}\(\$8\.00 per hour/);
+  expect(stdout).toMatch(/\$\/1,000 images {2}0\.11 \(P10-P90 0\.11-0\.20\) {2}\(\$8\.00 per hour/);
   expect(stdout).toMatch(/bottleneck {6}link bandwidth/);
   expect(stdout).toMatch(/send JPEG/);
   expect(stdout).toContain("accuracy");
@@ -64,6 +64,29 @@ test("finds the cheapest plan of a job, and exits with 1 if none meets the deadl
   expect(none.exitCode).toBe(1);
   expect(none.stdout).toMatch(/none of \d+ plans meets the deadline/);
   expect(none.stdout).toMatch(/fp32 +223/);
+});
+
+test("decoding and ingest scale with the cores of the host", async () => {
+  const rate = async (...cores: readonly string[]) => {
+    const load = ["--gpu", "a100-sxm4-80gb", "--bandwidth", "100Gbps", "--concurrency", "512"];
+    const { stdout } = await run(...load, ...cores, "--json");
+    return JSON.parse(stdout).prediction.limitImagesPerSecond;
+  };
+  const [assumed, eight, sixteen] = [
+    await rate(),
+    await rate("--cores", "8"),
+    await rate("--cores", "16"),
+  ];
+  expect(assumed).toBe(eight);
+  expect(sixteen / eight).toBeCloseTo(2, 2);
+});
+
+test("predicts each published setting by a model without it", async () => {
+  const { exitCode, stdout } = await run("--cross-validate", "--json");
+  expect(exitCode).toBe(0);
+  const { rows, profile } = JSON.parse(stdout);
+  expect(rows.length).toBeGreaterThan(40);
+  expect(profile.length).toBeGreaterThan(5);
 });
 
 test("compares the model with every published figure", async () => {

@@ -1,26 +1,22 @@
 import type { Command } from "commander";
 import { calibrateRecord } from "../../bench/capacity/calibrate-record.ts";
+import { notesOf, planText, scenarioText, type Trust } from "../../bench/capacity/capacity-text.ts";
+import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
 import {
   checkText,
-  notesOf,
+  crossValidationText,
   parametersText,
-  planText,
   recordCheckText,
-  scenarioText,
-  type Trust,
-} from "../../bench/capacity/capacity-text.ts";
-import { checkPublished, summarize } from "../../bench/capacity/check-published.ts";
+} from "../../bench/capacity/check-text.ts";
+import { leaveOneOut } from "../../bench/capacity/cross-validation.ts";
+import { ingestProfile } from "../../bench/capacity/identifiability.ts";
 import { topologies } from "../../bench/capacity/model.ts";
 import { parameterList } from "../../bench/capacity/parameter-list.ts";
 import { planJob } from "../../bench/capacity/plan.ts";
+import { predictionInterval } from "../../bench/capacity/prediction-interval.ts";
 import { publishedFacts } from "../../bench/capacity/published-facts.ts";
 import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
-import {
-  alternatives,
-  predictScenario,
-  type Scenario,
-  type ServiceTimes,
-} from "../../bench/capacity/scenario.ts";
+import { alternatives, predictScenario, type Scenario } from "../../bench/capacity/scenario.ts";
 import type { BenchRecord } from "../../bench/record/bench-record.ts";
 import { gpuNames } from "../../contract/gpus.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -28,12 +24,12 @@ import { writeOutput } from "../write-output.ts";
 import {
   type CalibratedRecord,
   catalogueDevice,
-  cataloguePeaks,
   deviceOf,
   hardwareFromOptions,
   hardwareOfEnvironment,
   type RequestedHardware,
   readRecord,
+  type SourcedTimes,
   scenarioBase,
   serviceTimesOf,
   withBackend,
@@ -61,7 +57,9 @@ Examples:
   $ npx clipstack capacity --gpu rtx-4080 --gpus 4 --topology per-gpu --payload jpeg --bandwidth 100Mbps --round-trip 60ms --concurrency 32
   $ npx clipstack capacity multi-gpu-4x --payload fp32 --bandwidth 10Gbps --round-trip 0.2ms --connections kept --concurrency 64
   $ npx clipstack capacity --images 1000000 --within 6h --bandwidth 200Mbps --round-trip 35ms
+  $ npx clipstack capacity --gpu a100-sxm4-80gb --gpus 8 --cores 96 --payload jpeg --bandwidth 10Gbps --concurrency 512
   $ npx clipstack capacity --check
+  $ npx clipstack capacity --cross-validate
   $ npx clipstack capacity --record bench/reports/….json --check
 
 Exit codes: 0 success, 1 no plan meets the deadline, or --check cannot reproduce a published figure, 2 wrong usage or settings.`;
@@ -82,10 +80,15 @@ function capacity(environment: string | undefined, args: CapacityArguments): voi
 }
 
 function capacityResult(environment: string | undefined, args: CapacityArguments): CapacityResult {
-  const facts = publishedFacts(cataloguePeaks);
+  const facts = publishedFacts();
   if (args.parameters) {
     const parameters = parameterList(facts.published, facts.parameters);
     return { text: parametersText(parameters), json: { parameters }, exitCode: 0 };
+  }
+  if (args.crossValidate) {
+    const rows = leaveOneOut(facts);
+    const profile = ingestProfile(facts);
+    return { text: crossValidationText(rows, profile), json: { rows, profile }, exitCode: 0 };
   }
   const record = readRecord(args);
   const calibrated = record && { record, calibration: calibrateRecord(record) };
@@ -97,23 +100,27 @@ function capacityResult(environment: string | undefined, args: CapacityArguments
   }
   const configured = environment === undefined ? {} : hardwareOfEnvironment(environment);
   const hardware = withBackend({ ...configured, ...hardwareFromOptions(args) }, args, calibrated);
-  const { times, sources } = serviceTimesOf(facts, calibrated, hardware, args);
-  const inputs: Inputs = { hardware, args, times, sources, record };
+  const sourced = serviceTimesOf(facts, calibrated, hardware, args);
+  const inputs: Inputs = { hardware, args, ...sourced, record };
   return args.images !== undefined && args.within !== undefined
     ? jobPlan({ images: args.images, withinHours: args.within }, inputs)
     : prediction(inputs);
 }
 
-interface Inputs {
+interface Inputs extends SourcedTimes {
   readonly hardware: RequestedHardware;
   readonly args: CapacityArguments;
-  readonly times: ServiceTimes;
-  /** Sources of the times and errors of the model, as sentences. */
-  readonly sources: readonly string[];
   readonly record: BenchRecord | undefined;
 }
 
-function prediction({ hardware, args, times, sources, record }: Inputs): CapacityResult {
+function prediction({
+  hardware,
+  args,
+  times,
+  uncertainty,
+  sources,
+  record,
+}: Inputs): CapacityResult {
   const scenario: Scenario = {
     ...scenarioBase(hardware, args),
     device: deviceOf(hardware, record),
@@ -128,16 +135,18 @@ function prediction({ hardware, args, times, sources, record }: Inputs): Capacit
     sources,
     notes: notesOf(scenario, times, predicted.bottleneck),
   };
+  const interval =
+    uncertainty === undefined ? undefined : predictionInterval(scenario, uncertainty);
   return {
-    text: scenarioText(scenario, predicted, others, trust),
-    json: { scenario, prediction: predicted, alternatives: others, trust },
+    text: scenarioText(scenario, predicted, others, trust, interval),
+    json: { scenario, prediction: predicted, interval, alternatives: others, trust },
     exitCode: 0,
   };
 }
 
 function jobPlan(
   job: { readonly images: number; readonly withinHours: number },
-  { hardware, args, times, sources, record }: Inputs,
+  { hardware, args, times, uncertainty, sources, record }: Inputs,
 ): CapacityResult {
   const devices =
     hardware.gpu === undefined && record === undefined
@@ -157,6 +166,7 @@ function jobPlan(
         args.concurrency === undefined ? [1, 2, 4, 8, 16, 32, 64, 128] : [args.concurrency],
     },
     times,
+    uncertainty,
   );
   const [best] = plan.options;
   const notes = [

@@ -4,7 +4,7 @@ import { publishedFacts, publishedTimes } from "../../bench/capacity/published-f
 import type { PublishedFacts } from "../../bench/capacity/published-parameters.ts";
 import { predictScenario } from "../../bench/capacity/scenario.ts";
 import type { Environment } from "../../contract/environment.ts";
-import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import { gpuNames } from "../../contract/gpus.ts";
 import type { Predict } from "../../review/changes/capacity.ts";
 
 /** Common load for all environments: many clients close to the server. */
@@ -23,9 +23,6 @@ const loadText = `${load.concurrency} clients that send float32 tensors to Trito
 
 /** Predicts an environment with the model of `clipstack capacity` and published figures; `undefined` without a GPU. */
 export function environmentPredictor(): Predict {
-  const peaks = Object.fromEntries(
-    Object.entries(gpuCatalogue).map(([name, { fp16DenseTflops }]) => [name, fp16DenseTflops]),
-  );
   // the model is calibrated on first use
   let facts: PublishedFacts | undefined;
   return ({ gpu, services, models }, gpusOf) => {
@@ -35,7 +32,7 @@ export function environmentPredictor(): Predict {
     if (tritons.length === 0) return undefined;
     const spec = models.find(({ towers }) => towers.image !== undefined);
     if (spec === undefined) return undefined;
-    facts ??= publishedFacts(peaks);
+    facts ??= publishedFacts();
     const times = publishedTimes(facts, load.jpegBytes, spec);
     const backend = tritons.some(({ backend }) => backend === "tensorrt")
       ? "tensorrt"

@@ -40,17 +40,24 @@ export interface RealTriton {
  * Starts Triton on 127.0.0.1 and waits until it is ready.
  *
  * @param repository - Models of the ONNX Runtime backend are changed to the Python backend, the only one in PyPI's package.
+ * @param options - `prefix`: program that starts Triton, such as `taskset`.
  */
 export async function startRealTriton(
   repository: string,
-  { flags = [] as readonly string[], ports = undefined as readonly number[] | undefined } = {},
+  {
+    flags = [] as readonly string[],
+    ports = undefined as readonly number[] | undefined,
+    prefix = [] as readonly string[],
+  } = {},
 ): Promise<RealTriton> {
   await usePythonBackend(repository);
   const used = ports ?? (await freePorts(3));
   const [http, grpc, metrics] = used;
+  const [program = "", ...prefixed] = [...prefix, realTritonProgram("tritonserver")];
   const child = spawn(
-    realTritonProgram("tritonserver"),
+    program,
     [
+      ...prefixed,
       `--model-repository=${repository}`,
       "--disable-auto-complete-config",
       ...["http", "grpc", "metrics"].map((name) => `--${name}-address=127.0.0.1`),

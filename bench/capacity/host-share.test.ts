@@ -1,0 +1,76 @@
+import { expect, test } from "vitest";
+import { publishedTimes } from "./published-facts.ts";
+import { hostOf, predictScenario, type Scenario } from "./scenario.ts";
+import { testFacts } from "./test-facts.ts";
+
+const times = publishedTimes(testFacts, 10_000);
+const perCore = testFacts.parameters.ingestPerCore;
+
+const scenario: Scenario = {
+  device: { name: "a100-sxm4-80gb" },
+  gpus: 4,
+  topology: "instance-group",
+  backend: "tensorrt",
+  payload: "fp32",
+  bandwidthMbps: 1e6,
+  roundTripMs: 0.1,
+  connections: "kept",
+  concurrency: 64,
+  imagesPerRequest: 1,
+  clientMs: 0,
+  jpegBytes: 10_000,
+};
+
+test("one Triton ingests with all cores of the host, and one of several with its share", () => {
+  const ingest = (change: Partial<Scenario>) => hostOf({ ...scenario, ...change }, times);
+  expect(ingest({ cores: 1 }).ingestMsPerImage).toBeCloseTo(perCore.ms.httpFp32, 9);
+  expect(ingest({ cores: 8 }).ingestMsPerImage).toBeCloseTo(
+    perCore.ms.httpFp32 / 8 ** perCore.scaling,
+    9,
+  );
+  expect(ingest({ cores: 8, topology: "per-gpu" }).ingestMsPerImage).toBeCloseTo(
+    perCore.ms.httpFp32 / 2 ** perCore.scaling,
+    9,
+  );
+  expect(ingest({}).ingestMsPerImage).toBe(ingest({ cores: 32 }).ingestMsPerImage);
+});
+
+test("ingest on more cores than were measured is marked", () => {
+  const host = hostOf({ ...scenario, cores: 16 }, times);
+  expect(host.measuredIngestMs).toBeGreaterThan(host.ingestMsPerImage);
+  const small = hostOf({ ...scenario, cores: 2 }, times);
+  expect(small.measuredIngestMs).toBe(small.ingestMsPerImage);
+});
+
+test("a limit of decoding on more cores than were measured comes with that of two cores", () => {
+  const jpeg = { ...scenario, payload: "jpeg", gpus: 1, concurrency: 256 } as const;
+  const eight = predictScenario({ ...jpeg, cores: 8 }, times);
+  expect(eight.bottleneck).toBe("decode");
+  expect(eight.measuredLimit).toBeCloseTo(eight.limitImagesPerSecond / 4, 6);
+  expect(predictScenario({ ...jpeg, cores: 2 }, times).measuredLimit).toBeUndefined();
+});
+
+test("decoding and ingest of JPEGs share the cores: both saturate at cores ÷ processor time per image", () => {
+  const { decode, ingestMsPerImage } = hostOf({ ...scenario, payload: "jpeg", cores: 8 }, times);
+  const decodeMs = times.decodeMsPerImage + testFacts.parameters.gatewayMsPerImage;
+  const rate = 8_000 / (decodeMs + perCore.ms.grpcFp32);
+  expect(1000 / (decode!.msPerImage / decode!.workers)).toBeCloseTo(rate, 6);
+  // more than one core
+  expect(1000 / ingestMsPerImage).toBeCloseTo(rate, -1);
+});
+
+test("eight GPUs with eight times the cores are not limited like one", () => {
+  const limit = (gpus: number) =>
+    predictScenario({ ...scenario, payload: "jpeg", gpus }, times).limitImagesPerSecond;
+  expect(limit(8) / limit(1)).toBeGreaterThan(7);
+});
+
+test("the measured figures are the medians of at least three rounds", () => {
+  const measured = testFacts.published.get("clipstack-ingest")!.figures;
+  expect(measured.length).toBe(13);
+  for (const { id, value, rounds = [] } of measured) {
+    const sorted = [...rounds].sort((a, b) => a - b);
+    expect(rounds.length, id).toBeGreaterThanOrEqual(3);
+    expect(value, id).toBe(sorted[Math.floor(sorted.length / 2)]);
+  }
+});

@@ -1,0 +1,3 @@
+import { publishedFacts } from "./published-facts.ts";
+
+export const testFacts = publishedFacts();
