@@ -11,9 +11,13 @@ import { parseRecord } from "../bench/record/record.ts";
 import { readSamples } from "../bench/run/reference.ts";
 import { cosine } from "../bench/stats/statistics.ts";
 import { localPytorch } from "../cli/model/pytorch-baseline.ts";
+import { runProgram } from "../cli/run-program.ts";
 import { clipstack } from "../cli/test-programs.ts";
+import { imageTowerOf } from "../contract/model-shapes.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
+import { imageTensor } from "../inference/preprocess/image-tensor.ts";
 import { openLocalEmbedder } from "../inference/session/local-embedder.ts";
+import { syntheticImages } from "../model-tools/compare-models.ts";
 import { onnxChunks } from "../model-tools/onnx-writer.ts";
 import { exportedTower } from "../model-tools/test-exported-tower.ts";
 import { tinyModel } from "../model-tools/test-model.ts";
@@ -21,6 +25,8 @@ import { tinyModel } from "../model-tools/test-model.ts";
 const { pytorch, noPytorch = "" } = await localPytorch({ onProgress: () => {} });
 const skipped = noPytorch && ` (skipped: ${noPytorch})`;
 
+const project = fileURLToPath(new URL("../", import.meta.url));
+const imageTower = imageTowerOf(openclipVitB32);
 const folder = mkdtempSync(join(tmpdir(), "clipstack-pytorch-baseline-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -141,6 +147,42 @@ describe.skipIf(pytorch === undefined)(`requests to the PyTorch baseline${skippe
       await embedder.close();
     }
   });
+
+  test.each(["torchscript", "dynamo"])(
+    "load the file that PyTorch's exporter %s writes",
+    async (exporter) => {
+      const file = join(folder, `${exporter}.onnx`);
+      const inputs = join(folder, "inputs");
+      const { data } = imageTensor(syntheticImages(2, imageTower.input.size), imageTower);
+      writeFileSync(inputs, data as Float32Array);
+      writeFileSync(join(folder, "spec.json"), JSON.stringify(openclipVitB32));
+      const { exitCode, stderr } = await runProgram(
+        pytorch!.command[0]!,
+        [
+          ...[join(project, "model-tools/python/export/export.py"), "--random-weights"],
+          ...["--profile", "tiny", "--exporter", exporter, "--architecture", "ViT-B-32"],
+          ...["--spec", join(folder, "spec.json"), "--inputs", inputs, "--output", file],
+        ],
+        { timeoutMs: 170_000 },
+      );
+      expect({ exitCode, stderr }).toMatchObject({ exitCode: 0 });
+      const other = await start(file);
+      expect(other.outcome).toMatchObject({ ok: true });
+      const [image] = images;
+      const response = await fetch(`${other.url}/embed`, {
+        method: "POST",
+        body: Buffer.from(image!.bytes),
+        headers: { "content-type": image!.contentType, accept: "application/octet-stream" },
+      });
+      const embedding = new Float32Array(await response.arrayBuffer());
+      await other.child.stop(5);
+      const embedder = await openLocalEmbedder({ spec: openclipVitB32, modelPath: file });
+      const [expected] = await embedder.embed([image!.bytes]);
+      await embedder.close();
+      expect(cosine(embedding, expected!)).toBeGreaterThan(0.999_999);
+    },
+    240_000,
+  );
 
   test("with an unreadable image, no image or another model are rejected", async () => {
     expect((await post("/embed", "not an image", "image/jpeg")).status).toBe(422);

@@ -86,8 +86,8 @@ def weights_in_order(graph: onnx.GraphProto) -> list[torch.Tensor]:
             tensor = torch.from_numpy(numpy_helper.to_array(value).copy())
             if tensor.numel() == 1:
                 continue
-            transposed = node.op_type == "Gemm" and any(it.name == "transB" and it.i for it in node.attribute)
-            found.append(tensor.T if transposed else tensor)
+            stored_transposed = node.op_type == "Gemm" and any(it.name == "transB" and it.i for it in node.attribute)
+            found.append(tensor.T if stored_transposed and tensor.dim() == 2 else tensor)
     return found
 
 
