@@ -190,7 +190,7 @@ const malformed: readonly (readonly [string, (document: TestDocument) => void, s
     "an unknown endpoint name",
     (it) =>
       Object.assign(it.output.environment.value.services[0]!.endpoints[0]!, { name: "embed" }),
-    'cdk.tf.json: output.environment.value: services.0.endpoints.0.name: invalid option: expected one of "embed-http"|"onnx-http"|"onnx-grpc"|"trt-http"|"trt-grpc", got "embed"',
+    'cdk.tf.json: output.environment.value: services.0.endpoints.0.name: invalid option: expected one of "embed-http"|"onnx-http"|"onnx-grpc"|"trt-http"|"trt-grpc"|"pytorch-http", got "embed"',
   ],
   [
     "a service without a workload",

@@ -1,4 +1,4 @@
-import { serverEnv } from "../contract/server-env.ts";
+import { baselineEnv, serverEnv } from "../contract/server-env.ts";
 import { type ResolvedTritonFlags, renderTritonCommand } from "../contract/triton-flags.ts";
 import type { SimulatedVolumes } from "./simulated-volumes.ts";
 import { type Fault, type Listener, type ListenerProtocol, loopback } from "./simulation-types.ts";
@@ -36,8 +36,9 @@ export interface EmbedContext {
   readonly notes: Set<string>;
 }
 
-/** Model repository in the container of an embed server; `undefined` for a gateway. */
-export function modelRepositoryOf({ env }: Workload): string | undefined {
+/** Model repository in the container of an embed server; `undefined` for a gateway and for a baseline. */
+export function modelRepositoryOf({ service, env }: Workload): string | undefined {
+  if (service.kind === "baseline") return undefined;
   const { BACKEND, MODEL_REPOSITORY } = serverEnv.parse(env);
   return BACKEND === "onnxruntime" ? MODEL_REPOSITORY : undefined;
 }
@@ -76,6 +77,28 @@ export function embedEnv(
     localUpstreams(workload, target, context),
   ).join(",");
   return env;
+}
+
+/**
+ * Environment variables of the PyTorch baseline, with local paths.
+ *
+ * @param model - File in place of the mounted one.
+ */
+export function baselineProcessEnv(
+  { name, env }: Workload,
+  model: string | undefined,
+  { listeners, volumes, notes }: Pick<EmbedContext, "listeners" | "volumes" | "notes">,
+): Readonly<Record<string, string>> {
+  const { MODEL_PATH, DEVICE } = baselineEnv.parse(env);
+  if (DEVICE === "cuda") notes.add(`${name}: runs the model on the CPU instead of CUDA`);
+  return {
+    ...env,
+    DEVICE: "cpu",
+    HOST: loopback,
+    PORT: String(listeners[0]?.local ?? 0),
+    MODEL_PATH: model ?? volumes.hostPath(MODEL_PATH),
+    END_WITH_PARENT: "true",
+  };
 }
 
 /** Local addresses of one of `TRITON_GRPC_URLS`; unchanged if nothing listens there. */

@@ -1,6 +1,6 @@
 import { embedPaths } from "../contract/embed-api.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
-import { serverEnv } from "../contract/server-env.ts";
+import { baselineEnv, serverEnv } from "../contract/server-env.ts";
 import { parseTritonArgs, type ResolvedTritonFlags } from "../contract/triton-flags.ts";
 import { messageOf, UserError } from "../contract/user-error.ts";
 import { parseAs } from "./parse.ts";
@@ -53,6 +53,10 @@ export function simulatedServer(workload: Workload, faults: Fault[]): SimulatedS
     throw new UserError(
       `${describe(workload)}: command must be empty or start with 'tritonserver', got '${workload.command.join(" ")}'`,
     );
+  }
+  if (workload.service.kind === "baseline") {
+    const { PORT } = parseAs(baselineEnv, workload.env, `${describe(workload)}: env`);
+    return { workload, role: "baseline", listens: [{ protocol: "embed-http", internal: PORT }] };
   }
   if (workload.service.kind === "triton") {
     faults.push({ workload, message: "is a Triton, but its command is not 'tritonserver …'" });
@@ -122,7 +126,11 @@ export function portCollisions(workloads: readonly Workload[]): readonly Fault[]
 }
 
 /** Readiness route of each role, used if the workload has no health check. */
-const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const;
+const readyPaths = {
+  embed: embedPaths.readyz,
+  triton: oipPaths.ready,
+  baseline: embedPaths.readyz,
+} as const;
 
 /** Local URL of a workload's health check, and the maximum time until it succeeds. */
 export function readiness(

@@ -80,6 +80,63 @@ test("an embed server has no authentication if its key is known only to Terrafor
   ]);
 });
 
+/** `two-services` with the embed server replaced by a PyTorch baseline. */
+function baselineDocument(): TestDocument {
+  const document = dockerDocument();
+  const [service] = document.output.environment.value.services;
+  Object.assign(service!, {
+    name: "pytorch",
+    kind: "baseline",
+    backend: "pytorch",
+    endpoints: [{ protocol: "embed-http", url: "http://127.0.0.1:8006", name: "pytorch-http" }],
+  });
+  Object.assign(container(document, "embed"), {
+    name: "two-services-pytorch",
+    env: [
+      "DEVICE=cuda",
+      "MODEL_NAME=openclip-vit-b32",
+      "MODEL_PATH=/models/openclip_vit_b32/1/model.onnx",
+      "PORT=8006",
+    ],
+    ports: [{ internal: 8006, external: 8006, ip: "127.0.0.1" }],
+    healthcheck: { test: ["CMD", "python", "-c", "…", "http://127.0.0.1:8006/readyz"] },
+  });
+  return document;
+}
+
+test("a PyTorch baseline runs on the CPU with the mounted weights", () => {
+  const plan = planOf(baselineDocument());
+  expect(plan.faults).toEqual([]);
+  expect(plan.notes).toEqual(["two-services-pytorch: runs the model on the CPU instead of CUDA"]);
+  expect(instance(plan, "two-services-pytorch")).toMatchObject({
+    role: "baseline",
+    args: [],
+    readyUrl: "http://127.0.0.1:8006/readyz",
+    env: {
+      DEVICE: "cpu",
+      HOST: "127.0.0.1",
+      PORT: "8006",
+      MODEL_PATH: "/project/model_repository/openclip_vit_b32/1/model.onnx",
+    },
+  });
+});
+
+test("a PyTorch baseline loads the chosen model file", () => {
+  const modelFiles = new Map([["openclip-vit-b32", { image: "/tmp/tiny.onnx" }]]);
+  const plan = planOf(baselineDocument(), { modelFiles, portOffset: 1_000 });
+  expect(instance(plan, "two-services-pytorch").env).toMatchObject({
+    MODEL_PATH: "/tmp/tiny.onnx",
+    PORT: "9006",
+  });
+});
+
+test("without PyTorch its baseline is left out, and a note gives the reason", () => {
+  const plan = planOf(baselineDocument(), { noPytorch: "there is no PyTorch" });
+  expect(plan.instances.map(({ name }) => name)).toEqual(["two-services-triton-onnx"]);
+  expect(plan.targets.map(({ endpoint }) => endpoint.name)).not.toContain("pytorch-http");
+  expect(plan.notes).toContain("two-services-pytorch is not run: there is no PyTorch");
+});
+
 test("a Triton has the synthesized command, followed by this machine's addresses, ports and repository", () => {
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",

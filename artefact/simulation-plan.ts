@@ -5,6 +5,7 @@ import { UserError } from "../contract/user-error.ts";
 import type { Artefact } from "./artefact.ts";
 import { clusterProxies, localEndpoint } from "./simulated-endpoints.ts";
 import {
+  baselineProcessEnv,
   type EmbedContext,
   embedEnv,
   modelRepositoryOf,
@@ -40,7 +41,9 @@ export function planSimulation(artefact: Artefact, options: SimulationPlanOption
   const faults: Fault[] = [];
   const notes = new Set(containersNotRun(artefact));
   const shift = (port: number) => shiftPort(port, options.portOffset);
-  const servers = workloads.map((workload) => simulatedServer(workload, faults));
+  const servers = workloads
+    .filter((workload) => canRun(workload, options, notes))
+    .map((workload) => simulatedServer(workload, faults));
   const drafts = servers.flatMap((server) => draftsOf(server, shift, options.freePort));
   for (const server of servers) {
     const { workload } = server;
@@ -85,6 +88,17 @@ export function planSimulation(artefact: Artefact, options: SimulationPlanOption
     notes: [...notes],
     hostPorts: hostPortsOf(instances, publishing),
   };
+}
+
+/** Returns whether a workload can run on this machine, and adds a note otherwise. */
+function canRun(
+  { service, name }: Workload,
+  { noPytorch }: SimulationPlanOptions,
+  notes: Set<string>,
+): boolean {
+  if (service.kind !== "baseline" || noPytorch === undefined) return true;
+  notes.add(`${name} is not run: ${noPytorch}`);
+  return false;
 }
 
 function containersNotRun({ otherContainers, volumeFillers }: Artefact): readonly string[] {
@@ -156,6 +170,11 @@ function instanceOf(
             }),
           ),
         );
+  if (role === "baseline") {
+    const [model = ""] = workload.service.models;
+    const env = baselineProcessEnv(workload, modelFiles?.get(model)?.image, context);
+    return { ...common, args: [], env };
+  }
   if (flags === undefined) {
     return {
       ...common,

@@ -1,4 +1,4 @@
-import type { Endpoint } from "../contract/environment.ts";
+import type { Endpoint, ServiceKind } from "../contract/environment.ts";
 import type { Modality } from "../contract/model-spec.ts";
 import type { Workload } from "./workload.ts";
 
@@ -58,7 +58,8 @@ export interface RepositoryPart {
   readonly files?: Readonly<Record<string, string>>;
 }
 
-export type ServerRole = "embed" | "triton";
+/** `baseline` is the PyTorch baseline, the others are roles of clipstack's server. */
+export type ServerRole = ServiceKind;
 
 export type ListenerProtocol = "embed-http" | "oip-http" | "oip-grpc" | "metrics";
 
@@ -99,6 +100,12 @@ export interface SimulationPlanOptions {
   readonly exists: (path: string) => boolean;
   /** ONNX files in place of those that the artefact mounts. */
   readonly modelFiles?: ModelFiles;
+  /**
+   * Reason why the PyTorch baseline cannot run on this machine; its services are left out.
+   *
+   * @default - it can run
+   */
+  readonly noPytorch?: string;
   /** Folder in which model repositories are assembled. */
   readonly temporaryFolder: string;
   /** Added to every port of the machine. */

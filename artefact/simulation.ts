@@ -32,9 +32,20 @@ export type StartOutcome =
   | { readonly ok: true; readonly readyMs: number }
   | { readonly ok: false; readonly message: string };
 
-export interface StartOptions {
-  /** Command of clipstack's server, without the server's own arguments. */
+/** Commands of the programs that implement the roles. */
+export interface ServerCommands {
+  /** Command of clipstack's server, without the server's own arguments: the server's file last. */
   readonly serverCommand: readonly string[];
+  /** Command of the PyTorch baseline, and its environment variables; absent if a plan has none. */
+  readonly pytorch?: PytorchCommand;
+}
+
+export interface PytorchCommand {
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface StartOptions extends ServerCommands {
   readonly signal: AbortSignal;
   /** Maximum duration of a start in seconds, even if the synthesized health check allows more. */
   readonly startLimitSeconds: number;
@@ -86,7 +97,7 @@ export async function startSimulation(
     const instances = await Promise.all(
       plan.instances.map(async (instance): Promise<RunningInstance> => {
         const problem = prepare(instance);
-        const child = startProcess(instance, options.serverCommand);
+        const child = startProcess(instance, options);
         children.push(child);
         const { readyUrl, readyBudgetSeconds } = instance;
         const budgetSeconds = Math.min(readyBudgetSeconds, options.startLimitSeconds);
@@ -114,7 +125,15 @@ function distinctPorts(plan: SimulationPlan): SimulationPlan["proxies"] {
 }
 
 /** Starts the process of an instance. Its model repository must exist: {@link assembleRepository}. */
-export function startProcess(instance: Instance, serverCommand: readonly string[]): Child {
+export function startProcess(
+  instance: Instance,
+  { serverCommand, pytorch }: ServerCommands,
+): Child {
+  if (instance.role === "baseline") {
+    if (pytorch === undefined) throw new Error(`${instance.name}: no command of PyTorch`);
+    const env = { ...pytorch.env, ...instance.env };
+    return startChild({ command: pytorch.command, args: instance.args, env });
+  }
   return startChild({
     command: withLifeline(serverCommand),
     args: instance.args,

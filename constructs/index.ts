@@ -25,6 +25,7 @@ export {
   type ModelWeightsProps,
   type WeightsSource,
 } from "./docker/model-weights.ts";
+export { PytorchBaseline, type PytorchBaselineProps } from "./docker/pytorch-baseline.ts";
 export {
   type BuildArgs,
   type BuiltImageSource,

@@ -16,9 +16,15 @@ export const endpointNames = [
   "onnx-grpc",
   "trt-http",
   "trt-grpc",
+  "pytorch-http",
 ] as const;
 /** Service and protocol that return embeddings. */
 export type EndpointName = (typeof endpointNames)[number];
+
+/** Returns whether an endpoint accepts image files by the embed API's `POST /embed`; the others accept tensors. */
+export function hasEmbedApi(endpoint: EndpointName): boolean {
+  return endpoint === "embed-http" || endpoint === "pytorch-http";
+}
 
 /** Version of {@link environment}. */
 export const environmentSchema = 3;
@@ -44,11 +50,12 @@ export const servedVariants = ["fp32", "trt", "u8", "jpeg"] as const satisfies T
 export type ServedVariant = (typeof servedVariants)[number];
 
 export const service = z.strictObject({
-  /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, …; the id of its construct in the stack. */
+  /** `embed`, `triton-onnx`, `triton-trt`, `triton-0`, `pytorch`, …; the id of its construct in the stack. */
   name: z.string().min(1),
-  kind: z.enum(["embed", "triton"]),
+  /** `baseline` is not part of clipstack: a service that its endpoints are compared with, by the embed API's routes for images. */
+  kind: z.enum(["embed", "triton", "baseline"]),
   /** Backend that executes the model; `triton` is the embed server as gateway. */
-  backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
+  backend: z.enum(["onnxruntime", "tensorrt", "triton", "pytorch"]),
   /** Program that serves Triton's protocol; absent for `embed`. */
   server: z.enum(tritonServers).optional(),
   /** Names of the served models, which `models` of the environment describes. The first is the default. */
@@ -71,6 +78,7 @@ export const service = z.strictObject({
   endpoints: z.array(endpoint).min(1),
 });
 export type Service = z.infer<typeof service>;
+export type ServiceKind = Service["kind"];
 
 const currentFields = z.strictObject({
   /** Version of the format, incremented when the name or meaning of a field changes. */

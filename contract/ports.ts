@@ -17,6 +17,9 @@ export const tritonPorts = {
 /** Port of the embed server, in its container and (by default) on the host. */
 export const embedPort = 8002;
 
+/** Port of the PyTorch baseline, in its container and on the host. */
+export const baselinePort = 8006;
+
 /** Default ports on a GPU host. */
 export const hostPorts = {
   embed: embedPort,

@@ -232,6 +232,17 @@ export const serverEnv = z
   });
 export type ServerEnv = z.infer<typeof serverEnv>;
 
+/** Environment variables of the PyTorch baseline, `bench/baselines/pytorch/`. */
+export const baselineEnv = z.object({
+  PORT: integer(1, 65_535),
+  /** Device that computes the model. */
+  DEVICE: z.enum(["cpu", "cuda"]),
+  /** Name of the model in requests and responses. */
+  MODEL_NAME: z.string().min(1),
+  /** ONNX file with the weights. */
+  MODEL_PATH: z.string().min(1),
+});
+
 /** Specs of the models that a server serves, the default model first, with the served towers. */
 export function servedSpecs({
   MODELS: entries,

@@ -37,6 +37,11 @@ export const exportArchitectures: Readonly<Record<string, string | undefined>> =
   "siglip2-base-224": "transformers",
 };
 
+/** Models of the catalogue whose image tower is a vision transformer of OpenCLIP. */
+export const openClipTransformers: readonly string[] = Object.entries(exportArchitectures).flatMap(
+  ([name, architecture]) => (architecture?.startsWith("ViT-") === true ? [name] : []),
+);
+
 /** Command of `clipstack model` that writes the files of a model from its trained weights; undefined if there is none. */
 export function trainedWeightsCommand(spec: ModelSpec): "pull" | "export" | "import" | undefined {
   const onHub = hubWeightsOf(spec);
@@ -49,6 +54,6 @@ export function trainedWeightsCommand(spec: ModelSpec): "pull" | "export" | "imp
 /** The tensors of a model that is not in the catalogue are not known before the download. */
 function isConvertible({ name }: ModelSpec, { file }: HubWeights): boolean {
   if (file.endsWith(".onnx")) return true;
-  const isVit = !modelCatalogue.has(name) || exportArchitectures[name]?.startsWith("ViT-") === true;
+  const isVit = !modelCatalogue.has(name) || openClipTransformers.includes(name);
   return file.endsWith(".safetensors") && isVit;
 }

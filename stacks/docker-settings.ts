@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
 import { gpuNames } from "../contract/gpus.ts";
-import { hostPorts, type TritonPorts } from "../contract/ports.ts";
+import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts";
 import { queueDelayMicroseconds } from "../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
 import { integer, name, port, text } from "./setting-types.ts";
@@ -109,6 +109,13 @@ export const triton = {
       "With TensorRT: replay the kernels of a batch as one CUDA graph; verify the deployed environment before you rely on it (docs/untested.md). `true` is rejected with ONNX Runtime, whose CUDA graphs can return the result of an earlier request.",
     ),
 };
+
+export const baseline = z
+  .enum(["none", "pytorch"])
+  .default("none")
+  .describe(
+    `\`pytorch\`: also deploys a service of FastAPI, OpenCLIP and PyTorch with the image tower of the first model, on port ${baselinePort} of the loopback interface and on the first GPU of the other services, so that \`clipstack bench\` compares them (docs/guides/choosing-a-backend.md). For vision transformers of OpenCLIP in the catalogue; not with \`weights: image\`. It is not for production.`,
+  );
 
 export const modelVersions = integer(1, maxModelVersions)
   .optional()

@@ -72,6 +72,21 @@ export function embedImage(
   return built(build, setting, weights);
 }
 
+/** Build of the PyTorch baseline, on a host with or without a GPU. */
+export const pytorchImage: BuiltImageSource = {
+  source: "build",
+  build: {
+    context: ".",
+    files: [
+      ".dockerignore",
+      "bench/baselines/pytorch/{Dockerfile,*.py,requirements.txt}",
+      "model-tools/python/export/{requirements,torch-pypi}.txt",
+    ],
+    name: "clipstack/pytorch-baseline:cuda",
+    dockerfile: "bench/baselines/pytorch/Dockerfile",
+  },
+};
+
 /** Build of the image for clusters, with the weights of `models`. */
 export function kindImage(
   setting: BuildSetting,

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import {
   accelerator,
+  baseline,
   embedService,
   gpus,
   host,
@@ -61,5 +62,6 @@ export const multiGpuSettings = z.strictObject({
     })
     .prefault({})
     .describe("Used with `per-gpu`."),
+  baseline,
 });
 export type MultiGpuSettings = WithSpecs<z.infer<typeof multiGpuSettings>>;

@@ -8,6 +8,7 @@ import { TritonServer } from "../constructs/docker/triton-server.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
 import { perGpuHostPorts } from "../contract/ports.ts";
+import { baselines } from "./baseline.ts";
 import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";
 import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
@@ -53,7 +54,10 @@ export class MultiGpuStack extends TerraformStack {
       backend: { kind: "triton", upstreams },
     });
 
-    new EnvironmentOutput(this, "environment", { where: host, services: [embed, ...tritons] });
+    const { gpus } = settings.topology === "per-gpu" ? settings.perGpu : settings.tritonOnnx;
+    const others = baselines(this, { host, weights }, gpus, settings);
+    const services = [embed, ...tritons, ...others];
+    new EnvironmentOutput(this, "environment", { where: host, services });
   }
 }
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import {
   accelerator,
+  baseline,
   embedService,
   gpus,
   host,
@@ -43,5 +44,6 @@ export const singleGpuSettings = z.strictObject({
     .prefault({}),
   tritonOnnx: tritonOnnx([0]),
   tritonTrt: tritonTrt([0]),
+  baseline,
 });
 export type SingleGpuSettings = WithSpecs<z.infer<typeof singleGpuSettings>>;

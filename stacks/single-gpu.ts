@@ -6,6 +6,7 @@ import { GpuHost } from "../constructs/docker/gpu-host.ts";
 import { ModelWeights } from "../constructs/docker/model-weights.ts";
 import { EnvironmentOutput } from "../constructs/environment-output.ts";
 import { keepState } from "../constructs/state.ts";
+import { baselines } from "./baseline.ts";
 import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
@@ -42,10 +43,11 @@ export class SingleGpuStack extends TerraformStack {
         ? { kind: "onnxruntime", weights, gpus: embed.gpus }
         : { kind: "triton", upstreams: tritons.filter(({ node }) => node.id === embed.upstream) };
     if (embed.enabled && embed.backend === "triton") check(this, () => upstreamFindings(settings));
-    const services = embed.enabled
+    const own = embed.enabled
       ? [new EmbedServer(this, "embed", { ...embed, host, image, backend }), ...tritons]
       : tritons;
-    if (services.length === 0) {
+    const services = [...own, ...baselines(this, { host, weights }, embed.gpus, settings)];
+    if (own.length === 0) {
       const must = "be true, or tritonOnnx.enabled, or tritonTrt.enabled";
       check(this, () => [{ path: "embed.enabled", must, got: "false" }]);
       return;

@@ -1,11 +1,17 @@
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { Testing } from "../constructs/cdktf.ts";
 import { findingsOf } from "../constructs/checks/findings.ts";
 import { environment, environmentOutput } from "../contract/environment.ts";
+import { pytorchImage } from "./image-builds.ts";
 import { KindStack } from "./kind.ts";
 import { MultiGpuStack } from "./multi-gpu.ts";
 import { parseSettings } from "./settings.ts";
 import { SingleGpuStack } from "./single-gpu.ts";
+
+const project = fileURLToPath(new URL("../", import.meta.url));
 
 const single = (yaml = "") =>
   new SingleGpuStack(Testing.app(), "single-gpu", parseSettings("single-gpu", "test", yaml));
@@ -128,6 +134,37 @@ describe("single-gpu", () => {
     ]);
   });
 
+  test("adds a baseline and nothing else", () => {
+    const settings = "{ embed: { gpus: [0] }, baseline: pytorch }";
+    expect(servicesOf(single(settings))).toEqual(["embed", "triton-onnx", "triton-trt", "pytorch"]);
+    expect(addresses(single(settings)).filter((it) => !addresses(single()).includes(it))).toEqual([
+      "docker_container.pytorch_container_F19B35DD",
+      "docker_image.host_pytorch-image_4D672203",
+      "terraform_data.pytorch_ready_healthy_80A849D4",
+    ]);
+    expect(Testing.synth(single("baseline: none"))).toBe(Testing.synth(single()));
+  });
+
+  test("builds the baseline from files that exist", () => {
+    const dockerfile = readFileSync(join(project, pytorchImage.build.dockerfile), "utf8");
+    const copied = [...dockerfile.matchAll(/^COPY (.+) \S+$/gm)].flatMap(([, files = ""]) =>
+      files.split(" "),
+    );
+    expect(copied.length).toBeGreaterThan(3);
+    for (const file of copied)
+      expect(existsSync(join(project, file.replace("*.py", "app.py")))).toBe(true);
+  });
+
+  test("requires one of its own services beside a baseline", () => {
+    const none = "{ enabled: false }";
+    const stack = single(
+      `{ embed: ${none}, tritonOnnx: ${none}, tritonTrt: ${none}, baseline: pytorch }`,
+    );
+    expect(findingsOf(stack)).toContain(
+      "single-gpu: embed.enabled must be true, or tritonOnnx.enabled, or tritonTrt.enabled, got false",
+    );
+  });
+
   test("omits disabled services", () => {
     expect(servicesOf(single("tritonTrt: { enabled: false }"))).toEqual(["embed", "triton-onnx"]);
     expect(servicesOf(single("embed: { enabled: false }"))).toEqual(["triton-onnx", "triton-trt"]);
@@ -152,6 +189,14 @@ describe("single-gpu", () => {
 });
 
 describe("multi-gpu-4x", () => {
+  test.each(["instance-group", "per-gpu"])("places a baseline on the first GPU, %s", (topology) => {
+    const settings = `{ topology: ${topology}, baseline: pytorch }`;
+    const { containers } = synthesized(multi(settings));
+    expect(containers.find(({ name }) => name === "multi-gpu-4x-pytorch")).toMatchObject({
+      gpus: "device=0",
+    });
+  });
+
   test("consists of a host, a gateway and two Tritons on all GPUs", () => {
     expect(tree(multi())).toMatchInlineSnapshot(`
       "multi-gpu-4x (MultiGpuStack)

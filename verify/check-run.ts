@@ -94,7 +94,9 @@ export class CheckRun {
       return;
     }
     this.#report(check.runEnvironment?.(context) ?? []);
+    const { kinds } = check;
     for (const service of check.order?.(services) ?? services) {
+      if (kinds?.includes(service.workload.service.kind) === false) continue;
       this.options.signal.throwIfAborted();
       if (check.runService !== undefined) await this.#checkService(check, service, context);
     }

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Artefact, readArtefact } from "../artefact/artefact.ts";
 import { makeScratchFolder } from "../artefact/scratch-folder.ts";
-import { requirePorts, startSimulation } from "../artefact/simulation.ts";
+import { requirePorts, type ServerCommands, startSimulation } from "../artefact/simulation.ts";
 import type { ModelFiles, SimulationPlan } from "../artefact/simulation-types.ts";
 import type { EnvironmentSubject, VerifyRecord } from "../bench/record/record.ts";
 import { type EnvironmentFile, planFor, subjectOf } from "../bench/run/local-environment.ts";
@@ -25,10 +25,10 @@ import {
 } from "./check-run.ts";
 import type { CheckContext } from "./checks/check.ts";
 
-export interface VerifyOptions extends CheckOptions {
+export interface VerifyOptions extends CheckOptions, ServerCommands {
   readonly environments: readonly EnvironmentFile[];
-  /** Command that starts the server: program, arguments, server file last. */
-  readonly serverCommand: readonly string[];
+  /** Reason why the PyTorch baseline cannot run on this machine; it is skipped. @default - it can run */
+  readonly noPytorch?: string;
   /** Model repository of the project, in place of volumes of other hosts. */
   readonly modelRepository: string;
   /** Whether the services run the chosen files instead of the mounted ones. */
@@ -114,12 +114,17 @@ async function runSimulation(
   environment: Prepared,
   run: CheckRun,
   references: Pick<CheckContext, "reference" | "textReference">,
-  { serverCommand, signal, startLimitSeconds = defaultStartLimitSeconds }: VerifyOptions,
+  { serverCommand, pytorch, signal, startLimitSeconds = defaultStartLimitSeconds }: VerifyOptions,
 ): Promise<EnvironmentSubject> {
   const began = performance.now();
   const { artefact, plan } = environment;
   run.phase(`start ${plan.instances.map(({ name }) => name).join(", ")}`);
-  const running = await startSimulation(plan, { serverCommand, signal, startLimitSeconds });
+  const running = await startSimulation(plan, {
+    serverCommand,
+    pytorch,
+    signal,
+    startLimitSeconds,
+  });
   const services = artefact.workloads.map((workload) =>
     openService(
       run.environment,

@@ -94,6 +94,7 @@ export function calibrateRecord(record: BenchRecord): RecordCalibration {
 }
 
 function exclusionReason(point: LoadPoint): string | undefined {
+  if (point.endpoint === "pytorch-http") return "a baseline, whose times are not modelled";
   if (point.load.kind !== "closed loop") return "an open loop has no fixed number of clients";
   if (point.latencyMs === undefined) return "no request succeeded";
   if (point.invalid.length > 0) return "invalid";
@@ -221,7 +222,7 @@ function backendOf(
   const backend = record.subject.environments
     .find(({ name }) => name === environment)
     ?.services.find(({ name }) => name === service)?.backend;
-  return backend === "triton" ? undefined : backend;
+  return backend === "onnxruntime" || backend === "tensorrt" ? backend : undefined;
 }
 
 function rowOf(

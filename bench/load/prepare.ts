@@ -1,6 +1,7 @@
 import { encodeGrpcRequest, methodOf } from "../../client/triton/wire-grpc.ts";
 import { encodeInferRequest } from "../../client/triton/wire-http.ts";
 import { type EmbedTextRequest, embedPaths } from "../../contract/embed-api.ts";
+import { hasEmbedApi } from "../../contract/environment.ts";
 import {
   type ImagePayload,
   imagePixels,
@@ -138,7 +139,7 @@ function pathOf(
   { payload }: Pick<BenchEndpoint, "payload">,
 ): string {
   if (isGrpc(target)) return methodOf("ModelInfer").path;
-  if (target.endpoint === "embed-http") {
+  if (hasEmbedApi(target.endpoint)) {
     return payload === "text" ? embedPaths.embedText : embedPath(target.spec);
   }
   return `/v2/models/${encodeURIComponent(modelFor(target, payload))}/infer`;
@@ -152,7 +153,7 @@ function imageWriter(
   target: Target,
   format: Pick<BenchEndpoint, "payload" | "serialization">,
 ): Write<LoadImage> {
-  if (target.endpoint === "embed-http") return writeEmbed;
+  if (hasEmbedApi(target.endpoint)) return writeEmbed;
   const { payload } = format;
   if (payload === "text") throw new Error("payload format text is not one of images");
   const tower = imageTowerOf(target.spec);
@@ -160,7 +161,7 @@ function imageWriter(
 }
 
 function textWriter(target: Target): Write<LoadText> {
-  if (target.endpoint === "embed-http") return (texts) => writeTexts(target.spec, texts);
+  if (hasEmbedApi(target.endpoint)) return (texts) => writeTexts(target.spec, texts);
   const tower = textTowerOf(target.spec);
   const format = { payload: "text", serialization: "binary" } as const;
   return tensorWriter(target, format, (texts) =>

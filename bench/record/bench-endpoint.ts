@@ -1,4 +1,4 @@
-import type { EndpointName } from "../../contract/environment.ts";
+import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
 
 /** Payload formats: encodings in which an image or a text is sent. */
 export const payloadFormats = [
@@ -29,7 +29,8 @@ export interface BenchEndpoint {
  * `onnx-http_json`, `onnx-http_text`. The default format has no suffix: `jpeg` for the embed API, `fp32` for Triton.
  */
 export function benchEndpointName({ endpoint, payload, serialization }: BenchEndpoint): string {
-  const defaultPayload = endpoint === "embed-http" ? "jpeg" : "fp32";
+  const isEmbed = hasEmbedApi(endpoint);
+  const defaultPayload = isEmbed ? "jpeg" : "fp32";
   const variant = payload === defaultPayload ? "" : `_${payload}`;
-  return `${endpoint}${variant}${serialization === "json" && endpoint !== "embed-http" ? "_json" : ""}`;
+  return `${endpoint}${variant}${serialization === "json" && !isEmbed ? "_json" : ""}`;
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { endpointNames, tritonServers } from "../../contract/environment.ts";
+import { endpointNames, service, tritonServers } from "../../contract/environment.ts";
 import { parseRecordAs, type RecordKind } from "./parse-record.ts";
 import { upgradeVerifyRecord } from "./upgrade.ts";
 
@@ -114,8 +114,8 @@ export const environmentSubject = z.strictObject({
   services: z.array(
     z.strictObject({
       name: z.string(),
-      kind: z.enum(["embed", "triton"]),
-      backend: z.enum(["onnxruntime", "tensorrt", "triton"]),
+      kind: service.shape.kind,
+      backend: service.shape.backend,
       /** Server of a deployed Triton: NVIDIA's server or the Triton emulator. */
       server: z.enum(tritonServers).optional(),
       resource: z.string(),

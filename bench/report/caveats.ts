@@ -174,7 +174,7 @@ function knowledge({ subject, loadPoints, notes }: BenchRecord): readonly Caveat
   if (payloads.has("jpeg") && payloads.size > 1) {
     add(
       "Decoding",
-      "Endpoints that accept image files (`embed-http`, `…_jpeg`) decode and resize them on the server. The others received tensors that were prepared before the measurement, so their figures exclude that client work.",
+      "Endpoints that accept image files (`embed-http`, `pytorch-http`, `…_jpeg`) decode and resize them on the server. The others received tensors that were prepared before the measurement, so their figures exclude that client work.",
     );
   }
   if (subject.target === "addresses") {

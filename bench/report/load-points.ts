@@ -1,3 +1,4 @@
+import { endpointNames } from "../../contract/environment.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type {
   BenchRecord,
@@ -109,7 +110,7 @@ export interface Series {
   readonly loadPoints: readonly LoadPoint[];
 }
 
-const endpointOrder = ["embed-http", "onnx-http", "onnx-grpc", "trt-http", "trt-grpc"];
+const endpointOrder: readonly string[] = endpointNames;
 
 /** Load points by environment and endpoint, in a fixed order of endpoints. */
 export function seriesOf(loadPoints: readonly LoadPoint[]): readonly Series[] {

@@ -1,3 +1,4 @@
+import { hasEmbedApi } from "../../contract/environment.ts";
 import type { BenchRecord, LoadPoint } from "../record/bench-record.ts";
 import { type DataTable, numberField, tableOf, textField } from "./document.ts";
 import { protocolFigure } from "./figures.ts";
@@ -26,7 +27,7 @@ interface ProtocolPair {
 function protocolPairs(loadPoints: readonly LoadPoint[]): readonly ProtocolPair[] {
   const plain = closedLoop(usableLoadPoints(loadPoints));
   return plain.flatMap((http) => {
-    if (!http.endpoint.endsWith("-http") || http.endpoint === "embed-http") return [];
+    if (!http.endpoint.endsWith("-http") || hasEmbedApi(http.endpoint)) return [];
     const grpc = plain.find(
       (point) =>
         point.endpoint === http.endpoint.replace("-http", "-grpc") &&

@@ -1,5 +1,6 @@
 import { openPreparedInfer } from "../../client/triton/prepared-infer.ts";
 import { decodeInferResponse, headerLengthField } from "../../client/triton/wire-http.ts";
+import { hasEmbedApi } from "../../contract/environment.ts";
 import { prepareRequests } from "../load/prepare.ts";
 import type { PreparedRequest, PreparedRequests } from "../load/prepared-requests.ts";
 import { type BenchEndpoint, benchEndpointName } from "../record/bench-endpoint.ts";
@@ -134,7 +135,7 @@ function openSender({ endpoint, url, spec, modality }: BenchTarget, signal: Abor
       if (status !== 200) {
         throw new Error(`status ${status}: ${body.toString("utf8").slice(0, 200)}`);
       }
-      if (endpoint === "embed-http") return checkCount(rows(body, spec.embedding.width), images);
+      if (hasEmbedApi(endpoint)) return checkCount(rows(body, spec.embedding.width), images);
       const length = headers[headerLengthField];
       const { outputs } = decodeInferResponse(body, length === undefined ? length : String(length));
       return rowsOf({ spec, modality }, outputs, images).map(unit);

@@ -1,3 +1,4 @@
+import { hasEmbedApi } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
 import type { BenchRecord, LoadPoint, LoadShape } from "../record/bench-record.ts";
@@ -215,7 +216,7 @@ function acceptedBatches(
   onNotice: (text: string) => void,
 ): readonly number[] {
   const { maximum } = spec.batching;
-  const accepted = endpoint === "embed-http" ? sizes : sizes.filter((size) => size <= maximum);
+  const accepted = hasEmbedApi(endpoint) ? sizes : sizes.filter((size) => size <= maximum);
   if (accepted.length < sizes.length) {
     onNotice(
       `${endpoint}: batch sizes above ${maximum}, the maximum of ${spec.name}, are left out`,

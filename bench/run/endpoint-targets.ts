@@ -1,5 +1,5 @@
 import type { Workload } from "../../artefact/workload.ts";
-import type { EndpointName } from "../../contract/environment.ts";
+import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { OpenTargets } from "./bench-target.ts";
 import { useServices, type WithTargetsOptions } from "./open-services.ts";
@@ -36,6 +36,13 @@ const knownServices = [
     backend: "tensorrt",
     prefix: "trt",
     variant: "trt",
+  },
+  {
+    name: "pytorch",
+    kind: "baseline",
+    backend: "pytorch",
+    prefix: "pytorch",
+    variant: "fp32",
   },
 ] as const;
 
@@ -111,6 +118,6 @@ function workloadOf(
 }
 
 function protocolOf(endpoint: EndpointName) {
-  if (endpoint === "embed-http") return "embed-http";
+  if (hasEmbedApi(endpoint)) return "embed-http";
   return endpoint.endsWith("-grpc") ? "oip-grpc" : "oip-http";
 }

@@ -1,5 +1,5 @@
 import type { RunningInstance } from "../../artefact/simulation.ts";
-import { loopback } from "../../artefact/simulation-types.ts";
+import { loopback, type ServerRole } from "../../artefact/simulation-types.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import type { HttpClient, HttpRequest } from "./http-client.ts";
 import { type Metrics, parseMetrics } from "./prometheus.ts";
@@ -9,7 +9,7 @@ import type { ServiceUnderTest } from "./service-under-test.ts";
 export interface MetricsSource {
   readonly name: string;
   /** Kind of server, which determines the metric names. */
-  readonly role: "embed" | "triton";
+  readonly role: ServerRole;
   /** `http://host:port`; absent without a metrics endpoint. */
   readonly url?: string;
 }
@@ -20,7 +20,7 @@ const timeoutMs = 30_000;
 export function metricsSource({ instance }: RunningInstance): MetricsSource {
   const { name, role, listeners } = instance;
   const listener = listeners.find(
-    ({ protocol }) => protocol === "metrics" || protocol === "embed-http",
+    ({ protocol }) => protocol === "metrics" || (protocol === "embed-http" && role !== "baseline"),
   );
   return { name, role, url: listener && `http://${loopback}:${listener.local}` };
 }

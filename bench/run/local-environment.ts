@@ -22,6 +22,8 @@ export interface LocalEnvironmentOptions {
   readonly modelRepository: string;
   /** ONNX files in place of the mounted ones. */
   readonly modelFiles?: ModelFiles;
+  /** Reason why the PyTorch baseline cannot run on this machine. @default - it can run */
+  readonly noPytorch?: string;
 }
 
 /** Maximum number of free ports required per replica. */
@@ -43,6 +45,7 @@ export async function planFor(
     moduleFolder: dirname(resolve(file)),
     modelRepository: options.modelRepository,
     modelFiles: options.modelFiles,
+    noPytorch: options.noPytorch,
     exists: existsSync,
     temporaryFolder,
     portOffset: options.portOffset,

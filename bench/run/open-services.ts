@@ -1,5 +1,5 @@
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { EndpointName } from "../../contract/environment.ts";
+import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
 import type { Modality, ModelTower } from "../../contract/model-spec.ts";
 import {
   modelControlHeaderOf,
@@ -130,13 +130,12 @@ export function controlHeaderOf([program, ...args]: readonly string[]): Required
 /** Fails before anything is measured if an endpoint does not respond. */
 async function requireLive(service: ServiceUnderTest, target: EndpointTarget): Promise<void> {
   const { endpointName: endpoint, url } = target;
-  const live =
-    endpoint === "embed-http"
-      ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
-          ({ status }) => status === 200,
-          () => false,
-        )
-      : await service.transport(target).live({ timeoutMs });
+  const live = hasEmbedApi(endpoint)
+    ? await service.http.send(`${url}${embedPaths.healthz}`, { timeoutMs }).then(
+        ({ status }) => status === 200,
+        () => false,
+      )
+    : await service.transport(target).live({ timeoutMs });
   if (!live) throw new UserError(`${service.environment}: ${endpoint} does not respond at ${url}`);
 }
 
@@ -153,7 +152,7 @@ async function payloadsOf(
   modality: Modality,
 ): Promise<readonly PayloadFormat[]> {
   if (modality === "text") return ["text"];
-  if (target.endpointName === "embed-http") return ["jpeg"];
+  if (hasEmbedApi(target.endpointName)) return ["jpeg"];
   // the models of the other formats run on ONNX Runtime only
   if (target.endpointName.startsWith("trt-")) return ["fp32"];
   const found: PayloadFormat[] = [];

@@ -11,11 +11,11 @@ export const parityLimits = { cosineAtLeast: 0.999, relativeDifferenceAtMost: 0.
 export type VerifyTarget = VerifyRecord["subject"]["target"];
 
 /**
- * Returns whether only directions can be compared. TensorRT engines round to FP16, which exceeds the limit of the relative
- * difference but preserves the direction. Local simulations compute FP32 in place of TensorRT.
+ * Returns whether only directions can be compared. TensorRT engines and PyTorch's autocast round to FP16, which exceeds the limit of the
+ * relative difference but preserves the direction. Local simulations compute FP32.
  */
 export function roundsToHalf(target: VerifyTarget | "addresses", endpoint: EndpointName): boolean {
-  return target !== "simulation" && endpoint.startsWith("trt-");
+  return target !== "simulation" && /^(trt|pytorch)-/.test(endpoint);
 }
 
 /** Agreement of one embedding with the reference. */

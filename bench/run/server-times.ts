@@ -1,4 +1,5 @@
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
+import { hasEmbedApi } from "../../contract/environment.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { modelFor } from "../load/prepare.ts";
 import type { PayloadFormat } from "../record/bench-endpoint.ts";
@@ -62,7 +63,7 @@ export function serverTimes(
     name: string,
     labels: Readonly<Record<string, string>> = {},
   ) => counterIncrease(before, after, role, name, labels);
-  return target.endpoint === "embed-http"
+  return hasEmbedApi(target.endpoint)
     ? embedTimes(delta, target.model)
     : tritonTimes(delta, target, payload);
 }

@@ -5,7 +5,7 @@ import type { ServiceUnderTest } from "./service-under-test.ts";
 
 const timeoutMs = 10_000;
 
-const openApi = z.object({ info: z.object({ version: z.string() }) });
+const openApi = z.object({ info: z.object({ title: z.string(), version: z.string() }) });
 
 /**
  * Version of a service, from Triton's server metadata or the embed server's API description. `undefined` if unavailable;
@@ -19,7 +19,8 @@ export async function serverVersion(service: ServiceUnderTest): Promise<string |
   try {
     if (target.endpoint.protocol === "embed-http") {
       const response = await service.http.send(`${target.url}${embedPaths.openapi}`, { timeoutMs });
-      return `clipstack embed API ${openApi.parse(jsonOf(response)).info.version}`;
+      const { title, version } = openApi.parse(jsonOf(response)).info;
+      return `${title} ${version}`;
     }
     const { name, version } = await service.transport(target).serverMetadata({ timeoutMs });
     return `${name} ${version}`;

@@ -116,6 +116,8 @@ export function servedModels(
   { models, workload }: ServiceUnderTest,
   modality: Modality = "image",
 ): readonly ServedModel[] {
+  // a baseline has the image towers only
+  if (workload.service.kind === "baseline" && modality === "text") return [];
   return models
     .filter(({ towers }) => towers[modality] !== undefined)
     .map((spec) => ({

@@ -3,7 +3,12 @@ import { join } from "node:path";
 import { readArtefact } from "../../artefact/artefact.ts";
 import { makeScratchFolder } from "../../artefact/scratch-folder.ts";
 import { workloadsBehind } from "../../artefact/simulated-process.ts";
-import { type RunningInstance, requirePorts, startSimulation } from "../../artefact/simulation.ts";
+import {
+  type RunningInstance,
+  requirePorts,
+  type ServerCommands,
+  startSimulation,
+} from "../../artefact/simulation.ts";
 import type { Instance, ModelFiles, SimulationPlan } from "../../artefact/simulation-types.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { describe } from "../../artefact/workload.ts";
@@ -27,11 +32,11 @@ import { openService, type ServiceUnderTest } from "./service-under-test.ts";
 import { softwareHere } from "./software.ts";
 
 /** Local simulation of an environment: processes of clipstack's server in place of its containers. */
-export interface SimulatedSource {
+export interface SimulatedSource extends ServerCommands {
   readonly kind: "simulated";
   readonly environment: EnvironmentFile;
-  /** Starts clipstack's server: program and arguments, the server's file last. */
-  readonly serverCommand: readonly string[];
+  /** Reason why the PyTorch baseline cannot run on this machine. @default - it can run */
+  readonly noPytorch?: string;
   /** The project's model repository, for volumes of other hosts and for the models of the other payload formats. */
   readonly modelRepository: string;
   /** ONNX files in place of those that the artefact mounts. */
@@ -64,7 +69,7 @@ export async function withSimulation<Result>(
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
   const startedMs = performance.now();
-  const { environment, serverCommand } = source;
+  const { environment, serverCommand, pytorch } = source;
   const artefact = readArtefact(environment.file, environment.displayPath);
   const { name } = artefact.environment;
   const scratch = makeScratchFolder();
@@ -79,7 +84,12 @@ export async function withSimulation<Result>(
     }
     await requirePorts([{ environment: name, plan }]);
     onPhase(`starting ${plan.instances.map((instance) => instance.name).join(", ")}`);
-    const running = await startSimulation(plan, { serverCommand, signal, startLimitSeconds });
+    const running = await startSimulation(plan, {
+      serverCommand,
+      pytorch,
+      signal,
+      startLimitSeconds,
+    });
     try {
       requireStarted(running.instances);
       const workloads = artefact.workloads.filter((workload) =>

@@ -54,14 +54,18 @@ async function plan(serverFile: string) {
 test("each round starts the service again, which is live before it is ready", async () => {
   const { plan: planned, serverCommand } = await plan(join(project, "inference-image/main.ts"));
   const starts: ColdStart[] = [];
-  await coldStarts(planned, serverCommand, {
-    spec: defaultModel,
-    rounds: 2,
-    image,
-    signal: new AbortController().signal,
-    onPhase: () => {},
-    onStart: (start) => starts.push(start),
-  });
+  await coldStarts(
+    planned,
+    { serverCommand },
+    {
+      spec: defaultModel,
+      rounds: 2,
+      image,
+      signal: new AbortController().signal,
+      onPhase: () => {},
+      onStart: (start) => starts.push(start),
+    },
+  );
   expect(starts.map(({ service, round }) => [service, round])).toEqual([
     ["triton-onnx", 1],
     ["triton-onnx", 2],
@@ -79,13 +83,17 @@ test("fails with the last output of a service that does not start", async () => 
   writeFileSync(broken, "console.error('no such model'); process.exit(3);");
   const { plan: planned, serverCommand } = await plan(broken);
   await expect(
-    coldStarts(planned, serverCommand, {
-      spec: defaultModel,
-      rounds: 1,
-      image,
-      signal: new AbortController().signal,
-      onPhase: () => {},
-      onStart: () => {},
-    }),
+    coldStarts(
+      planned,
+      { serverCommand },
+      {
+        spec: defaultModel,
+        rounds: 1,
+        image,
+        signal: new AbortController().signal,
+        onPhase: () => {},
+        onStart: () => {},
+      },
+    ),
   ).rejects.toThrow(/triton-onnx: ended with code 3 before it was ready.*\n.*no such model/);
 });

@@ -5,9 +5,15 @@ import {
   assembleRepository,
   describeExit,
   lastLinesOf,
+  type ServerCommands,
   startProcess,
 } from "../../artefact/simulation.ts";
-import { type Instance, loopback, type SimulationPlan } from "../../artefact/simulation-types.ts";
+import {
+  type Instance,
+  loopback,
+  type ServerRole,
+  type SimulationPlan,
+} from "../../artefact/simulation-types.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
 import { requestedModel } from "../../contract/environment.ts";
@@ -41,7 +47,7 @@ export const coldStartStudy: EnvironmentStudy = {
 /** A service that can be started repeatedly. */
 export interface StartableService {
   readonly service: string;
-  readonly role: "embed" | "triton";
+  readonly role: ServerRole;
   /** `http://host:port`. */
   readonly url: string;
   /** Model of the requests, and its name at a Triton. */
@@ -75,8 +81,12 @@ const requestTimeoutMs = 120_000;
 const warmRequests = 9;
 const stopPatienceSeconds = 10;
 
-const livePaths = { embed: embedPaths.healthz, triton: oipPaths.live } as const;
-const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const;
+const embed = { live: embedPaths.healthz, ready: embedPaths.readyz } as const;
+const paths = {
+  embed,
+  triton: { live: oipPaths.live, ready: oipPaths.ready },
+  baseline: embed,
+} as const;
 
 /**
  * Measures the start of each simulated service, one after another, in rounds. A Deployment has one replica, and a gateway
@@ -86,7 +96,7 @@ const readyPaths = { embed: embedPaths.readyz, triton: oipPaths.ready } as const
  */
 export async function coldStarts(
   plan: SimulationPlan,
-  serverCommand: readonly string[],
+  commands: ServerCommands,
   options: ColdStartOptions,
 ): Promise<void> {
   const first = plan.instances.filter(
@@ -101,7 +111,7 @@ export async function coldStarts(
       const children: Child[] = [];
       try {
         for (const instance of order) {
-          const service = localService(instance, options.spec, serverCommand, children);
+          const service = localService(instance, options.spec, commands, children);
           options.onPhase(`starting ${instance.name}, round ${round} of ${options.rounds}`);
           options.onStart(await measureStart(service, round, options));
         }
@@ -120,7 +130,7 @@ export async function coldStarts(
 function localService(
   instance: Instance,
   spec: ModelSpec,
-  serverCommand: readonly string[],
+  commands: ServerCommands,
   children: Child[],
 ): StartableService {
   const { workload, role, listeners, readyUrl, readyBudgetSeconds } = instance;
@@ -135,7 +145,7 @@ function localService(
     readyUrl,
     budgetSeconds: readyBudgetSeconds,
     async start() {
-      child = startProcess(instance, serverCommand);
+      child = startProcess(instance, commands);
       children.push(child);
     },
     ended: () =>
@@ -149,7 +159,7 @@ export async function measureStart(
   round: number,
   { image, signal }: Pick<ColdStartOptions, "image" | "signal">,
 ): Promise<ColdStart> {
-  const { role, url, spec, readyUrl = `${url}${readyPaths[role]}` } = service;
+  const { role, url, spec, readyUrl = `${url}${paths[role].ready}` } = service;
   // new connections, so that every response is of the started process
   const bearer = service.apiKey === undefined ? undefined : { origin: url, key: service.apiKey };
   const http = openHttpClient(undefined, bearer, { closeAfterResponse: true });
@@ -172,12 +182,12 @@ export async function measureStart(
       }
       return since();
     };
-    const liveMs = await wait(`${url}${livePaths[role]}`);
+    const liveMs = await wait(`${url}${paths[role].live}`);
     const readyMs = await wait(readyUrl);
     const request = async (): Promise<number> => {
       signal.throwIfAborted();
       const sentAt = performance.now();
-      if (role === "embed") await embedBy(http, url, "raw", [image], spec);
+      if (role !== "triton") await embedBy(http, url, "raw", [image], spec);
       else await inferRows(transport, service.model, spec, image.tensor, 1, requestTimeoutMs);
       return performance.now() - sentAt;
     };

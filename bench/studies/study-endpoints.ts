@@ -1,3 +1,4 @@
+import { hasEmbedApi } from "../../contract/environment.ts";
 import type { StudyId } from "../record/study-result.ts";
 import type { RequestedEndpoint } from "../run/choose-endpoints.ts";
 import { studies } from "./registry.ts";
@@ -40,7 +41,7 @@ export function neededBy(
   return {
     endpoints: [...new Set(endpoints.map(({ endpoint }) => endpoint))],
     variants: endpoints.some(
-      ({ endpoint, payload }) => endpoint !== "embed-http" && payload !== "fp32",
+      ({ endpoint, payload }) => !hasEmbedApi(endpoint) && payload !== "fp32",
     ),
   };
 }

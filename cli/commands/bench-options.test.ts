@@ -22,7 +22,7 @@ function parse(...args: readonly string[]): BenchArguments & GridArguments {
 
 const names = (text: string) => backends(text).map(benchEndpointName);
 
-test("the default is small loads on the five endpoints", () => {
+test("the default is small loads on every endpoint", () => {
   const args = parse();
   expect(args.backend.map(benchEndpointName)).toEqual([
     "embed-http",
@@ -30,6 +30,7 @@ test("the default is small loads on the five endpoints", () => {
     "onnx-grpc",
     "trt-http",
     "trt-grpc",
+    "pytorch-http",
   ]);
   expect(args.batchSizes).toEqual([1, 8]);
   expect(loadsOf(args, args.seed)).toEqual([

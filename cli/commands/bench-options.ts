@@ -8,7 +8,7 @@ import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import type { SloGoal } from "../../bench/slo/search-slo.ts";
 import { maxImagesPerRequest } from "../../contract/embed-api.ts";
-import { type EndpointName, endpointNames } from "../../contract/environment.ts";
+import { type EndpointName, endpointNames, hasEmbedApi } from "../../contract/environment.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { modelName } from "../model/model-option.ts";
@@ -276,7 +276,7 @@ export function sloOf(text: string): Slo {
 
 const defaultFormat = (endpoint: EndpointName): BenchEndpoint => ({
   endpoint,
-  payload: endpoint === "embed-http" ? "jpeg" : "fp32",
+  payload: hasEmbedApi(endpoint) ? "jpeg" : "fp32",
   serialization: "binary",
 });
 
@@ -288,6 +288,7 @@ const endpointGroups: Readonly<Record<string, readonly EndpointName[]>> = {
   triton_grpc: ["onnx-grpc", "trt-grpc"],
   onnx: ["onnx-http", "onnx-grpc"],
   tensorrt: ["trt-http", "trt-grpc"],
+  pytorch: ["pytorch-http"],
 };
 
 const namedEndpoints: readonly BenchEndpoint[] = [

@@ -48,8 +48,12 @@ Examples:
   $ npx clipstack bench single-gpu --backend onnx-grpc,onnx-http_jpeg --rate 50,100 --arrivals poisson --seed 7
   $ npx clipstack bench single-gpu --target deployed --slo p99=200ms --demand 500 --batch-sizes 1 --duration 60
   $ npx clipstack bench single-gpu --backend onnx --concurrency 16 --channels shared   # 16 clients, one gRPC channel
+  $ npx clipstack bench single-gpu --target deployed --backend embed,onnx,tensorrt,pytorch
   $ npx clipstack bench --url onnx-http=http://10.0.0.5:40010 --url onnx-grpc=10.0.0.5:40011 \\
       --metrics-url onnx=http://10.0.0.5:40012 --price 2.00
+
+pytorch is the baseline of 'baseline: pytorch'. In the simulation it needs PyTorch: CLIPSTACK_PYTHON_TORCH, or the environment of
+'clipstack model export'; otherwise it is not measured.
 
 Exit codes: 0 success, 1 an endpoint differs, requests failed, or a figure exceeds the peak of the GPU, 2 wrong usage or
 settings, 130 interrupted.`,

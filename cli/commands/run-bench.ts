@@ -24,9 +24,10 @@ import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { TargetsSource } from "../../bench/run/bench-targets.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import { finishBenchRecord, newBenchRecord } from "../../bench/run/compose-record.ts";
+import { isSelected } from "../../bench/run/open-services.ts";
 import type { ReferenceItem } from "../../bench/run/reference.ts";
 import type { Device } from "../../bench/stats/roofline.ts";
-import type { Environment } from "../../contract/environment.ts";
+import { type Environment, hasEmbedApi, type ServiceKind } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { towerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
@@ -44,6 +45,7 @@ import { defaultEnvironment } from "../default-environment.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
 import { driverVersion, filesInContainer, gpuReader } from "../host/gpu-reader.ts";
 import { requireTower } from "../model/named-model.ts";
+import { pytorchFor } from "../model/pytorch-baseline.ts";
 import { project } from "../project.ts";
 import { readBenchItems } from "./bench-items.ts";
 import { defaultModality, measuredModel, sharedModel, simulatedFiles } from "./bench-models.ts";
@@ -156,7 +158,7 @@ export async function withPreparedBench<Result>(
 }
 
 const isVariant = ({ endpoint, payload }: RequestedEndpoint) =>
-  endpoint !== "embed-http" && (payload === "uint8" || payload === "jpeg");
+  !hasEmbedApi(endpoint) && (payload === "uint8" || payload === "jpeg");
 
 function targetOf({ target, url }: BenchArguments): BenchRecord["subject"]["target"] {
   return url === undefined ? (target ?? "simulation") : "addresses";
@@ -208,10 +210,18 @@ async function sourcesOf(
   }
   const names = endpoints && [...new Set(endpoints.map(({ endpoint }) => endpoint))];
   if (targetOf(args) === "simulation") {
+    const measured = isSelected("pytorch-http", names) ? files : [];
+    const baseline = await pytorchFor(measured, { onProgress: onNotice, signal });
+    if (baseline.noPytorch !== undefined) {
+      const line = `pytorch-http cannot be measured: ${baseline.noPytorch}`;
+      if (endpoints?.some(isNamedBaseline)) throw new UserError(line);
+      onNotice(line);
+    }
     return files.map((environment) => ({
       kind: "simulated",
       environment,
       serverCommand: simulationServer,
+      ...baseline,
       modelRepository: join(project, "model_repository"),
       modelFiles,
       u8ModelFile,
@@ -244,7 +254,10 @@ async function sourcesOf(
   });
 }
 
-const rank = (kind: "embed" | "triton") => (kind === "triton" ? 0 : 1);
+const isNamedBaseline = ({ endpoint, byName }: RequestedEndpoint) =>
+  endpoint === "pytorch-http" && byName;
+
+const rank = (kind: ServiceKind) => (kind === "triton" ? 0 : 1);
 
 /** GPUs by environment, if their peak is known and the model is the full one. */
 export function devicesOf(

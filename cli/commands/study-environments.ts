@@ -114,7 +114,7 @@ function simulated(
       const plan = await planFor(artefact, environment, source, join(scratch, name));
       await requirePorts([{ environment: name, plan }]);
       const { context } = prepared;
-      await coldStarts(plan, source.serverCommand, {
+      await coldStarts(plan, source, {
         rounds,
         spec: prepared.spec,
         image: loadImages(prepared.context.items)[0]!,

@@ -31,6 +31,7 @@ import {
 } from "../artefact.ts";
 import { deployedEnvironments } from "../host/deployed-environments.ts";
 import { towerFile, weightsHint } from "../model/model-option.ts";
+import { pytorchFor } from "../model/pytorch-baseline.ts";
 import { numberUpTo, portOffset } from "../option-values.ts";
 import { project } from "../project.ts";
 import { writeOutput } from "../write-output.ts";
@@ -99,6 +100,7 @@ async function verifyEnvironments(
             ...common,
             environments: files,
             serverCommand: simulationServer,
+            ...(await pytorchFor(files, { onProgress: onNotice, signal })),
             modelRepository: join(project, "model_repository"),
             replaceModels: weights !== "generated",
           });

@@ -52,6 +52,12 @@ export const fastapiPackages: PythonPackages = {
   installs: [["-r", "../../bench/baselines/fastapi/requirements.txt"]],
 };
 
+/** Packages of the PyTorch baseline beside {@link pytorchPackages}, with the same versions where both have a package. */
+export const pytorchBaselinePackages: PythonPackages = {
+  name: "pytorch-baseline",
+  installs: [["--require-hashes", "-r", "../../bench/baselines/pytorch/requirements.txt"]],
+};
+
 /**
  * Runs a program of `model-tools/python/` and returns the last line of its output.
  *
@@ -87,29 +93,15 @@ const installTimeoutMs = 2 * 3600_000;
  */
 export async function ensurePython(
   { name, installs }: PythonPackages,
-  { onProgress, signal, cacheDir, program = "python3" }: PythonOptions,
+  options: PythonOptions,
 ): Promise<string> {
+  const { onProgress, signal, program = "python3" } = options;
   const python = async (file: string, args: readonly string[], timeoutMs = 300_000) => {
     const result = await runProgram(file, args, { timeoutMs, signal });
     signal?.throwIfAborted();
     return result;
   };
-  const version = await python(program, ["-c", "import sys; print(sys.version, sys.base_prefix)"]);
-  const [, minor] = /^3\.(\d+)\./.exec(version.stdout) ?? [];
-  if (!(Number(minor) >= 11)) {
-    const got = version.exitCode === 0 ? version.stdout.split(" ")[0] : "none";
-    throw new UserError(
-      `${program} must be Python 3.11 or newer, got ${got}; select another with --python`,
-    );
-  }
-  const cache =
-    cacheDir ?? join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "clipstack");
-  const hash = createHash("sha256").update(version.stdout);
-  const steps = installs.map((args) =>
-    args.map((arg) => (arg.endsWith(".txt") ? join(repository, arg) : arg)),
-  );
-  for (const arg of steps.flat()) hash.update(arg.endsWith(".txt") ? await readFile(arg) : arg);
-  const folder = join(cache, `${name}-${hash.digest("hex").slice(0, 16)}`);
+  const { cache, folder, steps } = await environmentOf({ name, installs }, options);
   if (existsSync(join(folder, "complete"))) return join(folder, "bin", "python");
 
   onProgress(`installing ${name} into ${folder}, once …`);
@@ -139,4 +131,43 @@ export async function ensurePython(
     await rm(part, { recursive: true, force: true });
   }
   return join(folder, "bin", "python");
+}
+
+/** Returns the Python of {@link ensurePython} if it is installed. */
+export async function installedPython(
+  packages: PythonPackages,
+  options: Omit<PythonOptions, "onProgress">,
+): Promise<string | undefined> {
+  try {
+    const { folder } = await environmentOf(packages, options);
+    return existsSync(join(folder, "complete")) ? join(folder, "bin", "python") : undefined;
+  } catch (error) {
+    if (error instanceof UserError) return undefined;
+    throw error;
+  }
+}
+
+/** Folder of the virtual environment of some packages, and the arguments of each `pip install`. */
+async function environmentOf(
+  { name, installs }: PythonPackages,
+  { signal, cacheDir, program = "python3" }: Omit<PythonOptions, "onProgress">,
+) {
+  const print = "import sys; print(sys.version, sys.base_prefix)";
+  const version = await runProgram(program, ["-c", print], { timeoutMs: 300_000, signal });
+  signal?.throwIfAborted();
+  const [, minor] = /^3\.(\d+)\./.exec(version.stdout) ?? [];
+  if (!(Number(minor) >= 11)) {
+    const got = version.exitCode === 0 ? version.stdout.split(" ")[0] : "none";
+    throw new UserError(
+      `${program} must be Python 3.11 or newer, got ${got}; select another with --python`,
+    );
+  }
+  const cache =
+    cacheDir ?? join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "clipstack");
+  const hash = createHash("sha256").update(version.stdout);
+  const steps = installs.map((args) =>
+    args.map((arg) => (arg.endsWith(".txt") ? join(repository, arg) : arg)),
+  );
+  for (const arg of steps.flat()) hash.update(arg.endsWith(".txt") ? await readFile(arg) : arg);
+  return { cache, folder: join(cache, `${name}-${hash.digest("hex").slice(0, 16)}`), steps };
 }

@@ -193,6 +193,11 @@ describe("GPU memory", () => {
     ]);
   });
 
+  test("counts the weights of PyTorch in FP32 and in FP16, to which autocast converts them", () => {
+    const use = { ...services[0], backend: "pytorch" } as const;
+    expect(vramMiB(use) - vramMiB(services[0])).toBe(168);
+  });
+
   test("counts every execution instance", () => {
     expect(vramMiB({ ...services[1], versions: 2 })).toBe(
       vramMiB({ ...services[1], instances: 2 }),

@@ -27,7 +27,7 @@ export type VramModel = Pick<ModelSpec, "name" | "towers" | "batching">;
 /** GPU use of one process on one GPU. */
 export interface VramUse {
   readonly service: string;
-  readonly backend: "onnxruntime" | "tensorrt";
+  readonly backend: "onnxruntime" | "tensorrt" | "pytorch";
   /** Execution instances of each model on this GPU. */
   readonly instances: number;
   readonly models: readonly VramModel[];
@@ -94,13 +94,19 @@ function towersOf(models: readonly VramModel[]): readonly NamedTower[] {
   );
 }
 
+/** Precisions in which a backend holds the weights; autocast of PyTorch converts them for each batch. */
+const precisionsOf = {
+  onnxruntime: ["fp32"],
+  tensorrt: ["fp16"],
+  pytorch: ["fp32", "fp16"],
+} as const satisfies Record<VramUse["backend"], readonly WeightsPrecision[]>;
+
 /** Memory of all instances of each tower in all versions. */
 function towerUses({ backend, instances, models, versions = 1 }: VramUse) {
-  const precision = backend === "tensorrt" ? "fp16" : "fp32";
-  return towersOf(models).map(({ name, tower, batch }) => ({
-    name,
-    miB: versions * instances * (weightsMiB(tower, precision) + activationsMiB(tower, batch)),
-  }));
+  return towersOf(models).map(({ name, tower, batch }) => {
+    const weights = precisionsOf[backend].reduce((sum, it) => sum + weightsMiB(tower, it), 0);
+    return { name, miB: versions * instances * (weights + activationsMiB(tower, batch)) };
+  });
 }
 
 interface Part {

@@ -30,7 +30,7 @@ export type Accelerator = "gpu" | "cpu";
 export type Exposure = "loopback" | "all-interfaces";
 
 /** Purpose of an image on a host. It determines the construct id and the disk space that the host needs. */
-export type ImageKind = "embed-cpu" | "embed-gpu" | "triton";
+export type ImageKind = "embed-cpu" | "embed-gpu" | "triton" | "pytorch";
 
 /** Host port that a service publishes. */
 export interface PublishedPort extends PortClaim {
@@ -301,6 +301,7 @@ const imageMiB: Readonly<Record<ImageKind, number>> = {
   "embed-cpu": 2_048,
   "embed-gpu": 8_192,
   triton: 20_480,
+  pytorch: 12_288,
 };
 
 /** Layers of an image's build with a copy of the weights. */

@@ -10,7 +10,7 @@ import type { ImageKind } from "./gpu-host.ts";
 
 function synthImage(
   setting: ImageSetting,
-  kind: ImageKind = "embed-cpu",
+  kind: Exclude<ImageKind, "pytorch"> = "embed-cpu",
   models?: readonly ModelSpec[],
 ) {
   const source =
@@ -79,7 +79,7 @@ test("adds the weights in a second build", () => {
 });
 
 test("explains how to get missing weights", () => {
-  const condition = (kind: ImageKind, weights: boolean, id: string) =>
+  const condition = (kind: "embed-cpu" | "triton", weights: boolean, id: string) =>
     synthImage({ source: "build" }, kind, weights ? defaultModels : undefined).at(
       `test/host/${kind}-image/${id}`,
     ).lifecycle.precondition?.[0].error_message;

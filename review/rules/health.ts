@@ -57,7 +57,8 @@ export const healthRules: readonly ReviewRule[] = [
       ],
     },
     find: each(serviceContainers, ({ kind, values }) => {
-      const path = { embed: embedPaths.readyz, triton: oipPaths.ready, other: undefined }[kind];
+      const paths = { embed: embedPaths.readyz, triton: oipPaths.ready };
+      const path = { ...paths, baseline: embedPaths.readyz, other: undefined }[kind];
       const test = texts(at(values.healthcheck, "test"));
       return path === undefined || test.length === 0 || test.some((word) => word.includes(path))
         ? undefined

@@ -51,6 +51,11 @@ function hostWeightsMiB(
   return weightsOfMiB(models, variable("MODEL_PRECISION") === "int8" ? "int8" : "fp32");
 }
 
+function vramBackend({ kind }: ServiceContainer, tensorrt: boolean): VramUse["backend"] {
+  if (kind === "baseline") return "pytorch";
+  return tensorrt ? "tensorrt" : "onnxruntime";
+}
+
 /** Returns an environment variable of a pod's server by name. */
 function variablesOf(
   change: StackChange,
@@ -284,7 +289,7 @@ export const modelRules: readonly ReviewRule[] = [
         const visible = visibleGpus(change, it);
         const deployed = configOf(change, it);
         const instances =
-          it.kind === "embed"
+          it.kind === "embed" || it.kind === "baseline"
             ? 1
             : deployed?.config && executionInstances(deployed.config, visible.length);
         if (instances === undefined || it.kind === "other") continue;
@@ -292,7 +297,7 @@ export const modelRules: readonly ReviewRule[] = [
           const gpuUses = uses.get(gpu) ?? [];
           gpuUses.push({
             service: it.service?.name ?? it.address,
-            backend: tensorrtOf(deployed?.config) === undefined ? "onnxruntime" : "tensorrt",
+            backend: vramBackend(it, tensorrtOf(deployed?.config) !== undefined),
             instances: Math.ceil(instances / visible.length),
             models: servedSpecs(environment, it.service),
             reloads: option(it.command, "model-control-mode") === "explicit",

@@ -1,4 +1,4 @@
-import type { Service } from "../../contract/environment.ts";
+import type { Service, ServiceKind } from "../../contract/environment.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
@@ -12,7 +12,7 @@ export interface ServiceContainer {
   readonly values: Values;
   /** Its service in the output `environment`. */
   readonly service: Service | undefined;
-  readonly kind: "embed" | "triton" | "other";
+  readonly kind: ServiceKind | "other";
   /** Environment variables; `undefined` for values known only to Terraform. */
   readonly env: ReadonlyMap<string, string | undefined>;
   readonly command: readonly string[];

@@ -16,7 +16,7 @@ import {
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
-import { type Check, type CheckContext, itemsOf, type Samples } from "./check.ts";
+import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "./check.ts";
 
 export const batchingCheck: Check = {
   name: "batching",
@@ -27,6 +27,7 @@ export const batchingCheck: Check = {
       "as in the simulation, including the requests of other clients; skipped for several pods behind one address",
   },
   sendsRequests: true,
+  kinds: ownKinds,
   runService: (service, context) => batchingOf(service, context),
 };
 
@@ -114,7 +115,7 @@ async function countsOf(
 }
 
 /** Reads the counts from Triton's counters or the embed server's histogram of batch sizes. */
-export function countsIn(metrics: Metrics, role: "embed" | "triton", name: string): Counts {
+export function countsIn(metrics: Metrics, role: MetricsSource["role"], name: string): Counts {
   const [images, runs] =
     role === "triton"
       ? (["nv_inference_count", "nv_inference_exec_count"] as const)

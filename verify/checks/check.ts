@@ -13,6 +13,7 @@ import {
 } from "../../bench/run/reference.ts";
 import type { ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import type { TextReference } from "../../bench/run/text-reference.ts";
+import type { ServiceKind } from "../../contract/environment.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import type { DeclaredBlock } from "./declared-blocks.ts";
 
@@ -28,6 +29,8 @@ export interface Check {
   readonly skipReason?: string;
   /** Whether the check sends requests. Services that did not start are skipped. @default false */
   readonly sendsRequests?: boolean;
+  /** Kinds of services that are checked. @default - all */
+  readonly kinds?: readonly ServiceKind[];
   /** Order of the services. @default - order of the environment */
   order?(services: readonly ServiceUnderTest[]): readonly ServiceUnderTest[];
   /** Checks the environment as a whole, before its services. */
@@ -83,3 +86,6 @@ export interface DeploymentUnderTest {
   /** Files of the image towers on this machine. */
   readonly models: readonly ReferenceModel[];
 }
+
+/** clipstack's own servers: a baseline implements the routes that return embeddings, and no more of the embed API. */
+export const ownKinds: readonly ServiceKind[] = ["embed", "triton"];

@@ -8,7 +8,7 @@ import {
   servedTowers,
 } from "../../bench/run/service-under-test.ts";
 import { embedPaths } from "../../contract/embed-api.ts";
-import type { Check } from "./check.ts";
+import { type Check, ownKinds } from "./check.ts";
 import { routeResponses } from "./route-responses.ts";
 
 const timeoutMs = 10_000;
@@ -22,6 +22,7 @@ export const contentTypeCheck: Check = {
     deployed: "as in the simulation",
   },
   sendsRequests: true,
+  kinds: ownKinds,
   runService: (service, { reference }) => checkContentType(service, reference),
 };
 

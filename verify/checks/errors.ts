@@ -27,7 +27,7 @@ import {
 } from "../../contract/model-shapes.ts";
 import type { ModelTower } from "../../contract/model-spec.ts";
 import { elementArrays, elementCount, type Tensor } from "../../contract/tensor.ts";
-import { type Check, itemsOf, type Samples } from "./check.ts";
+import { type Check, itemsOf, ownKinds, type Samples } from "./check.ts";
 
 const timeoutMs = 30_000;
 
@@ -40,6 +40,7 @@ export const errorsCheck: Check = {
     deployed: "as in the simulation; if an API key is required, a wrong one gets 401",
   },
   sendsRequests: true,
+  kinds: ownKinds,
   runService: checkErrors,
 };
 

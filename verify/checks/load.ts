@@ -13,6 +13,7 @@ import {
   modelOf,
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
+import { hasEmbedApi } from "../../contract/environment.ts";
 import type { Check, CheckContext } from "./check.ts";
 
 /** Clients of the closed loop. */
@@ -59,7 +60,7 @@ async function measure(
   { environment, reference, textReference, loadSeconds, signal }: CheckContext,
 ): Promise<{ readonly measurement: Measurement; readonly requests: number }> {
   const { name } = service.workload.service;
-  const isEmbed = endpoint === "embed-http";
+  const isEmbed = hasEmbedApi(endpoint);
   const payload = modality === "text" ? "text" : isEmbed ? "jpeg" : "fp32";
   const requests = await prepareRequests(
     { endpoint, url, model, spec, apiKey: isEmbed ? service.apiKey : undefined },

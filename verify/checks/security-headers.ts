@@ -5,7 +5,7 @@ import { firstImage, type Reference } from "../../bench/run/reference.ts";
 import { resultOf, type ServiceUnderTest } from "../../bench/run/service-under-test.ts";
 import { embedErrorStatus } from "../../contract/embed-api.ts";
 import { embedResponseHeaders, embedRoutes, pathOf } from "../../contract/embed-routes.ts";
-import type { Check } from "./check.ts";
+import { type Check, ownKinds } from "./check.ts";
 import { routeResponses } from "./route-responses.ts";
 
 const timeoutMs = 10_000;
@@ -20,6 +20,7 @@ export const securityHeadersCheck: Check = {
       "as in the simulation; if an API key is required, each route that requires it responds to a wrong one with 401 and a Bearer challenge in www-authenticate",
   },
   sendsRequests: true,
+  kinds: ownKinds,
   runService: (service, { reference }) => checkSecurityHeaders(service, reference),
 };
 

@@ -32,6 +32,10 @@ export const startCheck: Check = {
   async runService(service, { deployment, unavailable }) {
     const { name } = service.workload.service;
     if (deployment === undefined) {
+      if (service.instances.length === 0) {
+        unavailable.add(name);
+        return [resultOf(service, "start", "skip", "not run: see the notes of the environment")];
+      }
       if (service.instances.some(({ start }) => !start.ok)) unavailable.add(name);
       return checkStart(service);
     }

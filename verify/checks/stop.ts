@@ -13,7 +13,7 @@ import {
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
-import type { Check, Samples } from "./check.ts";
+import { type Check, ownKinds, type Samples } from "./check.ts";
 import {
   openSender,
   pollMs,
@@ -34,6 +34,7 @@ export const stopCheck: Check = {
   },
   skipReason: "a deployed service is not stopped",
   sendsRequests: true,
+  kinds: ownKinds,
   // a gateway before the Tritons behind it
   order: (services) => [...services].sort((a, b) => kindOrder(a) - kindOrder(b)),
   runService: checkStop,

@@ -1,0 +1,157 @@
+import { posix } from "node:path";
+import { Container } from "@cdktf/provider-docker/lib/container/index.js";
+import { Construct } from "constructs";
+import { embedPaths } from "../../contract/embed-api.ts";
+import type { Service } from "../../contract/environment.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { baselinePort } from "../../contract/ports.ts";
+import { modelPath } from "../../contract/repository-files.ts";
+import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { openClipTransformers } from "../../contract/trained-weights.ts";
+import { addressOf } from "../cdktf.ts";
+import { check, type Finding, findingIf } from "../checks/findings.ts";
+import type { GpuId } from "../checks/gpus.ts";
+import { nameInStack, objectName } from "../names.ts";
+import {
+  checkStopTimes,
+  environmentList,
+  hardened,
+  healthcheck,
+  labels,
+  stopAfter,
+  tmpfs,
+  verdictSeconds,
+} from "./container-defaults.ts";
+import { bindAddress, type GpuHost } from "./gpu-host.ts";
+import { gpuRequest } from "./gpu-request.ts";
+import { HealthGate } from "./health-gate.ts";
+import type { ModelWeights } from "./model-weights.ts";
+import type { ServerImage } from "./server-image.ts";
+
+export interface PytorchBaselineProps {
+  readonly host: GpuHost;
+  /** Image built from `bench/baselines/pytorch/`. */
+  readonly image: ServerImage;
+  /** Weights of the other services; the baseline loads the image tower of the first model. */
+  readonly weights: ModelWeights;
+  /** GPU of the host, by index or by UUID. Ignored if the host's accelerator is `cpu`. */
+  readonly gpus: readonly GpuId[];
+  /**
+   * Host port, on the loopback interface only.
+   *
+   * @default 8006
+   */
+  readonly port?: number;
+}
+
+/** Time limit for accepted requests when the service stops. */
+const graceSeconds = 30;
+
+/** Time limit for importing PyTorch, loading the model and creating the CUDA context. */
+const loadSeconds = 120;
+
+/** Baseline that the other services are compared with: FastAPI, OpenCLIP and PyTorch in a container, without authentication. */
+export class PytorchBaseline extends Construct {
+  /** Entry of the environment output. */
+  readonly service: Service;
+  /** Spec of the served model. */
+  readonly models: readonly ModelSpec[];
+  /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
+  readonly container: Container;
+
+  constructor(scope: Construct, id: string, props: PytorchBaselineProps) {
+    super(scope, id);
+
+    const { host, image, weights, port = baselinePort } = props;
+    const name = nameInStack(this);
+    const gpus = host.accelerator === "gpu" ? props.gpus : [];
+    this.models = weights.models.slice(0, 1);
+    const [spec] = this.models;
+    check(this, () => baselineFindings(weights));
+    if (gpus.length > 0) {
+      const models = this.models.map((model) => ({ ...model, towers: imageTowers(model) }));
+      host.useGpus(this, gpus, { service: name, backend: "pytorch", instances: 1, models });
+    }
+    host.publish(this, [{ service: name, prop: "port", port, expose: "loopback" }]);
+
+    const request = gpuRequest(gpus);
+    this.container = new Container(this, "container", {
+      ...hardened,
+      provider: host.services,
+      name: objectName(this),
+      image: image.imageId,
+      labels: labels(this, name),
+      gpus: request.gpus,
+      runtime: request.runtime,
+      env: environmentList({
+        ...request.env,
+        DEVICE: gpus.length > 0 ? "cuda" : "cpu",
+        HOST: "0.0.0.0",
+        MODEL_NAME: spec?.name ?? "",
+        MODEL_PATH: posix.join(
+          modelRepositoryMount,
+          spec === undefined ? "" : modelPath(spec, "fp32"),
+        ),
+        PORT: String(baselinePort),
+        SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
+      }),
+      // forms with many images
+      tmpfs: tmpfs(256),
+      networksAdvanced: [{ name: host.network.name }],
+      ports: [{ internal: baselinePort, external: port, ip: bindAddress("loopback") }],
+      volumes: [...weights.mounts()],
+      healthcheck: healthcheck(
+        [
+          "CMD",
+          "python",
+          "-c",
+          "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=3)",
+          `http://127.0.0.1:${baselinePort}${embedPaths.readyz}`,
+        ],
+        loadSeconds,
+      ),
+      ...stopAfter(graceSeconds),
+    });
+    checkStopTimes(this.container, graceSeconds);
+    new HealthGate(this, "ready", {
+      container: this.container,
+      docker: host.docker,
+      command: host.command,
+      timeoutSeconds: verdictSeconds(loadSeconds),
+    });
+    const url = `http://${host.clientAddress("loopback")}:${port}`;
+    this.service = {
+      name,
+      kind: "baseline",
+      backend: "pytorch",
+      models: this.models.map((model) => model.name),
+      variant: "fp32",
+      resources: { container: addressOf(this.container) },
+      endpoints: [{ protocol: "embed-http", url, name: "pytorch-http" }],
+    };
+  }
+}
+
+function imageTowers({ towers: { image } }: ModelSpec): ModelSpec["towers"] {
+  return { image };
+}
+
+/** Rejects weights that the container cannot load. */
+function baselineFindings({ source, variant, models: [model] }: ModelWeights): readonly Finding[] {
+  const name = model?.name ?? "";
+  return [
+    ...findingIf(
+      !openClipTransformers.includes(name) || model?.towers.image === undefined,
+      "weights.models.0",
+      `be the image tower of ${openClipTransformers.join(", ")}, which the PyTorch baseline computes`,
+      `'${name}'`,
+    ),
+    ...findingIf(
+      source === "image",
+      "weights.source",
+      "be volume or host-path: the image of the PyTorch baseline contains no weights",
+      `'${source}'`,
+    ),
+    ...findingIf(variant !== "fp32", "weights.variant", "be fp32", `'${variant}'`),
+  ];
+}
