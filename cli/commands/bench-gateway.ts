@@ -51,7 +51,7 @@ interface BenchGatewayResult {
 }
 
 /** Warm-up before each measurement, in seconds: compiles code and opens connections. */
-const warmupSeconds = 2;
+const warmupSeconds = 4;
 
 /**
  * Measures the processor time of the embed server as a gateway, of its baseline and of its ceiling, and saves the record.

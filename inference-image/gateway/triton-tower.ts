@@ -140,7 +140,7 @@ export class TritonTower<Item> {
     await this.#pool.close();
   }
 
-  #enqueue(item: Item, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
+  #enqueue(item: Item, { signal, onTiming, order }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const cancel = (error: TritonError) => {
         this.#queue.delete(waiting);
@@ -168,7 +168,7 @@ export class TritonTower<Item> {
           reject(error);
         },
       };
-      this.#queue.push(waiting);
+      this.#queue.push(waiting, { order });
       signal?.addEventListener("abort", onAbort, { once: true });
       if (signal?.aborted) onAbort();
     });
@@ -200,7 +200,7 @@ export class TritonTower<Item> {
       // deadline of the newest item: the others have their own timers
       const output = await this.#infer(
         encoded.tensor,
-        batch.at(-1)!.enqueuedAt + timeoutMs,
+        Math.max(...batch.map(({ enqueuedAt }) => enqueuedAt)) + timeoutMs,
         cancelled.signal,
       );
       const inferSeconds = (performance.now() - sentAt) / 1000;
