@@ -1,4 +1,4 @@
-import { type GatewayLoad, type GatewaySubject, gatewaySubjects } from "./loads.ts";
+import type { GatewayLoad, GatewaySubject } from "./loads.ts";
 import { type GatewayBench, measureGateway } from "./measure.ts";
 import type { GatewayRun } from "./record.ts";
 
@@ -9,21 +9,18 @@ export interface GatewayStep {
   readonly subject: GatewaySubject;
 }
 
-/** Every subject of every load in each round; every second round reverses the subjects, so that a drift favours none. */
+/** The subjects of every load in each round; every second round reverses the subjects, so that a drift favours none. */
 export function planGateway(
   loads: readonly GatewayLoad[],
   rounds: number,
   excluded: ReadonlySet<GatewaySubject>,
 ): readonly GatewayStep[] {
-  const subjects = gatewaySubjects.filter((subject) => !excluded.has(subject));
   return Array.from({ length: rounds }, (_, index) => index + 1).flatMap((round) =>
-    loads.flatMap((load) =>
-      (round % 2 === 1 ? subjects : [...subjects].reverse()).map((subject) => ({
-        round,
-        load,
-        subject,
-      })),
-    ),
+    loads.flatMap((load) => {
+      const subjects = load.subjects.filter((subject) => !excluded.has(subject));
+      const ordered = round % 2 === 1 ? subjects : [...subjects].reverse();
+      return ordered.map((subject) => ({ round, load, subject }));
+    }),
   );
 }
 
