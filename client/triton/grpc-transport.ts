@@ -28,7 +28,7 @@ import {
   TritonError,
   type TritonErrorCode,
 } from "./transport.ts";
-import { CallError, UnaryChannel } from "./unary-channel.ts";
+import { CallError, type GrpcTls, UnaryChannel } from "./unary-channel.ts";
 import { type TensorParts, toParts, WireError } from "./wire.ts";
 import {
   channelOptions,
@@ -49,24 +49,6 @@ export interface GrpcSecurity {
    * @default - none
    */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-}
-
-/** Certificates and keys in PEM format. */
-export interface GrpcTls {
-  /** Trusted certificate authorities of the server's certificate. */
-  readonly ca: Buffer;
-  /**
-   * Certificate chain and key of this client.
-   *
-   * @default - no client certificate
-   */
-  readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
-  /**
-   * Required name in the server's certificate.
-   *
-   * @default - the host of the target
-   */
-  readonly serverName?: string | undefined;
 }
 
 export interface GrpcTransportOptions extends GrpcSecurity {

@@ -10,7 +10,24 @@ import {
 import { isIP } from "node:net";
 import { checkServerIdentity } from "node:tls";
 import { status } from "@grpc/grpc-js";
-import type { GrpcTls } from "./grpc-transport.ts";
+
+/** Certificates and keys in PEM format. */
+export interface GrpcTls {
+  /** Trusted certificate authorities of the server's certificate. */
+  readonly ca: Buffer;
+  /**
+   * Certificate chain and key of this client.
+   *
+   * @default - no client certificate
+   */
+  readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
+  /**
+   * Required name in the server's certificate.
+   *
+   * @default - the host of the target
+   */
+  readonly serverName?: string | undefined;
+}
 
 /** Call without a message as response. Has the fields of grpc-js's `ServiceError` that a transport reads. */
 export class CallError extends Error {
