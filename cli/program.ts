@@ -28,6 +28,12 @@ const commands: Readonly<Record<string, CommandEntry>> = {
     register: async (program) =>
       (await import("./commands/bench-server.ts")).registerBenchServer(program),
   },
+  "bench-gateway": {
+    description:
+      "measure the embed server as a gateway: processor time per image against FastAPI with tritonclient (baseline) and libjpeg-turbo alone (ceiling)",
+    register: async (program) =>
+      (await import("./commands/bench-gateway.ts")).registerBenchGateway(program),
+  },
   sweep: {
     description:
       "study an environment: cold start, batch, concurrency, queue delay, protocol, serialization, link, operators, memory, scaling, topology",

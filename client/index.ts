@@ -23,7 +23,6 @@ export {
 export type { RemoteEmbedder } from "./remote-embedder.ts";
 export {
   type GrpcSecurity,
-  type GrpcTls,
   type GrpcTransportOptions,
   openGrpcTransport,
 } from "./triton/grpc-transport.ts";
@@ -38,6 +37,7 @@ export {
   TritonError,
   type TritonErrorCode,
 } from "./triton/transport.ts";
+export type { GrpcTls } from "./triton/unary-channel.ts";
 export {
   openTritonEmbedder,
   type TritonEmbedderOptions,

@@ -102,6 +102,10 @@ const benchServerTests = [
   "cli/commands/bench-server.integ.test.ts",
   "bench/baselines/run.test.ts",
 ];
+const benchGatewayTests = [
+  "cli/commands/bench-gateway.test.ts",
+  "cli/commands/bench-gateway.integ.test.ts",
+];
 const sweepTests = ["cli/commands/sweep.test.ts", "cli/commands/bench-options.test.ts"];
 const launchTests = ["cli/launch/launch-spec.test.ts", "cli/commands/launch-spec.integ.test.ts"];
 const dedupeTests = ["examples/photo-dedupe/main.test.ts", "examples/photo-dedupe/embed.test.ts"];
@@ -169,6 +173,7 @@ export const commandsTested: readonly TestedCommand[] = [
     words: ["demo"],
   },
   { command: "npx clipstack bench-server", tests: benchServerTests },
+  { command: "npx clipstack bench-gateway", tests: benchGatewayTests },
   { command: "npx clipstack verify", tests: ["cli/commands/verify.test.ts"] },
   { command: "npx clipstack bench", tests: benchTests },
   { command: "npx clipstack sweep", tests: sweepTests },

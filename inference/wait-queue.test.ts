@@ -25,6 +25,30 @@ test("returns entries in order of arrival", () => {
   expect(queue.length).toBe(0);
 });
 
+test("returns entries by their order, and entries without one last", () => {
+  const queue = new WaitQueue<object>();
+  const d = { name: "d" };
+  queue.push(c, { order: 3 });
+  queue.push(a, { order: 1 });
+  queue.push(b, { order: 2 });
+  queue.push(d);
+  expect([...queue]).toEqual([a, b, c, d]);
+  queue.delete(b);
+  queue.push(b, { order: 3 });
+  expect([...queue]).toEqual([a, c, d, b]);
+});
+
+test("an entry that was moved behind an earlier one still expires", () => {
+  const queue = new WaitQueue<object>();
+  const caller = new AbortController();
+  const expiries: Expiry[] = [];
+  queue.push(b, { order: 2, signal: caller.signal }, (expiry) => expiries.push(expiry));
+  queue.push(a, { order: 1 });
+  caller.abort();
+  expect(expiries).toEqual(["aborted"]);
+  expect([...queue]).toEqual([a]);
+});
+
 test("removes an aborted entry and keeps the order of the others", () => {
   const queue = new WaitQueue<object>();
   const caller = new AbortController();

@@ -4,17 +4,29 @@ export interface WaitLimits {
   readonly timeoutMs?: number;
 }
 
+export interface WaitOptions extends WaitLimits {
+  /**
+   * Position relative to the other entries, such as the number of a request in order of arrival. Lower ones are first; equal ones keep
+   * their order.
+   *
+   * @default - that of the last entry
+   */
+  readonly order?: number | undefined;
+}
+
 /** Reason for which a waiting entry was removed. */
 export type Expiry = "aborted" | "timeout";
 
 /**
- * First-in-first-out queue of requests that wait for a resource. Entries are removed when their signal is aborted or their timeout
+ * First-in-first-out queue of requests that wait for a resource, by order of adding or by a given order. Entries are removed when their signal is aborted or their timeout
  * passes. Queue libraries (p-queue, fastq) run tasks up to a concurrency; here the owner decides, by the size of the oldest
  * entries, when and how many start together.
  */
 export class WaitQueue<T extends object> implements Iterable<T> {
-  /** Entries in order of arrival; the value removes the timer and the abort listener. */
-  readonly #entries = new Map<T, () => void>();
+  /** Entries in their order; `release` removes the timer and the abort listener. */
+  readonly #entries = new Map<T, { readonly order: number; release(): void }>();
+  /** Maximum order of the entries that were added. */
+  #lastOrder = Number.NEGATIVE_INFINITY;
 
   get length(): number {
     return this.#entries.size;
@@ -31,7 +43,7 @@ export class WaitQueue<T extends object> implements Iterable<T> {
   /** @param onExpiry - Called after the limits removed the entry; immediately if its signal is already aborted. */
   push(
     entry: T,
-    { signal, timeoutMs }: WaitLimits = {},
+    { signal, timeoutMs, order = this.#lastOrder }: WaitOptions = {},
     onExpiry: (expiry: Expiry) => void = () => {},
   ): void {
     if (signal?.aborted) {
@@ -46,10 +58,19 @@ export class WaitQueue<T extends object> implements Iterable<T> {
     const timer =
       timeoutMs === undefined ? undefined : setTimeout(() => expire("timeout"), timeoutMs);
     signal?.addEventListener("abort", onAbort, { once: true });
-    this.#entries.set(entry, () => {
+    const release = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", onAbort);
-    });
+    };
+    const later =
+      order < this.#lastOrder ? [...this.#entries].filter(([, other]) => other.order > order) : [];
+    this.#lastOrder = Math.max(this.#lastOrder, order);
+    this.#entries.set(entry, { order, release });
+    // a map iterates in the order of insertion
+    for (const [other, value] of later) {
+      this.#entries.delete(other);
+      this.#entries.set(other, value);
+    }
   }
 
   shift(): T | undefined {
@@ -60,7 +81,7 @@ export class WaitQueue<T extends object> implements Iterable<T> {
 
   /** Removes an entry and returns whether it was waiting. */
   delete(entry: T): boolean {
-    this.#entries.get(entry)?.();
+    this.#entries.get(entry)?.release();
     return this.#entries.delete(entry);
   }
 }

@@ -209,7 +209,7 @@ async function measureService(
 }
 
 /** Environment variables of inference-image/Dockerfile. */
-const imageEnv = { NODE_ENV: "production", MALLOC_MMAP_THRESHOLD_: String(2 * 1024 * 1024) };
+export const imageEnv = { NODE_ENV: "production", MALLOC_MMAP_THRESHOLD_: String(2 * 1024 * 1024) };
 
 /** One window of fixed length, extended only if there are few responses. */
 function optionsOf({ seconds, warmupSeconds, signal }: Bench): Omit<MeasureOptions, "load"> {

@@ -29,7 +29,7 @@ import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { modelInfo } from "../../model-tools/model-info.ts";
 import { loadImages } from "../../model-tools/samples/load-images.ts";
 import { benchModels, benchTowers } from "../model/bench-models.ts";
-import { ensurePython, fastapiPackages } from "../model/python-environment.ts";
+import { ensurePython, fastapiPackages, type PythonPackages } from "../model/python-environment.ts";
 import { project } from "../project.ts";
 
 interface BenchServerOptions {
@@ -124,7 +124,8 @@ export async function benchServer(options: BenchServerOptions): Promise<BenchSer
   }
 }
 
-type BaselineEnvironment =
+/** Python of a baseline with its packages, or the reason for not measuring it. */
+export type BaselineEnvironment =
   | { readonly python: string; readonly packages: string[] }
   | { readonly reason: string };
 
@@ -134,17 +135,24 @@ async function chooseBaseline(
 ): Promise<BaselineEnvironment> {
   if (!baseline) return { reason: "--no-baseline" };
   if (models.length > 0) return { reason: "it serves the default model only" };
-  return await prepareBaseline(signal, onProgress);
+  return await prepareBaseline(fastapiPackages, "bench/baselines/fastapi", signal, onProgress);
 }
 
-async function prepareBaseline(
+/**
+ * Installs the packages of a baseline, or returns the reason if they cannot be installed.
+ *
+ * @param folder - Folder of the baseline with its `requirements.txt`.
+ */
+export async function prepareBaseline(
+  python: PythonPackages,
+  folder: string,
   signal: AbortSignal,
   onProgress: (line: string) => void,
 ): Promise<BaselineEnvironment> {
   try {
-    const lock = join(project, "bench/baselines/fastapi/requirements.txt");
+    const lock = join(project, folder, "requirements.txt");
     const packages = readFileSync(lock, "utf8").trim().split("\n");
-    return { python: await ensurePython(fastapiPackages, { signal, onProgress }), packages };
+    return { python: await ensurePython(python, { signal, onProgress }), packages };
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     return { reason: error.message };
@@ -152,7 +160,7 @@ async function prepareBaseline(
 }
 
 /** Compiles the server into `inference-image/dist`, as for the container. */
-async function compiledServer(onProgress: (line: string) => void): Promise<string> {
+export async function compiledServer(onProgress: (line: string) => void): Promise<string> {
   onProgress("compiling the server");
   const folder = join(project, "inference-image");
   await promisify(execFile)(process.execPath, [join(folder, "build.mjs")]);
@@ -324,7 +332,8 @@ async function run(args: Arguments): Promise<void> {
   }
 }
 
-function integer(text: string): number {
+/** Parses a number of rounds. */
+export function integer(text: string): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || value < 1 || value > 100) {
     throw new InvalidArgumentError("It must be an integer from 1 to 100.");
@@ -332,7 +341,8 @@ function integer(text: string): number {
   return value;
 }
 
-function secondsOf(text: string): number {
+/** Parses the length of a measurement in seconds. */
+export function secondsOf(text: string): number {
   const value = Number(text);
   if (text.trim() === "" || !(value > 0 && value <= 40)) {
     throw new InvalidArgumentError("It must be more than 0 and at most 40.");

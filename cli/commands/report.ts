@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { basename, relative, resolve } from "node:path";
 import { type Command, Option } from "commander";
+import { parseGatewayRecord } from "../../bench/baselines/gateway/record.ts";
+import { gatewayReport } from "../../bench/baselines/gateway/report.ts";
 import { parseServerRecord } from "../../bench/baselines/record.ts";
 import { serverReport } from "../../bench/baselines/report.ts";
 import { parseBenchRecord } from "../../bench/record/bench-record.ts";
@@ -49,7 +51,13 @@ const readers: Readonly<Record<string, (text: string, file: string) => ReadRepor
     const record = parseServerRecord(text, file);
     return { report: () => serverReport(record), json: recordText(record) };
   },
+  "bench-gateway": readGateway,
 };
+
+function readGateway(text: string, file: string): ReadReport {
+  const record = parseGatewayRecord(text, file);
+  return { report: () => gatewayReport(record), json: recordText(record) };
+}
 
 function readDrill(text: string, file: string): ReadReport {
   const record = parseDrillRecord(text, file);
@@ -123,7 +131,7 @@ export function outputOf(
 export function registerReport(program: Command): void {
   program
     .command("report")
-    .argument("[record]", "JSON record of bench, sweep, verify, k8s or bench-server")
+    .argument("[record]", "JSON record of bench, sweep, verify, k8s, bench-server or bench-gateway")
     .addOption(
       new Option("--format <format>", "html, md (for a pull request), text, or json (the record)")
         .choices(reportFormats)

@@ -1,6 +1,7 @@
 import type { HostRequirements, RequiredPort } from "../../constructs/docker/host-requirements.ts";
 import type { Problem } from "../problem.ts";
 import { isOlder } from "../versions.ts";
+import { coresNote } from "./host-cores.ts";
 import { type HostFacts, isUnknown } from "./host-facts.ts";
 import type { Gpu, Listener, PublishedPort } from "./host-parse.ts";
 
@@ -23,6 +24,7 @@ export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
     judgeEngine(facts),
     needs.gpu === undefined ? noFindings : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
     needs.kind === undefined ? noFindings : judgeKind(needs.kind, facts),
+    judgeCores(needs, facts),
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
@@ -68,6 +70,13 @@ function judgeEngine({ engine }: HostFacts): HostVerdict {
     });
   }
   return { problems, notes: [] };
+}
+
+/** Reports a host whose cores cannot preprocess as many images as its GPUs embed. */
+function judgeCores({ gpu, ports }: Needs, { engine }: HostFacts): HostVerdict {
+  const decodes = ports.some(({ service }) => service === "embed");
+  const line = gpu && decodes ? coresNote(gpu, engine.cores) : undefined;
+  return line === undefined ? noFindings : note(line);
 }
 
 const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64", "arm64"]);

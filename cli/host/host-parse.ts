@@ -128,6 +128,8 @@ export interface EngineInfo {
   readonly runtimes: readonly string[];
   /** CDI devices, if the engine reports them: `nvidia.com/gpu=0`. */
   readonly cdiDevices: readonly string[];
+  /** Number of CPU cores; absent if the engine does not report it. */
+  readonly cores?: number;
 }
 
 /** Parses `docker info --format '{{json .}}'`; undefined if no engine responded. */
@@ -150,6 +152,7 @@ export function parseEngineInfo(text: string): EngineInfo | undefined {
     cdiDevices: devices
       .filter((it: { Source?: unknown }) => it?.Source === "cdi")
       .map((it: { ID?: unknown }) => String(it.ID)),
+    ...(typeof info.NCPU === "number" && info.NCPU > 0 && { cores: info.NCPU }),
   };
 }
 

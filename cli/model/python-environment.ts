@@ -58,6 +58,12 @@ export const pytorchBaselinePackages: PythonPackages = {
   installs: [["--require-hashes", "-r", "../../bench/baselines/pytorch/requirements.txt"]],
 };
 
+/** Packages for the baseline and the ceiling of `bench-gateway`. */
+export const fastapiTritonPackages: PythonPackages = {
+  name: "fastapi-triton-baseline",
+  installs: [["-r", "../../bench/baselines/fastapi-triton/requirements.txt"]],
+};
+
 /**
  * Runs a program of `model-tools/python/` and returns the last line of its output.
  *

@@ -7,6 +7,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 import type { Tensor } from "../../contract/tensor.ts";
+import { messageOf } from "../../contract/user-error.ts";
 import { endedError, startDeadline } from "./deadline.ts";
 import {
   checkInferResponse,
@@ -27,12 +28,14 @@ import {
   TritonError,
   type TritonErrorCode,
 } from "./transport.ts";
-import { WireError } from "./wire.ts";
+import { CallError, type GrpcTls, UnaryChannel } from "./unary-channel.ts";
+import { type TensorParts, toParts, WireError } from "./wire.ts";
 import {
   channelOptions,
   decodeGrpcResponse,
-  encodeGrpcRequest,
+  encodeGrpcRequestParts,
   type InferenceMethods,
+  type ModelInferResponse,
   methodOf,
 } from "./wire-grpc.ts";
 
@@ -46,24 +49,6 @@ export interface GrpcSecurity {
    * @default - none
    */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-}
-
-/** Certificates and keys in PEM format. */
-export interface GrpcTls {
-  /** Trusted certificate authorities of the server's certificate. */
-  readonly ca: Buffer;
-  /**
-   * Certificate chain and key of this client.
-   *
-   * @default - no client certificate
-   */
-  readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
-  /**
-   * Required name in the server's certificate.
-   *
-   * @default - the host of the target
-   */
-  readonly serverName?: string | undefined;
 }
 
 export interface GrpcTransportOptions extends GrpcSecurity {
@@ -132,23 +117,31 @@ function openClient(options: GrpcTransportOptions): Client {
 export class GrpcTransport implements Transport {
   readonly target: string;
   readonly #client: Client;
+  readonly #inferences: UnaryChannel;
   readonly #metadata = new Metadata();
 
   constructor(options: GrpcTransportOptions) {
-    const { target, metadata = {} } = options;
+    const { target, address = target, tls, metadata = {} } = options;
     checkTarget(target);
     this.target = target;
     this.#client = openClient(options);
+    const serverName = tls?.serverName ?? hostOf(target);
+    this.#inferences = new UnaryChannel({
+      target,
+      address,
+      metadata,
+      tls: tls && { ...tls, serverName },
+    });
     for (const [name, value] of Object.entries(metadata)) this.#metadata.set(name, value);
   }
 
+  /** @param inputs - Must not change before the call has ended. */
   async infer(
     model: string,
-    inputs: readonly Tensor[],
+    inputs: readonly (Tensor | TensorParts)[],
     options: InferCallOptions,
   ): Promise<readonly Tensor[]> {
-    const request = encodeGrpcRequest(model, inputs, options);
-    const response = await this.#call("ModelInfer", model, request, options);
+    const response = await this.#infer(model, inputs, options);
     try {
       return checkInferResponse(
         model,
@@ -217,6 +210,29 @@ export class GrpcTransport implements Transport {
 
   async close(): Promise<void> {
     this.#client.close();
+    this.#inferences.close();
+  }
+
+  async #infer(
+    model: string,
+    inputs: readonly (Tensor | TensorParts)[],
+    options: InferCallOptions,
+  ): Promise<ModelInferResponse> {
+    const { path, responseDeserialize } = methodOf("ModelInfer");
+    const deadline = startDeadline(options);
+    try {
+      if (deadline.ended !== undefined) throw new Error(deadline.ended);
+      const tensors = inputs.map((input) => ("parts" in input ? input : toParts(input)));
+      const message = encodeGrpcRequestParts(model, tensors, options);
+      const { timeoutMs } = options;
+      const { signal } = deadline;
+      const response = await this.#inferences.call(path, message, { timeoutMs, signal });
+      return decoded(responseDeserialize, response);
+    } catch (error) {
+      throw this.#error(error as Error, model, options, deadline.ended);
+    } finally {
+      deadline.release();
+    }
   }
 
   async #healthy(check: () => Promise<boolean>): Promise<boolean> {
@@ -265,7 +281,7 @@ export class GrpcTransport implements Transport {
   }
 
   #error(
-    error: ServiceError | Error,
+    error: Pick<ServiceError, "code" | "details" | "message"> | Error,
     subject: string,
     { timeoutMs }: CallOptions,
     ended: "timeout" | "cancelled" | undefined,
@@ -283,6 +299,17 @@ export class GrpcTransport implements Transport {
       `${subject}: ${error.details || "no reason given"} (gRPC ${status[error.code]} from ${this.target})`,
       { cause: error },
     );
+  }
+}
+
+/** @throws {CallError} `INTERNAL`, as grpc-js */
+function decoded<T>(deserialize: (bytes: Buffer) => T, response: Buffer): T {
+  try {
+    return deserialize(response);
+  } catch (cause) {
+    throw new CallError(status.INTERNAL, `the response cannot be decoded: ${messageOf(cause)}`, {
+      cause,
+    });
   }
 }
 

@@ -8,6 +8,7 @@ import {
   isDataType,
   type ParameterValue,
   rejectExtensions,
+  type TensorParts,
   toWire,
   WireError,
   type WireTensor,
@@ -192,6 +193,32 @@ export function encodeGrpcRequest(
   };
 }
 
+/** Key of the field `raw_input_contents`: number 7, length-delimited. */
+const rawContentsKey = (7 << 3) | 2;
+
+/** Encodes a `ModelInferRequest` in parts, of which the tensors' are not copied. */
+export function encodeGrpcRequestParts(
+  model: string,
+  inputs: readonly TensorParts[],
+  options: { readonly requestId?: string; readonly outputs?: readonly string[] },
+): readonly Uint8Array[] {
+  const head = methodOf("ModelInfer").requestSerialize({
+    model_name: model,
+    id: options.requestId ?? "",
+    inputs: inputs.map(headOf),
+    outputs: (options.outputs ?? []).map((name) => ({ name })),
+  });
+  // protobuf permits fields in any order
+  return [head, ...inputs.flatMap(({ parts }) => [contentsHead(parts), ...parts])];
+}
+
+function contentsHead(parts: readonly Uint8Array[]): Uint8Array {
+  const bytes = [rawContentsKey];
+  let length = parts.reduce((sum, part) => sum + part.byteLength, 0);
+  for (; length >= 0x80; length = Math.floor(length / 0x80)) bytes.push((length % 0x80) | 0x80);
+  return Uint8Array.from([...bytes, length]);
+}
+
 /** @throws {WireError} */
 export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
   const { outputs, raw_output_contents: raw } = message;
@@ -255,7 +282,7 @@ export function encodeGrpcResponse(
 
 // --- both ---
 
-function headOf({ name, dataType, shape }: WireTensor): TensorMessage {
+function headOf({ name, dataType, shape }: Omit<WireTensor, "bytes">): TensorMessage {
   return { name, datatype: dataType, shape };
 }
 

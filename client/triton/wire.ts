@@ -17,6 +17,11 @@ export interface WireTensor {
   readonly bytes: Uint8Array;
 }
 
+/** Serialised tensor in parts, so that a batch of several arrays is sent without being copied into one. */
+export interface TensorParts extends Omit<WireTensor, "bytes"> {
+  readonly parts: readonly Uint8Array[];
+}
+
 /** Message that violates the protocol. The error message is for its sender. */
 export class WireError extends Error {
   override readonly name = "WireError";
@@ -109,6 +114,21 @@ export function toWire(tensor: Tensor): WireTensor {
   const { data } = tensor;
   const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   return { name, shape, dataType, bytes };
+}
+
+/** Serialises a tensor. All parts but the lengths of BYTES elements are views of its data. */
+export function toParts(tensor: Tensor): TensorParts {
+  const { name, shape, dataType } = tensor;
+  const parts = tensor.dataType === "BYTES" ? elementParts(tensor.data) : [toWire(tensor).bytes];
+  return { name, shape, dataType, parts };
+}
+
+function elementParts(elements: readonly Uint8Array[]): Uint8Array[] {
+  return elements.flatMap((element) => {
+    const length = new Uint8Array(lengthBytes);
+    new DataView(length.buffer).setUint32(0, element.byteLength, true);
+    return [length, element];
+  });
 }
 
 /**

@@ -46,6 +46,8 @@ export function textsInQueue({ batching }: ModelSpec): number {
 export class EmbedPipeline {
   readonly #options: EmbedPipelineOptions;
   #decoding = 0;
+  /** Number of requests so far. */
+  #arrivals = 0;
 
   constructor(options: EmbedPipelineOptions) {
     this.#options = options;
@@ -115,6 +117,12 @@ export class EmbedPipeline {
     return { vectors: vectors.flat(), tokens };
   }
 
+  /** Returns the position of a request in the queue of its model, by its arrival. */
+  #nextOrder(): number {
+    this.#arrivals += 1;
+    return this.#arrivals;
+  }
+
   /** Decodes the images and queues them for the model. They are announced to the batcher while they are decoded. */
   async #submit(
     images: readonly Uint8Array[],
@@ -124,6 +132,7 @@ export class EmbedPipeline {
     times: StageTimes,
   ) {
     const { embedder } = model;
+    const order = this.#nextOrder();
     const settleAnnouncement = embedder.announce();
     try {
       const startedAt = performance.now();
@@ -132,6 +141,7 @@ export class EmbedPipeline {
       const vectors = embedder.embed(inputs, {
         signal: options.signal,
         onTiming: longestStage(times),
+        order,
       });
       return { inputs, vectors };
     } finally {

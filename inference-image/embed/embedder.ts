@@ -49,6 +49,12 @@ export interface TextEmbedder extends TowerEmbedder {
 }
 
 export interface EmbedOptions {
+  /**
+   * Number of the request in order of arrival. Queued requests are executed in this order, whichever was decoded first.
+   *
+   * @default - the order of the calls
+   */
+  readonly order?: number | undefined;
   /** Aborted when the client disconnects: images that are still queued are dropped. */
   readonly signal?: AbortSignal;
   /** Receives the timing after each execution. */

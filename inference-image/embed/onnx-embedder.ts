@@ -108,7 +108,7 @@ export class TowerBatches {
   async embed(
     count: number,
     inputOf: (first: number, end: number) => ModelInput,
-    { signal, onTiming }: EmbedOptions = {},
+    { signal, onTiming, order }: EmbedOptions = {},
   ): Promise<readonly Float32Array[]> {
     const { session, spec, modality } = this.#model;
     const parts: Promise<readonly Float32Array[]>[] = [];
@@ -121,7 +121,7 @@ export class TowerBatches {
       const end = Math.min(count, first + partSize);
       const { tensor, inputs } = inputOf(first, end);
       parts.push(
-        this.batcher.infer([tensor], { signal, inputs }).then(({ outputs, timing }) => {
+        this.batcher.infer([tensor], { signal, inputs, order }).then(({ outputs, timing }) => {
           longest.queueSeconds = Math.max(longest.queueSeconds, timing.queueUs / 1e6);
           longest.inferSeconds = Math.max(longest.inferSeconds, timing.computeInferUs / 1e6);
           const output = outputs.find(({ name }) => name === this.#output);

@@ -274,6 +274,22 @@ test("batches the requests that arrive while its Tritons are busy", async () => 
   expect(triton.calls).toEqual([1, 3]);
 });
 
+test("sends queued requests in the order of their arrival, not of their decoding", async () => {
+  const triton = await new FakeTriton().start();
+  const embedder = await embedderOf([triton], { callsPerTriton: 1, maxBatchSize: 1 });
+  const { closed, open } = gate();
+  triton.gate = closed;
+  const answered: number[] = [];
+  const requests = [0, 3, 1, 2].map(async (order) => {
+    await embedder.embed([image(order)], { order });
+    answered.push(order);
+  });
+  await until(() => triton.arrived === 1);
+  open();
+  await Promise.all(requests);
+  expect(answered).toEqual([0, 1, 2, 3]);
+});
+
 test("sends one call more than the model has instances", async () => {
   const triton = new FakeTriton();
   triton.instances = [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }];

@@ -1,10 +1,12 @@
 import { TritonError } from "../../client/triton/transport.ts";
+import { toParts } from "../../client/triton/wire.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import { unitVector } from "../../inference/session/embeddings.ts";
 import { payloadFormatOf, tokenInputOf } from "../../inference/session/payload-format.ts";
 import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { ImageEmbedder, TextEmbedder } from "../embed/embedder.ts";
 import { EmbedError } from "../http/embed-error.ts";
+import { imageEncoder } from "./image-encoder.ts";
 import { type TritonEmbedderOptions, TritonTower } from "./triton-tower.ts";
 
 /** Embeds images with Tritons: the backend `triton`. */
@@ -18,7 +20,7 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): ImageEmbed
       return {
         tensorSpec: format.tensorSpec,
         single: format.input === "encoded",
-        tensor: (images) => format.tensor(images),
+        encode: imageEncoder(format, imageTowerOf(spec)),
       };
     },
   });
@@ -57,7 +59,7 @@ export function createTritonTextEmbedder(options: TritonEmbedderOptions): TextEm
       return {
         tensorSpec: tokenInputOf(spec, model, metadata, createError),
         single: false,
-        tensor: (rows) => tokenTensor(text, rows),
+        encode: (rows) => ({ tensor: toParts(tokenTensor(text, rows)) }),
       };
     },
   });

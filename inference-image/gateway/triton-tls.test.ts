@@ -7,6 +7,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { inferenceService } from "../../client/triton/wire-grpc.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
+import { picture } from "../../inference/preprocess/test-images.ts";
 import { type RunningEmbedServer, startEmbedServer } from "../embed/embed-server.ts";
 import { readSettings } from "../http/settings.ts";
 import { testCertificate } from "../http/test-certificate.ts";
@@ -65,6 +66,15 @@ async function startTriton(): Promise<void> {
       }),
     ModelConfig: (_call: unknown, callback: Callback) =>
       callback(null, { config: { max_batch_size: 8 } }),
+    ModelInfer: ({ metadata }: { metadata: Metadata }, callback: Callback) => {
+      received = metadata;
+      const [{ name, dims }] = fp32Model.outputs as readonly [Output];
+      const embedding = new Float32Array(dims[0]!).fill(1);
+      callback(null, {
+        outputs: [{ name, datatype: "FP32", shape: [1, ...dims] }],
+        raw_output_contents: [Buffer.from(embedding.buffer)],
+      });
+    },
   });
   const [server, client] = [certificates.triton, certificates.gateway];
   const credentials = ServerCredentials.createSsl(
@@ -120,6 +130,19 @@ test("verifies the server certificate's name and sends the client certificate an
   received = undefined;
   await startGateway({});
   expect(await readiness()).toBe("ready");
+  expect((received as Metadata | undefined)?.get("authorization")).toEqual([`Bearer ${key}`]);
+});
+
+test("encrypts inferences like health checks, and sends the metadata with them", async () => {
+  await startGateway({});
+  expect(await readiness()).toBe("ready");
+  received = undefined;
+  const response = await fetch(`http://127.0.0.1:${gateway!.port}/embed`, {
+    method: "POST",
+    headers: { "content-type": "image/jpeg" },
+    body: new Uint8Array(await picture()),
+  });
+  expect(response.status).toBe(200);
   expect((received as Metadata | undefined)?.get("authorization")).toEqual([`Bearer ${key}`]);
 });
 

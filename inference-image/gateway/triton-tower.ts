@@ -1,6 +1,7 @@
 import type { GrpcSecurity, GrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { type CallOptions, TritonError } from "../../client/triton/transport.ts";
 import { TritonPool, type TritonPoolObserver } from "../../client/triton/triton-pool.ts";
+import type { TensorParts } from "../../client/triton/wire.ts";
 import { executionInstances, type ModelConfig } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
@@ -15,7 +16,14 @@ export interface TowerPayload<Item> {
   readonly tensorSpec: TensorSpec;
   /** Whether a call carries one item, because Triton batches them. */
   readonly single: boolean;
-  tensor(items: readonly Item[]): Tensor;
+  encode(items: readonly Item[]): EncodedItems;
+}
+
+/** Items as a tensor that refers to their memory. */
+export interface EncodedItems {
+  readonly tensor: TensorParts;
+  /** Returns memory for reuse once the call has ended. */
+  release?(): void;
 }
 
 export interface TritonEmbedderOptions {
@@ -132,7 +140,7 @@ export class TritonTower<Item> {
     await this.#pool.close();
   }
 
-  #enqueue(item: Item, { signal, onTiming }: EmbedOptions): Promise<Float32Array> {
+  #enqueue(item: Item, { signal, onTiming, order }: EmbedOptions): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const cancel = (error: TritonError) => {
         this.#queue.delete(waiting);
@@ -160,7 +168,7 @@ export class TritonTower<Item> {
           reject(error);
         },
       };
-      this.#queue.push(waiting);
+      this.#queue.push(waiting, { order });
       signal?.addEventListener("abort", onAbort, { once: true });
       if (signal?.aborted) onAbort();
     });
@@ -186,12 +194,13 @@ export class TritonTower<Item> {
     const sentAt = performance.now();
     for (const { enqueuedAt } of batch) observer?.queued((sentAt - enqueuedAt) / 1000);
     const cancelled = whenAllCancelled(batch);
+    let encoded: EncodedItems | undefined;
     try {
-      const input = payload.tensor(batch.map(({ item }) => item));
+      encoded = payload.encode(batch.map(({ item }) => item));
       // deadline of the newest item: the others have their own timers
       const output = await this.#infer(
-        input,
-        batch.at(-1)!.enqueuedAt + timeoutMs,
+        encoded.tensor,
+        Math.max(...batch.map(({ enqueuedAt }) => enqueuedAt)) + timeoutMs,
         cancelled.signal,
       );
       const inferSeconds = (performance.now() - sentAt) / 1000;
@@ -205,10 +214,11 @@ export class TritonTower<Item> {
       for (const waiting of batch) waiting.reject(error);
     } finally {
       cancelled.release();
+      encoded?.release?.();
     }
   }
 
-  async #infer(input: Tensor, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
+  async #infer(input: TensorParts, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
     const { model, output: name } = this.#options;
     const timeoutMs = Math.ceil(due - performance.now());
     if (timeoutMs <= 0) throw this.#timeout();

@@ -62,8 +62,12 @@ function levelsOf(input: ImageInput): Levels {
   return levels;
 }
 
-/** Converts interleaved 8-bit RGB to normalised values. */
-function normaliseInto(values: Float32Array, pixels: Uint8Array, input: ImageInput): Float32Array {
+/** Converts interleaved 8-bit RGB to normalised values, as {@link normalised}, into an array of the same length. */
+export function normaliseInto(
+  values: Float32Array,
+  pixels: Uint8Array,
+  input: ImageInput,
+): Float32Array {
   const { width, height } = input.size;
   if (pixels.length !== 3 * width * height) {
     throw new Error(`expected ${3 * width * height} bytes of RGB, got ${pixels.length}`);

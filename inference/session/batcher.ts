@@ -69,7 +69,7 @@ const maxHoldShare = 0.5;
 const latestWeight = 0.25;
 
 /**
- * Batches requests for one session in first-in-first-out order. A request is never split, and all items of a batch have one shape.
+ * Batches requests for one session in first-in-first-out order, or in the given order. A request is never split, and all items of a batch have one shape.
  * The number of concurrent batches is the session's number of instances.
  */
 export class Batcher {
@@ -122,11 +122,11 @@ export class Batcher {
       if (this.#draining) throw new InferenceError("draining", "no new requests are accepted");
       const items = inputs[0]!.shape[0]!;
       const shapeKey = inputs.map(({ shape }) => shape.slice(1).join("x")).join(";");
-      const { signal, queueTimeoutMs: timeoutMs } = options;
+      const { signal, queueTimeoutMs: timeoutMs, order } = options;
       const transferred = options.inputs === "transferred";
       const enqueuedAt = performance.now();
       const request = { inputs, transferred, items, shapeKey, enqueuedAt, resolve, reject };
-      this.#queue.push(request, { signal, timeoutMs }, (expiry) => {
+      this.#queue.push(request, { signal, timeoutMs, order }, (expiry) => {
         const reason =
           expiry === "aborted" ? "the caller disconnected" : `waited longer than ${timeoutMs} ms`;
         reject(new InferenceError("expired", reason));

@@ -40,6 +40,8 @@ export interface InferOptions {
   /** Removes the request from the queue when aborted; a started run continues. */
   readonly signal?: AbortSignal;
   readonly queueTimeoutMs?: number;
+  /** Order in the queue, as in {@link WaitOptions}. */
+  readonly order?: number | undefined;
   /**
    * `transferred` avoids copying a request that runs alone, and leaves the caller's arrays empty.
    *

@@ -1,3 +1,4 @@
+import { gatewayCores } from "../../bench/capacity/gateway-cores.ts";
 import { type Capacity, hoursPerMonth, usdPerThousand } from "../changes/capacity.ts";
 import type { Serving, ServingChange } from "../changes/serving.ts";
 import type { StackReview } from "../changes/stack-review.ts";
@@ -141,6 +142,18 @@ function replicasText({ replicas }: Capacity): string {
   return texts.join(", ");
 }
 
+/** Cores with which an embed server in front of the Tritons keeps up with the predicted rate. */
+function coresNote(stacks: readonly StackReview[]): readonly Text[] {
+  const cores = stacks.flatMap(({ stack, capacity: { before, after } }) => {
+    const rate = (after ?? before)?.imagesPerSecond;
+    return rate === undefined ? [] : [`${stack} ${gatewayCores(rate, "thumbnails", "uint8")}`];
+  });
+  if (cores.length === 0) return [];
+  return [
+    [`CPU cores of a gateway that decodes 10 KB thumbnails at the predicted rate: ${few(cores)}`],
+  ];
+}
+
 function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
   const capacities = stacks.flatMap(({ stack, capacity: { before, after } }) =>
     [before, after].flatMap((it) => (it === undefined ? [] : [{ stack, ...it }])),
@@ -161,6 +174,7 @@ function capacityNotes(stacks: readonly StackReview[]): readonly Text[] {
     ...[...sources].map(
       ([source, names]): Text => [`images/s of ${few([...names])}: predicted, ${source}`],
     ),
+    ...coresNote(stacks),
     ...(without.size === 0
       ? []
       : [

@@ -1,4 +1,7 @@
-"""Runs app.py with uvicorn on 127.0.0.1:PORT; exits with the benchmark, which holds the other end of the pipe at descriptor 3."""
+"""Runs app.py of APP_DIR (default: this folder) with uvicorn on 127.0.0.1:PORT.
+
+Exits with the benchmark, which holds the other end of the pipe at descriptor 3.
+"""
 
 import os
 import threading
@@ -16,6 +19,7 @@ if __name__ == "__main__":
     threading.Thread(target=end_with_bench, daemon=True).start()
     uvicorn.run(
         "app:app",
+        app_dir=os.environ.get("APP_DIR", os.path.dirname(__file__)),
         host="127.0.0.1",
         port=int(os.environ["PORT"]),
         access_log=False,

@@ -1,0 +1,46 @@
+import { modelOnlyRate } from "../../bench/capacity/compute-time.ts";
+import { gatewayCores, gatewayRatePerCore } from "../../bench/capacity/gateway-cores.ts";
+import { publishedFacts } from "../../bench/capacity/published-facts.ts";
+import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import { imageTowerOf } from "../../contract/model-shapes.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { cataloguePeaks } from "../commands/capacity-inputs.ts";
+
+/** GPUs of a host, as in `HostRequirements`. */
+interface HostGpus {
+  /** Key of the GPU catalogue. */
+  readonly name: string;
+  readonly label: string;
+  readonly count: number;
+}
+
+/**
+ * Returns a warning if an embed server on the host cannot decode 10 KB thumbnails as fast as the GPUs embed them; undefined if it can, or
+ * if the number of cores or the GPU is unknown.
+ */
+export function coresNote(
+  { name, label, count }: HostGpus,
+  cores: number | undefined,
+): string | undefined {
+  const key = gpuNames.find((candidate) => candidate === name);
+  if (key === undefined || cores === undefined) return undefined;
+  const rate = gpuImageRate(gpuCatalogue[key].fp16DenseTflops);
+  const required = gatewayCores(count * rate, "thumbnails", "uint8");
+  if (required <= cores) return undefined;
+  return (
+    `the host has ${cores} CPU cores, and ${count} × ${label} can embed about ${rounded(count * rate)} images/s (ViT-B/32, TensorRT FP16): ` +
+    `the embed server decodes about ${rounded(gatewayRatePerCore("thumbnails", "uint8"))} thumbnails of 10 KB per second and core, so it requires ` +
+    `about ${required} cores at full load. Clients that send tensors, and embed servers on other machines, do not use these cores`
+  );
+}
+
+/** Images per second of a GPU, the model alone in large batches, at the share of the peak that published results reached. */
+function gpuImageRate(fp16DenseTflops: number): number {
+  const { sustainedShare } = publishedFacts(cataloguePeaks).parameters;
+  return modelOnlyRate(imageTowerOf(defaultModel), fp16DenseTflops, sustainedShare);
+}
+
+/** Two significant digits. */
+function rounded(value: number): string {
+  return Number(value.toPrecision(2)).toLocaleString("en");
+}

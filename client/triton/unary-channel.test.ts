@@ -1,0 +1,174 @@
+import { once } from "node:events";
+import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { status } from "@grpc/grpc-js";
+import { afterEach, expect, test } from "vitest";
+import { UnaryChannel } from "./unary-channel.ts";
+
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+type Headers = Readonly<Record<string, string | string[] | undefined>>;
+
+/** Channel to an HTTP/2 server that handles each call as the test specifies. */
+async function channelTo(
+  handle: (stream: ServerHttp2Stream, headers: Headers, session: ServerHttp2Session) => void,
+) {
+  const server = createServer();
+  const sessions: ServerHttp2Session[] = [];
+  server.on("session", (session) => {
+    session.on("error", () => {});
+    sessions.push(session);
+  });
+  server.on("stream", (stream, headers) => {
+    stream.on("error", () => {});
+    handle(stream, headers as Headers, stream.session as ServerHttp2Session);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  cleanUps.push(() => {
+    for (const session of sessions) session.destroy();
+    server.close();
+  });
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const channel = new UnaryChannel({
+    target: "triton:8001",
+    address,
+    metadata: { authorization: "Bearer key" },
+  });
+  cleanUps.push(() => channel.close());
+  return { channel, sessions };
+}
+
+const path = "/inference.GRPCInferenceService/ModelInfer";
+const options = { timeoutMs: 1_234.5, signal: new AbortController().signal };
+
+/** Responds with one message and a status. */
+function respond(stream: ServerHttp2Stream, message: Buffer, trailers: Record<string, string>) {
+  const prefix = Buffer.alloc(5);
+  prefix.writeUInt32BE(message.length, 1);
+  stream.respond({ ":status": 200 }, { waitForTrailers: true });
+  stream.on("wantTrailers", () => stream.sendTrailers(trailers));
+  stream.end(Buffer.concat([prefix, message]));
+}
+
+async function bodyOf(stream: ServerHttp2Stream): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+test("sends the parts as one message with target, metadata and deadline, and returns the response", async () => {
+  let seen: readonly unknown[] = [];
+  const { channel } = await channelTo(async (stream, headers) => {
+    const names = [":authority", ":path", "authorization", "grpc-timeout", "te"];
+    seen = [...names.map((name) => headers[name]), (await bodyOf(stream)).toString("latin1")];
+    respond(stream, Buffer.from("response"), { "grpc-status": "0" });
+  });
+  const parts = ["ab", "", "cde"].map((text) => Buffer.from(text));
+  expect((await channel.call(path, parts, options)).toString()).toBe("response");
+  expect(seen).toEqual([
+    ...["triton:8001", path, "Bearer key", "1235m", "trailers"],
+    "\0\0\0\0\x05abcde",
+  ]);
+});
+
+test("fails with the status and the decoded message of the server", async () => {
+  const { channel } = await channelTo((stream) => {
+    stream.respond(
+      { ":status": 200, "grpc-status": "5", "grpc-message": "unknown model: caf%C3%A9" },
+      { endStream: true },
+    );
+  });
+  await expect(channel.call(path, [Buffer.alloc(1)], options)).rejects.toMatchObject({
+    code: status.NOT_FOUND,
+    details: "unknown model: café",
+  });
+});
+
+test.each<[string, (stream: ServerHttp2Stream) => void, object]>([
+  [
+    "an incomplete message",
+    (stream) => {
+      stream.respond({ ":status": 200 }, { waitForTrailers: true });
+      stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+      stream.end(Buffer.from([0, 0, 0, 0, 9, 1]));
+    },
+    { code: status.DATA_LOSS },
+  ],
+  [
+    "the response of a proxy",
+    (stream) => stream.respond({ ":status": 502 }, { endStream: true }),
+    { code: status.UNAVAILABLE, details: "HTTP status 502" },
+  ],
+  [
+    "a closed connection",
+    (stream) => stream.session?.destroy(),
+    { code: status.UNAVAILABLE, details: expect.stringContaining("connection closed") },
+  ],
+])("fails on %s", async (_name, handle, error) => {
+  const { channel } = await channelTo(handle);
+  await expect(channel.call(path, [Buffer.alloc(1)], options)).rejects.toMatchObject(error);
+});
+
+test("opens a new connection after the server has closed the last one", async () => {
+  let calls = 0;
+  const { channel, sessions } = await channelTo((stream) => {
+    calls += 1;
+    if (calls === 1) stream.session?.destroy();
+    else respond(stream, Buffer.from("second"), { "grpc-status": "0" });
+  });
+  await expect(channel.call(path, [Buffer.alloc(1)], options)).rejects.toThrow();
+  expect((await channel.call(path, [Buffer.alloc(1)], options)).toString()).toBe("second");
+  expect(sessions).toHaveLength(2);
+});
+
+test("ends only the stream of a cancelled call whose request was sent", async () => {
+  const cancelled = new AbortController();
+  let ended = -1;
+  const { channel, sessions } = await channelTo(async (stream) => {
+    stream.on("close", () => {
+      if (stream.rstCode !== 0) ended = stream.rstCode;
+    });
+    if ((await bodyOf(stream)).includes("first")) cancelled.abort();
+    else respond(stream, Buffer.from("second"), { "grpc-status": "0" });
+  });
+  const first = channel.call(path, [Buffer.from("first")], {
+    ...options,
+    signal: cancelled.signal,
+  });
+  await expect(first).rejects.toMatchObject({ code: status.UNAVAILABLE });
+  expect((await channel.call(path, [Buffer.from("second")], options)).toString()).toBe("second");
+  expect(sessions).toHaveLength(1);
+  expect(ended).toBe(8); // CANCEL
+});
+
+test("closes the connection of a cancelled call whose request is still being sent", async () => {
+  const cancelled = new AbortController();
+  // the server never reads, so that flow control blocks the request
+  const { channel, sessions } = await channelTo((stream) => {
+    stream.pause();
+    cancelled.abort();
+  });
+  const call = channel.call(path, [Buffer.alloc(4 * 1024 * 1024)], {
+    ...options,
+    signal: cancelled.signal,
+  });
+  await expect(call).rejects.toMatchObject({ code: status.UNAVAILABLE });
+  if (!sessions[0]!.destroyed) await once(sessions[0]!, "close");
+  expect(sessions[0]!.destroyed).toBe(true);
+});
+
+test("fails if the server cannot be reached, and after it is closed", async () => {
+  const channel = new UnaryChannel({ target: "a:1", address: "127.0.0.1:1", metadata: {} });
+  await expect(channel.call(path, [], options)).rejects.toMatchObject({
+    code: status.UNAVAILABLE,
+    details: expect.stringContaining("ECONNREFUSED"),
+  });
+  channel.close();
+  await expect(channel.call(path, [], options)).rejects.toMatchObject({
+    details: "The client has been closed",
+  });
+});
