@@ -40,7 +40,14 @@ export const tritonServers = ["tritonserver", "emulator"] as const;
 export type TritonServerKind = (typeof tritonServers)[number];
 
 /** Variants of an image tower that a service may serve. Its text towers are `text-trt` with `trt`, otherwise `text`. */
-export const servedVariants = ["fp32", "trt", "u8", "jpeg"] as const satisfies TritonVariant[];
+export const servedVariants = [
+  "fp32",
+  "trt",
+  "u8",
+  "jpeg",
+  "dali",
+  "dali-trt",
+] as const satisfies TritonVariant[];
 export type ServedVariant = (typeof servedVariants)[number];
 
 export const service = z.strictObject({
@@ -124,7 +131,7 @@ export function requestedModel(
   model = models[0]!,
   modality: Modality = "image",
 ): string {
-  const text = variant === "trt" ? "text-trt" : "text";
+  const text = variant === "trt" || variant === "dali-trt" ? "text-trt" : "text";
   return tritonModelName({ name: model }, modality === "text" ? text : variant);
 }
 
