@@ -207,7 +207,7 @@ function serverSettings(
         ...common,
         BACKEND: "triton",
         TRITON_GRPC_URLS: backend.upstreams.map(({ grpcTarget }) => grpcTarget).join(","),
-        TRITON_VARIANT: variantOf(backend),
+        TRITON_VARIANT: backend.upstreams[0]?.jpegVariant ?? variantOf(backend),
       };
 }
 
