@@ -81,8 +81,10 @@ function payloadFormats(tower: ImageTower): readonly PayloadFormat[] {
   ];
 }
 
-/** Files of a batch as rows of one tensor, with zeros up to the longest; decoders ignore bytes after the end of an image. */
-function paddedTensor(images: readonly Uint8Array[], tower: ImageTower): Uint8Tensor {
+/**
+ * Files of a batch as rows of one tensor for DALI, with zeros up to the longest; decoders ignore bytes after the end of an image.
+ */
+export function paddedTensor(images: readonly Uint8Array[], tower: ImageTower): Uint8Tensor {
   const { name } = encodedBytes(tower);
   const [first] = images;
   const length = Math.max(0, ...images.map((image) => image.length));
