@@ -61,7 +61,7 @@ export const service = z.strictObject({
   /** Names of the served models, which `models` of the environment describes. The first is the default. */
   models: z.array(z.string().min(1)).min(1),
   variant: z.enum(servedVariants),
-  /** Variant that accepts JPEG files, which DALI decodes; absent without it. */
+  /** Variant of a Triton that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
   jpegVariant: z.enum(["dali", "dali-trt"]).optional(),
   /** Authentication: `bearer` is `Authorization: Bearer …`. Absent without authentication. The key is never included. */
   authorization: z.enum(["bearer"]).optional(),

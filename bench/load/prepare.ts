@@ -105,10 +105,7 @@ async function writeAll<Item>(
 }
 
 /** Triton's name of the model for a payload format: the target's model, or its variant on the same Triton. */
-export function modelFor(
-  { model, spec, jpegVariant }: BenchModel,
-  payload: PayloadFormat,
-): string {
+export function modelFor({ model, spec, jpegVariant }: BenchModel, payload: PayloadFormat): string {
   if (payload === "fp32" || payload === "text") return model;
   return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegVariant ?? "jpeg"));
 }
@@ -150,16 +147,17 @@ function pathOf(target: Target, { payload }: Pick<BenchEndpoint, "payload">): st
 
 type Target = Pick<BenchTarget, "endpoint"> & BenchModel;
 
+/** Whether a Triton, not a gateway, receives the files for DALI. */
 function usesDali(
-  { jpegVariant }: BenchModel,
+  { endpoint, jpegVariant }: Target,
   { payload }: Pick<BenchEndpoint, "payload">,
 ): boolean {
-  return payload === "jpeg" && jpegVariant !== undefined;
+  return endpoint !== "embed-http" && payload === "jpeg" && jpegVariant !== undefined;
 }
 
 /** Images that a target decodes: for DALI, those that a gateway forwards to it. */
 function imagesFor(
-  target: BenchModel,
+  target: Target,
   format: Pick<BenchEndpoint, "payload">,
   items: readonly LoadItem[],
 ): readonly LoadImage[] {

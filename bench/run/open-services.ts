@@ -168,10 +168,8 @@ function jpegVariantOf(
   { workload }: ServiceUnderTest,
   modality: Modality,
 ): Pick<BenchTarget, "jpegVariant"> {
-  const { jpegVariant, kind } = workload.service;
-  return kind === "triton" && modality === "image" && jpegVariant !== undefined
-    ? { jpegVariant }
-    : {};
+  const { jpegVariant } = workload.service;
+  return modality === "image" && jpegVariant !== undefined ? { jpegVariant } : {};
 }
 
 /** The default format first. */

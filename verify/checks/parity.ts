@@ -2,6 +2,7 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import { unit } from "../../bench/run/infer.ts";
 import {
   compareWith,
+  decodesWithDali,
   type EmbeddingAgreement,
   judgeParity,
   roundsToHalf,
@@ -46,7 +47,13 @@ export function checkParity(
 ): Promise<readonly CheckResult[]> {
   return checkEachEndpoint(service, "parity", async (target) => {
     const images = await compare(service, target, reference);
-    const verdict = judgeParity(images, roundsToHalf(verifyTarget, target.endpointName));
+    const { endpointName } = target;
+    const payload = endpointName === "embed-http" ? "jpeg" : "fp32";
+    const verdict = judgeParity(
+      images,
+      roundsToHalf(verifyTarget, endpointName) ||
+        decodesWithDali(verifyTarget, payload, service.workload.service.jpegVariant),
+    );
     const { minCosine, maxRelativeDifference, passed, message } = verdict;
     return {
       outcome: passed ? "pass" : "fail",

@@ -8,6 +8,7 @@ reference, instead of with the resize modes of DALI, which round differently.
 """
 
 import json
+import struct
 import sys
 from pathlib import Path
 
@@ -32,6 +33,17 @@ THREADS = 4
 
 def double(node):
     return fn.cast(node, dtype=types.FLOAT64)
+
+
+def double_constant(value):
+    """Constant in double precision: a sum of three, because constants of DALI are float32."""
+    total = None
+    for _ in range(3):
+        part = struct.unpack("f", struct.pack("f", value))[0]
+        node = double(types.Constant(part, dtype=types.FLOAT))
+        total = node if total is None else total + node
+        value -= part
+    return total
 
 
 def whole(node):
@@ -103,8 +115,7 @@ class Geometry:
     def centre_crop(self, images, shape):
         """TensorFlow's _decode_and_center_crop."""
         short = double(fn.reductions.min(shape, axes=[0]))
-        span = whole(math.floor(short * types.Constant(self.resize["fraction"], dtype=types.FLOAT64)))
-        span = math.max(span, 1)
+        span = math.max(whole(math.floor(short * double_constant(self.resize["fraction"]))), 1)
         start = (shape - span + 1) // 2
         square = fn.stack(span, span)
         cropped = fn.slice(images, start=position(start), shape=position(square), axes=(0, 1))
