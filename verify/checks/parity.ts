@@ -29,7 +29,7 @@ export const parityCheck: Check = {
     simulation:
       "every endpoint returns the local reference's embedding of each sample image: cosine ≥ 0.999, relative difference ≤ 0.1 %",
     deployed:
-      "as in the simulation; for TensorRT, which rounds to FP16, only the cosine; a deployed model file has the checksum of the reference",
+      "as in the simulation; for TensorRT, which rounds to FP16, and for JPEG files that DALI decodes, only the cosine; a deployed model file has the checksum of the reference",
   },
   sendsRequests: true,
   runEnvironment: ({ environment, deployment }) =>
