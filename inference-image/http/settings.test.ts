@@ -67,7 +67,10 @@ test.each([
   ],
   [{ MODEL_SPECS: "{" }, "MODEL_SPECS must be a JSON array of model specs"],
   [{ MODEL_SPECS: "[{}]" }, "MODEL_SPECS.0.name must be"],
-  [{ TRITON_VARIANT: "fp16" }, "TRITON_VARIANT must be one of fp32, trt, u8, jpeg, dali, dali-trt, got 'fp16'"],
+  [
+    { TRITON_VARIANT: "fp16" },
+    "TRITON_VARIANT must be one of fp32, trt, u8, jpeg, dali, dali-trt, got 'fp16'",
+  ],
   [
     { LOG_LEVEL: "loud" },
     "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
