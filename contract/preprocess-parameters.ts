@@ -105,7 +105,8 @@ export function parsePreprocessParameters(given: GivenParameters): ParsedParamet
 /** Inverse of {@link daliParameters}. The name of the input tensor is that of the spec's default. */
 export function parseDaliParameters(given: GivenParameters): ParsedParameters<ImageInput> {
   const value = (name: string) => given[name]?.string_value;
-  const numbers = (name: string) => value(name)?.split(",").map(toNumber);
+  // every number that JavaScript prints, with a sign or an exponent
+  const numbers = (name: string) => value(name)?.split(",").map(Number);
   return parseParameters(given, imageInput, {
     valueRange: value("value_range"),
     mean: numbers("mean"),
