@@ -217,7 +217,7 @@ describe("remote", () => {
       tritonModel: "openclip_vit_b32_preprocess",
     });
     expect((await errorOf(client.embed(images))).message).toBe(
-      "[rejected] openclip_vit_b32_preprocess must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got encoded BYTES [-1, 1] and pixels UINT8 [-1, 224, 224, 3]",
+      "[rejected] openclip_vit_b32_preprocess must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1], or image UINT8 [-1, -1] and give embedding FP32 [-1, 512], got encoded BYTES [-1, 1] and pixels UINT8 [-1, 224, 224, 3]",
     );
   });
 

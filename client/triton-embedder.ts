@@ -1,6 +1,7 @@
 import { imageTowerOf, textTowerOf } from "../contract/model-shapes.ts";
 import type { Modality } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
+import { serverEnv } from "../contract/server-env.ts";
 import type { Tensor } from "../contract/tensor.ts";
 import { tritonModelName } from "../contract/triton-models.ts";
 import { embeddingsOf, InvalidEmbeddingError } from "../inference/session/embeddings.ts";
@@ -109,7 +110,8 @@ export function openTritonEmbedder(options: TritonEmbedderOptions): RemoteEmbedd
     embed: (images) =>
       infer("image", imageModel, async () => {
         const { input: kind, tensor } = await format.value();
-        return tensor(kind === "encoded" ? images : await decodeImages(images, spec));
+        if (kind === "jpeg") await requireDaliFiles(images);
+        return tensor(kind === "pixels" ? await decodeImages(images, spec) : images);
       }),
     embedText: (texts) =>
       infer("text", textModel, async () => {
@@ -118,6 +120,18 @@ export function openTritonEmbedder(options: TritonEmbedderOptions): RemoteEmbedd
       }),
     close: () => transport.close(),
   };
+}
+
+/** @throws {ClientError} `image` for a file that DALI cannot decode like the reference, which would fail its whole batch in Triton */
+async function requireDaliFiles(images: readonly Uint8Array[]): Promise<void> {
+  const { isForDali } = await import("../inference/preprocess/dali-files.ts");
+  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+  const image = images.findIndex((file) => !isForDali(file, maxPixels));
+  if (image < 0) return;
+  const rule = `a complete JPEG with 8 bits per sample, grey or RGB, at most ${maxPixels} pixels`;
+  throw new ClientError("image", `image ${image} must be ${rule}, because DALI decodes it`, {
+    image,
+  });
 }
 
 /** Value that is computed on first use, and again after a failure or `forget()`. */

@@ -46,7 +46,14 @@ export const tritonServers = ["tritonserver", "emulator"] as const;
 export type TritonServerKind = (typeof tritonServers)[number];
 
 /** Variants of an image tower that a service may serve. Its text towers are `text-trt` with `trt`, otherwise `text`. */
-export const servedVariants = ["fp32", "trt", "u8", "jpeg"] as const satisfies TritonVariant[];
+export const servedVariants = [
+  "fp32",
+  "trt",
+  "u8",
+  "jpeg",
+  "dali",
+  "dali-trt",
+] as const satisfies TritonVariant[];
 export type ServedVariant = (typeof servedVariants)[number];
 
 export const service = z.strictObject({
@@ -61,6 +68,8 @@ export const service = z.strictObject({
   /** Names of the served models, which `models` of the environment describes. The first is the default. */
   models: z.array(z.string().min(1)).min(1),
   variant: z.enum(servedVariants),
+  /** Variant of a Triton that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
+  jpegVariant: z.enum(["dali", "dali-trt"]).optional(),
   /** Authentication: `bearer` is `Authorization: Bearer …`. Absent without authentication. The key is never included. */
   authorization: z.enum(["bearer"]).optional(),
   /** Terraform addresses: the container, or the Deployment and the Service that leads to it. */
@@ -132,7 +141,7 @@ export function requestedModel(
   model = models[0]!,
   modality: Modality = "image",
 ): string {
-  const text = variant === "trt" ? "text-trt" : "text";
+  const text = variant === "trt" || variant === "dali-trt" ? "text-trt" : "text";
   return tritonModelName({ name: model }, modality === "text" ? text : variant);
 }
 

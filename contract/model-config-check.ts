@@ -3,7 +3,7 @@ import { ensembleProblems } from "./ensemble-check.ts";
 import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from "./model-config.ts";
 import { maxWarmupRuns, modelConfigs, tritonType, warmupRuns } from "./model-config.ts";
 import { modelCatalogue } from "./models/index.ts";
-import { type TritonModel, type TritonSpec, tritonModel, variantsOf } from "./triton-models.ts";
+import { allVariantsOf, type TritonModel, type TritonSpec, tritonModel } from "./triton-models.ts";
 
 /** Host and model repository that a configuration is checked against. */
 export interface CheckOptions {
@@ -22,7 +22,7 @@ export interface CheckOptions {
 }
 
 /**
- * Checks a model configuration of the ONNX Runtime or Python backend or of an ensemble: errors that Triton rejects when it loads
+ * Checks a model configuration of the ONNX Runtime, Python or DALI backend or of an ensemble: errors that Triton rejects when it loads
  * the model, and mistakes that it ignores.
  *
  * @returns One line per problem, `<model>: <setting> <rule>, got <value>`.
@@ -73,10 +73,11 @@ function* checkHead(config: ModelConfig): Generator<string> {
   const offered =
     config.platform === "onnxruntime_onnx" ||
     config.backend === "onnxruntime" ||
-    isPython(config) ||
+    isBackend(config, "python") ||
+    isBackend(config, "dali") ||
     isEnsemble(config);
   if (!offered) {
-    yield `platform must be onnxruntime_onnx or ensemble, or backend python, got ${config.platform || config.backend ? `'${config.platform || config.backend}'` : "nothing"}`;
+    yield `platform must be onnxruntime_onnx or ensemble, or backend python or dali, got ${config.platform || config.backend ? `'${config.platform || config.backend}'` : "nothing"}`;
   }
   if (!isInteger(config.max_batch_size, 0)) {
     yield `max_batch_size must be an integer of at least 0, got ${config.max_batch_size}`;
@@ -87,14 +88,14 @@ function isEnsemble({ platform }: ModelConfig): boolean {
   return platform === "ensemble";
 }
 
-function isPython({ backend, platform }: ModelConfig): boolean {
-  return backend === "python" && !platform;
+function isBackend({ backend, platform }: ModelConfig, name: "python" | "dali"): boolean {
+  return backend === name && !platform;
 }
 
 /** Model of the specs with the name; undefined if none has it. */
 function declaredModel(name: string, specs: readonly TritonSpec[]): TritonModel | undefined {
   for (const spec of specs) {
-    const models = variantsOf(spec).map((variant) => tritonModel(spec, variant));
+    const models = allVariantsOf(spec).map((variant) => tritonModel(spec, variant));
     const found = models.find((model) => model.name === name);
     if (found !== undefined) return found;
   }

@@ -200,7 +200,7 @@ describe("rejects", () => {
     [
       "an unsupported backend",
       { ...onnx, platform: "tensorrt_plan" },
-      "platform must be onnxruntime_onnx or ensemble, or backend python, got 'tensorrt_plan'",
+      "platform must be onnxruntime_onnx or ensemble, or backend python or dali, got 'tensorrt_plan'",
     ],
     [
       "a negative batch",

@@ -1,13 +1,17 @@
 import type { ImageTower } from "./model-spec.ts";
-import { preprocessParameters } from "./preprocess-parameters.ts";
+import { daliParameters, preprocessParameters } from "./preprocess-parameters.ts";
 import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 import {
+  allVariantsOf,
+  type DaliVariant,
+  daliModels,
+  daliQueueDelayMicroseconds,
+  isEnsembleVariant,
   type TritonModel,
   type TritonSpec,
   type TritonVariant,
   tritonModel,
-  variantsOf,
 } from "./triton-models.ts";
 
 /**
@@ -37,6 +41,8 @@ export interface ModelConfigTensor {
   readonly data_type: TritonType;
   /** Dimensions, without the batch dimension if `max_batch_size` is above 0. -1 is any size. */
   readonly dims: readonly number[];
+  /** Whether the dynamic batcher may combine requests of different shapes. */
+  readonly allow_ragged_batch?: boolean;
 }
 
 /** Triton's name of a data type: `TYPE_FP32`; BYTES is `TYPE_STRING`. */
@@ -168,7 +174,7 @@ export const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGrou
 function headOf({ name, platform, maxBatchSize, inputs, outputs }: TritonModel) {
   return {
     name,
-    ...(platform === "python" ? { backend: platform } : { platform }),
+    ...(platform === "python" || platform === "dali" ? { backend: platform } : { platform }),
     max_batch_size: maxBatchSize,
     input: inputs.map(tensorOf),
     output: outputs.map(tensorOf),
@@ -176,7 +182,7 @@ function headOf({ name, platform, maxBatchSize, inputs, outputs }: TritonModel) 
   } satisfies ModelConfig;
 }
 
-type OnnxVariant = Exclude<TritonVariant, "preprocess" | "jpeg">;
+type OnnxVariant = Exclude<TritonVariant, "preprocess" | "jpeg" | DaliVariant>;
 
 /**
  * Returns the configuration of an ONNX model.
@@ -286,10 +292,45 @@ function preprocessConfig(spec: TritonSpec, { input }: ImageTower): ModelConfig 
   };
 }
 
-/** Configuration of preprocessing followed by the model for pixels, whose own configurations select the devices. */
-function jpegConfig(spec: TritonSpec): ModelConfig {
-  const [ensemble, preprocess, pixels] = (["jpeg", "preprocess", "u8"] as const).map((variant) =>
-    tritonModel(spec, variant),
+/** Serialized DALI pipelines in the version folder, by the device of the decoder and of the resize. */
+export const daliFiles = { gpu: "model.dali", cpu: "model.cpu.dali" } as const;
+
+/** CPU threads of a DALI pipeline; the GPU's decoder uses them too. */
+export const daliThreads = 4;
+
+/** Configuration of the DALI pipeline, which decodes on the GPU if Triton has one. */
+function daliConfig(spec: TritonSpec, { input }: ImageTower): ModelConfigs {
+  const head = headOf(tritonModel(spec, "dali-preprocess"));
+  const maxImagePixels = serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined);
+  const parameters = Object.entries({
+    num_threads: String(daliThreads),
+    ...daliParameters(input, maxImagePixels),
+  });
+  const of = (layout: ModelVariant | "default"): ModelConfig => ({
+    ...head,
+    // files have different lengths
+    input: head.input.map((tensor) => ({ ...tensor, allow_ragged_batch: true })),
+    dynamic_batching: { max_queue_delay_microseconds: daliQueueDelayMicroseconds },
+    ...(layout !== "default" && { instance_group: instanceGroups[layout] }),
+    default_model_filename: daliFiles[layout === "cpu" ? "cpu" : "gpu"],
+    parameters: Object.fromEntries(
+      parameters.map(([name, value]) => [name, { string_value: value }]),
+    ),
+  });
+  return forEachLayout(of);
+}
+
+/** Steps of each ensemble: preprocessing, then the model for its result. */
+const ensembleSteps = {
+  jpeg: ["preprocess", "u8"],
+  dali: ["dali-preprocess", daliModels.dali],
+  "dali-trt": ["dali-preprocess", daliModels["dali-trt"]],
+} as const;
+
+/** Configuration of preprocessing followed by the model for its result; their own configurations select the devices. */
+function ensembleConfig(spec: TritonSpec, variant: keyof typeof ensembleSteps): ModelConfig {
+  const [ensemble, preprocess, pixels] = ([variant, ...ensembleSteps[variant]] as const).map(
+    (each) => tritonModel(spec, each),
   ) as [TritonModel, TritonModel, TritonModel];
   const [image] = preprocess.outputs;
   return {
@@ -313,6 +354,15 @@ function jpegConfig(spec: TritonSpec): ModelConfig {
   };
 }
 
+function forEachLayout(of: (layout: ModelVariant | "default") => ModelConfig): ModelConfigs {
+  return {
+    default: of("default"),
+    "single-gpu": of("single-gpu"),
+    "multi-gpu-4x": of("multi-gpu-4x"),
+    cpu: of("cpu"),
+  };
+}
+
 /** Returns one configuration for all variants. */
 function sameForAll(config: ModelConfig): ModelConfigs {
   return { default: config, "single-gpu": config, "multi-gpu-4x": config, cpu: config };
@@ -328,19 +378,14 @@ export function modelConfig(spec: TritonSpec, variant: TritonVariant): ModelConf
   if (variant === "preprocess" && image !== undefined) {
     return sameForAll(preprocessConfig(spec, image));
   }
-  if (variant === "jpeg") return sameForAll(jpegConfig(spec));
-  const of = (layout: ModelVariant | "default") => onnxConfig(spec, variant as OnnxVariant, layout);
-  return {
-    default: of("default"),
-    "single-gpu": of("single-gpu"),
-    "multi-gpu-4x": of("multi-gpu-4x"),
-    cpu: of("cpu"),
-  };
+  if (variant === "dali-preprocess" && image !== undefined) return daliConfig(spec, image);
+  if (isEnsembleVariant(variant)) return sameForAll(ensembleConfig(spec, variant));
+  return forEachLayout((layout) => onnxConfig(spec, variant as OnnxVariant, layout));
 }
 
 /** Returns the configurations of all models of the repository that follow from a spec. */
 export function modelConfigs(spec: TritonSpec): readonly ModelConfigs[] {
-  return variantsOf(spec).map((variant) => modelConfig(spec, variant));
+  return allVariantsOf(spec).map((variant) => modelConfig(spec, variant));
 }
 
 /** Default number of instances of the ONNX Runtime backend. */

@@ -46,7 +46,7 @@ const channelCount = 3;
 export type ImagePayload = "fp32" | "uint8" | "jpeg";
 
 /** FP32 input of the image tower: `[3, height, width]` for `nchw`, `[height, width, 3]` for `nhwc`. */
-export function normalisedImage({ input }: ImageTower): TensorSpec {
+export function normalisedImage({ input }: Pick<ImageTower, "input">): TensorSpec {
   const { width, height } = input.size;
   const dims =
     input.layout === "nchw" ? [channelCount, height, width] : [height, width, channelCount];
@@ -67,6 +67,14 @@ export function imagePixels({ input }: PixelTower): TensorSpec {
 /** Encoded image (JPEG, PNG or WebP): `[1]` BYTES. */
 export function encodedImage({ input }: ImageTower): TensorSpec {
   return { name: input.tensor, dataType: "BYTES", dims: [1] };
+}
+
+/**
+ * Encoded image for DALI, which does not support BYTES: `[-1]` UINT8, the bytes of the file. The files of a batch have zeros at the end
+ * up to the length of the longest.
+ */
+export function encodedBytes({ input }: ImageTower): TensorSpec {
+  return { name: input.tensor, dataType: "UINT8", dims: [-1] };
 }
 
 /** Input tensor of the image tower in a payload format. */

@@ -91,7 +91,7 @@ const pixelFacts = {
 export const pixelInput = z.strictObject(pixelFacts);
 export type PixelInput = z.infer<typeof pixelInput>;
 
-const imageInput = z.strictObject({
+export const imageInput = z.strictObject({
   tensor: tensorName.default("image").describe("Name of the input in the model file."),
   ...pixelFacts,
   valueRange: z

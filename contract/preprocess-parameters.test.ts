@@ -1,7 +1,12 @@
 import { describe, expect, test } from "vitest";
 import type { PixelInput } from "./model-spec.ts";
 import { modelCatalogue } from "./models/index.ts";
-import { parsePreprocessParameters, preprocessParameters } from "./preprocess-parameters.ts";
+import {
+  daliParameters,
+  parseDaliParameters,
+  parsePreprocessParameters,
+  preprocessParameters,
+} from "./preprocess-parameters.ts";
 
 const size = { width: 320, height: 224 };
 const resizes: PixelInput["resize"][] = [
@@ -31,6 +36,28 @@ test.each([...modelCatalogue.values()])("parameters of $name are read back", ({ 
   const input = { size, resize, filter, rgbConversion };
   expect(parsePreprocessParameters(given(preprocessParameters(input, 40_000_000)))).toMatchObject({
     input,
+  });
+});
+
+test.each([...modelCatalogue.values()])(
+  "DALI's parameters of $name are read back",
+  ({ towers }) => {
+    const { tensor: _, ...input } = towers.image!.input;
+    const negative = { ...input, mean: [-0.5, 1e-7, 3], channelOrder: "bgr" } as const;
+    for (const each of [input, negative]) {
+      const parameters = given(
+        daliParameters({ tensor: "image", ...each, mean: [...each.mean] }, 5_000),
+      );
+      expect(parseDaliParameters(parameters)).toMatchObject({ input: each, maxImagePixels: 5_000 });
+    }
+  },
+);
+
+test("fails on an invalid parameter of DALI, by its name", () => {
+  const { input } = modelCatalogue.get("openclip-vit-b32")!.towers.image!;
+  const parameters = given({ ...daliParameters(input, 5_000), channel_order: "gbr" });
+  expect(parseDaliParameters(parameters)).toEqual({
+    problem: expect.stringMatching(/^channel_order .*, got 'gbr'$/),
   });
 });
 

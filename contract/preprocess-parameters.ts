@@ -1,4 +1,5 @@
-import { type PixelInput, pixelInput } from "./model-spec.ts";
+import type { z } from "zod";
+import { type ImageInput, imageInput, type PixelInput, pixelInput } from "./model-spec.ts";
 
 /** Parameter that every preprocessing model has: maximum image size in pixels. */
 export const maxImagePixelsParameter = "max_image_pixels";
@@ -44,7 +45,32 @@ export function preprocessParameters(
   };
 }
 
-/** Parameter by the field of {@link PixelInput} that it sets. */
+/**
+ * `parameters` in the `config.pbtxt` of a DALI pipeline, which also normalises the pixels. Only the Triton emulator reads them: the
+ * pipeline contains these facts, and Triton's DALI backend ignores unknown parameters.
+ */
+export interface DaliParameters extends PreprocessParameters {
+  readonly value_range: string;
+  /** Per channel, in `channel_order`: `0.5,0.5,0.5`. */
+  readonly mean: string;
+  readonly std: string;
+  readonly channel_order: string;
+  readonly layout: string;
+}
+
+/** Parameters of the DALI pipeline of an image input. */
+export function daliParameters(input: ImageInput, maxImagePixels: number): DaliParameters {
+  return {
+    ...preprocessParameters(input, maxImagePixels),
+    value_range: input.valueRange,
+    mean: input.mean.join(","),
+    std: input.std.join(","),
+    channel_order: input.channelOrder,
+    layout: input.layout,
+  };
+}
+
+/** Parameter by the field of {@link ImageInput} that it sets. */
 const parameterOf: Readonly<Record<string, string>> = {
   "size.width": "width",
   "size.height": "height",
@@ -54,23 +80,47 @@ const parameterOf: Readonly<Record<string, string>> = {
   "resize.fraction": "crop_fraction",
   filter: "filter",
   rgbConversion: "rgb_conversion",
+  valueRange: "value_range",
+  channelOrder: "channel_order",
 };
 
 /** Parameters of a `config.pbtxt`; unknown ones are ignored. */
 type GivenParameters = Readonly<Record<string, { readonly string_value: string } | undefined>>;
 
-export interface PreprocessSettings {
-  readonly input: PixelInput;
+export interface PreprocessSettings<Input extends PixelInput = PixelInput> {
+  readonly input: Input;
   readonly maxImagePixels: number;
 }
 
-export type ParsedParameters =
-  | PreprocessSettings
+export type ParsedParameters<Input extends PixelInput = PixelInput> =
+  | PreprocessSettings<Input>
   /** First invalid parameter: `filter must be …, got 'x'`. */
   | { readonly problem: string };
 
 /** Inverse of {@link preprocessParameters}. */
 export function parsePreprocessParameters(given: GivenParameters): ParsedParameters {
+  return parseParameters(given, pixelInput, {});
+}
+
+/** Inverse of {@link daliParameters}. The name of the input tensor is that of the spec's default. */
+export function parseDaliParameters(given: GivenParameters): ParsedParameters<ImageInput> {
+  const value = (name: string) => given[name]?.string_value;
+  // every number that JavaScript prints, with a sign or an exponent
+  const numbers = (name: string) => value(name)?.split(",").map(Number);
+  return parseParameters(given, imageInput, {
+    valueRange: value("value_range"),
+    mean: numbers("mean"),
+    std: numbers("std"),
+    channelOrder: value("channel_order"),
+    layout: value("layout"),
+  });
+}
+
+function parseParameters<Input extends PixelInput>(
+  given: GivenParameters,
+  schema: z.ZodType<Input>,
+  others: Readonly<Record<string, unknown>>,
+): ParsedParameters<Input> {
   const value = (name: string) => given[name]?.string_value;
   const number = (name: string) => toNumber(value(name));
   const limit = value(maxImagePixelsParameter) ?? "";
@@ -78,7 +128,8 @@ export function parsePreprocessParameters(given: GivenParameters): ParsedParamet
     return { problem: `${maxImagePixelsParameter} must be a number of pixels, got '${limit}'` };
   }
   const mode = value("resize");
-  const { data, error } = pixelInput.safeParse({
+  const { data, error } = schema.safeParse({
+    ...others,
     size: { width: number("width"), height: number("height") },
     resize: {
       mode,
@@ -91,7 +142,8 @@ export function parsePreprocessParameters(given: GivenParameters): ParsedParamet
   });
   if (error === undefined) return { input: data, maxImagePixels: Number(limit) };
   const [{ path, message }] = error.issues as [(typeof error.issues)[number]];
-  const name = parameterOf[path.slice(0, 2).join(".")] ?? "resize";
+  const field = path.slice(0, 2).join(".");
+  const name = parameterOf[field] ?? (String(path[0]) in others ? String(path[0]) : "resize");
   return { problem: `${name} ${message}, got '${value(name) ?? ""}'` };
 }
 

@@ -1,5 +1,6 @@
 import { instancesText } from "./deployed-model-config.ts";
 import {
+  daliFiles,
   type ModelConfig,
   type ModelConfigs,
   type ModelVariant,
@@ -7,7 +8,12 @@ import {
   modelVariants,
 } from "./model-config.ts";
 import { printModelConfig } from "./print-model-config.ts";
-import { type TritonSpec, type TritonVariant, tritonModelName } from "./triton-models.ts";
+import {
+  isEnsembleVariant,
+  type TritonSpec,
+  type TritonVariant,
+  tritonModelName,
+} from "./triton-models.ts";
 
 /** Files of Triton's model repository that follow from a model spec. Paths are relative to the repository. */
 
@@ -71,13 +77,22 @@ export const fp32Variants = { image: "fp32", text: "text" } as const;
 
 /** Model file of version 1 of a variant; undefined for an ensemble, whose version folder is empty. */
 export function versionFile(spec: TritonSpec, variant: TritonVariant): VersionFile | undefined {
-  if (variant === "jpeg") return undefined;
+  if (isEnsembleVariant(variant)) return undefined;
   if (variant === "preprocess") return { path: `${tritonModelName(spec, variant)}/1/model.py` };
+  if (variant === "dali-preprocess") return { path: daliPipelinePath(spec, "gpu") };
   const [owner, file] = sharedFiles[variant] ?? [];
   return {
     path: modelPath(spec, variant),
     ...(owner !== undefined && { target: `../../${tritonModelName(spec, owner)}/1/${file}` }),
   };
+}
+
+/** Path of the serialized DALI pipeline for a device in a model repository: `openclip_vit_b32_dali_preprocess/1/model.dali`. */
+export function daliPipelinePath(
+  spec: Pick<TritonSpec, "name">,
+  device: keyof typeof daliFiles,
+): string {
+  return `${tritonModelName(spec, "dali-preprocess")}/1/${daliFiles[device]}`;
 }
 
 function differing(configs: ModelConfigs): readonly ModelVariant[] {

@@ -118,7 +118,7 @@ export const serverEnv = z
       .default([]),
     /**
      * Variant of the models requested from Triton by the backend `triton`: normalised FP32 images, the same with TensorRT, uint8
-     * pixels, or the image files themselves.
+     * pixels, or the image files themselves; `dali` and `dali-trt` forward JPEG files to DALI, and others as normalised images.
      */
     TRITON_VARIANT: z.enum(servedVariants).default("fp32"),
     /** Deadline of one inference on a Triton. */

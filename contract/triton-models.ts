@@ -1,5 +1,6 @@
 import {
   embeddingTensor,
+  encodedBytes,
   encodedImage,
   imagePixels,
   imageTowerOf,
@@ -24,14 +25,27 @@ export const tritonVariants = [
   "text",
   "text-trt",
 ] as const;
-export type TritonVariant = (typeof tritonVariants)[number];
+
+/**
+ * Variants that decode JPEG files with DALI, on the GPU if there is one: a repository has them only if they are requested.
+ * `dali-preprocess` is a step of the ensembles `dali` and `dali-trt`, which return embeddings of the models `fp32` and `trt`.
+ */
+export const daliVariants = ["dali-preprocess", "dali", "dali-trt"] as const;
+export type DaliVariant = (typeof daliVariants)[number];
+
+/** Model that follows the DALI pipeline in each ensemble. It accepts the same images preprocessed by the client. */
+export const daliModels = { dali: "fp32", "dali-trt": "trt" } as const satisfies Partial<
+  Record<DaliVariant, TritonVariant>
+>;
+
+export type TritonVariant = (typeof tritonVariants)[number] | DaliVariant;
 
 /** Inputs and outputs of a model of the repository, and its batching in Triton. Shapes are without the batch dimension. */
 export interface TritonModel {
   /** Folder in the model repository and name in requests. */
   readonly name: string;
-  /** Triton's `platform`, or `backend` for the Python backend. */
-  readonly platform: "onnxruntime_onnx" | "ensemble" | "python";
+  /** Triton's `platform`, or `backend` for the Python and DALI backends. */
+  readonly platform: "onnxruntime_onnx" | "ensemble" | "python" | "dali";
   readonly inputs: readonly [TensorSpec];
   readonly outputs: readonly [TensorSpec];
   readonly maxBatchSize: number;
@@ -51,6 +65,9 @@ const suffixes: Readonly<Record<TritonVariant, string>> = {
   jpeg: "_jpeg",
   text: "_text",
   "text-trt": "_text_trt",
+  "dali-preprocess": "_dali_preprocess",
+  dali: "_dali",
+  "dali-trt": "_dali_trt",
 };
 
 /** Name of a variant in the model repository: `openclip_vit_b32_trt`. */
@@ -63,9 +80,19 @@ export function variantModality(variant: TritonVariant): Modality {
   return variant === "text" || variant === "text-trt" ? "text" : "image";
 }
 
-/** Variants of the towers that a model has. */
+/** Variants of the towers that a model has, without DALI. */
 export function variantsOf({ towers }: Pick<ModelSpec, "towers">): readonly TritonVariant[] {
   return tritonVariants.filter((variant) => towers[variantModality(variant)] !== undefined);
+}
+
+/** All variants of the towers that a model has, DALI included. */
+export function allVariantsOf(spec: Pick<ModelSpec, "towers">): readonly TritonVariant[] {
+  return [...variantsOf(spec), ...(spec.towers.image === undefined ? [] : daliVariants)];
+}
+
+/** Whether a variant is an ensemble, which has no model file. */
+export function isEnsembleVariant(variant: TritonVariant): variant is "jpeg" | "dali" | "dali-trt" {
+  return variant === "jpeg" || variant === "dali" || variant === "dali-trt";
 }
 
 /** Default of the maximum delay of a request to fill a batch. */
@@ -82,16 +109,26 @@ export function tritonModel(spec: TritonSpec, variant: TritonVariant): TritonMod
   if (variant === "preprocess") {
     return { ...common, ...preprocessTensors(imageTowerOf(spec)), ...withoutQueue };
   }
+  if (variant === "dali-preprocess") {
+    const queue = {
+      preferredBatchSizes: [],
+      maxQueueDelayMicroseconds: daliQueueDelayMicroseconds,
+    };
+    return { ...common, ...daliTensors(imageTowerOf(spec)), ...queue };
+  }
   const tower = variantModality(variant) === "text" ? textTower(spec) : imageTowerOf(spec);
   return {
     ...common,
-    platform: variant === "jpeg" ? "ensemble" : "onnxruntime_onnx",
+    platform: isEnsembleVariant(variant) ? "ensemble" : "onnxruntime_onnx",
     inputs: [inputOf(spec, variant)],
     outputs: [embeddingTensor(spec, tower)],
     preferredBatchSizes: preferred,
     maxQueueDelayMicroseconds: queueDelayMicroseconds,
   };
 }
+
+/** Delay of a file in DALI's queue. The delay of the model that follows it comes in addition. */
+export const daliQueueDelayMicroseconds = 1_000;
 
 const withoutQueue = { preferredBatchSizes: [], maxQueueDelayMicroseconds: 0 } as const;
 
@@ -106,7 +143,19 @@ function preprocessTensors(
   };
 }
 
-function inputOf(spec: TritonSpec, variant: Exclude<TritonVariant, "preprocess">): TensorSpec {
+/** Tensors of the DALI pipeline: image file to the FP32 input of the image tower. */
+function daliTensors(tower: ImageTower): Pick<TritonModel, "platform" | "inputs" | "outputs"> {
+  return {
+    platform: "dali",
+    inputs: [{ ...encodedBytes(tower), name: "encoded" }],
+    outputs: [{ ...normalisedImage(tower), name: "normalised" }],
+  };
+}
+
+function inputOf(
+  spec: TritonSpec,
+  variant: Exclude<TritonVariant, "preprocess" | "dali-preprocess">,
+): TensorSpec {
   switch (variant) {
     case "fp32":
     case "trt":
@@ -115,6 +164,9 @@ function inputOf(spec: TritonSpec, variant: Exclude<TritonVariant, "preprocess">
       return imagePixels(imageTowerOf(spec));
     case "jpeg":
       return encodedImage(imageTowerOf(spec));
+    case "dali":
+    case "dali-trt":
+      return encodedBytes(imageTowerOf(spec));
     case "text":
     case "text-trt":
       return tokenIds(textTower(spec));

@@ -5,6 +5,7 @@ import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { configurationFiles, fp32Variants, versionFile } from "../contract/repository-files.ts";
 import {
+  daliVariants,
   type TritonVariant,
   tritonModelName,
   variantModality,
@@ -47,16 +48,43 @@ export async function writeModelRepository(
     const { spec, files } = model;
     for (const variant of variantsOf(spec)) {
       if (files !== undefined && files[variantModality(variant)] === undefined) continue;
-      for (const { path, text } of configurationFiles(spec, variant, heading)) {
-        await mkdir(dirname(join(folder, path)), { recursive: true });
-        await writeFile(join(folder, path), text);
-      }
-      names.push(tritonModelName(spec, variant));
-      await mkdir(join(folder, tritonModelName(spec, variant), "1"), { recursive: true });
+      names.push(await writeVariant(spec, variant, folder, heading));
       await writeVersion(model, variant, folder);
     }
   }
   return names;
+}
+
+/**
+ * Writes the models of a spec that decode JPEG files with DALI: configurations and version folders. The pipelines belong into the
+ * version folder of the first.
+ *
+ * @returns Names of the written models.
+ */
+export async function writeDaliModels(spec: ModelSpec, folder: string): Promise<readonly string[]> {
+  const names: string[] = [];
+  for (const variant of daliVariants) {
+    names.push(await writeVariant(spec, variant, folder, daliHeading));
+  }
+  return names;
+}
+
+const daliHeading = "Written by 'clipstack model pipeline'.";
+
+/** Writes the configurations and the version folder of a variant. @returns Name of the model. */
+async function writeVariant(
+  spec: ModelSpec,
+  variant: TritonVariant,
+  folder: string,
+  firstLine: string,
+): Promise<string> {
+  for (const { path, text } of configurationFiles(spec, variant, firstLine)) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+  }
+  const name = tritonModelName(spec, variant);
+  await mkdir(join(folder, name, "1"), { recursive: true });
+  return name;
 }
 
 /** Writes the content of version 1. */

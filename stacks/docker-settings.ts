@@ -133,6 +133,12 @@ export const tritonOnHost = {
     .describe(
       "`explicit`: a changed model configuration is loaded while Triton runs, without losing a request; loading and unloading require a key that only the deployment has. `none`: a changed model configuration replaces the container. `open`: as `explicit`, but without the key: every client can load and unload models.",
     ),
+  jpegDecoder: z
+    .enum(["none", "dali"])
+    .default("none")
+    .describe(
+      "`dali`: Triton also accepts JPEG files and decodes them with DALI, on the GPU if it has one; a gateway forwards the files as they are. `clipstack model pipeline` writes the required pipeline. Measure it first: it is not always faster (docs/dali.md).",
+    ),
   maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
   preferredBatchSizes: triton.preferredBatchSizes,
   instancesPerGpu: triton.instancesPerGpu,

@@ -13,6 +13,8 @@ import { type ImageTower, type ModelSpec, valueRanges } from "../../contract/mod
 import { elementCount, type Tensor } from "../../contract/tensor.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
+import { isForDali } from "../../inference/preprocess/dali-files.ts";
+import { paddedTensor } from "../../inference/session/payload-format.ts";
 import { tokenTensor } from "../../inference/session/token-tensor.ts";
 import type { BenchEndpoint, PayloadFormat } from "../record/bench-endpoint.ts";
 import type { BenchTarget } from "../run/bench-target.ts";
@@ -42,7 +44,7 @@ const maxTotalBytes = 128 * 1024 * 1024;
  * @throws {UserError} without an item.
  */
 export async function prepareRequests(
-  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "spec" | "apiKey">,
+  target: Pick<BenchTarget, "endpoint" | "url" | "model" | "spec" | "jpegVariant" | "apiKey">,
   format: Pick<BenchEndpoint, "payload" | "serialization">,
   items: readonly LoadItem[],
   batch: number,
@@ -50,7 +52,7 @@ export async function prepareRequests(
   const requests =
     format.payload === "text"
       ? await writeAll(items.filter(isLoadText), batch, textWriter(target))
-      : await writeAll(loadImages(items), batch, imageWriter(target, format));
+      : await writeAll(imagesFor(target, format, items), batch, imageWriter(target, format));
   return {
     transport: isGrpc(target) ? "grpc" : "http",
     url: target.url,
@@ -104,13 +106,15 @@ async function writeAll<Item>(
 }
 
 /** Triton's name of the model for a payload format: the target's model, or its variant on the same Triton. */
-export function modelFor(
-  { model, spec }: Pick<BenchTarget, "model" | "spec">,
-  payload: PayloadFormat,
-): string {
+export function modelFor({ model, spec, jpegVariant }: BenchModel, payload: PayloadFormat): string {
   if (payload === "fp32" || payload === "text") return model;
-  return tritonModelName(spec, payload === "uint8" ? "u8" : "jpeg");
+  return tritonModelName(spec, payload === "uint8" ? "u8" : (jpegVariant ?? "jpeg"));
 }
+
+/** Model of a Triton, and its variant for JPEG files. */
+export type BenchModel = Pick<BenchTarget, "model" | "spec"> & {
+  readonly jpegVariant?: BenchTarget["jpegVariant"] | undefined;
+};
 
 /** 8-bit RGB pixels of a preprocessed image, interleaved; reverses the normalisation exactly. */
 export function pixelsOf(tower: ImageTower, tensor: Float32Array): Uint8Array {
@@ -134,10 +138,7 @@ function isGrpc({ endpoint }: Pick<BenchTarget, "endpoint">): boolean {
   return endpoint === "onnx-grpc" || endpoint === "trt-grpc";
 }
 
-function pathOf(
-  target: Pick<BenchTarget, "endpoint" | "model" | "spec">,
-  { payload }: Pick<BenchEndpoint, "payload">,
-): string {
+function pathOf(target: Target, { payload }: Pick<BenchEndpoint, "payload">): string {
   if (isGrpc(target)) return methodOf("ModelInfer").path;
   if (hasEmbedApi(target.endpoint)) {
     return payload === "text" ? embedPaths.embedText : embedPath(target.spec);
@@ -145,7 +146,28 @@ function pathOf(
   return `/v2/models/${encodeURIComponent(modelFor(target, payload))}/infer`;
 }
 
-type Target = Pick<BenchTarget, "endpoint" | "model" | "spec">;
+type Target = Pick<BenchTarget, "endpoint"> & BenchModel;
+
+/** Whether a Triton, not a gateway, receives the files for DALI. */
+function usesDali(
+  { endpoint, jpegVariant }: Target,
+  { payload }: Pick<BenchEndpoint, "payload">,
+): boolean {
+  return endpoint !== "embed-http" && payload === "jpeg" && jpegVariant !== undefined;
+}
+
+/** Images that a target decodes: for DALI, those that a gateway forwards to it. */
+function imagesFor(
+  target: Target,
+  format: Pick<BenchEndpoint, "payload">,
+  items: readonly LoadItem[],
+): readonly LoadImage[] {
+  const images = loadImages(items);
+  if (!usesDali(target, format)) return images;
+  const found = images.filter(({ bytes }) => isForDali(bytes, Number.POSITIVE_INFINITY));
+  if (found.length > 0) return found;
+  throw new UserError("DALI needs a JPEG with 8 bits per sample, grey or RGB, got none");
+}
 
 type Write<Item> = (items: readonly Item[]) => Promise<PreparedRequest>;
 
@@ -157,7 +179,15 @@ function imageWriter(
   const { payload } = format;
   if (payload === "text") throw new Error("payload format text is not one of images");
   const tower = imageTowerOf(target.spec);
-  return tensorWriter(target, format, (images) => tensorOf(tower, payload, images));
+  const isForPipeline = usesDali(target, format);
+  return tensorWriter(target, format, (images) =>
+    isForPipeline
+      ? paddedTensor(
+          images.map(({ bytes }) => bytes),
+          tower,
+        )
+      : tensorOf(tower, payload, images),
+  );
 }
 
 function textWriter(target: Target): Write<LoadText> {

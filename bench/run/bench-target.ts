@@ -15,6 +15,8 @@ export interface BenchTarget extends ModelTower {
   readonly url: string;
   /** Name of the measured tower in requests to a Triton; of an image tower, that with FP32 input. */
   readonly model: string;
+  /** Variant of the ensemble with which a Triton decodes JPEG files; absent without DALI. */
+  readonly jpegVariant?: "dali" | "dali-trt";
   /** Payload formats that the server accepts. */
   readonly payloads: readonly PayloadFormat[];
   /** Bearer token, sent to this address only. */

@@ -4,7 +4,7 @@ import type { BenchRecord } from "../record/bench-record.ts";
 import type { BenchContext } from "./bench-events.ts";
 import { checkBenchParity } from "./bench-parity.ts";
 import { type BenchTarget, benchEndpointsOf, type OpenTargets } from "./bench-target.ts";
-import { roundsToHalf } from "./parity.ts";
+import { decodesWithDali, roundsToHalf } from "./parity.ts";
 import type { ReferenceItem } from "./reference.ts";
 
 /** Endpoint and payload format of the command line or of a study. */
@@ -75,8 +75,11 @@ export async function gateParity(
     const { target, endpoint } = measured;
     const { environment } = target;
     context.onEvent({ kind: "phase", environment, text: `parity: ${benchEndpointName(endpoint)}` });
+    const { target: kind } = record.subject;
     const result = await checkBenchParity(target, endpoint, reference, {
-      halfPrecision: roundsToHalf(record.subject.target, target.endpoint),
+      halfPrecision:
+        roundsToHalf(kind, target.endpoint) ||
+        decodesWithDali(kind, endpoint.payload, target.jpegVariant),
       signal: context.signal,
     });
     record.parity.push(result);

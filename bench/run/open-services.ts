@@ -76,6 +76,7 @@ export async function useServices<Result>(
           spec: target.spec,
           modality,
           model: target.model,
+          ...jpegVariantOf(service, modality),
           payloads: await payloadsOf(service, target, modality),
           controlUrl,
           ...reach(service),
@@ -153,11 +154,13 @@ async function payloadsOf(
 ): Promise<readonly PayloadFormat[]> {
   if (modality === "text") return ["text"];
   if (hasEmbedApi(target.endpointName)) return ["jpeg"];
-  // the models of the other formats run on ONNX Runtime only
-  if (target.endpointName.startsWith("trt-")) return ["fp32"];
+  const { jpegVariant } = service.workload.service;
+  // the models of the other formats run on ONNX Runtime only, except DALI's
+  if (target.endpointName.startsWith("trt-") && jpegVariant === undefined) return ["fp32"];
   const found: PayloadFormat[] = [];
   for (const payload of payloadOrder) {
-    const name = modelFor(target, payload);
+    if (target.endpointName.startsWith("trt-") && payload === "uint8") continue;
+    const name = modelFor({ ...target, jpegVariant }, payload);
     try {
       const transport = service.transport(target);
       if (name === target.model || (await transport.ready(name, { timeoutMs })))
@@ -167,6 +170,14 @@ async function payloadsOf(
     }
   }
   return found;
+}
+
+function jpegVariantOf(
+  { workload }: ServiceUnderTest,
+  modality: Modality,
+): Pick<BenchTarget, "jpegVariant"> {
+  const { jpegVariant } = workload.service;
+  return modality === "image" && jpegVariant !== undefined ? { jpegVariant } : {};
 }
 
 /** The default format first. */

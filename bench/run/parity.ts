@@ -1,4 +1,5 @@
 import type { EndpointName } from "../../contract/environment.ts";
+import type { PayloadFormat } from "../record/bench-endpoint.ts";
 import type { VerifyRecord } from "../record/record.ts";
 import { formatFraction } from "../report/number-format.ts";
 import { cosine, relativeDifference } from "../stats/statistics.ts";
@@ -16,6 +17,18 @@ export type VerifyTarget = VerifyRecord["subject"]["target"];
  */
 export function roundsToHalf(target: VerifyTarget | "addresses", endpoint: EndpointName): boolean {
   return target !== "simulation" && /^(trt|pytorch)-/.test(endpoint);
+}
+
+/**
+ * Returns whether only directions can be compared because DALI decodes the images, whose pixels differ by a few levels. Local simulations
+ * decode exactly in place of DALI.
+ */
+export function decodesWithDali(
+  target: VerifyTarget | "addresses",
+  payload: PayloadFormat,
+  jpegVariant: string | undefined,
+): boolean {
+  return target !== "simulation" && payload === "jpeg" && jpegVariant !== undefined;
 }
 
 /** Agreement of one embedding with the reference. */

@@ -1,7 +1,7 @@
 import { embedMetrics, embedPaths } from "../../contract/embed-api.ts";
 import { hasEmbedApi } from "../../contract/environment.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import { modelFor } from "../load/prepare.ts";
+import { type BenchModel, modelFor } from "../load/prepare.ts";
 import type { PayloadFormat } from "../record/bench-endpoint.ts";
 import type { LoadPoint } from "../record/bench-record.ts";
 import type { BenchTarget } from "./bench-target.ts";
@@ -55,7 +55,7 @@ const tritonCounters = {
 export function serverTimes(
   before: ServerCounters,
   after: ServerCounters,
-  target: Pick<BenchTarget, "endpoint" | "model" | "spec">,
+  target: Pick<BenchTarget, "endpoint"> & BenchModel,
   payload: PayloadFormat,
 ): ServerTimes | undefined {
   const delta = (
@@ -95,14 +95,15 @@ function counterIncrease(
 
 function tritonTimes(
   delta: Delta,
-  target: Pick<BenchTarget, "model" | "spec">,
+  target: BenchModel,
   payload: PayloadFormat,
 ): ServerTimes | undefined {
+  const usesDali = target.jpegVariant !== undefined;
   const model = modelFor(target, payload);
   const requests = delta("triton", "nv_inference_request_success", { model });
   if (!(requests > 0)) return undefined;
   // an ensemble counts requests; the model that computes counts the rest
-  const computing = payload === "jpeg" ? modelFor(target, "uint8") : model;
+  const computing = payload === "jpeg" ? modelFor(target, usesDali ? "fp32" : "uint8") : model;
   const perRequest = (name: string, countedModel: string) =>
     delta("triton", name, { model: countedModel }) / 1_000 / requests;
   const executions = delta("triton", "nv_inference_exec_count", { model: computing });
@@ -115,7 +116,10 @@ function tritonTimes(
     requestMs: perRequest("nv_inference_request_duration_us", model),
     decodeMs:
       payload === "jpeg"
-        ? perRequest("nv_inference_request_duration_us", tritonModelName(target.spec, "preprocess"))
+        ? perRequest(
+            "nv_inference_request_duration_us",
+            tritonModelName(target.spec, usesDali ? "dali-preprocess" : "preprocess"),
+          )
         : undefined,
   };
   for (const [part, counter] of Object.entries(tritonCounters) as [

@@ -298,6 +298,10 @@ const namedEndpoints: readonly BenchEndpoint[] = [
       (payload): BenchEndpoint => ({ endpoint, payload, serialization: "binary" }),
     ),
   ),
+  // with DALI in Triton
+  ...(["trt-http", "trt-grpc"] as const).map(
+    (endpoint): BenchEndpoint => ({ endpoint, payload: "jpeg", serialization: "binary" }),
+  ),
   ...(["onnx-http", "trt-http"] as const).map(
     (endpoint): BenchEndpoint => ({ endpoint, payload: "fp32", serialization: "json" }),
   ),

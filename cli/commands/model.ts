@@ -4,6 +4,7 @@ import { registerModelDeploy } from "../model/model-deploy.ts";
 import { registerModelExport } from "../model/model-export.ts";
 import { registerModelGenerate } from "../model/model-generate.ts";
 import { registerModelImport } from "../model/model-import.ts";
+import { registerModelPipeline } from "../model/model-pipeline.ts";
 import { registerModelPrepare } from "../model/model-prepare.ts";
 import { registerModelPull } from "../model/model-pull.ts";
 import { registerModelRepository } from "../model/model-repository.ts";
@@ -18,5 +19,6 @@ export function registerModel(program: Command): void {
   registerModelPrepare(model);
   registerModelGenerate(model);
   registerModelRepository(model);
+  registerModelPipeline(model);
   registerModelDeploy(model);
 }

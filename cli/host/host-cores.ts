@@ -4,7 +4,6 @@ import { publishedFacts } from "../../bench/capacity/published-facts.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
 import { imageTowerOf } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { cataloguePeaks } from "../commands/capacity-inputs.ts";
 
 /** GPUs of a host, as in `HostRequirements`. */
 interface HostGpus {
@@ -36,7 +35,7 @@ export function coresNote(
 
 /** Images per second of a GPU, the model alone in large batches, at the share of the peak that published results reached. */
 function gpuImageRate(fp16DenseTflops: number): number {
-  const { sustainedShare } = publishedFacts(cataloguePeaks).parameters;
+  const { sustainedShare } = publishedFacts().parameters;
   return modelOnlyRate(imageTowerOf(defaultModel), fp16DenseTflops, sustainedShare);
 }
 

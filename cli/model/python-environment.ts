@@ -46,6 +46,12 @@ export const onnxruntimePackages: PythonPackages = {
   installs: [["--require-hashes", "-r", "convert/requirements.txt"]],
 };
 
+/** DALI with its decoders, for Linux: 1.1 GB on disk. */
+export const daliPackages: PythonPackages = {
+  name: "dali",
+  installs: [["--require-hashes", "-r", "dali/requirements.txt"]],
+};
+
 /** Packages for the baseline of `bench-server`. */
 export const fastapiPackages: PythonPackages = {
   name: "fastapi-baseline",

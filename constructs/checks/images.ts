@@ -37,6 +37,28 @@ export function tritonOptionFindings(image: string, path = "image"): readonly Fi
   );
 }
 
+/** Rejects an image without the DALI backend, and weights in the image, which then would have to contain the pipeline. */
+export function daliFindings(
+  weights: "volume" | "host-path" | "image",
+  image: string | undefined,
+): readonly Finding[] {
+  const variant = /\/tritonserver:\d\d\.\d\d-([\w-]+)/.exec(image ?? "")?.[1] ?? "py3";
+  return [
+    ...findingIf(
+      weights === "image",
+      "jpegDecoder",
+      "be none when weights is image, because the image has no DALI pipeline",
+      "'dali'",
+    ),
+    ...findingIf(
+      !["py3", "py3-igpu"].includes(variant),
+      "jpegDecoder",
+      "be none for an image without DALI; of NVIDIA's images, <release>-py3 has it",
+      `'dali' with '${image}'`,
+    ),
+  ];
+}
+
 /** Rejects a GPU that is newer than the image. */
 export function releaseFindings(
   image: string,

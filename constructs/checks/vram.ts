@@ -1,4 +1,4 @@
-import { tensorrtWorkspaceBytes } from "../../contract/model-config.ts";
+import { daliThreads, tensorrtWorkspaceBytes } from "../../contract/model-config.ts";
 import { imageTowerOf, type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import type { ImageTower, ModelSpec, TextTower } from "../../contract/model-spec.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
@@ -14,6 +14,10 @@ export const vram = {
   processMiB: 512,
   /** Additional memory while TensorRT builds an engine. Only one build at a time runs on a GPU. */
   buildWorkspaceMiB: tensorrtWorkspaceBytes / 1024 / 1024,
+  /** Buffers of nvJPEG: DALI's default of 16 MiB for each thread of a pipeline. */
+  decoderMiB: 16 * daliThreads,
+  /** Decoded photo of 12 megapixels, RGB. A batch is decoded at once, and DALI keeps the memory. */
+  decodedPhotoMiB: Math.ceil((12e6 * 3) / 1024 ** 2),
   /** Share of the memory for models. The rest is for the driver and fragmentation. */
   usableShare: 0.9,
 } as const;
@@ -43,6 +47,12 @@ export interface VramUse {
    * @default false
    */
   readonly reloads?: boolean;
+  /**
+   * Whether the process decodes JPEG files on the GPU.
+   *
+   * @default false
+   */
+  readonly decodes?: boolean;
 }
 
 /**
@@ -74,7 +84,16 @@ export function vramMiB(use: VramUse): number {
 }
 
 function instancesMiB(use: VramUse): number {
-  return towerUses(use).reduce((sum, { miB }) => sum + miB, 0);
+  return towerUses(use).reduce((sum, { miB }) => sum + miB, decodersMiB(use));
+}
+
+/** Memory of the decoders of all models with an image tower: one pipeline each. */
+function decodersMiB({ decodes = false, models }: VramUse): number {
+  const images = decodes ? models.filter(({ towers }) => towers.image !== undefined) : [];
+  return images.reduce(
+    (sum, { batching }) => sum + vram.decoderMiB + batching.maximum * vram.decodedPhotoMiB,
+    0,
+  );
 }
 
 interface NamedTower {

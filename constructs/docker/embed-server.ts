@@ -150,6 +150,7 @@ export class EmbedServer extends Construct {
       backend: backend.kind,
       models: this.models.map((spec) => spec.name),
       variant: variantOf(backend),
+      ...jpegVariantOf(backend),
       authorization: this.apiKey === undefined ? undefined : "bearer",
       resources: { container: addressOf(this.container) },
       endpoints: [
@@ -207,7 +208,7 @@ function serverSettings(
         ...common,
         BACKEND: "triton",
         TRITON_GRPC_URLS: backend.upstreams.map(({ grpcTarget }) => grpcTarget).join(","),
-        TRITON_VARIANT: variantOf(backend),
+        TRITON_VARIANT: jpegVariantOf(backend).jpegVariant ?? variantOf(backend),
       };
 }
 
@@ -220,6 +221,12 @@ function weightsMounts(backend: EmbedBackend): readonly ContainerVolumes[] {
 function modelsOf(backend: EmbedBackend): readonly ModelSpec[] {
   if (backend.kind === "onnxruntime") return backend.weights.models;
   return backend.upstreams[0]?.models ?? defaultModels;
+}
+
+/** Variant to which a gateway forwards JPEG files. */
+function jpegVariantOf(backend: EmbedBackend): Pick<Service, "jpegVariant"> {
+  const jpegVariant = backend.kind === "triton" ? backend.upstreams[0]?.jpegVariant : undefined;
+  return jpegVariant === undefined ? {} : { jpegVariant };
 }
 
 function variantOf(backend: EmbedBackend): FileVariant {

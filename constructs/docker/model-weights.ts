@@ -83,6 +83,7 @@ export interface TowerWeights {
  */
 export class ModelWeights extends Construct {
   readonly source: WeightsSource;
+  readonly modelRepository: string;
   readonly models: readonly ModelSpec[];
   /** Variant of the image towers. */
   readonly variant: Exclude<FileVariant, "trt">;
@@ -97,6 +98,7 @@ export class ModelWeights extends Construct {
     const { source, models = defaultModels, variant = "fp32" } = props;
     this.#host = props.host;
     this.source = source;
+    this.modelRepository = props.modelRepository;
     this.models = models;
     this.variant = variant;
     this.towers = servedTowers(models).map((tower) => this.#weightsOf(tower, props));

@@ -1,4 +1,7 @@
-import type { ContainerConfig } from "@cdktf/provider-docker/lib/container/index.js";
+import type {
+  ContainerConfig,
+  ContainerVolumes,
+} from "@cdktf/provider-docker/lib/container/index.js";
 import type { TritonServerKind } from "../../contract/environment.ts";
 import { engineCacheMount, type ModelVariant } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
@@ -48,6 +51,8 @@ export interface TritonContainerOptions {
   readonly expose: Exposure;
   readonly weights: ModelWeights;
   readonly configurations: readonly ModelConfiguration[];
+  /** Mounts of version folders beside those of the weights. */
+  readonly pipelines: readonly ContainerVolumes[];
   /** Whether versions can be added to the models. */
   readonly hasVersions: boolean;
   readonly cache: EngineCache | undefined;
@@ -83,6 +88,7 @@ export function tritonContainer(options: TritonContainerOptions) {
     volumes: [
       ...(options.hasVersions ? weights.versionMounts(options.served) : []),
       ...weights.mounts(options.served),
+      ...options.pipelines,
       ...configurations.map(({ mount }) => mount),
       ...(cache === undefined
         ? []

@@ -10,21 +10,27 @@ import type { Service } from "../../contract/environment.ts";
 import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
-import { tritonModelName } from "../../contract/triton-models.ts";
+import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { addressOf } from "../cdktf.ts";
 import { check, type Finding } from "../checks/findings.ts";
 import { type GpuId, variantFor, variantGpuFindings } from "../checks/gpus.ts";
-import { imageFindings, releaseFindings, tritonOptionFindings } from "../checks/images.ts";
+import {
+  daliFindings,
+  imageFindings,
+  releaseFindings,
+  tritonOptionFindings,
+} from "../checks/images.ts";
 import { exposureFindings } from "../checks/ports.ts";
 import { u8FileFindings, weightsFindings } from "../checks/weights.ts";
 import { nameInStack, objectName } from "../names.ts";
 import { type FileVariant, type ServedTower, towerSuffix, towerVariant } from "../served-towers.ts";
 import { exitTimeoutSeconds, tritonStartSeconds } from "../triton-times.ts";
 import { checkStopTimes, labels, verdictSeconds } from "./container-defaults.ts";
+import { DaliModels, type JpegDecoder, jpegVariant } from "./dali-models.ts";
 import { EngineCache } from "./engine-cache.ts";
 import type { Exposure, GpuHost } from "./gpu-host.ts";
 import { HealthGate } from "./health-gate.ts";
-import { ModelConfiguration } from "./model-configuration.ts";
+import { ModelConfiguration, type ModelConfigurationProps } from "./model-configuration.ts";
 import type { ModelWeights, TowerWeights } from "./model-weights.ts";
 import type { ImageSource, ServerImage } from "./server-image.ts";
 import { type ModelControl, tritonContainer } from "./triton-container.ts";
@@ -49,6 +55,13 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
   readonly weights: ModelWeights;
   /** @default "explicit" */
   readonly modelControl?: ModelControl;
+  /**
+   * Decoder of JPEG files. `dali`: Triton also serves `<model>_dali`, or `<model>_dali_trt` with the backend `tensorrt`, which accept
+   * JPEG files.
+   *
+   * @default "none" - Triton accepts only preprocessed images
+   */
+  readonly jpegDecoder?: JpegDecoder;
   /** Host ports. */
   readonly ports: TritonPorts;
   /** GPUs of the host, by index or by UUID. Ignored if the host's accelerator is `cpu`. */
@@ -93,6 +106,8 @@ interface ServedModel {
 export class TritonServer extends Construct {
   /** Variant of the image towers. */
   readonly variant: FileVariant;
+  /** Variant of the ensembles that accept JPEG files; absent without a decoder. */
+  readonly jpegVariant: keyof typeof daliModels | undefined;
   /** Host name and gRPC port on the Docker network: `host:port`. */
   readonly grpcTarget: string;
   /** Passed once the container is healthy. */
@@ -124,6 +139,7 @@ export class TritonServer extends Construct {
     this.weights = weights;
     this.models = weights.models;
     this.variant = imageVariant(props);
+    this.jpegVariant = jpegVariant(props.backend, props.jpegDecoder);
     const instances = served.map(({ deployed }) =>
       executionInstances(deployed.config, gpus.length),
     );
@@ -145,10 +161,13 @@ export class TritonServer extends Construct {
     const configurations = served.map((model) =>
       this.#addConfiguration(props, model, { image, gpus, layout }),
     );
+    const dali = this.#addDali(props, { image, gpus, layout });
+    configurations.push(...(dali?.configurations ?? []));
     this.container = new Container(this, "container", {
       ...tritonContainer({
         server: server.kind,
-        models: served.map((model) => model.name),
+        models: [...served.map((model) => model.name), ...(dali?.names ?? [])],
+        pipelines: dali?.mounts ?? [],
         served: this.variant,
         variant: layout,
         modelControl,
@@ -187,30 +206,53 @@ export class TritonServer extends Construct {
   }
 
   #addConfiguration(
-    { host, tools, weights, modelControl = "explicit" }: TritonServerProps,
+    props: TritonServerProps,
     { tower, name, deployed, engineVersions }: ServedModel,
-    { image, gpus, layout }: Pick<Context, "image" | "gpus"> & { readonly layout: ModelVariant },
+    layout: Layout,
   ): ModelConfiguration {
+    const { host, tools } = props;
     const server = objectName(this);
     const suffix = towerSuffix(tower);
-    const versions = weights.towers.map(({ version }) => version);
     return new ModelConfiguration(this, `configuration${suffix}`, {
       host,
       tools,
       volume: `${server}-config${suffix}`,
       service: `${nameInStack(this)}${suffix}`,
       model: name,
-      variant: layout,
+      variant: layout.layout,
       text: deployed.text,
       versions: engineVersions,
-      ...(modelControl !== "none" && {
-        reload: {
-          url: `http://${server}:${tritonPorts.http}`,
-          ...(modelControl === "explicit" && { key: host.modelControlKey }),
-          timeoutSeconds: this.startSeconds,
-          startedWith: [image.name, ...versions, weights.source, layout, ...gpus.map(String)],
-        },
-      }),
+      ...this.#reloadOf(props, layout),
+    });
+  }
+
+  #reloadOf(
+    { host, weights, modelControl = "explicit" }: TritonServerProps,
+    { image, gpus, layout }: Layout,
+  ): Pick<ModelConfigurationProps, "reload"> {
+    if (modelControl === "none") return {};
+    const versions = weights.towers.map(({ version }) => version);
+    return {
+      reload: {
+        url: `http://${objectName(this)}:${tritonPorts.http}`,
+        ...(modelControl === "explicit" && { key: host.modelControlKey }),
+        timeoutSeconds: this.startSeconds,
+        startedWith: [image.name, ...versions, weights.source, layout, ...gpus.map(String)],
+      },
+    };
+  }
+
+  #addDali(props: TritonServerProps, layout: Layout): DaliModels | undefined {
+    if (this.jpegVariant === undefined || props.weights.source === "image") return undefined;
+    const { host, tools, weights } = props;
+    return new DaliModels(this, "dali", {
+      ...{ host, tools, weights },
+      server: objectName(this),
+      service: nameInStack(this),
+      variant: layout.layout,
+      device: layout.gpus.length > 0 ? "gpu" : "cpu",
+      ensemble: this.jpegVariant,
+      ...this.#reloadOf(props, layout),
     });
   }
 
@@ -228,6 +270,7 @@ export class TritonServer extends Construct {
       server: server.kind,
       models: this.models.map(({ name }) => name),
       variant: this.variant,
+      ...(this.jpegVariant !== undefined && { jpegVariant: this.jpegVariant }),
       resources: { container: addressOf(this.container) },
       endpoints: endpoints(backend, host.clientAddress(expose), ports),
     };
@@ -240,6 +283,10 @@ export class TritonServer extends Construct {
   ): void {
     const { host, server, weights, modelControl = "explicit", expose = "loopback" } = props;
     if (server.kind === "tritonserver") check(this, () => tritonImageFindings(server.image, host));
+    if (this.jpegVariant !== undefined) {
+      const image = server.kind === "tritonserver" ? baseImageOf(server.image) : undefined;
+      check(this, () => daliFindings(weights.source, image));
+    }
     check(this, () => configurationProblems(served));
     check(this, () => weightsFindings(weights.source, modelControl, props.modelVersions));
     check(this, () =>
@@ -265,6 +312,7 @@ export class TritonServer extends Construct {
       backend: props.backend,
       instances: Math.ceil(instances / Math.max(1, gpus.length)),
       models: this.models,
+      ...(this.jpegVariant !== undefined && { decodes: true }),
       ...(props.modelVersions !== undefined && { versions: props.modelVersions }),
       reloads: props.modelControl !== "none",
     });
@@ -278,6 +326,10 @@ export class TritonServer extends Construct {
       })),
     );
   }
+}
+
+interface Layout extends Pick<Context, "image" | "gpus"> {
+  readonly layout: ModelVariant;
 }
 
 interface Context {

@@ -76,7 +76,11 @@ export class EmbedPipeline {
     const compute = async () => {
       const { inputs, vectors } = await this.#submit(images, model, input, options, times);
       const result = await vectors;
-      if (input === "pixels") for (const pixels of inputs) preprocessor.recycle(pixels);
+      if (input === "pixels") {
+        for (const [index, pixels] of inputs.entries()) {
+          if (pixels !== images[index]) preprocessor.recycle(pixels);
+        }
+      }
       return result;
     };
     return unlessAborted(compute(), options.signal);
@@ -139,6 +143,9 @@ export class EmbedPipeline {
       const inputs = await this.#decodeAll(images, model, input, options);
       times.decode = performance.now() - startedAt;
       const vectors = embedder.embed(inputs, {
+        ...(embedder.takesFile !== undefined && {
+          areFiles: inputs.map((decoded, index) => decoded === images[index]),
+        }),
         signal: options.signal,
         onTiming: longestStage(times),
         order,
@@ -177,6 +184,7 @@ export class EmbedPipeline {
     const startedAt = performance.now();
     try {
       if (image.length === 0) throw new EmbedError("unsupported_media_type", "is empty");
+      if (model.embedder.takesFile?.(image)) return image;
       if (input === "pixels")
         return await this.#options.preprocessor.run(image, model.tower.input, options);
       if (imageTypeOf(image) !== undefined) return image;

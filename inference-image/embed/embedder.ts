@@ -32,6 +32,12 @@ export interface ImageEmbedder extends TowerEmbedder {
    * @default "pixels"
    */
   readonly input?: "pixels" | "encoded";
+  /**
+   * Returns whether `embed()` accepts an image file as it is, in place of its pixels.
+   *
+   * @default - it accepts none if `input` is `pixels`, all if it is `encoded`
+   */
+  takesFile?(file: Uint8Array): boolean;
   /** Number of images that were passed to `embed()` and wait for execution. */
   readonly waitingImages: number;
 }
@@ -55,6 +61,12 @@ export interface EmbedOptions {
    * @default - the order of the calls
    */
   readonly order?: number | undefined;
+  /**
+   * Whether each image is a file that `takesFile` accepted.
+   *
+   * @default - all images are as `input` states
+   */
+  readonly areFiles?: readonly boolean[];
   /** Aborted when the client disconnects: images that are still queued are dropped. */
   readonly signal?: AbortSignal;
   /** Receives the timing after each execution. */

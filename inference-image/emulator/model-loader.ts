@@ -4,6 +4,7 @@ import { type ModelConfigJson, readModelConfig } from "../../client/triton/model
 import { executionInstances } from "../../contract/model-config.ts";
 import {
   maxImagePixelsParameter,
+  parseDaliParameters,
   parsePreprocessParameters,
 } from "../../contract/preprocess-parameters.ts";
 import { openSession } from "../../inference/session/onnx-session.ts";
@@ -13,7 +14,12 @@ import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
 import { invalidArgument, OipError } from "./oip-error.ts";
-import { preprocessRunner, preprocessTensors } from "./preprocess-runner.ts";
+import {
+  daliModel,
+  type PreprocessingModel,
+  preprocessRunner,
+  pythonModel,
+} from "./preprocess-runner.ts";
 import { ServedModel, type ServedModelProps } from "./served-model.ts";
 
 export interface LoadModelOptions {
@@ -165,8 +171,10 @@ function logDifferences(config: ModelConfigJson, log: (line: string) => void): v
     differences.push(gpus.length > 0 ? `KIND_GPU on GPU ${gpus.join(", ")}` : "KIND_GPU");
   }
   if (names.length > 0) differences.push(`execution accelerator ${names.join(", ")}`);
+  if (config.backend === "dali") differences.push("DALI");
   // preprocessing shares its threads, whatever the number of instances
-  if (instances > 1 && config.backend !== "python") differences.push(`${instances} instances`);
+  if (instances > 1 && config.backend !== "python" && config.backend !== "dali")
+    differences.push(`${instances} instances`);
   if (config.model_warmup.length > 0) differences.push("warm-up");
   if (differences.length === 0) return;
   log(
@@ -213,7 +221,9 @@ async function startModel(
   { modelOf, log }: LoadModelOptions,
 ): Promise<StartedModel> {
   if (config.ensemble_scheduling !== undefined) return startEnsemble(config, modelOf);
-  if (config.backend === "python") return await startPreprocessing(config, path);
+  if (config.backend === "python" || config.backend === "dali") {
+    return await startPreprocessing(config, config.backend, path);
+  }
   return await startOnnx(config, version, path, log);
 }
 
@@ -232,22 +242,39 @@ function startEnsemble(config: ModelConfigJson, modelOf: ModelLookup): StartedMo
   };
 }
 
-/** Starts the emulation of a preprocessing model; this server does not run Python. */
-async function startPreprocessing(config: ModelConfigJson, path: string): Promise<StartedModel> {
+/** Starts the emulation of a preprocessing model; this server runs neither Python nor DALI. */
+async function startPreprocessing(
+  config: ModelConfigJson,
+  backend: "python" | "dali",
+  path: string,
+): Promise<StartedModel> {
   const { parameters = {} } = config;
   if (parameters[maxImagePixelsParameter] === undefined) {
     throw invalidArgument(
-      `model '${config.name}' has the backend python, which this server supports for preprocessing only, with its own preprocessing: it must have the parameter ${maxImagePixelsParameter}`,
+      `model '${config.name}' has the backend ${backend}, which this server supports for preprocessing only, with its own preprocessing: it must have the parameter ${maxImagePixelsParameter}`,
     );
   }
   if (!(await isFile(path)))
     throw invalidArgument(`failed to load '${config.name}': ${path} does not exist`);
-  const settings = parsePreprocessParameters(parameters);
-  if ("problem" in settings) {
-    throw invalidArgument(`model '${config.name}': parameter ${settings.problem}`);
+  const model = preprocessingModel(config, backend);
+  checkModelFits(config, model);
+  return { isAlive: () => true, start: (events) => preprocessRunner(model, events) };
+}
+
+/** @throws {OipError} for an invalid parameter */
+function preprocessingModel(
+  { name, parameters = {} }: ModelConfigJson,
+  backend: "python" | "dali",
+): PreprocessingModel {
+  const invalid = (problem: string) => invalidArgument(`model '${name}': parameter ${problem}`);
+  if (backend === "python") {
+    const settings = parsePreprocessParameters(parameters);
+    if ("problem" in settings) throw invalid(settings.problem);
+    return pythonModel(settings);
   }
-  checkModelFits(config, preprocessTensors(settings.input));
-  return { isAlive: () => true, start: (events) => preprocessRunner(settings, events) };
+  const settings = parseDaliParameters(parameters);
+  if ("problem" in settings) throw invalid(settings.problem);
+  return daliModel(settings);
 }
 
 async function startOnnx(

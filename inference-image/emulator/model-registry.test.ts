@@ -197,7 +197,7 @@ describe("loading", () => {
     [
       "a backend that is not here",
       config.replace("onnxruntime_onnx", "tensorrt_plan"),
-      `platform must be onnxruntime_onnx or ensemble, or backend python, got 'tensorrt_plan'`,
+      `platform must be onnxruntime_onnx or ensemble, or backend python or dali, got 'tensorrt_plan'`,
     ],
     [
       "a version that is not there",

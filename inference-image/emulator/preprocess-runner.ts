@@ -1,51 +1,77 @@
 import { setMaxListeners } from "node:events";
-import type { PixelInput } from "../../contract/model-spec.ts";
+import { normalisedImage } from "../../contract/model-shapes.ts";
+import type { ImageInput, PixelInput } from "../../contract/model-spec.ts";
 import type { PreprocessSettings } from "../../contract/preprocess-parameters.ts";
-import type { BytesTensor, Tensor } from "../../contract/tensor.ts";
-import { pixelTensor } from "../../inference/preprocess/image-tensor.ts";
+import type { Tensor, TensorSpec, Uint8Tensor } from "../../contract/tensor.ts";
+import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
 import {
   createPreprocessor,
   ImageError,
   type Preprocessor,
 } from "../../inference/preprocess/preprocess.ts";
-import {
-  InferenceError,
-  type InferResult,
-  type ModelSession,
-} from "../../inference/session/types.ts";
+import { InferenceError, type InferResult } from "../../inference/session/types.ts";
 import { drainable, type ModelRunner, type RunnerEvents, type RunOptions } from "./model-runner.ts";
 import { invalidArgument } from "./oip-error.ts";
 
-/** Input and output of a preprocessing model. */
-export function preprocessTensors({ size: { width, height } }: PixelInput) {
+/** Model that converts image files to the input of another model. */
+export interface PreprocessingModel extends PreprocessSettings {
+  readonly inputs: readonly [TensorSpec];
+  readonly outputs: readonly [TensorSpec];
+  /** @param pixels - `[height, width, 3]` 8-bit RGB of each image */
+  result(pixels: readonly Uint8Array[]): Tensor;
+}
+
+/** Python model of the repository: image files to 8-bit pixels. */
+export function pythonModel(settings: PreprocessSettings): PreprocessingModel {
+  const { size } = settings.input;
+  const output = { name: "pixels", dataType: "UINT8", dims: [size.height, size.width, 3] } as const;
   return {
+    ...settings,
     inputs: [{ name: "encoded", dataType: "BYTES", dims: [1] }],
-    outputs: [{ name: "pixels", dataType: "UINT8", dims: [height, width, 3] }],
-  } as const satisfies Pick<ModelSession, "inputs" | "outputs">;
+    outputs: [output],
+    result: (pixels) => pixelTensor(pixels, { input: { size, tensor: output.name } }),
+  };
+}
+
+/** DALI pipeline of the repository: image files to normalised images. */
+export function daliModel(settings: PreprocessSettings<ImageInput>): PreprocessingModel {
+  const tower = { input: { ...settings.input, tensor: "normalised" } };
+  return {
+    ...settings,
+    inputs: [{ name: "encoded", dataType: "UINT8", dims: [-1] }],
+    outputs: [normalisedImage(tower)],
+    result: (pixels) => imageTensor(pixels, tower),
+  };
+}
+
+/** Files of a batch: BYTES, or rows of 8-bit values with zeros at the end. */
+function filesOf({ dataType, data, shape }: Tensor): readonly Uint8Array[] {
+  if (dataType === "BYTES") return data;
+  const [count = 0, length = 0] = shape;
+  const rows = (data as Uint8Tensor["data"]).subarray.bind(data as Uint8Tensor["data"]);
+  return Array.from({ length: count }, (_, row) => rows(row * length, (row + 1) * length));
 }
 
 /**
- * Emulates a Python model that converts image files to pixels with this server's preprocessing. It has no queue: the images of all
- * requests share the threads and the memory of the preprocessor.
+ * Emulates a preprocessing model with this server's preprocessing. It has no queue: the images of all requests share the threads and
+ * the memory of the preprocessor.
  */
 export function preprocessRunner(
-  { input, maxImagePixels: maxPixels }: PreprocessSettings,
+  { input, maxImagePixels: maxPixels, inputs, result }: PreprocessingModel,
   events: RunnerEvents,
 ): ModelRunner {
   const preprocessor = createPreprocessor({ maxPixels, mode: "exact" });
-  const { inputs, outputs } = preprocessTensors(input);
   let downstreamItems = 0;
 
   async function infer([encoded]: readonly Tensor[], options: RunOptions): Promise<InferResult> {
-    const images = (encoded as BytesTensor).data;
+    const images = filesOf(encoded!);
     const startedAt = performance.now();
     events.started(images.length);
     downstreamItems += images.length;
     try {
       const pixels = await preprocessAll(preprocessor, input, images, options);
       const inferUs = (performance.now() - startedAt) * 1000;
-      const tower = { input: { size: input.size, tensor: outputs[0].name } };
-      const results = [pixelTensor(pixels, tower)];
+      const results = [result(pixels)];
       for (const image of pixels) preprocessor.recycle(image);
       const computeOutputUs = (performance.now() - startedAt) * 1000 - inferUs;
       const timing = { queueUs: 0, computeInputUs: 0, computeInferUs: inferUs, computeOutputUs };

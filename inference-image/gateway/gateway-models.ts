@@ -4,11 +4,15 @@ import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
-import { type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
+import { daliModels, type TritonVariant, tritonModelName } from "../../contract/triton-models.ts";
 import { tokenizerOf } from "../embed/load-models.ts";
 import type { EmbedMetrics } from "../embed/metrics.ts";
 import type { ServedModel } from "../embed/served-models.ts";
-import { createTritonEmbedder, createTritonTextEmbedder } from "./triton-embedder.ts";
+import {
+  createDaliEmbedder,
+  createTritonEmbedder,
+  createTritonTextEmbedder,
+} from "./triton-embedder.ts";
 import type { TritonEmbedderOptions } from "./triton-tower.ts";
 
 /**
@@ -22,7 +26,8 @@ export async function createGateway(
   log: FastifyBaseLogger,
 ): Promise<readonly ServedModel[]> {
   const { TRITON_VARIANT: variant, MODEL_REPOSITORY: repository } = settings;
-  const textVariant: TritonVariant = variant === "trt" ? "text-trt" : "text";
+  const pixelVariant = daliModels[variant as keyof typeof daliModels];
+  const textVariant: TritonVariant = (pixelVariant ?? variant) === "trt" ? "text-trt" : "text";
   const specs = servedSpecs(settings);
   // an invalid vocabulary fails before any pool is open
   const tokenizers = await Promise.all(
@@ -54,7 +59,14 @@ export async function createGateway(
       image: spec.towers.image && {
         spec,
         tower: imageTowerOf(spec),
-        embedder: createTritonEmbedder(optionsOf(spec, "image", imageModel)),
+        embedder:
+          pixelVariant === undefined
+            ? createTritonEmbedder(optionsOf(spec, "image", imageModel))
+            : createDaliEmbedder(
+                optionsOf(spec, "image", imageModel),
+                optionsOf(spec, "image", tritonModelName(spec, pixelVariant)),
+                settings.MAX_IMAGE_PIXELS,
+              ),
       },
       text: tokenizer && {
         spec,

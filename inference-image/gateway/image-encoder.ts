@@ -12,7 +12,7 @@ const maxSpares = 32;
  * values is reused, because allocating it for every image causes major garbage collections.
  */
 export function imageEncoder(
-  { tensorSpec, tensor }: PayloadFormat,
+  { tensorSpec, input, tensor }: PayloadFormat,
   tower: ImageTower,
 ): (images: readonly Uint8Array[]) => EncodedItems {
   const { name, dataType, dims } = tensorSpec;
@@ -22,7 +22,8 @@ export function imageEncoder(
     shape: [images.length, ...dims],
     parts,
   });
-  if (dataType === "UINT8") return (images) => ({ tensor: shaped(images, images) });
+  if (dataType === "UINT8" && input === "pixels")
+    return (images) => ({ tensor: shaped(images, images) });
   if (dataType !== "FP32") return (images) => ({ tensor: toParts(tensor(images)) });
   const spares: Float32Array[] = [];
   return (images) => {

@@ -15,10 +15,18 @@ export interface TestTriton {
   stop(): Promise<void>;
 }
 
-/** Starts a Triton emulator with tiny models on free ports of the loopback interface. */
-export async function startTestTriton(specs: readonly ModelSpec[]): Promise<TestTriton> {
+/**
+ * Starts a Triton emulator with tiny models on free ports of the loopback interface.
+ *
+ * @param prepare - Changes the model repository before the start.
+ */
+export async function startTestTriton(
+  specs: readonly ModelSpec[],
+  prepare: (folder: string) => Promise<void> = async () => {},
+): Promise<TestTriton> {
   const folder = await mkdtemp(join(tmpdir(), "clipstack-gateway-"));
   await writeTestRepository(folder, specs);
+  await prepare(folder);
   const emulator = await startTritonEmulator(repositoryAt(folder).flags(), { log: () => {} });
   return {
     ports: emulator.ports,

@@ -406,7 +406,7 @@ test("rejects another model in one line", async () => {
   const embedder = await embedderOf([other], { usable: 0 });
   await until(() => embedder.unavailableReason?.includes("must") ?? false);
   expect(embedder.unavailableReason).toBe(
-    `no Triton can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
+    `no Triton can be used: ${other.target}: openclip_vit_b32 must take image UINT8 [-1, 224, 224, 3], or image FP32 [-1, 3, 224, 224], or image BYTES [-1, 1], or image UINT8 [-1, -1] and give embedding FP32 [-1, 512], got data FP32 [-1, 3, 336, 336] and embedding FP32 [-1, 512]`,
   );
 });
 

@@ -1,6 +1,7 @@
 import { TritonError } from "../../client/triton/transport.ts";
 import { toParts } from "../../client/triton/wire.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import { isForDali } from "../../inference/preprocess/dali-files.ts";
 import { unitVector } from "../../inference/session/embeddings.ts";
 import { payloadFormatOf, tokenInputOf } from "../../inference/session/payload-format.ts";
 import { type TokenRow, tokenRows, tokenTensor } from "../../inference/session/token-tensor.ts";
@@ -11,26 +12,10 @@ import { type TritonEmbedderOptions, TritonTower } from "./triton-tower.ts";
 
 /** Embeds images with Tritons: the backend `triton`. */
 export function createTritonEmbedder(options: TritonEmbedderOptions): ImageEmbedder {
-  const { spec, model } = options;
-  const tower = new TritonTower<Uint8Array>({
-    ...options,
-    output: imageTowerOf(spec).output,
-    payloadOf(metadata, createError) {
-      const format = payloadFormatOf(spec, model, metadata, createError);
-      return {
-        tensorSpec: format.tensorSpec,
-        single: format.input === "encoded",
-        encode: imageEncoder(format, imageTowerOf(spec)),
-      };
-    },
-  });
+  const tower = imageTower(options);
   return {
     async embed(images, embedOptions) {
-      const results = await tower.embed(images, embedOptions);
-      return results.map((result, index) => {
-        if (result.status === "fulfilled") return unitVector(result.value, index);
-        throw rejectionOf(result.reason, index) ?? result.reason;
-      });
+      return vectorsOf(await tower.embed(images, embedOptions));
     },
     announce: () => () => {},
     get input() {
@@ -45,6 +30,72 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): ImageEmbed
       return tower.unavailableReason;
     },
     close: () => tower.close(),
+  };
+}
+
+function imageTower(options: TritonEmbedderOptions): TritonTower<Uint8Array> {
+  const { spec, model } = options;
+  return new TritonTower<Uint8Array>({
+    ...options,
+    output: imageTowerOf(spec).output,
+    payloadOf(metadata, createError) {
+      const format = payloadFormatOf(spec, model, metadata, createError);
+      return {
+        tensorSpec: format.tensorSpec,
+        single: format.input !== "pixels",
+        encode: imageEncoder(format, imageTowerOf(spec)),
+      };
+    },
+  });
+}
+
+function vectorsOf(
+  results: readonly PromiseSettledResult<Float32Array>[],
+): readonly Float32Array[] {
+  return results.map((result, index) => {
+    if (result.status === "fulfilled") return unitVector(result.value, index);
+    throw rejectionOf(result.reason, index) ?? result.reason;
+  });
+}
+
+/**
+ * Embeds images with Tritons that decode JPEG files with DALI. Files that DALI does not decode with the same pixels are preprocessed
+ * here and sent to `pixels`, the model that follows DALI's in the ensemble.
+ *
+ * @param dali - The ensemble.
+ */
+export function createDaliEmbedder(
+  dali: TritonEmbedderOptions,
+  pixels: TritonEmbedderOptions,
+  maxPixels: number,
+): ImageEmbedder {
+  const [files, decoded] = [imageTower(dali), imageTower(pixels)];
+  return {
+    async embed(images, { areFiles = [], ...embedOptions } = {}) {
+      const isFile = (index: number) => areFiles[index] === true;
+      const part = async (tower: TritonTower<Uint8Array>, select: boolean) => {
+        const indices = [...images.keys()].filter((index) => isFile(index) === select);
+        if (indices.length === 0) return [];
+        const items = indices.map((index) => images[index]!);
+        const results = await tower.embed(items, embedOptions);
+        return indices.map((index, at) => [index, results[at]!] as const);
+      };
+      const parts = await Promise.all([part(files, true), part(decoded, false)]);
+      const ordered = parts.flat().sort(([a], [b]) => a - b);
+      return vectorsOf(ordered.map(([, result]) => result));
+    },
+    takesFile: (file) => isForDali(file, maxPixels),
+    announce: () => () => {},
+    get waitingImages() {
+      return files.waitingItems + decoded.waitingItems;
+    },
+    ready: async () => (await files.ready()) && (await decoded.ready()),
+    get unavailableReason() {
+      return files.unavailableReason ?? decoded.unavailableReason;
+    },
+    async close() {
+      await Promise.all([files.close(), decoded.close()]);
+    },
   };
 }
 

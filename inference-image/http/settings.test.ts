@@ -67,7 +67,10 @@ test.each([
   ],
   [{ MODEL_SPECS: "{" }, "MODEL_SPECS must be a JSON array of model specs"],
   [{ MODEL_SPECS: "[{}]" }, "MODEL_SPECS.0.name must be"],
-  [{ TRITON_VARIANT: "fp16" }, "TRITON_VARIANT must be one of fp32, trt, u8, jpeg, got 'fp16'"],
+  [
+    { TRITON_VARIANT: "fp16" },
+    "TRITON_VARIANT must be one of fp32, trt, u8, jpeg, dali, dali-trt, got 'fp16'",
+  ],
   [
     { LOG_LEVEL: "loud" },
     "LOG_LEVEL must be one of fatal, error, warn, info, debug, trace, silent, got 'loud'",
@@ -152,7 +155,7 @@ test.each([
   ],
   [
     { BACKEND: "triton", TRITON_MODEL: "openclip_vit_b32_trt" },
-    "TRITON_VARIANT to fp32, trt, u8, jpeg, got TRITON_MODEL 'openclip_vit_b32_trt'",
+    "TRITON_VARIANT to fp32, trt, u8, jpeg, dali, dali-trt, got TRITON_MODEL 'openclip_vit_b32_trt'",
   ],
 ])("fails on a replaced setting: %j", (old, message) => {
   expect(() => readSettings({ ...anonymous, ...old })).toThrow(message);

@@ -17,7 +17,12 @@ export interface ImageHeader {
   readonly hasColourKey: boolean;
   /** Number of scans of a JPEG, each a pass over the whole image; 1 for other types. */
   readonly scans: number;
+  /** Whether a JPEG has 8 bits per sample and Huffman-coded DCT blocks, as almost all do; false for other types. */
+  readonly isCommonJpeg: boolean;
 }
+
+/** Maximum number of scans of a JPEG, the limit of libvips. Each scan is a pass over the whole image; encoders write about ten. */
+export const maxScans = 100;
 
 /** Maximum segments and padding bytes read, so that no file blocks the event loop. */
 const maxSteps = 50_000;
@@ -53,6 +58,7 @@ const defaults = {
   colours: "rgb",
   hasColourKey: false,
   scans: 1,
+  isCommonJpeg: false,
 } as const;
 
 function jpegHeader(bytes: Uint8Array): ImageHeader {
@@ -61,7 +67,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
   /** Whether the first scan contains all components. */
   let isInterleaved = false;
   let frame:
-    | { width: number; height: number; components: number; progressive: boolean }
+    | { width: number; height: number; components: number; progressive: boolean; common: boolean }
     | undefined;
   for (let at = 2, steps = 0; ; steps++) {
     for (; view.getUint8(at) !== 0xff; at++) steps++;
@@ -83,6 +89,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
         width: view.getUint16(body + 3),
         components: view.getUint8(body + 5),
         progressive: [0xc2, 0xc6, 0xca, 0xce].includes(marker),
+        common: marker <= 0xc2 && view.getUint8(body) === 8,
       };
     } else if (marker === 0xe1 && startsWith(bytes, "Exif\0\0", body)) {
       orientation = exifOrientation(bytes.subarray(body + 6, end)) ?? orientation;
@@ -90,7 +97,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     at = end;
   }
   if (frame === undefined) throw new RangeError("no frame before the first scan");
-  const { width, height, components, progressive } = frame;
+  const { width, height, components, progressive, common } = frame;
   return {
     ...defaults,
     type: "jpeg",
@@ -99,6 +106,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     orientation,
     colours: components === 1 ? "grey" : components === 4 ? "cmyk" : "rgb",
     scans: progressive || !isInterleaved ? scansOf(bytes) : 1,
+    isCommonJpeg: common,
   };
 }
 

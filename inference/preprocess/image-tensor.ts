@@ -8,7 +8,10 @@ import { elementCount, type Fp32Tensor, type Uint8Tensor } from "../../contract/
  * @param images - `[height, width, 3]` 8-bit RGB each, row-major
  * @returns `[B, 3, height, width]` or `[B, height, width, 3]`, by the layout of the tower
  */
-export function imageTensor(images: readonly Uint8Array[], tower: ImageTower): Fp32Tensor {
+export function imageTensor(
+  images: readonly Uint8Array[],
+  tower: Pick<ImageTower, "input">,
+): Fp32Tensor {
   const { name, dims } = normalisedImage(tower);
   const elements = elementCount(dims);
   const data = new Float32Array(images.length * elements);

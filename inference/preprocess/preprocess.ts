@@ -5,7 +5,7 @@ import type { ServerEnv } from "../../contract/server-env.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { Budget } from "../budget.ts";
 import { InferenceError } from "../session/types.ts";
-import { type ImageHeader, readImageHeader } from "./image-header.ts";
+import { type ImageHeader, maxScans, readImageHeader } from "./image-header.ts";
 import { PreprocessPool } from "./preprocess-pool.ts";
 
 export { imageTypeOf } from "./image-header.ts";
@@ -87,9 +87,6 @@ export interface Preprocessor {
   /** Rejects new images, completes the accepted ones and ends the threads. */
   close(): Promise<void>;
 }
-
-/** Maximum number of scans of a JPEG, the limit of libvips. Each scan is a pass over the whole image; encoders write about ten. */
-const maxScans = 100;
 
 /**
  * Converts image files to the pixels of a model like the model's reference: resize, crop, RGB. `normalised` applies the normalisation.

@@ -1,12 +1,13 @@
 import {
   embeddingTensor,
+  encodedBytes,
   encodedImage,
   imagePixels,
   normalisedImage,
   tokenIds,
 } from "../../contract/model-shapes.ts";
 import type { ImageTower, ModelSpec } from "../../contract/model-spec.ts";
-import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
+import type { Tensor, TensorSpec, Uint8Tensor } from "../../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
 import { InferenceError } from "./types.ts";
 
@@ -14,8 +15,8 @@ import { InferenceError } from "./types.ts";
 export interface PayloadFormat {
   /** Input of the model, without the batch dimension. */
   readonly tensorSpec: TensorSpec;
-  /** Input of {@link tensor}: preprocessed pixels or encoded files. */
-  readonly input: "pixels" | "encoded";
+  /** Input of {@link tensor}: preprocessed pixels, image files, or JPEG files that DALI decodes. */
+  readonly input: "pixels" | "encoded" | "jpeg";
   tensor(images: readonly Uint8Array[]): Tensor;
 }
 
@@ -72,7 +73,27 @@ function payloadFormats(tower: ImageTower): readonly PayloadFormat[] {
         data: images,
       }),
     },
+    {
+      tensorSpec: encodedBytes(tower),
+      input: "jpeg",
+      tensor: (images) => paddedTensor(images, tower),
+    },
   ];
+}
+
+/**
+ * Files of a batch as rows of one tensor for DALI, with zeros up to the longest; decoders ignore bytes after the end of an image.
+ */
+export function paddedTensor(images: readonly Uint8Array[], tower: ImageTower): Uint8Tensor {
+  const { name } = encodedBytes(tower);
+  const [first] = images;
+  const length = Math.max(0, ...images.map((image) => image.length));
+  const shape = [images.length, length];
+  if (images.length === 1 && first !== undefined)
+    return { name, dataType: "UINT8", shape, data: first };
+  const data = new Uint8Array(images.length * length);
+  for (const [index, image] of images.entries()) data.set(image, index * length);
+  return { name, dataType: "UINT8", shape, data };
 }
 
 /**

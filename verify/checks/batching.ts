@@ -16,6 +16,8 @@ import {
   type ServiceUnderTest,
 } from "../../bench/run/service-under-test.ts";
 import { embedMetrics } from "../../contract/embed-api.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { daliVariants, tritonModelName } from "../../contract/triton-models.ts";
 import { type Check, type CheckContext, itemsOf, ownKinds, type Samples } from "./check.ts";
 
 export const batchingCheck: Check = {
@@ -105,7 +107,7 @@ async function countsOf(
 ): Promise<Counts> {
   const counts = await Promise.all(
     sources.map(async (source) =>
-      countsIn(await readMetrics(service.http, source), source.role, source.name),
+      countsIn(await readMetrics(service.http, source), source.role, source.name, service.models),
     ),
   );
   return counts.reduce((sum, one) => ({
@@ -114,8 +116,21 @@ async function countsOf(
   }));
 }
 
-/** Reads the counts from Triton's counters or the embed server's histogram of batch sizes. */
-export function countsIn(metrics: Metrics, role: MetricsSource["role"], name: string): Counts {
+/**
+ * Reads the counts from Triton's counters, or the embed server's histogram of batch sizes. Triton counts the files that DALI decodes
+ * again, in each step of the ensemble; only the towers are counted here.
+ *
+ * @param models - Models that may have steps for DALI.
+ */
+export function countsIn(
+  metrics: Metrics,
+  role: MetricsSource["role"],
+  name: string,
+  models: readonly Pick<ModelSpec, "name">[] = [],
+): Counts {
+  const decoding = models.flatMap((model) =>
+    daliVariants.map((variant) => tritonModelName(model, variant)),
+  );
   const [images, runs] =
     role === "triton"
       ? (["nv_inference_count", "nv_inference_exec_count"] as const)
@@ -125,5 +140,7 @@ export function countsIn(metrics: Metrics, role: MetricsSource["role"], name: st
   if (inferences === undefined || executions === undefined) {
     throw new Error(`the metrics of ${name} must contain ${images} and ${runs}`);
   }
-  return { inferences, executions };
+  const ofTowers = (counter: string, total: number) =>
+    decoding.reduce((rest, model) => rest - (metricSum(metrics, counter, { model }) ?? 0), total);
+  return { inferences: ofTowers(images, inferences), executions: ofTowers(runs, executions) };
 }

@@ -2,6 +2,7 @@ import type { CheckResult } from "../../bench/record/record.ts";
 import { unit } from "../../bench/run/infer.ts";
 import {
   compareWith,
+  decodesWithDali,
   type EmbeddingAgreement,
   judgeParity,
   roundsToHalf,
@@ -28,7 +29,7 @@ export const parityCheck: Check = {
     simulation:
       "every endpoint returns the local reference's embedding of each sample image: cosine ≥ 0.999, relative difference ≤ 0.1 %",
     deployed:
-      "as in the simulation; for TensorRT and the PyTorch baseline, which round to FP16, only the cosine; a deployed model file has the checksum of the reference",
+      "as in the simulation; for TensorRT and the PyTorch baseline, which round to FP16, and for JPEG files that DALI decodes, only the cosine; a deployed model file has the checksum of the reference",
   },
   sendsRequests: true,
   runEnvironment: ({ environment, deployment }) =>
@@ -46,7 +47,13 @@ export function checkParity(
 ): Promise<readonly CheckResult[]> {
   return checkEachEndpoint(service, "parity", async (target) => {
     const images = await compare(service, target, reference);
-    const verdict = judgeParity(images, roundsToHalf(verifyTarget, target.endpointName));
+    const { endpointName } = target;
+    const payload = endpointName === "embed-http" ? "jpeg" : "fp32";
+    const verdict = judgeParity(
+      images,
+      roundsToHalf(verifyTarget, endpointName) ||
+        decodesWithDali(verifyTarget, payload, service.workload.service.jpegVariant),
+    );
     const { minCosine, maxRelativeDifference, passed, message } = verdict;
     return {
       outcome: passed ? "pass" : "fail",

@@ -13,6 +13,7 @@ import { readModelConfig } from "../../client/triton/model-config.ts";
 import type { Environment, Service } from "../../contract/environment.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { tritonModelName } from "../../contract/triton-models.ts";
 import type { Check } from "./check.ts";
 
 export const wiringCheck: Check = {
@@ -79,7 +80,7 @@ function missingVariants(service: ServiceUnderTest): readonly string[] {
 
 /** Errors in the model configurations of the artefact; Triton silently accepts some of them. */
 function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
-  const models = servedTowers(service).map(({ model }) => model);
+  const models = [...servedTowers(service).map(({ model }) => model), ...daliNames(service)];
   const texts = service.workload.volumes.flatMap(({ contents }) =>
     Object.entries(contents?.files ?? {}),
   );
@@ -97,6 +98,14 @@ function wrongConfigurations(service: ServiceUnderTest): readonly string[] {
   });
 }
 
+/** Models with which a Triton decodes JPEG files. */
+function daliNames({ models, workload }: ServiceUnderTest): readonly string[] {
+  const { jpegVariant } = workload.service;
+  if (jpegVariant === undefined || workload.service.kind !== "triton") return [];
+  const variants = ["dali-preprocess", jpegVariant] as const;
+  return models.flatMap((spec) => variants.map((variant) => tritonModelName(spec, variant)));
+}
+
 /** Compares a deployed service with the synthesized file, because other settings may have been deployed. */
 export function checkDeployedService(
   service: ServiceUnderTest,
@@ -107,7 +116,7 @@ export function checkDeployedService(
     const message = "must be deployed, because it is in the synthesized file";
     return [resultOf(service, "wiring", "fail", message)];
   }
-  const keys = ["kind", "backend", "server", "variant", "authorization"] as const;
+  const keys = ["kind", "backend", "server", "variant", "jpegVariant", "authorization"] as const;
   const changed = [
     ...keys.map((key) => [key, declared[key] ?? "none", deployed[key] ?? "none"] as const),
     ["models", declared.models.join(", "), deployed.models.join(", ")] as const,

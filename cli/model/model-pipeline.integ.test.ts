@@ -1,0 +1,245 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { Command } from "commander";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { readModelConfig } from "../../client/triton/model-config.ts";
+import { daliFiles } from "../../contract/model-config.ts";
+import { embeddingTensor, imageTowerOf } from "../../contract/model-shapes.ts";
+import type { ImageInput, ModelSpec } from "../../contract/model-spec.ts";
+import { modelCatalogue } from "../../contract/models/index.ts";
+import { isForDali } from "../../inference/preprocess/dali-files.ts";
+import { imageTensor, normalised } from "../../inference/preprocess/image-tensor.ts";
+import { preprocess } from "../../inference/preprocess/preprocess.ts";
+import { embeddingsOf } from "../../inference/session/embeddings.ts";
+import { openSession } from "../../inference/session/onnx-session.ts";
+import { registerModelPipeline } from "./model-pipeline.ts";
+import { trainedModel } from "./test-trained-model.ts";
+
+const run = promisify(execFile);
+/** Python with DALI. */
+const daliPython = process.env.CLIPSTACK_PYTHON_DALI ?? "python3";
+/** Python with Pillow and NumPy, which writes the images. */
+const python = process.env.CLIPSTACK_PYTHON ?? "python3";
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const images = here("../../inference/preprocess/preprocess-reference.py");
+const runner = here("../../model-tools/dali-run.py");
+
+const hasPackages = (program: string, packages: string) =>
+  run(program, ["-c", `import ${packages}`]).then(
+    () => true,
+    () => false,
+  );
+const missing = !(await hasPackages(daliPython, "nvidia.dali"))
+  ? ` (skipped: '${daliPython}' has no DALI; name one that has with CLIPSTACK_PYTHON_DALI)`
+  : (await hasPackages(python, "PIL, numpy"))
+    ? ""
+    : ` (skipped: '${python}' has no Pillow and NumPy; name one that has with CLIPSTACK_PYTHON)`;
+
+const named = (name: string) => modelCatalogue.get(name)!;
+const vitB32 = named("openclip-vit-b32");
+const withInput = (input: Partial<ImageInput>): ModelSpec => {
+  const image = imageTowerOf(vitB32);
+  return { ...vitB32, towers: { image: { ...image, input: { ...image.input, ...input } } } };
+};
+
+/** Stated differences from the exact preprocessing, for JPEG files that the gateway forwards. */
+interface Stated {
+  readonly spec: ModelSpec;
+  /** Maximum difference of a value, and of the mean over an image, in 8-bit levels. */
+  readonly max: number;
+  readonly mean: number;
+  /** Minimum cosine of the model inputs. */
+  readonly cosine: number;
+}
+
+/** Every resize mode, filter, layout and channel order. The figures of the catalogue are in docs/dali.md. */
+const inputs: Readonly<Record<string, Stated>> = {
+  "openclip-vit-b32": { spec: vitB32, max: 4, mean: 0.2, cosine: 0.99996 },
+  "siglip2-base-224": { spec: named("siglip2-base-224"), max: 16, mean: 0.2, cosine: 0.9997 },
+  "dinov2-small": { spec: named("dinov2-small"), max: 3, mean: 0.21, cosine: 0.99996 },
+  "mobileclip2-s0": { spec: named("mobileclip2-s0"), max: 6, mean: 0.2, cosine: 0.99996 },
+  "efficientnet-lite0": { spec: named("efficientnet-lite0"), max: 1, mean: 0.25, cosine: 0.99996 },
+  letterbox: {
+    spec: withInput({
+      size: { width: 320, height: 240 },
+      resize: { mode: "letterbox", fill: [9, 130, 255] },
+      channelOrder: "bgr",
+      layout: "nhwc",
+    }),
+    ...{ max: 10, mean: 0.21, cosine: 0.9999 },
+  },
+  "shortest edge with TensorFlow's filter": {
+    spec: withInput({
+      size: { width: 100, height: 61 },
+      resize: { mode: "shortest-edge", edge: 101 },
+      filter: "tensorflow-bilinear",
+    }),
+    ...{ max: 1.5, mean: 0.21, cosine: 0.9999 },
+  },
+  "centre crop with Pillow's filter": {
+    spec: withInput({
+      size: { width: 100, height: 61 },
+      resize: { mode: "centre-crop", fraction: 0.7 },
+    }),
+    ...{ max: 12, mean: 0.25, cosine: 0.9999 },
+  },
+};
+
+/** Difference from the exact preprocessing. */
+interface Closeness {
+  readonly max: number;
+  readonly mean: number;
+  readonly cosine: number;
+}
+
+function compare(a: Float32Array, b: Float32Array, { valueRange, std }: ImageInput): Closeness {
+  // levels per unit, of the channel with the largest standard deviation
+  const levels = Math.max(...std) * (valueRange === "0..1" ? 255 : 1);
+  let [dot, aa, bb, max, sum] = [0, 0, 0, 0, 0];
+  for (let at = 0; at < a.length; at++) {
+    dot += a[at]! * b[at]!;
+    aa += a[at]! * a[at]!;
+    bb += b[at]! * b[at]!;
+    const difference = Math.abs(a[at]! - b[at]!) * levels;
+    max = Math.max(max, difference);
+    sum += difference;
+  }
+  return { max, mean: sum / a.length, cosine: dot / Math.sqrt(aa * bb) };
+}
+
+let folder: string;
+let files: readonly string[];
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "clipstack-dali-"));
+  if (missing !== "") return;
+  await run(python, [images, "write", folder]);
+  files = (await readdir(folder)).filter((file) => /\.(jpg|png|webp)$/.test(file)).sort();
+});
+afterEach(() => vi.restoreAllMocks());
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Runs `clipstack model pipeline`, then its pipeline for CPUs on files. */
+async function decoded(spec: ModelSpec, names: readonly string[]) {
+  const specFile = join(folder, "spec.json");
+  await writeFile(specFile, JSON.stringify(spec));
+  await run(daliPython, [here("../../model-tools/python/dali/pipeline.py"), specFile, folder]);
+  const paths = names.map((name) => join(folder, name));
+  const batch = String(spec.batching.maximum);
+  const { stdout } = await run(daliPython, [runner, join(folder, daliFiles.cpu), batch, ...paths], {
+    maxBuffer: 1e8,
+  });
+  const failures: Readonly<Record<string, string>> = JSON.parse(stdout.trim().split("\n").at(-1)!);
+  const results = new Map<string, Float32Array>();
+  for (const name of names.filter((each) => failures[each] === undefined)) {
+    const { buffer, byteOffset, length } = await readFile(join(folder, `${name}.dali`));
+    results.set(name, new Float32Array(buffer.slice(byteOffset, byteOffset + length)));
+  }
+  return { results, failures: Object.keys(failures) };
+}
+
+describe.skipIf(missing !== "")(`DALI pipelines${missing}`, () => {
+  test.each(Object.entries(inputs))(
+    "%s: JPEG files differ from the exact preprocessing as stated",
+    async (_name, { spec, ...stated }) => {
+      const { input } = imageTowerOf(spec);
+      const { results, failures } = await decoded(spec, files);
+      const found = new Map<string, Closeness>();
+      const others: string[] = [];
+      for (const name of files) {
+        const file = await readFile(join(folder, name));
+        const result = results.get(name);
+        if (!isForDali(file, 1e8)) {
+          others.push(name);
+          continue;
+        }
+        const exact = await preprocess(file, input, { maxPixels: 1e8 });
+        expect(result?.length, name).toBe(exact.length);
+        found.set(name, compare(result!, normalised(exact, input), input));
+      }
+      const values = [...found.values()];
+      console.log(
+        `${found.size} JPEG files: at most ${Math.max(...values.map(({ max }) => max)).toFixed(2)} levels, mean ${Math.max(...values.map(({ mean }) => mean)).toFixed(3)}, cosine ${Math.min(...values.map(({ cosine }) => cosine)).toFixed(6)}`,
+      );
+      expect(found.size).toBeGreaterThanOrEqual(40);
+      expect(failures.filter((name) => !others.includes(name))).toEqual([]);
+      const differs = [...found].filter(
+        ([, { max, mean, cosine }]) =>
+          !(max <= stated.max + 0.01 && mean <= stated.mean && cosine >= stated.cosine),
+      );
+      expect(differs).toEqual([]);
+    },
+    120_000,
+  );
+
+  test("one truncated file fails its batch, and the gateway does not forward it", async () => {
+    const photo = await readFile(join(folder, "photo.jpg"));
+    const cut = photo.subarray(0, photo.length >> 1);
+    await writeFile(join(folder, "cut.jpg"), cut);
+    expect(isForDali(cut, 1e8)).toBe(false);
+    expect(isForDali(photo, 1e8)).toBe(true);
+    const { failures } = await decoded(vitB32, ["photo.jpg", "cut.jpg"]);
+    console.log(`truncated file: ${failures.length === 0 ? "decoded" : "fails"}`);
+    expect(failures).not.toContain("photo.jpg");
+  }, 60_000);
+
+  test("`model pipeline` writes configurations that Triton's model_config.proto parses", async () => {
+    const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
+    const program = new Command();
+    registerModelPipeline(program);
+    const repository = join(folder, "repository");
+    const args = ["--folder", repository, "--python", daliPython, "--json"];
+    await program.parseAsync(["pipeline", "dinov2-small", ...args], { from: "user" });
+    const { models, files: written } = JSON.parse(log.mock.calls.flat().join("\n"));
+    expect(models).toEqual([
+      "dinov2_small_dali_preprocess",
+      "dinov2_small_dali",
+      "dinov2_small_dali_trt",
+    ]);
+    expect(written).toHaveLength(2);
+    for (const model of models as string[]) {
+      const file = join(repository, model, "config.pbtxt");
+      expect(readModelConfig(await readFile(file, "utf8"), file).name).toBe(model);
+    }
+  }, 60_000);
+});
+
+const trained = await trainedModel();
+const unavailable = missing !== "" ? missing : trained.missing;
+
+describe.skipIf(unavailable !== "")(`embeddings${unavailable}`, () => {
+  test("of a trained model have a cosine of at least 0.999 with those of the exact preprocessing", async () => {
+    const { spec, path } = trained;
+    const tower = imageTowerOf(spec);
+    const { results } = await decoded(spec, files);
+    const session = await openSession({ modelPath: path });
+    const embed = async (data: Float32Array) => {
+      const { shape, name } = imageTensor([new Uint8Array(data.length)], tower);
+      const { outputs } = await session.run([{ name, dataType: "FP32", shape, data }]);
+      const output = outputs.find((each) => each.name === embeddingTensor(spec, tower).name);
+      const options = { count: 1, width: spec.embedding.width, modality: "image" } as const;
+      return embeddingsOf(output, options)[0]!;
+    };
+    let lowest = { cosine: 1, name: "" };
+    for (const name of files) {
+      const file = await readFile(join(folder, name));
+      if (!isForDali(file, 1e8)) continue;
+      const exact = normalised(
+        await preprocess(file, tower.input, { maxPixels: 1e8 }),
+        tower.input,
+      );
+      const [a, b] = [await embed(results.get(name)!), await embed(exact)];
+      const cosine = a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+      if (cosine < lowest.cosine) lowest = { cosine, name };
+    }
+    await session.close();
+    console.log(`lowest cosine of embeddings: ${lowest.cosine} (${lowest.name})`);
+    expect(lowest.cosine).toBeGreaterThanOrEqual(0.999);
+  }, 300_000);
+});

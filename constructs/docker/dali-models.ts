@@ -1,0 +1,151 @@
+import { dirname } from "node:path";
+import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
+import { Construct } from "constructs";
+import type { backendVariants } from "../../contract/deployed-model-config.ts";
+import { daliFiles, modelConfig } from "../../contract/model-config.ts";
+import { defaultModel } from "../../contract/models/index.ts";
+import { printModelConfig } from "../../contract/print-model-config.ts";
+import { daliPipelinePath } from "../../contract/repository-files.ts";
+import { modelRepositoryMount } from "../../contract/server-env.ts";
+import {
+  type DaliVariant,
+  type daliModels,
+  tritonModelName,
+} from "../../contract/triton-models.ts";
+import { TerraformLocal } from "../cdktf.ts";
+import { expression } from "../expression.ts";
+import { type ServedTower, servedTowers, towerSuffix } from "../served-towers.ts";
+import { ModelConfiguration, type ModelConfigurationProps } from "./model-configuration.ts";
+import type { ModelWeights } from "./model-weights.ts";
+import { OneShot } from "./one-shot.ts";
+
+/** Decoder of JPEG files in a Triton. */
+export type JpegDecoder = "none" | "dali";
+
+/** Ensemble that accepts JPEG files in a Triton with a backend; undefined without a decoder. */
+export function jpegVariant(
+  backend: keyof typeof backendVariants,
+  decoder: JpegDecoder = "none",
+): keyof typeof daliModels | undefined {
+  if (decoder === "none") return undefined;
+  return backend === "tensorrt" ? "dali-trt" : "dali";
+}
+
+export interface DaliModelsProps
+  extends Pick<ModelConfigurationProps, "host" | "tools" | "variant" | "reload"> {
+  /** Name of the Triton's container, which starts the names of its objects. */
+  readonly server: string;
+  /** Name of the Triton in the stack. */
+  readonly service: string;
+  /** Models with the pipelines in their repository, which `clipstack model pipeline` writes. */
+  readonly weights: ModelWeights;
+  /** Device of the decoder and of the resize. */
+  readonly device: keyof typeof daliFiles;
+  /** Ensemble that returns embeddings. */
+  readonly ensemble: keyof typeof daliModels;
+}
+
+const mountInTools = "/pipeline";
+
+/** Models with which a Triton decodes JPEG files: a DALI pipeline and an ensemble for each model with an image tower. */
+export class DaliModels extends Construct {
+  /** Folders in the model repository and names in requests. */
+  readonly names: readonly string[];
+  readonly configurations: readonly ModelConfiguration[];
+  /** Mounts of the pipelines in the Triton container. */
+  readonly mounts: readonly ContainerVolumes[];
+
+  constructor(scope: Construct, id: string, props: DaliModelsProps) {
+    super(scope, id);
+
+    const towers = servedTowers(props.weights.models).filter(
+      ({ modality }) => modality === "image",
+    );
+    this.names = towers.flatMap(({ spec }) =>
+      variantsOf(props).map((variant) => tritonModelName(spec, variant)),
+    );
+    this.configurations = towers.flatMap((tower) =>
+      variantsOf(props).map((variant) => this.#addConfiguration(tower, variant, props)),
+    );
+    this.mounts = towers.flatMap((tower) => {
+      const mount = this.#addPipeline(tower, props);
+      // Triton requires a version folder of an ensemble too, and ignores its content
+      return variantsOf(props).map((variant) => ({
+        ...mount,
+        containerPath: `${modelRepositoryMount}/${tritonModelName(tower.spec, variant)}/1`,
+        readOnly: true,
+      }));
+    });
+  }
+
+  #addConfiguration(
+    tower: ServedTower,
+    variant: DaliVariant,
+    { server, service, ...props }: DaliModelsProps,
+  ): ModelConfiguration {
+    const suffix = `${variant === "dali-preprocess" ? "-preprocess" : ""}${towerSuffix(tower)}`;
+    const config = modelConfig(tower.spec, variant)[props.variant];
+    return new ModelConfiguration(this, `configuration${suffix}`, {
+      ...props,
+      volume: `${server}-config-dali${suffix}`,
+      service: `${service}-dali${suffix}`,
+      model: config.name,
+      text: `# Variant ${props.variant}.\n\n${printModelConfig(config)}`,
+      versions: [],
+    });
+  }
+
+  /** Adds a volume with the pipeline of a model, verified by checksum. @returns its mount without a path */
+  #addPipeline(
+    tower: ServedTower,
+    { host, tools, server, service, weights, device }: DaliModelsProps,
+  ): Pick<ContainerVolumes, "hostPath" | "volumeName"> {
+    const path = `${weights.modelRepository}/${daliPipelinePath(tower.spec, device)}`;
+    const isOnHost = weights.source === "host-path";
+    const what = `the DALI pipeline of ${tower.spec.name}`;
+    host.requireFile({ path, on: isOnHost ? "host" : "here", what });
+    if (isOnHost) return { hostPath: host.path(dirname(path)) };
+
+    const suffix = towerSuffix(tower);
+    const source = host.sourcePath(path);
+    const id = `pipeline${suffix}`;
+    const hash = expression(`try(filesha256("${source}"), "missing")`);
+    const local = new TerraformLocal(this, `${id}-sha256`, hash);
+    const checksum = `local.${local.friendlyUniqueId}`;
+    const sha256 = expression(checksum);
+    const model = tower.spec.name === defaultModel.name ? "" : ` ${tower.spec.name}`;
+    const volume = new Volume(this, id, {
+      provider: host.provider,
+      name: `${server}-dali${suffix}-${expression(`substr(${checksum}, 0, 12)`)}`,
+      lifecycle: {
+        createBeforeDestroy: true,
+        precondition: [
+          {
+            condition: expression(`${checksum} != "missing"`),
+            errorMessage: `There is no DALI pipeline at ${path}: 'npx clipstack model pipeline${model}' writes it.`,
+          },
+        ],
+      },
+    });
+    const file = daliFiles[device];
+    new OneShot(this, `${id}-check`, {
+      host,
+      image: tools,
+      service: `${service}-dali${suffix}`,
+      run: {
+        command: ["check-weights", "--folder", mountInTools, "--file", file, "--sha256", sha256],
+        networkMode: "none",
+        volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
+        upload: [{ file: `${mountInTools}/${file}`, source, sourceHash: sha256 }],
+      },
+      versions: [sha256],
+    });
+    return { volumeName: volume.name };
+  }
+}
+
+/** Models of one tower, each after those that it consists of. */
+function variantsOf({ ensemble }: Pick<DaliModelsProps, "ensemble">): readonly DaliVariant[] {
+  return ["dali-preprocess", ensemble];
+}
