@@ -74,6 +74,8 @@ class Channel {
     if (open !== undefined && !open.closed && !open.destroyed) return open;
     const session = connect(this.url, {
       settings: { initialWindowSize: windowBytes, enablePush: false },
+      // calls with more than 10 MB of queued data fail by default
+      maxSessionMemory: Number.MAX_SAFE_INTEGER,
     });
     this.#session = session;
     session.on("connect", () => session.setLocalWindowSize(windowBytes));

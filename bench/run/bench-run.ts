@@ -35,7 +35,7 @@ export interface BenchOptions {
   readonly reference: readonly ReferenceItem[];
 }
 
-/** What later rounds of a source need to know of earlier ones. */
+/** State that the rounds of a source share. */
 interface SourceState {
   /** Endpoints that passed the parity check of the first round; absent before it. */
   passed?: ReadonlySet<string>;

@@ -145,20 +145,45 @@ test("ends only the stream of a cancelled call whose request was sent", async ()
   expect(ended).toBe(8); // CANCEL
 });
 
-test("closes the connection of a cancelled call whose request is still being sent", async () => {
+test("ends only the stream of a cancelled call whose request is still being sent", async () => {
   const cancelled = new AbortController();
-  // the server never reads, so that flow control blocks the request
-  const { channel, sessions } = await channelTo((stream) => {
-    stream.pause();
-    cancelled.abort();
+  const { channel, sessions } = await channelTo(async (stream, headers) => {
+    if (headers["grpc-timeout"] === "1m") {
+      // the server never reads, so that flow control blocks the request
+      stream.pause();
+      cancelled.abort();
+    } else {
+      await bodyOf(stream);
+      respond(stream, Buffer.from("second"), { "grpc-status": "0" });
+    }
   });
-  const call = channel.call(path, [Buffer.alloc(4 * 1024 * 1024)], {
-    ...options,
-    signal: cancelled.signal,
+  const message = [Buffer.alloc(4 * 1024 * 1024)];
+  const blocked = channel.call(path, message, { timeoutMs: 1, signal: cancelled.signal });
+  const other = channel.call(path, message, options);
+  await expect(blocked).rejects.toMatchObject({ code: status.UNAVAILABLE });
+  expect((await other).toString()).toBe("second");
+  expect(sessions).toHaveLength(1);
+});
+
+test("receives a response while larger requests than Node's limit of 10 MB are queued", async () => {
+  const [bytes, count] = [8 * 1024 * 1024, 4];
+  const waiting: ServerHttp2Stream[] = [];
+  const { channel } = await channelTo((stream) => {
+    if (waiting.push(stream) === count) void answer(waiting.shift()!);
   });
-  await expect(call).rejects.toMatchObject({ code: status.UNAVAILABLE });
-  if (!sessions[0]!.destroyed) await once(sessions[0]!, "close");
-  expect(sessions[0]!.destroyed).toBe(true);
+  async function answer(stream: ServerHttp2Stream) {
+    const { length } = await bodyOf(stream);
+    respond(stream, Buffer.from(String(length)), { "grpc-status": "0" });
+  }
+  const message = [Buffer.alloc(bytes)];
+  const calls = Array.from({ length: count }, async () => {
+    const response = await channel.call(path, message, options);
+    // the next request is read once this response has arrived
+    const next = waiting.shift();
+    if (next !== undefined) void answer(next);
+    return response.toString();
+  });
+  expect(await Promise.all(calls)).toEqual(Array(count).fill(String(bytes + 5)));
 });
 
 test("fails if the server cannot be reached, and after it is closed", async () => {

@@ -81,7 +81,8 @@ export class UnaryChannel {
 
   /**
    * @param path - `/package.Service/Method`
-   * @param message - Parts of the encoded request. Their memory is not read after the call has ended.
+   * @param message - Parts of the encoded request. Their memory is not read after the call has ended, unless it was cancelled: then the server
+   *   discards what is still sent of them.
    * @returns The encoded response.
    * @throws {CallError} `UNAVAILABLE` if the connection failed
    */
@@ -102,11 +103,7 @@ export class UnaryChannel {
         te: "trailers",
         "grpc-timeout": `${Math.min(Math.ceil(timeoutMs), maxTimeoutMs)}m`,
       });
-      const onAbort = () => {
-        if (stream.writableFinished) stream.close(constants.NGHTTP2_CANCEL);
-        // a queued write would read the parts after the end of the call
-        else session.destroy();
-      };
+      const onAbort = () => stream.close(constants.NGHTTP2_CANCEL);
       signal.addEventListener("abort", onAbort, { once: true });
       receive(stream, (response) => {
         signal.removeEventListener("abort", onAbort);
@@ -130,6 +127,8 @@ export class UnaryChannel {
     const { address, tls } = this.#options;
     const session = connect(`${tls === undefined ? "http" : "https"}://${address}`, {
       settings: { initialWindowSize: windowBytes, enablePush: false },
+      // calls with more than 10 MB of queued data fail by default
+      maxSessionMemory: Number.MAX_SAFE_INTEGER,
       ...(tls && tlsOptions(tls)),
     });
     this.#session = session;

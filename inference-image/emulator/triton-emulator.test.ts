@@ -167,7 +167,7 @@ describe("a stop", () => {
   });
 
   test("does not wait for idle connections", async () => {
-    const { server } = await start({ "exit-timeout-secs": 5 });
+    const { server } = await start({ "exit-timeout-secs": 30 });
     const agent = new Agent({ keepAliveTimeout: 60_000 });
     cleanUps.push(() => agent.close());
     const { body } = await request(`http://127.0.0.1:${server.ports.http}/v2`, {
@@ -184,7 +184,7 @@ describe("a stop", () => {
     ["half a head", "POST /v2/models/x/infer HTTP/1.1\r\nhost"],
     ["half a body", "POST /v2/models/x/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"],
   ])("does not wait for a connection on which %s was sent", async (_, text) => {
-    const { server } = await start({ "exit-timeout-secs": 5 });
+    const { server } = await start({ "exit-timeout-secs": 30 });
     for (const port of [server.ports.http, server.ports.grpc]) {
       const socket = connect(port, "127.0.0.1").on("error", () => {});
       cleanUps.push(() => socket.destroy());
@@ -195,7 +195,7 @@ describe("a stop", () => {
   });
 
   test("does not wait for an incomplete gRPC call", async () => {
-    const { server } = await start({ "exit-timeout-secs": 5 });
+    const { server } = await start({ "exit-timeout-secs": 30 });
     const session = connectHttp2(`http://127.0.0.1:${server.ports.grpc}`).on("error", () => {});
     cleanUps.push(() => session.destroy());
     const call = session.request({
