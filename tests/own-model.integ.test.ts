@@ -77,7 +77,7 @@ test("verify and bench pass on every endpoint", { timeout: 240_000 }, async () =
     ...["embed-http", "onnx-grpc", "onnx-http", "trt-grpc", "trt-http"],
   ]);
 
-  const load = ["--batch-sizes", "6", "--concurrency", "1", "--window", "0.3", "--duration", "2"];
+  const load = ["--batch-sizes", "6", "--concurrency", "1", "--rounds", "1", "--window", "0.3"];
   const backends = ["--backend", "embed-http,onnx-grpc,onnx-http_jpeg,onnx-http_uint8"];
   const measured = await run("bench", "shop", "--no-synth", ...backends, ...load, ...report);
   const { failures, loadPoints } = parseBenchRecord(measured.stdout, "bench");

@@ -11,7 +11,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const short = [
   ...["--weights", "tiny", "--backend", "embed-http,onnx-grpc", "--batch-sizes", "2"],
   ...["--concurrency", "1", "--window", "0.3", "--duration", "2", "--port-offset", "24000"],
-  ...["--report", folder],
+  ...["--rounds", "1", "--report", folder],
 ];
 
 test.each([

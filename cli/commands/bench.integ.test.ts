@@ -34,7 +34,7 @@ describe.skipIf(realTritonMissing !== "")(
         ...["--url", `onnx-http=${triton.url}`, "--url", `onnx-grpc=${triton.grpcTarget}`],
         ...["--metrics-url", `onnx=http://127.0.0.1:${triton.ports[2]}/metrics`],
         ...["--batch-sizes", "1,2", "--concurrency", "2", "--window", "0.5", "--duration", "4"],
-        ...["--output", output, "--report", folder],
+        ...["--rounds", "1", "--output", output, "--report", folder],
       ]);
       expect(stderr).not.toContain("✘");
       expect(code).toBe(0);
