@@ -1,20 +1,19 @@
 import type { ImagePayload } from "../../contract/model-shapes.ts";
+import { publishedFigure, readPublished } from "./published.ts";
 
 /** Sizes of the images that `clipstack bench-gateway` sends. */
 export type GatewayImages = "thumbnails" | "photos";
 
-/**
- * Processor time of the embed server as a gateway per image, in milliseconds on one core, over all threads: medians of
- * `bench/records/gateway/2026-11-24T12-16-12Z-bench-gateway.json`, measured while other processes used the machine.
- */
-const processorMs: Readonly<Record<GatewayImages, Readonly<Record<ImagePayload, number>>>> = {
-  thumbnails: { fp32: 2.45, uint8: 1.89, jpeg: 1.06 },
-  photos: { fp32: 10.3, uint8: 8.85, jpeg: 2.46 },
+/** Figures of `clipstack-gateway.json`: processor time per image in milliseconds on one core, over all threads. */
+const figureNames: Readonly<Record<GatewayImages, Readonly<Record<ImagePayload, string>>>> = {
+  thumbnails: { fp32: "small-fp32", uint8: "small", jpeg: "small-forwarded" },
+  photos: { fp32: "photo-fp32", uint8: "photo", jpeg: "photo-forwarded" },
 };
 
-/** Images per second of the gateway on one core. */
+/** Images per second of the embed server on one core, as a gateway in front of a Triton. */
 export function gatewayRatePerCore(images: GatewayImages, payload: ImagePayload): number {
-  return 1_000 / processorMs[images][payload];
+  const name = `clipstack-gateway/${figureNames[images][payload]}`;
+  return 1_000 / (publishedFigure(readPublished(), name).value ?? Number.NaN);
 }
 
 /** Number of cores with which the gateway keeps up with `imagesPerSecond`, such as those of a GPU. */

@@ -43,11 +43,13 @@ test("ingest on more cores than were measured is marked", () => {
 });
 
 test("a limit of decoding on more cores than were measured comes with that of two cores", () => {
-  const jpeg = { ...scenario, payload: "jpeg", gpus: 1, concurrency: 256 } as const;
-  const eight = predictScenario({ ...jpeg, cores: 8 }, times);
+  const jpegBytes = 300_000;
+  const photo = { ...scenario, payload: "jpeg", jpegBytes, gpus: 1, concurrency: 256 } as const;
+  const photoTimes = publishedTimes(testFacts, jpegBytes);
+  const eight = predictScenario({ ...photo, cores: 8 }, photoTimes);
   expect(eight.bottleneck).toBe("decode");
   expect(eight.measuredLimit).toBeCloseTo(eight.limitImagesPerSecond / 4, 6);
-  expect(predictScenario({ ...jpeg, cores: 2 }, times).measuredLimit).toBeUndefined();
+  expect(predictScenario({ ...photo, cores: 2 }, photoTimes).measuredLimit).toBeUndefined();
 });
 
 test("decoding and ingest of JPEGs share the cores: both saturate at cores ÷ processor time per image", () => {
