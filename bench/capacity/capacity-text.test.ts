@@ -84,6 +84,12 @@ test("a limit on more cores than were measured is a lower bound, and the assumed
   expect(text(undefined)).toContain("The host has 8 cores, an assumption of 8 per GPU (--cores).");
 });
 
+test("states the cores with which a gateway keeps up with the GPUs", () => {
+  const prediction = { ...predictScenario(scenario, times), gpusAloneImagesPerSecond: 1_000 };
+  const text = scenarioText(scenario, prediction, [], { sources: [], notes: [] });
+  expect(text).toMatch(/GPUs alone {6}1,000 images\/s in batches of 32; .* requires 2 cores\n/);
+});
+
 test("reports that the error is unknown if all load points calibrate", () => {
   expect(recordErrorLines({ rows: [row("calibrates", 0)] })).toEqual([
     "The error is unknown: every load point of the record calibrates the model.",

@@ -1,6 +1,7 @@
-import { formatPercent, formatUsd } from "../report/number-format.ts";
+import { counted, formatPercent, formatUsd } from "../report/number-format.ts";
 import { formatNumber, textTable } from "./capacity-format.ts";
 import type { Band } from "./cross-validation.ts";
+import { gatewayCores } from "./gateway-cores.ts";
 import { type StationName, stationNames } from "./model.ts";
 import type { Job, Option, Plan } from "./plan.ts";
 import type { PredictionInterval } from "./prediction-interval.ts";
@@ -18,7 +19,7 @@ import {
   timesFor,
 } from "./scenario.ts";
 
-/** Text output of `clipstack capacity`. Pure. */
+/** Text output of `clipstack capacity`. */
 
 /** Utilisation from which a station, not the number of clients, counts as the bottleneck. */
 const saturatedFrom = 0.8;
@@ -86,7 +87,7 @@ export function scenarioText(
     `  images/s        ${formatNumber(prediction.imagesPerSecond)}${bandText(interval?.imagesPerSecond)}`,
     `  latency         ${formatNumber(prediction.latencyMs)} ms${bandText(interval?.latencyMs)}, mean`,
     `  $/1,000 images  ${price}`,
-    `  GPUs alone      ${formatNumber(prediction.gpusAloneImagesPerSecond)} images/s in batches of ${largestBatch}`,
+    `  GPUs alone      ${gpusAloneText(prediction.gpusAloneImagesPerSecond)}`,
     `  bottleneck      ${bound}`,
     "",
     "latency by station",
@@ -102,6 +103,12 @@ export function scenarioText(
     "accuracy",
     ...[...trust.sources, ...trust.notes].map((note) => `  ${note}`),
   ].join("\n");
+}
+
+/** Throughput of the GPUs, and the cores with which a gateway keeps up with it. */
+function gpusAloneText(imagesPerSecond: number): string {
+  const cores = gatewayCores(imagesPerSecond, "thumbnails", "uint8");
+  return `${formatNumber(imagesPerSecond)} images/s in batches of ${largestBatch}; a gateway that decodes as many 10 kB thumbnails requires ${counted(cores, "core")}`;
 }
 
 /** 10th and 90th percentile in brackets. */
