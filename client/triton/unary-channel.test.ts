@@ -186,6 +186,24 @@ test("receives a response while larger requests than Node's limit of 10 MB are q
   expect(await Promise.all(calls)).toEqual(Array(count).fill(String(bytes + 5)));
 });
 
+test("repeats a call that the server refused, once", async () => {
+  let calls = 0;
+  const { channel } = await channelTo(async (stream, headers) => {
+    calls += 1;
+    if (headers[":path"] === "/always" || calls === 1)
+      stream.close(7); // REFUSED_STREAM
+    else respond(stream, await bodyOf(stream), { "grpc-status": "0" });
+  });
+  const message = [Buffer.from("request")];
+  expect((await channel.call(path, message, options)).toString()).toContain("request");
+  expect(calls).toBe(2);
+  await expect(channel.call("/always", message, options)).rejects.toMatchObject({
+    code: status.UNAVAILABLE,
+    details: "Stream refused by server",
+  });
+  expect(calls).toBe(4);
+});
+
 test("fails if the server cannot be reached, and after it is closed", async () => {
   const channel = new UnaryChannel({ target: "a:1", address: "127.0.0.1:1", metadata: {} });
   await expect(channel.call(path, [], options)).rejects.toMatchObject({

@@ -61,6 +61,8 @@ export interface UnaryCallOptions {
 const windowBytes = 8 * 1024 * 1024;
 /** Eight digits, the maximum of the header; 27 hours. */
 const maxTimeoutMs = 99_999_999;
+/** Message of grpc-js for a stream that the server did not process (RFC 9113, section 8.7). */
+const refused = "Stream refused by server";
 /** Bytes before a message: whether it is compressed, and its length. */
 const prefixBytes = 5;
 
@@ -86,7 +88,22 @@ export class UnaryChannel {
    * @returns The encoded response.
    * @throws {CallError} `UNAVAILABLE` if the connection failed
    */
-  call(
+  async call(
+    path: string,
+    message: readonly Uint8Array[],
+    options: UnaryCallOptions,
+  ): Promise<Buffer> {
+    try {
+      return await this.#attempt(path, message, options);
+    } catch (error) {
+      // the server has not processed the call, which gRPC therefore repeats once; a stopping server refuses calls
+      const isRefused = error instanceof CallError && error.details === refused;
+      if (!isRefused || options.signal.aborted) throw error;
+      return await this.#attempt(path, message, options);
+    }
+  }
+
+  #attempt(
     path: string,
     message: readonly Uint8Array[],
     { timeoutMs, signal }: UnaryCallOptions,
@@ -188,6 +205,8 @@ function receive(stream: ClientHttp2Stream, onEnd: (response: Buffer | CallError
     const code = ended?.["grpc-status"];
     if (code !== undefined && Number(code) !== status.OK) {
       onEnd(new CallError(Number(code), detailsOf(ended?.["grpc-message"])));
+    } else if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) {
+      onEnd(new CallError(status.UNAVAILABLE, refused, { cause: failure }));
     } else if (code === undefined) {
       onEnd(withoutStatus(head?.[":status"], failure));
     } else {
