@@ -90,7 +90,7 @@ export function allVariantsOf(spec: Pick<ModelSpec, "towers">): readonly TritonV
   return [...variantsOf(spec), ...(spec.towers.image === undefined ? [] : daliVariants)];
 }
 
-/** Whether a variant is an ensemble, which has no model file. */
+/** Returns whether a variant is an ensemble, which has no model file. */
 export function isEnsembleVariant(variant: TritonVariant): variant is "jpeg" | "dali" | "dali-trt" {
   return variant === "jpeg" || variant === "dali" || variant === "dali-trt";
 }

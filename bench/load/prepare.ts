@@ -148,7 +148,7 @@ function pathOf(target: Target, { payload }: Pick<BenchEndpoint, "payload">): st
 
 type Target = Pick<BenchTarget, "endpoint"> & BenchModel;
 
-/** Whether a Triton, not a gateway, receives the files for DALI. */
+/** Returns whether a Triton, not a gateway, receives the files for DALI. */
 function usesDali(
   { endpoint, jpegVariant }: Target,
   { payload }: Pick<BenchEndpoint, "payload">,

@@ -24,7 +24,7 @@ function identicalEndpoints(seed: number, count: number, between: number, slower
   return { ...empty, loadPoints };
 }
 
-/** Whether a report calls any endpoint worse than another in latency or throughput. */
+/** Returns whether a report calls any endpoint worse than another in latency or throughput. */
 function hasWinner(record: ReturnType<typeof identicalEndpoints>, count: number): boolean {
   return verdictOf(record)
     .choices.filter(({ goal }) => goal !== "cost")

@@ -23,7 +23,7 @@ export function simulationHeadline(record: BenchRecord): string {
   return `${works}${failures}; no performance conclusion`;
 }
 
-/** Whether each endpoint passed the parity check and answered every request, by its name. */
+/** Returns by name whether each endpoint passed the parity check and answered every request. */
 function endpointResults({
   parity,
   loadPoints,

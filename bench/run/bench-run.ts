@@ -41,7 +41,7 @@ interface SourceState {
   passed?: ReadonlySet<string>;
   /** Load points that could not be measured. */
   readonly failed: Set<string>;
-  /** Whether there is nothing more to measure: no endpoint passed, or the source could not be opened again. */
+  /** Whether later rounds skip the source: no endpoint passed, or it could not be opened again. */
   isDone: boolean;
 }
 
