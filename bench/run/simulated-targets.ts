@@ -114,7 +114,8 @@ export async function withSimulation<Result>(
           controlHeader: controlHeaderOf(service.workload.command),
         }),
         environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
-        software: async () => softwareHere(),
+        software: async ({ workload }) =>
+          workload.service.kind === "baseline" ? undefined : softwareHere(),
         notes: [...notes, ...simulationNotes(artefact.environment)],
       });
     } finally {

@@ -111,37 +111,38 @@ function compare(a: Float32Array, b: Float32Array, { valueRange, std }: ImageInp
   return { max, mean: sum / a.length, cosine: dot / Math.sqrt(aa * bb) };
 }
 
+const limits = { maxPixels: 1e8 };
 let folder: string;
-let files: readonly string[];
+/** Images that the gateway forwards: complete JPEG files. */
+const files: string[] = [];
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-dali-"));
   if (missing !== "") return;
   await run(python, [images, "write", folder]);
-  files = (await readdir(folder)).filter((file) => /\.(jpg|png|webp)$/.test(file)).sort();
+  for (const name of (await readdir(folder)).sort()) {
+    if (isForDali(await readFile(join(folder, name)), limits.maxPixels)) files.push(name);
+  }
 });
 afterEach(() => vi.restoreAllMocks());
 afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Runs `clipstack model pipeline`, then its pipeline for CPUs on files. */
+/** Writes the pipeline of a model for CPUs, and runs it on files. */
 async function decoded(spec: ModelSpec, names: readonly string[]) {
   const specFile = join(folder, "spec.json");
   await writeFile(specFile, JSON.stringify(spec));
   await run(daliPython, [here("../../model-tools/python/dali/pipeline.py"), specFile, folder]);
   const paths = names.map((name) => join(folder, name));
   const batch = String(spec.batching.maximum);
-  const { stdout } = await run(daliPython, [runner, join(folder, daliFiles.cpu), batch, ...paths], {
-    maxBuffer: 1e8,
-  });
-  const failures: Readonly<Record<string, string>> = JSON.parse(stdout.trim().split("\n").at(-1)!);
+  await run(daliPython, [runner, join(folder, daliFiles.cpu), batch, ...paths]);
   const results = new Map<string, Float32Array>();
-  for (const name of names.filter((each) => failures[each] === undefined)) {
+  for (const name of names) {
     const { buffer, byteOffset, length } = await readFile(join(folder, `${name}.dali`));
     results.set(name, new Float32Array(buffer.slice(byteOffset, byteOffset + length)));
   }
-  return { results, failures: Object.keys(failures) };
+  return results;
 }
 
 describe.skipIf(missing !== "")(`DALI pipelines${missing}`, () => {
@@ -149,26 +150,18 @@ describe.skipIf(missing !== "")(`DALI pipelines${missing}`, () => {
     "%s: JPEG files differ from the exact preprocessing as stated",
     async (_name, { spec, ...stated }) => {
       const { input } = imageTowerOf(spec);
-      const { results, failures } = await decoded(spec, files);
+      const results = await decoded(spec, files);
       const found = new Map<string, Closeness>();
-      const others: string[] = [];
-      for (const name of files) {
-        const file = await readFile(join(folder, name));
-        const result = results.get(name);
-        if (!isForDali(file, 1e8)) {
-          others.push(name);
-          continue;
-        }
-        const exact = await preprocess(file, input, { maxPixels: 1e8 });
-        expect(result?.length, name).toBe(exact.length);
-        found.set(name, compare(result!, normalised(exact, input), input));
+      for (const [name, result] of results) {
+        const exact = await preprocess(await readFile(join(folder, name)), input, limits);
+        expect(result.length, name).toBe(exact.length);
+        found.set(name, compare(result, normalised(exact, input), input));
       }
       const values = [...found.values()];
       console.log(
         `${found.size} JPEG files: at most ${Math.max(...values.map(({ max }) => max)).toFixed(2)} levels, mean ${Math.max(...values.map(({ mean }) => mean)).toFixed(3)}, cosine ${Math.min(...values.map(({ cosine }) => cosine)).toFixed(6)}`,
       );
       expect(found.size).toBeGreaterThanOrEqual(40);
-      expect(failures.filter((name) => !others.includes(name))).toEqual([]);
       const differs = [...found].filter(
         ([, { max, mean, cosine }]) =>
           !(max <= stated.max + 0.01 && mean <= stated.mean && cosine >= stated.cosine),
@@ -178,16 +171,11 @@ describe.skipIf(missing !== "")(`DALI pipelines${missing}`, () => {
     120_000,
   );
 
-  test("one truncated file fails its batch, and the gateway does not forward it", async () => {
+  test("the gateway does not forward a truncated file", async () => {
     const photo = await readFile(join(folder, "photo.jpg"));
-    const cut = photo.subarray(0, photo.length >> 1);
-    await writeFile(join(folder, "cut.jpg"), cut);
-    expect(isForDali(cut, 1e8)).toBe(false);
-    expect(isForDali(photo, 1e8)).toBe(true);
-    const { failures } = await decoded(vitB32, ["photo.jpg", "cut.jpg"]);
-    console.log(`truncated file: ${failures.length === 0 ? "decoded" : "fails"}`);
-    expect(failures).not.toContain("photo.jpg");
-  }, 60_000);
+    expect(isForDali(photo.subarray(0, photo.length >> 1), limits.maxPixels)).toBe(false);
+    expect(isForDali(photo, limits.maxPixels)).toBe(true);
+  });
 
   test("`model pipeline` writes configurations that Triton's model_config.proto parses", async () => {
     const log = vi.spyOn(console, "log").mockImplementation(() => undefined);
@@ -217,7 +205,7 @@ describe.skipIf(unavailable !== "")(`embeddings${unavailable}`, () => {
   test("of a trained model have a cosine of at least 0.999 with those of the exact preprocessing", async () => {
     const { spec, path } = trained;
     const tower = imageTowerOf(spec);
-    const { results } = await decoded(spec, files);
+    const results = await decoded(spec, files);
     const session = await openSession({ modelPath: path });
     const embed = async (data: Float32Array) => {
       const { shape, name } = imageTensor([new Uint8Array(data.length)], tower);
@@ -227,14 +215,10 @@ describe.skipIf(unavailable !== "")(`embeddings${unavailable}`, () => {
       return embeddingsOf(output, options)[0]!;
     };
     let lowest = { cosine: 1, name: "" };
-    for (const name of files) {
+    for (const [name, result] of results) {
       const file = await readFile(join(folder, name));
-      if (!isForDali(file, 1e8)) continue;
-      const exact = normalised(
-        await preprocess(file, tower.input, { maxPixels: 1e8 }),
-        tower.input,
-      );
-      const [a, b] = [await embed(results.get(name)!), await embed(exact)];
+      const exact = normalised(await preprocess(file, tower.input, limits), tower.input);
+      const [a, b] = [await embed(result), await embed(exact)];
       const cosine = a.reduce((sum, value, at) => sum + value * b[at]!, 0);
       if (cosine < lowest.cosine) lowest = { cosine, name };
     }
