@@ -69,7 +69,7 @@ describe.skipIf(pytorch === undefined)(`the PyTorch baseline${skipped}`, () => {
 
   test("is measured beside the embed server and ONNX on Triton", { timeout: 240_000 }, async () => {
     const load = ["--batch-sizes", "1,8", "--concurrency", "2", "--window", "0.3"];
-    const backends = ["--backend", "embed,onnx-http,pytorch", "--duration", "2"];
+    const backends = ["--backend", "embed,onnx-http,pytorch", "--duration", "2", "--rounds", "2"];
     const { stdout } = await run(["bench", "compare", ...backends, ...load, ...report]);
     const { failures, loadPoints, parity, subject } = parseBenchRecord(stdout, "bench");
     expect(failures).toEqual([]);
