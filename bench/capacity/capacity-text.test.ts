@@ -85,9 +85,9 @@ test("a limit on more cores than were measured is a lower bound, and the assumed
 });
 
 test("states the cores with which a gateway keeps up with the GPUs", () => {
-  const prediction = { ...predictScenario(scenario, times), gpusAloneImagesPerSecond: 1_000 };
+  const prediction = { ...predictScenario(scenario, times), gpusAloneImagesPerSecond: 2_000 };
   const text = scenarioText(scenario, prediction, [], { sources: [], notes: [] });
-  expect(text).toMatch(/GPUs alone {6}1,000 images\/s in batches of 32; .* requires 2 cores\n/);
+  expect(text).toMatch(/GPUs alone {6}2,000 images\/s in batches of 32; .* requires 2 cores\n/);
 });
 
 test("reports that the error is unknown if all load points calibrate", () => {

@@ -133,6 +133,9 @@ function batchedSpeedUp(images: number, system: System, gpus: number) {
   };
 }
 
+/** Relative difference below which two limits are equal: decoding and ingest that share cores saturate together, and decoding is named. */
+export const rounding = 1e-6;
+
 /** Predicts throughput and latency of a load on a system. */
 export function predict(demand: Demand, system: System): Prediction {
   const stations = stationsOf(demand, system);
@@ -149,7 +152,9 @@ export function predict(demand: Demand, system: System): Prediction {
     utilization,
   }));
   const queues = parts.filter(({ utilization }) => utilization > 0);
-  const bottleneck = queues.reduce((a, b) => (b.utilization > a.utilization ? b : a));
+  const bottleneck = queues.reduce((a, b) =>
+    b.utilization > a.utilization * (1 + rounding) ? b : a,
+  );
   const saturating = Math.max(concurrency, 4096);
   return {
     imagesPerSecond: solution.requestsPerSecond * images,

@@ -4,6 +4,7 @@ import {
   type Demand,
   type Prediction,
   predict,
+  rounding,
   type StationName,
   type System,
   stationsOf,
@@ -170,7 +171,8 @@ export function ratesByClients(
 export function bottleneckOf(scenario: Scenario, times: ServiceTimes): StationName {
   const stations = stationsOf(demandOf(scenario, times), systemOf(scenario, times));
   const limit = (station: Station) => stationLimit(station, scenario.concurrency);
-  return stations.reduce((a, b) => (limit(b) < limit(a) ? b : a)).name as StationName;
+  return stations.reduce((a, b) => (limit(b) < limit(a) * (1 - rounding) ? b : a))
+    .name as StationName;
 }
 
 /** Request body size per image. */

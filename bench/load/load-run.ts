@@ -156,7 +156,8 @@ export class LoadRun {
     const responses = measured.reduce((sum, { window }) => sum + window.good.length, 0);
     const perSecond = seconds > 0 ? responses / seconds : 0;
     const latency = describeLatency(sortedLatencies(good));
-    const client = clientUse(measured, load.kind === "open loop" ? load : undefined);
+    const openLoop = load.kind === "open loop" ? load : undefined;
+    const client = clientUse(measured, openLoop, latency.latencyMs?.p50);
     const counters = { before: first?.start.counters, after: last?.end.counters };
     const hasCounters =
       readCounters !== undefined && counters.before !== undefined && counters.after !== undefined;

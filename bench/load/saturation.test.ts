@@ -42,6 +42,12 @@ test("a send is late after a tenth of the mean interval, at least one millisecon
   expect(clientUse([late], { ...openLoop, ratePerSecond: 10_000 }).delayedSends).toBe(0.5);
 });
 
+test("a send is not late while its delay is less than a tenth of the median latency", () => {
+  const late = windowOf([0.1], [0, 0.9, 1.5, 2.5]);
+  expect(clientUse([late], openLoop, 30).delayedSends).toBe(0);
+  expect(clientUse([late], openLoop, 24).delayedSends).toBe(0.25);
+});
+
 test("a closed loop has no late sends", () => {
   expect(clientUse([windowOf([0.1], [0, 5])], undefined).delayedSends).toBe(0);
 });

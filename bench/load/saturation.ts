@@ -19,16 +19,23 @@ interface WorkerReading {
 const maxCores = 0.9;
 const maxEventLoopDelayMs = 10;
 /** Share of the p50 latency below which a delay is irrelevant. */
-const maxEventLoopDelayShare = 0.1;
+const irrelevantShare = 0.1;
 const maxDelayedSends = 0.01;
-/** A request is delayed if it is sent later than 1 ms or a tenth of the mean gap after its due time, whichever is longer. */
+/**
+ * A request is delayed if it is sent later than the longest of 1 ms, a tenth of the mean gap and a tenth of the p50 latency after its due
+ * time. Latencies include the delay.
+ */
 const delayedMs = 1;
 const delayedGapShare = 0.1;
 
-/** @param openLoop - Absent for a closed loop, whose requests have no due times. */
+/**
+ * @param openLoop - Absent for a closed loop, whose requests have no due times.
+ * @param p50Ms - Median latency.
+ */
 export function clientUse(
   windows: readonly ClientWindow[],
   openLoop: Extract<LoadShape, { readonly kind: "open loop" }> | undefined,
+  p50Ms = 0,
 ): LoadPoint["client"] {
   const [first, last] = [windows[0], windows.at(-1)];
   const cores = (last?.end.workers ?? []).map((end, i) => {
@@ -44,12 +51,17 @@ export function clientUse(
       0,
       ...windows.flatMap(({ end }) => end.workers.map((worker) => worker.eventLoopDelayP99Ms)),
     ),
-    delayedSends: openLoop === undefined ? 0 : delayedShare(windows, openLoop.ratePerSecond),
+    delayedSends: openLoop === undefined ? 0 : delayedShare(windows, openLoop, p50Ms),
   };
 }
 
-function delayedShare(windows: readonly ClientWindow[], ratePerSecond: number): number {
-  const limitMs = Math.max(delayedMs, (delayedGapShare * 1_000) / ratePerSecond);
+function delayedShare(
+  windows: readonly ClientWindow[],
+  { ratePerSecond }: { readonly ratePerSecond: number },
+  p50Ms: number,
+): number {
+  const gapMs = 1_000 / ratePerSecond;
+  const limitMs = Math.max(delayedMs, delayedGapShare * gapMs, irrelevantShare * p50Ms);
   const sent = windows.flatMap(({ window }) => [...window.good, ...window.failed]);
   const delayed = sent.filter(({ dueMs, sentMs }) => sentMs - dueMs > limitMs);
   return sent.length === 0 ? 0 : delayed.length / sent.length;
@@ -70,7 +82,7 @@ export function invalidReasons(
   }
   if (
     eventLoopDelayP99Ms > maxEventLoopDelayMs &&
-    eventLoopDelayP99Ms > maxEventLoopDelayShare * (p50Ms ?? 0)
+    eventLoopDelayP99Ms > irrelevantShare * (p50Ms ?? 0)
   ) {
     reasons.push(
       `The load generator processed responses late: the p99 of its event loop delay was ${eventLoopDelayP99Ms.toFixed(1)} ms.`,

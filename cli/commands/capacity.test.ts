@@ -72,13 +72,9 @@ test("decoding and ingest scale with the cores of the host", async () => {
     const { stdout } = await run(...load, ...cores, "--json");
     return JSON.parse(stdout).prediction.limitImagesPerSecond;
   };
-  const [assumed, eight, four] = [
-    await rate(),
-    await rate("--cores", "8"),
-    await rate("--cores", "4"),
-  ];
-  expect(assumed).toBe(eight);
-  expect(eight / four).toBeCloseTo(2, 2);
+  expect(await rate()).toBe(await rate("--cores", "8"));
+  // with more, the GPU is the limit
+  expect((await rate("--cores", "4")) / (await rate("--cores", "2"))).toBeCloseTo(2, 2);
 });
 
 test("predicts each published setting by a model without it", async () => {
