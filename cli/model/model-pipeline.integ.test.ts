@@ -119,7 +119,7 @@ const files: string[] = [];
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "clipstack-dali-"));
   if (missing !== "") return;
-  await run(python, [images, "write", folder]);
+  await run(python, [images, "images", folder]);
   for (const name of (await readdir(folder)).sort()) {
     if (isForDali(await readFile(join(folder, name)), limits.maxPixels)) files.push(name);
   }

@@ -2,6 +2,7 @@
 
 A result is the pixels after resize, crop and conversion to RGB, before the normalisation: 8-bit RGB, or float32 for TensorFlow.
 
+    python3 preprocess-reference.py images FOLDER     writes test images
     python3 preprocess-reference.py write FOLDER      writes test images, each with its results as NAME.EXT.FAMILY
     python3 preprocess-reference.py hash FOLDER       prints the SHA-256 of each result of every image in the folder, as JSON
     python3 preprocess-reference.py levels            prints the normalised values of the 256 levels of each channel, as JSON
@@ -205,7 +206,7 @@ def packed(grey, depth):
     return [np.packbits(row.reshape(-1)).tobytes() for row in bits]
 
 
-def write(folder):
+def write(folder, results=results):
     def store(name, data):
         path = os.path.join(folder, name)
         with open(path, "wb") as out:
@@ -371,6 +372,9 @@ def hashes(folder):
 
 
 def main(command, *folder):
+    if command == "images":
+        write(*folder, results=lambda _path: {})
+        return
     if command == "write":
         write(*folder)
         return
