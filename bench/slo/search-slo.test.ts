@@ -167,7 +167,7 @@ test("a rate that is not confirmed is lowered by the tolerance, a bounded number
   );
   const confirmations = search.trials.filter(({ purpose }) => purpose === "confirmation");
   const [first, second, third] = confirmations.map(({ ratePerSecond }) => ratePerSecond);
-  expect(confirmations).toHaveLength(4);
+  expect(confirmations).toHaveLength(8);
   expect([second! / first!, third! / second!].map((ratio) => ratio.toFixed(2))).toEqual([
     "0.98",
     "0.98",

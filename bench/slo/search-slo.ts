@@ -17,7 +17,7 @@ export interface SloGoal {
 /** Relative distance at which a search ends. */
 export const sloTolerance = 0.02;
 const maxTrials = 12;
-const maxConfirmations = 4;
+const maxConfirmations = 8;
 /** Share of the closed loop's throughput below which a search ends without a result. */
 const lowestShare = 0.05;
 /** Maximum measured time of a trial, for low rates. */
