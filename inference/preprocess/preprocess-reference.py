@@ -16,6 +16,7 @@ earlier run.
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import struct
 import sys
@@ -206,13 +207,19 @@ def packed(grey, depth):
     return [np.packbits(row.reshape(-1)).tobytes() for row in bits]
 
 
-def write(folder, results=results):
+def write_results(path):
+    for family, result in results(path).items():
+        result.tofile(f"{path}.{family}")
+
+
+def write(folder):
+    """Writes the test images, and returns their paths."""
+    paths = []
+
     def store(name, data):
-        path = os.path.join(folder, name)
-        with open(path, "wb") as out:
+        paths.append(os.path.join(folder, name))
+        with open(paths[-1], "wb") as out:
             out.write(data)
-        for family, result in results(path).items():
-            result.tofile(f"{path}.{family}")
 
     def encoded(image, kind, **options):
         out = io.BytesIO()
@@ -307,6 +314,7 @@ def write(folder, results=results):
     for width, height in ((1203, 901), (2003, 1501), (1207, 904), (1200, 904), (2400, 1800)):
         save(f"fine-{width}x{height}.jpg", fine.resize((width, height)), quality=90)
     save("fine.webp", fine.resize((1203, 901)), quality=85)
+    return paths
 
 
 def packages(folder):
@@ -373,10 +381,12 @@ def hashes(folder):
 
 def main(command, *folder):
     if command == "images":
-        write(*folder, results=lambda _path: {})
+        write(*folder)
         return
     if command == "write":
-        write(*folder)
+        # two, because a line of 20,000 pixels takes 3 GB
+        with multiprocessing.Pool(2) as pool:
+            pool.map(write_results, write(*folder), chunksize=1)
         return
     print(json.dumps({"hash": hashes, "levels": levels, "packages": packages}[command](*folder), indent=2))
 
