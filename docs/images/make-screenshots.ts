@@ -26,7 +26,7 @@ try {
 }
 
 async function benchReport(from: Browser): Promise<void> {
-  const report = join(root, "bench/reports/2026-11-22T02-22-27Z-bench-single-gpu.html");
+  const report = join(root, "bench/reports/2026-11-24T13-39-41Z-bench-single-gpu.html");
   await picture(from, "bench-report.png", pathToFileURL(report).href, { height: 1_250 });
 }
 
