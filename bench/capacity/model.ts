@@ -133,8 +133,17 @@ function batchedSpeedUp(images: number, system: System, gpus: number) {
   };
 }
 
-/** Relative difference below which two limits are equal: decoding and ingest that share cores saturate together, and decoding is named. */
-export const rounding = 1e-6;
+/** Relative difference below which two stations saturate together, as decoding and ingest that share cores do. */
+const rounding = 1e-6;
+
+/**
+ * The station that saturates first; the earliest of those that saturate together.
+ *
+ * @param use - Utilisation of a station, in any unit.
+ */
+export function firstToSaturate<T>(stations: readonly T[], use: (station: T) => number): T {
+  return stations.reduce((a, b) => (use(b) > use(a) * (1 + rounding) ? b : a));
+}
 
 /** Predicts throughput and latency of a load on a system. */
 export function predict(demand: Demand, system: System): Prediction {
@@ -152,9 +161,7 @@ export function predict(demand: Demand, system: System): Prediction {
     utilization,
   }));
   const queues = parts.filter(({ utilization }) => utilization > 0);
-  const bottleneck = queues.reduce((a, b) =>
-    b.utilization > a.utilization * (1 + rounding) ? b : a,
-  );
+  const bottleneck = firstToSaturate(queues, ({ utilization }) => utilization);
   const saturating = Math.max(concurrency, 4096);
   return {
     imagesPerSecond: solution.requestsPerSecond * images,

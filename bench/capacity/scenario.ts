@@ -2,9 +2,9 @@ import { costPerThousand } from "./check-published.ts";
 import { type ComputeTime, executionMs } from "./compute-time.ts";
 import {
   type Demand,
+  firstToSaturate,
   type Prediction,
   predict,
-  rounding,
   type StationName,
   type System,
   stationsOf,
@@ -170,9 +170,8 @@ export function ratesByClients(
 /** The station that bounds the throughput of many clients. */
 export function bottleneckOf(scenario: Scenario, times: ServiceTimes): StationName {
   const stations = stationsOf(demandOf(scenario, times), systemOf(scenario, times));
-  const limit = (station: Station) => stationLimit(station, scenario.concurrency);
-  return stations.reduce((a, b) => (limit(b) < limit(a) * (1 - rounding) ? b : a))
-    .name as StationName;
+  const use = (station: Station) => 1 / stationLimit(station, scenario.concurrency);
+  return firstToSaturate(stations, use).name as StationName;
 }
 
 /** Request body size per image. */

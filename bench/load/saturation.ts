@@ -51,13 +51,13 @@ export function clientUse(
       0,
       ...windows.flatMap(({ end }) => end.workers.map((worker) => worker.eventLoopDelayP99Ms)),
     ),
-    delayedSends: openLoop === undefined ? 0 : delayedShare(windows, openLoop, p50Ms),
+    delayedSends: openLoop === undefined ? 0 : delayedShare(windows, openLoop.ratePerSecond, p50Ms),
   };
 }
 
 function delayedShare(
   windows: readonly ClientWindow[],
-  { ratePerSecond }: { readonly ratePerSecond: number },
+  ratePerSecond: number,
   p50Ms: number,
 ): number {
   const gapMs = 1_000 / ratePerSecond;

@@ -113,7 +113,10 @@ export const clientUse = z.strictObject({
   busiestWorkerCores: z.number(),
   /** Highest p99 of any worker's event-loop delay, milliseconds. */
   eventLoopDelayP99Ms: z.number(),
-  /** Fraction of the requests sent more than 1 ms, 10 % of the mean interval or 10 % of the p50, whichever is longest, after they were due, 0..1. */
+  /**
+   * Fraction of the requests sent later than 1 ms, 10 % of the mean interval or 10 % of the p50, whichever is longest, after they were
+   * due, 0..1.
+   */
   delayedSends: z.number(),
 });
 

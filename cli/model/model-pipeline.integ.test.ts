@@ -129,16 +129,16 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Writes the pipeline of a model for CPUs, and runs it on files. */
-async function decoded(spec: ModelSpec, names: readonly string[]) {
+/** Writes the pipeline of a model for CPUs, and runs it on {@link files}. */
+async function decoded(spec: ModelSpec) {
   const specFile = join(folder, "spec.json");
   await writeFile(specFile, JSON.stringify(spec));
   await run(daliPython, [here("../../model-tools/python/dali/pipeline.py"), specFile, folder]);
-  const paths = names.map((name) => join(folder, name));
+  const paths = files.map((name) => join(folder, name));
   const batch = String(spec.batching.maximum);
   await run(daliPython, [runner, join(folder, daliFiles.cpu), batch, ...paths]);
   const results = new Map<string, Float32Array>();
-  for (const name of names) {
+  for (const name of files) {
     const { buffer, byteOffset, length } = await readFile(join(folder, `${name}.dali`));
     results.set(name, new Float32Array(buffer.slice(byteOffset, byteOffset + length)));
   }
@@ -150,7 +150,7 @@ describe.skipIf(missing !== "")(`DALI pipelines${missing}`, () => {
     "%s: JPEG files differ from the exact preprocessing as stated",
     async (_name, { spec, ...stated }) => {
       const { input } = imageTowerOf(spec);
-      const results = await decoded(spec, files);
+      const results = await decoded(spec);
       const found = new Map<string, Closeness>();
       for (const [name, result] of results) {
         const exact = await preprocess(await readFile(join(folder, name)), input, limits);
@@ -205,7 +205,7 @@ describe.skipIf(unavailable !== "")(`embeddings${unavailable}`, () => {
   test("of a trained model have a cosine of at least 0.999 with those of the exact preprocessing", async () => {
     const { spec, path } = trained;
     const tower = imageTowerOf(spec);
-    const results = await decoded(spec, files);
+    const results = await decoded(spec);
     const session = await openSession({ modelPath: path });
     const embed = async (data: Float32Array) => {
       const { shape, name } = imageTensor([new Uint8Array(data.length)], tower);
