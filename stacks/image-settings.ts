@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { defaultTritonImage } from "../contract/triton-releases.ts";
 import { image, oneOf } from "./setting-types.ts";
 
 type BaseImage = "NODE_IMAGE" | "CUDA_IMAGE" | "TRITON_IMAGE";
@@ -43,7 +44,7 @@ export const embedImage = imageSource("pull", "NODE_IMAGE", "CUDA_IMAGE")
 
 /** Triton's image; the default is a tag and not a digest, because a tag shows the version. */
 export const tritonImage = imageSource("pull", "TRITON_IMAGE")
-  .prefault("nvcr.io/nvidia/tritonserver:26.07-py3")
+  .prefault(defaultTritonImage)
   .describe(
     `Triton's image, used with the server \`tritonserver\`: ${buildOrPull} from \`Dockerfile.triton\`.`,
   );

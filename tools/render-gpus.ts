@@ -1,4 +1,9 @@
 import { type GpuSpec, gpuCatalogue } from "../contract/gpus.ts";
+import {
+  firstStronglyTyped,
+  type TritonRelease,
+  tritonReleases,
+} from "../contract/triton-releases.ts";
 
 /** Page of the documentation with the GPU catalogue. */
 export function gpuDocs(): string {
@@ -27,7 +32,6 @@ export function gpuDocs(): string {
     "first Triton release",
     "price per hour",
   ];
-  const line = (cells: readonly unknown[]) => `| ${cells.join(" | ")} |`;
   return `${[
     "# GPUs",
     "",
@@ -40,5 +44,53 @@ export function gpuDocs(): string {
     line(columns.map(() => "---")),
     ...rows.map(line),
     "",
+    ...releaseDocs(),
   ].join("\n")}`;
+}
+
+const line = (cells: readonly unknown[]) => `| ${cells.join(" | ")} |`;
+
+/** Section with the versions in NVIDIA's Triton images. */
+function releaseDocs(): readonly string[] {
+  const columns = ["Triton release", "TensorRT", "ONNX Runtime", "CUDA", "Python", "sources"];
+  const rows = tritonReleases.map(
+    ({ release, tensorrt = "", onnxruntime, cuda, python, sources }) =>
+      line([
+        release,
+        tensorrt.endsWith(".x") ? `${tensorrt} (inferred)` : tensorrt,
+        onnxruntime ?? "",
+        cuda,
+        python ?? "",
+        sources.map((source) => sourceLink(source, release)).join(", "),
+      ]),
+  );
+  return [
+    "## Triton releases",
+    "",
+    "Versions in `nvcr.io/nvidia/tritonserver:<release>-py3`, rendered from `contract/triton-releases.ts`: a row for each release with a source.",
+    "An inferred version was not read in an image: `dpkg -l | grep nvinfer` in the container shows it.",
+    "",
+    `From Triton ${firstStronglyTyped} on, TensorRT is version 11, whose networks are strongly typed: the precision is that of the graph, and \`precision_mode\``,
+    "has no effect.",
+    "",
+    line(columns),
+    line(columns.map(() => "---")),
+    ...rows,
+    "",
+  ];
+}
+
+function sourceLink(source: TritonRelease["sources"][number], release: string): string {
+  if (source === "release notes") {
+    const page = `rel${release < "23" ? "_" : "-"}${release.replace(".", "-")}.html`;
+    return `[${source}](https://docs.nvidia.com/deeplearning/triton-inference-server/release-notes/${page})`;
+  }
+  if (source === "compatibility table") {
+    return `[${source}](https://github.com/triton-inference-server/server/blob/r26.08/docs/introduction/compatibility.md)`;
+  }
+  return `[${source
+    .replace(/^https:\/\/(docs\.|github\.com\/)?/, "")
+    .split("/")
+    .slice(0, 2)
+    .join("/")}](${source})`;
 }

@@ -1,4 +1,5 @@
 import type { GpuSpec } from "../../contract/gpus.ts";
+import { tritonReleaseOf } from "../../contract/triton-releases.ts";
 import { type Finding, findingIf } from "./findings.ts";
 
 /** Mutable tags, also with the suffix of a variant: `stable-alpine`. With a date or commit, such a tag is a version. */
@@ -19,18 +20,13 @@ export function imageFindings(image: string, path = "image"): readonly Finding[]
   ];
 }
 
-/** Release in one of NVIDIA's tags, `year.month-…`; unknown for other tags and for digests. */
-function tritonRelease(image: string): string | undefined {
-  return /:(\d\d\.\d\d)-[^:/]*$/.exec(image)?.[1];
-}
-
 /** First release with every option that the constructs pass; `--model-config-name` is the newest. */
 const firstWithOptions = "24.06";
 
 /** Rejects a Triton image that is too old for the options of the constructs. */
 export function tritonOptionFindings(image: string, path = "image"): readonly Finding[] {
   return findingIf(
-    (tritonRelease(image) ?? firstWithOptions) < firstWithOptions,
+    (tritonReleaseOf(image) ?? firstWithOptions) < firstWithOptions,
     path,
     `be ${firstWithOptions} or newer, because older Tritons reject --model-config-name`,
     `'${image}'`,
@@ -70,7 +66,7 @@ export function releaseFindings(
   path = "image",
 ): readonly Finding[] {
   return findingIf(
-    (tritonRelease(image) ?? first) < first,
+    (tritonReleaseOf(image) ?? first) < first,
     path,
     `be ${first} or newer for ${label} (${architecture})`,
     `'${image}'`,
