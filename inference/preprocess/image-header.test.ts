@@ -54,6 +54,59 @@ describe.each(["jpeg", "png", "webp"] as const)("of a %s", (format) => {
   });
 });
 
+describe("the first EXIF block counts", () => {
+  const tiff = (orientation: number) =>
+    Buffer.from(
+      `49492a000800000001001201030001000000${Buffer.of(orientation).toString("hex")}00000000000000`,
+      "hex",
+    );
+  const size = (bytes: number, length: number) =>
+    Buffer.from([...Array(length).keys()].map((at) => (bytes >> (8 * at)) & 0xff));
+  const withBlocks = {
+    jpeg: (file: Buffer, blocks: readonly Buffer[]) =>
+      Buffer.concat([
+        file.subarray(0, 2),
+        ...blocks.flatMap((block) => [
+          Buffer.from("ffe1", "hex"),
+          size(block.length + 8, 2).reverse(),
+          Buffer.from("Exif\0\0"),
+          block,
+        ]),
+        file.subarray(2),
+      ]),
+    png: (file: Buffer, blocks: readonly Buffer[]) =>
+      Buffer.concat([
+        file.subarray(0, 33),
+        ...blocks.flatMap((block) => [
+          size(block.length, 4).reverse(),
+          Buffer.from("eXIf"),
+          block,
+          Buffer.alloc(4),
+        ]),
+        file.subarray(33),
+      ]),
+    webp: (file: Buffer, blocks: readonly Buffer[]) =>
+      Buffer.concat([
+        file.subarray(0, file.indexOf("EXIF")),
+        ...blocks.flatMap((block) => [Buffer.from("EXIF"), size(block.length, 4), block]),
+      ]),
+  };
+  test.each(["jpeg", "png", "webp"] as const)("of a %s", async (format) => {
+    const plain = sharp(await picture("png", { width: 33, height: 17 }));
+    // the WebP has the extended format, which begins with VP8X
+    const file = await (format === "webp" ? plain.withMetadata({ orientation: 3 }) : plain)
+      .toFormat(format)
+      .toBuffer();
+    const orientationOf = (...blocks: readonly Buffer[]) =>
+      readImageHeader(withBlocks[format](file, blocks))?.orientation;
+    expect(orientationOf(tiff(6))).toBe(6);
+    expect(orientationOf(tiff(6), tiff(1))).toBe(6);
+    expect(orientationOf(tiff(1), tiff(6))).toBe(1);
+    expect(orientationOf(tiff(9), tiff(6))).toBe(1);
+    expect(orientationOf(Buffer.from("no TIFF file"), tiff(6))).toBe(1);
+  });
+});
+
 test("counts the scans of a progressive JPEG", async () => {
   const image = sharp(await picture("png"));
   const progressive = await image.clone().jpeg({ progressive: true }).toBuffer();

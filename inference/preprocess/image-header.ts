@@ -12,7 +12,8 @@ export interface ImageHeader {
   readonly height: number;
   /** EXIF orientation, 1 to 8. */
   readonly orientation: number;
-  readonly colours: "grey" | "rgb" | "cmyk";
+  /** `grey16`: 16 bits per sample without alpha. */
+  readonly colours: "grey" | "grey16" | "rgb" | "cmyk";
   /** Whether one colour is marked as transparent in a file without alpha; Pillow ignores it. */
   readonly hasColourKey: boolean;
   /** Number of scans of a JPEG, each a pass over the whole image; 1 for other types. */
@@ -63,7 +64,7 @@ const defaults = {
 
 function jpegHeader(bytes: Uint8Array): ImageHeader {
   const view = viewOf(bytes);
-  let orientation = 1;
+  let orientation: number | undefined;
   /** Whether the first scan contains all components. */
   let isInterleaved = false;
   let frame:
@@ -92,7 +93,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
         common: marker <= 0xc2 && view.getUint8(body) === 8,
       };
     } else if (marker === 0xe1 && startsWith(bytes, "Exif\0\0", body)) {
-      orientation = exifOrientation(bytes.subarray(body + 6, end)) ?? orientation;
+      orientation ??= exifOrientation(bytes.subarray(body + 6, end));
     }
     at = end;
   }
@@ -103,7 +104,7 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     type: "jpeg",
     width,
     height,
-    orientation,
+    orientation: orientation ?? 1,
     colours: components === 1 ? "grey" : components === 4 ? "cmyk" : "rgb",
     scans: progressive || !isInterleaved ? scansOf(bytes) : 1,
     isCommonJpeg: common,
@@ -125,14 +126,14 @@ function pngHeader(bytes: Uint8Array): ImageHeader {
   const view = viewOf(bytes);
   if (!startsWith(bytes, "IHDR", 12)) throw new RangeError("no IHDR at the beginning");
   const kind = view.getUint8(25);
-  let orientation = 1;
+  let orientation: number | undefined;
   let hasColourKey = false;
   // a truncated file is rejected by the decoder
   for (let at = 8, steps = 0; at + 12 <= bytes.length && steps < maxSteps; steps++) {
     const end = at + 8 + view.getUint32(at);
     if (startsWith(bytes, "tRNS", at + 4)) hasColourKey = kind === 0 || kind === 2;
     if (startsWith(bytes, "eXIf", at + 4)) {
-      orientation = exifOrientation(bytes.subarray(at + 8, end)) ?? orientation;
+      orientation ??= exifOrientation(bytes.subarray(at + 8, end));
     }
     at = end + 4;
   }
@@ -141,9 +142,9 @@ function pngHeader(bytes: Uint8Array): ImageHeader {
     type: "png",
     width: view.getUint32(16),
     height: view.getUint32(20),
-    orientation,
+    orientation: orientation ?? 1,
     // libvips expands grey with alpha to RGB
-    colours: kind === 0 ? "grey" : "rgb",
+    colours: kind !== 0 ? "rgb" : view.getUint8(24) === 16 ? "grey16" : "grey",
     hasColourKey,
   };
 }
@@ -161,25 +162,33 @@ function webpHeader(bytes: Uint8Array): ImageHeader {
     return { ...header, width: 1 + (sides & 0x3fff), height: 1 + ((sides >>> 14) & 0x3fff) };
   }
   if (!startsWith(bytes, "VP8X", 12)) throw new RangeError("no VP8 at the beginning");
-  let orientation = 1;
+  let orientation: number | undefined;
   for (let at = 12, steps = 0; at + 8 <= bytes.length && steps < maxSteps; steps++) {
     const size = view.getUint32(at + 4, true);
     if (startsWith(bytes, "EXIF", at)) {
       // some encoders keep the prefix of a JPEG's EXIF segment
       const start = at + 8 + (startsWith(bytes, "Exif\0\0", at + 8) ? 6 : 0);
-      orientation = exifOrientation(bytes.subarray(start, at + 8 + size)) ?? orientation;
+      orientation ??= exifOrientation(bytes.subarray(start, at + 8 + size));
     }
     at += 8 + size + (size % 2);
   }
-  return { ...header, width: 1 + uint24(24), height: 1 + uint24(27), orientation };
+  return {
+    ...header,
+    width: 1 + uint24(24),
+    height: 1 + uint24(27),
+    orientation: orientation ?? 1,
+  };
 }
 
-/** Returns the orientation in an EXIF block, which is a TIFF file; `undefined` if it is absent or invalid. */
-function exifOrientation(tiff: Uint8Array): number | undefined {
+/**
+ * Returns the orientation in an EXIF block, which is a TIFF file; 1 if it is absent or invalid. Only the first block of a file counts,
+ * as in libvips and browsers.
+ */
+function exifOrientation(tiff: Uint8Array): number {
   const view = viewOf(tiff);
   try {
     const little = startsWith(tiff, "II");
-    if (!little && !startsWith(tiff, "MM")) return undefined;
+    if (!little && !startsWith(tiff, "MM")) return 1;
     const directory = view.getUint32(4, little);
     const entries = view.getUint16(directory, little);
     for (let entry = 0; entry < entries; entry++) {
@@ -187,12 +196,12 @@ function exifOrientation(tiff: Uint8Array): number | undefined {
       if (view.getUint16(at, little) !== 0x0112) continue;
       const long = view.getUint16(at + 2, little) === 4;
       const value = long ? view.getUint32(at + 8, little) : view.getUint16(at + 8, little);
-      return value >= 1 && value <= 8 ? value : undefined;
+      return value >= 1 && value <= 8 ? value : 1;
     }
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
   }
-  return undefined;
+  return 1;
 }
 
 function viewOf(bytes: Uint8Array): DataView {

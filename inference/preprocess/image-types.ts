@@ -43,8 +43,10 @@ export interface ResizePlan {
   readonly size: Size;
   /** Source samples per result sample, the smaller of both axes. */
   readonly scale: number;
-  /** Whether EXIF orientation swaps rows and columns: then the rows are resized first and the result is transposed. */
+  /** Whether EXIF orientation swaps rows and columns: then the result is transposed. */
   readonly isTransposed: boolean;
+  /** Whether stored columns are resized before stored rows, so that the number of rows changes first. */
+  readonly isRowsFirst: boolean;
   /** Number of stored samples per decoded sample, along each axis: 1, 2, 4 or 8. */
   readonly reduction: number;
   /** Size of the decoded image. */

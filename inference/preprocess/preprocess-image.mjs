@@ -89,7 +89,7 @@ async function decodeWithLibvips(bytes, task, plan, resampler) {
   if (header.width * header.height - width * height > minCroppedPixels) {
     image.extract({ left, top, width, height });
   }
-  const { data, info } = await image.raw({ depth: "uchar" }).toBuffer({ resolveWithObject: true });
+  const { data, info } = await decoded(image, header);
   if (isConvertedFirst && isCmyk) {
     const rows = rowsOf({ ...info, data: rgbOfCmyk(data), channels: 3 }, plan, resampler);
     return resampler.resample(rows, plan, false, into);
@@ -103,6 +103,20 @@ async function decodeWithLibvips(bytes, task, plan, resampler) {
     into,
   );
   return isCmyk ? rgbOfCmyk(result) : rgbOf(result, channels);
+}
+
+/**
+ * Returns 8-bit samples. libvips rounds 16-bit grey by one level too much or too little, so its upper bytes are taken here.
+ *
+ * @param {sharp.Sharp} image
+ * @param {ImageHeader} header
+ */
+async function decoded(image, { colours }) {
+  const depth = colours === "grey16" ? "ushort" : "uchar";
+  const { data, info } = await image.raw({ depth }).toBuffer({ resolveWithObject: true });
+  if (depth === "uchar") return { data, info };
+  const samples = new Uint16Array(data.buffer, data.byteOffset, data.length / 2);
+  return { data: Uint8Array.from(samples, (sample) => sample >> 8), info };
 }
 
 /**
@@ -166,6 +180,7 @@ function openWithLibvips(bytes, { header: { width, height, colours, hasColourKey
   image.timeout({ seconds: Math.ceil(timeoutMs / 1_000) });
   if (colours === "cmyk") image.pipelineColourspace("cmyk").toColourspace("cmyk");
   if (colours === "grey") image.toColourspace("b-w");
+  if (colours === "grey16") image.toColourspace("grey16");
   if (hasColourKey) image.removeAlpha();
   return image;
 }

@@ -1,4 +1,4 @@
-"""Reference results of the preprocessing of model families, computed with Pillow and NumPy as the families' own code does.
+"""Reference results of the preprocessing of model families, computed with Pillow 13 and NumPy as the families' own code does.
 
 A result is the pixels after resize, crop and conversion to RGB, before the normalisation: 8-bit RGB, or float32 for TensorFlow.
 
@@ -104,9 +104,8 @@ def efficientnet_lite0(image):
 
 def letterbox(image):
     """ImageOps.pad of Pillow; images that it shrinks to nothing are left out."""
-    try:
-        fitted = ImageOps.contain(resizable(image), (320, 240), Image.Resampling.BICUBIC)
-    except ValueError:
+    fitted = ImageOps.contain(resizable(image), (320, 240), Image.Resampling.BICUBIC)
+    if 0 in fitted.size:
         return None
     return ImageOps.pad(fitted.convert("RGB"), (320, 240), color=(9, 130, 255))
 
@@ -230,6 +229,11 @@ def write(folder):
         kind = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP"}[name.rsplit(".", 1)[1]]
         store(name, encoded(image, kind, **options))
 
+    def exif_with(orientation):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        return exif
+
     rgb = lambda width, height: Image.fromarray(photo(width, height))
     cmyk = lambda width, height: Image.merge("CMYK", Image.fromarray(photo(width, height, 4)).split())
     save("photo.jpg", rgb(640, 480), quality=90)
@@ -249,6 +253,12 @@ def write(folder):
     save("grey.png", Image.fromarray(photo(333, 444, 1)[:, :, 0]))
     grey16 = photo(300, 260, 1)[:, :, 0].astype(np.uint16) * 257
     save("grey16.png", Image.fromarray(grey16))
+    save("grey16-any-low-bits.png", Image.fromarray(np.arange(300 * 260).astype(np.uint16).reshape(260, 300)))
+    # sides whose height shrinks by more than twice as many pixels as their width
+    save("portrait-220x300.png", rgb(220, 300))
+    save("portrait.webp", rgb(300, 900), quality=90)
+    save("portrait-alpha.png", Image.fromarray(translucent(220, 500, 4)))
+    save("landscape-orientation-6.jpg", rgb(900, 300), quality=90, exif=exif_with(6))
     save("bilevel.png", Image.fromarray(photo(300, 300, 1)[:, :, 0]).convert("1").convert("L"))
     save("cmyk.jpg", cmyk(500, 400), quality=92)
     save("alpha.png", Image.fromarray(translucent(400, 300, 4)))
@@ -262,11 +272,6 @@ def write(folder):
     save("animated.webp", frames[0], save_all=True, append_images=frames[1:], duration=100, lossless=True)
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
     save("lab-profile.jpg", rgb(400, 300), quality=90, icc_profile=profile)
-
-    def exif_with(orientation):
-        exif = Image.Exif()
-        exif[0x0112] = orientation
-        return exif
 
     for orientation in range(1, 9):
         save(f"orientation-{orientation}.jpg", rgb(640, 427), quality=90, exif=exif_with(orientation))

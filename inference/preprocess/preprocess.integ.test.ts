@@ -38,9 +38,11 @@ const families: Readonly<Record<string, { readonly input: ImageInput; readonly l
     },
   };
 
-const missing = await run(python, ["-c", "import PIL, numpy"]).then(
+const required = "import PIL, numpy; assert int(PIL.__version__.split('.')[0]) >= 13";
+const missing = await run(python, ["-c", required]).then(
   () => "",
-  () => ` (skipped: '${python}' has no Pillow and NumPy; name one that has with CLIPSTACK_PYTHON)`,
+  () =>
+    ` (skipped: '${python}' has no Pillow 13 and NumPy; name one that has with CLIPSTACK_PYTHON)`,
 );
 const imported = "import open_clip, torchvision, transformers";
 const missingPackages = await run(torchPython, ["-c", imported]).then(

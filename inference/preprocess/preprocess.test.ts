@@ -7,7 +7,7 @@ import { normalised } from "./image-tensor.ts";
 import { createPreprocessor, ImageError, preprocess } from "./preprocess.ts";
 import golden from "./preprocess-golden.json" with { type: "json" };
 import { picture } from "./test-images.ts";
-import { towerOf, vitB32 } from "./test-inputs.ts";
+import { squareInput, towerOf, vitB32 } from "./test-inputs.ts";
 import { slowProgressiveJpeg } from "./test-progressive.ts";
 
 const { input } = vitB32;
@@ -90,6 +90,14 @@ test.each(Object.entries(golden))(
     }
   },
 );
+
+test("16-bit grey keeps the upper 8 bits of every value", async () => {
+  const levels = Uint16Array.from({ length: 256 * 256 }, (_, value) => value);
+  const raw = { width: 256, height: 256, channels: 1 } as const;
+  const file = await sharp(levels, { raw }).toColourspace("grey16").png().toBuffer();
+  const pixels = await preprocess(file, squareInput(256), { maxPixels: 1e7 });
+  expect(pixels).toEqual(Uint8Array.from({ length: 3 * 65_536 }, (_, at) => Math.floor(at / 768)));
+});
 
 test("the result does not depend on reused memory", async () => {
   const preprocessor = createPreprocessor({ maxPixels: 1e7, threads: 1 });

@@ -31,7 +31,7 @@ const filters = {
  * Plans the resize of a stored image.
  *
  * The reference orients the image first, and rounds between the horizontal and the vertical pass. To get the same result without
- * orienting the stored image, the weights of a mirrored image are mirrored, and the rows of a transposed one are resized first.
+ * orienting the stored image, the weights of a mirrored image are mirrored, and the passes of a transposed one are exchanged.
  *
  * @param {import("./image-types.ts").StoredImage} stored
  * @param {PixelInput} input
@@ -51,12 +51,26 @@ export function planOf({ width, height, orientation }, input, reduction = 1) {
     size: { width: x.count, height: y.count },
     scale: Math.min(x.span / x.to, y.span / y.to),
     isTransposed,
+    isRowsFirst: isTransposed !== isVerticalFirst(x, y, input.filter),
     reduction,
     stored: { width: Math.ceil(width / reduction), height: Math.ceil(height / reduction) },
     source: { left: columns.start, top: rows.start, width: columns.span, height: rows.span },
     columns,
     rows,
   };
+}
+
+/**
+ * Returns whether the displayed image is resized vertically before horizontally: from version 13.0 on, Pillow does so if the height
+ * shrinks by more than twice as many samples as the width (`ImagingResampleInner`).
+ *
+ * @param {Axis} x
+ * @param {Axis} y
+ * @param {PixelInput["filter"]} filter
+ */
+function isVerticalFirst(x, y, filter) {
+  if (filter === "tensorflow-bilinear") return false;
+  return y.span > y.to && y.span - y.to > 2 * (x.span - x.to);
 }
 
 /**

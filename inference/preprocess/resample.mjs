@@ -59,13 +59,20 @@ export class Resampler {
   resample(rows, plan, hasAlpha, into) {
     const length = plan.size.width * plan.size.height * rows.channels;
     const result = into?.length === length ? into : new Uint8Array(length);
-    if (plan.isTransposed) this.#rowsFirst(rows, plan, hasAlpha, result);
-    else this.#columnsFirst(rows, plan, hasAlpha, result);
+    const { size, isTransposed } = plan;
+    const resized = isTransposed ? { width: size.height, height: size.width } : size;
+    const at = plan.isRowsFirst
+      ? this.#rowsFirst(rows, plan, resized, hasAlpha)
+      : this.#columnsFirst(rows, plan, resized, hasAlpha);
+    const pixels = this.kernel.bytes().subarray(at, at + length);
+    if (isTransposed) transpose(pixels, size, rows.channels, result);
+    else result.set(pixels);
     if (hasAlpha) unpremultiply(result, rows.channels);
     return result;
   }
 
-  #columnsFirst(image, { size, source, columns, rows }, hasAlpha, result) {
+  /** Returns the address of the result, which has the size `size` before the transposition. */
+  #columnsFirst(image, { source, columns, rows }, size, hasAlpha) {
     const { height } = source;
     const { channels, width } = image;
     const stride = width * channels;
@@ -93,10 +100,11 @@ export class Resampler {
       this.#horizontal(channels, chunk, stride, count, at.columns, size.width, line);
     }
     this.kernel.code.vertical(at.lines, lineBytes, lineBytes, at.rows, size.height, at.result);
-    result.set(this.kernel.bytes().subarray(at.result, at.result + result.length));
+    return at.result;
   }
 
-  #rowsFirst(image, { size, source, columns, rows }, hasAlpha, result) {
+  /** As {@link #columnsFirst}. */
+  #rowsFirst(image, { source, columns, rows }, size, hasAlpha) {
     const { channels, width } = image;
     const stride = width * channels;
     const lineBytes = roundUp(stride);
@@ -108,8 +116,8 @@ export class Resampler {
       {
         columns: columnTable.length,
         rows: Math.max(...groups.map(({ table }) => table.length)),
-        lines: size.width * lineBytes,
-        result: result.length,
+        lines: size.height * lineBytes,
+        result: size.width * size.height * channels,
         chunk: (Math.max(...groups.map(({ count }) => count)) + 1) * stride + overshoot,
       },
       image.end,
@@ -128,8 +136,8 @@ export class Resampler {
       this.kernel.code.vertical(at.chunk, stride, lineBytes, at.rows, to - from, line);
     }
     const line = at.lines + (source.left - image.left) * channels;
-    this.#horizontal(channels, line, lineBytes, size.width, at.columns, size.height, at.result);
-    transpose(this.kernel.bytes().subarray(at.result), size, channels, result);
+    this.#horizontal(channels, line, lineBytes, size.height, at.columns, size.width, at.result);
+    return at.result;
   }
 
   #horizontal(channels, from, stride, rows, taps, columns, to) {

@@ -135,6 +135,18 @@ test("stale data in the kernel's memory does not affect the next image", () => {
   expectSame(noise(51, 40, 2, 5), 6, vitB32.input, true);
 });
 
+test("the vertical pass comes first if the height shrinks by more than twice as many pixels as the width", () => {
+  const siglip2 = towerOf("siglip2-base-224").input;
+  const isRowsFirst = (width: number, height: number, orientation = 1) =>
+    planOf({ width, height, orientation }, siglip2).isRowsFirst;
+  expect(isRowsFirst(220, 300)).toBe(true);
+  expect(isRowsFirst(300, 220)).toBe(false);
+  expect([isRowsFirst(324, 424), isRowsFirst(324, 425)]).toEqual([false, true]);
+  expect([isRowsFirst(300, 220, 6), isRowsFirst(220, 300, 6)]).toEqual([false, true]);
+  expectSame(noise(220, 300, 3, 9), 1, siglip2, false);
+  expectSame(noise(300, 220, 4, 10), 6, siglip2, true);
+});
+
 test("a very long image needs only the cropped part", () => {
   const { source } = planOf({ width: 440_000, height: 220, orientation: 1 }, vitB32.input);
   expect(source).toMatchObject({ top: 0, height: 220 });

@@ -28,7 +28,19 @@ export function transformed(
   const columns = weights(image.width, to.width, start(to.width, kept.width), kept.width);
   const rows = weights(image.height, to.height, start(to.height, kept.height), kept.height);
   const weighed = hasAlpha ? { ...image, data: premultiply(image) } : image;
-  const result = resized(weighed, columns, rows);
+  const isVerticalFirst =
+    filter !== "tensorflow-bilinear" &&
+    image.height > to.height &&
+    image.height - to.height > 2 * (image.width - to.width);
+  const { channels } = image;
+  const result = isVerticalFirst
+    ? transposed({
+        data: resized(transposed(weighed), rows, columns),
+        width: kept.height,
+        height: kept.width,
+        channels,
+      }).data
+    : resized(weighed, columns, rows);
   return hasAlpha ? unpremultiply(result, image.channels) : result;
 }
 
@@ -65,6 +77,9 @@ export function centre(
   });
   return { data: Buffer.concat(lines), width: side, height: side, channels };
 }
+
+/** Swaps rows and columns. */
+const transposed = (image: PixelBuffer) => oriented(image, 5);
 
 /** `ImageOps.exif_transpose` */
 function oriented(image: PixelBuffer, orientation: number): PixelBuffer {
