@@ -46,7 +46,7 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
       embedImages(
         request,
         reply,
-        async () => ({ images: await imagesOfBody(request), model: modelOf(request) }),
+        async () => ({ images: await imagesOfBody(request, json), model: modelOf(request) }),
         options,
       ),
     async (request, reply) => {

@@ -4,6 +4,7 @@ import { decodeInferRequest, jsonLength } from "../../client/triton/wire-http.ts
 import type { EmbedTextRequest } from "../../contract/embed-api.ts";
 import { threadLimits } from "../../inference/thread-limits.ts";
 import { type Base64Request, parseBase64Request } from "../embed/base64-images.ts";
+import { filesOfForm } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
 import { type EmbeddingsBody, parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import { EmbedError } from "./embed-error.ts";
@@ -11,11 +12,15 @@ import { EmbedError } from "./embed-error.ts";
 /** Maximum size of JSON that is parsed on the event loop: 64 KiB of numbers take less than a millisecond. */
 const inlineBytes = 64 * 1024;
 
+/** Maximum size of a form that is parsed on the event loop: a search for its boundary takes 6 ms at most. */
+const inlineFormBytes = 1024 * 1024;
+
 /** Request body for the thread. Its memory moves there. */
 export type JsonTask = { readonly body: Uint8Array } & (
   | { readonly kind: "base64" }
   | { readonly kind: "text" }
   | { readonly kind: "embeddings" }
+  | { readonly kind: "form"; readonly contentType: string }
   | { readonly kind: "infer"; readonly headerLength: string | undefined; readonly model: string }
 );
 
@@ -37,7 +42,7 @@ interface PendingTask {
 }
 
 /**
- * Parses JSON request bodies: small ones on the event loop, large ones sequentially in a thread, so that they do not block
+ * Parses request bodies, JSON and forms: small ones on the event loop, large ones sequentially in a thread, so that they do not block
  * other requests. The first large body starts the thread.
  */
 export class JsonThread {
@@ -62,6 +67,13 @@ export class JsonThread {
     if (body.byteLength <= inlineBytes) return parseEmbeddingsBody(body);
     const task = { kind: "embeddings", body: transferable(body) } as const;
     return (await this.#run(task)) as EmbeddingsBody;
+  }
+
+  /** @throws {EmbedError} as {@link filesOfForm} */
+  async form(body: Buffer, contentType: string): Promise<readonly Uint8Array[]> {
+    if (body.byteLength <= inlineFormBytes) return await filesOfForm(body, contentType);
+    const task = { kind: "form", body: transferable(body), contentType } as const;
+    return (await this.#run(task)) as readonly Uint8Array[];
   }
 
   /** @throws {WireError} as {@link decodeInferRequest} */

@@ -1,11 +1,18 @@
 import { parentPort } from "node:worker_threads";
 import { decodeInferRequest } from "../../client/triton/wire-http.ts";
 import { parseBase64Request } from "../embed/base64-images.ts";
+import { filesOfForm } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
 import { parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import type { JsonFailure, JsonResult, JsonTask } from "./json-thread.ts";
 
+/** Tasks are performed one at a time: their results have the order of the tasks. */
+let previous: Promise<void> = Promise.resolve();
 parentPort?.on("message", (task: JsonTask) => {
+  previous = previous.then(() => perform(task));
+});
+
+async function perform(task: JsonTask): Promise<void> {
   let result: JsonResult;
   let transferred: readonly Uint8Array[] = [];
   try {
@@ -15,6 +22,9 @@ parentPort?.on("message", (task: JsonTask) => {
       const request = parseBase64Request(body);
       transferred = request.images;
       result = { value: request };
+    } else if (task.kind === "form") {
+      transferred = await filesOfForm(body, task.contentType);
+      result = { value: transferred };
     } else if (task.kind === "text") {
       result = { value: parseTextRequest(body) };
     } else if (task.kind === "embeddings") {
@@ -33,4 +43,4 @@ parentPort?.on("message", (task: JsonTask) => {
   // inputs that follow the JSON share the buffer of the body
   const buffers = new Set(transferred.map(({ buffer }) => buffer as ArrayBuffer));
   parentPort?.postMessage(result, [...buffers]);
-});
+}
