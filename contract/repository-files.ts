@@ -67,6 +67,12 @@ const sharedFiles: Partial<Record<TritonVariant, readonly [TritonVariant, string
   "text-trt": ["text", "model.onnx"],
 };
 
+/**
+ * File of a tower that is half precision inside, with FP32 inputs and outputs, beside its `model.onnx`: the precision of a TensorRT 11
+ * engine is that of the graph. `clipstack model convert --precision fp16 --keep-graph` writes it.
+ */
+export const tensorrtFile = "model.trt-fp16.onnx";
+
 /** Path of the ONNX file of a variant in a model repository: `openclip_vit_b32/1/model.onnx`. */
 export function modelPath(spec: Pick<TritonSpec, "name">, variant: TritonVariant): string {
   return `${tritonModelName(spec, variant)}/1/model.onnx`;

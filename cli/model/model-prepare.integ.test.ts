@@ -7,7 +7,10 @@ import { defaultModel } from "../../contract/models/index.ts";
 import { createOnnxEmbedder } from "../../inference-image/embed/onnx-embedder.ts";
 import { openServerModel } from "../../inference-image/embed/server-model.ts";
 import { syntheticImages } from "../../model-tools/compare-models.ts";
+import { ensureTinyModel } from "../../model-tools/generate.ts";
+import { productsNotInHalf } from "../../model-tools/half-products.ts";
 import { modelSidecar, sha256Of } from "../../model-tools/model-info.ts";
+import { readOnnx } from "../../model-tools/onnx-reader.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { clipstack } from "../test-programs.ts";
 import { ensurePython, onnxruntimePackages } from "./python-environment.ts";
@@ -66,6 +69,31 @@ describe.skipIf(missing !== "")(`clipstack model convert${missing}`, () => {
     },
     300_000,
   );
+
+  test("writes a file for TensorRT 11: half precision inside, FP32 inputs and outputs", async () => {
+    const source = join(folder, "text.onnx");
+    await copyFile(await ensureTinyModel(defaultModel, "text"), source);
+    for (const [weights, ...args] of [[model], [source, "--modality", "text"]] as const) {
+      const { code, stdout } = await clipstack([
+        ...["model", "convert", "--precision", "fp16", "--keep-graph", "--rounds", "1"],
+        ...["--weights", weights, ...args],
+      ]);
+      expect(code).toBe(0);
+      expect(stdout).toContain("cosine to the original");
+      expect(stdout).toContain("Every matrix multiplication is in half precision.");
+      const [before, after] = [readOnnx(weights), readOnnx(join(folder, "model.trt-fp16.onnx"))];
+      expect(productsNotInHalf(before)).not.toEqual([]);
+      expect(productsNotInHalf(after)).toEqual([]);
+      expect(after.inputs).toEqual(before.inputs);
+      expect(after.outputs).toEqual(before.outputs);
+    }
+  }, 120_000);
+
+  test("rejects a text tower for another precision", async () => {
+    const { code, stderr } = await convert("--precision", "int8", "--modality", "text");
+    expect(code).toBe(2);
+    expect(stderr).toContain("--modality text requires --precision fp16 and --keep-graph");
+  });
 
   test("keeps the graph and its input with --keep-graph", async () => {
     const { code, stdout } = await convert(

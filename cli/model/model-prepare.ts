@@ -1,18 +1,18 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import type { Interrupt } from "../../artefact/interrupt.ts";
-import { median } from "../../bench/stats/statistics.ts";
-import { imageTowerOf } from "../../contract/model-shapes.ts";
-import type { ModelSpec } from "../../contract/model-spec.ts";
+import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
+import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import { fp32Variants, tensorrtFile } from "../../contract/repository-files.ts";
+import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { imageTensor, pixelTensor } from "../../inference/preprocess/image-tensor.ts";
-import { neighbourAgreement } from "../../model-tools/accuracy.ts";
-import { type Agreement, compareModels } from "../../model-tools/compare-models.ts";
 import { modelFile } from "../../model-tools/generate.ts";
+import { productsNotInHalf } from "../../model-tools/half-products.ts";
 import { type ModelInfo, modelInfo, sha256Of } from "../../model-tools/model-info.ts";
-import { readOnnx, tensorTypes } from "../../model-tools/onnx-reader.ts";
+import { type OnnxFile, readOnnx, tensorTypes } from "../../model-tools/onnx-reader.ts";
 import {
   ensureOptimised,
   optimiseModel,
@@ -22,10 +22,11 @@ import {
 } from "../../model-tools/optimise.ts";
 import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
-import { openTower, type RunnableModel } from "../../model-tools/run-model.ts";
+import { sampleTokenIds } from "../../model-tools/token-samples.ts";
 import { numberFrom, wholeNumber } from "../option-values.ts";
 import { displayPath } from "../project.ts";
 import { interruptible } from "./interruptible.ts";
+import { type Measured, measure, type TowerInput } from "./measure-conversion.ts";
 import { weightsHint } from "./model-option.ts";
 import {
   cosineText,
@@ -34,7 +35,7 @@ import {
   requireNoFolder,
   requireReplaceable,
 } from "./model-output.ts";
-import { modelArgument, namedModel, requireImages } from "./named-model.ts";
+import { modalityOption, modelArgument, namedModel, requireTower } from "./named-model.ts";
 import { ensurePython, onnxruntimePackages, runPython } from "./python-environment.ts";
 
 /** Precisions that ONNX Runtime's Python tools convert to. */
@@ -54,6 +55,7 @@ interface PrepareArguments {
 
 interface ConvertArguments extends PrepareArguments {
   readonly precision: ConvertPrecision;
+  readonly modality?: Modality;
   readonly keepGraph?: true;
   readonly minCosine?: number;
   readonly rounds: number;
@@ -102,8 +104,9 @@ function registerConvert(model: Command): void {
           .choices(convertPrecisions)
           .makeOptionMandatory(),
       )
+      .addOption(modalityOption())
       .option("--keep-graph", "convert the graph of the model instead of the optimised one"),
-    "model.<precision>.onnx next to the model",
+    `model.<precision>.onnx next to the model; fp16 with --keep-graph: ${tensorrtFile}`,
   )
     .option(
       "--min-cosine <cosine>",
@@ -126,13 +129,15 @@ function registerConvert(model: Command): void {
 The conversion uses ONNX Runtime's Python tools. They require Python 3.11 or newer; the versions that are locked in
 model-tools/python/convert are installed into $XDG_CACHE_HOME/clipstack or ~/.cache/clipstack. The optimised graph takes
 8-bit pixels, like <model>_u8. With --keep-graph, input and output stay those of the model, and the file matches
-its config.pbtxt. The speed is measured on this CPU, which converts around every fp16 operator: measure fp16 on a GPU.
+its config.pbtxt. An fp16 file with --keep-graph is what TensorRT of Triton ${firstStronglyTyped} and newer requires: half precision inside, FP32 inputs and
+outputs, no matrix multiplication left in FP32. The speed is measured on this CPU, which converts around every fp16 operator: measure fp16 on a GPU.
 
 Exit code 1: the file was rejected.
 
 Examples:
   $ npx clipstack model convert --precision int8
-  $ npx clipstack model convert --precision fp16 --keep-graph --output weights/fp16.onnx --json`,
+  $ npx clipstack model convert --precision fp16 --keep-graph
+  $ npx clipstack model convert siglip2-base-224 --modality text --precision fp16 --keep-graph --json`,
     )
     .action(async (name: string | undefined, args: ConvertArguments) => {
       await interruptible("conversion", (interrupt) => convert(name, args, interrupt));
@@ -166,17 +171,22 @@ async function convert(
   args: ConvertArguments,
   { signal }: Interrupt,
 ): Promise<void> {
-  const { precision, keepGraph = false, rounds, minCosine, python } = args;
-  const { spec, source, file } = await filesOf(name, args, precision);
-  const photos = await photosOf(spec, args);
+  const { precision, keepGraph = false, rounds, minCosine, python, modality = "image" } = args;
+  if (modality === "text" && !(keepGraph && precision === "fp16")) {
+    throw new UserError("--modality text requires --precision fp16 and --keep-graph");
+  }
+  const isForTensorrt = keepGraph && precision === "fp16";
+  const { spec, source, file } = await filesOf(name, args, precision, { modality, isForTensorrt });
+  const samples = modality === "text" ? undefined : await photosOf(spec, args);
   const onProgress = (line: string) => console.error(line);
-  const options = { keepGraph, rounds, minCosine, python, photos, onProgress, signal };
+  const options = { keepGraph, rounds, minCosine, python, samples, onProgress, signal, modality };
   const { info, measured } = await convertModel(spec, source, file, precision, options);
   if (args.json) {
     console.log(JSON.stringify({ file: displayPath(file), ...info, measured }, null, 2));
     return;
   }
-  reportPrepared(file, info);
+  reportPrepared(file, info, modality);
+  if (isForTensorrt) console.log("Every matrix multiplication is in half precision.");
   for (const { batch, speed, rounds: ratios, agreement } of measured) {
     const range = `${factor(Math.min(...ratios))} to ${factor(Math.max(...ratios))}`;
     const lowest = cosineText(agreement.minCosine);
@@ -193,8 +203,10 @@ interface ConvertOptions {
   /** @default 0.9999 for fp16, 0.98 for int8 */
   readonly minCosine?: number;
   readonly python?: string;
-  /** @default the samples of this checkout */
-  readonly photos?: readonly Uint8Array[];
+  /** @default "image" */
+  readonly modality?: Modality;
+  /** Inputs on which the files are compared. @default the sample photos of this checkout, or rows of token ids */
+  readonly samples?: readonly TowerInput[];
   readonly onProgress: (line: string) => void;
   readonly signal?: AbortSignal;
 }
@@ -207,8 +219,13 @@ async function convertModel(
   precision: ConvertPrecision,
   options: ConvertOptions,
 ): Promise<{ readonly info: ModelInfo; readonly measured: readonly Measured[] }> {
-  const { keepGraph, rounds = 1, onProgress, signal } = options;
-  const { minCosine = defaultMinCosine[precision], photos = await readPhotos(spec) } = options;
+  const { keepGraph, rounds = 1, onProgress, signal, modality = "image" } = options;
+  const { minCosine = defaultMinCosine[precision] } = options;
+  const samples: readonly TowerInput[] =
+    options.samples ??
+    (modality === "text"
+      ? sampleTokenIds(textTowerOf(spec).input, spec.batching.maximum)
+      : await readPhotos(spec));
   await ofFiles((async () => requireOwnWeights(readOnnx(source)))());
   const python =
     options.python ?? (await ensurePython(onnxruntimePackages, { onProgress, signal }));
@@ -216,12 +233,18 @@ async function convertModel(
   onProgress(`writing ${displayPath(file)} …`);
   const draft = await ofFiles(draftModelFile(file));
   try {
-    const printed = await withCalibration(spec, graph, photos, (calibration) => {
-      const args = [precision, graph, draft.path, calibration];
+    const run = (...calibration: readonly string[]) => {
+      const args = [precision, graph, draft.path, ...calibration];
       return runPython(python, "convert/convert.py", args, signal);
-    });
-    const measured = await measure(spec, source, draft.path, photos, rounds, minCosine);
-    const agreement = { images: photos.length, ...measured[0].agreement };
+    };
+    const printed =
+      precision === "fp16"
+        ? await run()
+        : await withCalibration(spec, graph, samples as readonly Uint8Array[], run);
+    if (precision === "fp16" && keepGraph) requireHalf(readOnnx(draft.path));
+    const files = [source, draft.path] as const;
+    const measured = await measure(spec, modality, files, { samples, rounds, limit: minCosine });
+    const agreement = { images: samples.length, ...measured[0].agreement };
     const info: ModelInfo = {
       ...preparedInfo(await modelInfo(source), precision, agreement),
       sha256: await sha256Of(draft.path),
@@ -233,6 +256,16 @@ async function convertModel(
   } finally {
     await draft.discard();
   }
+}
+
+/** @throws {Error} if TensorRT would execute a matrix multiplication in FP32 */
+function requireHalf(graph: OnnxFile): void {
+  const [first, ...others] = productsNotInHalf(graph);
+  if (first === undefined) return;
+  const more = others.length === 0 ? "" : ` and ${others.length} more`;
+  throw new Error(
+    `the file was rejected: every matrix multiplication must be in half precision, got FP32 in ${first}${more}`,
+  );
 }
 
 /** Writes photos as the input of a graph to a temporary file, for the measurement of value ranges. */
@@ -274,11 +307,19 @@ async function filesOf(
   name: string | undefined,
   args: PrepareArguments,
   precision: NonNullable<ModelInfo["precision"]>,
+  { modality, isForTensorrt }: { readonly modality: Modality; readonly isForTensorrt: boolean } = {
+    modality: "image",
+    isForTensorrt: false,
+  },
 ): Promise<{ readonly spec: ModelSpec; readonly source: string; readonly file: string }> {
   const spec = namedModel(name);
-  requireImages(spec);
-  const source = args.weights === undefined ? modelFile(spec) : resolve(args.weights);
-  const file = args.output === undefined ? preparedPath(source, precision) : resolve(args.output);
+  requireTower(spec, modality);
+  const source =
+    args.weights === undefined ? modelFile(spec, fp32Variants[modality]) : resolve(args.weights);
+  const defaultFile = isForTensorrt
+    ? join(dirname(source), tensorrtFile)
+    : preparedPath(source, precision);
+  const file = args.output === undefined ? defaultFile : resolve(args.output);
   if (file === source) throw new UserError(`--output must not be the model itself, got '${file}'`);
   await requireNoFolder(file);
   const before = await modelInfo(file).catch(() => undefined);
@@ -290,7 +331,8 @@ function photosOf(spec: ModelSpec, { images }: PrepareArguments): Promise<readon
   return ofFiles(readPhotos(spec, images));
 }
 
-export function reportPrepared(file: string, info: ModelInfo): void {
+export function reportPrepared(file: string, info: ModelInfo, modality: Modality = "image"): void {
+  const samples = modality === "image" ? "photos" : "rows of token ids";
   const { bytes, sha256, precision, agreement } = info;
   console.log(`${displayPath(file)}: ${precision}, ${megabytes(bytes)} MB, sha256 ${sha256}`);
   if (agreement === undefined) return;
@@ -299,92 +341,15 @@ export function reportPrepared(file: string, info: ModelInfo): void {
   const neighbours =
     agreement.nearestNeighbours === undefined
       ? ""
-      : `, same nearest neighbour for ${Math.round(100 * agreement.nearestNeighbours)} % of the photos`;
+      : `, same nearest neighbour for ${Math.round(100 * agreement.nearestNeighbours)} % of the ${samples}`;
   console.log(
-    `${cosines}, largest difference ${maxDifference.toPrecision(2)}${neighbours}; ${images} photos.`,
+    `${cosines}, largest difference ${maxDifference.toPrecision(2)}${neighbours}; ${images} ${samples}.`,
   );
   if (info.weights === "random") {
     console.log(
       "Random weights: the speed is the same as with trained weights, the cosine is not.",
     );
   }
-}
-
-interface Measured {
-  readonly batch: number;
-  readonly agreement: Agreement & { readonly nearestNeighbours: number };
-  /** Speed relative to the original: median of {@link rounds}. */
-  readonly speed: number;
-  readonly rounds: readonly number[];
-}
-
-/** @throws {Error} if a cosine is below the limit */
-async function measure(
-  spec: ModelSpec,
-  original: string,
-  variant: string,
-  photos: readonly Uint8Array[],
-  rounds: number,
-  limit: number,
-): Promise<readonly [Measured, ...Measured[]]> {
-  const models: RunnableModel[] = [];
-  try {
-    for (const path of [original, variant]) models.push(await openTower(spec, "image", path));
-    const [first, second] = models as [RunnableModel, RunnableModel];
-    const measured: Measured[] = [];
-    for (const batch of [1, spec.batching.maximum]) {
-      console.error(`comparing at batch ${batch} …`);
-      const full = fullBatches(photos, batch);
-      const [expected, actual] = [await first.embed(full, batch), await second.embed(full, batch)];
-      const agreement = {
-        ...compareModels(expected, actual),
-        nearestNeighbours: neighbourAgreement(
-          expected.slice(0, photos.length),
-          actual.slice(0, photos.length),
-        ),
-      };
-      if (!(agreement.minCosine >= limit)) {
-        const got = `${cosineText(agreement.minCosine)} at batch ${batch}`;
-        throw new Error(
-          `the file was rejected: the lowest cosine to the original must be at least ${limit}, got ${got}`,
-        );
-      }
-      const ratios = await race(first, second, full.slice(0, Math.max(batch, 8)), batch, rounds);
-      measured.push({ batch, agreement, speed: median(ratios) ?? Number.NaN, rounds: ratios });
-    }
-    return measured as [Measured, ...Measured[]];
-  } finally {
-    await Promise.all(models.map((model) => model.close()));
-  }
-}
-
-/** Repeats photos at the end, so that every batch is full. */
-function fullBatches(photos: readonly Uint8Array[], batch: number): readonly Uint8Array[] {
-  const count = Math.ceil(photos.length / batch) * batch;
-  return Array.from({ length: count }, (_, index) => photos[index % photos.length]!);
-}
-
-/** Returns the time ratio of each round. The order alternates, so that other load on the machine affects both models. */
-async function race(
-  original: RunnableModel,
-  variant: RunnableModel,
-  photos: readonly Uint8Array[],
-  batch: number,
-  rounds: number,
-): Promise<readonly number[]> {
-  const timeOf = async (model: RunnableModel) => {
-    const startedAt = performance.now();
-    await model.embed(photos, batch);
-    return performance.now() - startedAt;
-  };
-  const ratios: number[] = [];
-  for (let round = 0; round < rounds; round++) {
-    const first = round % 2 === 0;
-    const before = first ? await timeOf(original) : 0;
-    const variantMs = await timeOf(variant);
-    ratios.push((first ? before : await timeOf(original)) / variantMs);
-  }
-  return ratios;
 }
 
 function factor(value: number): string {

@@ -21,6 +21,7 @@ import onnx
 import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.transformers.float16 import convert_float_to_float16
+from onnxruntime.transformers.onnx_model import OnnxModel
 
 LAYOUT = {"Cast", "Reshape", "Transpose"}
 CONVOLUTIONAL = ["Conv", "Clip", "Add", "GlobalAveragePool"]
@@ -30,7 +31,10 @@ def main(precision, source, target, calibration=None):
     logging.disable(logging.WARNING)
     model = onnx.load(source)
     if precision == "fp16":
-        onnx.save(convert_float_to_float16(model, keep_io_types=True), target)
+        half = OnnxModel(convert_float_to_float16(model, keep_io_types=True))
+        # the converter appends its casts at the end; ONNX requires topological order
+        half.topological_sort()
+        onnx.save(half.model, target)
     elif is_convolutional(model.graph):
         quantize_convolutions(source, target, model.graph, calibration)
     else:
