@@ -1,5 +1,6 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { compiledServer } from "./tests/test-compiled-server.ts";
 
 const exclude = ["**/node_modules/**", "cdktf.out/**"];
 
@@ -9,8 +10,26 @@ const onCluster = [
   "review/input/cluster-plans.integ.test.ts",
 ];
 
+/** Tests of the server that compile it themselves, or pass objects of grpc-js, which the compiled server contains a copy of. */
+const notCompiled = [
+  "inference-image/embed/build.test.ts",
+  "inference-image/emulator/oip-grpc.test.ts",
+];
+
 /** Default limit of `expect.poll` in ms. It only prevents hangs, on slow machines too. */
 const poll = { timeout: 60_000 };
+
+/** Tests that only need Node. */
+const quick = {
+  // a worker loads each module once for all its files, so tests cannot mock modules
+  isolate: false,
+  // prevents hangs only
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
+  // many tests wait for a process or a timer
+  maxWorkers: availableParallelism() + 1,
+  expect: { poll },
+};
 
 /** Files run one after the other, because each uses the whole machine and its ports. The limits only prevent hangs. */
 const real = {
@@ -31,14 +50,17 @@ export default defineConfig({
           name: "unit",
           include: ["**/*.test.ts"],
           exclude: [...exclude, "**/*.integ.test.ts"],
-          // a worker loads each module once for all its files, so tests cannot mock modules
-          isolate: false,
-          // prevents hangs only
-          testTimeout: 300_000,
-          hookTimeout: 300_000,
-          // many tests wait for a process or a timer
-          maxWorkers: availableParallelism() + 1,
-          expect: { poll },
+          ...quick,
+        },
+      },
+      {
+        // the tests of the server once more, on the code that the images run
+        plugins: [compiledServer()],
+        test: {
+          name: "compiled",
+          include: ["inference-image/{embed,http,openai,gateway,emulator}/*.test.ts"],
+          exclude: [...exclude, "**/*.integ.test.ts", ...notCompiled],
+          ...quick,
         },
       },
       {

@@ -8,6 +8,8 @@ import { build } from "esbuild";
 const here = fileURLToPath(new URL(".", import.meta.url));
 const root = join(here, "..");
 const target = resolve(process.argv[2] ?? join(here, "dist"));
+/** Also emits every module of the server as an entry point, so that the tests of the sources import the compiled code. */
+const forTests = process.argv[3] === "--for-tests";
 
 /** Native libraries, loaded from node_modules. */
 const external = ["onnxruntime-node", "sharp"];
@@ -29,21 +31,24 @@ const options = {
   logLevel: "warning",
 };
 
+/** @type {import("esbuild").BuildOptions} */
+const server = {
+  ...options,
+  entryPoints: ["main.ts", "http/json-worker.ts"].map((file) => join(here, file)),
+  entryNames: "[name]",
+  chunkNames: "[name]-[hash]",
+  splitting: true,
+  // CommonJS packages require Node's modules and their file name at run time
+  banner: {
+    js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename;',
+  },
+  logOverride: { "direct-eval": "silent" }, // protobufjs
+};
+
 await rm(target, { recursive: true, force: true });
 await mkdir(target, { recursive: true });
 const results = await Promise.all([
-  build({
-    ...options,
-    entryPoints: ["main.ts", "http/json-worker.ts"].map((file) => join(here, file)),
-    entryNames: "[name]",
-    chunkNames: "[name]-[hash]",
-    splitting: true,
-    // CommonJS packages require Node's modules and their file name at run time
-    banner: {
-      js: 'import { createRequire as requireFrom } from "node:module"; const require = requireFrom(import.meta.url); const __filename = import.meta.filename;',
-    },
-    logOverride: { "direct-eval": "silent" }, // protobufjs
-  }),
+  build(forTests ? await withModules(server) : server),
   build({
     ...options,
     entryPoints: [
@@ -65,6 +70,23 @@ await writeFile(join(target, "package.json"), `${JSON.stringify({ type: "module"
 const inputs = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
 await writeFile(join(target, "THIRD-PARTY-LICENSES.txt"), await licencesOf(inputs));
 console.log(`compiled into ${relative("", target) || "."}`);
+
+/**
+ * Adds an entry point per module of the server. All are in one folder, because compiled modules find workers and assets in their own.
+ *
+ * @param {import("esbuild").BuildOptions} options
+ */
+async function withModules(options) {
+  const { metafile } = await build({ ...options, write: false });
+  const modules = Object.keys(metafile.inputs)
+    .map((input) => relative(root, join(here, input)))
+    .filter((path) => path.endsWith(".ts") && !path.startsWith("node_modules"));
+  const entries = Object.fromEntries(
+    modules.map((path) => [path.slice(0, -".ts".length).replaceAll("/", "--"), join(root, path)]),
+  );
+  const [main, worker] = options.entryPoints;
+  return { ...options, entryPoints: { main, "json-worker": worker, ...entries } };
+}
 
 /**
  * Returns the licences of the bundled packages.

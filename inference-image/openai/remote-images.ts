@@ -29,7 +29,7 @@ const redirectStatuses: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 export class RemoteImages {
   readonly #options: RemoteImagesOptions;
   readonly #budget: Budget;
-  #agent: Promise<Agent> | undefined;
+  #agent: Agent | undefined;
 
   constructor(options: RemoteImagesOptions) {
     this.#options = options;
@@ -94,14 +94,14 @@ export class RemoteImages {
   }
 
   async close(): Promise<void> {
-    await (await this.#agent)?.destroy();
+    await this.#agent?.destroy();
   }
 
   async #follow(start: URL, signal: AbortSignal): Promise<Uint8Array> {
     const { maxRedirects } = this.#options;
-    const { request } = await import("undici");
-    this.#agent ??= this.#openAgent();
-    const dispatcher = await this.#agent;
+    const { Agent, request } = await import("./http-client.ts");
+    this.#agent ??= this.#openAgent(Agent);
+    const dispatcher = this.#agent;
     let url = start;
     for (let redirects = 0; redirects <= maxRedirects; redirects++) {
       const response = await request(url, { dispatcher, signal });
@@ -126,10 +126,9 @@ export class RemoteImages {
     );
   }
 
-  async #openAgent(): Promise<Agent> {
-    const { Agent } = await import("undici");
+  #openAgent(HttpAgent: typeof Agent): Agent {
     const { maxBytes, timeoutMs, lookup = resolveName } = this.#options;
-    return new Agent({
+    return new HttpAgent({
       connections,
       maxResponseSize: maxBytes,
       connect: { lookup: publicLookup(lookup), timeout: timeoutMs },
