@@ -1,4 +1,5 @@
 import type { Service } from "../contract/environment.ts";
+import { tritonCommandOf } from "../contract/triton-flags.ts";
 import { type DeclaredContainer, seconds } from "./declared-container.ts";
 import type { VolumeContents } from "./volume-contents.ts";
 import type { Probe, Volume, Workload } from "./workload.ts";
@@ -27,7 +28,7 @@ export function containerWorkload(
     address,
     kind: "container",
     name: declared.name,
-    command: [...declared.entrypoint, ...declared.command],
+    command: programOf([...declared.entrypoint, ...declared.command]),
     env: Object.fromEntries(declared.env.map(splitAssignment)),
     published: declared.ports.map(({ internal, external }) => ({
       internal,
@@ -43,6 +44,12 @@ export function containerWorkload(
     inCluster: [],
     faults: [],
   };
+}
+
+/** Command without the program that starts a Triton. */
+function programOf(command: readonly string[]): readonly string[] {
+  const triton = tritonCommandOf(command);
+  return triton.length > 0 ? triton : command;
 }
 
 function volumesOf(

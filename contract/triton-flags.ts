@@ -22,7 +22,7 @@ const schema = z.strictObject({
   "model-control-mode": z.enum(["none", "explicit", "poll"]).default("none"),
   /** Models to load at start, with `--model-control-mode=explicit`. */
   "load-model": z.array(z.string()).default([]),
-  /** `<apis>:<header>=<value>`: header required for these APIs. See {@link modelControlHeaderOf}. */
+  /** `<apis>:<header>=<value>`: header required for these APIs. See {@link requiredHeaders}. */
   "http-restricted-api": z.array(z.string()).default([]),
   /** The same for gRPC, with {@link grpcRestrictionPrefix} before the metadata key. */
   "grpc-restricted-protocol": z.array(z.string()).default([]),
@@ -60,6 +60,13 @@ export function renderTritonCommand(flags: z.input<typeof schema>): readonly str
   return words;
 }
 
+/** Words of a container's command from `tritonserver` on, without the program that starts it; none for another command. */
+export function tritonCommandOf(command: readonly string[]): readonly string[] {
+  const isLaunched = command[0] === "python3" && command[1] === "-c";
+  const start = isLaunched ? 3 : 0;
+  return command[start]?.endsWith("tritonserver") ? command.slice(start) : [];
+}
+
 /**
  * Parses a Triton command line, `--name=value` or `--name value`, without the program's name.
  *
@@ -88,26 +95,46 @@ export function parseTritonArgs(args: readonly string[]): ResolvedTritonFlags {
     const got = raw[name] === undefined ? "nothing" : `'${String(raw[name])}'`;
     throw new Error(`--${name}: ${issue?.message ?? "is invalid"}, got ${got}`);
   }
-  modelControlHeaderOf(result.data, "http-restricted-api");
-  modelControlHeaderOf(result.data, "grpc-restricted-protocol");
+  requiredHeaders(result.data, "http-restricted-api");
+  requiredHeaders(result.data, "grpc-restricted-protocol");
   return result.data;
 }
 
 /** Header that the model control API requires in the stacks. */
 export const modelControlHeader = "model-control-key";
 
-/** Environment variable with the key for `apply-config`; a secret must not be an argument. */
+/** Environment variable with the key of the model control API; a secret must not be an argument. */
 export const modelControlKeyVariable = "MODEL_CONTROL_KEY";
+
+/** Header that no request can have, because a name cannot contain a colon: an API that requires it is closed. */
+export const closedHeader = "no:header";
 
 /** Triton's prefix of the header's name in gRPC metadata. */
 export const grpcRestrictionPrefix = "triton-grpc-protocol-";
 
-type RestrictionFlag = "http-restricted-api" | "grpc-restricted-protocol";
+/** APIs that a client of a model does not need, by Triton's names. */
+export const controlApis = ["shared-memory", "trace", "logging", "model-repository"] as const;
+export type ControlApi = (typeof controlApis)[number];
 
-/** Returns options that require the key to load and unload models, over both protocols. */
-export function restrictModelControl(key: string): Readonly<Record<RestrictionFlag, string[]>> {
-  const restriction = [`model-repository:${modelControlHeader}=${key}`];
-  return { "http-restricted-api": restriction, "grpc-restricted-protocol": restriction };
+export type RestrictionFlag = "http-restricted-api" | "grpc-restricted-protocol";
+
+/**
+ * Returns options that close the control APIs over both protocols.
+ *
+ * @param modelControl - `key`: loading and unloading models requires the key in {@link modelControlKeyVariable}, which
+ * `triton-launcher.ts` or the Triton emulator reads. `open`: they require nothing.
+ */
+export function restrictControl(
+  modelControl: "key" | "closed" | "open",
+): Readonly<Record<RestrictionFlag, string[]>> {
+  const apis = controlApis.filter((api) => api !== "model-repository" || modelControl === "closed");
+  const restrictions = [
+    `${apis.join(",")}:${closedHeader}=none`,
+    ...(modelControl === "key"
+      ? [`model-repository:${closedHeader}=$${modelControlKeyVariable}`]
+      : []),
+  ];
+  return { "http-restricted-api": restrictions, "grpc-restricted-protocol": [...restrictions] };
 }
 
 export interface RequiredHeader {
@@ -116,28 +143,39 @@ export interface RequiredHeader {
   readonly value: string;
 }
 
+export type RestrictedApis = Readonly<Partial<Record<ControlApi, RequiredHeader>>>;
+
 /**
- * Returns the header that the model control API requires.
+ * Returns the header that each restricted API requires.
  *
- * @throws {Error} without the value, which is a secret. Only Triton's API `model-repository` is supported.
+ * @param key - Key of the model control API; without it an API that requires the key is closed.
+ * @throws {Error} without the value, which is a secret
  */
-export function modelControlHeaderOf(
+export function requiredHeaders(
   flags: Pick<ResolvedTritonFlags, RestrictionFlag>,
   flag: RestrictionFlag,
-): RequiredHeader | undefined {
-  let header: RequiredHeader | undefined;
+  key?: string,
+): RestrictedApis {
+  const headers: Partial<Record<ControlApi, RequiredHeader>> = {};
   for (const text of flags[flag]) {
     const [, apis = "", name, value] = /^([^:=]*):([^=]+)=(.+)$/s.exec(text) ?? [];
     if (name === undefined || value === undefined) {
       throw new Error(`--${flag} must be <apis>:<header>=<value>, got '${text.split("=")[0]}'`);
     }
-    if (apis !== "model-repository") {
-      throw new Error(`--${flag} must be for the API model-repository, got '${apis}'`);
-    }
     const prefix = flag === "grpc-restricted-protocol" ? grpcRestrictionPrefix : "";
-    header = { name: `${prefix}${name.toLowerCase()}`, value };
+    const isKey = key !== undefined && value === `$${modelControlKeyVariable}`;
+    const header = isKey
+      ? { name: `${prefix}${modelControlHeader}`, value: key }
+      : { name: `${prefix}${name.toLowerCase()}`, value };
+    for (const api of apis.split(",")) {
+      const known = controlApis.find((each) => each === api);
+      if (known === undefined) {
+        throw new Error(`--${flag} must be for ${controlApis.join(", ")}, got '${api}'`);
+      }
+      headers[known] = header;
+    }
   }
-  return header;
+  return headers;
 }
 
 function readValue(name: FlagName, value: string, before: unknown): unknown {

@@ -139,7 +139,7 @@ export function tritonImage(
       ...tritonBuild,
       files: [
         ".dockerignore",
-        "image/{Dockerfile.triton,towers,triton,triton-requirements.txt,weights.sh}",
+        "image/{Dockerfile.triton,launch.py,towers,triton,triton-requirements.txt,weights.sh}",
         ...towerPatterns(models ?? defaultModels, suffixes),
       ],
       ...(models !== undefined && { models }),

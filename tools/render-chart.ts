@@ -30,11 +30,7 @@ import {
 } from "../contract/pods.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server-env.ts";
-import {
-  modelControlKeyVariable,
-  renderTritonCommand,
-  restrictModelControl,
-} from "../contract/triton-flags.ts";
+import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
 import { type TritonVariant, tritonModelName, variantsOf } from "../contract/triton-models.ts";
 import { schemaYaml } from "../stacks/schema-yaml.ts";
 import { type JsonSchema, schemaTable } from "../stacks/settings-docs.ts";
@@ -225,10 +221,10 @@ function contractText(): string {
       "exit-on-error": true,
       "disable-auto-complete-config": true,
     }),
-    modelControlKeyVariable,
-    modelControlRestriction: Object.entries(
-      restrictModelControl(`$(${modelControlKeyVariable})`),
-    ).flatMap(([flag, values]) => values.map((value) => `--${flag}=${value}`)),
+    controlRestrictions: {
+      restricted: restrictionArguments("closed"),
+      open: restrictionArguments("open"),
+    },
   };
   return [
     "{{- /* Rendered by 'npm run render' from contract. Do not edit. */ -}}",
@@ -237,6 +233,12 @@ function contractText(): string {
     "{{- end -}}",
     "",
   ].join("\n");
+}
+
+function restrictionArguments(modelControl: "closed" | "open"): readonly string[] {
+  return Object.entries(restrictControl(modelControl)).flatMap(([flag, values]) =>
+    values.map((value) => `--${flag}=${value}`),
+  );
 }
 
 /** Rules for the Prometheus adapter, which provides the queue time as a pod metric and fills in `<<…>>`. */

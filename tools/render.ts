@@ -8,6 +8,7 @@ import { serverRecordKind } from "../bench/baselines/record.ts";
 import { benchRecordKind } from "../bench/record/bench-record.ts";
 import { type RecordKind, renderRecordSchema } from "../bench/record/parse-record.ts";
 import { verifyRecordKind } from "../bench/record/record.ts";
+import { tritonLauncher } from "../contract/triton-launcher.ts";
 import { ruleIdFile, rulePages } from "../review/rules/rule-pages.ts";
 import { settingsDocs } from "../stacks/settings-docs.ts";
 import { settingsSchemaFiles } from "../stacks/settings-schema.ts";
@@ -35,6 +36,12 @@ export const producers: readonly (() => readonly RenderedFile[])[] = [
   () => [{ path: "docs/models.md", text: modelDocs() }],
   () => [{ path: "docs/results.md", text: resultsDocs() }],
   checkFiles,
+  () => [
+    {
+      path: "model_repository/image/launch.py",
+      text: `# Rendered by 'npm run render' from contract/triton-launcher.ts. Do not edit.\n${tritonLauncher}`,
+    },
+  ],
   outputPages,
   () => [
     recordSchemaFile("bench/record/record.schema.json", verifyRecordKind),

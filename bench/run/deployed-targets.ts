@@ -1,5 +1,6 @@
 import { readArtefact } from "../../artefact/artefact.ts";
 import type { EndpointName } from "../../contract/environment.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import type { OpenTargets } from "./bench-target.ts";
 import {
   type DeployedEnvironment,
@@ -53,7 +54,12 @@ export async function withDeployed<Result>(
         metrics: metricsOfDeployed(service, services, cluster),
         apiKey: service.apiKey,
         pids: [],
-        controlHeader: controlHeaderOf(configOf(service.workload.name)?.Cmd ?? []),
+        controlHeader: controlHeaderOf(
+          configOf(service.workload.name)?.Cmd ?? [],
+          configOf(service.workload.name)
+            ?.Env.find((line) => line.startsWith(`${modelControlKeyVariable}=`))
+            ?.slice(modelControlKeyVariable.length + 1),
+        ),
       }),
       software: async ({ workload: { name } }) => {
         const config = configOf(name);

@@ -2,9 +2,10 @@ import { embedPaths } from "../../contract/embed-api.ts";
 import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
 import type { Modality, ModelTower } from "../../contract/model-spec.ts";
 import {
-  modelControlHeaderOf,
   parseTritonArgs,
   type RequiredHeader,
+  requiredHeaders,
+  tritonCommandOf,
 } from "../../contract/triton-flags.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { modelFor } from "../load/prepare.ts";
@@ -117,11 +118,20 @@ export function isSelected(
   return endpoints === undefined || endpoints.includes(endpoint);
 }
 
-/** Header that the model control API of the Triton with this command line requires. */
-export function controlHeaderOf([program, ...args]: readonly string[]): RequiredHeader | undefined {
-  if (program !== "tritonserver") return undefined;
+/**
+ * Header that the model control API of a Triton requires.
+ *
+ * @param command - Command of its container.
+ */
+export function controlHeaderOf(
+  command: readonly string[],
+  key: string | undefined,
+): RequiredHeader | undefined {
+  const [program, ...args] = tritonCommandOf(command);
+  if (program === undefined) return undefined;
   try {
-    return modelControlHeaderOf(parseTritonArgs(args), "http-restricted-api");
+    const headers = requiredHeaders(parseTritonArgs(args), "http-restricted-api", key);
+    return headers["model-repository"];
   } catch {
     // tritonserver has options that the emulator does not support
     return undefined;

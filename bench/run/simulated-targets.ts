@@ -17,6 +17,7 @@ import { modelConfig } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
+import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import type { OpenTargets } from "./bench-target.ts";
@@ -111,7 +112,10 @@ export async function withSimulation<Result>(
             .map(metricsSource)
             .filter(({ url }) => url !== undefined),
           pids: instancesBehind(service).map(({ child }) => child.pid),
-          controlHeader: controlHeaderOf(service.workload.command),
+          controlHeader: controlHeaderOf(
+            service.workload.command,
+            service.workload.env[modelControlKeyVariable],
+          ),
         }),
         environments: () => [subjectOf(artefact, environment, plan.notes, startedMs)],
         software: async ({ workload }) =>

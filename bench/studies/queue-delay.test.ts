@@ -1,11 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import {
-  modelControlHeader,
-  type ResolvedTritonFlags,
-  restrictModelControl,
-} from "../../contract/triton-flags.ts";
+import { modelControlFlags } from "../../contract/test-model-control.ts";
+import { modelControlHeader, type ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import {
   type TestRepository,
@@ -98,7 +95,7 @@ test("fails if the server does not allow model control", async () => {
 });
 
 test("a Triton that requires a key changes its queue delay only with the key", async () => {
-  const url = await start(restrictModelControl("a-key"));
+  const url = await start(modelControlFlags("a-key"));
   await expect(controlQueueDelay(url, model)).rejects.toThrow(
     `${url} requires a key to change the queue delay of ${model}: This API is restricted, expecting header '${modelControlHeader}'`,
   );

@@ -7,11 +7,8 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.ts";
 import { elementCount } from "../../contract/tensor.ts";
-import {
-  modelControlKeyVariable,
-  parseTritonArgs,
-  restrictModelControl,
-} from "../../contract/triton-flags.ts";
+import { modelControlFlags } from "../../contract/test-model-control.ts";
+import { modelControlKeyVariable, parseTritonArgs } from "../../contract/triton-flags.ts";
 import { tritonModel } from "../../contract/triton-models.ts";
 import { identityModel } from "../../inference/session/test-identity-model.ts";
 import {
@@ -50,7 +47,7 @@ beforeEach(async () => {
         ...["http", "grpc"].map((service) => `--${service}-address=127.0.0.1`),
         "--allow-metrics=false",
       ]),
-      ...restrictModelControl(key),
+      ...modelControlFlags(key),
       "http-port": 0,
       "grpc-port": 0,
     },

@@ -48,6 +48,7 @@ export async function startRealTriton(
     flags = [] as readonly string[],
     ports = undefined as readonly number[] | undefined,
     prefix = [] as readonly string[],
+    env = {} as NodeJS.ProcessEnv,
   } = {},
 ): Promise<RealTriton> {
   await usePythonBackend(repository);
@@ -69,7 +70,7 @@ export async function startRealTriton(
       `--backend-config=python,shm-region-prefix-name=clipstack-${http}-`,
       ...flags,
     ],
-    { stdio: ["ignore", "pipe", "pipe"] },
+    { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } },
   );
   let output = "";
   for (const stream of [child.stdout, child.stderr]) {

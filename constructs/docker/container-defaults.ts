@@ -23,10 +23,10 @@ export const hardened = {
 } as const satisfies Partial<ContainerConfig>;
 
 /**
- * Addition for containers of the embed image: Docker's init as process 1. Node as process 1 ignores signals while it
- * starts, so a stop would wait for the kill.
+ * Docker's init as process 1. Node as process 1 ignores signals while it starts, so a stop would wait for the kill; Triton as process 1
+ * does not reap processes whose parents have ended.
  */
-export const nodeProcess = { init: true } as const satisfies Partial<ContainerConfig>;
+export const containerInit = { init: true } as const satisfies Partial<ContainerConfig>;
 
 /** Labels with the environment and service of a container, which `clipstack doctor` reads. */
 export function labels(

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { modelConfig } from "../../contract/model-config.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
-import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { parseTritonArgs, tritonCommandOf } from "../../contract/triton-flags.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import { EmbedServer } from "./embed-server.ts";
@@ -46,7 +46,7 @@ test.each([
   ["tensorrt", "openclip_vit_b32_dali_trt", "dali-trt"],
 ] as const)("a Triton with %s also serves %s", (backend, ensemble, variant) => {
   const { container, server } = synthTriton({ props: { backend } });
-  expect(parseTritonArgs(container.command.slice(1))["load-model"]).toEqual([
+  expect(parseTritonArgs(tritonCommandOf(container.command).slice(1))["load-model"]).toEqual([
     backend === "tensorrt" ? "openclip_vit_b32_trt" : "openclip_vit_b32",
     "openclip_vit_b32_dali_preprocess",
     ensemble,

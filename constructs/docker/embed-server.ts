@@ -15,12 +15,12 @@ import { nameInStack, objectName } from "../names.ts";
 import type { FileVariant } from "../served-towers.ts";
 import {
   checkStopTimes,
+  containerInit,
   environmentList,
   hardened,
   healthcheck,
   healthcheckOf,
   labels,
-  nodeProcess,
   stopAfter,
   tmpfs,
   verdictSeconds,
@@ -109,7 +109,7 @@ export class EmbedServer extends Construct {
     const startSeconds = startSecondsOf(backend);
     this.container = new Container(this, "container", {
       ...hardened,
-      ...nodeProcess,
+      ...containerInit,
       provider: host.services,
       name: objectName(this),
       image: image.imageId,

@@ -7,16 +7,21 @@ import { engineCacheMount, type ModelVariant } from "../../contract/model-config
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
-import { renderTritonCommand, restrictModelControl } from "../../contract/triton-flags.ts";
+import {
+  modelControlKeyVariable,
+  renderTritonCommand,
+  restrictControl,
+} from "../../contract/triton-flags.ts";
+import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import type { FileVariant } from "../served-towers.ts";
 import { exitTimeoutSeconds } from "../triton-times.ts";
 import {
+  containerInit,
   environmentList,
   hardened,
   healthcheck,
   healthcheckOf,
-  nodeProcess,
   stopAfter,
   tmpfs,
 } from "./container-defaults.ts";
@@ -64,13 +69,21 @@ export interface TritonContainerOptions {
 export function tritonContainer(options: TritonContainerOptions) {
   const { server, gpus, ports, expose, weights, configurations, cache } = options;
   const request = gpuRequest(gpus);
+  const hasKey = options.modelControl === "explicit";
   return {
     ...hardened,
-    ...(server === "emulator" && nodeProcess),
-    command: [...tritonCommand(options)],
+    ...containerInit,
+    command: [
+      // the emulator reads the key itself
+      ...(hasKey && server === "tritonserver" ? ["python3", "-c", tritonLauncher] : []),
+      ...tritonCommand(options),
+    ],
     gpus: request.gpus,
     runtime: request.runtime,
-    env: environmentList(request.env),
+    env: environmentList({
+      ...request.env,
+      ...(hasKey && { [modelControlKeyVariable]: options.modelControlKey() }),
+    }),
     tmpfs: tmpfs(256),
     shmSize: options.sharedMemoryMiB,
     ulimit: [
@@ -102,15 +115,17 @@ export function tritonContainer(options: TritonContainerOptions) {
 /** Maximum request body. A request of 32 images as JSON has about 95 MB; Triton's default of 64 MiB would reject it. */
 const maxRequestBytes = 128 * 1024 * 1024;
 
+const controlRestrictions = { explicit: "key", none: "closed", open: "open" } as const;
+
 function tritonCommand(options: TritonContainerOptions): readonly string[] {
-  const { models, variant, modelControl, modelControlKey } = options;
+  const { models, variant, modelControl } = options;
   return renderTritonCommand({
     "model-repository": modelRepositoryMount,
     "model-config-name": variant,
     "http-max-input-size": maxRequestBytes,
     "model-control-mode": modelControl === "none" ? "none" : "explicit",
     ...(modelControl !== "none" && { "load-model": [...models] }),
-    ...(modelControl === "explicit" && restrictModelControl(modelControlKey())),
+    ...restrictControl(controlRestrictions[modelControl]),
     "strict-readiness": true,
     "exit-on-error": true,
     "exit-timeout-secs": exitTimeoutSeconds,

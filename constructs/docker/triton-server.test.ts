@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { parseTritonArgs, restrictControl, tritonCommandOf } from "../../contract/triton-flags.ts";
+import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { tritonImage } from "../../stacks/image-builds.ts";
 import type { TerraformStack } from "../cdktf.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
@@ -37,22 +38,24 @@ function synthTriton(props: Partial<TritonServerProps> = {}, host: Partial<GpuHo
   return { ...result, server, container: result.at("test/triton/container") };
 }
 
-const flagsOf = (container: { command: string[] }) => parseTritonArgs(container.command.slice(1));
+const flagsOf = ({ command }: { command: string[] }) =>
+  parseTritonArgs(tritonCommandOf(command).slice(1));
 
 test("runs tritonserver with NVIDIA's recommended production options", () => {
   const { container } = synthTriton();
   // explicit, even if the value is Triton's current default
   expect(container.command).toEqual([
+    ...["python3", "-c", tritonLauncher],
     "tritonserver",
     "--model-repository=/models",
     "--model-config-name=single-gpu",
     "--http-max-input-size=134217728",
     "--model-control-mode=explicit",
     "--load-model=openclip_vit_b32",
-    expect.stringMatching(
-      /^--http-restricted-api=model-repository:model-control-key=\$\{sensitive\(terraform_data\.host_model-control-key_\w+\.output\.key\)\}$/,
-    ),
-    expect.stringMatching(/^--grpc-restricted-protocol=model-repository:model-control-key=\$\{/),
+    "--http-restricted-api=shared-memory,trace,logging:no:header=none",
+    "--http-restricted-api=model-repository:no:header=$MODEL_CONTROL_KEY",
+    "--grpc-restricted-protocol=shared-memory,trace,logging:no:header=none",
+    "--grpc-restricted-protocol=model-repository:no:header=$MODEL_CONTROL_KEY",
     "--strict-readiness=true",
     "--exit-on-error=true",
     "--exit-timeout-secs=30",
@@ -78,6 +81,7 @@ test("requests one GPU as a device", () => {
   expect(container.gpus).toBe("device=2");
   expect(container).not.toHaveProperty("runtime");
   expect(container.env).toEqual([
+    expect.stringMatching(/^MODEL_CONTROL_KEY=/),
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
     "NVIDIA_VISIBLE_DEVICES=2",
   ]);
@@ -103,7 +107,7 @@ test("requests no GPU if the accelerator is cpu", () => {
   const { container } = synthTriton({}, { accelerator: "cpu" });
   expect(container).not.toHaveProperty("gpus");
   expect(container).not.toHaveProperty("runtime");
-  expect(container.env ?? []).toEqual([]);
+  expect(container.env).toEqual([expect.stringMatching(/^MODEL_CONTROL_KEY=/)]);
 });
 
 test("has NVIDIA's recommended shared memory and ulimits", () => {
@@ -232,11 +236,11 @@ test("checks Triton's readiness endpoint", () => {
 test("runs the emulator from the embed image with Triton's options", () => {
   const { container, server, address } = synthTriton({ server: { kind: "emulator" } });
   expect(container.image).toBe(`\${${address("test/host/embed-cpu-image/image")}.image_id}`);
-  expect(container.command).toEqual(synthTriton().container.command);
+  // it reads the key itself
+  expect(container.command).toEqual(tritonCommandOf(synthTriton().container.command));
   expect(container.ports).toEqual(synthTriton().container.ports);
   expect(container.healthcheck.test.slice(0, 2)).toEqual(["CMD", "node"]);
   expect(container.init).toBe(true);
-  expect(synthTriton().container).not.toHaveProperty("init");
   expect(server.service.server).toBe("emulator");
 });
 
@@ -293,13 +297,23 @@ test("with model control, loads a changed configuration without replacing the co
   expect(apply.env).toEqual([expect.stringMatching(/^MODEL_CONTROL_KEY=\$\{sensitive\(/)]);
 });
 
-test("does not restrict the model control API with open or without model control", () => {
-  for (const modelControl of ["open", "none"] as const) {
+test("passes the key of the model control API in the environment, which only Triton's user can read", () => {
+  const { container } = synthTriton();
+  expect(container.env).toContainEqual(
+    expect.stringMatching(
+      /^MODEL_CONTROL_KEY=\$\{sensitive\(terraform_data\.host_model-control-key_\w+\.output\.key\)\}$/,
+    ),
+  );
+});
+
+test("requires no key with open or without model control", () => {
+  for (const [modelControl, restriction] of [
+    ["open", "open"],
+    ["none", "closed"],
+  ] as const) {
     const { container, json, at } = synthTriton({ modelControl });
-    expect(flagsOf(container)).toMatchObject({
-      "http-restricted-api": [],
-      "grpc-restricted-protocol": [],
-    });
+    expect(container.command[0]).toBe("tritonserver");
+    expect(flagsOf(container)).toMatchObject(restrictControl(restriction));
     expect(at("test/triton/configuration/apply/container").env).toBeUndefined();
     expect(JSON.stringify(json)).not.toContain("model-control-key");
   }

@@ -66,7 +66,7 @@ export const triton = z
     modelControl: choice(
       ["restricted", "open"],
       "restricted",
-      "`restricted`: Triton's model control API is off, or, with weights in the image, requires the pod's UID as key. `open`: every client may load and unload models.",
+      "`restricted`: no client can use Triton's model control API. `open`: every client may load and unload models. The APIs of shared memory, traces and logging are always closed.",
     ),
     engineCache: z
       .strictObject({

@@ -1,7 +1,18 @@
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import {
+  Client,
+  credentials,
+  Metadata,
+  type MethodDefinition,
+  type ServiceError,
+  status,
+} from "@grpc/grpc-js";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { methodOf } from "../../client/triton/wire-grpc.ts";
-import { modelControlHeader } from "../../contract/triton-flags.ts";
+import { inferenceService, methodOf } from "../../client/triton/wire-grpc.ts";
+import {
+  closedHeader,
+  grpcRestrictionPrefix,
+  modelControlHeader,
+} from "../../contract/triton-flags.ts";
 
 export interface RestrictedServer {
   /** `http://host:port`. */
@@ -11,7 +22,7 @@ export interface RestrictedServer {
   stop(): Promise<void>;
 }
 
-/** Tests of a server started with `restrictModelControl(key)` and `--model-control-mode=explicit`. */
+/** Tests of a server started with `restrictControl("key")`, this key and `--model-control-mode=explicit`. */
 export function testModelControl(
   key: string,
   model: string,
@@ -34,21 +45,25 @@ export function testModelControl(
       body: "{}",
       headers: { "content-type": "application/json", ...headers },
     });
-  const index = (metadata: Readonly<Record<string, string>>) => {
-    const { path, requestSerialize, responseDeserialize } = methodOf("RepositoryIndex");
+  const call = <Response>(
+    { path, requestSerialize, responseDeserialize }: MethodDefinition<object, Response>,
+    metadata: Readonly<Record<string, string>>,
+  ) => {
     const sent = new Metadata();
     for (const [name, value] of Object.entries(metadata)) sent.set(name, value);
-    return new Promise<readonly { readonly name: string }[]>((resolve, reject) => {
+    return new Promise<Response | undefined>((resolve, reject) => {
       client.makeUnaryRequest(
         path,
         requestSerialize,
         responseDeserialize,
         {},
         sent,
-        (error, answer) => (error === null ? resolve(answer?.models ?? []) : reject(error)),
+        (error, answer) => (error === null ? resolve(answer) : reject(error)),
       );
     });
   };
+  const index = async (metadata: Readonly<Record<string, string>>) =>
+    (await call(methodOf("RepositoryIndex"), metadata))?.models ?? [];
 
   test.each(["index", `models/${model}/load`, `models/${model}/unload`])(
     "rejects %s over HTTP without the key",
@@ -84,6 +99,29 @@ export function testModelControl(
     }
     expect((await index({ [header]: key })).map(({ name }) => name)).toContain(model);
   });
+
+  test.each(["systemsharedmemory/status", "cudasharedmemory/status", "trace/setting", "logging"])(
+    "closes %s over HTTP, with the key too",
+    async (path) => {
+      const headers = { [modelControlHeader]: key };
+      const response = await fetch(`${server.url}/v2/${path}`, { headers });
+      expect(response.status).toBe(403);
+      expect(await response.json()).toEqual({
+        error: `This API is restricted, expecting header '${closedHeader}'`,
+      });
+    },
+  );
+
+  test.each(["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting", "LogSettings"])(
+    "closes %s over gRPC, with the key too",
+    async (name) => {
+      const metadata = { [`${grpcRestrictionPrefix}${modelControlHeader}`]: key };
+      await expect(call(inferenceService[name]!, metadata)).rejects.toMatchObject({
+        code: status.UNAVAILABLE,
+        details: `This protocol is restricted, expecting header '${grpcRestrictionPrefix}${closedHeader}'`,
+      });
+    },
+  );
 
   test("loads a model if the request has the key", async () => {
     expect((await post(`models/${model}/load`, { [modelControlHeader]: key })).status).toBe(200);

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import {
   parseTritonArgs,
   renderTritonCommand,
-  restrictModelControl,
+  restrictControl,
 } from "../../contract/triton-flags.ts";
 import { testModelControl } from "./model-control.suite.ts";
 import { testRepository, tinyConfig } from "./test-repository.ts";
@@ -18,9 +18,9 @@ describe("the Triton emulator", () => {
       "model-control-mode": "explicit",
       "load-model": [model],
       "allow-metrics": false,
-      ...restrictModelControl(key),
+      ...restrictControl("key"),
     });
-    const server = await startTritonEmulator(flags, { log: () => {} });
+    const server = await startTritonEmulator(flags, { log: () => {}, controlKey: key });
     return {
       url: `http://127.0.0.1:${server.ports.http}`,
       grpcTarget: `127.0.0.1:${server.ports.grpc}`,
@@ -35,14 +35,17 @@ describe("the Triton emulator", () => {
 test("parses the options that the constructs render", () => {
   const [, ...args] = renderTritonCommand({
     "model-repository": "/models",
-    ...restrictModelControl(key),
+    ...restrictControl("key"),
   });
-  expect(parseTritonArgs(args)).toMatchObject(restrictModelControl(key));
+  expect(parseTritonArgs(args)).toMatchObject(restrictControl("key"));
 });
 
 test.each([
   ["model-repository", "must be <apis>:<header>=<value>, got 'model-repository'"],
-  ["health:key=secret", "must be for the API model-repository, got 'health'"],
+  [
+    "health:key=secret",
+    "must be for shared-memory, trace, logging, model-repository, got 'health'",
+  ],
 ])("fails on --http-restricted-api=%s, without the value", (value, message) => {
   expect(() =>
     parseTritonArgs(["--model-repository=/m", `--http-restricted-api=${value}`]),

@@ -25,7 +25,7 @@ import {
   type ModelInferResponse,
   methodOf,
 } from "../../client/triton/wire-grpc.ts";
-import type { RequiredHeader } from "../../contract/triton-flags.ts";
+import { type ControlApi, controlApis, type RestrictedApis } from "../../contract/triton-flags.ts";
 import { CallCounter } from "../http/drain.ts";
 import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
@@ -51,11 +51,11 @@ export interface OipGrpcOptions {
    */
   readonly maxInputBytes?: number;
   /**
-   * Metadata that the model control API requires.
+   * Metadata that the restricted APIs require.
    *
    * @default - none
    */
-  readonly modelControl?: RequiredHeader;
+  readonly restricted?: RestrictedApis;
 }
 
 /** Builds the server of the Open Inference Protocol and of health checks over gRPC; the caller binds it. */
@@ -64,7 +64,7 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
     log = () => {},
     accepted = new CallCounter(),
     maxInputBytes = -1,
-    modelControl,
+    restricted = {},
     admission = new OipAdmission(registry),
   } = options;
   const server = new Server({
@@ -75,9 +75,10 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
   const handlers = {
     ...metadataHandlers(registry, unary),
     ...inferHandlers(registry, admission, accepted, log),
-    ...controlHandlers(registry, unary, modelControl),
+    ...controlHandlers(registry, unary),
   } satisfies Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall>;
-  server.addService(undecodedService, { ...unsupported(Object.keys(handlers)), ...handlers });
+  const all = { ...unsupported(Object.keys(handlers)), ...handlers };
+  server.addService(undecodedService, restrictedHandlers(all, restricted));
   server.addService(healthService, healthHandlers(registry));
   return server;
 }
@@ -176,27 +177,39 @@ function inferHandlers(
   };
 }
 
-/** Model control API, restricted to calls with the metadata `modelControl`. */
-function controlHandlers(
-  registry: ModelRegistry,
-  unary: UnaryHandlers,
-  modelControl: RequiredHeader | undefined,
-) {
-  const restricted = <Name extends keyof InferenceMethods>(
-    handle: Handle<Name>,
-  ): UnaryCall<Name> => {
-    const call = unary<Name>(handle);
-    if (modelControl === undefined) return call;
-    return (request, callback) => {
-      if (request.metadata.get(modelControl.name)[0] === modelControl.value) {
-        return call(request, callback);
-      }
-      const details = `This protocol is restricted, expecting header '${modelControl.name}'`;
-      callback({ code: status.UNAVAILABLE, details });
-    };
-  };
+/** Handlers that reject the calls of restricted APIs without the required metadata. */
+function restrictedHandlers(
+  handlers: Readonly<Record<string, UntypedHandleCall>>,
+  restricted: RestrictedApis,
+): Record<string, UntypedHandleCall> {
+  const api = (method: string) => controlApis.find((each) => methodsOf[each].test(method));
+  return Object.fromEntries(
+    Object.entries(handlers).map(([method, handler]) => {
+      const name = api(method);
+      const header = name && restricted[name];
+      if (header === undefined) return [method, handler];
+      const handle = handler as handleUnaryCall<unknown, unknown>;
+      const guarded: handleUnaryCall<unknown, unknown> = (call, callback) => {
+        if (call.metadata.get(header.name)[0] === header.value) return handle(call, callback);
+        const details = `This protocol is restricted, expecting header '${header.name}'`;
+        callback({ code: status.UNAVAILABLE, details });
+      };
+      return [method, guarded];
+    }),
+  );
+}
+
+const methodsOf = {
+  "shared-memory": /SharedMemory/,
+  trace: /^TraceSetting$/,
+  logging: /^LogSettings$/,
+  "model-repository": /^Repository/,
+} as const satisfies Record<ControlApi, RegExp>;
+
+/** Model control API. */
+function controlHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
   return {
-    RepositoryIndex: restricted<"RepositoryIndex">(async ({ ready }) => ({
+    RepositoryIndex: unary<"RepositoryIndex">(async ({ ready }) => ({
       models: (await registry.index({ readyOnly: ready ?? false })).map((entry) => ({
         name: entry.name,
         version: entry.version ?? "",
@@ -204,7 +217,7 @@ function controlHandlers(
         reason: entry.reason ?? "",
       })),
     })),
-    RepositoryModelLoad: restricted<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
+    RepositoryModelLoad: unary<"RepositoryModelLoad">(async ({ model_name, parameters }) => {
       const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
       if (file !== undefined) {
         throw new OipError(
@@ -215,7 +228,7 @@ function controlHandlers(
       await registry.load(model_name, parameters?.config?.string_param);
       return {};
     }),
-    RepositoryModelUnload: restricted<"RepositoryModelUnload">(async ({ model_name }) => {
+    RepositoryModelUnload: unary<"RepositoryModelUnload">(async ({ model_name }) => {
       await registry.unload(model_name);
       return {};
     }),

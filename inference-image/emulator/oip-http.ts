@@ -7,7 +7,7 @@ import {
   headerLengthField,
 } from "../../client/triton/wire-http.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
-import type { RequiredHeader } from "../../contract/triton-flags.ts";
+import { type ControlApi, controlApis, type RestrictedApis } from "../../contract/triton-flags.ts";
 import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../http/client-errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import type { ModelRegistry } from "./model-registry.ts";
@@ -28,11 +28,11 @@ export interface OipAppOptions {
   /** Receives internal errors; their details are not sent to the client. */
   readonly log?: (line: string) => void;
   /**
-   * Header that the model control API requires.
+   * Headers that the restricted APIs require.
    *
    * @default - none
    */
-  readonly modelControl?: RequiredHeader;
+  readonly restricted?: RestrictedApis;
 }
 
 /** Builds the Open Inference Protocol server over HTTP without listening; tests call `inject()`. */
@@ -56,9 +56,10 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
   app.addHook("onClose", () => json.close());
   const bodies = new RequestBodies(app, { admission, maxInputBytes });
   registerResponses(app, registry, admission, log);
+  restrictApis(app, options.restricted ?? {});
   registerMetadataRoutes(app, registry);
   registerInferRoutes(app, { registry, admission, bodies, json });
-  registerControlRoutes(app, registry, options.modelControl);
+  registerControlRoutes(app, registry);
   return app;
 }
 
@@ -171,22 +172,31 @@ function registerInferRoutes(
   registerModelRoute(app, "POST", "/infer", infer, admit);
 }
 
-function registerControlRoutes(
-  app: FastifyInstance,
-  registry: ModelRegistry,
-  modelControl: RequiredHeader | undefined,
-): void {
-  const onRequest = async (request: FastifyRequest, reply: FastifyReply) => {
-    if (modelControl === undefined) return;
-    if (request.headers[modelControl.name] === modelControl.value) return;
-    const error = `This API is restricted, expecting header '${modelControl.name}'`;
+/** Rejects requests to restricted APIs without the required header, also to those that this server does not have. */
+function restrictApis(app: FastifyInstance, restricted: RestrictedApis): void {
+  app.addHook("onRequest", async (request, reply) => {
+    const path = request.url.split("?", 1)[0] ?? "";
+    const api = controlApis.find((each) => pathsOf[each].test(path));
+    const header = api && restricted[api];
+    if (header === undefined || request.headers[header.name] === header.value) return;
+    const error = `This API is restricted, expecting header '${header.name}'`;
     await reply.code(403).send({ error });
-  };
-  app.post("/v2/repository/index", { onRequest }, async (request) => {
+  });
+}
+
+const pathsOf = {
+  "shared-memory": /^\/v2\/(?:system|cuda)sharedmemory\//,
+  trace: /^\/v2\/(?:models\/[^/]+\/)?trace\/setting$/,
+  logging: /^\/v2\/logging$/,
+  "model-repository": /^\/v2\/repository\//,
+} as const satisfies Record<ControlApi, RegExp>;
+
+function registerControlRoutes(app: FastifyInstance, registry: ModelRegistry): void {
+  app.post("/v2/repository/index", async (request) => {
     const { ready } = parseControl(indexRequest, bodyOf(request));
     return await registry.index({ readyOnly: ready ?? false });
   });
-  app.post("/v2/repository/models/:model/load", { onRequest }, async (request, reply) => {
+  app.post("/v2/repository/models/:model/load", async (request, reply) => {
     const { model } = modelOf(request);
     const { parameters } = parseControl(loadRequest, bodyOf(request));
     const file = Object.keys(parameters ?? {}).find((name) => name !== "config");
@@ -196,7 +206,7 @@ function registerControlRoutes(
     await registry.load(model, parameters?.config);
     return reply.code(200).send();
   });
-  app.post("/v2/repository/models/:model/unload", { onRequest }, async (request, reply) => {
+  app.post("/v2/repository/models/:model/unload", async (request, reply) => {
     await registry.unload(modelOf(request).model);
     return reply.code(200).send();
   });

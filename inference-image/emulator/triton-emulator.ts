@@ -7,9 +7,10 @@ import {
 import Fastify, { type FastifyInstance } from "fastify";
 import { serverEnv } from "../../contract/server-env.ts";
 import {
-  modelControlHeaderOf,
+  modelControlKeyVariable,
   parseTritonArgs,
   type ResolvedTritonFlags,
+  requiredHeaders,
 } from "../../contract/triton-flags.ts";
 import type { AdmissionLimits } from "../http/admission.ts";
 import { requestTimeoutMs } from "../http/client-errors.ts";
@@ -37,6 +38,12 @@ export interface TritonEmulatorOptions {
    * @default - the defaults of MAX_QUEUE_SIZE and MAX_QUEUE_BYTES
    */
   readonly limits?: AdmissionLimits;
+  /**
+   * Key of the model control API.
+   *
+   * @default - an API that requires the key is closed
+   */
+  readonly controlKey?: string;
 }
 
 /** Running Triton emulator: same model repository, flags and ports as Triton. */
@@ -62,7 +69,7 @@ export interface RunningTritonEmulator {
  */
 export async function startTritonEmulator(
   flags: ResolvedTritonFlags,
-  { log, limits }: TritonEmulatorOptions,
+  { log, limits, controlKey }: TritonEmulatorOptions,
 ): Promise<RunningTritonEmulator> {
   if (flags["model-control-mode"] === "poll") {
     throw new Error("--model-control-mode must be none or explicit with this server, got 'poll'");
@@ -77,11 +84,11 @@ export async function startTritonEmulator(
   const grpc = buildOipGrpcServer(registry, {
     ...common,
     accepted: grpcCalls,
-    modelControl: modelControlHeaderOf(flags, "grpc-restricted-protocol"),
+    restricted: requiredHeaders(flags, "grpc-restricted-protocol", controlKey),
   });
   const http = buildOipApp(registry, {
     ...common,
-    modelControl: modelControlHeaderOf(flags, "http-restricted-api"),
+    restricted: requiredHeaders(flags, "http-restricted-api", controlKey),
   });
   const httpRequests = trackRequests(http);
   const metrics = buildMetricsApp(registry);
@@ -132,7 +139,7 @@ export function limitsFromEnv(env: Readonly<Record<string, string | undefined>>)
  * Runs the Triton emulator as the process: reads the command line, serves until a signal, then exits.
  *
  * @param args - Arguments without the program's name.
- * @param env - For {@link limitsFromEnv}.
+ * @param env - For {@link limitsFromEnv} and the key of the model control API.
  */
 export async function runTritonEmulator(
   args: readonly string[],
@@ -172,7 +179,11 @@ export async function runTritonEmulator(
   process.on("SIGINT", onSignal);
 
   try {
-    server = await startTritonEmulator(flags, { log, limits });
+    server = await startTritonEmulator(flags, {
+      log,
+      limits,
+      controlKey: env[modelControlKeyVariable],
+    });
   } catch (error) {
     process.stderr.write(`error: creating server: ${(error as Error).message}\n`);
     process.exit(1);

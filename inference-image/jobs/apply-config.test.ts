@@ -12,7 +12,8 @@ import {
   type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
-import { type ResolvedTritonFlags, restrictModelControl } from "../../contract/triton-flags.ts";
+import { modelControlFlags } from "../../contract/test-model-control.ts";
+import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
 import { startTritonEmulator } from "../emulator/triton-emulator.ts";
@@ -167,7 +168,7 @@ test("a server without model control keeps its configuration until a restart", a
 });
 
 test("a server with restricted model control loads it only with the right key", async () => {
-  const server = await start(restrictModelControl("right"));
+  const server = await start(modelControlFlags("right"));
   const text = textOf({ maxQueueDelayMicroseconds: 42 });
   expect(await apply(text, { server, key: "other" })).toContain(
     `; ${server} has another key and reads it at its next start`,

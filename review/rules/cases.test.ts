@@ -173,7 +173,7 @@ const cases: readonly Case[] = [
     message: "--exit-on-error must be true, got '(not shown)'",
     edits: [
       {
-        path: onHost("triton-onnx/container", "command", 6),
+        path: onHost("triton-onnx/container", "command", 9),
         failing: "--exit-on-error=Zk7-hunter2",
         passing: "--exit-on-error=true",
       },
@@ -477,7 +477,7 @@ const cases: readonly Case[] = [
     message:
       "gpu must have room for the models: GPU 0 has 1024 MiB, 921 usable, and they need 5184 (embed 1104 + triton-onnx 1104 + a reload of triton-onnx 592 + triton-trt 936 + a reload of triton-trt 424 + a TensorRT build 1024)",
     edits: [
-      { path: onHost("triton-onnx/container", "env", 1), failing: allGpus, passing: allGpus },
+      { path: onHost("triton-onnx/container", "env", 2), failing: allGpus, passing: allGpus },
       {
         path: ["output", "environment", "value", "gpu", "vramMiB"],
         failing: 1_024,
@@ -491,7 +491,7 @@ const cases: readonly Case[] = [
     stack: "multi-gpu-4x",
     message: "3 of 4 GPUs (rtx-4080) are paid for but not used by any service",
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
-      path: onHost(triton, "env", 1),
+      path: onHost(triton, "env", 2),
       failing: "NVIDIA_VISIBLE_DEVICES=0",
       passing: "NVIDIA_VISIBLE_DEVICES=all",
     })),
@@ -529,7 +529,7 @@ const cases: readonly Case[] = [
     stack: "multi-gpu-4x",
     message: undefined,
     edits: ["triton-onnx/container", "triton-trt/container"].map((triton) => ({
-      path: onHost(triton, "env", 1),
+      path: onHost(triton, "env", 2),
       failing: "PLAIN=1",
     })),
   },

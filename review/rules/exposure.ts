@@ -16,11 +16,12 @@ import {
 import { each, type ReviewRule, rule } from "./rule.ts";
 import {
   option,
+  options,
   publishedPorts,
   type ServiceContainer,
   serviceContainers,
 } from "./service-containers.ts";
-import { at, blocks, list, map, number, optionText, text } from "./values.ts";
+import { at, blocks, map, number, optionText, text } from "./values.ts";
 
 const tunnelHint = (service: string) =>
   `'npx clipstack tunnel' provides access to ${service} from other hosts`;
@@ -106,9 +107,9 @@ export const exposureRules: readonly ReviewRule[] = [
       settings: "tritonOnnx: { expose: all-interfaces, allowUnauthenticated: true }",
       edits: [
         {
-          path: containerPath(tritonOnnx, "command", 6),
-          failing: "--http-restricted-api=health:key=…",
-          passing: "--http-restricted-api=model-repository:key=…",
+          path: containerPath(tritonOnnx, "command", 10),
+          failing: "--http-restricted-api=health:no:header=none",
+          passing: "--http-restricted-api=model-repository:no:header=none",
         },
       ],
     },
@@ -116,11 +117,11 @@ export const exposureRules: readonly ReviewRule[] = [
       for (const { container } of tritonsOpenAt(change, [tritonPorts.http, tritonPorts.grpc])) {
         const mode = option(container.command, "model-control-mode") ?? "none";
         if (mode === "none") continue;
-        // the options contain a key that is unknown before the first deployment
-        if (list(container.values.command).length > container.command.length) continue;
         for (const flag of ["http-restricted-api", "grpc-restricted-protocol"] as const) {
-          const apis = String(option(container.command, flag) ?? "").split(":")[0] ?? "";
-          if (apis.split(",").includes("model-repository")) continue;
+          const restricted = options(container.command, flag).flatMap(
+            (value) => value.split(":")[0]?.split(",") ?? [],
+          );
+          if (restricted.includes("model-repository")) continue;
           yield {
             address: container.address,
             message: `--${flag} must cover model-repository if clients beyond the host reach Triton, with --model-control-mode=${optionText("model-control-mode", String(mode))}`,

@@ -99,7 +99,7 @@ export const gpuRules: readonly ReviewRule[] = [
         "gpus must be named all by index or all by UUID, got 0 (docker_container.embed_container_3CD7E964) and GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
       edits: [
         {
-          path: containerPath(tritonOnnx, "env", 1),
+          path: containerPath(tritonOnnx, "env", 2),
           failing: "NVIDIA_VISIBLE_DEVICES=GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46",
           passing: "NVIDIA_VISIBLE_DEVICES=0",
         },

@@ -1,4 +1,5 @@
 import type { Service, ServiceKind } from "../../contract/environment.ts";
+import { tritonCommandOf } from "../../contract/triton-flags.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { isOneShot, withoutKey } from "../input/stack-facts.ts";
 import { cached } from "./cached.ts";
@@ -34,7 +35,7 @@ export const serviceContainers = cached((change: StackChange): readonly ServiceC
         address: resource.address,
         values,
         service,
-        kind: service?.kind ?? (command[0]?.endsWith("tritonserver") ? "triton" : "other"),
+        kind: service?.kind ?? (tritonCommandOf(command).length > 0 ? "triton" : "other"),
         env: environmentVariables(values.env),
         command,
       };
@@ -73,6 +74,12 @@ export function option(command: readonly string[], name: string): string | true 
   if (word.includes("=")) return word.slice(word.indexOf("=") + 1);
   const next = command[index + 1];
   return next === undefined || next.startsWith("--") ? true : next;
+}
+
+/** Values of `--name=value`, which may be given several times. */
+export function options(command: readonly string[], name: string): readonly string[] {
+  const start = `--${name}=`;
+  return command.flatMap((word) => (word.startsWith(start) ? [word.slice(start.length)] : []));
 }
 
 export interface PublishedPort {

@@ -73,7 +73,7 @@ export const tritonRules: readonly ReviewRule[] = [
       message: "--exit-on-error must be true, got 'false'",
       edits: [
         {
-          path: containerPath(tritonOnnx, "command", 6),
+          path: containerPath(tritonOnnx, "command", 9),
           failing: "--exit-on-error=false",
           passing: "--exit-on-error=true",
         },
@@ -111,7 +111,7 @@ export const tritonRules: readonly ReviewRule[] = [
         "--http-max-input-size should be at least 96337920 bytes (32 images of openclip-vit-b32 as JSON), got 1048576",
       edits: [
         {
-          path: containerPath(tritonOnnx, "command", 3),
+          path: containerPath(tritonOnnx, "command", 6),
           failing: "--http-max-input-size=1048576",
           passing: "--http-max-input-size=134217728",
         },

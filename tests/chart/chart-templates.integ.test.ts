@@ -7,7 +7,7 @@ import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { labelNames } from "../../contract/pods.ts";
 import { serverEnv } from "../../contract/server-env.ts";
-import { parseTritonArgs } from "../../contract/triton-flags.ts";
+import { parseTritonArgs, restrictControl } from "../../contract/triton-flags.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
 import {
   chart,
@@ -234,17 +234,9 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       });
     });
 
-    test("requires the pod's UID for model control if the weights are in the image", () => {
-      const env = {
-        name: "MODEL_CONTROL_KEY",
-        valueFrom: { fieldRef: { fieldPath: "metadata.uid" } },
-      };
-      const restriction = ["model-repository:model-control-key=$(MODEL_CONTROL_KEY)"];
-      expect(tritonArgs(emulator)).toMatchObject({
-        "http-restricted-api": restriction,
-        "grpc-restricted-protocol": restriction,
-      });
-      expect(podOf(emulator, "triton").containers[0].env).toContainEqual(env);
+    test("closes the control APIs", () => {
+      expect(tritonArgs(emulator)).toMatchObject(restrictControl("closed"));
+      expect(podOf(emulator, "triton").containers[0].env ?? []).toEqual([]);
     });
 
     test("lets every client load models only if modelControl is open", () => {
@@ -256,8 +248,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         };
         expect(tritonArgs(values)).toMatchObject({
           "model-control-mode": "explicit",
-          "http-restricted-api": [],
-          "grpc-restricted-protocol": [],
+          ...restrictControl("open"),
         });
         expect(podOf(values, "triton").containers[0].env ?? []).toEqual([]);
       }
@@ -268,6 +259,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         expect(tritonArgs({ ...emulator, model })).toMatchObject({
           "model-control-mode": "none",
           "load-model": [],
+          ...restrictControl("closed"),
         });
         // the volume hides the models of the image
         expect(podOf({ ...emulator, model }, "triton").containers[0].volumeMounts).toContainEqual({

@@ -200,10 +200,15 @@
     "--exit-on-error=true",
     "--disable-auto-complete-config"
   ],
-  "modelControlKeyVariable": "MODEL_CONTROL_KEY",
-  "modelControlRestriction": [
-    "--http-restricted-api=model-repository:model-control-key=$(MODEL_CONTROL_KEY)",
-    "--grpc-restricted-protocol=model-repository:model-control-key=$(MODEL_CONTROL_KEY)"
-  ]
+  "controlRestrictions": {
+    "restricted": [
+      "--http-restricted-api=shared-memory,trace,logging,model-repository:no:header=none",
+      "--grpc-restricted-protocol=shared-memory,trace,logging,model-repository:no:header=none"
+    ],
+    "open": [
+      "--http-restricted-api=shared-memory,trace,logging:no:header=none",
+      "--grpc-restricted-protocol=shared-memory,trace,logging:no:header=none"
+    ]
+  }
 }
 {{- end -}}

@@ -37,15 +37,8 @@
 {{- else -}}
 {{- $args = append $args "--model-control-mode=none" -}}
 {{- end -}}
-{{- if include "clipstack.restrictsModelControl" . -}}
-{{- $args = concat $args $contract.modelControlRestriction -}}
-{{- end -}}
+{{- $args = concat $args (get $contract.controlRestrictions .Values.triton.modelControl) -}}
 {{- toYaml $args -}}
-{{- end -}}
-
-{{/* Whether Triton's model control API exists and requires the pod's UID. */}}
-{{- define "clipstack.restrictsModelControl" -}}
-{{- if and (eq .Values.model.weights "image") (ne .Values.triton.modelControl "open") }}true{{ end -}}
 {{- end -}}
 
 {{/* Whether the chart creates a claim for the engine cache. */}}
