@@ -230,8 +230,8 @@ test("reports why a file of a hub does not fit", async () => {
 test.each<[string, SmallModel, string | RegExp]>([
   [
     "other names",
-    { input: "pixel_values", output: "image_embeds" },
-    "does not fit openclip-vit-b32: must have the input 'image' FP32 [3, 224, 224] or UINT8 [224, 224, 3], got 'pixel_values' FP32 [3, 224, 224]",
+    { input: "pixels", output: "vector" },
+    "does not fit openclip-vit-b32: must have the input 'image' FP32 [3, 224, 224] or UINT8 [224, 224, 3], got 'pixels' FP32 [3, 224, 224]",
   ],
   [
     "another width",

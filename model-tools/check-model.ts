@@ -2,12 +2,14 @@ import { dirname, join } from "node:path";
 import { textTowerOf, tokenizerFile } from "../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { messageOf } from "../contract/user-error.ts";
+import { openTowerSession, type TowerSession } from "../inference/session/tower-session.ts";
+import type { InferenceError } from "../inference/session/types.ts";
 import { openTokenizer } from "../inference/text/tokenizer.ts";
 import { type Agreement, compareModels, unitLength } from "./compare-models.ts";
 import { type ModelInfo, modelInfo } from "./model-info.ts";
 import { type ModelStructure, structureOf, takesInputs } from "./model-structure.ts";
 import { readOnnx } from "./onnx-reader.ts";
-import { openTower, type RunnableModel, type TowerInputs } from "./run-model.ts";
+import { openTower, type RunnableModel, runnable, type TowerInputs } from "./run-model.ts";
 
 type ModelCheck =
   /** The tensors are those of the spec. */
@@ -78,11 +80,18 @@ export async function checkModel<M extends Modality>(
   const file = readOnnx(path);
   const structure = structureOf(spec, modality, file);
   const info = await modelInfo(path);
-  const findings: ModelFinding[] = [fitOf(spec, structure)];
+  const opened = await openTowerSession({ spec, modality, modelPath: path }).catch(
+    (error: InferenceError) => error,
+  );
+  const findings: ModelFinding[] = [fitOf(spec, structure, opened)];
   if (modality === "text") findings.push(...(await tokenizerOf(spec, path)));
-  if (!takesInputs(spec, modality, file)) return { info, structure, findings, limit, ok: false };
+  const isOpen = "session" in opened;
+  if (!isOpen && !takesInputs(spec, modality, file))
+    return { info, structure, findings, limit, ok: false };
 
-  const model = await openTower(spec, modality, path);
+  const model = isOpen
+    ? runnable(opened.spec, modality, path, opened.session)
+    : await openTower(spec, modality, path);
   let vectors: readonly Float32Array[];
   try {
     vectors = await model.embed(inputs, 1);
@@ -103,12 +112,22 @@ export async function checkModel<M extends Modality>(
   return { info, structure, findings, limit, ok: findings.every(({ ok }) => ok) };
 }
 
-function fitOf({ name }: ModelSpec, { fits, misfits }: ModelStructure): ModelFinding {
-  const ok = fits.length > 0;
-  const message = ok
-    ? `fits ${name}, in the model repository: ${fits.join(", ")}`
-    : `does not fit ${name}: ${misfits.join("; ")}`;
-  return { check: "fit", ok, message };
+function fitOf(
+  { name }: ModelSpec,
+  { fits, misfits }: ModelStructure,
+  opened: TowerSession | InferenceError,
+): ModelFinding {
+  if (!("session" in opened)) {
+    const problem = misfits.join("; ") || opened.problem;
+    return { check: "fit", ok: false, message: `does not fit ${name}: ${problem}` };
+  }
+  const { inputs, outputs } = opened.session;
+  const names = [...inputs, ...outputs].map((tensor) => `'${tensor.name}'`).join(" and ");
+  const where =
+    fits.length > 0
+      ? `in the model repository: ${fits.join(", ")}`
+      : `with the tensor names ${names}: Triton's configuration requires those of the spec`;
+  return { check: "fit", ok: true, message: `fits ${name}, ${where}` };
 }
 
 /** Checks the file of a tokenizer that lies beside the text tower; none for a vocabulary of a package. */

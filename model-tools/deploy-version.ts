@@ -1,13 +1,14 @@
 import { chmod, copyFile, mkdir, readdir, rename, rm } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Loaded, ModelControl } from "../client/triton/model-control.ts";
 import type { TunableVariant } from "../contract/deployed-model-config.ts";
 import type { ModelConfig, VersionPolicy } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { tritonModel } from "../contract/triton-models.ts";
-import { openSession } from "../inference/session/onnx-session.ts";
+import { namedOutputs, openSession } from "../inference/session/onnx-session.ts";
 import { requireFit } from "../inference/session/tower-fit.ts";
+import { externalDataOf } from "./external-data.ts";
 import { sidecarPath } from "./model-info.ts";
 import { isFolder, ownSuffix } from "./publish-file.ts";
 
@@ -135,7 +136,8 @@ async function checkFile(
   file: string,
   { inputs, outputs }: ReturnType<typeof tritonModel>,
 ): Promise<void> {
-  const session = await openSession({ modelPath: file });
+  const selectOutputs = namedOutputs(outputs.map(({ name }) => name));
+  const session = await openSession({ modelPath: file, selectOutputs });
   try {
     requireFit(file, { inputs, output: outputs[0] }, session);
   } finally {
@@ -157,9 +159,15 @@ async function copyVersion(folder: string, version: string, file: string): Promi
   await mkdir(staging);
   try {
     const target = join(staging, "model.onnx");
-    await copyFile(file, target);
-    // the server may run as another user
-    await chmod(target, 0o644);
+    for (const [source, copy] of [
+      [file, target],
+      ...externalDataOf(file).map((name) => [join(dirname(file), name), join(staging, name)]),
+    ] as const) {
+      await mkdir(dirname(copy!), { recursive: true });
+      await copyFile(source!, copy!);
+      // the server may run as another user
+      await chmod(copy!, 0o644);
+    }
     // manifest of the weights, if there is one
     await copyFile(sidecarPath(file), sidecarPath(target)).catch(() => undefined);
     await rename(staging, join(folder, version));

@@ -1,14 +1,16 @@
 import { createHash } from "node:crypto";
 import { createReadStream, type Stats } from "node:fs";
 import { readFile, realpath, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { z } from "zod";
 import { modelPrecisions } from "../contract/server-env.ts";
+import { externalDataOf } from "./external-data.ts";
 
 /** Manifest `<file>.json`: identity and origin of a model file. Part of every record. */
 export const modelSidecar = z.object({
   /** Incremented when a field changes its meaning. */
   schema: z.literal(1),
-  /** SHA-256 of the model file, lower-case hexadecimal. */
+  /** SHA-256 of the model, as {@link modelSha256}. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   bytes: z.int().min(1),
   source: z.enum(["generated", "pulled", "exported", "imported", "derived", "unknown"]),
@@ -65,7 +67,7 @@ export async function modelInfo(file: string): Promise<ModelInfo> {
   const sidecar = await readSidecar(target);
   const fits = sidecar?.bytes === stats.size;
   if (fits && (await isOlder(stats, sidecarPath(target)))) return sidecar;
-  const sha256 = await sha256Of(target);
+  const sha256 = await modelSha256(file);
   if (fits && sidecar.sha256 === sha256) return sidecar;
   return {
     schema: 1,
@@ -83,6 +85,20 @@ export async function sha256Of(file: string): Promise<string> {
     hash.update(chunk as Buffer);
   }
   return hash.digest("hex");
+}
+
+/**
+ * SHA-256 of a model, lower-case hexadecimal: of its file, or with external data, of the concatenated checksums of the file and its
+ * data files in the order of their names, which Terraform can compute too.
+ *
+ * @throws {Error} with one line if the file or its external data is missing
+ */
+export async function modelSha256(file: string): Promise<string> {
+  const data = externalDataOf(file);
+  const checksums = [await sha256Of(file)];
+  for (const name of data) checksums.push(await sha256Of(join(dirname(file), name)));
+  if (data.length === 0) return checksums[0]!;
+  return createHash("sha256").update(checksums.join("")).digest("hex");
 }
 
 /** Longest time between the sidecar and the file in one copy or download, in milliseconds. */

@@ -8,6 +8,7 @@ import {
   type TowerTensors,
   towerMisfit,
   towerTensors,
+  withFileNames,
 } from "../inference/session/tower-fit.ts";
 import type { OnnxFile, OnnxValue } from "./onnx-reader.ts";
 import { recogniseTower } from "./recognise-tower.ts";
@@ -24,7 +25,7 @@ export interface ModelStructure {
   readonly dynamicBatch: boolean;
   /** Files beside the model that contain weights. */
   readonly externalData: readonly { readonly file: string; readonly bytes: number }[];
-  /** Models of the repository that can execute the file. */
+  /** Models of the repository that can execute the file: their configurations have the tensor names of the spec. */
   readonly fits: readonly string[];
   /** Differences from the tensors of the spec; empty if the file fits. */
   readonly misfits: readonly string[];
@@ -62,6 +63,7 @@ export function structureOf(spec: ModelSpec, modality: Modality, file: OnnxFile)
   const inputs = file.inputs.map(tensorOf);
   const outputs = file.outputs.map(tensorOf);
   const misfits = misfitsOf(spec, modality, file);
+  const named = specOfFile(spec, modality, file);
   const images = inputs[0]?.dataType === "UINT8" ? (["u8"] as const) : (["fp32", "trt"] as const);
   const variants = modality === "text" ? (["text", "text-trt"] as const) : images;
   const others = new Set<string>();
@@ -81,9 +83,13 @@ export function structureOf(spec: ModelSpec, modality: Modality, file: OnnxFile)
       file: basename(path),
       bytes: statSync(path).size,
     })),
-    fits: misfits.length > 0 ? [] : variants.map((variant) => tritonModelName(spec, variant)),
+    fits:
+      misfits.length > 0 || named !== spec
+        ? []
+        : variants.map((variant) => tritonModelName(spec, variant)),
     misfits,
-    tower: inputs[0]?.dataType === "FP32" ? towerOf(file) : undefined,
+    tower:
+      inputs[0]?.dataType === "FP32" ? towerOf(file, named.towers[modality]?.output) : undefined,
   };
 }
 
@@ -106,15 +112,22 @@ export function modalityOf(file: OnnxFile): Modality {
   return type === "INT64" || type === "INT32" ? "text" : "image";
 }
 
+/** Returns the spec with the tensor names of a file, as {@link withFileNames}. */
+export function specOfFile(spec: ModelSpec, modality: Modality, file: OnnxFile): ModelSpec {
+  const shapeOf = ({ name, dims }: OnnxValue) => ({ name, shape: dims });
+  const shapes = { inputs: file.inputs.map(shapeOf), outputs: file.outputs.map(shapeOf) };
+  return withFileNames(spec, modality, shapes);
+}
+
 /** Differences of a file from a tower of a spec. */
 function misfitsOf(spec: ModelSpec, modality: Modality, file: OnnxFile): readonly string[] {
   const tensors = { inputs: file.inputs.map(tensorOf), outputs: file.outputs.map(tensorOf) };
-  const expected = towerTensors(spec, modality);
+  const expected = towerTensors(specOfFile(spec, modality, file), modality);
   const misfit = towerMisfit(expected, withoutBatch(expected, tensors));
   const misfits = misfit === undefined ? [] : [misfit];
   for (const [kind, values] of [
     ["input", tensors.inputs],
-    ["output", tensors.outputs],
+    ["output", tensors.outputs.filter(({ name }) => name === expected.output.name)],
   ] as const) {
     for (const { name, dims } of values) {
       const [batch] = dims;
@@ -166,8 +179,8 @@ function withoutBatch(
   };
 }
 
-function towerOf(file: OnnxFile): string {
-  const found = recogniseTower(file);
+function towerOf(file: OnnxFile, output?: string): string {
+  const found = recogniseTower(file, output);
   if ("mismatch" in found) {
     return `not a vision transformer of CLIP, so 'model optimise' keeps its graph: ${found.mismatch}`;
   }

@@ -66,7 +66,9 @@ test("reads weights in an external data file", async () => {
 test("fails on external data outside the model's folder", async () => {
   const file = join(folder, "outside.onnx");
   await writeWithExternalData(model, file, "../secret");
-  expect(() => readOnnx(file)).toThrow("must have its data beside the file, got '../secret'");
+  expect(() => readOnnx(file)).toThrow(
+    "must have its external data in its folder, got '../secret'",
+  );
 });
 
 test.each([10, 1_000, 30_000, 900_000])(

@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
-import { dirname, isAbsolute, resolve } from "node:path";
+import { dirname, resolve } from "node:path";
+import { requireBeside } from "./external-data.ts";
 import { onnxMessage } from "./onnx-proto.ts";
 
 export interface OnnxTensor {
@@ -254,9 +255,7 @@ function tensorReader(path: string, wrong: Wrong): TensorOf {
   const external = (tensor: TensorMessage) => {
     const entries = new Map(tensor.external_data.map(({ key, value }) => [key, value]));
     const location = entries.get("location") ?? "";
-    if (location === "" || isAbsolute(location) || location.split(/[\\/]/).includes("..")) {
-      throw wrong(`tensor '${tensor.name}' must have its data beside the file, got '${location}'`);
-    }
+    requireBeside(path, location);
     const externalFile = resolve(dirname(path), location);
     let all = files.get(externalFile);
     try {

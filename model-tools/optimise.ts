@@ -6,7 +6,7 @@ import type { ModelSpec } from "../contract/model-spec.ts";
 import { preprocess } from "../inference/preprocess/preprocess.ts";
 import { compareModels } from "./compare-models.ts";
 import { type ModelInfo, modelInfo, readSidecar } from "./model-info.ts";
-import { requireImageTower } from "./model-structure.ts";
+import { requireImageTower, specOfFile } from "./model-structure.ts";
 import { type OnnxFile, readOnnx, tensorTypes } from "./onnx-reader.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 import { pixelInputModel } from "./pixel-input.ts";
@@ -70,7 +70,6 @@ export async function optimiseModel(
 ): Promise<ModelInfo> {
   const original = await modelInfo(source);
   const graph = readOnnx(source);
-  requireOwnWeights(graph);
   requireImageTower(spec, graph);
   const limits = isHalf(graph) ? halfExactness : exactness;
   const images = photos ?? (await readPhotos(spec));
@@ -78,7 +77,7 @@ export async function optimiseModel(
   const draft = await draftModelFile(file);
   try {
     let last = "";
-    for (const { parts, opset, chunks } of pixelGraphs(spec, graph)) {
+    for (const { parts, opset, chunks } of pixelGraphs(specOfFile(spec, "image", graph), graph)) {
       await draft.write(chunks());
       const agreement = compareModels(expected, await embedWith(spec, draft.path, images));
       const { minCosine, maxDifference } = agreement;
@@ -101,7 +100,7 @@ export async function optimiseModel(
 function* pixelGraphs(spec: ModelSpec, source: OnnxFile) {
   const tower = imageTowerOf(spec);
   const { width, height } = tower.input.size;
-  const found = recogniseTower(source);
+  const found = recogniseTower(source, tower.output);
   const recognised = "tower" in found && !found.tower.unitLength ? found.tower : undefined;
   if (recognised?.imageSide === width && recognised.imageSide === height) {
     for (const heads of recognised.heads) {
@@ -110,7 +109,7 @@ function* pixelGraphs(spec: ModelSpec, source: OnnxFile) {
     }
   }
   const opset = source.opsets.get("");
-  yield { parts: ["input"], opset, chunks: () => [pixelInputModel(source.path, tower)] };
+  yield { parts: ["input"], opset, chunks: () => [pixelInputModel(source, tower)] };
 }
 
 /**
@@ -157,16 +156,6 @@ export function preparedInfo(
     precision,
     agreement,
   };
-}
-
-/** @throws {Error} if weights are in other files: the checksum of the file would not identify the model */
-export function requireOwnWeights({ path, initializers }: OnnxFile): void {
-  const other = [...initializers.values()].find(({ externalFile }) => externalFile !== undefined);
-  if (other !== undefined) {
-    throw new Error(
-      `${path}: must contain its weights, got external weights in ${other.externalFile}`,
-    );
-  }
 }
 
 function isHalf({ initializers }: OnnxFile): boolean {

@@ -3,6 +3,7 @@ import { imagePixels, normalisedImage } from "../contract/model-shapes.ts";
 import { type ImageTower, valueRanges } from "../contract/model-spec.ts";
 import { GraphBuilder } from "./graph-builder.ts";
 import { onnxMessage } from "./onnx-proto.ts";
+import type { OnnxFile } from "./onnx-reader.ts";
 import { onnxChunks } from "./onnx-writer.ts";
 
 /** Messages of `onnx.proto`, decoded, with the fields that are changed. */
@@ -11,7 +12,7 @@ interface ModelMessage {
 }
 interface GraphMessage {
   node: unknown[];
-  initializer: unknown[];
+  initializer: { readonly name: string }[];
   input: { readonly name: string }[];
 }
 
@@ -20,12 +21,14 @@ const prefix = "pixel_input";
 
 /**
  * Returns a model file with 8-bit pixels as input: the graph of `path` after a conversion of pixels to its normalised input. The
- * conversion uses standard operators; layout, channel order and normalisation are those of the tower.
+ * conversion uses standard operators; layout, channel order and normalisation are those of the tower. External data becomes part of the
+ * file.
  *
- * @param path - Image tower with the FP32 input of the spec.
+ * @param source - Image tower with the FP32 input of the spec.
  * @throws {Error} with one line if the graph has no such input
  */
-export function pixelInputModel(path: string, tower: ImageTower): Uint8Array {
+export function pixelInputModel(source: OnnxFile, tower: ImageTower): Uint8Array {
+  const { path } = source;
   const type = onnxMessage("ModelProto");
   const model = type.decode(readFileSync(path)) as unknown as ModelMessage;
   const { graph } = model;
@@ -34,6 +37,12 @@ export function pixelInputModel(path: string, tower: ImageTower): Uint8Array {
   if (index < 0) {
     const names = graph.input.map((input) => `'${input.name}'`).join(", ");
     throw new Error(`${path}: must have the input '${name}', got ${names || "none"}`);
+  }
+  for (const tensor of graph.initializer) {
+    const { bytes, externalFile } = source.initializers.get(tensor.name) ?? {};
+    if (externalFile === undefined) continue;
+    if (bytes === undefined) throw new Error(`${path}: '${tensor.name}' has an unsupported type`);
+    Object.assign(tensor, { raw_data: bytes, data_location: 0, external_data: [] });
   }
   const added = type.decode(conversionModel(tower)) as unknown as ModelMessage;
   const values = `${prefix}.values`;

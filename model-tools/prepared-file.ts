@@ -42,7 +42,7 @@ export async function selectModel(
     throw fail(`must have a manifest ${sidecarPath(path)} that names its source`);
   }
   if (manifest.bytes !== bytes) throw fail(`must have ${manifest.bytes} bytes, got ${bytes}`);
-  const { sha256 } = await modelInfo(model);
+  const { sha256 } = await modelInfo(modelPath);
   if (manifest.derivedFrom !== sha256) {
     throw fail(`must be derived from ${model} (sha256 ${sha256}), got ${manifest.derivedFrom}`);
   }

@@ -11,13 +11,16 @@ class Unrecognised extends Error {}
  * Recognises the weights of an image tower in a graph, whichever exporter wrote it: the order of tokens and images, how query,
  * key and value are split, and fused or decomposed normalisation and GELU do not matter. Reshapes and transpositions are not
  * verified, so a model built from the result must be compared with the original.
+ *
+ * @param output - Name of the output with the embeddings. @default the first
  */
 export function recogniseTower(
   file: OnnxFile,
+  output?: string,
 ): { readonly tower: Tower } | { readonly mismatch: string } {
   try {
     if (file.hasMore) throw new Unrecognised("the file has functions or sparse weights");
-    return { tower: new Recogniser(file).tower() };
+    return { tower: new Recogniser(file).tower(output) };
   } catch (error) {
     if (error instanceof Unrecognised) return { mismatch: error.message };
     throw error;
@@ -33,10 +36,11 @@ class Recogniser {
     this.#graph = new OnnxGraph(file);
   }
 
-  tower(): Tower {
-    const [input] = this.#file.inputs;
-    const [output] = this.#file.outputs;
-    if (input === undefined || output === undefined || this.#file.inputs.length !== 1) {
+  tower(outputName?: string): Tower {
+    const { inputs, outputs } = this.#file;
+    const [input] = inputs;
+    const output = outputs.find(({ name }) => name === outputName) ?? outputs[0];
+    if (input === undefined || output === undefined || inputs.length !== 1) {
       throw new Unrecognised("the graph must have one input and one output");
     }
     const { input: embedding, unitLength } = this.#unitLength(output.name);

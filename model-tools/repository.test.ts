@@ -9,6 +9,7 @@ import { modelCatalogue } from "../contract/models/index.ts";
 import { openclipVitB32 } from "../contract/models/openclip-vit-b32.ts";
 import { preprocessParameters } from "../contract/preprocess-parameters.ts";
 import { tritonModelName, variantsOf } from "../contract/triton-models.ts";
+import { ensureTinyModel } from "./generate.ts";
 import { writeModelRepository } from "./repository.ts";
 
 const folders: string[] = [];
@@ -79,8 +80,7 @@ test("variants link to the file of their tower; an existing file stays", async (
 
 test("with the file of one tower, contains the models of that tower only", async () => {
   const folder = await newFolder();
-  const text = join(folder, "tower.onnx");
-  await writeFile(text, "");
+  const text = await ensureTinyModel(openclipVitB32, "text");
   const names = await writeModelRepository([{ spec: openclipVitB32, files: { text } }], folder);
   expect(names).toEqual(["openclip_vit_b32_text", "openclip_vit_b32_text_trt"]);
   expect(await readlink(join(folder, names[0]!, "1", "model.onnx"))).toBe(text);

@@ -11,7 +11,10 @@ import {
   variantModality,
   variantsOf,
 } from "../contract/triton-models.ts";
+import { externalDataOf } from "./external-data.ts";
 import { checkoutRepository, modelFile } from "./generate.ts";
+import { specOfFile } from "./model-structure.ts";
+import { readOnnx } from "./onnx-reader.ts";
 import { ensureOptimised } from "./optimise.ts";
 import { sizeOf } from "./publish-file.ts";
 
@@ -44,7 +47,8 @@ export async function writeModelRepository(
   folder: string,
 ): Promise<readonly string[]> {
   const names: string[] = [];
-  for (const model of models) {
+  for (const given of models) {
+    const model = { ...given, spec: namedByFiles(given) };
     const { spec, files } = model;
     for (const variant of variantsOf(spec)) {
       if (files !== undefined && files[variantModality(variant)] === undefined) continue;
@@ -53,6 +57,14 @@ export async function writeModelRepository(
     }
   }
   return names;
+}
+
+/** Returns the spec with the tensor names of the files, which the configurations must have. */
+function namedByFiles({ spec, files = {} }: RepositoryModel): ModelSpec {
+  return (["image", "text"] as const).reduce((named, modality) => {
+    const file = files[modality];
+    return file === undefined ? named : specOfFile(named, modality, readOnnx(file));
+  }, spec);
 }
 
 /**
@@ -108,7 +120,7 @@ async function writeVersion(
   }
   const target = tower === undefined ? version.target : resolve(tower);
   if (target !== undefined) await link(target, path);
-  if (variant === "text" && tower !== undefined) await linkTokenizer(spec, tower, path);
+  if (tower !== undefined) await linkNeighbours(spec, variantModality(variant), tower, path);
 }
 
 const preprocessScript = join(checkoutRepository, versionFile(defaultModel, "preprocess")!.path);
@@ -128,17 +140,25 @@ export async function linkTowers(
       const path = modelFile(spec, fp32Variants[modality], folder);
       await mkdir(dirname(path), { recursive: true });
       await link(resolve(target), path);
-      if (modality === "text") await linkTokenizer(spec, target, path);
+      await linkNeighbours(spec, modality, target, path);
     }
   }
 }
 
-/** Links the file of the tokenizer beside a text tower, if there is one. */
-async function linkTokenizer({ towers }: ModelSpec, tower: string, path: string): Promise<void> {
-  const file = towers.text && tokenizerFile(towers.text.input);
-  if (file === undefined) return;
-  const target = join(dirname(resolve(tower)), file);
-  if ((await sizeOf(target)) !== undefined) await link(target, join(dirname(path), file));
+/** Links the files that lie beside a tower: external data, and the tokenizer of a text tower. */
+async function linkNeighbours(
+  { towers }: ModelSpec,
+  modality: Modality,
+  tower: string,
+  path: string,
+): Promise<void> {
+  const tokenizer = modality === "text" && towers.text && tokenizerFile(towers.text.input);
+  for (const file of [...externalDataOf(tower), ...(tokenizer ? [tokenizer] : [])]) {
+    const target = join(dirname(resolve(tower)), file);
+    if ((await sizeOf(target)) === undefined) continue;
+    await mkdir(dirname(join(dirname(path), file)), { recursive: true });
+    await link(target, join(dirname(path), file));
+  }
 }
 
 /** Replaces a link; a file stays. */

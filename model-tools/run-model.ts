@@ -10,7 +10,8 @@ import type { Tensor, TensorSpec } from "../contract/tensor.ts";
 import { imageTensor, pixelTensor } from "../inference/preprocess/image-tensor.ts";
 import { openSession } from "../inference/session/onnx-session.ts";
 import { type TokenRow, tokenTensor } from "../inference/session/token-tensor.ts";
-import { InferenceError } from "../inference/session/types.ts";
+import { fits, withFileNames } from "../inference/session/tower-fit.ts";
+import { InferenceError, type ModelSession } from "../inference/session/types.ts";
 
 /** Inputs of a tower: `[height, width, 3]` 8-bit RGB per image, or `[contextLength]` token ids per text. */
 export interface TowerInputs {
@@ -51,7 +52,8 @@ const formatsOf: {
 };
 
 /**
- * Opens a tower whose input is the spec's, normalised images, pixels or token ids, with a dynamic batch or batch size 1.
+ * Opens a tower whose input is the spec's, normalised images, pixels or token ids, with a dynamic batch or batch size 1, whatever
+ * the names of its tensors are. Returns the values of the output that the spec names, otherwise those of the first.
  *
  * @throws {InferenceError} `model` if the file cannot be loaded or has another input
  */
@@ -60,17 +62,41 @@ export async function openTower<M extends Modality>(
   modality: M,
   path: string,
 ): Promise<RunnableModel<M>> {
+  const session = await openSession({
+    modelPath: path,
+    batch: "any",
+    selectOutputs(file) {
+      const { output } = withFileNames(spec, modality, file).towers[modality]!;
+      const found = file.outputs.find(({ name }) => name === output) ?? file.outputs[0];
+      return found === undefined ? [] : [found.name];
+    },
+  });
+  try {
+    return runnable(spec, modality, path, session);
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
+}
+
+/**
+ * Embeds with a session of a tower, which it closes.
+ *
+ * @throws {InferenceError} `model` if the session has another input than the tower
+ */
+export function runnable<M extends Modality>(
+  spec: ModelSpec,
+  modality: M,
+  path: string,
+  session: ModelSession,
+): RunnableModel<M> {
   const formats = formatsOf[modality](spec);
-  const session = await openSession({ modelPath: path, batch: "any" });
   const [input] = session.inputs;
   const [output] = session.outputs;
-  const format = formats.find(
-    ({ dataType, dims }) => input?.dataType === dataType && input.dims.join() === dims.join(),
-  );
+  const format = formats.find((accepted) => input !== undefined && fits(accepted, input));
   if (session.inputs.length !== 1 || input === undefined || format === undefined) {
     const accepted = formats.map(({ dataType, dims }) => `${dataType} [${dims.join(", ")}]`);
     const got = session.inputs.map(({ name, dataType, dims }) => `${name} ${dataType} [${dims}]`);
-    await session.close();
     throw new InferenceError(
       "model",
       `${path}: must take one ${modality} of ${spec.name}, ${accepted.join(" or ")}, got ${got.join(", ") || "none"}`,

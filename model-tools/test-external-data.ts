@@ -1,5 +1,5 @@
 import { writeFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { onnxMessage } from "./onnx-proto.ts";
 import { type OnnxModel, onnxChunks } from "./onnx-writer.ts";
 
@@ -10,7 +10,7 @@ interface Tensor {
 }
 
 /**
- * Writes a model for tests with its tensors above 1 KiB in `weights.bin` next to it.
+ * Writes a model for tests with its tensors above 1 KiB in another file next to it.
  *
  * @param location - Path of the data file as recorded in the model.
  * @returns Size of the data file in bytes.
@@ -36,6 +36,6 @@ export async function writeWithExternalData(
     offset += length;
   }
   await writeFile(file, type.encode(message as object).finish());
-  await writeFile(join(file.slice(0, -basename(file).length), "weights.bin"), weights);
+  await writeFile(join(dirname(file), basename(location)), weights);
   return offset;
 }

@@ -137,6 +137,18 @@ Random weights, seed 1: for performance and integration tests, not for image sea
 Stand-in: the architecture of efficientnet-lite1 is not known to the generator, so speed and size are not those of the model.
 \`\`\`
 
+## ONNX files from other tools
+
+\`model check\` and the servers open a file with the same function, so a file that passes the check is served.
+
+| the file has | |
+| --- | --- |
+| weights in another file (\`model.onnx.data\` of PyTorch, \`model.onnx_data\` of Optimum) | keep both in one folder, under their names. \`serve\`, \`model deploy\` and mounted folders use them; \`weights: volume\` uploads files named \`*.data\`, \`*_data\` and \`*_data_*\`. The checksum of the model covers them |
+| dynamic axes, such as \`[batch_size, num_channels, height, width]\` | served with the sizes of the spec |
+| several outputs | the one that the spec names is computed; types and shapes of the others do not matter |
+| the names of \`transformers\` and Optimum: \`pixel_values\`, \`input_ids\`; \`image_embeds\`, \`text_embeds\`, \`pooler_output\` | the embed server uses them if the file has no tensor with the name in the spec. Triton's configuration has the names of the spec: put the names of the file there, as \`tensor\` and \`output\` |
+| other inputs, such as \`attention_mask\` | rejected: export the tower without them |
+
 Preprocessing follows the spec exactly: [preprocessing](preprocessing.md). A model with a text tower also has \`towers.text\`
 ([texts](text.md)), with the tokenizer and its context length; \`contract/models/openclip-vit-b32.ts\` is an example.
 

@@ -1,4 +1,5 @@
 import { existsSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { z } from "zod";
 import { readEnvironment } from "../../artefact/artefact.ts";
 import type { TunableVariant } from "../../contract/deployed-model-config.ts";
@@ -8,6 +9,7 @@ import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { checkVersion, type DeployedVersion } from "../../model-tools/deploy-version.ts";
+import { externalDataOf } from "../../model-tools/external-data.ts";
 import { sidecarPath } from "../../model-tools/model-info.ts";
 import { environmentFile } from "../artefact.ts";
 import { Docker } from "../host/docker-command.ts";
@@ -141,6 +143,11 @@ async function runJob(
 ): Promise<DeployedVersion> {
   const folder = `${modelRepositoryMount}/${model}`;
   const upload = "/tmp/model.onnx";
+  const others = externalDataOf(file);
+  const nested = others.find((name) => name !== basename(name));
+  if (nested !== undefined) {
+    throw new UserError(`${file}: must have its external data beside it, got '${nested}'`);
+  }
   const id = (
     await succeed(
       docker.runWith(
@@ -157,6 +164,12 @@ async function runJob(
   ).trim();
   try {
     await succeed(docker.runWith({ timeoutMs: copyMs }, "cp", file, `${id}:${upload}`));
+    for (const name of others) {
+      const source = join(dirname(file), name);
+      await succeed(
+        docker.runWith({ timeoutMs: copyMs }, "cp", "-L", source, `${id}:/tmp/${name}`),
+      );
+    }
     const sidecar = sidecarPath(file);
     if (existsSync(sidecar)) await succeed(docker.run("cp", sidecar, `${id}:${upload}.json`));
     const limitMs = (targets.length * timeoutSeconds + 120) * 1000;

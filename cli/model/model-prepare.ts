@@ -18,7 +18,6 @@ import {
   optimiseModel,
   preparedInfo,
   readPhotos,
-  requireOwnWeights,
 } from "../../model-tools/optimise.ts";
 import { preparedPath, selectModel } from "../../model-tools/prepared-file.ts";
 import { draftModelFile, publishFile, sizeOf } from "../../model-tools/publish-file.ts";
@@ -226,7 +225,6 @@ async function convertModel(
     (modality === "text"
       ? sampleTokenIds(textTowerOf(spec).input, spec.batching.maximum)
       : await readPhotos(spec));
-  await ofFiles((async () => requireOwnWeights(readOnnx(source)))());
   const python =
     options.python ?? (await ensurePython(onnxruntimePackages, { onProgress, signal }));
   const graph = keepGraph ? source : await ofFiles(ensureOptimised(spec, source));

@@ -8,7 +8,7 @@ import { siglip2Base224 } from "../../contract/models/siglip2-base-224.ts";
 import { servedSpecs, serverEnv } from "../../contract/server-env.ts";
 import { testModel, testSentencePiece } from "../../inference/text/test-sentencepiece.ts";
 import { modelFile } from "../../model-tools/generate.ts";
-import { embedSettings } from "./served-models.ts";
+import { embedSettings, gatewaySettings } from "./served-models.ts";
 
 /** Small models, so that their stand-ins in the checkout's model repository are written quickly. */
 const image = openclipVitB32.towers.image!;
@@ -108,4 +108,17 @@ test("requires the file of a tokenizer, and links it beside the text tower", asy
     "test-sentencepiece.model",
   );
   expect((await readFile(linked)).equals(await readFile(testModel))).toBe(true);
+});
+
+test("a gateway serves one tower of a model", () => {
+  const settings = gatewaySettings([
+    `${clip.name}:image`,
+    "dinov2-small:image",
+    "siglip2-base-224",
+  ]);
+  expect(servedTowers(settings)).toEqual(["image", "image", "image", "text"]);
+  expect(() => gatewaySettings(["dinov2-small:text"])).toThrow(
+    "model dinov2-small must have a text tower",
+  );
+  expect(() => gatewaySettings(["model.onnx"])).toThrow(/^model must be one of/);
 });

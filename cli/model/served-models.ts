@@ -58,13 +58,21 @@ export async function embedSettings(
 }
 
 /**
- * Returns the settings of a gateway for the values of `--model`, which are names of models. Without any, those of the environment.
+ * Returns the settings of a gateway for the values of `--model`: models or towers of models. Without any, those of the environment.
  *
  * @throws {UserError} if there is no such model
  */
 export function gatewaySettings(values: readonly string[]): Partial<Record<ServerEnvName, string>> {
   if (values.length === 0) return {};
-  return modelSettings(values.map((name) => namedModel(name)));
+  return modelSettings(
+    values.map((value) => {
+      const [name, modality] = towerIn(value) ?? [value];
+      const spec = namedModel(name);
+      if (modality === undefined) return spec;
+      requireTower(spec, modality);
+      return withModalities(spec, [modality]);
+    }),
+  );
 }
 
 /**
@@ -121,11 +129,17 @@ async function filesOfValue(value: string): Promise<ServedFiles> {
   if (name !== undefined && path !== undefined) {
     return { spec: namedModel(name), image: await existingFile(value, path), isOwn: false };
   }
-  const [, entry, modality] = /^([a-z0-9-]+)(?::(image|text))?$/.exec(value) ?? [];
+  const [entry, modality] = towerIn(value) ?? [];
   if (entry !== undefined && !(await isFile(value))) {
-    return await checkoutFiles(namedModel(entry), modality as Modality | undefined);
+    return await checkoutFiles(namedModel(entry), modality);
   }
   return { spec: defaultModel, image: await existingFile(value, value), isOwn: false };
+}
+
+/** Model and tower of `<model>` or `<model>:<modality>`; undefined for any other value. */
+function towerIn(value: string): readonly [string, Modality?] | undefined {
+  const [, name, modality] = /^([a-z0-9-]+)(?::(image|text))?$/.exec(value) ?? [];
+  return name === undefined ? undefined : [name, modality as Modality | undefined];
 }
 
 async function tinyFiles(spec: ModelSpec): Promise<ServedFiles> {

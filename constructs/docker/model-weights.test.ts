@@ -36,6 +36,22 @@ test("copies the file of the deploying machine to a volume and verifies it there
   expect(at("test/host/prepared").depends_on).toContain(address("test/weights/check/container"));
 });
 
+test("copies external data beside the file, and includes it in the checksum", () => {
+  const { at, json } = synthWeights();
+  const { dynamic } = at("test/weights/check/container");
+  expect(dynamic.upload.content).toMatchObject({
+    file: `/weights/${expression("upload.value")}`,
+    source: expect.stringMatching(/\/openclip_vit_b32\/1\/\$\{upload\.value\}$/),
+  });
+  const locals = Object.values(json.locals as Record<string, string>);
+  expect(locals).toContainEqual(
+    expect.stringMatching(/^\$\{sort\(fileset\(".*\/openclip_vit_b32\/1", "\{\*\.data,/),
+  );
+  expect(locals).toContainEqual(
+    expect.stringMatching(/^\$\{try\(length\(local\.\w+\) == 0 \? filesha256\(/),
+  );
+});
+
 test("keeps the weights out of the state: a path and a checksum, no content", () => {
   const [model] = synthWeights().at("test/weights/check/container").upload;
   expect(Object.keys(model).sort()).toEqual(["file", "source", "source_hash"]);

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { dirname } from "node:path";
+import { basename, dirname } from "node:path";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
@@ -64,6 +64,9 @@ export interface ModelWeightsProps {
 
 const mountInTools = "/weights";
 
+/** Names of external data beside a model file, as PyTorch, Optimum and `transformers.js` write them. */
+const externalData = "{*.data,*_data,*_data_*}";
+
 /** Weights of one tower on a host. */
 export interface TowerWeights {
   readonly tower: ServedTower;
@@ -125,11 +128,22 @@ export class ModelWeights extends Construct {
     const suffix = towerSuffix(tower);
     const scope = suffix === "" ? this : new Construct(this, suffix.slice(1));
     const file = host.sourcePath(path);
-    // a local, because Terraform evaluates it once per plan and the file is large
+    const folder = dirname(file);
+    // locals, because Terraform evaluates them once per plan and the files are large
+    const data = new TerraformLocal(
+      scope,
+      "data",
+      expression(`sort(fileset("${folder}", "${externalData}"))`),
+    );
+    const names = `local.${data.friendlyUniqueId}`;
+    const all = `concat(["${basename(file)}"], ${names})`;
+    const checksums = `[for name in ${all} : filesha256("${folder}/${expression("name")}")]`;
     const local = new TerraformLocal(
       scope,
       "sha256",
-      expression(`try(filesha256("${file}"), "missing")`),
+      expression(
+        `try(length(${names}) == 0 ? filesha256("${file}") : sha256(join("", ${checksums})), "missing")`,
+      ),
     );
     const checksum = `local.${local.friendlyUniqueId}`;
     const sha256 = expression(checksum);
@@ -142,15 +156,23 @@ export class ModelWeights extends Construct {
         precondition: [weightsCondition(path, `${checksum} != "missing"`, tower)],
       },
     });
-    this.#fill(scope, { tower, props, volume, file, sha256 });
+    const check = this.#fill(scope, { tower, props, volume, file, sha256 });
+    check.container.addOverride("dynamic.upload", {
+      for_each: expression(names),
+      content: {
+        file: `${mountInTools}/${expression("upload.value")}`,
+        source: `${folder}/${expression("upload.value")}`,
+        source_hash: expression(`filesha256("${folder}/${expression("upload.value")}")`),
+      },
+    });
     return { tower, sha256, version, mount: { volumeName: volume.name } };
   }
 
-  #fill(scope: Construct, { tower, props, volume, file, sha256 }: FillOptions): void {
+  #fill(scope: Construct, { tower, props, volume, file, sha256 }: FillOptions): OneShot {
     const { host, tools } = props;
     const tokenizer = tokenizerFile(tower);
     const tokenizerSource = file.replace(/[^/]+$/, tokenizer ?? "");
-    new OneShot(scope, "check", {
+    return new OneShot(scope, "check", {
       host,
       image: tools,
       service: `${nameInStack(this)}${towerSuffix(tower)}`,

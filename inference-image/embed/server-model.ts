@@ -1,16 +1,12 @@
 import { availableParallelism } from "node:os";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { ModelPrecision, ServerEnv } from "../../contract/server-env.ts";
-import {
-  elementArrays,
-  elementCount,
-  type Tensor,
-  type TensorSpec,
-} from "../../contract/tensor.ts";
-import { rowsOf } from "../../inference/session/embeddings.ts";
-import { openSession } from "../../inference/session/onnx-session.ts";
 import { SessionPool } from "../../inference/session/session-pool.ts";
-import { requireFit, type TowerTensors, towerTensors } from "../../inference/session/tower-fit.ts";
+import {
+  type OpenTowerOptions,
+  openTowerSession,
+  type TowerSession,
+} from "../../inference/session/tower-session.ts";
 import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
 import { type SelectedModel, selectModel } from "../../model-tools/prepared-file.ts";
 
@@ -40,6 +36,7 @@ export interface ServerModelOptions {
 
 /** Loaded and warm tower of the backend `onnxruntime`. */
 export interface ServerModel extends SelectedModel {
+  /** With the tensor names of the file. */
   readonly spec: ModelSpec;
   readonly modality: Modality;
   readonly session: ModelSession;
@@ -54,13 +51,15 @@ export interface ServerModel extends SelectedModel {
  *   model's spec
  */
 export async function openServerModel(options: ServerModelOptions): Promise<ServerModel> {
-  const { spec, modality = "image", modelPath, precision = "fp32", onDeath } = options;
+  const { modality = "image", modelPath, precision = "fp32", onDeath } = options;
   const selected = await selectModel(modelPath, precision).catch((error: Error) => {
     throw new InferenceError("model", error.message, { cause: error });
   });
   let alive = true;
-  const session = await openInstances(selected.path, {
+  const { spec, session } = await openInstances({
     ...options,
+    modality,
+    modelPath: selected.path,
     onDeath(error) {
       alive = false;
       onDeath?.(error);
@@ -78,20 +77,21 @@ export async function openServerModel(options: ServerModelOptions): Promise<Serv
 }
 
 async function openInstances(
-  modelPath: string,
-  options: ServerModelOptions,
-): Promise<ModelSession> {
+  options: OpenTowerOptions & Pick<ServerModelOptions, "instances" | "intraOpThreads">,
+): Promise<TowerSession> {
   const { instances = 1 } = options;
   const threads = options.intraOpThreads || availableParallelism();
   const opening = threadShares(threads, instances).map((intraOpThreads) =>
-    openInstance(modelPath, { ...options, intraOpThreads }),
+    openTowerSession({ ...options, intraOpThreads }),
   );
   try {
     const [first, ...more] = await Promise.all(opening);
-    return more.length === 0 ? first! : new SessionPool([first!, ...more]);
+    if (more.length === 0) return first!;
+    const sessions = more.map(({ session }) => session);
+    return { ...first!, session: new SessionPool([first!.session, ...sessions]) };
   } catch (error) {
     const results = await Promise.allSettled(opening);
-    await Promise.all(results.map((result) => "value" in result && result.value.close()));
+    await Promise.all(results.map((result) => "value" in result && result.value.session.close()));
     throw error;
   }
 }
@@ -102,35 +102,4 @@ function threadShares(threads: number, instances: number): readonly number[] {
   return Array.from({ length: instances }, (_, index) =>
     Math.max(1, index < rest ? share + 1 : share),
   );
-}
-
-async function openInstance(modelPath: string, options: ServerModelOptions): Promise<ModelSession> {
-  const { spec, modality = "image", intraOpThreads, executionProvider } = options;
-  const { onOpening, onDeath } = options;
-  const expected = towerTensors(spec, modality);
-  const session = await openSession({
-    modelPath,
-    intraOpThreads,
-    executionProvider,
-    onOpening,
-    onDeath,
-  });
-  try {
-    requireFit(modelPath, expected, session);
-    const input = session.inputs.find(({ name }) => name === expected.inputs[0]!.name)!;
-    const { outputs } = await session.run([zeros(expected, input)]);
-    const output = outputs.find(({ name }) => name === expected.output.name);
-    rowsOf(output, { count: 1, width: spec.embedding.width });
-  } catch (error) {
-    await session.close();
-    throw error;
-  }
-  return session;
-}
-
-/** Returns an input of one item for the first run. Dynamic dimensions of the file have the size in the spec. */
-function zeros({ inputs }: TowerTensors, { dataType }: TensorSpec): Tensor {
-  const { name, dims } = inputs.find((input) => input.dataType === dataType)!;
-  const data = new elementArrays[dataType as keyof typeof elementArrays](elementCount(dims));
-  return { name, dataType, shape: [1, ...dims], data } as Tensor;
 }

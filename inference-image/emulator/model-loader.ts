@@ -7,7 +7,7 @@ import {
   parseDaliParameters,
   parsePreprocessParameters,
 } from "../../contract/preprocess-parameters.ts";
-import { openSession } from "../../inference/session/onnx-session.ts";
+import { namedOutputs, openSession } from "../../inference/session/onnx-session.ts";
 import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
 import { isFolder } from "../../model-tools/publish-file.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
@@ -303,7 +303,8 @@ async function openModel(
   onDeath: (error: InferenceError) => void,
 ): Promise<ModelSession> {
   try {
-    return await openSession({ modelPath, onDeath });
+    const selectOutputs = namedOutputs(config.output.map(({ name }) => name));
+    return await openSession({ modelPath, onDeath, selectOutputs });
   } catch (error) {
     if (!(error instanceof InferenceError)) throw error;
     throw new OipError("internal", `failed to load '${config.name}': ${error.problem}`, {

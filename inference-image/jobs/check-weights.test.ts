@@ -2,7 +2,9 @@ import { copyFile, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { sha256Of, sidecarPath } from "../../model-tools/model-info.ts";
+import { modelSha256, sha256Of, sidecarPath } from "../../model-tools/model-info.ts";
+import { exportedTower } from "../../model-tools/test-exported-tower.ts";
+import { writeWithExternalData } from "../../model-tools/test-external-data.ts";
 import { tinyModel } from "../../model-tools/test-model.ts";
 import { checkWeights, readCheckWeightsArguments } from "./check-weights.ts";
 
@@ -33,6 +35,17 @@ test("names the weights if a manifest does", async () => {
   const sha256 = await upload();
   await copyFile(sidecarPath(await tinyModel()), sidecarPath(file));
   expect(await checkWeights(options(sha256))).toContain("weights random");
+});
+
+test("checks a model with its external data", async () => {
+  await writeWithExternalData(exportedTower(), file, "model.onnx.data");
+  const sha256 = await modelSha256(file);
+  expect(sha256).not.toBe(await sha256Of(file));
+  expect(await checkWeights(options(sha256))).toContain(`is sha256 ${sha256.slice(0, 12)}`);
+  await rm(join(folder, "model.onnx.data"));
+  await expect(checkWeights(options(sha256))).rejects.toThrow(
+    `${file}: its external data 'model.onnx.data' does not exist`,
+  );
 });
 
 test("fails on another file", async () => {

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { readSidecar, sha256Of } from "../../model-tools/model-info.ts";
+import { modelSha256, readSidecar, sha256Of } from "../../model-tools/model-info.ts";
 import { sizeOf } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
@@ -12,7 +12,7 @@ export interface CheckWeightsOptions {
    * @default "model.onnx"
    */
   readonly file?: string;
-  /** Required SHA-256 of the file, lower-case hexadecimal. */
+  /** Required SHA-256 of the file, lower-case hexadecimal; of a model with external data as {@link modelSha256}. */
   readonly sha256: string;
 }
 
@@ -60,7 +60,7 @@ export async function checkWeights(options: CheckWeightsOptions): Promise<string
   const file = weightsPath(options);
   const bytes = await sizeOf(file);
   if (bytes === undefined) throw new Error(`${file} does not exist`);
-  const got = await sha256Of(file);
+  const got = await (file.endsWith(".onnx") ? modelSha256 : sha256Of)(file);
   if (got !== sha256) throw new Error(`${file}: sha256 must be ${sha256}, got ${got}`);
   const manifest = await readSidecar(file);
   const weights = manifest?.sha256 === sha256 ? manifest.weights : "unknown";

@@ -1,13 +1,11 @@
 import { embeddingTensor, imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
-import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import { imageTensor, pixelTensor } from "../preprocess/image-tensor.ts";
 import { preprocess } from "../preprocess/preprocess.ts";
 import { embeddingsOf } from "./embeddings.ts";
-import { openSession } from "./onnx-session.ts";
 import { tokenRows, tokenTensor } from "./token-tensor.ts";
-import { requireFit, towerTensors } from "./tower-fit.ts";
-import type { ModelSession } from "./types.ts";
+import { openTowerSession } from "./tower-session.ts";
 
 /** Embeds image files in this process. */
 export interface LocalEmbedder {
@@ -47,15 +45,13 @@ export interface LocalTextEmbedderOptions extends LocalEmbedderOptions {
 export async function openLocalTextEmbedder(
   options: LocalTextEmbedderOptions,
 ): Promise<LocalTextEmbedder> {
-  const { spec } = options;
-  const tower = textTowerOf(spec);
+  const { input } = textTowerOf(options.spec);
   const { openTokenizer } = await import("../text/tokenizer.ts");
-  const { kind } = tower.input.tokenizer;
-  const tokenizer = await openTokenizer(
-    tower.input,
-    kind === "clip-bpe" ? undefined : options.vocabulary,
-  );
-  const session = await openTower(options, "text");
+  const { kind } = input.tokenizer;
+  const vocabulary = kind === "clip-bpe" ? undefined : options.vocabulary;
+  const tokenizer = await openTokenizer(input, vocabulary);
+  const { spec, session } = await openTowerSession({ ...options, modality: "text" });
+  const tower = textTowerOf(spec);
   const { maximum } = spec.batching;
   return {
     async embed(texts) {
@@ -73,20 +69,6 @@ export async function openLocalTextEmbedder(
   };
 }
 
-async function openTower(
-  { spec, modelPath, intraOpThreads }: LocalEmbedderOptions,
-  modality: Modality,
-): Promise<ModelSession> {
-  const session = await openSession({ modelPath, intraOpThreads });
-  try {
-    requireFit(modelPath, towerTensors(spec, modality), session);
-    return session;
-  } catch (error) {
-    await session.close();
-    throw error;
-  }
-}
-
 export interface LocalEmbedderOptions {
   readonly spec: ModelSpec;
   /** ONNX file of the tower. */
@@ -96,11 +78,10 @@ export interface LocalEmbedderOptions {
 }
 
 export async function openLocalEmbedder(options: LocalEmbedderOptions): Promise<LocalEmbedder> {
-  const { spec } = options;
+  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
+  const { spec, session } = await openTowerSession({ ...options, modality: "image" });
   const tower = imageTowerOf(spec);
   const { maximum } = spec.batching;
-  const { MAX_IMAGE_PIXELS: maxPixels } = serverEnv.parse({});
-  const session = await openTower(options, "image");
   const [input] = session.inputs;
   const toTensor = input?.dataType === "UINT8" ? pixelTensor : imageTensor;
 

@@ -29,6 +29,12 @@ export interface OpenSessionOptions {
    * @default "dynamic"
    */
   readonly batch?: "dynamic" | "any";
+  /**
+   * Selects the outputs to compute. Types and shapes of the others do not matter.
+   *
+   * @default - all
+   */
+  readonly selectOutputs?: (file: FileValues) => readonly string[];
   /** Called once the runtime's thread is loading the model, so that the caller can do other work meanwhile. */
   readonly onOpening?: () => void;
   /** Called if the runtime's thread dies; the session is unusable afterwards. */
@@ -41,8 +47,7 @@ export interface OpenSessionOptions {
  * @throws {InferenceError} `model` if the file is missing or cannot be loaded
  */
 export async function openSession(options: OpenSessionOptions): Promise<ModelSession> {
-  const { modelPath, onDeath, batch = "dynamic" } = options;
-  const { executionProvider = "cpu" } = options;
+  const { modelPath, executionProvider = "cpu" } = options;
   const file = await stat(modelPath).catch(() => undefined);
   if (file === undefined) throw new InferenceError("model", `${modelPath}: no such file`);
   if (!file.isFile()) {
@@ -54,7 +59,7 @@ export async function openSession(options: OpenSessionOptions): Promise<ModelSes
   options.onOpening?.();
   const opened = await waitUntilOpen(worker, modelPath, executionProvider);
   try {
-    return new OnnxSession(worker, modelPath, opened, batch, onDeath);
+    return new OnnxSession(worker, opened, options);
   } catch (error) {
     // the thread frees the model
     worker.postMessage({ kind: "close" });
@@ -77,6 +82,16 @@ function cpuInfo(): string {
   } catch {
     return "";
   }
+}
+
+/** Selects outputs by name; all of the file if one is missing, so that a message can list them. */
+export function namedOutputs(
+  names: readonly string[],
+): NonNullable<OpenSessionOptions["selectOutputs"]> {
+  return ({ outputs }) => {
+    const found = outputs.map(({ name }) => name);
+    return names.every((name) => found.includes(name)) ? names : found;
+  };
 }
 
 /** Returns the options for `InferenceSession.create()`. */
@@ -141,10 +156,13 @@ interface ValueMetadata {
   readonly type: string;
   readonly shape: readonly (number | string)[];
 }
-interface Opened {
-  readonly kind: "opened";
+/** Inputs and outputs of a model file. */
+export interface FileValues {
   readonly inputs: readonly ValueMetadata[];
   readonly outputs: readonly ValueMetadata[];
+}
+interface Opened extends FileValues {
+  readonly kind: "opened";
 }
 interface OpenFailure {
   readonly kind: "failed";
@@ -181,16 +199,14 @@ class OnnxSession implements ModelSession {
   #endReason: InferenceError | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(
-    worker: Worker,
-    modelPath: string,
-    opened: Opened,
-    batch: OpenSessionOptions["batch"],
-    onDeath: OpenSessionOptions["onDeath"],
-  ) {
+  constructor(worker: Worker, opened: Opened, options: OpenSessionOptions) {
+    const { modelPath, batch = "dynamic", onDeath } = options;
+    const selected = options.selectOutputs?.(opened);
+    const outputs = opened.outputs.filter(({ name }) => selected?.includes(name) ?? true);
     this.inputs = opened.inputs.map((meta) => specOf(modelPath, "input", meta, batch));
-    this.outputs = opened.outputs.map((meta) => specOf(modelPath, "output", meta, batch));
+    this.outputs = outputs.map((meta) => specOf(modelPath, "output", meta, batch));
     this.#worker = worker;
+    worker.postMessage({ kind: "select", outputs: outputs.map(({ name }) => name) });
     worker.on("message", (response: RunResponse) => this.#settle(response));
     let reason: string | undefined;
     worker.on("error", (error) => {

@@ -18,6 +18,8 @@ env.logLevel = "fatal";
 
 /** @type {InferenceSession} */
 let session;
+/** @type {readonly ValueMetadata[]} */
+let computed;
 let last = Promise.resolve();
 parentPort.on("message", (message) => {
   // sequential, because `run()` returns to the event loop before it starts
@@ -37,6 +39,10 @@ async function open(message) {
 async function onMessage(message) {
   if (message.kind === "open") {
     await open(message);
+    return;
+  }
+  if (message.kind === "select") {
+    computed = session.outputMetadata.filter(({ name }) => message.outputs.includes(name));
     return;
   }
   if (message.kind === "close") {
@@ -65,10 +71,10 @@ async function runSession(inputs) {
   );
   const batchSize = inputs[0].dims[0];
   const fetches = Object.fromEntries(
-    session.outputMetadata.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
+    computed.map((meta) => [meta.name, outputTensor(meta, batchSize)]),
   );
   const results = await session.run(feeds, fetches);
-  return session.outputNames.map((name) => {
+  return computed.map(({ name }) => {
     const { type, dims, data } = results[name];
     // only memory allocated by this thread can be transferred
     const own = fetches[name] === null ? data.slice() : data;

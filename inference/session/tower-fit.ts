@@ -40,6 +40,56 @@ export function towerTensors(spec: ModelSpec, modality: Modality): TowerTensors 
   throw new InferenceError("model", `${spec.name} has no ${modality} tower`);
 }
 
+/** Inputs and outputs of a model file with their batch dimension; text is the name of a dynamic dimension. */
+export interface FileShapes {
+  readonly inputs: readonly NamedShape[];
+  readonly outputs: readonly NamedShape[];
+}
+interface NamedShape {
+  readonly name: string;
+  readonly shape: readonly (number | string)[];
+}
+
+/** Tensor names in exports of Hugging Face's `transformers` and Optimum, in order of preference. */
+const exportNames = {
+  image: { input: ["pixel_values"], output: ["image_embeds", "pooler_output"] },
+  text: { input: ["input_ids"], output: ["text_embeds", "pooler_output"] },
+};
+
+/**
+ * Returns the spec with the tensor names of a model file: if the file has no tensor with a name in the spec, the name that
+ * `transformers` and Optimum write is used.
+ */
+export function withFileNames(
+  spec: ModelSpec,
+  modality: Modality,
+  { inputs, outputs }: FileShapes,
+): ModelSpec {
+  const tower = spec.towers[modality];
+  if (tower === undefined) return spec;
+  const names = exportNames[modality];
+  const { width } = spec.embedding;
+  const embeddings = outputs.filter(({ shape }) => {
+    const size = shape.at(-1);
+    return typeof size !== "number" || size === width;
+  });
+  const tensor = fileName(tower.input.tensor, inputs, names.input, inputs);
+  const output = fileName(tower.output, outputs, names.output, embeddings);
+  if (tensor === tower.input.tensor && output === tower.output) return spec;
+  const renamed = { ...tower, input: { ...tower.input, tensor }, output };
+  return { ...spec, towers: { ...spec.towers, [modality]: renamed } };
+}
+
+function fileName(
+  name: string,
+  values: readonly NamedShape[],
+  others: readonly string[],
+  candidates: readonly NamedShape[],
+): string {
+  if (values.some((value) => value.name === name)) return name;
+  return others.find((other) => candidates.some((value) => value.name === other)) ?? name;
+}
+
 /**
  * Compares the tensors of a model file with its spec.
  *
@@ -84,7 +134,8 @@ function misfitOf(
     : `must have no other input than '${name}', got '${surplus.name}' ${shapeText(surplus)}`;
 }
 
-function fits(expected: TensorSpec, found: TensorSpec): boolean {
+/** Returns whether a tensor of a file, with its dynamic dimensions as -1, can have the expected shape. */
+export function fits(expected: Pick<TensorSpec, "dataType" | "dims">, found: TensorSpec): boolean {
   return (
     expected.dataType === found.dataType &&
     expected.dims.length === found.dims.length &&

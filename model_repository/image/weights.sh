@@ -37,6 +37,9 @@ for tower in $towers; do
   [ -e "/models/${tower}_trt/1/model.onnx" ] || {
     mkdir -p "/models/${tower}_trt/1"
     ln -sf "../../$file" "/models/${tower}_trt/1/model.onnx"
+    for data in "$folder"/*.data "$folder"/*_data "$folder"/*_data_*; do
+      [ ! -e "$data" ] || ln -sf "../../$tower/1/${data##*/}" "/models/${tower}_trt/1/"
+    done
   }
   # an image for one precision contains no other files
   if [ -n "${MODEL_PRECISION:-}" ]; then
