@@ -76,6 +76,6 @@ target "all-in-one" {
 
 target "all-in-one-emulator" {
   inherits = ["all-in-one"]
-  args     = { TRITON_IMAGE = "clipstack/embed:cpu", TRITON_SERVER = "emulator", MODEL_CONFIG_NAME = "cpu" }
+  args     = { TRITON_IMAGE = "clipstack/embed:cpu", TRITON_SERVER = "emulator" }
   tags     = ["${REGISTRY}clipstack/all-in-one:${VERSION}-emulator"]
 }

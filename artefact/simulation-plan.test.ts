@@ -141,7 +141,7 @@ test("a Triton has the synthesized command, followed by this machine's addresses
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",
     "--model-repository=/models",
-    "--model-config-name=cpu",
+    "--model-config-name=deployed",
     "--exit-timeout-secs=20",
     "--model-repository=/tmp/run/two-services-triton-onnx",
     "--http-address=127.0.0.1",
@@ -203,7 +203,7 @@ test("a named volume has the files that other containers put into it", () => {
       path: "openclip_vit_b32/1",
       source: "/project/model_repository/openclip_vit_b32/1",
     },
-    { path: "openclip_vit_b32/configs", files: { "cpu.pbtxt": "the configuration" } },
+    { path: "openclip_vit_b32/configs", files: { "deployed.pbtxt": "the configuration" } },
   ]);
   expect(plan.notes).toEqual([
     "docker_container.weights is not run: the files that it puts into its volume are read from the artefact",
@@ -229,7 +229,7 @@ test("weights inside the image are replaced by the project's, beside a configura
   triton.volumes = triton.volumes.slice(1);
   const plan = planOf(document);
   expect(instance(plan, "two-services-triton-onnx").repository?.parts).toEqual([
-    { path: "openclip_vit_b32/configs", files: { "cpu.pbtxt": "the configuration" } },
+    { path: "openclip_vit_b32/configs", files: { "deployed.pbtxt": "the configuration" } },
     {
       path: "openclip_vit_b32/1",
       source: "/project/model_repository/openclip_vit_b32/1",

@@ -54,7 +54,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
           command: [
             "tritonserver",
             "--model-repository=/models",
-            `--model-config-name=${options.modelConfigName ?? "cpu"}`,
+            `--model-config-name=${options.modelConfigName ?? "deployed"}`,
             "--exit-timeout-secs=20",
           ],
           ports: [
@@ -156,7 +156,7 @@ export function volumesDocument(text: string, options: TestOptions = {}): TestDo
     name: "two-services-triton-onnx-config",
     command: [
       "apply-config",
-      ...["--folder", "/configs", "--file", "/config.pbtxt", "--name", "cpu"],
+      ...["--folder", "/configs", "--file", "/config.pbtxt", "--name", "deployed"],
       ...["--model", "openclip_vit_b32", "--server", "http://two-services-triton-onnx:8000"],
     ],
     volumes: [{ container_path: "/configs", volume_name: config }],

@@ -5,27 +5,26 @@ import {
   type TunableTritonModel,
   tunableVariants,
 } from "./deployed-model-config.ts";
-import { executionInstances, modelConfig, modelVariants } from "./model-config.ts";
+import { executionInstances, gpuLayout, modelConfig } from "./model-config.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { printModelConfig } from "./print-model-config.ts";
 
 const onnx = (settings: ModelConfigSettings) =>
-  deployedModelConfig({ spec, variant: "fp32" }, "single-gpu", settings);
+  deployedModelConfig({ spec, variant: "fp32" }, 1, settings);
 const trt = (settings: ModelConfigSettings) =>
-  deployedModelConfig({ spec, variant: "trt" }, "single-gpu", settings);
+  deployedModelConfig({ spec, variant: "trt" }, 1, settings);
 const accelerator = ({ config }: ReturnType<typeof trt>) =>
   config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0];
 
-const all = tunableVariants.flatMap((tritonVariant) =>
-  modelVariants.map((variant) => [tritonVariant, variant] as const),
+const all = tunableVariants.flatMap((variant) =>
+  [0, 1, 2, 3, 4, 8, 16].map((gpus) => [variant, gpus] as const),
 );
 
 test.each(all)(
-  "%s, %s: without settings it equals the file in the repository",
-  (tritonVariant, variant) => {
-    const model = { spec, variant: tritonVariant };
-    const { config, text, problems } = deployedModelConfig(model, variant);
-    const expected = modelConfig(spec, tritonVariant)[variant];
+  "%s, %d GPUs: without settings it equals the configuration of the model",
+  (variant, gpus) => {
+    const { config, text, problems } = deployedModelConfig({ spec, variant }, gpus);
+    const expected = modelConfig(spec, variant, gpuLayout(gpus));
     expect(config).toEqual(expected);
     expect(text.replace(/^(#.*\n)+\n/, "")).toBe(printModelConfig(expected));
     expect(problems).toEqual([]);
@@ -33,12 +32,12 @@ test.each(all)(
 );
 
 test("the heading has the number of instances and names the settings", () => {
-  const { text } = deployedModelConfig({ spec, variant: "fp32" }, "multi-gpu-4x", {
+  const { text } = deployedModelConfig({ spec, variant: "fp32" }, 4, {
     instancesPerGpu: 2,
   });
   expect(text.split("\n").slice(0, 3)).toEqual([
     "# Rendered from the settings of the environment: change those.",
-    "# Variant multi-gpu-4x. Execution instances: 8 (count on each GPU of [0, 1, 2, 3]).",
+    "# Execution instances: 8 (count on each GPU of [0, 1, 2, 3]).",
     "",
   ]);
 });
@@ -58,7 +57,7 @@ test("a queue delay of 0 is written, because Triton would otherwise use its defa
 });
 
 test("instancesPerGpu applies to each GPU", () => {
-  const { config } = deployedModelConfig({ spec, variant: "trt" }, "multi-gpu-4x", {
+  const { config } = deployedModelConfig({ spec, variant: "trt" }, 4, {
     instancesPerGpu: 3,
   });
   expect(executionInstances(config, 4)).toBe(12);
@@ -79,8 +78,8 @@ test("the optimum batch size of a model is at most its maximum", () => {
     spec: { ...spec, batching: { maximum: 6, preferred: [2] } },
     variant: "trt",
   };
-  const deployed = deployedModelConfig(small, "single-gpu", { optimumBatchSize: 16 });
-  expect(deployed).toEqual(deployedModelConfig(small, "single-gpu", {}));
+  const deployed = deployedModelConfig(small, 1, { optimumBatchSize: 16 });
+  expect(deployed).toEqual(deployedModelConfig(small, 1, {}));
   expect(deployed.problems).toEqual([]);
   expect(accelerator(deployed)?.parameters).toMatchObject({
     trt_profile_opt_shapes: "image:6x3x224x224",
@@ -101,11 +100,9 @@ test("the engine cache prefix starts with that of the deployment, which may cont
 test("CUDA graphs are an option of TensorRT's execution provider", () => {
   expect(accelerator(trt({ cudaGraphs: true }))?.parameters?.trt_cuda_graph_enable).toBe("true");
   expect(trt({ cudaGraphs: true }).problems).toEqual([]);
-  for (const variant of ["single-gpu", "cpu"] as const) {
-    const { problems } = deployedModelConfig({ spec, variant: "fp32" }, variant, {
-      cudaGraphs: true,
-    });
-    expect(problems, variant).toEqual([
+  for (const gpus of [0, 1]) {
+    const { problems } = deployedModelConfig({ spec, variant: "fp32" }, gpus, { cudaGraphs: true });
+    expect(problems, `${gpus}`).toEqual([
       expect.stringMatching(/^cudaGraphs must be false if ONNX Runtime runs .*, got true$/),
     ]);
   }
@@ -146,16 +143,16 @@ test("on a CPU only the queue delay and the preferred batch sizes have an effect
     cudaGraphs: true,
     engineCachePrefix: "x",
   } as const;
-  const { config, problems } = deployedModelConfig({ spec, variant: "trt" }, "cpu", settings);
+  const { config, problems } = deployedModelConfig({ spec, variant: "trt" }, 0, settings);
   expect(problems).toEqual([]);
   expect(config).toEqual({
-    ...modelConfig(spec, "trt").cpu,
+    ...modelConfig(spec, "trt", gpuLayout(0)),
     dynamic_batching: { preferred_batch_size: [4, 8], max_queue_delay_microseconds: 100 },
   });
 });
 
 test("the engine of a text tower is built for its context length", () => {
-  const { config, problems } = deployedModelConfig({ spec, variant: "text-trt" }, "single-gpu", {
+  const { config, problems } = deployedModelConfig({ spec, variant: "text-trt" }, 1, {
     optimumBatchSize: 8,
   });
   expect(problems).toEqual([]);
@@ -204,7 +201,7 @@ describe("rejects", () => {
   ])("%s", (_name, settings, problem) => {
     const { config, problems } = trt(settings);
     expect(problems).toEqual([problem]);
-    expect(config).toEqual(modelConfig(spec, "trt")["single-gpu"]);
+    expect(config).toEqual(modelConfig(spec, "trt", gpuLayout(1)));
   });
 
   test("TensorRT options of a model without TensorRT", () => {

@@ -2,8 +2,8 @@ import {
   type Accelerator,
   type DynamicBatching,
   executionInstances,
+  gpuLayout,
   type ModelConfig,
-  type ModelVariant,
   modelConfig,
   tensorrtShapes,
 } from "./model-config.ts";
@@ -32,8 +32,8 @@ export const backendVariants = {
 export const optimumBatchSizes = [8, 16] as const;
 
 /**
- * Settings of a deployment that change a model configuration. The variant `cpu` uses only the queue delay and the
- * preferred batch sizes.
+ * Settings of a deployment that change a model configuration. On the CPU only the queue delay, the preferred batch sizes and the served
+ * versions have an effect.
  */
 export interface ModelConfigSettings {
   /**
@@ -86,29 +86,35 @@ export interface ModelConfigSettings {
 /** Configuration of a model in a deployment. */
 export interface DeployedModelConfig {
   readonly config: ModelConfig;
-  /** `configs/<variant>.pbtxt`, with a heading. */
+  /** `configs/deployed.pbtxt`, with a heading. */
   readonly text: string;
   /** All errors, as `<setting> <rule>, got <value>`. */
   readonly problems: readonly string[];
 }
 
 /**
- * Returns the configuration of a model for a configuration variant with the settings of a deployment. Without settings it equals
- * `configs/<variant>.pbtxt` of the model repository.
+ * Returns the configuration of a model for the GPUs of a container or pod with the settings of a deployment.
  *
+ * @param gpus - Number of GPUs; 0 is the CPU.
  * @throws {Error} if the spec lacks the tower
  */
 export function deployedModelConfig(
-  { spec, variant: tritonVariant }: TunableTritonModel,
-  variant: ModelVariant,
+  { spec, variant }: TunableTritonModel,
+  gpus: number,
   settings: ModelConfigSettings = {},
 ): DeployedModelConfig {
-  const base = modelConfig(spec, tritonVariant)[variant];
-  const problems = settingsProblems(base, tritonVariant, variant, settings);
-  const config = problems.length > 0 ? base : withSettings(base, variant, settings);
+  const base = modelConfig(spec, variant, gpuLayout(gpus));
+  const problems = settingsProblems(base, variant, gpus > 0, settings);
+  const config =
+    problems.length > 0
+      ? base
+      : withSettings(
+          modelConfig(spec, variant, gpuLayout(gpus, settings.instancesPerGpu)),
+          settings,
+        );
   return {
     config,
-    text: `${headingOf(config, variant)}\n\n${printModelConfig(config)}`,
+    text: `${headingOf(config)}\n\n${printModelConfig(config)}`,
     problems: [...problems, ...checkModelConfig(config, { specs: [spec] })],
   };
 }
@@ -123,11 +129,11 @@ export const maxModelVersions = 8;
 
 function settingsProblems(
   base: ModelConfig,
-  tritonVariant: TritonVariant,
-  variant: ModelVariant,
+  variant: TritonVariant,
+  onGpu: boolean,
   settings: ModelConfigSettings,
 ): readonly string[] {
-  const compiles = tritonVariant === "trt" || tritonVariant === "text-trt";
+  const compiles = variant === "trt" || variant === "text-trt";
   const { name: model, max_batch_size: maxBatchSize } = base;
   const { optimumBatchSize: optimum, engineCachePrefix: prefix, cudaGraphs = false } = settings;
   const problems: string[] = [];
@@ -163,13 +169,13 @@ function settingsProblems(
   if (prefix !== undefined && !/^(?!\.)[\w.-]+$/.test(prefix.replaceAll(/\$\{[^}]*\}/g, "x"))) {
     problems.push(`engineCachePrefix must be letters, digits, '.', '_' and '-', got '${prefix}'`);
   }
-  // also checked for the variant cpu, where it has no effect, because the same settings may be used with a GPU
+  // also checked on the CPU, where it has no effect, because the same settings may be used with a GPU
   if (cudaGraphs && !compiles) {
     problems.push(
       `cudaGraphs must be false if ONNX Runtime runs ${model}: its CUDA graphs can return the result of an earlier request (microsoft/onnxruntime#20050), got true`,
     );
   }
-  if (variant === "cpu" || compiles) return problems;
+  if (!onGpu || compiles) return problems;
   for (const [name, value] of Object.entries({
     optimumBatchSize: optimum,
     engineCachePrefix: prefix,
@@ -181,11 +187,7 @@ function settingsProblems(
   return problems;
 }
 
-function withSettings(
-  config: ModelConfig,
-  variant: ModelVariant,
-  settings: ModelConfigSettings,
-): ModelConfig {
+function withSettings(config: ModelConfig, settings: ModelConfigSettings): ModelConfig {
   const { maxQueueDelayMicroseconds: delay, preferredBatchSizes: preferred } = settings;
   const { preferred_batch_size: ofModel, ...others } = config.dynamic_batching ?? {};
   const sizes = preferred ?? ofModel ?? [];
@@ -197,21 +199,13 @@ function withSettings(
           ...others,
           ...(delay !== undefined && { max_queue_delay_microseconds: delay }),
         };
-  const batched: ModelConfig = {
+  const accelerator = acceleratorOf(config, settings);
+  return {
     ...config,
     ...(settings.modelVersions !== undefined && {
       version_policy: { latest: { num_versions: settings.modelVersions } },
     }),
     dynamic_batching: batching,
-  };
-  if (variant === "cpu") return batched;
-  const accelerator = acceleratorOf(config, settings);
-  return {
-    ...batched,
-    instance_group: config.instance_group?.map((group) => ({
-      ...group,
-      count: settings.instancesPerGpu ?? group.count,
-    })),
     ...(accelerator !== undefined && {
       optimization: { execution_accelerators: { gpu_execution_accelerator: [accelerator] } },
     }),
@@ -248,10 +242,10 @@ function acceleratorOf(
   };
 }
 
-function headingOf(config: ModelConfig, variant: ModelVariant): string {
+function headingOf(config: ModelConfig): string {
   return [
     "# Rendered from the settings of the environment: change those.",
-    `# Variant ${variant}. ${instancesText(config)}`,
+    `# ${instancesText(config)}`,
   ].join("\n");
 }
 

@@ -1,10 +1,12 @@
 import { describe, expect, test } from "vitest";
 import { ensembleProblems, stepsInOrder } from "./ensemble-check.ts";
-import { type EnsembleStep, type ModelConfig, modelConfig, modelConfigs } from "./model-config.ts";
+import { type EnsembleStep, type ModelConfig, modelConfig } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
+import { allVariantsOf } from "./triton-models.ts";
 
-const { default: ensemble } = modelConfig(spec, "jpeg");
+const ensemble = modelConfig(spec, "jpeg");
+const models = allVariantsOf(spec).map((variant) => modelConfig(spec, variant));
 const [first, second] = ensemble.ensemble_scheduling!.step as [EnsembleStep, EnsembleStep];
 
 const withSteps = (...step: readonly EnsembleStep[]): ModelConfig => ({
@@ -12,10 +14,7 @@ const withSteps = (...step: readonly EnsembleStep[]): ModelConfig => ({
   ensemble_scheduling: { step },
 });
 const problemsOf = (config: ModelConfig) => [
-  ...ensembleProblems(
-    config,
-    (name) => modelConfigs(spec).find(({ default: other }) => other.name === name)?.default,
-  ),
+  ...ensembleProblems(config, (name) => models.find((other) => other.name === name)),
 ];
 
 test("the ensemble of the model repository passes all checks", () => {
@@ -131,7 +130,7 @@ describe("rejects", () => {
 
   test("an accelerator of another backend, in Python", () => {
     const config = {
-      ...modelConfig(spec, "preprocess").default,
+      ...modelConfig(spec, "preprocess"),
       optimization: {
         execution_accelerators: { gpu_execution_accelerator: [{ name: "tensorrt" }] },
       },

@@ -204,3 +204,6 @@ export const gpuCatalogue = Object.fromEntries(
     { ...computeCapabilities[entry.computeCapability], ...entry },
   ]),
 ) as unknown as Readonly<Record<GpuName, GpuSpec>>;
+
+/** Maximum number of GPUs of a host, a node or a pod. */
+export const maxGpus = 16;

@@ -1,7 +1,7 @@
 import { checkOptimization } from "./check-optimization.ts";
 import { ensembleProblems } from "./ensemble-check.ts";
 import type { InstanceGroup, ModelConfig, ModelConfigTensor, ModelWarmup } from "./model-config.ts";
-import { maxWarmupRuns, modelConfigs, tritonType, warmupRuns } from "./model-config.ts";
+import { maxWarmupRuns, modelConfig, tritonType, warmupRuns } from "./model-config.ts";
 import { modelCatalogue } from "./models/index.ts";
 import { allVariantsOf, type TritonModel, type TritonSpec, tritonModel } from "./triton-models.ts";
 
@@ -32,13 +32,11 @@ export function checkModelConfig(
   options: CheckOptions = {},
 ): readonly string[] {
   const specs = options.specs ?? [...modelCatalogue.values()];
-  const parts = isEnsemble(config) ? specs.flatMap(modelConfigs) : [];
+  const others = isEnsemble(config)
+    ? specs.flatMap((spec) => allVariantsOf(spec).map((variant) => modelConfig(spec, variant)))
+    : [];
   return [
-    ...loadProblems(
-      config,
-      parts.map((configs) => configs.default),
-      declaredModel(config.name, specs),
-    ),
+    ...loadProblems(config, others, declaredModel(config.name, specs)),
     ...checkInstances(config, options.gpus),
     ...checkOptimization(config),
   ].map((problem) => `${config.name || "model"}: ${problem}`);

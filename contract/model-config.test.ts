@@ -1,29 +1,31 @@
 import { describe, expect, test } from "vitest";
 import {
   executionInstances,
+  gpuLayout,
   type InstanceGroup,
   type ModelConfig,
   modelConfig,
-  modelConfigs,
-  modelVariants,
 } from "./model-config.ts";
 import { checkModelConfig } from "./model-config-check.ts";
 import { modelCatalogue } from "./models/index.ts";
 import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "./models/siglip2-base-224.ts";
 import { printModelConfig } from "./print-model-config.ts";
-import { tritonModelName } from "./triton-models.ts";
+import { allVariantsOf, tritonModelName } from "./triton-models.ts";
 
-const onnx = modelConfig(spec, "fp32")["single-gpu"];
-const trt = modelConfig(spec, "trt")["single-gpu"];
+const gpuCounts = [1, 2, 3, 4, 8, 16];
+
+const onnx = modelConfig(spec, "fp32", gpuLayout(1));
+const trt = modelConfig(spec, "trt", gpuLayout(1));
 
 test.each([...modelCatalogue.values()])(
   "every configuration of $name passes all checks",
   (entry) => {
-    for (const configs of modelConfigs(entry)) {
-      for (const [variant, config] of Object.entries(configs)) {
-        const gpus = { "single-gpu": 1, "multi-gpu-4x": 4, cpu: 0 }[variant];
-        expect(checkModelConfig(config, { gpus }), `${config.name} ${variant}`).toEqual([]);
+    for (const variant of allVariantsOf(entry)) {
+      expect(checkModelConfig(modelConfig(entry, variant)), variant).toEqual([]);
+      for (const gpus of [0, ...gpuCounts]) {
+        const config = modelConfig(entry, variant, gpuLayout(gpus));
+        expect(checkModelConfig(config, { gpus }), `${config.name} ${gpus}`).toEqual([]);
       }
     }
   },
@@ -33,10 +35,11 @@ describe("execution instances are the sum of count × GPUs", () => {
   const of = (instance_group: readonly InstanceGroup[] | undefined, gpus: number) =>
     executionInstances({ ...onnx, instance_group }, gpus);
 
-  test("multi-gpu-4x has four, one per GPU", () => {
-    const config = modelConfig(spec, "fp32")["multi-gpu-4x"];
-    expect(config.instance_group).toEqual([{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }]);
-    expect(executionInstances(config, 4)).toBe(4);
+  test.each(gpuCounts)("a layout of %d GPUs has one on each", (gpus) => {
+    const config = modelConfig(spec, "fp32", gpuLayout(gpus));
+    const indices = Array.from({ length: gpus }, (_, index) => index);
+    expect(config.instance_group).toEqual([{ kind: "KIND_GPU", count: 1, gpus: indices }]);
+    expect(executionInstances(config, gpus)).toBe(gpus);
   });
   test("count applies to each listed GPU", () => {
     expect(of([{ kind: "KIND_GPU", count: 2, gpus: [1, 2] }], 4)).toBe(4);
@@ -85,13 +88,13 @@ describe("TensorRT", () => {
     expect(trt.model_warmup?.map(({ batch_size }) => batch_size)).toEqual([1, 4, 8, 16, 32]);
   });
   test("is omitted on a CPU", () => {
-    expect(modelConfig(spec, "trt").cpu).not.toHaveProperty("optimization");
+    expect(modelConfig(spec, "trt", gpuLayout(0))).not.toHaveProperty("optimization");
   });
 });
 
 describe("of another spec", () => {
   const small = { ...siglip2Base224, batching: { maximum: 6, preferred: [] } };
-  const gpu = (variant: "fp32" | "trt" | "text") => modelConfig(small, variant)["single-gpu"];
+  const gpu = (variant: "fp32" | "trt" | "text") => modelConfig(small, variant, gpuLayout(1));
 
   test("batch sizes follow from it", () => {
     expect(gpu("fp32").max_batch_size).toBe(6);
@@ -117,18 +120,12 @@ describe("of another spec", () => {
   });
 
   test("the ensemble connects its own models", () => {
-    const step = modelConfig(small, "jpeg").default.ensemble_scheduling?.step;
+    const step = modelConfig(small, "jpeg").ensemble_scheduling?.step;
     expect(step?.map(({ model_name }) => model_name)).toEqual([
       tritonModelName(small, "preprocess"),
       tritonModelName(small, "u8"),
     ]);
   });
-});
-
-test("every variant has a file name and a configuration", () => {
-  for (const variants of modelConfigs(spec)) {
-    expect(Object.keys(variants).sort()).toEqual(["default", ...modelVariants].sort());
-  }
 });
 
 test("prints text format: unquoted enums, quoted strings, maps as entries", () => {
@@ -382,7 +379,7 @@ describe("rejects", () => {
 });
 
 test("accepts any GPU index if the number of GPUs is unknown", () => {
-  expect(checkModelConfig(modelConfig(spec, "fp32")["multi-gpu-4x"])).toEqual([]);
+  expect(checkModelConfig(modelConfig(spec, "fp32", gpuLayout(4)))).toEqual([]);
 });
 
 test("rejects a GPU group on a host without a GPU", () => {

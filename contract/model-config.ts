@@ -3,7 +3,6 @@ import { daliParameters, preprocessParameters } from "./preprocess-parameters.ts
 import { serverEnv } from "./server-env.ts";
 import type { DataType, TensorSpec } from "./tensor.ts";
 import {
-  allVariantsOf,
   type DaliVariant,
   daliModels,
   daliQueueDelayMicroseconds,
@@ -141,9 +140,21 @@ export interface EnsembleStep {
   readonly output_map: Readonly<Record<string, string>>;
 }
 
-/** Configuration variants, `model_repository/<model>/configs/<variant>.pbtxt`, selected with `--model-config-name`. */
-export const modelVariants = ["single-gpu", "multi-gpu-4x", "cpu"] as const;
-export type ModelVariant = (typeof modelVariants)[number];
+/** Distribution of a model's execution instances over the GPUs that Triton sees, or on the CPU without GPUs. */
+export interface GpuLayout {
+  /** Indices inside the container or pod; empty for the CPU. */
+  readonly gpus: readonly number[];
+  /** @default 1 */
+  readonly instancesPerGpu?: number;
+}
+
+/** Returns the layout for all GPUs of a container or pod, whose indices inside start at 0 for any GPUs of the host. */
+export function gpuLayout(count: number, instancesPerGpu = 1): GpuLayout {
+  return { gpus: Array.from({ length: count }, (_, index) => index), instancesPerGpu };
+}
+
+/** Name of a deployment's model configurations, `<model>/configs/deployed.pbtxt`, selected with `--model-config-name`. */
+export const deployedConfigName = "deployed";
 
 /** Mount path in a Triton container of the volume with TensorRT's engines and timing caches. */
 export const engineCacheMount = "/engine-cache";
@@ -162,13 +173,14 @@ export function batchSizesUpTo(maximum: number): readonly number[] {
   return [...benchBatchSizes.filter((size) => size < maximum), maximum];
 }
 
-/** Execution instances of an ONNX model in each configuration variant. */
-export const instanceGroups: Readonly<Record<ModelVariant, readonly InstanceGroup[]>> = {
-  "single-gpu": [{ kind: "KIND_GPU", count: 1, gpus: [0] }],
-  // `count` applies to each listed GPU: four instances
-  "multi-gpu-4x": [{ kind: "KIND_GPU", count: 1, gpus: [0, 1, 2, 3] }],
-  cpu: [{ kind: "KIND_CPU", count: 1 }],
-};
+/** Instance groups of a model whose device depends on the layout; none without one, so that Triton uses all visible GPUs or the CPU. */
+function instanceGroups(layout: GpuLayout | undefined): Pick<ModelConfig, "instance_group"> {
+  if (layout === undefined) return {};
+  const { gpus, instancesPerGpu = 1 } = layout;
+  if (gpus.length === 0) return { instance_group: [{ kind: "KIND_CPU", count: 1 }] };
+  // `count` applies to each listed GPU
+  return { instance_group: [{ kind: "KIND_GPU", count: instancesPerGpu, gpus }] };
+}
 
 /** Common fields of all configurations. */
 function headOf({ name, platform, maxBatchSize, inputs, outputs }: TritonModel) {
@@ -184,18 +196,13 @@ function headOf({ name, platform, maxBatchSize, inputs, outputs }: TritonModel) 
 
 type OnnxVariant = Exclude<TritonVariant, "preprocess" | "jpeg" | DaliVariant>;
 
-/**
- * Returns the configuration of an ONNX model.
- *
- * @param layout - `default` is `config.pbtxt`, which names no device, so that Triton uses all visible GPUs or the CPU.
- */
 function onnxConfig(
   spec: TritonSpec,
   variant: OnnxVariant,
-  layout: ModelVariant | "default",
+  layout: GpuLayout | undefined,
 ): ModelConfig {
   const model = tritonModel(spec, variant);
-  const onGpu = layout !== "cpu";
+  const onGpu = layout?.gpus.length !== 0;
   const withTensorrt = onGpu && (variant === "trt" || variant === "text-trt");
   const { preferredBatchSizes: preferred, maxQueueDelayMicroseconds } = model;
   return {
@@ -204,7 +211,7 @@ function onnxConfig(
       ...(preferred.length > 0 && { preferred_batch_size: preferred }),
       max_queue_delay_microseconds: maxQueueDelayMicroseconds,
     },
-    ...(layout !== "default" && { instance_group: instanceGroups[layout] }),
+    ...instanceGroups(layout),
     ...(withTensorrt && {
       optimization: {
         execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(model)] },
@@ -273,9 +280,6 @@ export function tritonType(dataType: DataType): TritonType {
   return dataType === "BYTES" ? "TYPE_STRING" : `TYPE_${dataType}`;
 }
 
-/** Configurations of one model of the repository; `default` is its `config.pbtxt`. */
-export type ModelConfigs = Readonly<Record<ModelVariant | "default", ModelConfig>>;
-
 /** Processes for preprocessing. Each processes one request at a time, with its images in parallel. */
 const preprocessInstances = 2;
 
@@ -299,25 +303,28 @@ export const daliFiles = { gpu: "model.dali", cpu: "model.cpu.dali" } as const;
 export const daliThreads = 4;
 
 /** Configuration of the DALI pipeline, which decodes on the GPU if Triton has one. */
-function daliConfig(spec: TritonSpec, { input }: ImageTower): ModelConfigs {
+function daliConfig(
+  spec: TritonSpec,
+  { input }: ImageTower,
+  layout: GpuLayout | undefined,
+): ModelConfig {
   const head = headOf(tritonModel(spec, "dali-preprocess"));
   const maxImagePixels = serverEnv.shape.MAX_IMAGE_PIXELS.parse(undefined);
   const parameters = Object.entries({
     num_threads: String(daliThreads),
     ...daliParameters(input, maxImagePixels),
   });
-  const of = (layout: ModelVariant | "default"): ModelConfig => ({
+  return {
     ...head,
     // files have different lengths
     input: head.input.map((tensor) => ({ ...tensor, allow_ragged_batch: true })),
     dynamic_batching: { max_queue_delay_microseconds: daliQueueDelayMicroseconds },
-    ...(layout !== "default" && { instance_group: instanceGroups[layout] }),
-    default_model_filename: daliFiles[layout === "cpu" ? "cpu" : "gpu"],
+    ...instanceGroups(layout && { gpus: layout.gpus }),
+    default_model_filename: daliFiles[layout?.gpus.length === 0 ? "cpu" : "gpu"],
     parameters: Object.fromEntries(
       parameters.map(([name, value]) => [name, { string_value: value }]),
     ),
-  });
-  return forEachLayout(of);
+  };
 }
 
 /** Steps of each ensemble: preprocessing, then the model for its result. */
@@ -354,38 +361,22 @@ function ensembleConfig(spec: TritonSpec, variant: keyof typeof ensembleSteps): 
   };
 }
 
-function forEachLayout(of: (layout: ModelVariant | "default") => ModelConfig): ModelConfigs {
-  return {
-    default: of("default"),
-    "single-gpu": of("single-gpu"),
-    "multi-gpu-4x": of("multi-gpu-4x"),
-    cpu: of("cpu"),
-  };
-}
-
-/** Returns one configuration for all variants. */
-function sameForAll(config: ModelConfig): ModelConfigs {
-  return { default: config, "single-gpu": config, "multi-gpu-4x": config, cpu: config };
-}
-
 /**
- * Returns the configurations of a model of the repository.
+ * Returns the configuration of a model of the repository.
  *
+ * @param layout - Devices of its instances. Defaults to `config.pbtxt`, which names no device.
  * @throws {Error} if the spec lacks the variant's tower
  */
-export function modelConfig(spec: TritonSpec, variant: TritonVariant): ModelConfigs {
+export function modelConfig(
+  spec: TritonSpec,
+  variant: TritonVariant,
+  layout?: GpuLayout,
+): ModelConfig {
   const { image } = spec.towers;
-  if (variant === "preprocess" && image !== undefined) {
-    return sameForAll(preprocessConfig(spec, image));
-  }
-  if (variant === "dali-preprocess" && image !== undefined) return daliConfig(spec, image);
-  if (isEnsembleVariant(variant)) return sameForAll(ensembleConfig(spec, variant));
-  return forEachLayout((layout) => onnxConfig(spec, variant as OnnxVariant, layout));
-}
-
-/** Returns the configurations of all models of the repository that follow from a spec. */
-export function modelConfigs(spec: TritonSpec): readonly ModelConfigs[] {
-  return allVariantsOf(spec).map((variant) => modelConfig(spec, variant));
+  if (variant === "preprocess" && image !== undefined) return preprocessConfig(spec, image);
+  if (variant === "dali-preprocess" && image !== undefined) return daliConfig(spec, image, layout);
+  if (isEnsembleVariant(variant)) return ensembleConfig(spec, variant);
+  return onnxConfig(spec, variant as OnnxVariant, layout);
 }
 
 /** Default number of instances of the ONNX Runtime backend. */

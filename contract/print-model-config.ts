@@ -7,10 +7,11 @@ const mapFields: ReadonlySet<string> = new Set(["parameters", "inputs", "input_m
 
 /** Renders a configuration as `config.pbtxt`, without a heading: one field per line, short lists on one line. */
 export function printModelConfig(config: ModelConfig): string {
-  return printFields(config, "");
+  return printFields(config);
 }
 
-function printFields(message: object, indent: string): string {
+/** Renders fields of a message. */
+export function printFields(message: object, indent = ""): string {
   return Object.entries(message)
     .flatMap(([name, value]: [string, unknown]) => {
       if (value === undefined) return [];

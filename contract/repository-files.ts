@@ -1,12 +1,5 @@
 import { instancesText } from "./deployed-model-config.ts";
-import {
-  daliFiles,
-  type ModelConfig,
-  type ModelConfigs,
-  type ModelVariant,
-  modelConfig,
-  modelVariants,
-} from "./model-config.ts";
+import { daliFiles, type ModelConfig, modelConfig } from "./model-config.ts";
 import { printModelConfig } from "./print-model-config.ts";
 import {
   isEnsembleVariant,
@@ -19,38 +12,26 @@ import {
 
 /** Text file of the repository. */
 export interface RepositoryFile {
-  /** For example `openclip_vit_b32/configs/cpu.pbtxt`. */
+  /** For example `openclip_vit_b32/config.pbtxt`. */
   readonly path: string;
   readonly text: string;
 }
 
 /**
- * `<model>/config.pbtxt` of a variant, and `configs/<name>.pbtxt` of each configuration variant that differs from it: Triton uses
- * `config.pbtxt` if a configuration variant has no file.
+ * `<model>/config.pbtxt` of a variant, which names no device and serves every number of GPUs.
  *
- * @param heading - First line of every file, without `# `.
+ * @param heading - First line, without `# `.
  */
-export function configurationFiles(
+export function configurationFile(
   spec: TritonSpec,
   variant: TritonVariant,
   heading: string,
-): readonly RepositoryFile[] {
-  const configs = modelConfig(spec, variant);
-  const folder = tritonModelName(spec, variant);
-  return [
-    {
-      path: `${folder}/config.pbtxt`,
-      text: textOf(configs.default, [heading, commentOf(configs.default)]),
-    },
-    ...differing(configs).map((name) => ({
-      path: `${folder}/configs/${name}.pbtxt`,
-      text: textOf(configs[name], [
-        heading,
-        `Variant ${name}, chosen with --model-config-name=${name}.`,
-        instancesText(configs[name]),
-      ]),
-    })),
-  ];
+): RepositoryFile {
+  const config = modelConfig(spec, variant);
+  return {
+    path: `${tritonModelName(spec, variant)}/config.pbtxt`,
+    text: `# ${heading}\n# ${commentOf(config)}\n\n${printModelConfig(config)}`,
+  };
 }
 
 /** Path of the file of version 1 that a variant executes; a link to another model's file if it has `target`. */
@@ -101,19 +82,11 @@ export function daliPipelinePath(
   return `${tritonModelName(spec, "dali-preprocess")}/1/${daliFiles[device]}`;
 }
 
-function differing(configs: ModelConfigs): readonly ModelVariant[] {
-  return modelVariants.filter((variant) => configs[variant] !== configs.default);
-}
-
 function commentOf(config: ModelConfig): string {
   if (config.ensemble_scheduling !== undefined) {
-    return "For every variant: the configurations of its models select their devices.";
+    return "The configurations of its models select their devices.";
   }
   return config.instance_group === undefined
     ? "No instance group: Triton creates one instance per visible GPU."
-    : `For every variant. ${instancesText(config)}`;
-}
-
-function textOf(config: ModelConfig, comments: readonly string[]): string {
-  return `${comments.map((line) => `# ${line}`).join("\n")}\n\n${printModelConfig(config)}`;
+    : instancesText(config);
 }

@@ -3,7 +3,7 @@ import { dirname, join, resolve } from "node:path";
 import { tokenizerFile } from "../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
-import { configurationFiles, fp32Variants, versionFile } from "../contract/repository-files.ts";
+import { configurationFile, fp32Variants, versionFile } from "../contract/repository-files.ts";
 import {
   daliVariants,
   type TritonVariant,
@@ -83,19 +83,17 @@ export async function writeDaliModels(spec: ModelSpec, folder: string): Promise<
 
 const daliHeading = "Written by 'clipstack model pipeline'.";
 
-/** Writes the configurations and the version folder of a variant. @returns Name of the model. */
+/** Writes the configuration and the version folder of a variant. @returns Name of the model. */
 async function writeVariant(
   spec: ModelSpec,
   variant: TritonVariant,
   folder: string,
   firstLine: string,
 ): Promise<string> {
-  for (const { path, text } of configurationFiles(spec, variant, firstLine)) {
-    await mkdir(dirname(join(folder, path)), { recursive: true });
-    await writeFile(join(folder, path), text);
-  }
   const name = tritonModelName(spec, variant);
   await mkdir(join(folder, name, "1"), { recursive: true });
+  const { path, text } = configurationFile(spec, variant, firstLine);
+  await writeFile(join(folder, path), text);
   return name;
 }
 

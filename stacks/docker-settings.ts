@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
-import { gpuNames } from "../contract/gpus.ts";
+import { gpuNames, maxGpus } from "../contract/gpus.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts";
 import { queueDelayMicroseconds } from "../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
@@ -27,6 +27,7 @@ const gpuUuid = text(
 export const gpus = z
   .array(z.union([integer(0, 63), gpuUuid]))
   .min(1, "must list at least one GPU")
+  .max(maxGpus, `must list at most ${maxGpus} GPUs`)
   .describe(
     "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them. All services of a host use the same form.",
   );
@@ -42,7 +43,7 @@ export const host = (count: number) =>
         .default("unix:///var/run/docker.sock")
         .describe("Docker endpoint of the GPU host."),
       gpu: z.enum(gpuNames).default("rtx-4080").describe("GPU model, a key of the GPU catalogue."),
-      count: integer(1, 16).default(count).describe("Number of GPUs in the host."),
+      count: integer(1, maxGpus).default(count).describe("Number of GPUs in the host."),
     })
     .prefault({});
 
@@ -169,9 +170,9 @@ const tritonPorts = (ports: TritonPorts) =>
     .prefault({})
     .describe("Ports of the host.");
 
-const tritonService = <More extends z.ZodRawShape>(
+const tritonService = <Gpus extends z.ZodType, More extends z.ZodRawShape>(
   ports: TritonPorts,
-  defaultGpus: readonly number[],
+  gpus: Gpus,
   more: More,
 ) =>
   z
@@ -180,12 +181,12 @@ const tritonService = <More extends z.ZodRawShape>(
       ...tritonOnHost,
       ...more,
       ports: tritonPorts(ports),
-      gpus: gpus.default([...defaultGpus]),
+      gpus,
     })
     .prefault({} as never);
 
-export const tritonOnnx = (defaultGpus: readonly number[]) =>
-  tritonService(hostPorts.tritonOnnx, defaultGpus, { modelVersions });
+export const tritonOnnx = <Gpus extends z.ZodType>(gpus: Gpus) =>
+  tritonService(hostPorts.tritonOnnx, gpus, { modelVersions });
 
-export const tritonTrt = (defaultGpus: readonly number[]) =>
-  tritonService(hostPorts.tritonTrt, defaultGpus, { optimumBatchSize });
+export const tritonTrt = <Gpus extends z.ZodType>(gpus: Gpus) =>
+  tritonService(hostPorts.tritonTrt, gpus, { optimumBatchSize });

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { gpuNames } from "../contract/gpus.ts";
+import { gpuNames, maxGpus } from "../contract/gpus.ts";
 import {
   cpuScaling,
   disruptionBudget,
@@ -43,7 +43,7 @@ const nodePool = z
       .default("l4")
       .describe("GPU model of the nodes, a key of the GPU catalogue."),
     nodes: integer(1, 1_000).default(4).describe("Number of GPU nodes."),
-    gpusPerNode: integer(1, 16).default(1).describe("Number of GPUs per node."),
+    gpusPerNode: integer(1, maxGpus).default(1).describe("Number of GPUs per node."),
     runtimeClass: objectName
       .default("nvidia")
       .describe("RuntimeClass of pods with a GPU; `none` if NVIDIA's is the nodes' default."),
@@ -200,7 +200,7 @@ const tritonDeployment = z
       .describe(
         "Triton's image, in a registry that the cluster pulls from: NVIDIA's, or this project's (`Dockerfile.triton`), which can contain the weights.",
       ),
-    gpusPerPod: integer(1, 16)
+    gpusPerPod: integer(1, maxGpus)
       .default(1)
       .describe("GPUs of one pod, all on one node; used with the accelerator `gpu`."),
     spareGpu: z

@@ -253,7 +253,7 @@ describe("k8s-gpu", () => {
     const cpu = "accelerator: cpu\ntriton: { server: emulator }";
     const { triton, embed, quota } = values(cpu);
     expect(triton).toMatchObject({ gpus: 0, runtimeClassName: "", tolerations: [] });
-    expect(triton.modelConfig.variant).toBe("cpu");
+    expect(triton.modelConfig.texts.openclip_vit_b32).toContain("kind: KIND_CPU");
     expect(embed.accelerator).toBe("cpu");
     expect(quota.hard).not.toHaveProperty("requests.nvidia.com/gpu");
     expect(synthesized(cpu).environment).toMatchObject({ accelerator: "cpu" });
@@ -295,21 +295,18 @@ describe("the pods of k8s-gpu", () => {
   test("have the model configuration of the settings", () => {
     const yaml =
       "triton: { maxQueueDelayMicroseconds: 1234, preferredBatchSizes: [4, 24], instancesPerGpu: 2 }";
-    const { variant, texts } = values(yaml).triton.modelConfig;
-    expect(variant).toBe("single-gpu");
-    const text = texts.openclip_vit_b32;
+    const text = values(yaml).triton.modelConfig.texts.openclip_vit_b32;
     expect(text).toContain("max_queue_delay_microseconds: 1234");
     expect(text).toContain("preferred_batch_size: [4, 24]");
     expect(text).toMatch(/kind: KIND_GPU\s+count: 2/);
   });
 
-  test("use the model configuration for four GPUs with gpusPerPod 4", () => {
-    const yaml =
-      "nodePool: { nodes: 2, gpusPerNode: 4 }\nquota: { gpus: 8 }\ntriton: { gpusPerPod: 4, autoscaler: { maxReplicas: 2 } }";
-    expect(values(yaml).triton).toMatchObject({
-      gpus: 4,
-      modelConfig: { variant: "multi-gpu-4x" },
-    });
+  test.each([1, 2, 3, 4, 8, 16])("have an instance on each GPU with gpusPerPod %d", (gpus) => {
+    const yaml = `nodePool: { nodes: 2, gpusPerNode: ${gpus} }\nquota: { gpus: ${2 * gpus} }\ntriton: { gpusPerPod: ${gpus}, autoscaler: { maxReplicas: 2 } }`;
+    const { triton } = values(yaml);
+    expect(triton.gpus).toBe(gpus);
+    const indices = [...Array(gpus).keys()].join(", ");
+    expect(triton.modelConfig.texts.openclip_vit_b32).toContain(`gpus: [${indices}]\n`);
   });
 
   test("name TensorRT engines by weights and image, and cache them on a volume", () => {
@@ -460,13 +457,6 @@ describe("k8s-gpu fails", () => {
       [
         "embed.autoscaler.maxReplicas must be at most 4 to fit nodePool (4 × 1 GPUs, 1 per pod), got 6",
         "embed.autoscaler.maxReplicas must be at most 4 to fit quota.gpus 4 (1 per pod), got 6",
-      ],
-    ],
-    [
-      "a number of GPUs without a model configuration",
-      `${fourGpus}\ntriton: { gpusPerPod: 2 }`,
-      [
-        "triton.gpusPerPod must be 1 or 4, the GPU counts of the model configurations of openclip_vit_b32, got 2",
       ],
     ],
     [

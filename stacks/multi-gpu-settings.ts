@@ -19,7 +19,7 @@ import { models, type WithSpecs } from "./model-settings.ts";
 import { review } from "./review-settings.ts";
 import { state } from "./state-settings.ts";
 
-const fourGpus = [0, 1, 2, 3];
+const allGpus = gpus.optional().describe(`${gpus.description} Default: all of \`host.count\`.`);
 
 export const multiGpuSettings = z.strictObject({
   topology: z
@@ -42,8 +42,8 @@ export const multiGpuSettings = z.strictObject({
       upstream: upstream.describe("With `instance-group`: Triton that the gateway forwards to."),
     })
     .prefault({}),
-  tritonOnnx: tritonOnnx(fourGpus).describe("Used with `instance-group`."),
-  tritonTrt: tritonTrt(fourGpus).describe("Used with `instance-group`."),
+  tritonOnnx: tritonOnnx(allGpus).describe("Used with `instance-group`."),
+  tritonTrt: tritonTrt(allGpus).describe("Used with `instance-group`."),
   perGpu: z
     .strictObject({
       backend: z
@@ -55,10 +55,9 @@ export const multiGpuSettings = z.strictObject({
       optimumBatchSize: optimumBatchSize.describe(
         "With the backend `tensorrt`: batch size that its kernels are tuned for.",
       ),
-      gpus: gpus
-        .max(16, "must list at most 16 GPUs")
-        .default(fourGpus)
-        .describe("One Triton per GPU; their ports are 8010-8012, 8020-8022, 8030-8032, …"),
+      gpus: allGpus.describe(
+        "GPUs, with one Triton each; their ports are 8010-8012, 8020-8022, 8030-8032, … Default: all of `host.count`.",
+      ),
     })
     .prefault({})
     .describe("Used with `per-gpu`."),

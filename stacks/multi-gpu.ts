@@ -55,7 +55,7 @@ export class MultiGpuStack extends TerraformStack {
     });
 
     const { gpus } = settings.topology === "per-gpu" ? settings.perGpu : settings.tritonOnnx;
-    const others = baselines(this, { host, weights }, gpus, settings);
+    const others = baselines(this, { host, weights }, gpus ?? host.gpus, settings);
     const services = [embed, ...tritons, ...others];
     new EnvironmentOutput(this, "environment", { where: host, services });
   }
@@ -86,7 +86,7 @@ const topologies = {
    */
   "per-gpu": (scope: Construct, shared: SharedByTritons, { perGpu }: MultiGpuSettings): Tritons => {
     const tritons: TritonServer[] = [];
-    for (const [index, gpu] of perGpu.gpus.entries()) {
+    for (const [index, gpu] of (perGpu.gpus ?? shared.host.gpus).entries()) {
       const triton = new TritonServer(scope, `triton-${index}`, {
         ...tritonProps(perGpu, shared.weights),
         ...shared,

@@ -1,5 +1,6 @@
 import { type Finding, findingIf } from "../constructs/checks/findings.ts";
 import { imageFindings } from "../constructs/checks/images.ts";
+import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
 import type { SingleGpuSettings } from "./single-gpu-settings.ts";
 
 /**
@@ -41,7 +42,7 @@ export function embedImageFindings(settings: {
 
 /** Findings about the Triton that a gateway forwards to. */
 export function upstreamFindings(
-  settings: Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt"> & {
+  settings: Pick<MultiGpuSettings, "tritonOnnx" | "tritonTrt"> & {
     readonly embed: Pick<SingleGpuSettings["embed"], "upstream">;
   },
 ): readonly Finding[] {

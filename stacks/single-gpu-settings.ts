@@ -42,8 +42,8 @@ export const singleGpuSettings = z.strictObject({
         .describe("GPU of ONNX Runtime, by index or by UUID."),
     })
     .prefault({}),
-  tritonOnnx: tritonOnnx([0]),
-  tritonTrt: tritonTrt([0]),
+  tritonOnnx: tritonOnnx(gpus.default([0])),
+  tritonTrt: tritonTrt(gpus.default([0])),
   baseline,
 });
 export type SingleGpuSettings = WithSpecs<z.infer<typeof singleGpuSettings>>;

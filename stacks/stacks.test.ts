@@ -27,7 +27,12 @@ function synthesized(stack: Stack) {
   return {
     json,
     environment: environment.parse(json.output[environmentOutput].value),
-    containers: Object.values(json.resource.docker_container ?? {}) as { name: string }[],
+    containers: Object.values(json.resource.docker_container ?? {}) as {
+      name: string;
+      env?: readonly string[];
+      gpus?: string;
+      upload?: readonly { content?: string }[];
+    }[],
   };
 }
 
@@ -326,7 +331,7 @@ describe("multi-gpu-4x", () => {
     const { containers, environment: output } = synthesized(multi("topology: per-gpu"));
     const devices = containers
       .filter(({ name }) => /-triton-\d$/.test(name))
-      .map((container) => (container as { gpus?: string }).gpus);
+      .map((container) => container.gpus);
     expect(devices).toEqual(["device=0", "device=1", "device=2", "device=3"]);
     expect(output.services.slice(1).map(({ endpoints }) => endpoints[0]?.url)).toEqual([
       "http://127.0.0.1:8010",
@@ -349,10 +354,24 @@ describe("multi-gpu-4x", () => {
     ]);
   });
 
-  test("fails on a number of GPUs without a model configuration", () => {
-    expect(findingsOf(multi("tritonOnnx: { gpus: [0, 1] }"))).toEqual([
-      "multi-gpu-4x/triton-onnx: gpus must list 1 or 4 GPUs, as the model configurations of openclip_vit_b32 require, got 2: 0, 1",
-    ]);
+  test.each([1, 2, 3, 4, 8, 16])("uses all of %d GPUs by default", (count) => {
+    const host = `host: { count: ${count} }`;
+    const indices = [...Array(count).keys()];
+    const group = synthesized(multi(host));
+    expect(group.environment.gpu?.count).toBe(count);
+    for (const backend of ["onnx", "trt"]) {
+      const name = `multi-gpu-4x-triton-${backend}`;
+      const container = group.containers.find((it) => it.name === name);
+      expect(container?.env).toContain(`NVIDIA_VISIBLE_DEVICES=${indices.join(",")}`);
+    }
+    const instances = group.containers.flatMap(({ upload = [] }) =>
+      upload.flatMap(({ content = "" }) => /^ {4}gpus: .*$/m.exec(content)?.[0] ?? []),
+    );
+    expect(instances).toEqual(Array(2).fill(`    gpus: [${indices.join(", ")}]`));
+
+    const { containers } = synthesized(multi(`topology: per-gpu\n${host}`));
+    const devices = containers.flatMap(({ name, gpus }) => (/-triton-\d+$/.test(name) ? gpus : []));
+    expect(new Set(devices)).toEqual(new Set(indices.map((index) => `device=${index}`)));
   });
 });
 

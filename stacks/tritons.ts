@@ -4,7 +4,7 @@ import type { ModelWeights } from "../constructs/docker/model-weights.ts";
 import type { ServerImage } from "../constructs/docker/server-image.ts";
 import { TritonServer, type TritonServerKind } from "../constructs/docker/triton-server.ts";
 import { type ImageSetting, tritonImage } from "./image-builds.ts";
-import type { SingleGpuSettings } from "./single-gpu-settings.ts";
+import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
 
 /** Constructs that the Tritons of a host share. */
 export interface SharedByTritons {
@@ -31,7 +31,7 @@ export function tritonProps<
 export function tritonPerBackend(
   scope: Construct,
   shared: SharedByTritons,
-  { tritonOnnx, tritonTrt }: Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt">,
+  { tritonOnnx, tritonTrt }: Pick<MultiGpuSettings, "tritonOnnx" | "tritonTrt">,
 ): readonly TritonServer[] {
   const { weights } = shared;
   const tritons: TritonServer[] = [];

@@ -111,7 +111,7 @@ test("the values for kind are the settings of the shipped environment kind-local
 test.each(files.filter(({ path }) => path.endsWith(".pbtxt")))(
   "$path is a configuration that Triton takes",
   ({ path, text }) => {
-    const [, model] = /model-configs\/([^/]+)\//.exec(path) ?? [];
+    const [, model] = /model-configs\/([^/]+)\.pbtxt$/.exec(path) ?? [];
     const config = readModelConfig(text, path);
     expect(config.name).toBe(model);
     expect(checkModelConfig(config)).toEqual([]);

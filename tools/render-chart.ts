@@ -9,7 +9,7 @@ import {
   tunableVariants,
 } from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
-import { engineCacheMount, type ModelVariant, modelVariants } from "../contract/model-config.ts";
+import { deployedConfigName, engineCacheMount } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
@@ -29,6 +29,7 @@ import {
   tritonTmpMiB,
 } from "../contract/pods.ts";
 import { embedPort, tritonPorts } from "../contract/ports.ts";
+import { printFields } from "../contract/print-model-config.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server-env.ts";
 import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
 import { type TritonVariant, tritonModelName, variantsOf } from "../contract/triton-models.ts";
@@ -114,6 +115,9 @@ function valuesText(): string {
   ].join("\n");
 }
 
+/** Line of a model configuration that a template replaces with the instance group; the lines below it are for GPUs. */
+const instancesMark = "# CHART-INSTANCES";
+
 /** Placeholder for the engine cache's prefix, which a template replaces with the hash of everything that engines depend on. */
 const enginesMark = "CHART-ENGINES";
 
@@ -156,6 +160,7 @@ const ownEnv = [
 const removedValues = {
   "model.name": "set models, and triton.variant u8 for uint8 pixels",
   "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>",
+  "triton.modelConfig.variant": "the configurations follow from triton.gpus",
 } as const;
 
 /** Name of a model of the catalogue, and the facts that templates need. */
@@ -203,14 +208,15 @@ function contractText(): string {
     tritonTmpMiB,
     repository: modelRepositoryMount,
     engineCache: engineCacheMount,
+    instancesMark,
     enginesMark,
+    modelConfigName: deployedConfigName,
     catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
     defaultModel: defaultModel.name,
     suffixes: Object.fromEntries(tunableVariants.map((variant) => [variant, suffixOf(variant)])),
     removedValues,
     queueTime,
     ownEnv,
-    variants: { "0": "cpu", "1": "single-gpu", "4": "multi-gpu-4x" },
     // NVIDIA's image contains no model
     tritonRepository: chartValues.parse({}).triton.image.repository,
     tritonCommand: renderTritonCommand({
@@ -263,26 +269,31 @@ function adapterRules(): string {
   ].join("\n");
 }
 
-/** `model-configs/<name in Triton>/<variant>.pbtxt`: default model configurations of the chart, for all models of the catalogue. */
+/** `model-configs/<name in Triton>.pbtxt`: model configurations of the chart without instances, for all models of the catalogue. */
 function modelConfigFiles(): readonly RenderedFile[] {
   return [...modelCatalogue.values()].flatMap((spec) =>
     variantsOf(spec)
       .filter(isTunable)
-      .flatMap((variant) => modelVariants.map((layout) => modelConfigFile(spec, variant, layout))),
+      .map((variant) => modelConfigFile(spec, variant)),
   );
 }
 
-function modelConfigFile(
-  spec: ModelSpec,
-  variant: TunableVariant,
-  layout: ModelVariant,
-): RenderedFile {
-  const compiles = (variant === "trt" || variant === "text-trt") && layout !== "cpu";
-  const { text, problems } = deployedModelConfig({ spec, variant }, layout, {
+function modelConfigFile(spec: ModelSpec, variant: TunableVariant): RenderedFile {
+  const compiles = variant === "trt" || variant === "text-trt";
+  const { config, problems } = deployedModelConfig({ spec, variant }, 1, {
     ...(compiles && { engineCachePrefix: enginesMark }),
   });
   if (problems.length > 0) throw new Error(problems.join("; "));
-  return { path: `${chart}/model-configs/${tritonModelName(spec, variant)}/${layout}.pbtxt`, text };
+  const { instance_group, optimization, model_warmup, ...common } = config;
+  return {
+    path: `${chart}/model-configs/${config.name}.pbtxt`,
+    text: [
+      "# Rendered by 'npm run render' from contract. Do not edit.",
+      "",
+      `${printFields(common)}${instancesMark}`,
+      printFields({ optimization, model_warmup }),
+    ].join("\n"),
+  };
 }
 
 function isTunable(variant: TritonVariant): variant is TunableVariant {

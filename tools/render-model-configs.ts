@@ -1,5 +1,5 @@
 import { defaultModel } from "../contract/models/index.ts";
-import { configurationFiles } from "../contract/repository-files.ts";
+import { configurationFile } from "../contract/repository-files.ts";
 import { variantModality, variantsOf } from "../contract/triton-models.ts";
 import type { RenderedFile } from "./rendered-file.ts";
 
@@ -13,6 +13,6 @@ export const renderedVariants = variantsOf(defaultModel).filter(
 /** `model_repository/<model>/…`: configurations of the default model. `clipstack model repository` writes those of other models. */
 export function modelConfigFiles(): readonly RenderedFile[] {
   return renderedVariants
-    .flatMap((variant) => configurationFiles(defaultModel, variant, heading))
+    .map((variant) => configurationFile(defaultModel, variant, heading))
     .map(({ path, text }) => ({ path: `model_repository/${path}`, text }));
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { readModelConfig } from "../client/triton/model-config.ts";
-import { type ModelVariant, modelConfigs } from "../contract/model-config.ts";
+import { modelConfig } from "../contract/model-config.ts";
 import { checkModelConfig } from "../contract/model-config-check.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { versionFile } from "../contract/repository-files.ts";
@@ -31,14 +31,9 @@ test("the committed files are up to date", () => {
   expect(staleFiles(files).map(({ path }) => path)).toEqual([]);
 });
 
-test("every model has a config.pbtxt, and ONNX models have a variant for each device", () => {
+test("every model has one configuration, for any number of GPUs", () => {
   expect(configFiles.map(({ path }) => path)).toEqual(
-    models.flatMap(({ name, platform }) => [
-      `model_repository/${name}/config.pbtxt`,
-      ...(platform === "onnxruntime_onnx" ? ["single-gpu", "multi-gpu-4x", "cpu"] : []).map(
-        (variant) => `model_repository/${name}/configs/${variant}.pbtxt`,
-      ),
-    ]),
+    models.map(({ name }) => `model_repository/${name}/config.pbtxt`),
   );
 });
 
@@ -56,20 +51,12 @@ test.each(configFiles)("the first line of $path marks it as generated", ({ text 
 test.each(configFiles)(
   "$path parses against model_config.proto to the configuration it was rendered from",
   (file) => {
-    const [, model, variant = "default"] =
-      /^model_repository\/([^/]+)\/(?:configs\/([^/]+)|config)\.pbtxt$/.exec(file.path) ?? [];
-    const configs = modelConfigs(defaultModel).find(({ default: { name } }) => name === model);
-    const expected = configs?.[variant as ModelVariant | "default"];
+    const variant = renderedVariants[configFiles.indexOf(file)]!;
     const config = readModelConfig(file.text, file.path);
-    expect(config).toMatchObject(expected!);
+    expect(config).toMatchObject(modelConfig(defaultModel, variant));
     expect(checkModelConfig(config)).toEqual([]);
   },
 );
-
-test("the variant for four GPUs has a comment with the number of instances", () => {
-  const file = configFiles.find(({ path }) => path.endsWith("_trt/configs/multi-gpu-4x.pbtxt"));
-  expect(file?.text).toContain("# Execution instances: 4 (count on each GPU of [0, 1, 2, 3]).\n");
-});
 
 test("models that execute the file of another one are relative links to it", () => {
   const files = renderedVariants.map((variant) => versionFile(defaultModel, variant));

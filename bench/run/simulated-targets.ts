@@ -13,7 +13,7 @@ import type { Instance, ModelFiles, SimulationPlan } from "../../artefact/simula
 import type { Workload } from "../../artefact/workload.ts";
 import { describe } from "../../artefact/workload.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
-import { modelConfig } from "../../contract/model-config.ts";
+import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
@@ -215,7 +215,7 @@ function withPayloadModels(
           ...repository.parts,
           ...payloadVariants.map((variant) => ({
             path: tritonModelName(spec, variant),
-            files: { "config.pbtxt": printModelConfig(modelConfig(spec, variant).cpu) },
+            files: { "config.pbtxt": printModelConfig(modelConfig(spec, variant, gpuLayout(0))) },
           })),
           { path: `${jpegModel}/1`, files: { ".keep": "" } },
           {

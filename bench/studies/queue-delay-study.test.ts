@@ -18,8 +18,8 @@ const { name: model, maxQueueDelayMicroseconds: own } = tritonModel(defaultModel
 const closers: (() => unknown)[] = [];
 let repository: TestRepository;
 beforeEach(async () => {
-  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", {});
-  repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: text });
+  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1);
+  repository = await testRepository({ [`${model}/configs/deployed.pbtxt`]: text });
   closers.push(() => repository.remove());
 });
 afterEach(async () => {
@@ -29,7 +29,7 @@ afterEach(async () => {
 /** Triton that loads a model a number of times and then fails. */
 async function triton(loads = Number.POSITIVE_INFINITY) {
   const flags = {
-    "model-config-name": "single-gpu",
+    "model-config-name": "deployed",
     "model-control-mode": "explicit" as const,
     "load-model": [model],
     "allow-metrics": false,

@@ -28,14 +28,13 @@ describe.skipIf(realTritonMissing !== "")(
     let repository: TestRepository | undefined;
     let triton: RealTriton | undefined;
     beforeAll(async () => {
-      const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "cpu", {});
+      const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 0);
       repository = await testRepository({
-        [`${model}/config.pbtxt`]: text,
-        [`${model}/configs/cpu.pbtxt`]: text,
+        [`${model}/configs/deployed.pbtxt`]: text,
       });
       triton = await startRealTriton(repository.path, {
         flags: [
-          "--model-config-name=cpu",
+          "--model-config-name=deployed",
           "--model-control-mode=explicit",
           `--load-model=${model}`,
         ],

@@ -17,8 +17,8 @@ const model = fp32Model.name;
 const closers: (() => unknown)[] = [];
 let repository: TestRepository;
 beforeEach(async () => {
-  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", {});
-  repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: text });
+  const { text } = deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1);
+  repository = await testRepository({ [`${model}/configs/deployed.pbtxt`]: text });
   closers.push(() => repository.remove());
 });
 afterEach(async () => {
@@ -29,7 +29,7 @@ afterEach(async () => {
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
   const server = await startTritonEmulator(
     repository.flags({
-      "model-config-name": "single-gpu",
+      "model-config-name": "deployed",
       "model-control-mode": "explicit",
       "load-model": [model],
       "allow-metrics": false,

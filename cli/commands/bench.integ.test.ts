@@ -27,7 +27,7 @@ describe.skipIf(realTritonMissing !== "")(
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), "clipstack-bench-integ-"));
       repository = await fullTestRepository();
-      triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
+      triton = await startRealTriton(repository.path);
       const output = join(folder, "results.json");
       const { code, stderr } = await clipstack([
         ...["bench", "--weights", "tiny", "--backend", paths.join(",")],

@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { type Command, Option } from "commander";
 import { readArtefact } from "../../artefact/artefact.ts";
+import { deployedConfigName } from "../../contract/model-config.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { synthesizedFile } from "../artefact.ts";
 import { launchSpec } from "../launch/launch-spec.ts";
@@ -59,9 +60,9 @@ async function print(name: string, args: LaunchArguments): Promise<void> {
 
 function writeConfigs(folder: string, changed: readonly ChangedConfig[]): void {
   try {
-    for (const { model, variant, text } of changed) {
+    for (const { model, text } of changed) {
       mkdirSync(join(folder, model), { recursive: true });
-      writeFileSync(join(folder, model, `${variant}.pbtxt`), text);
+      writeFileSync(join(folder, model, `${deployedConfigName}.pbtxt`), text);
     }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;

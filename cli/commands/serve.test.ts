@@ -62,7 +62,7 @@ test.each(["SIGTERM", "SIGKILL"] as const)("ends when npx is killed with %s", as
 test("starts the Triton emulator and leaves no folder behind", async () => {
   const [http, grpc, metrics] = await freePorts(3);
   const { child: server, done } = serve(
-    ...["--role", "triton", "--model", "tiny", "--model-config-name", "cpu"],
+    ...["--role", "triton", "--model", "tiny"],
     ...[
       "--http-port",
       String(http),

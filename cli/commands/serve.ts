@@ -41,10 +41,7 @@ export function registerServe(program: Command): void {
     .option("--http-port <port>", `default: ${embedPort}, or ${http} with --role triton`, port)
     .option("--grpc-port <port>", `--role triton only; default: ${grpc}`, port)
     .option("--metrics-port <port>", `--role triton only; default: ${metrics}`, port)
-    .option(
-      "--model-config-name <variant>",
-      "--role triton only: use <model>/configs/<variant>.pbtxt",
-    )
+    .option("--model-config-name <name>", "--role triton only: use <model>/configs/<name>.pbtxt")
     .addHelpText(
       "after",
       `
@@ -56,7 +53,7 @@ Examples:
   $ npx clipstack serve --model tiny
   $ npx clipstack serve --model openclip-vit-b32 --model dinov2-small
   $ curl -F image=@photo.jpg http://127.0.0.1:${embedPort}/embed
-  $ npx clipstack serve --role triton --model-config-name cpu
+  $ npx clipstack serve --role triton
   $ BACKEND=triton TRITON_GRPC_URLS=127.0.0.1:${grpc} npx clipstack serve     # gateway to that Triton`,
     )
     .action(serve);

@@ -20,6 +20,7 @@ import {
   StudyUnavailable,
 } from "../../bench/studies/study.ts";
 import type { EndpointName, Environment } from "../../contract/environment.ts";
+import { gpuLayout } from "../../contract/model-config.ts";
 import { sessionOptions } from "../../inference/session/onnx-session.ts";
 import { project } from "../project.ts";
 import {
@@ -267,7 +268,7 @@ function topologySettings(name: string, variants: EnvironmentVariants) {
   const group = backend === "onnxruntime" ? "tritonOnnx" : "tritonTrt";
   const gpusOf = (key: string): readonly unknown[] => {
     const gpus = setting(key, "gpus");
-    return Array.isArray(gpus) ? gpus : [0, 1, 2, 3];
+    return Array.isArray(gpus) ? gpus : gpuLayout(Number(setting("host", "count") ?? 4)).gpus;
   };
   return {
     chosen: (setting("topology") ?? "instance-group") as Topology,
@@ -297,9 +298,7 @@ async function scalingVariants(
   requireMultiGpu(name, variants);
   const { chosen, gpus, changes } = topologySettings(name, variants);
   const all = gpus[chosen];
-  // an instance group is configured for one GPU or for all
-  const half = chosen === "per-gpu" ? [Math.ceil(all.length / 2)] : [];
-  const counts = [...new Set([1, ...half, all.length])];
+  const counts = [...new Set([1, Math.ceil(all.length / 2), all.length])];
   const synthesized: EnvironmentVariant[] = [];
   for (const count of counts) {
     const environment = await variants.synthesize(name, changes(chosen, all.slice(0, count)));

@@ -45,8 +45,6 @@ interface AllInOneBuild {
   readonly server: string | undefined;
   /** Base image of the Tritons. */
   readonly tritonImage: string | undefined;
-  /** Name of the model configuration. */
-  readonly variant: string | undefined;
   readonly embedImage: string;
   /** Whether the image contains the weights. */
   readonly hasWeights: boolean;
@@ -59,7 +57,6 @@ export function buildCommand({
   image,
   server,
   tritonImage,
-  variant,
   embedImage,
   hasWeights,
   models,
@@ -69,7 +66,6 @@ export function buildCommand({
     EMBED_IMAGE: embedImage,
     TRITON_SERVER: server ?? "emulator",
     ...(base === undefined ? {} : { TRITON_IMAGE: base }),
-    ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
     ...(hasWeights ? { WEIGHTS: "image" } : {}),
     ...(models === modelSettings(defaultModels).MODELS ? {} : { MODELS: models }),
   };

@@ -1,6 +1,7 @@
 import type { Artefact } from "../../artefact/artefact.ts";
 import type { Workload } from "../../artefact/workload.ts";
 import { requiredDriver } from "../../constructs/checks/drivers.ts";
+import { deployedConfigName } from "../../contract/model-config.ts";
 import type { ChangedConfig, LaunchVolume } from "./launch-spec-types.ts";
 import type { WeightsMount } from "./model-files.ts";
 
@@ -46,10 +47,10 @@ export function notesOf(
           "every port is reachable from the host only, and the embed server requires no key: publish no port on a marketplace, and use 'ssh -L'; for a public port set embed.expose: all-interfaces, which requires a key",
         ]
       : []),
-    ...changed.map(({ model, variant }) =>
+    ...changed.map(({ model }) =>
       mounted
-        ? `${model}: configs/${variant}.pbtxt of the settings is mounted over that of the image`
-        : `${model}: the settings change its configuration, but the image contains the repository's: --configs <folder> writes configs/${variant}.pbtxt and mounts it`,
+        ? `${model}: configs/${deployedConfigName}.pbtxt of the settings is mounted over that of the image`
+        : `${model}: the settings change its configuration, but the image contains the repository's: --configs <folder> writes configs/${deployedConfigName}.pbtxt and mounts it`,
     ),
   ];
 }

@@ -44,6 +44,5 @@ export interface LaunchVolume {
 /** Model configuration that differs from the one in the image. */
 export interface ChangedConfig {
   readonly model: string;
-  readonly variant: string;
   readonly text: string;
 }

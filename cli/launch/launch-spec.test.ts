@@ -58,7 +58,6 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
     "--log-opt max-size=10m",
     "--gpus device=0",
     "--env SERVICES=embed,triton-onnx,triton-trt",
-    "--env MODEL_CONFIG_NAME=single-gpu",
     "--env ALLOW_ANONYMOUS=true",
     "--env BACKEND=onnxruntime",
     "--env EXECUTION_PROVIDER=cuda",
@@ -82,7 +81,7 @@ test("prints the docker run of every service, with the GPU, the ports and the pr
 
 test("builds the image from the images in the settings", () => {
   expect(launch(onGpu).spec.build.join(" ")).toBe(
-    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_SERVER=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --build-arg MODEL_CONFIG_NAME=single-gpu --tag clipstack/all-in-one:0.1.0 model_repository",
+    "docker build --file model_repository/image/Dockerfile.all-in-one --build-arg EMBED_IMAGE=clipstack/embed:gpu --build-arg TRITON_SERVER=tritonserver --build-arg TRITON_IMAGE=nvcr.io/nvidia/tritonserver:26.07-py3 --tag clipstack/all-in-one:0.1.0 model_repository",
   );
 });
 
@@ -112,7 +111,6 @@ test("runs only the enabled services, and requests no GPU on CPU", () => {
     image: "clipstack/all-in-one:0.1.0-emulator",
     env: {
       SERVICES: "embed,triton-trt",
-      MODEL_CONFIG_NAME: "cpu",
       BACKEND: "triton",
       TRITON_GRPC_URLS: "127.0.0.1:8021",
       MODELS: "openclip-vit-b32:image",
@@ -150,12 +148,10 @@ test("notes a changed model configuration, and mounts it from a folder", () => {
   const slower = { ...triton, maxQueueDelayMicroseconds: 9_000 };
   const settings = { ...onGpu, tritonOnnx: slower };
   const { changed, spec } = launch(settings);
-  expect(changed.map(({ model, variant }) => `${model} ${variant}`)).toEqual([
-    "openclip_vit_b32 single-gpu",
-  ]);
+  expect(changed.map(({ model }) => model)).toEqual(["openclip_vit_b32"]);
   expect(changed[0]?.text).toContain("max_queue_delay_microseconds: 9000");
   expect(spec.notes).toContain(
-    "openclip_vit_b32: the settings change its configuration, but the image contains the repository's: --configs <folder> writes configs/single-gpu.pbtxt and mounts it",
+    "openclip_vit_b32: the settings change its configuration, but the image contains the repository's: --configs <folder> writes configs/deployed.pbtxt and mounts it",
   );
   expect(linesOf(settings, { configs: "/srv/configs" })).toContain(
     "--volume /srv/configs/openclip_vit_b32:/models/openclip_vit_b32/configs:ro",

@@ -11,7 +11,7 @@ import { buildCommand, pulledImages, tritonBases } from "./launch-images.ts";
 import { cudaNotes, engineNote, notesOf } from "./launch-notes.ts";
 import type { ChangedConfig, LaunchSpec, LaunchVolume } from "./launch-spec-types.ts";
 import { changedConfigs, weightsMounts } from "./model-files.ts";
-import { requireOneContainer, sharedValue, variantOf } from "./one-container.ts";
+import { requireOneContainer, sharedValue } from "./one-container.ts";
 import { portsOf } from "./service-ports.ts";
 
 export interface LaunchOptions {
@@ -41,7 +41,6 @@ export function launchSpec(
   const tritons = workloads.filter(({ service }) => service.kind === "triton");
   const embed = workloads.find(({ service }) => service.kind === "embed");
   const server = sharedValue(environment.name, tritons, "server", (it) => it.service.server);
-  const variant = sharedValue(environment.name, tritons, "variant", variantOf);
   const bases = tritonBases(json);
   const tritonImage = sharedValue(environment.name, tritons, "image", (workload) =>
     bases.get(containers.get(workload)?.image ?? ""),
@@ -66,7 +65,6 @@ export function launchSpec(
         image,
         server,
         tritonImage,
-        variant,
         embedImage: embedImageOf(embed, containers, json),
         hasWeights: weights.length === 0,
         models,
@@ -74,7 +72,6 @@ export function launchSpec(
       services,
       env: {
         SERVICES: services.join(","),
-        ...(variant === undefined ? {} : { MODEL_CONFIG_NAME: variant }),
         ...(embed === undefined ? { MODELS: models } : embedEnv(embed, tritons)),
         ...gpuEnv(declared),
       },

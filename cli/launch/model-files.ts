@@ -1,13 +1,16 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { join, posix } from "node:path";
 import type { Artefact } from "../../artefact/artefact.ts";
 import { evaluatePath } from "../../artefact/terraform-text.ts";
 import type { Workload } from "../../artefact/workload.ts";
+import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
+import { printModelConfig } from "../../contract/print-model-config.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
+import { allVariantsOf } from "../../contract/triton-models.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { project } from "../project.ts";
 import type { ChangedConfig } from "./launch-spec-types.ts";
-import { loadedModels, variantOf } from "./one-container.ts";
+import { loadedModels } from "./one-container.ts";
 
 /** Mounted version folder of a served model, `/models/<model>/1`. */
 export interface WeightsMount {
@@ -40,36 +43,38 @@ export function weightsMounts(artefact: Artefact, moduleFolder: string): readonl
   return [...mounts].map(([target, source]) => ({ source, target }));
 }
 
-/** Model configurations that the settings change; the image contains those of the repository. */
+/** Model configurations that the settings change; those of the image serve every number of GPUs. */
 export function changedConfigs(
   tritons: readonly Workload[],
-  { containers }: Artefact,
+  artefact: Artefact,
 ): readonly ChangedConfig[] {
-  return tritons.flatMap((workload) => {
-    const variant = variantOf(workload) ?? "";
-    return loadedModels(workload).flatMap((model) => changedConfig(model, variant, containers));
-  });
+  return tritons.flatMap((workload) =>
+    loadedModels(workload).flatMap((model) => changedConfig(model, artefact)),
+  );
 }
 
 function changedConfig(
   model: string,
-  variant: string,
-  containers: Artefact["containers"],
+  { containers, environment: { gpu, models } }: Artefact,
 ): readonly ChangedConfig[] {
   const text = containers
     .filter(({ declared }) => declared.command.includes(model))
     .flatMap(({ declared }) => declared.upload)
     .find((upload) => upload.file.endsWith(".pbtxt"))?.content;
   if (text === undefined) return [];
-  const file = join(project, "model_repository", model, "configs", `${variant}.pbtxt`);
-  // the repository contains the default model only
-  const repositoryText = existsSync(file) ? readFileSync(file, "utf8") : "";
   // the prefix of cached engines depends on the deployment
   const effective = (config: string) =>
     config
       .split("\n")
       .filter((line) => line.trim() !== "" && !/^\s*#|trt_engine_cache_prefix/.test(line))
       .join("\n");
-  if (effective(text) === effective(repositoryText)) return [];
-  return [{ model, variant, text: text.replace(/\$\{[^{}]*\}_?/g, "") }];
+  const standard = models
+    .flatMap((spec) =>
+      allVariantsOf(spec).map((variant) => modelConfig(spec, variant, gpuLayout(gpu?.count ?? 0))),
+    )
+    .find(({ name }) => name === model);
+  // the repository contains the default model only
+  const isInImage = existsSync(join(project, "model_repository", model, "config.pbtxt"));
+  if (isInImage && standard && effective(text) === effective(printModelConfig(standard))) return [];
+  return [{ model, text: text.replace(/\$\{[^{}]*\}_?/g, "") }];
 }

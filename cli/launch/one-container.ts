@@ -58,11 +58,6 @@ export function sharedValue<T extends string>(
   );
 }
 
-/** Name of the model configuration that a Triton is started with. */
-export function variantOf({ command }: Workload): string | undefined {
-  return command.length === 0 ? undefined : parseTritonArgs(command.slice(1))["model-config-name"];
-}
-
 /** Models that a Triton loads at start. */
 export function loadedModels({ command }: Workload): readonly string[] {
   return command.length === 0 ? [] : parseTritonArgs(command.slice(1))["load-model"];

@@ -60,7 +60,6 @@ const servers: readonly {
     async start(repository) {
       const server = await startTritonEmulator(
         repository.flags({
-          "model-config-name": "cpu",
           "model-control-mode": "explicit",
           "load-model": [fp32Name],
         }),
@@ -75,11 +74,7 @@ const servers: readonly {
     missing: realTritonMissing,
     async start(repository) {
       const server = await startRealTriton(repository.path, {
-        flags: [
-          "--model-config-name=cpu",
-          "--model-control-mode=explicit",
-          `--load-model=${fp32Name}`,
-        ],
+        flags: ["--model-control-mode=explicit", `--load-model=${fp32Name}`],
       });
       return { targets: [server.httpTarget, server.grpcTarget], stop: () => server.stop() };
     },

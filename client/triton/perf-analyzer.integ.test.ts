@@ -42,9 +42,7 @@ describe.skipIf(realTritonMissing !== "")(
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), "clipstack-perf-"));
       repository = await fullTestRepository();
-      server = await startTritonEmulator(repository.flags({ "model-config-name": "cpu" }), {
-        log: () => {},
-      });
+      server = await startTritonEmulator(repository.flags(), { log: () => {} });
     });
     afterAll(async () => {
       await server?.stop();

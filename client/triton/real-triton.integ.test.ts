@@ -31,7 +31,7 @@ describe.skipIf(missing !== "")(
     beforeAll(async () => {
       if (isExternal) return;
       repository = await fullTestRepository();
-      triton = await startRealTriton(repository.path, { flags: ["--model-config-name=cpu"] });
+      triton = await startRealTriton(repository.path);
       url = triton.url;
       target = triton.grpcTarget;
     });

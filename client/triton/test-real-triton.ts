@@ -116,8 +116,8 @@ async function usePythonBackend(repository: string): Promise<void> {
   const backend = fileURLToPath(new URL("./test-onnx-backend.py", import.meta.url));
   for (const model of await readdir(repository)) {
     const folder = join(repository, model);
-    const variants = await readdir(join(folder, "configs")).catch(() => []);
-    for (const file of ["config.pbtxt", ...variants.map((name) => join("configs", name))]) {
+    const named = await readdir(join(folder, "configs")).catch(() => []);
+    for (const file of ["config.pbtxt", ...named.map((name) => join("configs", name))]) {
       const path = join(folder, file);
       const text = await readFile(path, "utf8");
       const changed = text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');

@@ -4,7 +4,6 @@ import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import {
   gpuIndexFindings as gpuIndexFindingsOf,
   gpuNamingFindings as gpuNamingFindingsOf,
-  variantGpuFindings as variantGpuFindingsOf,
 } from "./gpus.ts";
 import {
   imageFindings as imageFindingsOf,
@@ -30,7 +29,6 @@ import { weightsFindings as weightsFindingsOf } from "./weights.ts";
 
 const gpuIndexFindings = rendered(gpuIndexFindingsOf);
 const gpuNamingFindings = rendered(gpuNamingFindingsOf);
-const variantGpuFindings = rendered(variantGpuFindingsOf);
 const imageFindings = rendered(imageFindingsOf);
 const releaseFindings = rendered(releaseFindingsOf);
 const tritonOptionFindings = rendered(tritonOptionFindingsOf);
@@ -151,22 +149,6 @@ describe("GPUs", () => {
     expect(gpuNamingFindings([1, "GPU-a"], 2)).toEqual([
       "gpus must be named all by index or all by UUID, got 1 and GPU-a",
     ]);
-  });
-
-  test("accepts any GPUs if a model configuration has their number", () => {
-    expect(variantGpuFindings([4, 5, 6, 7], 8, "openclip_vit_b32")).toEqual([]);
-    expect(variantGpuFindings([3], 4, "openclip_vit_b32_trt")).toEqual([]);
-    expect(variantGpuFindings([], 4, "openclip_vit_b32")).toEqual([]);
-  });
-
-  test("rejects a number of GPUs without a model configuration", () => {
-    expect(variantGpuFindings([0, 1], 4, "openclip_vit_b32")).toEqual([
-      "gpus must list 1 or 4 GPUs, as the model configurations of openclip_vit_b32 require, got 2: 0, 1",
-    ]);
-  });
-
-  test("does not report the number of GPUs if an index is invalid", () => {
-    expect(variantGpuFindings([0, 9], 4, "openclip_vit_b32")).toEqual([]);
   });
 });
 

@@ -7,7 +7,6 @@ import { towerFilesFindings, towerName } from "../kubernetes/cluster-weights.ts"
 import { namedObjects } from "../kubernetes/namespace-requirements.ts";
 import { type Finding, findingIf } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
-import { variantGpuCounts } from "./gpus.ts";
 import { imageFindings, releaseFindings, tritonOptionFindings } from "./images.ts";
 import { autoscalerFindings, budgetFindings, resourceFindings } from "./kubernetes.ts";
 import { podMemoryFindings } from "./memory.ts";
@@ -65,7 +64,6 @@ export function clusterFindings(
             : []),
           ...(gpus > 0 ? releaseFindings(triton.image, gpu, "triton.image") : []),
           ...weightsFindings(props),
-          ...variantFindings(gpus, plan.towers[0]?.tritonModel ?? ""),
           ...podFindings("triton"),
           ...configurationProblems(plan).map((problem) => `triton.${problem}`),
           ...metricSourceFindings("triton", triton.autoscaler, props.scraping, triton.autoscaler),
@@ -148,16 +146,6 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
     "model.weights",
     "be pvc or init when triton.image is NVIDIA's own, which has no weights",
     "'image'",
-  );
-}
-
-function variantFindings(gpus: number, model: string): readonly Finding[] {
-  const counts = variantGpuCounts();
-  return findingIf(
-    gpus > 0 && !counts.includes(gpus),
-    "triton.gpusPerPod",
-    `be ${counts.join(" or ")}, the GPU counts of the model configurations of ${model}`,
-    gpus,
   );
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { modelConfig } from "../../contract/model-config.ts";
+import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { openclipVitB32 } from "../../contract/models/openclip-vit-b32.ts";
 import { parseTritonArgs, tritonCommandOf } from "../../contract/triton-flags.ts";
 import type { TerraformStack } from "../cdktf.ts";
@@ -60,9 +60,9 @@ test.each([
 });
 
 test.each([
-  ["gpu", "model.dali", "single-gpu"],
-  ["cpu", "model.cpu.dali", "cpu"],
-] as const)("on the %s the volume has %s, verified by checksum", (accelerator, file, layout) => {
+  ["gpu", "model.dali", 1],
+  ["cpu", "model.cpu.dali", 0],
+] as const)("on the %s the volume has %s, verified by checksum", (accelerator, file, gpus) => {
   const { at } = synthTriton({ host: { accelerator } });
   const check = at("test/triton/dali/pipeline-check/container");
   expect(check.command.slice(0, 5)).toEqual([
@@ -78,7 +78,8 @@ test.each([
   ]);
   const [{ content }] = at("test/triton/dali/configuration-preprocess/apply/container").upload;
   expect(content).toContain(`default_model_filename: "${file}"`);
-  expect(modelConfig(openclipVitB32, "dali-preprocess")[layout].default_model_filename).toBe(file);
+  const config = modelConfig(openclipVitB32, "dali-preprocess", gpuLayout(gpus));
+  expect(config.default_model_filename).toBe(file);
 });
 
 test("a missing pipeline fails the plan with the command that writes it", () => {

@@ -3,7 +3,7 @@ import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/inde
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import type { backendVariants } from "../../contract/deployed-model-config.ts";
-import { daliFiles, modelConfig } from "../../contract/model-config.ts";
+import { daliFiles, gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
 import { daliPipelinePath } from "../../contract/repository-files.ts";
@@ -33,15 +33,15 @@ export function jpegVariant(
 }
 
 export interface DaliModelsProps
-  extends Pick<ModelConfigurationProps, "host" | "tools" | "variant" | "reload"> {
+  extends Pick<ModelConfigurationProps, "host" | "tools" | "reload"> {
   /** Name of the Triton's container, which starts the names of its objects. */
   readonly server: string;
   /** Name of the Triton in the stack. */
   readonly service: string;
   /** Models with the pipelines in their repository, which `clipstack model pipeline` writes. */
   readonly weights: ModelWeights;
-  /** Device of the decoder and of the resize. */
-  readonly device: keyof typeof daliFiles;
+  /** Number of GPUs; without them, decoder and resize run on the CPU. */
+  readonly gpus: number;
   /** Ensemble that returns embeddings. */
   readonly ensemble: keyof typeof daliModels;
 }
@@ -82,16 +82,16 @@ export class DaliModels extends Construct {
   #addConfiguration(
     tower: ServedTower,
     variant: DaliVariant,
-    { server, service, ...props }: DaliModelsProps,
+    { server, service, gpus, ...props }: DaliModelsProps,
   ): ModelConfiguration {
     const suffix = `${variant === "dali-preprocess" ? "-preprocess" : ""}${towerSuffix(tower)}`;
-    const config = modelConfig(tower.spec, variant)[props.variant];
+    const config = modelConfig(tower.spec, variant, gpuLayout(gpus));
     return new ModelConfiguration(this, `configuration${suffix}`, {
       ...props,
       volume: `${server}-config-dali${suffix}`,
       service: `${service}-dali${suffix}`,
       model: config.name,
-      text: `# Variant ${props.variant}.\n\n${printModelConfig(config)}`,
+      text: printModelConfig(config),
       versions: [],
     });
   }
@@ -99,8 +99,9 @@ export class DaliModels extends Construct {
   /** Adds a volume with the pipeline of a model, verified by checksum. @returns its mount without a path */
   #addPipeline(
     tower: ServedTower,
-    { host, tools, server, service, weights, device }: DaliModelsProps,
+    { host, tools, server, service, weights, gpus }: DaliModelsProps,
   ): Pick<ContainerVolumes, "hostPath" | "volumeName"> {
+    const device = gpus > 0 ? "gpu" : "cpu";
     const path = `${weights.modelRepository}/${daliPipelinePath(tower.spec, device)}`;
     const isOnHost = weights.source === "host-path";
     const what = `the DALI pipeline of ${tower.spec.name}`;

@@ -2,6 +2,7 @@ import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
 import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
+import { gpuLayout } from "../../contract/model-config.ts";
 import {
   addressOf,
   DataResource,
@@ -78,6 +79,8 @@ export class GpuHost extends Construct {
   readonly services: DockerProvider;
 
   readonly #ports: PublishedPort[] = [];
+  /** Indices of all GPUs. */
+  readonly gpus: readonly number[];
   readonly #uses: { readonly gpus: readonly GpuId[]; readonly use: VramUse }[] = [];
   readonly #tritonImages: string[] = [];
   readonly #disk: RequiredDisk[] = [];
@@ -95,6 +98,7 @@ export class GpuHost extends Construct {
     this.accelerator = props.accelerator ?? "gpu";
     this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
     this.count = props.count;
+    this.gpus = gpuLayout(props.count).gpus;
     this.command = props.command;
 
     const hostCheck = new HostCheck(this, "check", {

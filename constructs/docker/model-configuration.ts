@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
-import type { ModelVariant } from "../../contract/model-config.ts";
+import { deployedConfigName } from "../../contract/model-config.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
 import { expression } from "../expression.ts";
@@ -19,7 +19,6 @@ export interface ModelConfigurationProps {
   readonly volume: string;
   /** Folder of the model in the repository. */
   readonly model: string;
-  readonly variant: ModelVariant;
   /** Text of `config.pbtxt`. Terraform expressions in it are known at plan time. */
   readonly text: string;
   /** Terraform expressions in `text`. */
@@ -57,7 +56,7 @@ export class ModelConfiguration extends Construct {
   constructor(scope: Construct, id: string, props: ModelConfigurationProps) {
     super(scope, id);
 
-    const { host, tools, service, model, variant, text, versions, reload } = props;
+    const { host, tools, service, model, text, versions, reload } = props;
     const hash = createHash("sha256").update(text).digest("hex").slice(0, 12);
     this.version =
       versions.length === 0
@@ -76,7 +75,7 @@ export class ModelConfiguration extends Construct {
           "apply-config",
           ...["--folder", mountInTools],
           ...["--file", uploaded],
-          ...["--name", variant],
+          ...["--name", deployedConfigName],
           ...["--model", model],
           ...(reload === undefined ? [] : reloadArguments(reload)),
         ],

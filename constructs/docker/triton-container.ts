@@ -3,7 +3,7 @@ import type {
   ContainerVolumes,
 } from "@cdktf/provider-docker/lib/container/index.js";
 import type { TritonServerKind } from "../../contract/environment.ts";
-import { engineCacheMount, type ModelVariant } from "../../contract/model-config.ts";
+import { deployedConfigName, engineCacheMount } from "../../contract/model-config.ts";
 import { oipPaths } from "../../contract/oip-paths.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
@@ -47,7 +47,6 @@ export interface TritonContainerOptions {
   readonly models: readonly string[];
   /** Variant of the image towers. */
   readonly served: FileVariant;
-  readonly variant: ModelVariant;
   readonly modelControl: ModelControl;
   /** Key of the model control API, with `modelControl: explicit`. */
   readonly modelControlKey: () => string;
@@ -118,10 +117,10 @@ const maxRequestBytes = 128 * 1024 * 1024;
 const controlRestrictions = { explicit: "key", none: "closed", open: "open" } as const;
 
 function tritonCommand(options: TritonContainerOptions): readonly string[] {
-  const { models, variant, modelControl } = options;
+  const { models, modelControl } = options;
   return renderTritonCommand({
     "model-repository": modelRepositoryMount,
-    "model-config-name": variant,
+    "model-config-name": deployedConfigName,
     "http-max-input-size": maxRequestBytes,
     "model-control-mode": modelControl === "none" ? "none" : "explicit",
     ...(modelControl !== "none" && { "load-model": [...models] }),

@@ -3,6 +3,7 @@ import { parseTritonArgs, restrictControl, tritonCommandOf } from "../../contrac
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { tritonImage } from "../../stacks/image-builds.ts";
 import type { TerraformStack } from "../cdktf.ts";
+import type { GpuId } from "../checks/gpus.ts";
 import { dependenciesIn, findings, hostIn, synth } from "../test-synth.ts";
 import type { GpuHostProps } from "./gpu-host.ts";
 import { TritonServer, type TritonServerProps } from "./triton-server.ts";
@@ -48,7 +49,7 @@ test("runs tritonserver with NVIDIA's recommended production options", () => {
     ...["python3", "-c", tritonLauncher],
     "tritonserver",
     "--model-repository=/models",
-    "--model-config-name=single-gpu",
+    "--model-config-name=deployed",
     "--http-max-input-size=134217728",
     "--model-control-mode=explicit",
     "--load-model=openclip_vit_b32",
@@ -64,17 +65,20 @@ test("runs tritonserver with NVIDIA's recommended production options", () => {
   expect(() => flagsOf(container)).not.toThrow();
 });
 
-test.each([
-  ["single-gpu", [2], "gpu"],
-  ["multi-gpu-4x", [0, 1, 2, 3], "gpu"],
-  ["cpu", [0], "cpu"],
-] as const)(
-  "chooses the model configuration %s for GPUs %j on %s",
-  (variant, gpus, accelerator) => {
-    const { container } = synthTriton({ gpus }, { accelerator });
-    expect(flagsOf(container)["model-config-name"]).toBe(variant);
-  },
-);
+test.each<[readonly GpuId[] | undefined, Partial<GpuHostProps>, string, number]>([
+  [[2], { count: 4 }, "gpus: [0]", 1],
+  [[1, 3], { count: 4 }, "gpus: [0, 1]", 2],
+  [[0, 1, 2], { count: 4 }, "gpus: [0, 1, 2]", 3],
+  [undefined, { count: 1 }, "gpus: [0]", 1],
+  [undefined, { count: 8 }, "gpus: [0, 1, 2, 3, 4, 5, 6, 7]", 8],
+  [undefined, { count: 16 }, `gpus: [${[...Array(16).keys()].join(", ")}]`, 16],
+  [[0], { accelerator: "cpu" }, "kind: KIND_CPU", 1],
+])("renders the configuration for GPUs %j of the host %j", (gpus, host, instances, count) => {
+  const { server, at } = synthTriton({ gpus }, host);
+  const [{ content }] = at("test/triton/configuration/apply/container").upload;
+  expect(content).toContain(`    ${instances}\n`);
+  expect(server.executionInstances).toBe(count);
+});
 
 test("requests one GPU as a device", () => {
   const { container } = synthTriton({ gpus: [2] });
@@ -92,8 +96,6 @@ test("requests a GPU by its UUID", () => {
   const { container } = synthTriton({ gpus: [uuid] });
   expect(container.gpus).toBe(`device=${uuid}`);
   expect(container.env).toContain(`NVIDIA_VISIBLE_DEVICES=${uuid}`);
-  // a single GPU always has the index 0 in the container
-  expect(flagsOf(container)["model-config-name"]).toBe("single-gpu");
 });
 
 test("requests several GPUs through NVIDIA's runtime", () => {
@@ -255,7 +257,7 @@ test("applies the configured model configuration before Triton starts", () => {
     "apply-config",
     ...["--folder", "/configs"],
     ...["--file", "/model-config.pbtxt"],
-    ...["--name", "single-gpu"],
+    ...["--name", "deployed"],
     ...["--model", "openclip_vit_b32"],
   ]);
   expect(apply.upload).toEqual([

@@ -7,13 +7,13 @@ import {
   type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
 import type { Service } from "../../contract/environment.ts";
-import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
+import { deployedConfigName, executionInstances } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { addressOf } from "../cdktf.ts";
 import { check, type Finding } from "../checks/findings.ts";
-import { type GpuId, variantFor, variantGpuFindings } from "../checks/gpus.ts";
+import type { GpuId } from "../checks/gpus.ts";
 import {
   daliFindings,
   imageFindings,
@@ -64,8 +64,12 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
   readonly jpegDecoder?: JpegDecoder;
   /** Host ports. */
   readonly ports: TritonPorts;
-  /** GPUs of the host, by index or by UUID. Ignored if the host's accelerator is `cpu`. */
-  readonly gpus: readonly GpuId[];
+  /**
+   * GPUs of the host, by index or by UUID. Ignored if the host's accelerator is `cpu`.
+   *
+   * @default - all
+   */
+  readonly gpus?: readonly GpuId[];
   /**
    * Interfaces on which HTTP and gRPC are published. Metrics are always on the loopback interface.
    *
@@ -131,10 +135,9 @@ export class TritonServer extends Construct {
     const { expose = "loopback" } = props;
     const service = nameInStack(this);
     const name = objectName(this);
-    const gpus = host.accelerator === "gpu" ? props.gpus : [];
+    const gpus = host.accelerator === "gpu" ? (props.gpus ?? host.gpus) : [];
     const image = server.kind === "emulator" ? tools : host.image("triton", server.image);
     const compiles = props.backend === "tensorrt" && host.accelerator === "gpu";
-    const layout = variantFor(gpus);
     const served = weights.towers.map((tower) => servedModel(tower, { props, gpus, image }));
     this.weights = weights;
     this.models = weights.models;
@@ -145,7 +148,7 @@ export class TritonServer extends Construct {
     );
     this.executionInstances = instances.reduce((sum, count) => sum + count, 0);
     this.startSeconds = tritonStartSeconds(compiles, this.executionInstances);
-    this.#addChecks(props, gpus, served);
+    this.#addChecks(props, served);
     this.#recordUse(props, service, { gpus, instances: Math.max(...instances) });
 
     const cache = compiles
@@ -159,9 +162,9 @@ export class TritonServer extends Construct {
         })
       : undefined;
     const configurations = served.map((model) =>
-      this.#addConfiguration(props, model, { image, gpus, layout }),
+      this.#addConfiguration(props, model, { image, gpus }),
     );
-    const dali = this.#addDali(props, { image, gpus, layout });
+    const dali = this.#addDali(props, { image, gpus });
     configurations.push(...(dali?.configurations ?? []));
     this.container = new Container(this, "container", {
       ...tritonContainer({
@@ -169,7 +172,6 @@ export class TritonServer extends Construct {
         models: [...served.map((model) => model.name), ...(dali?.names ?? [])],
         pipelines: dali?.mounts ?? [],
         served: this.variant,
-        variant: layout,
         modelControl,
         modelControlKey: () => host.modelControlKey,
         gpus,
@@ -219,7 +221,6 @@ export class TritonServer extends Construct {
       volume: `${server}-config${suffix}`,
       service: `${nameInStack(this)}${suffix}`,
       model: name,
-      variant: layout.layout,
       text: deployed.text,
       versions: engineVersions,
       ...this.#reloadOf(props, layout),
@@ -228,7 +229,7 @@ export class TritonServer extends Construct {
 
   #reloadOf(
     { host, weights, modelControl = "explicit" }: TritonServerProps,
-    { image, gpus, layout }: Layout,
+    { image, gpus }: Layout,
   ): Pick<ModelConfigurationProps, "reload"> {
     if (modelControl === "none") return {};
     const versions = weights.towers.map(({ version }) => version);
@@ -237,7 +238,13 @@ export class TritonServer extends Construct {
         url: `http://${objectName(this)}:${tritonPorts.http}`,
         ...(modelControl === "explicit" && { key: host.modelControlKey }),
         timeoutSeconds: this.startSeconds,
-        startedWith: [image.name, ...versions, weights.source, layout, ...gpus.map(String)],
+        startedWith: [
+          image.name,
+          ...versions,
+          weights.source,
+          deployedConfigName,
+          ...gpus.map(String),
+        ],
       },
     };
   }
@@ -249,8 +256,7 @@ export class TritonServer extends Construct {
       ...{ host, tools, weights },
       server: objectName(this),
       service: nameInStack(this),
-      variant: layout.layout,
-      device: layout.gpus.length > 0 ? "gpu" : "cpu",
+      gpus: layout.gpus.length,
       ensemble: this.jpegVariant,
       ...this.#reloadOf(props, layout),
     });
@@ -276,11 +282,7 @@ export class TritonServer extends Construct {
     };
   }
 
-  #addChecks(
-    props: TritonServerProps,
-    gpus: readonly GpuId[],
-    served: readonly ServedModel[],
-  ): void {
+  #addChecks(props: TritonServerProps, served: readonly ServedModel[]): void {
     const { host, server, weights, modelControl = "explicit", expose = "loopback" } = props;
     if (server.kind === "tritonserver") check(this, () => tritonImageFindings(server.image, host));
     if (this.jpegVariant !== undefined) {
@@ -295,7 +297,6 @@ export class TritonServer extends Construct {
       ]),
     );
     check(this, () => exposureFindings(expose, props.allowUnauthenticated ?? false, modelControl));
-    check(this, () => variantGpuFindings(gpus, host.count, served[0]?.name ?? ""));
   }
 
   /** Records the driver, GPUs and ports that this server requires of its host. */
@@ -328,9 +329,7 @@ export class TritonServer extends Construct {
   }
 }
 
-interface Layout extends Pick<Context, "image" | "gpus"> {
-  readonly layout: ModelVariant;
-}
+type Layout = Pick<Context, "image" | "gpus">;
 
 interface Context {
   readonly props: TritonServerProps;
@@ -351,7 +350,7 @@ function servedModel(
   const compiles = tensorrt && host.accelerator === "gpu";
   const variant = towerVariant(tower, imageVariant(props));
   const engineVersions = compiles ? [version, image.version].filter((each) => each !== "") : [];
-  const deployed = deployedModelConfig({ spec: tower.spec, variant }, variantFor(gpus), {
+  const deployed = deployedModelConfig({ spec: tower.spec, variant }, gpus.length, {
     maxQueueDelayMicroseconds: props.maxQueueDelayMicroseconds,
     preferredBatchSizes: props.preferredBatchSizes,
     instancesPerGpu: props.instancesPerGpu,

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { modelVariants } from "../../contract/model-config.ts";
+import { maxGpus } from "../../contract/gpus.ts";
 import { graceSeconds, preStopSeconds } from "../../contract/pods.ts";
 import { tritonStartSeconds } from "../triton-times.ts";
 import {
@@ -45,18 +45,14 @@ export const triton = z
       "26.07-py3",
       "Triton image; ignored with the server `emulator`.",
     ),
-    gpus: integer(0, 16)
+    gpus: integer(0, maxGpus)
       .default(1)
       .describe(
-        "Number of GPUs per pod; 0 is the CPU. The chart has model configurations for 0, 1 and 4.",
+        "Number of GPUs per pod, each with one execution instance of every model; 0 is the CPU.",
       ),
     spareGpu,
     modelConfig: z
       .strictObject({
-        variant: z
-          .enum(["", ...modelVariants])
-          .default("")
-          .describe("Name of the model configurations; empty selects those for `gpus`."),
         texts: stringMap(
           "Complete model configurations (`config.pbtxt`) by name in Triton, such as `openclip_vit_b32_trt`, in place of the chart's, which has those of the catalogue.",
         ),

@@ -52,7 +52,7 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
 
 function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartValues["triton"] {
   const { triton, cluster } = props;
-  const { gpus, variant, compiles, startSeconds } = plan.triton;
+  const { gpus, compiles, startSeconds } = plan.triton;
   const { metric, source, prometheus, targetQueueMilliseconds } = triton.autoscaler;
   const scaling = scalingValues(triton.autoscaler);
   const { storageClass, accessMode, sizeGiB } = triton.engineCache;
@@ -65,7 +65,6 @@ function tritonValues(props: ClusterInferenceProps, plan: ClusterPlan): ChartVal
     gpus,
     spareGpu: triton.spareGpu,
     modelConfig: {
-      variant,
       texts: Object.fromEntries(
         plan.towers.map(({ tritonModel, config }) => [tritonModel, config.text]),
       ),

@@ -69,8 +69,7 @@ test("serves every tower of several models with its own configuration", () => {
   expect(values.models).toEqual(["openclip-vit-b32", "siglip2-base-224:text"]);
   expect(values).not.toHaveProperty("modelSpecs");
   expect(values.model).toEqual({ weights: "image" });
-  const { variant: layout, texts } = values.triton.modelConfig;
-  expect(layout).toBe("single-gpu");
+  const { texts } = values.triton.modelConfig;
   const names = ["openclip_vit_b32_trt", "openclip_vit_b32_text_trt", "siglip2_base_224_text_trt"];
   expect(Object.keys(texts)).toEqual(names);
   for (const name of names) expect(texts[name]).toContain(`name: "${name}"`);

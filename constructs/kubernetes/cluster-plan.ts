@@ -3,7 +3,7 @@ import {
   deployedModelConfig,
   type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
-import { executionInstances, type ModelVariant } from "../../contract/model-config.ts";
+import { executionInstances } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import {
@@ -13,7 +13,6 @@ import {
   surge as rolloutSurge,
   terminationSeconds,
 } from "../../contract/pods.ts";
-import { variantFor } from "../checks/gpus.ts";
 import type { Budget, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { Pods, ScalingMetric, Scraping } from "../checks/scaling.ts";
 import {
@@ -153,8 +152,6 @@ export interface ClusterPlan {
     readonly gpus: number;
     /** Variant of the image towers. */
     readonly served: FileVariant;
-    /** Name of the model configurations. */
-    readonly variant: ModelVariant;
     /** Whether pods build TensorRT engines. */
     readonly compiles: boolean;
     /** Maximum number of execution instances of a tower per GPU, or per pod on the CPU. */
@@ -208,11 +205,6 @@ function tritonVariant({ triton, model }: ClusterInferenceProps): FileVariant {
   return triton.backend === "tensorrt" ? "trt" : (model.variant ?? "fp32");
 }
 
-/** Configuration variant for pods with `gpus` GPUs. */
-function layoutFor(gpus: number): ModelVariant {
-  return variantFor(Array.from({ length: gpus }, (_, index) => index));
-}
-
 function plannedTower(
   tower: ServedTower,
   props: ClusterInferenceProps,
@@ -224,7 +216,7 @@ function plannedTower(
   const files = towerFiles(model, tower, folder, servedTowers(models).length === 1);
   const tensorrt = triton.backend === "tensorrt";
   const variant = towerVariant(tower, served);
-  const config = deployedModelConfig({ spec: tower.spec, variant }, layoutFor(gpus), {
+  const config = deployedModelConfig({ spec: tower.spec, variant }, gpus, {
     maxQueueDelayMicroseconds: triton.maxQueueDelayMicroseconds,
     preferredBatchSizes: triton.preferredBatchSizes,
     instancesPerGpu: triton.instancesPerGpu,
@@ -252,7 +244,6 @@ function tritonPlan(
   return {
     gpus,
     served: tritonVariant(props),
-    variant: layoutFor(gpus),
     compiles,
     instancesPerGpu: Math.ceil(Math.max(...instances) / Math.max(1, gpus)),
     startSeconds: tritonStartSeconds(compiles, total),

@@ -2,7 +2,7 @@ import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { embeddingTensor, textTowerOf, tokenIds } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import { configurationFiles } from "../../contract/repository-files.ts";
+import { configurationFile } from "../../contract/repository-files.ts";
 import { tritonModelName, variantsOf } from "../../contract/triton-models.ts";
 import { tinyModel, writeModel } from "../../model-tools/test-model.ts";
 
@@ -57,9 +57,8 @@ export async function writeTestRepository(
   };
   for (const spec of specs) {
     const variants = variantsOf(spec).filter((variant) => variant === "fp32" || variant === "text");
-    for (const { path, text } of variants.flatMap((variant) =>
-      configurationFiles(spec, variant, "Written by a test."),
-    )) {
+    for (const variant of variants) {
+      const { path, text } = configurationFile(spec, variant, "Written by a test.");
       await mkdir(join(folder, dirname(path)), { recursive: true });
       await writeFile(join(folder, path), text);
     }

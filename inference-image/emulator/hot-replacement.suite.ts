@@ -5,7 +5,7 @@ import { openGrpcTransport } from "../../client/triton/grpc-transport.ts";
 import { openHttpTransport } from "../../client/triton/http-transport.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import type { VersionPolicy } from "../../contract/model-config.ts";
-import { modelConfig } from "../../contract/model-config.ts";
+import { gpuLayout, modelConfig } from "../../contract/model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { openclipVitB32 as spec } from "../../contract/models/openclip-vit-b32.ts";
 import { printModelConfig } from "../../contract/print-model-config.ts";
@@ -36,7 +36,10 @@ const image: Tensor = {
 };
 
 function configText(versionPolicy: VersionPolicy): string {
-  return printModelConfig({ ...modelConfig(spec, "fp32").cpu, version_policy: versionPolicy });
+  return printModelConfig({
+    ...modelConfig(spec, "fp32", gpuLayout(0)),
+    version_policy: versionPolicy,
+  });
 }
 
 /**

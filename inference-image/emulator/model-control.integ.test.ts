@@ -18,12 +18,7 @@ describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, (
       values.map((value) => `--${name}=${value}`),
     );
     const triton = await startRealTriton(repository.path, {
-      flags: [
-        "--model-config-name=cpu",
-        "--model-control-mode=explicit",
-        `--load-model=${model}`,
-        ...restricted,
-      ],
+      flags: ["--model-control-mode=explicit", `--load-model=${model}`, ...restricted],
       prefix: ["python3", "-c", tritonLauncher],
       env: { [modelControlKeyVariable]: key },
     });

@@ -26,8 +26,8 @@ export interface LoadModelOptions {
   readonly repository: string;
   /** Name of the model's folder. */
   readonly name: string;
-  /** `configs/<variant>.pbtxt` instead of `config.pbtxt`, if the model has it. */
-  readonly variant?: string;
+  /** `configs/<name>.pbtxt` instead of `config.pbtxt`, if the model has it. */
+  readonly configName?: string;
   /** Text of a `config.pbtxt` that overrides the model's own. */
   readonly override?: string;
   /** Looks up the members of an ensemble, which are loaded before it. Throws {@link OipError} for a missing one. */
@@ -37,7 +37,7 @@ export interface LoadModelOptions {
   readonly log: (line: string) => void;
 }
 
-type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "variant" | "override">;
+type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "configName" | "override">;
 
 /**
  * Loads the versions of one model that its version policy selects.
@@ -113,15 +113,15 @@ export async function modelFolders(repository: string): Promise<readonly string[
 }
 
 async function readConfig(
-  { variant, override }: ConfigSource,
+  { configName, override }: ConfigSource,
   folder: string,
   log: (line: string) => void,
 ): Promise<ModelConfigJson> {
   if (override !== undefined) return parseConfig(override, "config override");
-  const { file, custom } = await configFileOf(folder, variant);
-  // a model without variants has one configuration for all
-  if (variant !== undefined && !custom && (await isFolder(join(folder, "configs")))) {
-    log(`${variantFile(folder, variant)}: no such file, using ${file}`);
+  const { file, custom } = await configFileOf(folder, configName);
+  // a model without `configs/` has one configuration
+  if (configName !== undefined && !custom && (await isFolder(join(folder, "configs")))) {
+    log(`${namedConfigFile(folder, configName)}: no such file, using ${file}`);
   }
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
     const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
@@ -130,19 +130,19 @@ async function readConfig(
   return parseConfig(text, file);
 }
 
-/** Path of `configs/<variant>.pbtxt` if it exists, otherwise of `config.pbtxt`. */
+/** Path of `configs/<name>.pbtxt` if it exists, otherwise of `config.pbtxt`. */
 async function configFileOf(
   folder: string,
-  variant: string | undefined,
+  configName: string | undefined,
 ): Promise<{ readonly file: string; readonly custom: boolean }> {
-  const custom = variant === undefined ? undefined : variantFile(folder, variant);
+  const custom = configName === undefined ? undefined : namedConfigFile(folder, configName);
   return custom !== undefined && (await isFile(custom))
     ? { file: custom, custom: true }
     : { file: join(folder, "config.pbtxt"), custom: false };
 }
 
-function variantFile(folder: string, variant: string): string {
-  return join(folder, "configs", `${variant}.pbtxt`);
+function namedConfigFile(folder: string, configName: string): string {
+  return join(folder, "configs", `${configName}.pbtxt`);
 }
 
 function parseConfig(text: string, file: string): ModelConfigJson {

@@ -57,7 +57,7 @@ describe("variants", () => {
     [`${model}/configs/small.pbtxt`]: tinyConfig({ extra: "" }).replace("size: 32", "size: 4"),
   };
 
-  test("uses configs/<variant>.pbtxt", async () => {
+  test("uses configs/<name>.pbtxt", async () => {
     const { registry } = await open(files, { "model-config-name": "small" });
     expect(registry.model(model).config.max_batch_size).toBe(4);
   });

@@ -270,7 +270,7 @@ export class ModelRegistry {
       const versions = await loadModel({
         repository: this.#flags["model-repository"],
         name,
-        variant: this.#flags["model-config-name"],
+        configName: this.#flags["model-config-name"],
         override,
         modelOf: (other, version) => this.model(other, version),
         previous: previous?.versions ?? [],
@@ -295,10 +295,10 @@ export class ModelRegistry {
 
   /** Loads the members of an ensemble that are not loaded. The load of the ensemble reports their errors. */
   async #loadMembers(name: string, { override, path = [] }: LoadOptions): Promise<void> {
-    const { "model-repository": repository, "model-config-name": variant } = this.#flags;
+    const { "model-repository": repository, "model-config-name": configName } = this.#flags;
     const folders = await modelFolders(repository);
     const ancestors = [...path, name];
-    for (const member of await ensembleMembers({ repository, name, variant, override })) {
+    for (const member of await ensembleMembers({ repository, name, configName, override })) {
       if (ancestors.includes(member)) {
         throw invalidArgument(
           `circular dependency between ensembles: ${[...ancestors, member].join(" -> ")}`,

@@ -23,7 +23,6 @@ const preprocessModel = tritonModel(defaultModel, "preprocess");
 const jpegModel = tritonModel(defaultModel, "jpeg");
 
 const call = { timeoutMs: 60_000 };
-const variant = ["--model-config-name=cpu"];
 /** Image files of every kind: rotated by EXIF, progressive, CMYK, grey, with alpha, small, wide, tall. */
 const samples = fileURLToPath(new URL("../../model-tools/samples/", import.meta.url));
 
@@ -41,8 +40,8 @@ describe.skipIf(realTritonMissing !== "")(
       repositories.push(await fullTestRepository(), await fullTestRepository());
       const [first, second] = repositories as [TestRepository, TestRepository];
       [triton, emulator] = await Promise.all([
-        startRealTriton(first.path, { flags: variant }),
-        startTritonEmulator(second.flags({ "model-config-name": "cpu" }), { log: () => {} }),
+        startRealTriton(first.path),
+        startTritonEmulator(second.flags(), { log: () => {} }),
       ]);
       transports.push(
         openGrpcTransport({ target: triton.grpcTarget }),
@@ -178,7 +177,7 @@ describe.skipIf(realTritonMissing !== "")(
     );
 
     test("the gateway loses no request when one of two Tritons stops and the other is killed", async () => {
-      const other = await startRealTriton(repositories[0]!.path, { flags: variant });
+      const other = await startRealTriton(repositories[0]!.path);
       const gateway = await testGateway([triton.grpcTarget, other.grpcTarget]);
       const running = sendContinuously(gateway);
       try {
@@ -186,10 +185,7 @@ describe.skipIf(realTritonMissing !== "")(
         await other.stop();
         await until(() => !gateway.healthy()[1]);
         await running.more(20);
-        const again = await startRealTriton(repositories[0]!.path, {
-          flags: variant,
-          ports: other.ports,
-        });
+        const again = await startRealTriton(repositories[0]!.path, { ports: other.ports });
         await until(() => gateway.healthy()[1]!);
         await running.more(20);
         again.process.kill("SIGKILL");

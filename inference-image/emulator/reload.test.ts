@@ -15,11 +15,11 @@ import { type RunningTritonEmulator, startTritonEmulator } from "./triton-emulat
 
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
-/** Mounts as in a deployment: the configurations of the variant and the model version. */
+/** Mounts as in a deployment: the configuration and the model version. */
 const model = tritonModelName(defaultModel, "fp32");
-const file = `${model}/configs/single-gpu.pbtxt`;
+const file = `${model}/configs/deployed.pbtxt`;
 const textOf = (maxQueueDelayMicroseconds: number) =>
-  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", {
+  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1, {
     maxQueueDelayMicroseconds,
   }).text;
 
@@ -45,7 +45,7 @@ async function start(
   flags: Partial<ResolvedTritonFlags>,
 ): Promise<{ server: RunningTritonEmulator; transports: readonly Transport[]; load: Load }> {
   const server = await startTritonEmulator(
-    repository.flags({ "model-config-name": "single-gpu", ...flags }),
+    repository.flags({ "model-config-name": "deployed", ...flags }),
     { log: () => {} },
   );
   cleanUps.push(() => server.stop());

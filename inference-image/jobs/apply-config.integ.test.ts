@@ -40,7 +40,7 @@ describe.skipIf(realTritonMissing !== "")(
       repository = await fullTestRepository();
       triton = await startRealTriton(repository.path, {
         flags: [
-          "--model-config-name=cpu",
+          "--model-config-name=deployed",
           "--model-control-mode=explicit",
           `--load-model=${model}`,
         ],
@@ -57,7 +57,7 @@ describe.skipIf(realTritonMissing !== "")(
     });
 
     const textOf = (maxQueueDelayMicroseconds: number) =>
-      deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "cpu", {
+      deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 0, {
         maxQueueDelayMicroseconds,
       }).text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');
     const folder = () => join(repository.path, model, "configs");
@@ -101,7 +101,7 @@ describe.skipIf(realTritonMissing !== "")(
       await expect(apply(textOf(4_000).replace("[8, 16, 32]", "[64]"))).rejects.toThrow(
         `${triton.url} rejected it: failed to load '${model}', failed to poll from model repository (see its log); the previous configuration is restored and served`,
       );
-      expect(await readFile(join(folder(), "cpu.pbtxt"), "utf8")).toBe(textOf(3_000));
+      expect(await readFile(join(folder(), "deployed.pbtxt"), "utf8")).toBe(textOf(3_000));
       expect(await servedDelay()).toBe(3_000);
       await transport.infer(model, [image], call);
     });

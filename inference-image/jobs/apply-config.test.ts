@@ -26,13 +26,13 @@ import {
 
 const model = tritonModelName(defaultModel, "fp32");
 const textOf = (settings: ModelConfigSettings = {}) =>
-  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, "single-gpu", settings).text;
+  deployedModelConfig({ spec: defaultModel, variant: "fp32" }, 1, settings).text;
 
 let repository: TestRepository;
 let uploads: string;
 const cleanUps: (() => unknown)[] = [];
 beforeEach(async () => {
-  repository = await testRepository({ [`${model}/configs/single-gpu.pbtxt`]: textOf() });
+  repository = await testRepository({ [`${model}/configs/deployed.pbtxt`]: textOf() });
   uploads = await mkdtemp(join(tmpdir(), "clipstack-upload-"));
 });
 afterEach(async () => {
@@ -45,7 +45,7 @@ afterEach(async () => {
 async function start(flags: Partial<ResolvedTritonFlags> = {}): Promise<string> {
   const server = await startTritonEmulator(
     repository.flags({
-      "model-config-name": "single-gpu",
+      "model-config-name": "deployed",
       "model-control-mode": "explicit",
       "load-model": [model],
       "allow-metrics": false,
@@ -68,8 +68,7 @@ async function fake(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-const published = () =>
-  readFile(join(repository.path, model, "configs", "single-gpu.pbtxt"), "utf8");
+const published = () => readFile(join(repository.path, model, "configs", "deployed.pbtxt"), "utf8");
 
 async function apply(text: string, options: Partial<ApplyConfigOptions> = {}): Promise<string> {
   const file = join(uploads, "config.pbtxt");
@@ -77,7 +76,7 @@ async function apply(text: string, options: Partial<ApplyConfigOptions> = {}): P
   return await applyConfig({
     folder: join(repository.path, model, "configs"),
     file,
-    name: "single-gpu",
+    name: "deployed",
     model,
     timeoutSeconds: 30,
     ...options,
@@ -97,13 +96,13 @@ test("a server with model control serves the new configuration without a restart
   const text = textOf({ maxQueueDelayMicroseconds: 1_234, instancesPerGpu: 2 });
   expect(await apply(text, { server })).toMatch(
     new RegExp(
-      `^${model}: single-gpu\\.pbtxt \\(sha256 [0-9a-f]{12}\\) written, and ${server} serves it after \\d+\\.\\d s without a restart$`,
+      `^${model}: deployed\\.pbtxt \\(sha256 [0-9a-f]{12}\\) written, and ${server} serves it after \\d+\\.\\d s without a restart$`,
     ),
   );
   expect(await published()).toBe(text);
   expect(await servedDelay(server)).toBe(1_234);
   // no temporary files remain
-  expect(await readdir(join(repository.path, model, "configs"))).toEqual(["single-gpu.pbtxt"]);
+  expect(await readdir(join(repository.path, model, "configs"))).toEqual(["deployed.pbtxt"]);
 });
 
 test("the same configuration can be applied again", async () => {
@@ -114,7 +113,7 @@ test("the same configuration can be applied again", async () => {
 
 test("the file time is current, so that a server reads the file regardless of the upload's time", async () => {
   await apply(textOf({ maxQueueDelayMicroseconds: 7 }));
-  const { mtimeMs } = await stat(join(repository.path, model, "configs", "single-gpu.pbtxt"));
+  const { mtimeMs } = await stat(join(repository.path, model, "configs", "deployed.pbtxt"));
   expect(Math.abs(Date.now() - mtimeMs)).toBeLessThan(60_000);
 });
 
@@ -125,7 +124,7 @@ test("restores a configuration that the server rejects and keeps serving the pre
     "preferred_batch_size: [64]",
   );
   await expect(apply(rejected, { server })).rejects.toThrow(
-    `${model}: single-gpu.pbtxt is not served: ${server} rejected it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the previous configuration is restored and served`,
+    `${model}: deployed.pbtxt is not served: ${server} rejected it: load failed for model '${model}': dynamic_batching.preferred_batch_size must be 1 to max_batch_size (32), got 64; the previous configuration is restored and served`,
   );
   expect(await published()).toBe(textOf());
   expect(await servedDelay(server)).toBe(5_000);
@@ -133,7 +132,7 @@ test("restores a configuration that the server rejects and keeps serving the pre
 
 test("removes a rejected configuration if there was none before", async () => {
   const server = await start();
-  await rm(join(repository.path, model, "configs", "single-gpu.pbtxt"));
+  await rm(join(repository.path, model, "configs", "deployed.pbtxt"));
   const rejected = textOf().replace(
     "preferred_batch_size: [8, 16, 32]",
     "preferred_batch_size: [64]",
@@ -294,7 +293,7 @@ describe("does not publish", () => {
 
   test("to a missing folder", async () => {
     await expect(apply(textOf(), { folder: join(uploads, "none") })).rejects.toThrow(
-      "single-gpu.pbtxt cannot be written: ENOENT",
+      "deployed.pbtxt cannot be written: ENOENT",
     );
   });
 });
@@ -325,7 +324,7 @@ describe("distinguishes configurations", () => {
   test("by the parameters of an accelerator", () => {
     const of = (settings: ModelConfigSettings) =>
       readModelConfig(
-        deployedModelConfig({ spec: defaultModel, variant: "trt" }, "single-gpu", settings).text,
+        deployedModelConfig({ spec: defaultModel, variant: "trt" }, 1, settings).text,
         "config",
       );
     expect(configDifference(of({ cudaGraphs: true }), of({}))).toContain(
@@ -377,7 +376,7 @@ describe("the program", () => {
     "apply-config",
     `--folder=${join(repository.path, model, "configs")}`,
     `--file=${join(uploads, "config.pbtxt")}`,
-    "--name=single-gpu",
+    "--name=deployed",
     `--model=${model}`,
   ];
 
@@ -385,9 +384,7 @@ describe("the program", () => {
     await writeFile(join(uploads, "config.pbtxt"), textOf());
     const { code, stdout, stderr } = await run(...args());
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(stdout).toMatch(
-      /^openclip_vit_b32: single-gpu\.pbtxt \(sha256 [0-9a-f]{12}\) written\n$/,
-    );
+    expect(stdout).toMatch(/^openclip_vit_b32: deployed\.pbtxt \(sha256 [0-9a-f]{12}\) written\n$/);
   });
 
   test("prints the error in one line and exits with 1", async () => {

@@ -11,7 +11,7 @@ export interface ApplyConfigOptions {
   /** Folder of the model's named configurations: `configs/` in the model's folder. */
   readonly folder: string;
   readonly file: string;
-  /** Variant: the server's `--model-config-name`. */
+  /** Name of the configuration: the server's `--model-config-name`. */
   readonly name: string;
   readonly model: string;
   /** `http://host:port` of the Triton that serves the model. @default - no reload */

@@ -36,7 +36,7 @@ function start(): Promise<RunningTritonEmulator> {
     {
       ...parseTritonArgs([
         `--model-repository=${repository}`,
-        ...["--model-control-mode=explicit", `--load-model=${model}`, "--model-config-name=cpu"],
+        ...["--model-control-mode=explicit", `--load-model=${model}`],
         ...["http", "grpc"].map((service) => `--${service}-address=127.0.0.1`),
         "--allow-metrics=false",
       ]),

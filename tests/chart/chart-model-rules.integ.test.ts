@@ -43,6 +43,11 @@ describe.skipIf(noHelm !== "")("chart with invalid models fails in one line", ()
       "model.name was removed: set models, and triton.variant u8 for uint8 pixels",
     ],
     [
+      "on the former name of the configurations",
+      { triton: { ...triton, modelConfig: { variant: "single-gpu" } } },
+      "triton.modelConfig.variant was removed: the configurations follow from triton.gpus",
+    ],
+    [
       "on the former configuration of the model",
       { triton: { ...triton, modelConfig: { text: 'name: "openclip_vit_b32"' } } },
       "triton.modelConfig.text was removed: set triton.modelConfig.texts.<name of the model in Triton>",

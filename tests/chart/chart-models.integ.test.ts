@@ -89,7 +89,7 @@ const own = modelSpec.parse({
 });
 const ownTexts = Object.fromEntries(
   (["fp32", "text"] as const).map((variant) => {
-    const { config, text } = deployedModelConfig({ spec: own, variant }, "single-gpu");
+    const { config, text } = deployedModelConfig({ spec: own, variant }, 1);
     return [config.name, text];
   }),
 );
@@ -119,10 +119,10 @@ describe.skipIf(noHelm !== "")(`chart with several models${noHelm && ` (${noHelm
     const objects = template(values);
     const found = configsIn(objects);
     expect(found.map(({ name, path, config }) => [name, path, config.name])).toEqual([
-      ["clipstack-triton", "single-gpu.pbtxt", names[0]],
-      ["clipstack-triton-openclip-vit-b32-text", "single-gpu.pbtxt", names[1]],
-      ["clipstack-triton-dinov2-small", "single-gpu.pbtxt", names[2]],
-      ["clipstack-triton-siglip2-base-224-text", "single-gpu.pbtxt", names[3]],
+      ["clipstack-triton", "deployed.pbtxt", names[0]],
+      ["clipstack-triton-openclip-vit-b32-text", "deployed.pbtxt", names[1]],
+      ["clipstack-triton-dinov2-small", "deployed.pbtxt", names[2]],
+      ["clipstack-triton-siglip2-base-224-text", "deployed.pbtxt", names[3]],
     ]);
     for (const { config } of found) expect(checkModelConfig(config)).toEqual([]);
     expect(tritonArgs(values)["load-model"]).toEqual(names);

@@ -3,12 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { readModelConfig } from "../../client/triton/model-config.ts";
+import { Testing } from "../../constructs/cdktf.ts";
 import type { ChartValues } from "../../constructs/kubernetes/chart-values.ts";
 import { checkModelConfig } from "../../contract/model-config-check.ts";
 import { labelNames } from "../../contract/pods.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import { parseTritonArgs, restrictControl } from "../../contract/triton-flags.ts";
 import { readFetchWeightsArguments } from "../../inference-image/jobs/fetch-weights.ts";
+import { MultiGpuStack } from "../../stacks/multi-gpu.ts";
+import { parseSettings } from "../../stacks/settings.ts";
 import {
   chart,
   helm,
@@ -61,6 +64,24 @@ const tritonArgs = (values: ChartValues) => {
   expect(program).toBe("tritonserver");
   return parseTritonArgs(args);
 };
+/** Configuration of the default model in a synthesized stack `multi-gpu`. */
+function configOnHost(gpus: number, key: "tritonOnnx" | "tritonTrt"): string {
+  const host = gpus === 0 ? "accelerator: cpu" : `host: { count: ${gpus} }`;
+  const settings = parseSettings("multi-gpu", "test", host);
+  const stack = new MultiGpuStack(Testing.app(), "host", settings);
+  const { docker_container } = JSON.parse(Testing.synth(stack)).resource;
+  const id = key === "tritonOnnx" ? "triton-onnx_configuration" : "triton-trt_configuration";
+  const [, container] = Object.entries<{ upload: { content: string }[] }>(docker_container).find(
+    ([name]) => name.startsWith(id),
+  )!;
+  return container.upload[0]!.content;
+}
+/** Fields of a model configuration without comments and the name of cached engines. */
+const fieldsOf = (text: string) =>
+  text
+    .split("\n")
+    .filter((line) => line !== "" && !/^#|trt_engine_cache_prefix/.test(line))
+    .join("\n");
 const envOf = (values: ChartValues): Record<string, string> =>
   Object.fromEntries(
     podOf(values, "embed").containers[0].env.map(
@@ -223,7 +244,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
     test("runs with safe options, and loads one of the models in its image", () => {
       expect(tritonArgs(emulator)).toMatchObject({
         "model-repository": "/models",
-        "model-config-name": "cpu",
+        "model-config-name": "deployed",
         "strict-readiness": true,
         "exit-on-error": true,
         "disable-auto-complete-config": true,
@@ -312,26 +333,28 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       expect(strategy({ gpus: 0 })).toEqual({ maxSurge: 1, maxUnavailable: 0 });
     });
 
-    test.each([
-      ["onnxruntime", 0, "openclip_vit_b32", "cpu"],
-      ["onnxruntime", 1, "openclip_vit_b32", "single-gpu"],
-      ["onnxruntime", 4, "openclip_vit_b32", "multi-gpu-4x"],
-      ["tensorrt", 1, "openclip_vit_b32_trt", "single-gpu"],
-      ["tensorrt", 4, "openclip_vit_b32_trt", "multi-gpu-4x"],
-    ] as const)("with %s on %d GPUs reads %s/%s.pbtxt", (backend, gpus, model, variant) => {
-      const values: ChartValues = { triton: { ...own, backend, gpus } };
-      const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
-      expect(Object.keys(data)).toEqual([`${variant}.pbtxt`]);
-      const config = readModelConfig(data[`${variant}.pbtxt`], `${variant}.pbtxt`);
-      expect(config.name).toBe(model);
-      expect(checkModelConfig(config)).toEqual([]);
-      expect(tritonArgs(values)["model-config-name"]).toBe(variant);
-      expect(podOf(values, "triton").containers[0].volumeMounts).toContainEqual({
-        name: "model-config",
-        mountPath: `/models/${model}/configs`,
-        readOnly: true,
-      });
-    });
+    test.each(
+      [0, 1, 2, 3, 4, 8, 16].flatMap((gpus) => [
+        { gpus, backend: "onnxruntime", key: "tritonOnnx", model: "openclip_vit_b32" } as const,
+        { gpus, backend: "tensorrt", key: "tritonTrt", model: "openclip_vit_b32_trt" } as const,
+      ]),
+    )(
+      "with $backend on $gpus GPUs reads the configuration of a Docker host",
+      ({ gpus, backend, key, model }) => {
+        const values: ChartValues = { triton: { ...own, backend, gpus } };
+        const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
+        expect(Object.keys(data)).toEqual(["deployed.pbtxt"]);
+        expect(fieldsOf(data["deployed.pbtxt"])).toBe(fieldsOf(configOnHost(gpus, key)));
+        const config = readModelConfig(data["deployed.pbtxt"], "deployed.pbtxt");
+        expect(checkModelConfig(config, { gpus })).toEqual([]);
+        expect(tritonArgs(values)["model-config-name"]).toBe("deployed");
+        expect(podOf(values, "triton").containers[0].volumeMounts).toContainEqual({
+          name: "model-config",
+          mountPath: `/models/${model}/configs`,
+          readOnly: true,
+        });
+      },
+    );
 
     test("serves pixels with the variant u8", () => {
       const name = "openclip_vit_b32_u8";
@@ -349,7 +372,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       );
       expect(tritonArgs({ triton: values.triton })["load-model"]).toEqual([name]);
       const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
-      expect(readModelConfig(data["single-gpu.pbtxt"], "single-gpu.pbtxt").name).toBe(name);
+      expect(readModelConfig(data["deployed.pbtxt"], "deployed.pbtxt").name).toBe(name);
     });
 
     test("has another pod template with another configuration only", () => {
@@ -368,7 +391,7 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
     test("has another engine cache for other weights or another image", () => {
       const prefix = (values: ChartValues) => {
         const { data } = objectOf(template(values), "ConfigMap", "clipstack-triton");
-        const text: string = data["single-gpu.pbtxt"];
+        const text: string = data["deployed.pbtxt"];
         return /key: "trt_engine_cache_prefix", value: "([^"]+)"/.exec(text)?.[1];
       };
       const image = (tag: string): ChartValues => ({
@@ -943,21 +966,6 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
         { triton: { enabled: true } },
         "model.weights must be pvc or init with the image nvcr.io/nvidia/tritonserver, which contains no weights (docs/images.md builds one that does), got image",
       ],
-      [
-        "on a number of GPUs without a configuration",
-        { triton: { ...own, gpus: 2 } },
-        "triton.modelConfig.variant and .texts are required for 2 GPUs: the chart has configurations for 0, 1, 4",
-      ],
-      ...(
-        [
-          [2, "multi-gpu-4x"],
-          [4, "single-gpu"],
-        ] as const
-      ).map(([gpus, variant]): [string, ChartValues, string] => [
-        `on ${gpus} GPUs with the configuration ${variant}`,
-        { triton: { ...own, gpus, modelConfig: { variant } } },
-        `triton.modelConfig.texts.openclip_vit_b32 is required for ${gpus} GPUs with triton.modelConfig.variant ${variant}, whose configuration is for a different number`,
-      ]),
       ...["My_Clip", "4gpu.prod", "4gpu", "a.b"].map((name): [string, ChartValues, string] => [
         `on the name ${name}, which no Service can have`,
         { fullnameOverride: name },

@@ -235,12 +235,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         ports: [port, tritonPorts.grpc],
         options: [`--volume=${context}:/models:ro`],
         command: [
-          ...[
-            "tritonserver",
-            "--model-repository=/models",
-            "--model-config-name=cpu",
-            `--http-port=${port}`,
-          ],
+          ...["tritonserver", "--model-repository=/models", `--http-port=${port}`],
           ...["--model-control-mode=explicit", `--load-model=${fp32Name}`],
         ],
       });
@@ -336,7 +331,6 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         EMBED_IMAGE: embedImage,
         TRITON_IMAGE: embedImage,
         TRITON_SERVER: "emulator",
-        MODEL_CONFIG_NAME: "cpu",
         WEIGHTS: "image",
         MODELS: models.map(({ name }) => name).join(","),
       });
@@ -463,7 +457,7 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
         ports: [tritonPorts.http],
         options: ["--shm-size=1g"],
         command: [
-          ...["tritonserver", "--model-repository=/models", "--model-config-name=cpu"],
+          ...["tritonserver", "--model-repository=/models"],
           ...["--model-control-mode=explicit", `--load-model=${fp32Name}`],
           ...["--load-model=openclip_vit_b32_preprocess", "--disable-auto-complete-config"],
         ],
@@ -480,7 +474,6 @@ describe.skipIf(missing !== "")(`images${missing && ` (skipped: ${missing})`}`, 
       const image = await built(context, "model_repository/image/Dockerfile.all-in-one", {
         EMBED_IMAGE: embedImage,
         TRITON_IMAGE: tritonImage,
-        MODEL_CONFIG_NAME: "cpu",
         WEIGHTS: "image",
       });
       const { embed: port, tritonOnnx } = hostPorts;

@@ -79,7 +79,7 @@ export async function startTriton(program: readonly string[] = sources): Promise
     `--${service}-port=${ports[i]}`,
   ]);
   const args = [
-    ...["tritonserver", `--model-repository=${repository}`, "--model-config-name=cpu"],
+    ...["tritonserver", `--model-repository=${repository}`],
     ...["--model-control-mode=explicit", "--load-model=*", ...services],
   ];
   return start("triton", ports, oipPaths.ready, program, args, {}, () =>

@@ -44,7 +44,7 @@ export function checkWiring(
   const { workload } = service;
   const faults = [
     ...plan.faults.filter((fault) => fault.workload === workload).map(({ message }) => message),
-    ...missingVariants(service),
+    ...missingConfigurations(service),
     ...wrongConfigurations(service),
   ];
   if (faults.length > 0) {
@@ -61,18 +61,18 @@ export function checkWiring(
   ];
 }
 
-/** Configuration variants missing from the model repository; Triton silently falls back to `config.pbtxt`. */
-function missingVariants(service: ServiceUnderTest): readonly string[] {
+/** Configurations missing from the model repository; Triton silently falls back to `config.pbtxt`. */
+function missingConfigurations(service: ServiceUnderTest): readonly string[] {
   const missing = service.instances.flatMap(({ instance }) => {
     if (instance.role !== "triton") return [];
     const flags = parseTritonArgs(instance.args.slice(1));
-    const variant = flags["model-config-name"];
-    if (variant === undefined) return [];
-    const file = join("configs", `${variant}.pbtxt`);
+    const configName = flags["model-config-name"];
+    if (configName === undefined) return [];
+    const file = join("configs", `${configName}.pbtxt`);
     return servedTowers(service).flatMap(({ model: name }) => {
       const model = join(flags["model-repository"], name);
       if (!existsSync(model) || existsSync(join(model, file))) return [];
-      return [`--model-config-name=${variant}: ${name} has no ${file}`];
+      return [`--model-config-name=${configName}: ${name} has no ${file}`];
     });
   });
   return [...new Set(missing)];

@@ -64,9 +64,6 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- if and (eq $v.model.weights "image") (eq $triton.server "tritonserver") (eq $triton.image.repository $contract.tritonRepository) -}}
 {{- fail (printf "model.weights must be pvc or init with the image %s, which contains no weights (docs/images.md builds one that does), got image" $contract.tritonRepository) -}}
 {{- end -}}
-{{- if and (not $triton.modelConfig.variant) (not (hasKey $contract.variants (toString $triton.gpus))) -}}
-{{- fail (printf "triton.modelConfig.variant and .texts are required for %v GPUs: the chart has configurations for %s" $triton.gpus (keys $contract.variants | sortAlpha | join ", ")) -}}
-{{- end -}}
 {{- if and (eq $triton.backend "tensorrt") (ne $triton.variant "fp32") -}}
 {{- fail (printf "triton.variant must be fp32 with triton.backend tensorrt, got %s" $triton.variant) -}}
 {{- end -}}
@@ -202,9 +199,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- define "clipstack.modelConfigChecks" -}}
 {{- $root := index . 0 -}}
 {{- $triton := $root.Values.triton -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $config := $triton.modelConfig -}}
-{{- $isOther := and $config.variant (ne $config.variant (get $contract.variants (toString $triton.gpus))) -}}
 {{- $served := list -}}
 {{- range $tower := index . 1 }}{{ $served = append $served $tower.triton }}{{ end -}}
 {{- range $name, $text := $config.texts -}}
@@ -216,13 +211,8 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- end -}}
 {{- end -}}
 {{- range $name := $served -}}
-{{- if not (get $config.texts $name) -}}
-{{- if $isOther -}}
-{{- fail (printf "triton.modelConfig.texts.%s is required for %v GPUs with triton.modelConfig.variant %s, whose configuration is for a different number" $name $triton.gpus $config.variant) -}}
-{{- end -}}
-{{- if not ($root.Files.Get (printf "model-configs/%s/%s.pbtxt" $name (include "clipstack.variant" $root))) -}}
+{{- if not (or (get $config.texts $name) ($root.Files.Get (printf "model-configs/%s.pbtxt" $name))) -}}
 {{- fail (printf "triton.modelConfig.texts.%s is required: the chart has configurations for the catalogue only ('clipstack model repository' writes them)" $name) -}}
-{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

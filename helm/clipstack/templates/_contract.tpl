@@ -80,7 +80,9 @@
   "tritonTmpMiB": 256,
   "repository": "/models",
   "engineCache": "/engine-cache",
+  "instancesMark": "# CHART-INSTANCES",
   "enginesMark": "CHART-ENGINES",
+  "modelConfigName": "deployed",
   "catalogue": {
     "openclip-vit-b32": {
       "width": 512,
@@ -162,7 +164,8 @@
   },
   "removedValues": {
     "model.name": "set models, and triton.variant u8 for uint8 pixels",
-    "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>"
+    "triton.modelConfig.text": "set triton.modelConfig.texts.<name of the model in Triton>",
+    "triton.modelConfig.variant": "the configurations follow from triton.gpus"
   },
   "queueTime": {
     "expression": "sum by (BY) (rate(nv_inference_queue_duration_us{SELECTOR}[WINDOW])) / clamp_min(sum by (BY) (rate(nv_inference_request_success{SELECTOR}[WINDOW])), 0.001) / 1000",
@@ -186,11 +189,6 @@
     "TLS_CERT_FILE",
     "TLS_KEY_FILE"
   ],
-  "variants": {
-    "0": "cpu",
-    "1": "single-gpu",
-    "4": "multi-gpu-4x"
-  },
   "tritonRepository": "nvcr.io/nvidia/tritonserver",
   "tritonCommand": [
     "tritonserver",

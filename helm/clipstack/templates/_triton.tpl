@@ -1,10 +1,4 @@
-{{/* Name of the model configuration: Triton's --model-config-name. */}}
-{{- define "clipstack.variant" -}}
-{{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- default (get $contract.variants (toString .Values.triton.gpus)) .Values.triton.modelConfig.variant -}}
-{{- end -}}
-
-{{/* Model configuration of a tower: from the values, or the chart's for the number of GPUs. Arguments: root, tower. */}}
+{{/* Model configuration of a tower: from the values, or the chart's with an instance on each GPU. Arguments: root, tower. */}}
 {{- define "clipstack.modelConfig" -}}
 {{- $root := index . 0 -}}
 {{- $tower := index . 1 -}}
@@ -13,7 +7,10 @@
 {{- $own -}}
 {{- else -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- $text := $root.Files.Get (printf "model-configs/%s/%s.pbtxt" $tower.triton (include "clipstack.variant" $root)) -}}
+{{- $gpus := int $root.Values.triton.gpus -}}
+{{- $parts := splitList (printf "%s\n" $contract.instancesMark) ($root.Files.Get (printf "model-configs/%s.pbtxt" $tower.triton)) -}}
+{{- $devices := gt $gpus 0 | ternary (printf "kind: KIND_GPU\n    count: 1\n    gpus: [%s]" (until $gpus | join ", ")) "kind: KIND_CPU\n    count: 1" -}}
+{{- $text := printf "%sinstance_group [\n  {\n    %s\n  }\n]\n%s" (first $parts) $devices (gt $gpus 0 | ternary (last $parts) "") -}}
 {{- /* the cache path includes weights and TensorRT version, because an engine fits no others */ -}}
 {{- $weights := default "image" $tower.sha256 | trunc 12 -}}
 {{- $image := include "clipstack.image" (include "clipstack.tritonImage" $root | fromJson) | sha256sum | trunc 12 -}}
@@ -28,7 +25,7 @@
 
 {{- define "clipstack.tritonArgs" -}}
 {{- $contract := include "clipstack.contract" nil | fromJson -}}
-{{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" (include "clipstack.variant" .)) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
+{{- $args := concat $contract.tritonCommand (list (printf "--model-config-name=%s" $contract.modelConfigName) (printf "--exit-timeout-secs=%v" .Values.triton.graceSeconds)) -}}
 {{- $isOpen := eq .Values.triton.modelControl "open" -}}
 {{- if or $isOpen (eq .Values.model.weights "image") -}}
 {{- /* an image with weights may contain other models */ -}}
