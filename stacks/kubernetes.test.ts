@@ -414,8 +414,6 @@ test("k8s-gpu serves all models of an environment", () => {
   expect(output.services).toMatchObject([{ models }, { models }]);
 });
 
-const fourGpus = "nodePool: { gpusPerNode: 4 }\nquota: { gpus: 16 }";
-
 describe("k8s-gpu fails", () => {
   test("with no findings for the defaults", () => {
     expect(findings("")).toEqual([]);
