@@ -7,6 +7,9 @@ export { embedPaths } from "./embed-routes.ts";
 /** Content types of images that the service accepts. */
 export const imageContentTypes = ["image/jpeg", "image/png", "image/webp"] as const;
 
+/** Other names that clients send for {@link imageContentTypes}. */
+export const imageContentTypeAliases = ["image/jpg", "image/pjpeg", "image/x-png"] as const;
+
 export const maxImagesPerRequest = 32;
 
 export const maxTextsPerRequest = 2_048;
@@ -14,7 +17,7 @@ export const maxTextsPerRequest = 2_048;
 /** Maximum length of one text, in UTF-16 code units. Longer than the context of any model. */
 export const maxTextLength = 32_768;
 
-/** Query parameter of `POST /embed`, and field of the JSON of the other routes: name of a served model. */
+/** Query parameter and form field of `POST /embed`, and field of the JSON of the other routes: name of a served model. */
 export const modelParameter = "model";
 const modelRule = "must be the name of a model";
 export const modelName = z
@@ -48,7 +51,7 @@ export const embedBase64Request = z.strictObject(
       .min(1, "must not be an empty list")
       .max(maxImagesPerRequest)
       .describe("JPEG, PNG or WebP files, each in base64 (RFC 4648 §4)"),
-    model: modelName.optional(),
+    model: modelName.nullish(),
   },
   objectError,
 );
@@ -60,7 +63,7 @@ export const embedTextRequest = z.strictObject(
       .array(string.max(maxTextLength), listError)
       .min(1, "must not be an empty list")
       .max(maxTextsPerRequest),
-    model: modelName.optional(),
+    model: modelName.nullish(),
   },
   objectError,
 );
@@ -133,6 +136,11 @@ export const timeoutMicroseconds = z
  * request has image URLs.
  */
 export const serverTimingHeader = "server-timing";
+
+/**
+ * Header of a successful response whose request has fields that the server ignores: `299 - "ignored fields: size"` (RFC 7234 §5.5).
+ */
+export const warningHeader = "warning";
 
 /** Header with the shape of a response to `Accept: application/octet-stream`: float32, little endian, row-major. */
 export const embeddingShapeHeader = "x-embedding-shape";

@@ -36,8 +36,8 @@ test.each<[problem: string, input: unknown, message: string]>([
   ],
   [
     "another object",
-    ["a", { text: "b" }],
-    'must contain only texts and {"image": "…"}, got another value at index 1',
+    ["a", { text: "b", image: "c" }],
+    'must contain only texts, {"image": "…"} and {"text": "…"}, got another value at index 1',
   ],
   ["null", null, 'must be a text, {"image": "…"} or a list of both'],
   [
@@ -53,13 +53,50 @@ test("fails on an empty text in a list, with its index", () => {
   expect(errorOf({ input: ["a", ""] })).toBe("input.1: must not be an empty string");
 });
 
+test.each<[problem: string, body: object, message: string]>([
+  [
+    "messages beside input",
+    { input: "a", messages: [{ content: "b" }] },
+    "messages: must be omitted if the body has input",
+  ],
+  [
+    "modalities of other inputs",
+    { input: ["a", "b"], modality: ["text"] },
+    "modality: must have one value per input (2), got 1",
+  ],
+  ["audio", { input: "a", modality: "audio" }, "modality: must be text or image, or one per input"],
+  [
+    "a cut beginning",
+    { input: "a", truncate: "START" },
+    "truncate: must be END or NONE: the server cuts off the end of long texts",
+  ],
+  [
+    "vectors of any norm",
+    { input: "a", normalized: false },
+    "normalized: must be true: all embeddings have unit L2 norm",
+  ],
+  [
+    "packed bits",
+    { input: "a", embedding_type: "ubinary" },
+    "embedding_type: must be float or base64",
+  ],
+])("fails on %s, which it cannot compute", (_problem, body, message) => {
+  expect(errorOf(body)).toBe(message);
+});
+
 test("has a JSON Schema for the OpenAPI document", () => {
   const { properties } = z.toJSONSchema(embeddingsRequest, { io: "input" });
   expect(Object.keys(properties ?? {})).toEqual([
     "input",
+    "messages",
     "model",
     "encoding_format",
+    "embedding_type",
     "dimensions",
+    "modality",
+    "truncate",
+    "normalized",
+    "input_type",
     "user",
   ]);
 });

@@ -12,11 +12,15 @@ const maxStructure = 100_000;
 
 const longestMessage = 200;
 
-/** @throws {WireError} if the bytes are not UTF-8 or not JSON */
+/**
+ * A byte order mark is ignored, as by Triton.
+ *
+ * @throws {WireError} if the bytes are not UTF-8 or not JSON
+ */
 export function parseJson(bytes: Buffer): unknown {
   if (!isUtf8(bytes)) throw new WireError("failed to parse JSON: it is not UTF-8");
   try {
-    return JSON.parse(bytes.toString("utf8"));
+    return JSON.parse(bytes.toString("utf8").replace(/^\ufeff/, ""));
   } catch (error) {
     // the message of JSON.parse quotes the text
     const reason = (error as Error).message.replaceAll(/\s+/g, " ").slice(0, longestMessage);

@@ -4,7 +4,7 @@ import type { EmbedRoutesOptions } from "../embed/embed-routes.ts";
 import { noTimes } from "../embed/server-timing.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
-import type { InputItem } from "./embeddings-body.ts";
+import type { EmbeddingsBody, InputItem } from "./embeddings-body.ts";
 import type { RemoteImages } from "./remote-images.ts";
 
 export interface OpenAiRoutesOptions extends EmbedRoutesOptions {
@@ -44,7 +44,7 @@ interface Indexed<Item> {
  */
 export async function embedInputs(
   spec: ModelSpec,
-  items: readonly InputItem[],
+  { items, truncate }: Pick<EmbeddingsBody, "items" | "truncate">,
   signal: AbortSignal,
   options: OpenAiRoutesOptions,
 ): Promise<EmbeddedInputs> {
@@ -56,7 +56,7 @@ export async function embedInputs(
   }
   const [ofImages, ofTexts] = await Promise.all([
     images.length === 0 ? nothing : embedImages(spec, images, signal, options),
-    texts.length === 0 ? nothing : embedTexts(spec, texts, signal, options),
+    texts.length === 0 ? nothing : embedTexts(spec, texts, truncate, signal, options),
   ]);
   const vectors = new Array<Float32Array>(items.length);
   for (const [at, { index }] of images.entries()) vectors[index] = ofImages.vectors[at]!;
@@ -73,8 +73,9 @@ function durationOf({ times }: EmbeddedPart): number {
 }
 
 async function embedTexts(
-  { name }: ModelSpec,
+  { name, towers }: ModelSpec,
   texts: readonly Indexed<string>[],
+  truncate: boolean,
   signal: AbortSignal,
   { models, pipeline, metrics }: OpenAiRoutesOptions,
 ): Promise<EmbeddedPart> {
@@ -86,6 +87,13 @@ async function embedTexts(
       throw withInputIndex(error, texts);
     });
   metrics.tower(name, "text").embedded(texts.length);
+  const context = towers.text!.input.contextLength;
+  const full = truncate ? -1 : tokens.findIndex((count) => count >= context);
+  if (full >= 0) {
+    const { index } = texts[full]!;
+    const message = `input ${index} must have fewer than ${context} token ids if truncate is NONE or false`;
+    throw new EmbedError("too_large", message, index, { param: "input" });
+  }
   return { vectors, tokens: tokens.reduce((sum, count) => sum + count, 0), times };
 }
 

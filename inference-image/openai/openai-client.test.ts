@@ -14,6 +14,7 @@ import {
   embedPaths,
   embedResponse,
   serverTimingHeader,
+  warningHeader,
 } from "../../contract/embed-api.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelsResponse, openAiErrorResponse } from "../../contract/openai-api.ts";
@@ -256,6 +257,35 @@ function getJson(path: string): Promise<Response> {
   return fetch(`http://127.0.0.1:${server.port}${path}`, { headers });
 }
 
+test("names unknown fields in a warning", async () => {
+  const { response } = await client.embeddings
+    .create({ model: "photos", input: dataUri(photos[0]!), task: "retrieval" } as Request)
+    .withResponse();
+  expect(response.headers.get(warningHeader)).toBe('299 - "ignored fields: task"');
+  const strange = Object.fromEntries(Array.from({ length: 12 }, (_, at) => [`${at}\n"é`, at]));
+  const { headers } = await post(embedPaths.openAiEmbeddings, {
+    input: dataUri(photos[0]!),
+    ...strange,
+  });
+  expect(headers.get(warningHeader)).toMatch(
+    /^299 - "ignored fields: 0\?\?\?, 1\?\?\?, .* and 2 more"$/,
+  );
+  const plain = await post(embedPaths.openAiEmbeddings, { input: "a lake", user: null });
+  expect(plain.headers.get(warningHeader)).toBeNull();
+});
+
+test("rejects a text that fills the context if it must not be cut", async () => {
+  const words = (count: number) => Array.from({ length: count }, () => "dog").join(" ");
+  const request = { model: defaultModel.name, truncate: "NONE" };
+  const fits = await post(embedPaths.openAiEmbeddings, { ...request, input: words(74) });
+  expect(fits.status).toBe(200);
+  const error = await errorOf({ ...request, input: ["a", words(76)] } as Request);
+  expect(error).toMatchObject({ status: 413, code: "too_large", param: "input" });
+  expect(error.message).toBe(
+    "413 input 1 must have fewer than 77 token ids if truncate is NONE or false",
+  );
+});
+
 describe("errors", () => {
   const photo = () => dataUri(photos[0]!);
 
@@ -283,12 +313,6 @@ describe("errors", () => {
       () => ({ model: "truncatable", input: photo(), dimensions: 65 }),
       "400 dimensions must be 64 or 256 or 512 for truncatable, got 65",
       "dimensions",
-    ],
-    [
-      "an unknown field",
-      () => ({ model: "photos", input: photo(), size: 3 }) as Request,
-      "400 the body must not have the field 'size'",
-      "",
     ],
     [
       "invalid base64",

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { maxJsonBytes } from "../../client/triton/parse-json.ts";
-import { maxImagesPerRequest } from "../../contract/embed-api.ts";
+import { maxImagesPerRequest, warningHeader } from "../../contract/embed-api.ts";
 import { embedRoutes } from "../../contract/embed-routes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { ModelResponse } from "../../contract/openai-api.ts";
@@ -72,7 +72,7 @@ async function embeddings(
   metrics.pending(count);
   const { vectors, tokens, modality, times } = await embedInputs(
     spec,
-    body.items,
+    body,
     signal,
     options,
   ).finally(() => metrics.pending(-count));
@@ -85,8 +85,18 @@ async function embeddings(
     tokens,
   });
   recordTimes(reply, admitted, times, metrics.tower(spec.name, modality));
+  if (body.ignored.length > 0) reply.header(warningHeader, ignoredFields(body.ignored));
   return reply.send(json);
 }
+
+/** Value of the header `Warning` about fields of a request. Names are cut and reduced to characters that a header can contain. */
+function ignoredFields(fields: readonly string[]): string {
+  const names = fields.slice(0, maxNamedFields).map((name) => name.slice(0, 40));
+  const rest = fields.length > maxNamedFields ? ` and ${fields.length - maxNamedFields} more` : "";
+  return `299 - "ignored fields: ${names.join(", ").replaceAll(/[^\w, .-]/g, "?")}${rest}"`;
+}
+
+const maxNamedFields = 10;
 
 /**
  * Returns the model of a request; by default the first one with all modalities of the input.
