@@ -134,6 +134,37 @@ describe("with the tiny model", () => {
     expectSame(got[0], (await local.embed([file]))[0]);
   });
 
+  test.each(["image/jpg", "IMAGE/PJPEG; name=a", "image/x-png"])(
+    "embeds a raw %s body",
+    async (type) => {
+      const [got] = await embeddings(raw(type === "image/x-png" ? png : jpeg, type));
+      expect(got).toHaveLength(embeddingWidth);
+    },
+  );
+
+  test("uses the model of a form", async () => {
+    const sent = async (model: string, query = "") =>
+      await app.inject(post(`/embed${query}`, await form({ model, a: new File([jpeg], "a.jpg") })));
+    expect((await sent(defaultModel.name)).statusCode).toBe(200);
+    expect((await sent("")).statusCode).toBe(200);
+    const unknown = await sent("no-such-model");
+    expect([unknown.statusCode, unknown.json().error.code]).toEqual([404, "unknown_model"]);
+    const both = await sent("another", `?model=${defaultModel.name}`);
+    expect(both.json().error.message).toBe("model must not be repeated");
+  });
+
+  test("ignores a file input without a file", async () => {
+    const got = await embeddings(
+      post("/embed", await form({ other: new File([], ""), a: new File([jpeg], "a.jpg") })),
+    );
+    expect(got).toHaveLength(1);
+  });
+
+  test("ignores a byte order mark, and null for the model", async () => {
+    const body = JSON.stringify({ images: [jpeg.toString("base64")], model: null });
+    expect(await embeddings(base64(`\ufeff${body}`))).toHaveLength(1);
+  });
+
   test("embeds base64 images", async () => {
     const got = await embeddings(
       base64({ images: [webp.toString("base64"), jpeg.toString("base64")] }),

@@ -1,13 +1,7 @@
 import { embedBase64Request } from "../../contract/embed-api.ts";
 import { EmbedError } from "../http/embed-error.ts";
+import type { ImageRequest } from "./form-files.ts";
 import { parseBody } from "./parse-body.ts";
-
-/** Parsed body of `POST /embed/base64`. */
-export interface Base64Request {
-  /** Image files, each in its own buffer. */
-  readonly images: readonly Uint8Array[];
-  readonly model?: string | undefined;
-}
 
 /**
  * Parses a body of `POST /embed/base64`.
@@ -15,9 +9,12 @@ export interface Base64Request {
  * @param body - JSON in UTF-8.
  * @throws {EmbedError}
  */
-export function parseBase64Request(body: Buffer): Base64Request {
+export function parseBase64Request(body: Buffer): ImageRequest {
   const { images, model } = parseBody(body, embedBase64Request, "image");
-  return { images: images.map((image, index) => decodeBase64(image, index)), model };
+  return {
+    images: images.map((image, index) => decodeBase64(image, index)),
+    model: model ?? undefined,
+  };
 }
 
 /**

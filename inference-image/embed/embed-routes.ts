@@ -11,6 +11,7 @@ import { EmbedError } from "../http/embed-error.ts";
 import type { JsonThread } from "../http/json-thread.ts";
 import type { AddRoute } from "./add-route.ts";
 import { type EmbedPipeline, type StageTimes, textsInQueue } from "./embed-pipeline.ts";
+import { type ImageRequest, repeatedModel } from "./form-files.ts";
 import type { EmbedMetrics, TowerMetrics } from "./metrics.ts";
 import type { AdmittedRequest, RequestAdmission } from "./request-admission.ts";
 import { imagesOfBody } from "./request-images.ts";
@@ -28,12 +29,6 @@ export interface EmbedRoutesOptions {
   readonly maxBodyBytes: number;
 }
 
-/** Images of a request, and the name of the model if the request has one. */
-interface ImageRequest {
-  readonly images: readonly Uint8Array[];
-  readonly model?: string | undefined;
-}
-
 /** Registers `POST /embed`, `POST /embed/base64` and `POST /embed/text`. */
 export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOptions): void {
   const { requests, json, maxBodyBytes, models } = options;
@@ -46,7 +41,7 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
       embedImages(
         request,
         reply,
-        async () => ({ images: await imagesOfBody(request, json), model: modelOf(request) }),
+        async () => withModel(await imagesOfBody(request, json), modelOf(request)),
         options,
       ),
     async (request, reply) => {
@@ -71,7 +66,14 @@ export function registerEmbedRoutes(addRoute: AddRoute, options: EmbedRoutesOpti
 function modelOf({ query }: FastifyRequest): string | undefined {
   const name = (query as Record<string, unknown>)[modelParameter];
   if (name === undefined || typeof name === "string") return name;
-  throw new EmbedError("bad_request", `${modelParameter} must not be repeated`);
+  throw repeatedModel();
+}
+
+/** Request with the model of its query, or of its form. */
+function withModel(form: ImageRequest, queried: string | undefined): ImageRequest {
+  if (queried === undefined) return form;
+  if (form.model !== undefined && form.model !== queried) throw repeatedModel();
+  return { ...form, model: queried };
 }
 
 function bodyOf({ body }: FastifyRequest): Buffer {
@@ -118,7 +120,7 @@ async function embedTexts(
   const { texts, model: name } = await json.texts(bodyOf(request));
   signal.throwIfAborted();
   reservation.parsed();
-  const model = models.text(name);
+  const model = models.text(name ?? undefined);
   admitted.model = model.spec.name;
   admission.checkItems(Math.min(texts.length, textsInQueue(model.spec)));
   const times = noTimes();

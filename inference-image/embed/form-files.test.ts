@@ -1,6 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { filesOfForm } from "./form-files.ts";
+import { contentOfForm } from "./form-files.ts";
+
+const filesOfForm = async (body: Buffer, type: string) => (await contentOfForm(body, type)).images;
 
 /** Form in the encoding of fetch. */
 async function written(data: FormData): Promise<{ body: Buffer; type: string }> {
@@ -24,7 +26,11 @@ describe("the files of a form", () => {
       fc.uint8Array({ maxLength: 200 }),
       fc.constantFrom("\r\n", "\r\n--", "--", "\r\n\r\n", "").map((text) => Buffer.from(text)),
     );
-    const part = fc.record({ content, name: fc.string({ maxLength: 8 }), isFile: fc.boolean() });
+    const part = fc.record({
+      content,
+      name: fc.stringMatching(/^[a-z]{0,8}$/),
+      isFile: fc.boolean(),
+    });
     await fc.assert(
       fc.asyncProperty(fc.array(part, { maxLength: 10 }), async (parts) => {
         const data = new FormData();
@@ -34,10 +40,35 @@ describe("the files of a form", () => {
         }
         const { body, type } = await written(data);
         const files = await filesOfForm(body, type);
-        const expected = parts.filter(({ isFile }) => isFile).map(({ content }) => [...content]);
+        const expected = parts
+          .filter(({ isFile, name, content }) => isFile && (name !== "" || content.length > 0))
+          .map(({ content }) => [...content]);
         expect(files.map((file) => [...file])).toEqual(expected);
       }),
       { numRuns: 500 },
+    );
+  });
+
+  test("omit the empty file of an input without a file, but no empty file with a name", async () => {
+    const data = new FormData();
+    data.append("other", new File([], ""));
+    data.append("image", new File(["x"], ""));
+    data.append("empty", new File([], "empty.jpg"));
+    const { body, type } = await written(data);
+    expect((await filesOfForm(body, type)).map(String)).toEqual(["x", ""]);
+  });
+
+  test("come with the field model", async () => {
+    const data = new FormData();
+    data.append("note", "x".repeat(10_000));
+    data.append("model", "photos");
+    data.append("image", new File(["x"], "a.jpg"));
+    const form = await written(data);
+    expect((await contentOfForm(form.body, form.type)).model).toBe("photos");
+    data.append("model", "others");
+    const repeated = await written(data);
+    await expect(contentOfForm(repeated.body, repeated.type)).rejects.toThrow(
+      "model must not be repeated",
     );
   });
 

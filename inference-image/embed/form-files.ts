@@ -1,24 +1,35 @@
 import { Busboy } from "@fastify/busboy";
-import { maxImagesPerRequest } from "../../contract/embed-api.ts";
+import { maxImagesPerRequest, modelParameter } from "../../contract/embed-api.ts";
 import { EmbedError, tooManyImages } from "../http/embed-error.ts";
 
 /** Maximum size of the headers of one part, in bytes. */
 const maxHeadBytes = 16 * 1024;
-/** Maximum number of parts that are not files; they are skipped. */
+/** Maximum number of parts that are not files; all but the model are skipped. */
 const maxFields = 16;
+/** Maximum length of a model's name that is read, in bytes; longer ones are cut and therefore unknown. */
+const maxModelBytes = 200;
+
+/** Images of a request, and the name of the model if it has one. */
+export interface ImageRequest {
+  readonly images: readonly Uint8Array[];
+  readonly model?: string | undefined;
+}
 
 /**
- * Returns the files of a form (`multipart/form-data`, RFC 7578), in order, as views of the body. A part is a file if it has a file
- * name or the content type of an image.
+ * Returns the files of a form (`multipart/form-data`, RFC 7578), in order, and its field `model`. A part is a file if it has a file
+ * name or the content type of an image. Empty files without a name are skipped: browsers send them for file inputs without a file.
  *
  * @throws {EmbedError}
  */
-export function filesOfForm(body: Buffer, contentType: string): Promise<readonly Uint8Array[]> {
+export function contentOfForm(body: Buffer, contentType: string): Promise<ImageRequest> {
   return new Promise((resolve, reject) => {
     const form = openForm(contentType);
     const files: Uint8Array[] = [];
-    form.on("file", (_name, file) => {
+    const unnamed = new Set<number>();
+    let model: string | undefined;
+    form.on("file", (_name, file, fileName) => {
       const index = files.push(body.subarray(0, 0)) - 1;
+      if ((fileName ?? "") === "") unnamed.add(index);
       // the body is written at once, so each file is one chunk
       file.on("data", (content: Buffer) => {
         files[index] = content;
@@ -34,7 +45,16 @@ export function filesOfForm(body: Buffer, contentType: string): Promise<readonly
     form.on("fieldsLimit", stopWith(tooManyFields));
     form.on("partsLimit", stopWith(tooManyFields));
     form.on("error", () => reject(invalidForm("it ends before its last boundary")));
-    form.on("finish", () => resolve(files));
+    form.on("field", (name, value) => {
+      if (name !== modelParameter || value === "") return;
+      // not thrown: the parser reports fields after end() has returned
+      if (model !== undefined) reject(repeatedModel());
+      model = value;
+    });
+    form.on("finish", () => {
+      const images = files.filter(({ length }, index) => length > 0 || !unnamed.has(index));
+      resolve({ images, model });
+    });
     form.end(body);
   });
 }
@@ -47,7 +67,7 @@ function openForm(contentType: string) {
         files: maxImagesPerRequest,
         fields: maxFields,
         parts: maxImagesPerRequest + maxFields,
-        fieldSize: 0,
+        fieldSize: maxModelBytes,
         headerSize: maxHeadBytes,
       },
       isPartAFile: (_name, type, fileName) =>
@@ -56,6 +76,11 @@ function openForm(contentType: string) {
   } catch (cause) {
     throw invalidForm("its content type must have a boundary of at most 200 characters", cause);
   }
+}
+
+/** Error for a request that names several models. */
+export function repeatedModel(): EmbedError {
+  return new EmbedError("bad_request", `${modelParameter} must not be repeated`);
 }
 
 function invalidForm(reason: string, cause?: unknown): EmbedError {

@@ -14,6 +14,7 @@ import {
   serverTimingHeader,
   timeoutMicroseconds,
   timeoutParameter,
+  warningHeader,
 } from "../../contract/embed-api.ts";
 import { type EmbedRouteName, embedRoutes } from "../../contract/embed-routes.ts";
 import {
@@ -211,7 +212,14 @@ const openAiOperations = (models: readonly string[]): readonly Operation[] => [
     responses: {
       200: {
         ...response("One embedding per input, in the order of the request.", "EmbeddingsResponse"),
-        headers: timingHeader,
+        headers: {
+          ...timingHeader,
+          [warningHeader]: {
+            description: "Names of the request's fields that the server ignores.",
+            schema: { type: "string" },
+            example: '299 - "ignored fields: task"',
+          },
+        },
       },
       ...openAiErrorResponses,
     },
@@ -270,6 +278,7 @@ const operationsOf = (models: readonly string[]): readonly Operation[] => [
                 minItems: 1,
                 maxItems: maxImagesPerRequest,
               },
+              [modelParameter]: { type: "string", enum: models },
             },
             required: ["images"],
           },

@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import {
   embedPaths,
+  imageContentTypeAliases,
   imageContentTypes,
   timeoutMicroseconds,
   timeoutParameter,
@@ -39,7 +40,7 @@ export class RequestAdmission {
     this.#options = options;
     app.removeAllContentTypeParsers();
     app.addContentTypeParser(
-      ["application/json", "multipart/form-data", ...imageContentTypes],
+      ["application/json", "multipart/form-data", ...imageContentTypes, ...imageContentTypeAliases],
       (request: FastifyRequest, body: IncomingMessage) => this.#receive(request, body),
     );
     // `#receive` or a rejection responds to `Expect: 100-continue`; other expectations are ignored
@@ -131,6 +132,8 @@ function checkContentType({ headers, url }: FastifyRequest, contentTypes: readon
   }
   const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
   if (type === undefined || contentTypes.includes(type)) return;
+  const isAlias = imageContentTypeAliases.some((alias) => alias === type);
+  if (isAlias && contentTypes.includes(imageContentTypes[0])) return;
   const path = url.split("?", 1)[0];
   const hint =
     path === embedPaths.embed ? `; send base64 in JSON to ${embedPaths.embedBase64}` : "";

@@ -3,8 +3,8 @@ import { type InferRequest, WireError } from "../../client/triton/wire.ts";
 import { decodeInferRequest, jsonLength } from "../../client/triton/wire-http.ts";
 import type { EmbedTextRequest } from "../../contract/embed-api.ts";
 import { threadLimits } from "../../inference/thread-limits.ts";
-import { type Base64Request, parseBase64Request } from "../embed/base64-images.ts";
-import { filesOfForm } from "../embed/form-files.ts";
+import { parseBase64Request } from "../embed/base64-images.ts";
+import { contentOfForm, type ImageRequest } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
 import { type EmbeddingsBody, parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import { EmbedError } from "./embed-error.ts";
@@ -51,9 +51,9 @@ export class JsonThread {
   #pending: PendingTask[] = [];
 
   /** @throws {EmbedError} as {@link parseBase64Request} */
-  async images(body: Buffer): Promise<Base64Request> {
+  async images(body: Buffer): Promise<ImageRequest> {
     if (body.byteLength <= inlineBytes) return parseBase64Request(body);
-    return (await this.#run({ kind: "base64", body: transferable(body) })) as Base64Request;
+    return (await this.#run({ kind: "base64", body: transferable(body) })) as ImageRequest;
   }
 
   /** @throws {EmbedError} as {@link parseTextRequest} */
@@ -69,11 +69,11 @@ export class JsonThread {
     return (await this.#run(task)) as EmbeddingsBody;
   }
 
-  /** @throws {EmbedError} as {@link filesOfForm} */
-  async form(body: Buffer, contentType: string): Promise<readonly Uint8Array[]> {
-    if (body.byteLength <= inlineFormBytes) return await filesOfForm(body, contentType);
+  /** @throws {EmbedError} as {@link contentOfForm} */
+  async form(body: Buffer, contentType: string): Promise<ImageRequest> {
+    if (body.byteLength <= inlineFormBytes) return await contentOfForm(body, contentType);
     const task = { kind: "form", body: transferable(body), contentType } as const;
-    return (await this.#run(task)) as readonly Uint8Array[];
+    return (await this.#run(task)) as ImageRequest;
   }
 
   /** @throws {WireError} as {@link decodeInferRequest} */

@@ -1,7 +1,7 @@
 import { parentPort } from "node:worker_threads";
 import { decodeInferRequest } from "../../client/triton/wire-http.ts";
 import { parseBase64Request } from "../embed/base64-images.ts";
-import { filesOfForm } from "../embed/form-files.ts";
+import { contentOfForm } from "../embed/form-files.ts";
 import { parseTextRequest } from "../embed/parse-body.ts";
 import { parseEmbeddingsBody } from "../openai/embeddings-body.ts";
 import type { JsonFailure, JsonResult, JsonTask } from "./json-thread.ts";
@@ -23,8 +23,9 @@ async function perform(task: JsonTask): Promise<void> {
       transferred = request.images;
       result = { value: request };
     } else if (task.kind === "form") {
-      transferred = await filesOfForm(body, task.contentType);
-      result = { value: transferred };
+      const form = await contentOfForm(body, task.contentType);
+      transferred = form.images;
+      result = { value: form };
     } else if (task.kind === "text") {
       result = { value: parseTextRequest(body) };
     } else if (task.kind === "embeddings") {
