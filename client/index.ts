@@ -27,6 +27,7 @@ export {
   openGrpcTransport,
 } from "./triton/grpc-transport.ts";
 export { type HttpTransportOptions, openHttpTransport } from "./triton/http-transport.ts";
+export type { GrpcTls } from "./triton/http2-connection.ts";
 export {
   type CallOptions,
   type InferCallOptions,
@@ -37,7 +38,6 @@ export {
   TritonError,
   type TritonErrorCode,
 } from "./triton/transport.ts";
-export type { GrpcTls } from "./triton/unary-channel.ts";
 export {
   openTritonEmbedder,
   type TritonEmbedderOptions,

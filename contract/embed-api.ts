@@ -179,8 +179,10 @@ export const embedMetrics = {
   tritonRequests: "clipstack_embed_triton_requests_total",
   /** Counter of failed calls to Triton, by `target` and `model`. */
   tritonFailures: "clipstack_embed_triton_failures_total",
-  /** Gauge of healthy addresses, by `target` and `model`. */
+  /** Gauge of addresses in rotation, by `target` and `model`. */
   tritonHealthy: "clipstack_embed_triton_healthy",
+  /** Counter of addresses taken out of rotation because their calls failed, by `target` and `model`. */
+  tritonEjections: "clipstack_embed_triton_ejections_total",
 } as const;
 
 export const healthResponse = z.object({ status: z.literal("ok") });

@@ -1,14 +1,8 @@
-import {
-  type ChannelOptions,
-  Client,
-  credentials,
-  Metadata,
-  type ServiceError,
-  status,
-} from "@grpc/grpc-js";
 import type { Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { endedError, startDeadline } from "./deadline.ts";
+import { status, statusName } from "./grpc-status.ts";
+import type { GrpcTls } from "./http2-connection.ts";
 import {
   checkInferResponse,
   checkResponse,
@@ -28,14 +22,12 @@ import {
   TritonError,
   type TritonErrorCode,
 } from "./transport.ts";
-import { CallError, type GrpcTls, UnaryChannel } from "./unary-channel.ts";
+import { CallError, UnaryChannel } from "./unary-channel.ts";
 import { type TensorParts, toParts, WireError } from "./wire.ts";
 import {
-  channelOptions,
   decodeGrpcResponse,
   encodeGrpcRequestParts,
   type InferenceMethods,
-  type ModelInferResponse,
   methodOf,
 } from "./wire-grpc.ts";
 
@@ -60,8 +52,15 @@ export interface GrpcTransportOptions extends GrpcSecurity {
    * @default - the host is resolved with each new connection
    */
   readonly address?: string;
-  /** @default - none besides {@link channelOptionsOf} */
-  readonly channelOptions?: ChannelOptions;
+}
+
+export interface GrpcInferOptions extends InferCallOptions {
+  /**
+   * Maximum size of the response in bytes.
+   *
+   * @default - none
+   */
+  readonly maxResponseBytes?: number;
 }
 
 /**
@@ -84,64 +83,34 @@ export function hostOf(target: string): string {
   return target.slice(0, target.lastIndexOf(":")).replace(/^\[(.*)\]$/, "$1");
 }
 
-/** Returns options of a channel with its own connection. */
-export function channelOptionsOf(): ChannelOptions {
-  return {
-    ...channelOptions,
-    // by default, channels to the same target share a connection
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.enable_http_proxy": 0,
-    // reconnects soon after a restart of the server
-    "grpc.initial_reconnect_backoff_ms": 100,
-    "grpc.max_reconnect_backoff_ms": 1000,
-  };
-}
-
-function openClient(options: GrpcTransportOptions): Client {
-  const { target, address = target, tls, channelOptions } = options;
-  const { ca, client, serverName = hostOf(target) } = tls ?? {};
-  return new Client(
-    address,
-    ca === undefined
-      ? credentials.createInsecure()
-      : credentials.createSsl(ca, client?.key, client?.cert),
-    {
-      ...channelOptionsOf(),
-      "grpc.default_authority": target,
-      ...(ca !== undefined && { "grpc.ssl_target_name_override": serverName }),
-      ...channelOptions,
-    },
-  );
-}
-
+/** Triton calls over one connection, so that health checks fail when inferences do. */
 export class GrpcTransport implements Transport {
   readonly target: string;
-  readonly #client: Client;
-  readonly #inferences: UnaryChannel;
-  readonly #metadata = new Metadata();
+  readonly #channel: UnaryChannel;
 
   constructor(options: GrpcTransportOptions) {
     const { target, address = target, tls, metadata = {} } = options;
     checkTarget(target);
     this.target = target;
-    this.#client = openClient(options);
     const serverName = tls?.serverName ?? hostOf(target);
-    this.#inferences = new UnaryChannel({
+    this.#channel = new UnaryChannel({
       target,
       address,
       metadata,
       tls: tls && { ...tls, serverName },
     });
-    for (const [name, value] of Object.entries(metadata)) this.#metadata.set(name, value);
   }
 
   /** @param inputs - Must not change before the call has ended. */
   async infer(
     model: string,
     inputs: readonly (Tensor | TensorParts)[],
-    options: InferCallOptions,
+    options: GrpcInferOptions,
   ): Promise<readonly Tensor[]> {
-    const response = await this.#infer(model, inputs, options);
+    const response = await this.#send("ModelInfer", model, options, () => {
+      const tensors = inputs.map((input) => ("parts" in input ? input : toParts(input)));
+      return encodeGrpcRequestParts(model, tensors, options);
+    });
     try {
       return checkInferResponse(
         model,
@@ -209,30 +178,7 @@ export class GrpcTransport implements Transport {
   }
 
   async close(): Promise<void> {
-    this.#client.close();
-    this.#inferences.close();
-  }
-
-  async #infer(
-    model: string,
-    inputs: readonly (Tensor | TensorParts)[],
-    options: InferCallOptions,
-  ): Promise<ModelInferResponse> {
-    const { path, responseDeserialize } = methodOf("ModelInfer");
-    const deadline = startDeadline(options);
-    try {
-      if (deadline.ended !== undefined) throw new Error(deadline.ended);
-      const tensors = inputs.map((input) => ("parts" in input ? input : toParts(input)));
-      const message = encodeGrpcRequestParts(model, tensors, options);
-      const { timeoutMs } = options;
-      const { signal } = deadline;
-      const response = await this.#inferences.call(path, message, { timeoutMs, signal });
-      return decoded(responseDeserialize, response);
-    } catch (error) {
-      throw this.#error(error as Error, model, options, deadline.ended);
-    } finally {
-      deadline.release();
-    }
+    this.#channel.close();
   }
 
   async #healthy(check: () => Promise<boolean>): Promise<boolean> {
@@ -250,45 +196,39 @@ export class GrpcTransport implements Transport {
     request: InferenceMethods[Name]["request"],
     options: CallOptions,
   ): Promise<InferenceMethods[Name]["response"]> {
-    const method = methodOf(name);
+    return this.#send(name, subject, options, () => [methodOf(name).requestSerialize(request)]);
+  }
+
+  /** @param encode - Returns the request in parts. */
+  async #send<Name extends keyof InferenceMethods>(
+    name: Name,
+    subject: string,
+    options: GrpcInferOptions,
+    encode: () => readonly Uint8Array[],
+  ): Promise<InferenceMethods[Name]["response"]> {
+    const { path, responseDeserialize } = methodOf(name);
+    const { timeoutMs, maxResponseBytes } = options;
     const deadline = startDeadline(options);
-    return new Promise<InferenceMethods[Name]["response"]>((resolve, reject) => {
-      const fail = (error: ServiceError | Error) =>
-        reject(this.#error(error, subject, options, deadline.ended));
-      if (deadline.ended !== undefined) {
-        fail(new Error(deadline.ended));
-        return;
-      }
-      try {
-        const call = this.#client.makeUnaryRequest(
-          method.path,
-          method.requestSerialize,
-          method.responseDeserialize,
-          request,
-          this.#metadata.clone(),
-          // sent to the server, which stops working on an expired call
-          { deadline: Date.now() + options.timeoutMs },
-          (error, response) => {
-            if (error !== null) fail(error);
-            else resolve(response as InferenceMethods[Name]["response"]);
-          },
-        );
-        deadline.signal.addEventListener("abort", () => call.cancel(), { once: true });
-      } catch (error) {
-        fail(error as Error);
-      }
-    }).finally(() => deadline.release());
+    const { signal } = deadline;
+    try {
+      if (deadline.ended !== undefined) throw new Error(deadline.ended);
+      const call = { timeoutMs, signal, maxResponseBytes };
+      return decoded(responseDeserialize, await this.#channel.call(path, encode(), call));
+    } catch (error) {
+      throw this.#error(error as Error, subject, options, deadline.ended);
+    } finally {
+      deadline.release();
+    }
   }
 
   #error(
-    error: Pick<ServiceError, "code" | "details" | "message"> | Error,
+    error: Error,
     subject: string,
     { timeoutMs }: CallOptions,
     ended: "timeout" | "cancelled" | undefined,
   ): TritonError {
     if (ended !== undefined) return endedError(ended, subject, this.target, timeoutMs);
-    if (!("details" in error)) {
-      // grpc-js throws synchronously if the client is closed
+    if (!(error instanceof CallError)) {
       return new TritonError("unavailable", `${subject}: ${error.message}`, { cause: error });
     }
     if (error.code === status.DEADLINE_EXCEEDED) {
@@ -296,7 +236,7 @@ export class GrpcTransport implements Transport {
     }
     return new TritonError(
       codeOfStatus(error.code, error.details),
-      `${subject}: ${error.details || "no reason given"} (gRPC ${status[error.code]} from ${this.target})`,
+      `${subject}: ${error.details || "no reason given"} (gRPC ${statusName(error.code)} from ${this.target})`,
       { cause: error },
     );
   }
@@ -307,13 +247,12 @@ function decoded<T>(deserialize: (bytes: Buffer) => T, response: Buffer): T {
   try {
     return deserialize(response);
   } catch (cause) {
-    throw new CallError(status.INTERNAL, `the response cannot be decoded: ${messageOf(cause)}`, {
-      cause,
-    });
+    const details = `the response cannot be decoded: ${messageOf(cause)}`;
+    throw new CallError(status.INTERNAL, details, "response", { cause });
   }
 }
 
-function codeOfStatus(code: status, details: string): TritonErrorCode {
+function codeOfStatus(code: number, details: string): TritonErrorCode {
   switch (code) {
     case status.RESOURCE_EXHAUSTED:
       // a full queue, or a message above the size limit

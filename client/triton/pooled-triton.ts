@@ -1,5 +1,7 @@
 import { GrpcTransport, type GrpcTransportOptions } from "./grpc-transport.ts";
+import { OutlierRecord } from "./outlier.ts";
 import { type CallOptions, TritonError } from "./transport.ts";
+import { CallError } from "./unary-channel.ts";
 
 /** Idempotent call that any Triton of a pool can execute; it is repeated on another one if this one fails. */
 export type TritonCall<T> = (triton: GrpcTransport, options: CallOptions) => Promise<T>;
@@ -16,15 +18,6 @@ const checkIntervalMs = 500;
 const unresponsiveAfterMs = 1_000;
 const checkTimeoutMs = 5_000;
 
-const channelOptions = {
-  // the pool repeats calls
-  "grpc.enable_retries": 0,
-  // Detects a lost network during a call. A gRPC server closes a connection with many pings and no other traffic, which the
-  // health checks are.
-  "grpc.keepalive_time_ms": 10_000,
-  "grpc.keepalive_timeout_ms": 5_000,
-} as const;
-
 /** One Triton of a pool: the client of its address, its outstanding calls and its health-check loop. */
 export class PooledTriton {
   readonly target: string;
@@ -37,6 +30,7 @@ export class PooledTriton {
   /** Order of use in the pool; 0 if unused. */
   pickedAt = 0;
 
+  readonly outlier = new OutlierRecord();
   readonly #client: GrpcTransport;
   readonly #check: TritonHealthCheck;
   readonly #onChange: (reason: string) => void;
@@ -54,7 +48,7 @@ export class PooledTriton {
   ) {
     this.target = options.target;
     this.address = options.address;
-    this.#client = new GrpcTransport({ ...options, channelOptions });
+    this.#client = new GrpcTransport(options);
     this.#check = check;
     this.#onChange = onChange;
     void this.#watch();
@@ -64,21 +58,31 @@ export class PooledTriton {
     return this.#calls.size;
   }
 
-  /** @throws {TritonError} `unavailable` if the call was ended by {@link moveCalls} */
-  async run<T>(call: TritonCall<T>, { timeoutMs, signal }: CallOptions): Promise<T> {
+  /**
+   * Starts a call, which fails with `unavailable` if it is ended by {@link moveCalls} or {@link abandonCalls}.
+   *
+   * @returns Its result, and a function that ends it.
+   */
+  start<T>(
+    call: TritonCall<T>,
+    { timeoutMs, signal }: Required<CallOptions>,
+  ): { readonly result: Promise<T>; abandon(): void } {
     const controller = new AbortController();
-    const cancel = () => controller.abort();
-    signal?.addEventListener("abort", cancel, { once: true });
+    const abandon = () => controller.abort();
+    signal.addEventListener("abort", abandon, { once: true });
     this.#calls.add(controller);
-    try {
-      return await call(this.#client, { timeoutMs, signal: controller.signal });
-    } catch (error) {
-      if (!controller.signal.aborted || signal?.aborted) throw error;
-      throw new TritonError("unavailable", `${this.target} does not respond`);
-    } finally {
-      this.#calls.delete(controller);
-      signal?.removeEventListener("abort", cancel);
-    }
+    const run = async () => {
+      try {
+        return await call(this.#client, { timeoutMs, signal: controller.signal });
+      } catch (error) {
+        if (!controller.signal.aborted || signal.aborted) throw error;
+        throw new TritonError("unavailable", `${this.target} does not respond`);
+      } finally {
+        this.#calls.delete(controller);
+        signal.removeEventListener("abort", abandon);
+      }
+    };
+    return { result: run(), abandon };
   }
 
   /** Prefers other Tritons until the next health check, which is due at once. */
@@ -89,7 +93,11 @@ export class PooledTriton {
 
   /** Ends the calls of a Triton that does not respond, so that they are repeated on another one. */
   moveCalls(): void {
-    if (this.#silent) for (const call of this.#calls) call.abort();
+    if (this.#silent) this.abandonCalls();
+  }
+
+  abandonCalls(): void {
+    for (const call of this.#calls) call.abort();
   }
 
   /** Ends the health checks. Outstanding calls continue. */
@@ -137,6 +145,8 @@ export class PooledTriton {
 
   #set(usable: boolean, reason: string): void {
     if (this.#stopped.signal.aborted || (usable === this.usable && reason === this.reason)) return;
+    // it may have been restarted
+    if (usable && !this.usable) this.outlier.reset();
     this.usable = usable;
     this.reason = reason;
     this.#onChange(reason);
@@ -158,10 +168,14 @@ function startTimer(end: () => void): { stop(): void } {
   return { stop: () => clearTimeout(next) };
 }
 
-/** One line. For a failed connection, its cause without the words and the time that grpc-js adds. */
+/** One line; for a failed connection, its cause. */
 function reasonOf(error: unknown): string {
-  const text = error instanceof TritonError ? error.problem : (error as Error).message;
-  const [, cause] =
-    /Last error: (?:Error: )?(.*?)(?: \(\d{4}-[^)]*\))?\. Resolution/s.exec(text) ?? [];
-  return (cause ?? text).replaceAll(/\s+/g, " ");
+  const { cause } = error as Error;
+  const text =
+    cause instanceof CallError && cause.source === "connection"
+      ? cause.details.replace("connection closed: ", "")
+      : error instanceof TritonError
+        ? error.problem
+        : (error as Error).message;
+  return text.replaceAll(/\s+/g, " ");
 }

@@ -1,7 +1,6 @@
-import { Client, credentials } from "@grpc/grpc-js";
 import type { Tensor } from "../../contract/tensor.ts";
-import { channelOptionsOf } from "./grpc-transport.ts";
 import type { CallOptions } from "./transport.ts";
+import { UnaryChannel } from "./unary-channel.ts";
 import { decodeGrpcResponse, methodOf } from "./wire-grpc.ts";
 
 /** Sends encoded `ModelInferRequest` messages. */
@@ -16,33 +15,17 @@ export interface PreparedInfer {
 
 /** @param target - `host:port`; connected with the first call. */
 export function openPreparedInfer(target: string): PreparedInfer {
-  const client = new Client(target, credentials.createInsecure(), channelOptionsOf());
+  const channel = new UnaryChannel({ target, address: target, metadata: {} });
   const { path, responseDeserialize } = methodOf("ModelInfer");
   return {
-    send: (message, { timeoutMs, signal }) =>
-      new Promise((resolve, reject) => {
-        const call = client.makeUnaryRequest(
-          path,
-          (bytes: Buffer) => bytes,
-          responseDeserialize,
-          Buffer.from(message),
-          { deadline: Date.now() + timeoutMs },
-          (error, response) => {
-            signal?.removeEventListener("abort", cancel);
-            if (error !== null || response === undefined) {
-              reject(new Error(error?.details ?? "no response"));
-              return;
-            }
-            try {
-              resolve(decodeGrpcResponse(response));
-            } catch (cause) {
-              reject(cause);
-            }
-          },
-        );
-        const cancel = () => call.cancel();
-        signal?.addEventListener("abort", cancel, { once: true });
-      }),
-    close: () => client.close(),
+    async send(message, { timeoutMs, signal }) {
+      const deadline = AbortSignal.timeout(timeoutMs);
+      const response = await channel.call(path, [message], {
+        timeoutMs,
+        signal: signal === undefined ? deadline : AbortSignal.any([signal, deadline]),
+      });
+      return decodeGrpcResponse(responseDeserialize(response));
+    },
+    close: () => channel.close(),
   };
 }

@@ -1,11 +1,8 @@
 import dns from "node:dns";
 import { EventEmitter, once } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
-import { status } from "@grpc/grpc-js";
-import { endedError, startDeadline } from "./deadline.ts";
 import { checkTarget, type GrpcSecurity, hostOf } from "./grpc-transport.ts";
+import { type Attempt, type CallUpstreams, PoolCall, type PoolCallOptions } from "./pool-call.ts";
 import { PooledTriton, type TritonCall, type TritonHealthCheck } from "./pooled-triton.ts";
-import { type CallOptions, TritonError } from "./transport.ts";
 
 export interface TritonPoolOptions extends GrpcSecurity {
   /** `host:port`; a name that resolves to several addresses stands for several Tritons. */
@@ -19,8 +16,10 @@ export interface TritonPoolOptions extends GrpcSecurity {
 export interface TritonPoolObserver {
   /** An attempt has ended on this target; an attempt that the caller cancelled is not reported. */
   ended(target: string, ok: boolean): void;
-  /** @param healthy - Number of its addresses that are in use. */
+  /** @param healthy - Number of its addresses that are in rotation. */
   health(target: string, healthy: number, reason: string): void;
+  /** An address of this target is taken out of rotation because its calls failed. */
+  ejected?(target: string): void;
 }
 
 /** Interval at which names are resolved again. */
@@ -28,14 +27,19 @@ const resolveIntervalMs = 5_000;
 /** Interval for a name without a healthy Triton. */
 const lostResolveIntervalMs = 1_000;
 
-const firstBackoffMs = 20;
-const maxBackoffMs = 500;
+/** Share of its deadline after which a call without a response is also sent to another server. */
+const hedgeShare = 0.1;
+/** Minimum of the same time as a multiple of the mean response time, so that slow models are not executed twice. */
+const hedgeMeans = 4;
+/** Weight of a response in the moving average of the response time. */
+const meanWeight = 0.1;
 
 /**
- * Tritons that serve the same model. A call goes to the healthy Triton with the fewest outstanding calls. It is repeated,
- * until its deadline, if that Triton becomes unavailable or stops responding; while none is healthy it is held.
+ * Triton servers with the same model. A call goes to the healthy server with the fewest outstanding calls. It is repeated, until its
+ * deadline, if that server becomes unavailable or stops responding, and once if it failed for a reason of the server; while no server
+ * is healthy it is held. A server whose calls fail while others answer them is taken out of rotation.
  */
-export class TritonPool {
+export class TritonPool implements CallUpstreams {
   /** All targets, for messages. */
   readonly target: string;
   readonly #options: TritonPoolOptions;
@@ -46,6 +50,7 @@ export class TritonPool {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #resolving: NodeJS.Timeout;
   #picks = 0;
+  #meanMs = 0;
   #closed = false;
 
   constructor(options: TritonPoolOptions) {
@@ -64,7 +69,7 @@ export class TritonPool {
   }
 
   get healthy(): number {
-    return this.#tritons.filter(({ usable }) => usable).length;
+    return this.#inRotation.length;
   }
 
   /** Reason of each Triton that is not healthy, in one line; empty if all are. */
@@ -81,38 +86,12 @@ export class TritonPool {
 
   /**
    * @param subject - Name of the model or the call, for messages.
-   * @param options - Deadline of all attempts together, the time without a healthy Triton included.
+   * @param options - Deadline of all attempts together, the time without a healthy server included.
+   * @returns The response of a server. It is invalid if no second server could answer validly.
    * @throws {TritonError}
    */
-  async run<T>(subject: string, call: TritonCall<T>, options: CallOptions): Promise<T> {
-    const deadline = startDeadline(options);
-    const due = performance.now() + options.timeoutMs;
-    try {
-      for (let backoffMs = firstBackoffMs; ; backoffMs = Math.min(2 * backoffMs, maxBackoffMs)) {
-        const triton = await this.#healthyTriton(deadline.signal);
-        if (deadline.ended !== undefined) {
-          throw endedError(deadline.ended, subject, this.target, options.timeoutMs);
-        }
-        if (triton === undefined) throw new TritonError("unavailable", `${subject}: closed`);
-        const timeoutMs = Math.max(1, Math.ceil(due - performance.now()));
-        try {
-          const result = await triton.run(call, { timeoutMs, signal: deadline.signal });
-          this.#options.observer?.ended(triton.target, true);
-          return result;
-        } catch (error) {
-          if (deadline.ended !== "cancelled") this.#options.observer?.ended(triton.target, false);
-          const ended = deadline.ended ?? (codeOf(error) === "timeout" ? "timeout" : undefined);
-          if (ended !== undefined) {
-            throw endedError(ended, subject, this.target, options.timeoutMs);
-          }
-          if (!isRetryable(error)) throw error;
-          triton.suspect();
-        }
-        await sleep(backoffMs, undefined, deadline).catch(() => {});
-      }
-    } finally {
-      deadline.release();
-    }
+  run<T>(subject: string, call: TritonCall<T>, options: PoolCallOptions<T>): Promise<T> {
+    return new PoolCall(this, subject, call, options).run();
   }
 
   async close(): Promise<void> {
@@ -123,33 +102,93 @@ export class TritonPool {
     this.#events.emit("change");
   }
 
-  /** Resolves without one when the pool is closed or the signal is aborted. */
-  async #healthyTriton(signal: AbortSignal): Promise<PooledTriton | undefined> {
+  hedgeMs(timeoutMs: number): number {
+    if (this.#tritons.length < 2) return Number.POSITIVE_INFINITY;
+    return Math.max(hedgeShare * timeoutMs, hedgeMeans * this.#meanMs);
+  }
+
+  async next(
+    signal: AbortSignal,
+    avoid: ReadonlySet<PooledTriton>,
+  ): Promise<PooledTriton | undefined> {
     while (!this.#closed && !signal.aborted) {
-      const picked = this.#pick();
+      const picked = this.#pick(this.#candidates, avoid);
+      picked?.outlier.attempt();
       if (picked !== undefined) return picked;
       await once(this.#events, "change", { signal }).catch(() => {});
     }
     return undefined;
   }
 
-  /** Fewest outstanding calls first, then the longest unused; one on which a call has just failed comes last. */
-  #pick(): PooledTriton | undefined {
-    const [best] = this.#tritons
-      .filter(({ usable }) => usable)
-      .sort(
-        (a, b) =>
-          Number(a.suspected) - Number(b.suspected) ||
-          a.outstanding - b.outstanding ||
-          a.pickedAt - b.pickedAt,
-      );
+  other(
+    excluded: ReadonlySet<PooledTriton>,
+    avoid: ReadonlySet<PooledTriton>,
+  ): PooledTriton | undefined {
+    const others = this.#inRotation.filter((triton) => !excluded.has(triton));
+    return this.#pick(others, avoid);
+  }
+
+  ended(triton: PooledTriton, ok: boolean): void {
+    this.#options.observer?.ended(triton.target, ok);
+  }
+
+  answered({ triton, startedAt }: Attempt): void {
+    const elapsedMs = performance.now() - startedAt;
+    this.#meanMs += (this.#meanMs === 0 ? 1 : meanWeight) * (elapsedMs - this.#meanMs);
+    if (triton.outlier.succeeded(startedAt)) this.#changed(triton.target, "");
+  }
+
+  outdone({ triton, startedAt }: Attempt, reason: string, isHang: boolean): void {
+    const isLast = this.#inRotation.every((other) => other === triton);
+    if (isLast) return;
+    const ejectionMs = triton.outlier.failed(startedAt, isHang);
+    if (ejectionMs === undefined) return;
+    this.#options.observer?.ejected?.(triton.target);
+    this.#changed(
+      triton.target,
+      `${triton.address} failed while others answered, next attempt in ${ejectionMs / 1000} s: ${reason.replaceAll(/\s+/g, " ").slice(0, 200)}`,
+    );
+    if (isHang) triton.abandonCalls();
+  }
+
+  /** Servers that are not ejected, or all healthy ones if each is: the last one is never out of rotation. */
+  get #inRotation(): readonly PooledTriton[] {
+    const usable = this.#tritons.filter((triton) => triton.usable);
+    const admitted = usable.filter(({ outlier }) => !outlier.ejected);
+    return admitted.length > 0 ? admitted : usable;
+  }
+
+  /** Ejected servers whose next attempt is due, or the servers in rotation. */
+  get #candidates(): readonly PooledTriton[] {
+    const due = this.#tritons.filter(({ usable, outlier }) => usable && outlier.isDue);
+    return due.length > 0 ? due : this.#inRotation;
+  }
+
+  /**
+   * Fewest outstanding calls first, then the longest unused; one on which a call has just failed comes last.
+   *
+   * @param avoid - Servers that have failed this call.
+   */
+  #pick(
+    candidates: readonly PooledTriton[],
+    avoid: ReadonlySet<PooledTriton>,
+  ): PooledTriton | undefined {
+    const isRepeated = avoid.size > 0;
+    const [best] = [...candidates].sort(
+      (a, b) =>
+        Number(avoid.has(a)) - Number(avoid.has(b)) ||
+        Number(a.suspected) - Number(b.suspected) ||
+        (isRepeated ? Number(a.outlier.doubtful) - Number(b.outlier.doubtful) : 0) ||
+        a.outstanding - b.outstanding ||
+        a.pickedAt - b.pickedAt,
+    );
     this.#picks += 1;
     if (best !== undefined) best.pickedAt = this.#picks;
     return best;
   }
 
   #healthyOf(target: string): number {
-    return this.#tritons.filter((triton) => triton.target === target && triton.usable).length;
+    return this.#inRotation.filter((triton) => triton.target === target).length;
   }
 
   async #resolve(target: string): Promise<void> {
@@ -199,15 +238,4 @@ export class TritonPool {
     if (this.healthy > 0) for (const triton of this.#tritons) triton.moveCalls();
     this.#events.emit("change");
   }
-}
-
-function codeOf(error: unknown): TritonError["code"] | undefined {
-  return error instanceof TritonError ? error.code : undefined;
-}
-
-/** A Triton that stops unloads its models first, and then responds NOT_FOUND (observed with 2.51) until its check fails. */
-function isRetryable(error: unknown): boolean {
-  if (codeOf(error) === "unavailable") return true;
-  const { cause } = error as { readonly cause?: { readonly code?: status } };
-  return codeOf(error) === "rejected" && cause?.code === status.NOT_FOUND;
 }

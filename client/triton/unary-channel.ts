@@ -1,39 +1,22 @@
 import {
-  type ClientHttp2Session,
   type ClientHttp2Stream,
-  connect,
   constants,
   type IncomingHttpHeaders,
   type IncomingHttpStatusHeader,
-  type SecureClientSessionOptions,
+  type OutgoingHttpHeaders,
 } from "node:http2";
-import { isIP } from "node:net";
-import { checkServerIdentity } from "node:tls";
-import { status } from "@grpc/grpc-js";
+import { status } from "./grpc-status.ts";
+import { type ConnectionTls, Http2Connection } from "./http2-connection.ts";
 
-/** Certificates and keys in PEM format. */
-export interface GrpcTls {
-  /** Trusted certificate authorities of the server's certificate. */
-  readonly ca: Buffer;
-  /**
-   * Certificate chain and key of this client.
-   *
-   * @default - no client certificate
-   */
-  readonly client?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
-  /**
-   * Required name in the server's certificate.
-   *
-   * @default - the host of the target
-   */
-  readonly serverName?: string | undefined;
-}
+/** Source of a call's failure: status of the server, HTTP status of a proxy, connection or stream, or invalid response. */
+export type CallErrorSource = "status" | "http" | "connection" | "response";
 
-/** Call without a message as response. Has the fields of grpc-js's `ServiceError` that a transport reads. */
+/** Call without a message as response. */
 export class CallError extends Error {
   constructor(
-    readonly code: status,
+    readonly code: number,
     readonly details: string,
+    readonly source: CallErrorSource,
     options?: ErrorOptions,
   ) {
     super(details, options);
@@ -45,20 +28,30 @@ export interface UnaryChannelOptions {
   readonly target: string;
   /** `ip:port`, or the target. */
   readonly address: string;
-  readonly tls?: (GrpcTls & { readonly serverName: string }) | undefined;
+  readonly tls?: ConnectionTls | undefined;
   /** Metadata of every call. */
   readonly metadata: Readonly<Record<string, string>>;
 }
 
 export interface UnaryCallOptions {
-  /** Sent to the server; this channel does not measure it. */
-  readonly timeoutMs: number;
+  /**
+   * Sent to the server; this channel does not measure it.
+   *
+   * @default - no deadline
+   */
+  readonly timeoutMs?: number;
   /** Cancels the call. */
-  readonly signal: AbortSignal;
+  readonly signal?: AbortSignal;
+  /** Metadata of this call. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /**
+   * Maximum size of the response; a larger one is not received.
+   *
+   * @default - none
+   */
+  readonly maxResponseBytes?: number | undefined;
 }
 
-/** Flow-control window; a response of a batch of 32 fills the default of 64 KiB. */
-const windowBytes = 8 * 1024 * 1024;
 /** Eight digits, the maximum of the header; 27 hours. */
 const maxTimeoutMs = 99_999_999;
 /** Message of grpc-js for a stream that the server did not process (RFC 9113, section 8.7). */
@@ -74,7 +67,7 @@ const prefixBytes = 5;
  */
 export class UnaryChannel {
   readonly #options: UnaryChannelOptions;
-  #session: ClientHttp2Session | undefined;
+  #connection: Http2Connection | undefined;
   #closed = false;
 
   constructor(options: UnaryChannelOptions) {
@@ -86,7 +79,7 @@ export class UnaryChannel {
    * @param message - Parts of the encoded request. Their memory is not read after the call has ended, unless it was cancelled: then the server
    *   discards what is still sent of them.
    * @returns The encoded response.
-   * @throws {CallError} `UNAVAILABLE` if the connection failed
+   * @throws {CallError} `UNAVAILABLE` if the connection failed or the signal was aborted
    */
   async call(
     path: string,
@@ -98,7 +91,7 @@ export class UnaryChannel {
     } catch (error) {
       // the server has not processed the call, which gRPC therefore repeats once; a stopping server refuses calls
       const isRefused = error instanceof CallError && error.details === refused;
-      if (!isRefused || options.signal.aborted) throw error;
+      if (!isRefused || options.signal?.aborted) throw error;
       return await this.#attempt(path, message, options);
     }
   }
@@ -106,68 +99,64 @@ export class UnaryChannel {
   #attempt(
     path: string,
     message: readonly Uint8Array[],
-    { timeoutMs, signal }: UnaryCallOptions,
+    { timeoutMs, signal, metadata, maxResponseBytes }: UnaryCallOptions,
   ): Promise<Buffer> {
     return new Promise((resolve, reject) => {
-      if (this.#closed) throw new CallError(status.UNAVAILABLE, "The client has been closed");
-      const session = this.#open();
-      const stream = session.request({
+      if (this.#closed) {
+        throw new CallError(status.UNAVAILABLE, "The client has been closed", "connection");
+      }
+      const connection = this.#open();
+      const headers: OutgoingHttpHeaders = {
         ...this.#options.metadata,
+        ...metadata,
         [constants.HTTP2_HEADER_METHOD]: "POST",
         [constants.HTTP2_HEADER_AUTHORITY]: this.#options.target,
         [constants.HTTP2_HEADER_PATH]: path,
         "content-type": "application/grpc",
         te: "trailers",
-        "grpc-timeout": `${Math.min(Math.ceil(timeoutMs), maxTimeoutMs)}m`,
-      });
-      const onAbort = () => stream.close(constants.NGHTTP2_CANCEL);
-      signal.addEventListener("abort", onAbort, { once: true });
-      receive(stream, (response) => {
-        signal.removeEventListener("abort", onAbort);
+      };
+      if (timeoutMs !== undefined) {
+        headers["grpc-timeout"] = `${Math.min(Math.ceil(timeoutMs), maxTimeoutMs)}m`;
+      }
+      const stream = connection.open(headers);
+      const onAbort = () => {
+        connection.cancel(stream);
+        // not with the stream, which stays open while the server accepts no more streams
+        reject(new CallError(status.UNAVAILABLE, "cancelled", "connection"));
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      receive(stream, maxResponseBytes, connection, (response) => {
+        signal?.removeEventListener("abort", onAbort);
         if (response instanceof CallError) reject(response);
         else resolve(response);
       });
       send(stream, message);
-      if (signal.aborted) onAbort();
+      if (signal?.aborted) onAbort();
     });
   }
 
-  /** Ends the connection once the outstanding calls have ended. */
+  /** Ends the connection once the outstanding calls have ended. The next call opens another one. */
+  retire(): void {
+    this.#connection?.retire();
+  }
+
+  /** Ends the connection and the outstanding calls. The next call opens another one. */
+  disconnect(): void {
+    this.#connection?.destroy();
+  }
+
+  /** Ends the connection once the outstanding calls have ended; further calls fail. */
   close(): void {
     this.#closed = true;
-    this.#session?.close();
+    this.retire();
   }
 
-  #open(): ClientHttp2Session {
-    const open = this.#session;
-    if (open !== undefined && !open.closed && !open.destroyed) return open;
-    const { address, tls } = this.#options;
-    const session = connect(`${tls === undefined ? "http" : "https"}://${address}`, {
-      settings: { initialWindowSize: windowBytes, enablePush: false },
-      // calls with more than 10 MB of queued data fail by default
-      maxSessionMemory: Number.MAX_SAFE_INTEGER,
-      ...(tls && tlsOptions(tls)),
-    });
-    this.#session = session;
-    session.on("connect", () => session.setLocalWindowSize(windowBytes));
-    // reported by its streams
-    session.on("error", () => {});
-    session.on("goaway", () => {
-      if (this.#session === session) this.#session = undefined;
-    });
-    return session;
+  #open(): Http2Connection {
+    if (this.#connection?.usable !== true) {
+      this.#connection = new Http2Connection(this.#options.address, this.#options.tls);
+    }
+    return this.#connection;
   }
-}
-
-function tlsOptions({ ca, client, serverName }: NonNullable<UnaryChannelOptions["tls"]>) {
-  const options: SecureClientSessionOptions = {
-    ca,
-    ...client,
-    // the address is an IP address, but the certificate has the name of the target
-    checkServerIdentity: (_host, certificate) => checkServerIdentity(serverName, certificate),
-    ...(isIP(serverName) === 0 && { servername: serverName }),
-  };
-  return options;
 }
 
 function send(stream: ClientHttp2Stream, message: readonly Uint8Array[]): void {
@@ -184,8 +173,14 @@ function send(stream: ClientHttp2Stream, message: readonly Uint8Array[]): void {
 }
 
 /** @param onEnd - Called once the stream is closed: its writes have ended. */
-function receive(stream: ClientHttp2Stream, onEnd: (response: Buffer | CallError) => void): void {
-  const chunks: Buffer[] = [];
+function receive(
+  stream: ClientHttp2Stream,
+  maxBytes = Number.POSITIVE_INFINITY,
+  connection: Http2Connection,
+  onEnd: (response: Buffer | CallError) => void,
+): void {
+  let chunks: Buffer[] = [];
+  let received = 0;
   let head: (IncomingHttpHeaders & IncomingHttpStatusHeader) | undefined;
   let trailers: IncomingHttpHeaders | undefined;
   let failure: Error | undefined;
@@ -195,24 +190,39 @@ function receive(stream: ClientHttp2Stream, onEnd: (response: Buffer | CallError
   stream.on("trailers", (headers) => {
     trailers = headers;
   });
-  stream.on("data", (chunk: Buffer) => chunks.push(chunk));
-  stream.on("error", (error) => {
+  stream.on("data", (chunk: Buffer) => {
+    received += chunk.length;
+    if (received <= maxBytes + prefixBytes) chunks.push(chunk);
+    else if (!stream.closed) {
+      chunks = [];
+      connection.cancel(stream);
+    }
+  });
+  stream.on("error", (error: Error & { readonly code?: string }) => {
     failure = error;
+    // another connection has streams
+    if (error.code === "ERR_HTTP2_OUT_OF_STREAMS") connection.retire();
   });
   stream.on("close", () => {
     // a response without a message has its status in the first headers
     const ended = trailers?.["grpc-status"] === undefined ? head : trailers;
     const code = ended?.["grpc-status"];
-    if (code !== undefined && Number(code) !== status.OK) {
-      onEnd(new CallError(Number(code), detailsOf(ended?.["grpc-message"])));
-    } else if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM) {
-      onEnd(new CallError(status.UNAVAILABLE, refused, { cause: failure }));
+    if (received > maxBytes + prefixBytes) {
+      onEnd(invalid(`the response has more than ${maxBytes} bytes`));
+    } else if (code !== undefined && Number(code) !== status.OK) {
+      onEnd(new CallError(Number(code), detailsOf(ended?.["grpc-message"]), "status"));
+    } else if (stream.rstCode === constants.NGHTTP2_REFUSED_STREAM || isOutOfStreams(failure)) {
+      onEnd(new CallError(status.UNAVAILABLE, refused, "connection", { cause: failure }));
     } else if (code === undefined) {
       onEnd(withoutStatus(head?.[":status"], failure));
     } else {
       onEnd(messageOf(chunks));
     }
   });
+}
+
+function isOutOfStreams(error: (Error & { readonly code?: string }) | undefined): boolean {
+  return error?.code === "ERR_HTTP2_OUT_OF_STREAMS";
 }
 
 function messageOf(chunks: readonly Buffer[]): Buffer | CallError {
@@ -222,18 +232,24 @@ function messageOf(chunks: readonly Buffer[]): Buffer | CallError {
     body[0] === 0 &&
     body.length === prefixBytes + body.readUInt32BE(1);
   if (isComplete) return body.subarray(prefixBytes);
-  return new CallError(status.DATA_LOSS, "the response is not one uncompressed message");
+  return invalid("the response is not one uncompressed message");
+}
+
+function invalid(details: string): CallError {
+  return new CallError(status.DATA_LOSS, details, "response");
 }
 
 /** Connection or proxy that failed; idempotent calls can be repeated. */
 function withoutStatus(httpStatus: number | undefined, failure: Error | undefined): CallError {
+  if (httpStatus !== undefined && httpStatus !== constants.HTTP_STATUS_OK) {
+    return new CallError(status.UNAVAILABLE, `HTTP status ${httpStatus}`, "http");
+  }
   const { cause } = failure ?? {};
-  const reason = cause instanceof Error ? cause.message : failure?.message;
-  const details =
-    httpStatus === undefined || httpStatus === constants.HTTP_STATUS_OK
-      ? `connection closed${reason === undefined ? "" : `: ${reason}`}`
-      : `HTTP status ${httpStatus}`;
-  return new CallError(status.UNAVAILABLE, details, { cause: failure });
+  const reason = cause instanceof Error ? cause : failure;
+  // one error per address of a name; the aggregate has no message
+  const text = reason instanceof AggregateError ? reason.errors[0]?.message : reason?.message;
+  const details = `connection closed${text === undefined ? "" : `: ${text}`}`;
+  return new CallError(status.UNAVAILABLE, details, "connection", { cause: reason });
 }
 
 /** Percent-decoded `grpc-message`. */

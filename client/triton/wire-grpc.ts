@@ -1,6 +1,10 @@
 import { fileURLToPath } from "node:url";
-import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
-import { loadSync, type Options } from "@grpc/proto-loader";
+import {
+  loadSync,
+  type MethodDefinition,
+  type Options,
+  type ServiceDefinition,
+} from "@grpc/proto-loader";
 import type { Tensor } from "../../contract/tensor.ts";
 import {
   fromWire,
@@ -171,9 +175,6 @@ export function methodOf<Name extends keyof InferenceMethods>(
 export const channelOptions = {
   "grpc.max_receive_message_length": -1,
   "grpc.max_send_message_length": -1,
-  // With HTTP/2's default window of 64 KiB, a response of 600 KB takes ten round trips. grpc-js applies this option to clients only;
-  // its servers keep the default.
-  "grpc-node.flow_control_window": 8 * 1024 * 1024,
 } as const;
 
 // --- client ---

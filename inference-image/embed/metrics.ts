@@ -187,7 +187,12 @@ function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
   });
   const healthy = new Gauge({
     name: embedMetrics.tritonHealthy,
-    help: "Healthy addresses of a target, by model.",
+    help: "Addresses of a target in rotation, by model.",
+    ...common,
+  });
+  const ejections = new Counter({
+    name: embedMetrics.tritonEjections,
+    help: "Times that an address of a target was taken out of rotation because its calls failed, by model.",
     ...common,
   });
   return {
@@ -197,6 +202,7 @@ function tritonMetrics(registry: Registry): Pick<EmbedMetrics, "triton"> {
         failures.inc({ target, model }, ok ? 0 : 1);
       },
       health: (target, addresses) => healthy.set({ target, model }, addresses),
+      ejected: (target) => ejections.inc({ target, model }),
     }),
   };
 }

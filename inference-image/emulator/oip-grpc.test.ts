@@ -193,7 +193,7 @@ describe("a stream of inferences", () => {
     const stream = client.makeBidiStreamRequest<ModelInferRequest, StreamResponse>(
       method.path,
       method.requestSerialize,
-      method.responseDeserialize,
+      method.responseDeserialize as (bytes: Buffer) => StreamResponse,
       new Metadata(),
     );
     stream.write(inferRequest({ id: "a" }));
@@ -221,7 +221,7 @@ test("many streams and many requests per stream cause no warnings", async () => 
     client.makeBidiStreamRequest<ModelInferRequest, { error_message: string }>(
       path,
       requestSerialize,
-      responseDeserialize,
+      responseDeserialize as (bytes: Buffer) => { error_message: string },
       new Metadata(),
     ),
   );

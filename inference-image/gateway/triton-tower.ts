@@ -5,7 +5,7 @@ import type { TensorParts } from "../../client/triton/wire.ts";
 import { executionInstances, type ModelConfig } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
-import { rowsOf } from "../../inference/session/embeddings.ts";
+import { embeddingsProblem, rowsOf } from "../../inference/session/embeddings.ts";
 import { inputText, type ModelTensors } from "../../inference/session/payload-format.ts";
 import { WaitQueue } from "../../inference/wait-queue.ts";
 import type { EmbedderObserver, EmbedOptions } from "../embed/embedder.ts";
@@ -59,6 +59,9 @@ export interface TritonTowerOptions<Item> extends TritonEmbedderOptions {
   payloadOf(metadata: ModelTensors, createError: (problem: string) => Error): TowerPayload<Item>;
 }
 
+/** Maximum size of a response without its embeddings: names, shapes and parameters. */
+const responseHeadBytes = 64 * 1024;
+
 interface Waiting<Item> {
   readonly item: Item;
   readonly enqueuedAt: number;
@@ -93,6 +96,7 @@ export class TritonTower<Item> {
       check: (triton, call) => this.#check(triton, call),
       observer: {
         ended: (target, ok) => options.observer?.ended(target, ok),
+        ejected: (target) => options.observer?.ejected?.(target),
         health: (target, healthy, reason) => {
           options.observer?.health(target, healthy, reason);
           // another healthy Triton accepts more calls
@@ -219,14 +223,21 @@ export class TritonTower<Item> {
   }
 
   async #infer(input: TensorParts, due: number, signal: AbortSignal): Promise<Tensor | undefined> {
-    const { model, output: name } = this.#options;
+    const { model, output: name, spec } = this.#options;
+    const { width } = spec.embedding;
+    const [count = 0] = input.shape;
+    const maxResponseBytes = count * width * Float32Array.BYTES_PER_ELEMENT + responseHeadBytes;
     const timeoutMs = Math.ceil(due - performance.now());
     if (timeoutMs <= 0) throw this.#timeout();
     const outputs = [name];
     const [output] = await this.#pool.run(
       model,
-      (triton, options) => triton.infer(model, [input], { ...options, outputs }),
-      { timeoutMs, signal },
+      (triton, options) => triton.infer(model, [input], { ...options, outputs, maxResponseBytes }),
+      {
+        timeoutMs,
+        signal,
+        problemOf: ([embeddings]) => embeddingsProblem(embeddings, { count, width }),
+      },
     );
     return output;
   }

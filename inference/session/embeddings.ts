@@ -45,23 +45,64 @@ export function embeddingsOf(
   );
 }
 
+/** Returns why an output is not FP32 `[count, width]`. */
+function shapeProblem(
+  output: Tensor | undefined,
+  { count, width }: OutputRows,
+): string | undefined {
+  const { dataType, shape = [], data } = output ?? {};
+  const [rows, columns] = shape;
+  const isValid =
+    dataType === "FP32" &&
+    shape.length === 2 &&
+    rows === count &&
+    columns === width &&
+    data?.length === count * width;
+  if (isValid) return undefined;
+  const got = output === undefined ? "none" : `${dataType} [${shape.join(", ")}]`;
+  return `the output must be FP32 [${count}, ${width}], got ${got}`;
+}
+
+/** Returns why an output does not have an embedding of finite, non-zero norm in each row. */
+export function embeddingsProblem(
+  output: Tensor | undefined,
+  rows: OutputRows,
+): string | undefined {
+  const problem = shapeProblem(output, rows);
+  if (problem !== undefined || output?.dataType !== "FP32") return problem;
+  const { width, modality = "image" } = rows;
+  for (let at = 0; at < rows.count; at++) {
+    const norm = normOf(output.data, at * width, (at + 1) * width);
+    if (!isValidNorm(norm)) return new InvalidEmbeddingError(modality, at, norm).message;
+  }
+  return undefined;
+}
+
 /**
  * Copies the rows of a model's output, unscaled.
  *
  * @throws {InferenceError} `failed` if the output is not FP32 `[count, width]`
  */
-export function rowsOf(
-  output: Tensor | undefined,
-  { count, width }: OutputRows,
-): readonly Float32Array[] {
-  if (output?.dataType !== "FP32" || output.data.length !== count * width) {
-    const got = output === undefined ? "none" : `${output.dataType} [${output.shape.join(", ")}]`;
-    throw new InferenceError("failed", `the output must be FP32 [${count}, ${width}], got ${got}`);
+export function rowsOf(output: Tensor | undefined, rows: OutputRows): readonly Float32Array[] {
+  const problem = shapeProblem(output, rows);
+  if (problem !== undefined || output?.dataType !== "FP32") {
+    throw new InferenceError("failed", problem ?? "");
   }
   const { data } = output;
+  const { count, width } = rows;
   return Array.from({ length: count }, (_, index) =>
     data.slice(index * width, (index + 1) * width),
   );
+}
+
+function normOf(values: Float32Array, start: number, end: number): number {
+  let squares = 0;
+  for (let at = start; at < end; at++) squares += values[at]! * values[at]!;
+  return Math.sqrt(squares);
+}
+
+function isValidNorm(norm: number): boolean {
+  return norm > 0 && norm < Number.POSITIVE_INFINITY;
 }
 
 /**
@@ -75,11 +116,8 @@ export function unitVector(
   index: number,
   modality: Modality = "image",
 ): Float32Array {
-  let squares = 0;
-  for (const value of vector) squares += value * value;
-  const norm = Math.sqrt(squares);
-  if (!(norm > 0 && norm < Number.POSITIVE_INFINITY))
-    throw new InvalidEmbeddingError(modality, index, norm);
+  const norm = normOf(vector, 0, vector.length);
+  if (!isValidNorm(norm)) throw new InvalidEmbeddingError(modality, index, norm);
   for (let at = 0; at < vector.length; at++) vector[at]! /= norm;
   return vector;
 }

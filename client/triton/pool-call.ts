@@ -1,0 +1,222 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { messageOf } from "../../contract/user-error.ts";
+import { callFailureOf } from "./call-failure.ts";
+import { type Deadline, endedError, startDeadline } from "./deadline.ts";
+import type { PooledTriton, TritonCall } from "./pooled-triton.ts";
+import { type CallOptions, TritonError } from "./transport.ts";
+
+export interface PoolCallOptions<T> extends CallOptions {
+  /** Returns why a response is not valid. @default - every response is valid */
+  readonly problemOf?: ((response: T) => string | undefined) | undefined;
+}
+
+/** Attempt of a call on one server. */
+export interface Attempt {
+  readonly triton: PooledTriton;
+  readonly startedAt: number;
+}
+
+/** Pool as used by its calls. */
+export interface CallUpstreams {
+  /** All targets, for messages. */
+  readonly target: string;
+  /** Time without a response after which a call is also sent to another server; infinite if there is none. */
+  hedgeMs(timeoutMs: number): number;
+  /** Waits for a server in rotation; resolves without one when the pool is closed or the signal is aborted. */
+  next(signal: AbortSignal, avoid: ReadonlySet<PooledTriton>): Promise<PooledTriton | undefined>;
+  /** Returns a server in rotation that is not in `excluded`, and preferably not in `avoid`. */
+  other(
+    excluded: ReadonlySet<PooledTriton>,
+    avoid: ReadonlySet<PooledTriton>,
+  ): PooledTriton | undefined;
+  /** An attempt has ended, and the caller has not cancelled it. */
+  ended(triton: PooledTriton, ok: boolean): void;
+  answered(attempt: Attempt): void;
+  /** The attempt failed, or has no response, and another server has answered the same call. */
+  outdone(attempt: Attempt, reason: string, isHang: boolean): void;
+}
+
+interface RunningAttempt<T> extends Attempt {
+  readonly outcome: Promise<Outcome<T>>;
+  abandon(): void;
+}
+
+type Outcome<T> = { readonly attempt: RunningAttempt<T> } & (
+  | { readonly response: T }
+  | { readonly error: unknown }
+);
+
+const firstBackoffMs = 20;
+const maxBackoffMs = 500;
+
+/** Idempotent call on a server of a pool, repeated or hedged on others. */
+export class PoolCall<T> {
+  readonly #due: number;
+  readonly #deadline: Deadline;
+  readonly #running = new Set<RunningAttempt<T>>();
+  readonly #failed: { readonly attempt: Attempt; readonly reason: string }[] = [];
+  readonly #tried = new Set<PooledTriton>();
+  /** Servers that received the call and failed. */
+  readonly #faulty = new Set<PooledTriton>();
+  #mayRepeat = true;
+  /** First invalid response; returned if no server has a valid one. */
+  #invalid: { readonly response: T } | undefined;
+  /** Whether the last server that could be tried has failed. */
+  #isOver = false;
+  #backoffMs = firstBackoffMs;
+
+  constructor(
+    private readonly upstreams: CallUpstreams,
+    /** Name of the model or the call, for messages. */
+    private readonly subject: string,
+    private readonly call: TritonCall<T>,
+    private readonly options: PoolCallOptions<T>,
+  ) {
+    this.#due = performance.now() + options.timeoutMs;
+    this.#deadline = startDeadline(options);
+  }
+
+  /** @throws {TritonError} */
+  async run(): Promise<T> {
+    const hedge = repeatedTimer(this.upstreams.hedgeMs(this.options.timeoutMs));
+    try {
+      for (;;) {
+        if (this.#running.size === 0) this.#start(await this.#next());
+        const attempts = [...this.#running].map(({ outcome }) => outcome);
+        const outcome = await Promise.race([...attempts, hedge.elapsed]);
+        if (outcome === undefined) {
+          if (this.#running.size === 1) this.#startOther();
+          hedge.restart();
+          continue;
+        }
+        const { attempt } = outcome;
+        this.#running.delete(attempt);
+        if ("error" in outcome) {
+          await this.#repeatAfter(attempt, outcome.error);
+        } else {
+          const problem = this.options.problemOf?.(outcome.response);
+          if (problem === undefined) return this.#answered(attempt, outcome.response);
+          this.#invalid ??= outcome;
+          this.#repeatOnOther(attempt, problem);
+        }
+        if (this.#isOver && this.#invalid !== undefined) return this.#invalid.response;
+      }
+    } finally {
+      hedge.stop();
+      for (const { abandon } of this.#running) abandon();
+      this.#deadline.release();
+    }
+  }
+
+  async #next(): Promise<PooledTriton> {
+    const triton = await this.upstreams.next(this.#deadline.signal, this.#tried);
+    this.#throwIfEnded();
+    if (triton === undefined) throw new TritonError("unavailable", `${this.subject}: closed`);
+    return triton;
+  }
+
+  #start(triton: PooledTriton): void {
+    const timeoutMs = Math.max(1, Math.ceil(this.#due - performance.now()));
+    const startedAt = performance.now();
+    const { result, abandon } = triton.start(this.call, {
+      timeoutMs,
+      signal: this.#deadline.signal,
+    });
+    const attempt: RunningAttempt<T> = {
+      triton,
+      startedAt,
+      outcome: result.then(
+        (response) => ({ attempt, response }),
+        (error: unknown) => ({ attempt, error }),
+      ),
+      abandon,
+    };
+    this.#running.add(attempt);
+  }
+
+  #startOther(): boolean {
+    const running = [...this.#running].map(({ triton }) => triton);
+    const triton = this.upstreams.other(new Set([...this.#faulty, ...running]), this.#tried);
+    if (triton !== undefined) this.#start(triton);
+    return triton !== undefined;
+  }
+
+  #answered(attempt: Attempt, response: T): T {
+    this.upstreams.ended(attempt.triton, true);
+    this.upstreams.answered(attempt);
+    for (const { attempt: failed, reason } of this.#failed) {
+      if (failed.triton !== attempt.triton) this.upstreams.outdone(failed, reason, false);
+    }
+    for (const { triton, startedAt } of this.#running) {
+      if (startedAt >= attempt.startedAt) continue;
+      const reason = `no response in ${Math.round(performance.now() - startedAt)} ms`;
+      this.upstreams.ended(triton, false);
+      this.upstreams.outdone({ triton, startedAt }, reason, true);
+    }
+    return response;
+  }
+
+  /** Repeats the call once on another server. */
+  #repeatOnOther(attempt: Attempt, reason: string): void {
+    const { triton } = attempt;
+    this.upstreams.ended(triton, false);
+    this.#tried.add(triton);
+    this.#faulty.add(triton);
+    this.#failed.push({ attempt, reason });
+    triton.outlier.doubtful = true;
+    if (this.#mayRepeat && this.#startOther()) this.#mayRepeat = false;
+    else this.#isOver = this.#running.size === 0;
+  }
+
+  /** @throws {TritonError} if the call is not repeated */
+  async #repeatAfter(attempt: Attempt, error: unknown): Promise<void> {
+    const { triton } = attempt;
+    const failure = callFailureOf(error);
+    if (failure === "server" && this.#deadline.ended === undefined) {
+      this.#repeatOnOther(attempt, messageOf(error));
+      if (this.#isOver && this.#invalid === undefined) throw error;
+      return;
+    }
+    if (this.#deadline.ended !== "cancelled") this.upstreams.ended(triton, false);
+    this.#throwIfEnded();
+    if (error instanceof TritonError && error.code === "timeout") throw this.#ended("timeout");
+    if (failure === "request") throw error;
+    this.#tried.add(triton);
+    if (failure === "unavailable") this.#failed.push({ attempt, reason: messageOf(error) });
+    triton.suspect();
+    if (this.#running.size > 0) {
+      this.#startOther();
+      return;
+    }
+    await sleep(this.#backoffMs, undefined, this.#deadline).catch(() => {});
+    this.#backoffMs = Math.min(2 * this.#backoffMs, maxBackoffMs);
+  }
+
+  #throwIfEnded(): void {
+    if (this.#deadline.ended !== undefined) throw this.#ended(this.#deadline.ended);
+  }
+
+  #ended(reason: "timeout" | "cancelled"): TritonError {
+    return endedError(reason, this.subject, this.upstreams.target, this.options.timeoutMs);
+  }
+}
+
+/** Timer whose promise resolves each time it elapses; never if `ms` is infinite. */
+function repeatedTimer(ms: number) {
+  let timer: NodeJS.Timeout | undefined;
+  const repeated = {
+    elapsed: new Promise<undefined>(() => {}),
+    restart() {
+      if (ms === Number.POSITIVE_INFINITY) return;
+      repeated.elapsed = new Promise((resolve) => {
+        timer = setTimeout(resolve, ms, undefined);
+      });
+    },
+    stop() {
+      clearTimeout(timer);
+      repeated.elapsed = new Promise(() => {});
+    },
+  };
+  repeated.restart();
+  return repeated;
+}
