@@ -156,7 +156,10 @@ export const serverEnv = z
     MAX_QUEUE_DELAY_MICROSECONDS: integer(0, 10_000_000).default(100_000),
     /** Maximum queued images; further requests are rejected with 429. */
     MAX_QUEUE_SIZE: integer(1, 1_000_000).default(512),
-    /** Maximum bytes of queued request bodies; further requests are rejected with 429. */
+    /**
+     * Maximum bytes of queued request bodies and unread responses; further requests are rejected with 429. One client address may have
+     * three quarters of them.
+     */
     MAX_QUEUE_BYTES: integer(1_024, 1_099_511_627_776).default(256 * 1024 * 1024),
     /** Maximum open connections; further ones are closed immediately. */
     MAX_CONNECTIONS: integer(1, 1_000_000).default(4_096),

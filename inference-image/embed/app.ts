@@ -16,6 +16,7 @@ import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../htt
 import { drainHttp, trackRequests } from "../http/drain.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
+import { limitUnreadResponses } from "../http/open-requests.ts";
 import type { TlsFiles } from "../http/tls.ts";
 import { registerOpenAiRoutes } from "../openai/openai-routes.ts";
 import { RemoteImages, type RemoteImagesOptions } from "../openai/remote-images.ts";
@@ -53,7 +54,7 @@ export interface AppOptions {
 export interface Limits {
   /** Maximum number of queued images and texts, including images being decoded; beyond it 429. */
   readonly maxQueueSize: number;
-  /** Maximum bytes of admitted request bodies without a response; beyond it 429. */
+  /** Maximum bytes of admitted request bodies, and of their responses until they are sent; beyond it 429. */
   readonly maxQueueBytes: number;
   readonly maxBodyBytes: number;
   /** Maximum number of pixels of one decoded image. */
@@ -165,6 +166,7 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
     tls === undefined
       ? Fastify({ ...common, http: server })
       : (Fastify({ ...common, https: { ...server, ...tls } }) as unknown as FastifyInstance);
+  limitUnreadResponses(app);
   if (limits.maxConnections !== undefined) app.server.maxConnections = limits.maxConnections;
   return app;
 }
@@ -187,12 +189,19 @@ function registerOperationsRoutes(
     reply.type(metrics.contentType).send(await metrics.text()),
   );
   const requiresKey = apiKey !== undefined;
-  const openApi = openApiDocument({
-    requiresKey,
-    models: models.specs.map(({ name }) => name),
-  });
-  addRoute(embedRoutes.openapi, async () => openApi);
-  addRoute(embedRoutes.page, async (_request, reply) =>
-    reply.header("content-security-policy", pageSecurityPolicy).send(page(models, requiresKey)),
+  const openApi = Buffer.from(
+    JSON.stringify(
+      openApiDocument({
+        requiresKey,
+        models: models.specs.map(({ name }) => name),
+      }),
+    ),
   );
+  addRoute(embedRoutes.openapi, async () => openApi);
+  let loadedPage: Buffer | undefined;
+  addRoute(embedRoutes.page, async (_request, reply) => {
+    if (models.loaded) loadedPage ??= Buffer.from(page(models, requiresKey));
+    const body = loadedPage ?? page(models, requiresKey);
+    return reply.header("content-security-policy", pageSecurityPolicy).send(body);
+  });
 }

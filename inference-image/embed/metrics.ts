@@ -160,7 +160,7 @@ function pendingBytes(registry: Registry): Pick<EmbedMetrics, "pendingBytesFrom"
   let readBytes = () => 0;
   new Gauge({
     name: embedMetrics.pendingBytes,
-    help: "Bytes of admitted request bodies without a response.",
+    help: "Bytes of admitted request bodies, and of their responses until they are sent.",
     registers: [registry],
     collect() {
       this.set(readBytes());

@@ -10,6 +10,7 @@ import {
 } from "../../contract/embed-api.ts";
 import type { Admission, Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
+import { onceEnded } from "../http/open-requests.ts";
 import { announcedLength, discardBody, readBody, tooLarge } from "../http/request-body.ts";
 
 /** Request to embed images that passed header validation and admission. */
@@ -43,6 +44,12 @@ export class RequestAdmission {
       ["application/json", "multipart/form-data", ...imageContentTypes, ...imageContentTypeAliases],
       (request: FastifyRequest, body: IncomingMessage) => this.#receive(request, body),
     );
+    app.addHook("onSend", (request, _reply, payload, done) => {
+      const admitted = this.#admitted.get(request);
+      if (admitted !== undefined) request.body = undefined;
+      admitted?.reservation.respond(Buffer.byteLength(payload as string | Buffer));
+      done();
+    });
     // `#receive` or a rejection responds to `Expect: 100-continue`; other expectations are ignored
     for (const event of ["checkContinue", "checkExpectation"]) {
       app.server.on(event, (request, response) => app.server.emit("request", request, response));
@@ -84,19 +91,16 @@ export class RequestAdmission {
     const controller = new AbortController();
     // every image of the request adds a listener
     setMaxListeners(0, controller.signal);
-    const reservation = this.#options.admission.reserve(announced, (reason) =>
-      controller.abort(reason),
-    );
+    const onEvict = (reason: EmbedError) => controller.abort(reason);
+    const reservation = this.#options.admission.reserve(announced, onEvict, request.ip);
     const timer =
       timeoutUs === undefined
         ? undefined
         : setTimeout(() => controller.abort(expired(timeoutUs)), Math.ceil(timeoutUs / 1000));
-    reply.raw.once("close", () => {
+    onceEnded(request, reply, (wasSent) => {
       clearTimeout(timer);
-      reservation.release();
-      if (!reply.raw.writableFinished) {
-        controller.abort(new EmbedError("timeout", "the client disconnected"));
-      }
+      reservation.end();
+      if (!wasSent) controller.abort(new EmbedError("timeout", "the client disconnected"));
     });
     const startedAt = performance.now();
     const { signal } = controller;

@@ -30,14 +30,16 @@ export class OipAdmission {
    *
    * @param announced - Bytes of the body; `undefined` for a chunked body.
    * @param onEvict - Called with the reason if the body is too slow and others need its capacity.
+   * @param client - Address of the client. @default - the share of a client is not limited
    * @throws {OipError} `overloaded`
    */
   reserve(
     model: ServedModel,
     announced: number | undefined,
     onEvict: (reason: unknown) => void = () => {},
+    client?: string,
   ): Reservation {
-    return recordingRejection(model, () => this.#admission.reserve(announced, onEvict));
+    return recordingRejection(model, () => this.#admission.reserve(announced, onEvict, client));
   }
 
   /**

@@ -7,6 +7,7 @@ import type { HttpBody } from "../../client/triton/wire-http.ts";
 import { Budget } from "../../inference/budget.ts";
 import type { Reservation } from "../http/admission.ts";
 import { EmbedError } from "../http/embed-error.ts";
+import { onceEnded } from "../http/open-requests.ts";
 import { announcedLength, readBody } from "../http/request-body.ts";
 import { type OipAdmission, oipErrorOf } from "./oip-admission.ts";
 import { invalidArgument, OipError } from "./oip-error.ts";
@@ -29,6 +30,7 @@ interface AdmittedRequest {
   readonly model: ServedModel;
   readonly signal: AbortSignal;
   reservation: Reservation;
+  hasEnded: boolean;
 }
 
 /** Reads the request bodies of an HTTP server. Inference requests must be admitted first. */
@@ -43,6 +45,12 @@ export class RequestBodies {
     app.addContentTypeParser("*", (request: FastifyRequest, body: IncomingMessage) =>
       this.#receive(request, body),
     );
+    app.addHook("onSend", (request, _reply, payload, done) => {
+      const admitted = this.#admitted.get(request);
+      if (admitted !== undefined) request.body = undefined;
+      admitted?.reservation.respond(Buffer.byteLength(payload as string | Buffer));
+      done();
+    });
   }
 
   /** Admits or rejects an inference request by its headers. */
@@ -52,17 +60,18 @@ export class RequestBodies {
     if (announced !== undefined && announced > maxInputBytes) throw tooLarge(maxInputBytes);
     const controller = new AbortController();
     setMaxListeners(0, controller.signal);
+    const onEvict = (reason: unknown) => controller.abort(reason);
     const admitted: AdmittedRequest = {
       model,
       signal: controller.signal,
-      reservation: admission.reserve(model, announced, (reason) => controller.abort(reason)),
+      reservation: admission.reserve(model, announced, onEvict, request.ip),
+      hasEnded: false,
     };
     this.#admitted.set(request, admitted);
-    reply.raw.once("close", () => {
-      admitted.reservation.release();
-      if (!reply.raw.writableFinished) {
-        controller.abort(new EmbedError("timeout", "the client disconnected"));
-      }
+    onceEnded(request, reply, (wasSent) => {
+      admitted.hasEnded = true;
+      admitted.reservation.end();
+      if (!wasSent) controller.abort(new EmbedError("timeout", "the client disconnected"));
     });
   }
 
@@ -79,9 +88,14 @@ export class RequestBodies {
     );
     // the decompressed body needs a larger reservation
     admitted.reservation.release();
-    admitted.reservation = admission.reserve(admitted.model, decoded.byteLength);
+    admitted.reservation = admission.reserve(
+      admitted.model,
+      decoded.byteLength,
+      undefined,
+      request.ip,
+    );
     admitted.reservation.complete();
-    if (reply.raw.destroyed) admitted.reservation.release();
+    if (admitted.hasEnded) admitted.reservation.end();
     return { body: decoded, admitted };
   }
 

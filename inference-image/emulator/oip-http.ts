@@ -10,6 +10,7 @@ import { oipPaths } from "../../contract/oip-paths.ts";
 import { type ControlApi, controlApis, type RestrictedApis } from "../../contract/triton-flags.ts";
 import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../http/client-errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
+import { limitUnreadResponses } from "../http/open-requests.ts";
 import type { ModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { bodyOf, RequestBodies, sendBody, singleHeader } from "./oip-body.ts";
@@ -52,6 +53,7 @@ export function buildOipApp(registry: ModelRegistry, options: OipAppOptions): Fa
       reply.code(400).type("application/json").send({ error: error.message });
     },
   });
+  limitUnreadResponses(app);
   const json = new JsonThread();
   app.addHook("onClose", () => json.close());
   const bodies = new RequestBodies(app, { admission, maxInputBytes });

@@ -23,6 +23,7 @@ import {
   quiet,
   trackRequests,
 } from "../http/drain.ts";
+import { limitUnreadResponses } from "../http/open-requests.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
 import { buildOipGrpcServer } from "./oip-grpc.ts";
@@ -192,6 +193,7 @@ export async function runTritonEmulator(
 
 function buildMetricsApp(registry: ModelRegistry): FastifyInstance {
   const app = Fastify({ forceCloseConnections: true, requestTimeout: requestTimeoutMs });
+  limitUnreadResponses(app);
   app.get("/metrics", async (_request, reply) =>
     reply.header("content-type", metricsContentType).send(await renderTritonMetrics(registry)),
   );

@@ -3,9 +3,12 @@ import { EmbedError } from "./embed-error.ts";
 export interface AdmissionLimits {
   /** Maximum number of queued images and texts: being received, being decoded, or waiting for a model. */
   readonly maxQueueSize: number;
-  /** Maximum bytes of admitted request bodies without a response. */
+  /** Maximum bytes of admitted request bodies, and of their responses until they are sent. */
   readonly maxQueueBytes: number;
 }
+
+/** Share of `maxQueueBytes` that the requests of one client may have: the rest is left to others. */
+const maxClientShare = 3 / 4;
 
 /** Rate below which a body is evicted if the queue is full. */
 const slowBytesPerSecond = 64 * 1024;
@@ -27,6 +30,7 @@ export class Admission {
   readonly #arriving = new Set<Reservation>();
   readonly #completed = new RateMeter();
   #bytes = 0;
+  readonly #bytesOfClients = new Map<string, number>();
 
   /** @param waitingItems - Returns the number of images and texts that are being decoded or wait for a model. */
   constructor(limits: AdmissionLimits, waitingItems: () => number) {
@@ -34,7 +38,7 @@ export class Admission {
     this.#waitingItems = waitingItems;
   }
 
-  /** Bytes of admitted request bodies without a response. */
+  /** Bytes of admitted request bodies, and of their responses until they are sent. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -51,13 +55,19 @@ export class Admission {
    *
    * @param announced - Bytes of its body; `undefined` for a chunked body.
    * @param onEvict - Called with the reason if the body is too slow and others need its capacity.
+   * @param client - Address of the client. @default - the share of a client is not limited
    * @throws {EmbedError} `overloaded`
    */
-  reserve(announced: number | undefined, onEvict: (reason: EmbedError) => void): Reservation {
-    this.#freeCapacity(announced ?? 0);
-    const reservation = new Reservation(this, announced, onEvict);
+  reserve(
+    announced: number | undefined,
+    onEvict: (reason: EmbedError) => void,
+    client?: string,
+  ): Reservation {
+    this.#freeSlot();
+    this.#freeBytes(announced ?? 0, client);
+    const reservation = new Reservation(this, announced, onEvict, client);
     this.#arriving.add(reservation);
-    this.#bytes += announced ?? 0;
+    this.account(reservation, announced ?? 0);
     return reservation;
   }
 
@@ -78,9 +88,18 @@ export class Admission {
 
   /** Reserves bytes of a chunked body. Called by {@link Reservation}. */
   charge(reservation: Reservation, bytes: number, received: number): void {
-    if (this.#bytes > received) this.#freeBytes(bytes);
+    if (this.#bytes > received) this.#freeBytes(bytes, reservation.client);
     // the evicted reservation may have been this one
-    if (!reservation.released) this.#bytes += bytes;
+    if (!reservation.released) this.account(reservation, bytes);
+  }
+
+  /** Adds bytes, or subtracts them if negative. Called by {@link Reservation}. */
+  account({ client }: Reservation, bytes: number): void {
+    this.#bytes += bytes;
+    if (client === undefined) return;
+    const ofClient = (this.#bytesOfClients.get(client) ?? 0) + bytes;
+    if (ofClient === 0) this.#bytesOfClients.delete(client);
+    else this.#bytesOfClients.set(client, ofClient);
   }
 
   /** Called by {@link Reservation}. */
@@ -91,27 +110,36 @@ export class Admission {
   /** Called by {@link Reservation}. */
   release(reservation: Reservation, bytes: number): void {
     this.#arriving.delete(reservation);
-    this.#bytes -= bytes;
+    this.account(reservation, -bytes);
   }
 
   #queuedItems(): number {
     return this.#arriving.size + this.#waitingItems();
   }
 
-  #freeCapacity(bytes: number): void {
+  #freeSlot(): void {
     while (this.#queuedItems() >= this.#limits.maxQueueSize) {
       if (!this.#evictSlowest()) throw this.#queueFull();
     }
-    this.#freeBytes(bytes);
   }
 
-  #freeBytes(bytes: number): void {
+  #freeBytes(bytes: number, client: string | undefined): void {
     const { maxQueueBytes } = this.#limits;
     while (this.#bytes > 0 && this.#bytes + bytes > maxQueueBytes) {
       if (this.#evictSlowest()) continue;
       throw new EmbedError(
         "overloaded",
-        `the queue has ${this.#bytes} bytes of request bodies, the limit is ${maxQueueBytes}; retry later`,
+        `the queue has ${this.#bytes} bytes of requests and responses, the limit is ${maxQueueBytes}; retry later`,
+      );
+    }
+    if (client === undefined) return;
+    const ofClient = () => this.#bytesOfClients.get(client) ?? 0;
+    const limit = Math.floor(maxQueueBytes * maxClientShare);
+    while (ofClient() > 0 && ofClient() + bytes > limit) {
+      if (this.#evictSlowest(client)) continue;
+      throw new EmbedError(
+        "overloaded",
+        `the queue has ${ofClient()} bytes of requests and responses of this client, the limit is ${limit}; retry later`,
       );
     }
   }
@@ -123,11 +151,12 @@ export class Admission {
     );
   }
 
-  /** Evicts the slowest body below {@link slowBytesPerSecond}; returns whether there is one. */
-  #evictSlowest(): boolean {
+  /** Evicts the slowest body below {@link slowBytesPerSecond}, of any or of one client; returns whether there is one. */
+  #evictSlowest(client?: string): boolean {
     let slowest: Reservation | undefined;
     let lowestRate = slowBytesPerSecond;
     for (const reservation of this.#arriving) {
+      if (client !== undefined && reservation.client !== client) continue;
       const rate = reservation.bytesPerSecond();
       if (rate < lowestRate) [slowest, lowestRate] = [reservation, rate];
     }
@@ -143,16 +172,23 @@ export class Reservation {
   readonly #onEvict: (reason: EmbedError) => void;
   readonly #admittedAt = performance.now();
   #received = 0;
+  /** Bytes that the admission counts. */
+  #bytes: number;
   #complete = false;
+  /** Whether the body, or what was parsed from it, is no longer queued in a thread. */
+  #isParsed = false;
+  #hasEnded = false;
   #released = false;
 
   constructor(
     admission: Admission,
     announced: number | undefined,
     onEvict: (reason: EmbedError) => void,
+    readonly client?: string,
   ) {
     this.#admission = admission;
     this.#announced = announced;
+    this.#bytes = announced ?? 0;
     this.#onEvict = onEvict;
   }
 
@@ -163,7 +199,10 @@ export class Reservation {
    */
   receive(bytes: number): void {
     if (this.#released) return;
-    if (this.#announced === undefined) this.#admission.charge(this, bytes, this.#received);
+    if (this.#announced === undefined) {
+      this.#admission.charge(this, bytes, this.#received);
+      this.#bytes += bytes;
+    }
     this.#received += bytes;
   }
 
@@ -175,17 +214,34 @@ export class Reservation {
   /** Marks the body as parsed: from now on the decoder and the model count its items. */
   parsed(): void {
     this.#admission.parsed(this);
+    this.#isParsed = true;
+    if (this.#hasEnded) this.release();
+  }
+
+  /** Counts the bytes of the response in place of those of the body, whose memory is free by then. */
+  respond(bytes: number): void {
+    if (!this.#released) {
+      this.#admission.account(this, bytes - this.#bytes);
+      this.#bytes = bytes;
+    }
+    this.parsed();
+  }
+
+  /** Frees the capacity after the response, or when the client has disconnected and no thread parses the body. */
+  end(): void {
+    this.#hasEnded = true;
+    if (this.#isParsed) this.release();
   }
 
   get released(): boolean {
     return this.#released;
   }
 
-  /** Frees the capacity, after the response or when the client has disconnected. */
+  /** Frees the capacity. */
   release(): void {
     if (this.#released) return;
     this.#released = true;
-    this.#admission.release(this, this.#announced ?? this.#received);
+    this.#admission.release(this, this.#bytes);
   }
 
   /** Arrival rate of the body; infinite while it must not be evicted. */

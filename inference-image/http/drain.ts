@@ -2,6 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { Server as NetServer, type Socket } from "node:net";
 import { setImmediate as nextIteration, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { onceEnded } from "./open-requests.ts";
 
 /**
  * A quiet period is a number of iterations of the event loop, each this long. It is counted, not timed, because sockets are
@@ -147,19 +148,21 @@ export function trackRequests(
   const open = new Set<FastifyRequest>();
   let changes = 0;
   const waiting: (() => void)[] = [];
-  const allAnswered = () => [...open].every(({ raw }) => raw.complete === false);
+  const allAnswered = () => {
+    for (const { raw } of open) if (raw.complete) return false;
+    return true;
+  };
 
   app.addHook("onRequest", async (request, reply) => {
     open.add(request);
     changes += 1;
-    const end = (status: number) => {
-      if (!open.delete(request)) return;
+    onceEnded(request, reply, (wasSent) => {
+      open.delete(request);
       changes += 1;
-      onEnd(request, reply, status);
-      if (allAnswered()) for (const resolve of waiting.splice(0)) resolve();
-    };
-    reply.raw.once("finish", () => end(reply.statusCode));
-    reply.raw.once("close", () => end(clientClosedRequest));
+      onEnd(request, reply, wasSent ? reply.statusCode : clientClosedRequest);
+      if (waiting.length === 0 || !allAnswered()) return;
+      for (const resolve of waiting.splice(0)) resolve();
+    });
   });
   return {
     get changes() {

@@ -418,7 +418,7 @@ describe("while the model is busy", () => {
     await waiting();
     const { socket, answers } = await connection();
     socket.write(`${head({ "transfer-encoding": "chunked" })}c8\r\n${"x".repeat(200)}\r\n`);
-    expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*bytes of request bodies/s);
+    expect(await answers()).toMatch(/^HTTP\/1\.1 429 .*bytes of requests and responses/s);
   });
 
   test("releases bytes after the response or when the client disconnects", async () => {
