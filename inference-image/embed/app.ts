@@ -16,6 +16,7 @@ import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../htt
 import { drainHttp, trackRequests } from "../http/drain.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
+import { writeLog } from "../http/log-output.ts";
 import { limitUnreadResponses } from "../http/open-requests.ts";
 import type { TlsFiles } from "../http/tls.ts";
 import { registerOpenAiRoutes } from "../openai/openai-routes.ts";
@@ -47,6 +48,8 @@ export interface AppOptions {
   readonly tls?: TlsFiles;
   /** Hosts of image URLs in `POST /v1/embeddings`. @default - none: URLs are rejected */
   readonly remoteImages?: Omit<RemoteImagesOptions, "maxBytesInFlight">;
+  /** Maximum time of a drain in milliseconds, for clients that do not read their responses. @default - no limit */
+  readonly shutdownGraceMs?: number;
   /** @default "silent" */
   readonly logLevel?: ServerEnv["LOG_LEVEL"];
 }
@@ -104,7 +107,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("preClose", async () => {
     state.draining = true;
-    await drainHttp(app, accepted);
+    await drainHttp(app, accepted, options.shutdownGraceMs);
   });
   app.addHook("onClose", async () => {
     await preprocessor.close();
@@ -143,7 +146,9 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
     connectionsCheckingInterval: timeoutCheckMs,
   };
   const common = {
-    logger: { level: logLevel },
+    logger: { level: logLevel, stream: { write: (line: string) => writeLog(1, line) } },
+    // a drain takes as long as its requests
+    pluginTimeout: 0,
     // one line per request is too expensive; failures are logged, and metrics count the rest
     logController: new LogController({ disableRequestLogging: true }),
     requestTimeout: requestTimeoutMs,

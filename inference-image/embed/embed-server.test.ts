@@ -1,6 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { closeSync, existsSync, openSync } from "node:fs";
 import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -222,24 +224,90 @@ describe("as a process", () => {
   const main = fileURLToPath(new URL("../main.ts", import.meta.url));
   let child: ChildProcess | undefined;
 
-  function run(env: Readonly<Record<string, string>>, ...args: string[]) {
+  /** @param output - Standard output: received, or written to a file. */
+  function start(
+    env: Readonly<Record<string, string>>,
+    args: readonly string[] = [],
+    output: "pipe" | number = "pipe",
+  ) {
     const started = spawn(process.execPath, ["--import", "tsx", main, ...args], {
       env: { ...process.env, HOST: "127.0.0.1", MODEL_REPOSITORY: modelRepository, ...env },
-      stdio: ["ignore", "pipe", "pipe"],
+      stdio: ["ignore", output, "pipe"],
     });
     child = started;
     let [stdout, stderr] = ["", ""];
-    started.stdout.on("data", (data) => {
+    started.stdout?.on("data", (data) => {
       stdout += String(data);
     });
-    started.stderr.on("data", (data) => {
+    started.stderr!.on("data", (data) => {
       stderr += String(data);
     });
     const ended = once(started, "close").then(([code]) => ({ code, stdout, stderr }));
     return { child: started, ended };
   }
+  const run = (env: Readonly<Record<string, string>>, ...args: string[]) => start(env, args);
+
+  /** Starts a server and waits until it is ready. */
+  async function startReady(env: Readonly<Record<string, string>>, output?: "pipe" | number) {
+    const port = await freePort();
+    const running = start({ PORT: String(port), ...env }, [], output);
+    await expect.poll(() => isReady(port), { timeout: 20_000 }).toBe(true);
+    return { ...running, port };
+  }
   afterEach(() => {
     child?.kill("SIGKILL");
+  });
+
+  test("answers a request that takes longer than Fastify's own limit of 10 s, and exits with 0", async () => {
+    const images = createHttpServer((_request, response) => {
+      setTimeout(() => response.end(jpeg), 12_000);
+    }).listen(0, "127.0.0.1");
+    await once(images, "listening");
+    const origin = `http://127.0.0.1:${(images.address() as AddressInfo).port}`;
+    const {
+      child: server,
+      ended,
+      port,
+    } = await startReady({
+      IMAGE_URL_HOSTS: origin,
+      IMAGE_URL_TIMEOUT_MS: "30000",
+    });
+    const answer = fetch(`http://127.0.0.1:${port}/v1/embeddings`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ input: [{ image: `${origin}/a.jpg` }] }),
+    });
+    await once(images, "request");
+    server.kill("SIGTERM");
+    expect((await answer).status).toBe(200);
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+    images.close();
+  });
+
+  test("drains after SIGHUP if it has no certificate to reload", async () => {
+    const { child: server, ended } = await startReady({});
+    server.kill("SIGHUP");
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test.skipIf(!existsSync("/dev/full"))(
+    "serves and stops while its log cannot be written to a full disk",
+    async () => {
+      const disk = openSync("/dev/full", "w");
+      const { child: server, ended, port } = await startReady({}, disk);
+      expect((await embed(port)).status).toBe(200);
+      server.kill("SIGTERM");
+      expect(await ended).toMatchObject({ code: 0, stderr: "" });
+      closeSync(disk);
+    },
+  );
+
+  test("serves and stops after the reader of its log is closed", async () => {
+    const { child: server, ended, port } = await startReady({ LOG_LEVEL: "trace" });
+    server.stdout!.destroy();
+    expect((await embed(port)).status).toBe(200);
+    server.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
   test("answers accepted requests after SIGTERM and exits with 0", async () => {

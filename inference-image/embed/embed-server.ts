@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
+import { writeLog } from "../http/log-output.ts";
 import { readSettings, SettingsError } from "../http/settings.ts";
 import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";
 import { closeModels, type OpeningModels, openModels, serveModels } from "./load-models.ts";
@@ -111,6 +112,7 @@ function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
       timeoutMs: settings.IMAGE_URL_TIMEOUT_MS,
       maxRedirects: settings.IMAGE_URL_MAX_REDIRECTS,
     },
+    shutdownGraceMs: settings.SHUTDOWN_GRACE_SECONDS * 1000,
     logLevel: settings.LOG_LEVEL,
   };
 }
@@ -183,7 +185,7 @@ interface ProcessState {
   stopping: boolean;
 }
 
-/** Handles SIGTERM and SIGINT (drain, or exit on the second one), and SIGHUP (reload the certificate). */
+/** Handles SIGTERM and SIGINT (drain, or exit on the second one), and SIGHUP (reload the certificate, or drain without one). */
 function handleSignals(state: ProcessState, settings: ServerEnv): void {
   const onSignal = async (signal: NodeJS.Signals) => {
     const { server, stopping } = state;
@@ -202,7 +204,10 @@ function handleSignals(state: ProcessState, settings: ServerEnv): void {
   };
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
-  if (settings.TLS_CERT_FILE === undefined) return;
+  if (settings.TLS_CERT_FILE === undefined) {
+    process.on("SIGHUP", onSignal);
+    return;
+  }
   process.on("SIGHUP", () => {
     const { server } = state;
     server?.reloadTls().then(
@@ -213,6 +218,6 @@ function handleSignals(state: ProcessState, settings: ServerEnv): void {
 }
 
 function fail(message: string, code: number): never {
-  process.stderr.write(`${message}\n`);
+  writeLog(2, `${message}\n`);
   process.exit(code);
 }

@@ -23,6 +23,7 @@ import {
   quiet,
   trackRequests,
 } from "../http/drain.ts";
+import { writeLog } from "../http/log-output.ts";
 import { limitUnreadResponses } from "../http/open-requests.ts";
 import { type ModelRegistry, openModelRegistry } from "./model-registry.ts";
 import { OipAdmission } from "./oip-admission.ts";
@@ -96,7 +97,10 @@ export async function startTritonEmulator(
   let grpcConnections: ConnectionTracker | undefined;
   let stopped: Promise<void> | undefined;
   const close = async () => {
-    await Promise.all([drainHttp(http, httpRequests), shutdown(grpc, grpcCalls, grpcConnections)]);
+    await Promise.all([
+      drainHttp(http, httpRequests, flags["exit-timeout-secs"] * 1000),
+      shutdown(grpc, grpcCalls, grpcConnections),
+    ]);
     await http.close();
     await registry.close();
     await metrics.close();
@@ -152,10 +156,10 @@ export async function runTritonEmulator(
     flags = parseTritonArgs(args);
     limits = limitsFromEnv(env);
   } catch (error) {
-    process.stderr.write(`tritonserver: ${(error as Error).message}\n`);
+    writeLog(2, `tritonserver: ${(error as Error).message}\n`);
     process.exit(2);
   }
-  const log = (line: string) => process.stderr.write(`${stamp(new Date())}] ${line}\n`);
+  const log = (line: string) => writeLog(2, `${stamp(new Date())}] ${line}\n`);
 
   // its messages repeat those of the errors
   setLogVerbosity(logVerbosity.NONE);
@@ -172,12 +176,11 @@ export async function runTritonEmulator(
       log("Stopped");
       process.exit(0);
     } catch (error) {
-      process.stderr.write(`error: ${(error as Error).message}\n`);
+      writeLog(2, `error: ${(error as Error).message}\n`);
       process.exit(1);
     }
   };
-  process.on("SIGTERM", onSignal);
-  process.on("SIGINT", onSignal);
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, onSignal);
 
   try {
     server = await startTritonEmulator(flags, {
@@ -186,7 +189,7 @@ export async function runTritonEmulator(
       controlKey: env[modelControlKeyVariable],
     });
   } catch (error) {
-    process.stderr.write(`error: creating server: ${(error as Error).message}\n`);
+    writeLog(2, `error: creating server: ${(error as Error).message}\n`);
     process.exit(1);
   }
 }

@@ -78,15 +78,35 @@ function bytesReadOf(sockets: Iterable<Socket>): number {
   return bytes;
 }
 
+/** Time before the end of the grace period at which unread responses are cut, in milliseconds: the rest of the stop follows. */
+const cutMs = 1_000;
+
 /**
  * Drains an HTTP server whose responses close their connections. The listener stays open for a quiet period, in which
  * clients learn that the server stops. Connections that are open then stay open until no request begins or ends for a
- * quiet period.
+ * quiet period. At the end of the grace period, responses that their clients do not read are cut.
+ *
+ * @param graceMs - Grace period in milliseconds.
  */
 export async function drainHttp(
-  { server }: FastifyInstance,
+  app: FastifyInstance,
   requests: TrackedRequests,
+  graceMs = Number.POSITIVE_INFINITY,
 ): Promise<void> {
+  const cutAt = performance.now() + Math.max(graceMs / 2, graceMs - cutMs);
+  const cutting = setInterval(() => {
+    if (performance.now() < cutAt || !requests.onlyUnread) return;
+    app.log.warn("the grace period ends: responses that their clients do not read are cut");
+    app.server.closeAllConnections();
+  }, iterationMs);
+  try {
+    await drain(app.server, requests);
+  } finally {
+    clearInterval(cutting);
+  }
+}
+
+async function drain(server: FastifyInstance["server"], requests: TrackedRequests): Promise<void> {
   let closed: Promise<unknown> = Promise.resolve();
   if (server.listening) {
     await quiet();
@@ -128,6 +148,8 @@ export interface AcceptedRequests {
 export interface TrackedRequests extends AcceptedRequests {
   /** Number of requests that have begun, plus the number of those that have ended. */
   readonly changes: number;
+  /** Whether requests are open, and the server has handed over the responses of all that arrived. */
+  readonly onlyUnread: boolean;
   /** Resolves when no request is arriving, or when none has progressed for about {@link arrivalMs}. */
   arrived(): Promise<void>;
 }
@@ -146,6 +168,7 @@ export function trackRequests(
   onEnd: (request: FastifyRequest, reply: FastifyReply, status: number) => void = () => {},
 ): TrackedRequests {
   const open = new Set<FastifyRequest>();
+  const responded = new WeakSet<FastifyRequest>();
   let changes = 0;
   const waiting: (() => void)[] = [];
   const allAnswered = () => {
@@ -164,9 +187,16 @@ export function trackRequests(
       for (const resolve of waiting.splice(0)) resolve();
     });
   });
+  app.addHook("onSend", async (request) => {
+    responded.add(request);
+  });
   return {
     get changes() {
       return changes;
+    },
+    get onlyUnread() {
+      for (const request of open) if (request.raw.complete && !responded.has(request)) return false;
+      return open.size > 0;
     },
     answered: () =>
       new Promise((resolve) => {

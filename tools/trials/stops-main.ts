@@ -4,8 +4,8 @@ import { stops } from "./stops.ts";
 
 const usage = `npm run stops -- [--stops N] [--parallel N] [--program FILE]
 
-Stops servers while eight clients send requests: the embed server and the Triton emulator (HTTP, gRPC) in turn. Every request must
-be answered or rejected with a reason, and every server must end with code 0.
+Stops servers while eight clients send requests: the embed server and the Triton emulator (HTTP, gRPC) in turn, and the embed server
+with requests of 14 seconds. Every request must be answered or rejected with a reason, and every server must end with code 0.
 
   --stops N       number of stops (default: 200)
   --parallel N    servers at a time (default: 4)
