@@ -11,6 +11,8 @@ export type ClientErrorCode =
   | "rejected"
   /** The response violates the protocol. */
   | "protocol"
+  /** The service embeds with another fingerprint than the caller requires; see `expect`. */
+  | "fingerprint"
   /** The local model is missing or failed. */
   | "model"
   /** An option or environment variable is invalid, or a package it requires is not installed. */

@@ -5,8 +5,11 @@ import {
   embedErrorResponse,
   embedPaths,
   embedResponse,
+  fingerprintHeader,
+  modelHeader,
   modelParameter,
 } from "../contract/embed-api.ts";
+import type { Modality } from "../contract/model-spec.ts";
 import { ClientError } from "./client-error.ts";
 import { type ClientModel, knownSpec, nameOf } from "./client-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
@@ -32,11 +35,24 @@ export interface EmbedClientOptions {
    * @default 30000
    */
   readonly timeoutMs?: number;
+  /**
+   * Fingerprints that embeddings must have: those of `GET /v1/models`. Embeddings of another model, preprocessing or precision are
+   * rejected.
+   *
+   * @default - any
+   */
+  readonly expect?: ExpectedFingerprints | undefined;
 }
+
+/** Required fingerprint of the embeddings of each modality. */
+export type ExpectedFingerprints = Readonly<Partial<Record<Modality, string>>>;
 
 interface HttpResponse {
   readonly status: number;
   readonly retryAfter: string | undefined;
+  readonly model: string | undefined;
+  /** Value of {@link fingerprintHeader}. */
+  readonly fingerprints: string | undefined;
   readonly text: string;
 }
 
@@ -48,7 +64,7 @@ const connectTimeoutMs = 5_000;
 
 /** Opens a client of the embed API without connecting. It sends encoded images and texts; the service decodes and embeds them. */
 export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
-  const { url, apiKey, timeoutMs = defaultTimeoutMs } = options;
+  const { url, apiKey, timeoutMs = defaultTimeoutMs, expect = {} } = options;
   const pool = new Pool(url, {
     connections: 8,
     // the deadline of each call applies instead
@@ -86,11 +102,15 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
   async function embed(
     createRequest: () => EmbedRequest,
     count: number,
+    modality: Modality,
   ): Promise<readonly Float32Array[]> {
     const deadline = performance.now() + timeoutMs;
     for (;;) {
       const response = await sendWithRetry(createRequest, deadline);
-      if (response.status === 200) return vectorsOf(response.text, { count, width, url });
+      if (response.status === 200) {
+        checkFingerprint(response, modality, expect[modality], url);
+        return vectorsOf(response.text, { count, width, url });
+      }
       const error = errorOf(response, url);
       const retryMs = retryDelayMs(response.retryAfter);
       if (error.code !== "overloaded" || performance.now() + retryMs >= deadline) throw error;
@@ -100,8 +120,8 @@ export function openEmbedClient(options: EmbedClientOptions): RemoteEmbedder {
 
   return {
     target: url,
-    embed: (images) => embed(() => imageRequest(images, model), images.length),
-    embedText: (texts) => embed(() => textRequest(texts, model), texts.length),
+    embed: (images) => embed(() => imageRequest(images, model), images.length, "image"),
+    embedText: (texts) => embed(() => textRequest(texts, model), texts.length, "text"),
     close: () => pool.close(),
   };
 }
@@ -140,12 +160,32 @@ async function post(
     body,
     signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadline - performance.now()))),
   });
-  const retryAfter = response.headers["retry-after"];
+  const header = (name: string) => [response.headers[name]].flat()[0];
   return {
     status: response.statusCode,
-    retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+    retryAfter: header("retry-after"),
+    model: header(modelHeader),
+    fingerprints: header(fingerprintHeader),
     text: await response.body.text(),
   };
+}
+
+/** @throws {ClientError} `fingerprint` if the embeddings are not those that the caller requires */
+function checkFingerprint(
+  { model = "its model", fingerprints = "" }: HttpResponse,
+  modality: Modality,
+  expected: string | undefined,
+  url: string,
+): void {
+  if (expected === undefined) return;
+  const prefix = `${modality}=`;
+  const stated = fingerprints.split(", ").find((entry) => entry.startsWith(prefix));
+  const got = stated?.slice(prefix.length);
+  if (got === expected) return;
+  throw new ClientError(
+    "fingerprint",
+    `${url}: ${model} must embed ${modality}s with the fingerprint ${expected}, got ${got ?? "none"}`,
+  );
 }
 
 interface ExpectedVectors {

@@ -12,7 +12,11 @@ export type {
 export { clientOptionsFromEnv } from "./client-env.ts";
 export { ClientError, type ClientErrorCode } from "./client-error.ts";
 export type { ClientModel } from "./client-model.ts";
-export { type EmbedClientOptions, openEmbedClient } from "./embed-client.ts";
+export {
+  type EmbedClientOptions,
+  type ExpectedFingerprints,
+  openEmbedClient,
+} from "./embed-client.ts";
 export {
   type ClientBackend,
   type ClientMode,

@@ -4,7 +4,7 @@ import { hostPorts } from "../contract/ports.ts";
 import { mapConcurrently } from "../inference/map-concurrently.ts";
 import { ClientError } from "./client-error.ts";
 import { type ClientModel, knownSpec, requiredSpec } from "./client-model.ts";
-import { openEmbedClient } from "./embed-client.ts";
+import { type ExpectedFingerprints, openEmbedClient } from "./embed-client.ts";
 import { type EmbedBatch, Fallback } from "./embed-with-fallback.ts";
 import { createLocalModel, type LocalModel } from "./local-model.ts";
 import type { RemoteEmbedder } from "./remote-embedder.ts";
@@ -88,6 +88,12 @@ export interface InferenceClientOptions {
    */
   readonly timeoutMs?: number;
   /**
+   * Required fingerprints, as of the embed API's client. Only with the backend `embed` and without a local model.
+   *
+   * @default - any
+   */
+  readonly expect?: ExpectedFingerprints | undefined;
+  /**
    * Called the first time that the local model replaces the service, with the reason.
    *
    * @default - a warning on the console
@@ -132,6 +138,7 @@ export async function openInferenceClient(
   options: InferenceClientOptions = {},
 ): Promise<InferenceClient> {
   const { mode = "auto", onFallback = warn } = options;
+  checkExpect(options);
   if (mode === "remote") return createClient(openRemote(options));
   const local = localModelOf(options);
   if (mode === "local") {
@@ -159,6 +166,18 @@ export async function openInferenceClient(
       await Promise.all([remote.close(), local.close()]);
     },
   });
+}
+
+/** @throws {ClientError} `settings` if fingerprints are required from a model whose fingerprint is not known here */
+function checkExpect({ expect, backend = "embed", mode, ...local }: InferenceClientOptions): void {
+  const hasLocal =
+    mode === "local" || local.modelPath !== undefined || local.textModelPath !== undefined;
+  if (expect === undefined || (backend === "embed" && !hasLocal)) return;
+  const got = hasLocal ? "a local model" : `the backend '${backend}'`;
+  throw new ClientError(
+    "settings",
+    `expect requires the backend 'embed' without a local model, got ${got}`,
+  );
 }
 
 function localModelOf(options: InferenceClientOptions): LocalModel {
@@ -237,7 +256,7 @@ function openRemote(options: InferenceClientOptions): RemoteEmbedder {
   const url = parseServiceUrl(options.serviceUrl ?? defaultServiceUrls[backend]);
   switch (backend) {
     case "embed":
-      return openEmbedClient({ url: url.origin, model, apiKey, timeoutMs });
+      return openEmbedClient({ url: url.origin, model, apiKey, timeoutMs, expect: options.expect });
     case "triton": {
       return openTritonEmbedder({ ...triton, transport: openHttpTransport({ url: url.origin }) });
     }

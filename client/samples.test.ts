@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { dinov2Small } from "../contract/models/dinov2-small.ts";
 import { defaultModel } from "../contract/models/index.ts";
 import { hostPorts } from "../contract/ports.ts";
 import { fp32Variants } from "../contract/repository-files.ts";
@@ -23,11 +24,11 @@ import {
 } from "../inference-image/emulator/triton-emulator.ts";
 import { ensureTinyModel, modelFile } from "../model-tools/generate.ts";
 
-/** Samples of README.md, compiled against the built package and run against servers with the tiny model. */
+/** Samples of README.md and of the guide to another model, compiled against the built package and run against servers with the tiny model. */
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("../", import.meta.url));
-const samples = ["embed.mts", "triton.mts", "fallback.mts"];
+const samples = ["embed.mts", "triton.mts", "fallback.mts", "migration.mts"];
 
 let folder: string;
 let embedServer: RunningEmbedServer;
@@ -44,10 +45,13 @@ beforeAll(async () => {
     await mkdir(dirname(file), { recursive: true });
     await symlink(await ensureTinyModel(defaultModel, modality), file);
   }
+  const second = modelFile(dinov2Small, "fp32", models);
+  await mkdir(dirname(second), { recursive: true });
+  await symlink(await ensureTinyModel(dinov2Small), second);
   embedServer = await startEmbedServer({
     ...serverEnv.parse({
       HOST: "127.0.0.1",
-      MODELS: "openclip-vit-b32",
+      MODELS: "openclip-vit-b32,dinov2-small",
       MODEL_REPOSITORY: models,
       LOG_LEVEL: "silent",
     }),
@@ -62,7 +66,10 @@ beforeAll(async () => {
   await symlink(join(root, "node_modules"), join(folder, "node_modules"));
   await copyFile(join(root, "model-tools/samples/sunset.jpg"), join(folder, "photo.jpg"));
   await writeFile(join(folder, "notes.txt"), "no image");
-  const text = await readFile(new URL("./README.md", import.meta.url), "utf8");
+  const pages = ["client/README.md", "docs/guides/changing-the-model.md"].map((page) =>
+    readFile(join(root, page), "utf8"),
+  );
+  const text = (await Promise.all(pages)).join("\n");
   const blocks = [...text.matchAll(/^```ts\n(.*?)^```$/gms)].map(([, code]) => code!);
   expect(blocks).toHaveLength(samples.length);
   const ports: readonly [number, number][] = [
@@ -99,9 +106,13 @@ test.each([
   ["embed.mts", "512 512"],
   ["triton.mts", "FP32 [ 1, 512 ]"],
   ["fallback.mts", "image 1"],
+  [
+    "migration.mts",
+    expect.stringMatching(/^openclip-vit-b32-[0-9a-f]{12} 512\ndinov2-small-[0-9a-f]{12} 384$/),
+  ],
 ])("%s prints %s", async (file, output) => {
   const { stdout } = await run(process.execPath, ["--import", import.meta.resolve("tsx"), file], {
     cwd: folder,
   });
-  expect(stdout.trim()).toBe(output);
+  expect(stdout.trim()).toEqual(output);
 });

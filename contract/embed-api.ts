@@ -142,6 +142,12 @@ export const serverTimingHeader = "server-timing";
  */
 export const warningHeader = "warning";
 
+/** Header of a response with embeddings: name of the model. */
+export const modelHeader = "x-embedding-model";
+
+/** Header of a response with embeddings: fingerprint of each modality in it, if known: `image=1f…` or `image=1f…, text=9c…`. */
+export const fingerprintHeader = "x-embedding-fingerprint";
+
 /** Header with the shape of a response to `Accept: application/octet-stream`: float32, little endian, row-major. */
 export const embeddingShapeHeader = "x-embedding-shape";
 

@@ -154,7 +154,9 @@ export const embeddingsResponse = z.object({
 });
 export type EmbeddingsResponse = z.infer<typeof embeddingsResponse>;
 
-/** Response of `GET /v1/models/{model}`. `modalities` and `dimensions` are additions to OpenAI's format. */
+const fingerprint = z.string().regex(/^[0-9a-f]{64}$/);
+
+/** Response of `GET /v1/models/{model}`. `modalities`, `dimensions` and `fingerprints` are additions to OpenAI's format. */
 export const modelResponse = z.object({
   id: z.string(),
   object: z.literal("model"),
@@ -162,6 +164,11 @@ export const modelResponse = z.object({
   owned_by: z.string(),
   modalities: z.array(z.enum(["image", "text"])),
   dimensions: z.int().min(1).describe("Width of the model's embeddings."),
+  fingerprints: z
+    .object({ image: fingerprint.optional(), text: fingerprint.optional() })
+    .describe(
+      "Identify the weights, preprocessing and precision that make the embeddings of each modality, if known.",
+    ),
 });
 export type ModelResponse = z.infer<typeof modelResponse>;
 

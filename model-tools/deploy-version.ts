@@ -9,6 +9,7 @@ import { tritonModel } from "../contract/triton-models.ts";
 import { namedOutputs, openSession } from "../inference/session/onnx-session.ts";
 import { requireFit } from "../inference/session/tower-fit.ts";
 import { externalDataOf } from "./external-data.ts";
+import { writeFingerprint } from "./fingerprint.ts";
 import { sidecarPath } from "./model-info.ts";
 import { isFolder, ownSuffix } from "./publish-file.ts";
 
@@ -102,6 +103,7 @@ export async function addVersion(options: AddVersionOptions): Promise<DeployedVe
   const before = await versionsIn(folder);
   const version = String(Number(before.at(-1) ?? "0") + 1);
   await copyVersion(folder, version, file);
+  await writeFingerprint(folder, version);
 
   const controls = servers.map((url) => ({ url, control: new ModelControl(url, model, key) }));
   const startedAt = performance.now();
@@ -119,6 +121,7 @@ export async function addVersion(options: AddVersionOptions): Promise<DeployedVe
       });
       if (loaded.kind === "serves") continue;
       await rm(join(folder, version), { recursive: true, force: true });
+      if (before.length > 0) await writeFingerprint(folder, before.at(-1)!);
       for (const earlier of controls.slice(0, index))
         await earlier.control.load({ timeoutSeconds, listenSeconds });
       throw new Error(`${model}: version ${version} is not served: ${reasonOf(loaded, url)}`);

@@ -1,5 +1,6 @@
 import { cp, lstat, mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { preprocessingSha256 } from "../contract/fingerprint.ts";
 import { tokenizerFile } from "../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
@@ -12,6 +13,7 @@ import {
   variantsOf,
 } from "../contract/triton-models.ts";
 import { externalDataOf } from "./external-data.ts";
+import { writeFingerprint } from "./fingerprint.ts";
 import { checkoutRepository, modelFile } from "./generate.ts";
 import { specOfFile } from "./model-structure.ts";
 import { readOnnx } from "./onnx-reader.ts";
@@ -52,8 +54,13 @@ export async function writeModelRepository(
     const { spec, files } = model;
     for (const variant of variantsOf(spec)) {
       if (files !== undefined && files[variantModality(variant)] === undefined) continue;
-      names.push(await writeVariant(spec, variant, folder, heading));
+      const name = await writeVariant(spec, variant, folder, heading);
+      names.push(name);
       await writeVersion(model, variant, folder);
+      if (await sizeOf(join(folder, name, "1", "model.onnx"))) {
+        const preprocessing = preprocessingSha256(spec, variantModality(variant));
+        await writeFingerprint(join(folder, name), "1", preprocessing);
+      }
     }
   }
   return names;

@@ -16,6 +16,7 @@ import type { EmbedMetrics, TowerMetrics } from "./metrics.ts";
 import type { AdmittedRequest, RequestAdmission } from "./request-admission.ts";
 import { imagesOfBody } from "./request-images.ts";
 import { binaryBody, jsonBody } from "./response-body.ts";
+import { identify } from "./response-identity.ts";
 import type { ServedModels } from "./served-models.ts";
 import { noTimes, recordTimes } from "./server-timing.ts";
 
@@ -104,6 +105,7 @@ async function embedImages(
   const vectors = await pipeline
     .images(model, images, { signal, file }, times)
     .finally(() => metrics.pending(-images.length));
+  identify(reply, model.spec.name, { image: model.embedder.fingerprint });
   const tower = metrics.tower(model.spec.name, "image");
   tower.embedded(vectors.length);
   admission.recordCompleted(vectors.length);
@@ -128,6 +130,7 @@ async function embedTexts(
   const { vectors } = await pipeline
     .texts(model, texts, { signal }, times)
     .finally(() => metrics.pending(-texts.length));
+  identify(reply, model.spec.name, { text: model.embedder.fingerprint });
   const tower = metrics.tower(model.spec.name, "text");
   tower.embedded(vectors.length);
   admission.recordCompleted(vectors.length);

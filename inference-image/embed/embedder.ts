@@ -6,6 +6,8 @@ interface TowerEmbedder {
   ready(): Promise<boolean>;
   /** One-line reason for which it cannot embed, if known. */
   readonly unavailableReason?: string;
+  /** Fingerprint of its embeddings; undefined if it is unknown or the Triton servers differ. */
+  readonly fingerprint?: string | undefined;
   /** Finishes accepted images or texts, then frees all resources. */
   close(): Promise<void>;
 }

@@ -1,5 +1,10 @@
 import { dirname, join } from "node:path";
 import type { FastifyBaseLogger } from "fastify";
+import {
+  decodedFingerprint,
+  fingerprintOf,
+  preprocessingSha256,
+} from "../../contract/fingerprint.ts";
 import { imageTowerOf, textTowerOf, tokenizerFile } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Variants, modelPath } from "../../contract/repository-files.ts";
@@ -149,10 +154,16 @@ export function serveModels(
   metrics: EmbedMetrics,
   log: FastifyBaseLogger,
 ): readonly ServedModel[] {
-  const optionsOf = ({ spec, modality }: ServerModel) => ({
+  const fingerprintOfModel = ({ spec, modality, weights }: ServerModel) =>
+    decodedFingerprint(
+      fingerprintOf(preprocessingSha256(spec, modality), weights),
+      modality === "image" ? settings.PREPROCESSING : "exact",
+    );
+  const optionsOf = (model: ServerModel) => ({
     maxBatchSize: settings.MAX_BATCH_SIZE,
     maxQueueDelayMicroseconds: settings.MAX_QUEUE_DELAY_MICROSECONDS,
-    observer: metrics.tower(spec.name, modality),
+    observer: metrics.tower(model.spec.name, model.modality),
+    fingerprint: fingerprintOfModel(model),
   });
   return models.map(({ spec, image, text, tokenizer }): ServedModel => {
     for (const model of [image, text]) {

@@ -19,6 +19,7 @@ export interface OnnxEmbedderOptions {
   readonly maxBatchSize?: number | undefined;
   readonly maxQueueDelayMicroseconds: number;
   readonly observer?: EmbedderObserver;
+  readonly fingerprint?: string | undefined;
 }
 
 /** Embeds images with ONNX Runtime in this process, with dynamic batching. The embedder closes the model. */
@@ -37,6 +38,7 @@ export function createOnnxEmbedder(
         embedOptions,
       ),
     announce: () => batches.batcher.announce(),
+    fingerprint: options.fingerprint,
     ready: async () => model.alive,
     get waitingImages() {
       return batches.batcher.queuedItems;
@@ -61,6 +63,7 @@ export function createOnnxTextEmbedder(
       });
       return batches.embed(rows.length, inputOf, embedOptions);
     },
+    fingerprint: options.fingerprint,
     ready: async () => model.alive,
     get waitingTexts() {
       return batches.batcher.queuedItems;

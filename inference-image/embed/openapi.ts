@@ -5,9 +5,11 @@ import {
   embedErrorResponse,
   embedResponse,
   embedTextRequest,
+  fingerprintHeader,
   healthResponse,
   imageContentTypes,
   maxImagesPerRequest,
+  modelHeader,
   modelName,
   modelParameter,
   readyResponse,
@@ -151,6 +153,16 @@ const timingHeader = {
   },
 };
 
+const identityHeaders = {
+  [modelHeader]: { description: "Name of the model.", schema: { type: "string" } },
+  [fingerprintHeader]: {
+    description:
+      "Fingerprint of each modality in the response, if known: identifies the weights, preprocessing and precision.",
+    schema: { type: "string" },
+    example: `image=${"0123456789abcdef".repeat(4)}`,
+  },
+};
+
 const embedResponses = {
   200: {
     description: "One vector per image or text, in the order of the request.",
@@ -160,6 +172,7 @@ const embedResponses = {
         schema: { type: "string" },
       },
       ...timingHeader,
+      ...identityHeaders,
     },
     content: {
       ...json("EmbedResponse"),
@@ -214,6 +227,7 @@ const openAiOperations = (models: readonly string[]): readonly Operation[] => [
         ...response("One embedding per input, in the order of the request.", "EmbeddingsResponse"),
         headers: {
           ...timingHeader,
+          ...identityHeaders,
           [warningHeader]: {
             description: "Names of the request's fields that the server ignores.",
             schema: { type: "string" },

@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import type { WeightsIdentity } from "../../contract/fingerprint.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { ModelPrecision, ServerEnv } from "../../contract/server-env.ts";
 import { SessionPool } from "../../inference/session/session-pool.ts";
@@ -8,6 +9,7 @@ import {
   type TowerSession,
 } from "../../inference/session/tower-session.ts";
 import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
+import { weightsIdentity } from "../../model-tools/fingerprint.ts";
 import { type SelectedModel, selectModel } from "../../model-tools/prepared-file.ts";
 
 export interface ServerModelOptions {
@@ -40,6 +42,7 @@ export interface ServerModel extends SelectedModel {
   readonly spec: ModelSpec;
   readonly modality: Modality;
   readonly session: ModelSession;
+  readonly weights: WeightsIdentity;
   /** False once the runtime's thread has exited unexpectedly. */
   readonly alive: boolean;
 }
@@ -56,6 +59,9 @@ export async function openServerModel(options: ServerModelOptions): Promise<Serv
     throw new InferenceError("model", error.message, { cause: error });
   });
   let alive = true;
+  // a file without manifest is read for its checksum, while it is opened
+  const identity = weightsIdentity(selected.path);
+  identity.catch(() => {});
   const { spec, session } = await openInstances({
     ...options,
     modality,
@@ -70,6 +76,7 @@ export async function openServerModel(options: ServerModelOptions): Promise<Serv
     spec,
     modality,
     session,
+    weights: await identity,
     get alive() {
       return alive;
     },

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { FastifyBaseLogger } from "fastify";
 import type { GrpcSecurity } from "../../client/triton/grpc-transport.ts";
+import type { ImageDecoding } from "../../contract/fingerprint.ts";
 import { imageTowerOf, textTowerOf } from "../../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
@@ -37,6 +38,10 @@ export async function createGateway(
         : tokenizerOf(spec, join(repository, tritonModelName(spec, "text"), "1")),
     ),
   );
+  const decodingOf = (modality: Modality): ImageDecoding => {
+    if (modality === "text" || variant === "jpeg") return "exact";
+    return pixelVariant === undefined ? settings.PREPROCESSING : "dali";
+  };
   const optionsOf = (
     spec: ModelSpec,
     modality: Modality,
@@ -48,6 +53,7 @@ export async function createGateway(
     maxBatchSize: settings.MAX_BATCH_SIZE,
     spec,
     model,
+    decoding: decodingOf(modality),
     observer: observerOf(metrics, log, spec, modality, model),
   });
   return specs.map((spec, index): ServedModel => {

@@ -25,6 +25,9 @@ export function createTritonEmbedder(options: TritonEmbedderOptions): ImageEmbed
     get waitingImages() {
       return tower.waitingItems;
     },
+    get fingerprint() {
+      return tower.fingerprint;
+    },
     ready: () => tower.ready(),
     get unavailableReason() {
       return tower.unavailableReason;
@@ -89,6 +92,9 @@ export function createDaliEmbedder(
     get waitingImages() {
       return files.waitingItems + decoded.waitingItems;
     },
+    get fingerprint() {
+      return files.fingerprint === decoded.fingerprint ? files.fingerprint : undefined;
+    },
     ready: async () => (await files.ready()) && (await decoded.ready()),
     get unavailableReason() {
       return files.unavailableReason ?? decoded.unavailableReason;
@@ -124,6 +130,9 @@ export function createTritonTextEmbedder(options: TritonEmbedderOptions): TextEm
     },
     get waitingTexts() {
       return tower.waitingItems;
+    },
+    get fingerprint() {
+      return tower.fingerprint;
     },
     ready: () => tower.ready(),
     get unavailableReason() {

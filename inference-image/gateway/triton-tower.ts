@@ -1,7 +1,16 @@
 import type { GrpcSecurity, GrpcTransport } from "../../client/triton/grpc-transport.ts";
-import { type CallOptions, TritonError } from "../../client/triton/transport.ts";
+import {
+  type CallOptions,
+  type ModelMetadata,
+  TritonError,
+} from "../../client/triton/transport.ts";
 import { TritonPool, type TritonPoolObserver } from "../../client/triton/triton-pool.ts";
 import type { TensorParts } from "../../client/triton/wire.ts";
+import {
+  configuredFingerprint,
+  decodedFingerprint,
+  type ImageDecoding,
+} from "../../contract/fingerprint.ts";
 import { executionInstances, type ModelConfig } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import type { Tensor, TensorSpec } from "../../contract/tensor.ts";
@@ -46,6 +55,8 @@ export interface TritonEmbedderOptions {
    */
   readonly callsPerTriton?: number;
   readonly observer?: EmbedderObserver & TritonPoolObserver;
+  /** Decoding of the images. @default "exact" */
+  readonly decoding?: ImageDecoding | undefined;
 }
 
 export interface TritonTowerOptions<Item> extends TritonEmbedderOptions {
@@ -83,6 +94,8 @@ export class TritonTower<Item> {
   readonly #calls = new Set<Promise<void>>();
   /** Tritons whose model was inspected after their last failed health check. */
   readonly #checked = new WeakSet<GrpcTransport>();
+  /** Fingerprint of the model of each Triton that can be used. */
+  readonly #fingerprints = new Map<GrpcTransport, string | undefined>();
   #payload: TowerPayload<Item> | undefined;
   #maxBatchSize: number;
 
@@ -93,7 +106,14 @@ export class TritonTower<Item> {
     this.#pool = new TritonPool({
       ...options.security,
       targets: options.targets,
-      check: (triton, call) => this.#check(triton, call),
+      check: async (triton, call) => {
+        try {
+          await this.#check(triton, call);
+        } catch (error) {
+          this.#fingerprints.delete(triton);
+          throw error;
+        }
+      },
       observer: {
         ended: (target, ok) => options.observer?.ended(target, ok),
         ejected: (target) => options.observer?.ejected?.(target),
@@ -109,6 +129,13 @@ export class TritonTower<Item> {
   /** Payload of the model, from the first Triton that responds; `undefined` until then. */
   get payload(): TowerPayload<Item> | undefined {
     return this.#payload;
+  }
+
+  /** Fingerprint of the embeddings; undefined if the Triton servers have none, or different ones during a rollout. */
+  get fingerprint(): string | undefined {
+    const [fingerprint, ...others] = new Set(this.#fingerprints.values());
+    if (fingerprint === undefined || others.length > 0) return undefined;
+    return decodedFingerprint(fingerprint, this.#options.decoding ?? "exact");
   }
 
   /** Number of items that wait for a call. */
@@ -253,13 +280,16 @@ export class TritonTower<Item> {
     const { model, payloadOf } = this.#options;
     const checked = this.#checked.delete(triton);
     await triton.requireReady(model, options);
+    // also of a known Triton, because a deployment may have replaced the weights
+    const metadata = await triton.modelMetadata(model, options);
+    const config = await triton.modelConfig(model, options);
+    const fingerprint = await this.#fingerprintOf(triton, config, metadata, options);
     if (checked) {
+      this.#fingerprints.set(triton, fingerprint);
       this.#checked.add(triton);
       return;
     }
-    const metadata = await triton.modelMetadata(model, options);
     const payload = payloadOf(metadata, (problem) => new TritonError("rejected", problem));
-    const config = await triton.modelConfig(model, options);
     const previous = this.#payload;
     // without calls in flight, the model of all Tritons may change
     const mayChange =
@@ -283,7 +313,22 @@ export class TritonTower<Item> {
       (payload.single
         ? 2 * this.#maxBatchSize
         : Math.max(1, executionInstances(config as unknown as ModelConfig, 1)) + 1);
+    this.#fingerprints.set(triton, fingerprint);
     this.#checked.add(triton);
+  }
+
+  /** Fingerprint of a model; of an ensemble, that of its last step, which computes the embeddings. */
+  async #fingerprintOf(
+    triton: GrpcTransport,
+    config: Readonly<Record<string, unknown>>,
+    { versions }: Pick<ModelMetadata, "versions">,
+    options: CallOptions,
+  ): Promise<string | undefined> {
+    const { ensemble_scheduling: ensemble } = config as unknown as ModelConfig;
+    const last = ensemble?.step.at(-1)?.model_name;
+    if (last === undefined) return configuredFingerprint(config, versions);
+    const metadata = await triton.modelMetadata(last, options);
+    return configuredFingerprint(await triton.modelConfig(last, options), metadata.versions);
   }
 }
 

@@ -1,7 +1,8 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { readModelConfig } from "../../client/triton/model-config.ts";
 import { ModelControl } from "../../client/triton/model-control.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlKeyVariable, parseTritonArgs } from "../../contract/triton-flags.ts";
@@ -67,6 +68,23 @@ test("loads the new version in every server", async () => {
   const deployed = JSON.parse(await deploy(servers.map(urlOf)));
   expect(deployed).toMatchObject({ model, version: "2", served: ["2"] });
   for (const server of servers) expect(await servedBy(server)).toEqual(["2"]);
+});
+
+test("the fingerprint in the configuration is that of the new version, or of the previous one after a failure", async () => {
+  const parametersOf = async () => {
+    const text = await readFile(join(folder, "config.pbtxt"), "utf8");
+    return readModelConfig(text, "config.pbtxt").parameters ?? {};
+  };
+  const before = await parametersOf();
+  expect(before).toMatchObject({
+    fingerprint: { string_value: expect.stringMatching(/^[0-9a-f]{64}$/) },
+    fingerprint_version: { string_value: "1" },
+  });
+  await deploy(servers.map(urlOf));
+  const version2 = { ...before, fingerprint_version: { string_value: "2" } };
+  expect(await parametersOf()).toEqual(version2);
+  await expect(deploy(["http://127.0.0.1:1"])).rejects.toThrow("version 3 is not served");
+  expect(await parametersOf()).toEqual(version2);
 });
 
 test("every server serves the previous version if one cannot load the new one", async () => {

@@ -1,6 +1,7 @@
 import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { StageTimes } from "../embed/embed-pipeline.ts";
 import type { EmbedRoutesOptions } from "../embed/embed-routes.ts";
+import type { Fingerprints } from "../embed/response-identity.ts";
 import { noTimes } from "../embed/server-timing.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import { toEmbedError } from "../http/errors.ts";
@@ -20,6 +21,8 @@ export interface EmbeddedInputs {
   readonly modality: Modality;
   /** Stages of that modality. */
   readonly times: StageTimes;
+  /** Of the modalities of the request. */
+  readonly fingerprints: Fingerprints;
 }
 
 /** Inputs of one modality after their embedding. */
@@ -63,7 +66,12 @@ export async function embedInputs(
   for (const [at, { index }] of texts.entries()) vectors[index] = ofTexts.vectors[at]!;
   const modality = durationOf(ofTexts) > durationOf(ofImages) ? "text" : "image";
   const { times } = modality === "text" ? ofTexts : ofImages;
-  return { vectors, tokens: ofTexts.tokens, modality, times };
+  const { models } = options;
+  const fingerprints = {
+    image: images.length === 0 ? undefined : models.image(spec.name).embedder.fingerprint,
+    text: texts.length === 0 ? undefined : models.text(spec.name).embedder.fingerprint,
+  };
+  return { vectors, tokens: ofTexts.tokens, modality, times, fingerprints };
 }
 
 const nothing: EmbeddedPart = { vectors: [], tokens: 0, times: noTimes() };

@@ -6,6 +6,7 @@ import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import type { ModelResponse } from "../../contract/openai-api.ts";
 import type { AddRoute } from "../embed/add-route.ts";
 import { textsInQueue } from "../embed/embed-pipeline.ts";
+import { identify } from "../embed/response-identity.ts";
 import type { ServedModels } from "../embed/served-models.ts";
 import { recordTimes } from "../embed/server-timing.ts";
 import { EmbedError, tooManyImages } from "../http/embed-error.ts";
@@ -34,18 +35,23 @@ export function registerOpenAiRoutes(addRoute: AddRoute, options: OpenAiRoutesOp
 }
 
 function modelEntries(models: ServedModels, created: number): readonly ModelResponse[] {
-  const entries: readonly (readonly [ModelSpec, Partial<Record<Modality, unknown>>])[] =
-    models.loaded
-      ? models.all.map((model) => [model.spec, model])
-      : models.specs.map((spec) => [spec, spec.towers]);
-  return entries.map(([{ name, embedding }, towers]) => ({
-    id: name,
-    object: "model",
-    created,
-    owned_by: "clipstack",
-    modalities: (["image", "text"] as const).filter((modality) => towers[modality] !== undefined),
-    dimensions: embedding.width,
-  }));
+  const loaded = new Map(models.all.map((model) => [model.spec.name, model]));
+  return models.specs.map((spec) => {
+    const served = loaded.get(spec.name);
+    const towers: Partial<Record<Modality, unknown>> = served ?? spec.towers;
+    return {
+      id: spec.name,
+      object: "model",
+      created,
+      owned_by: "clipstack",
+      modalities: (["image", "text"] as const).filter((modality) => towers[modality] !== undefined),
+      dimensions: spec.embedding.width,
+      fingerprints: {
+        image: served?.image?.embedder.fingerprint,
+        text: served?.text?.embedder.fingerprint,
+      },
+    };
+  });
 }
 
 async function embeddings(
@@ -70,7 +76,7 @@ async function embeddings(
   const texts = body.items.filter(({ kind }) => kind === "text").length;
   admission.checkItems(count - texts + Math.min(texts, textsInQueue(spec)));
   metrics.pending(count);
-  const { vectors, tokens, modality, times } = await embedInputs(
+  const { vectors, tokens, modality, times, fingerprints } = await embedInputs(
     spec,
     body,
     signal,
@@ -85,6 +91,7 @@ async function embeddings(
     tokens,
   });
   recordTimes(reply, admitted, times, metrics.tower(spec.name, modality));
+  identify(reply, spec.name, fingerprints);
   if (body.ignored.length > 0) reply.header(warningHeader, ignoredFields(body.ignored));
   return reply.send(json);
 }

@@ -1,0 +1,68 @@
+import { readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { readModelConfig } from "../client/triton/model-config.ts";
+import {
+  computesInFp16,
+  fingerprintOf,
+  fingerprintParameters,
+  parametersOf,
+  type WeightsIdentity,
+} from "../contract/fingerprint.ts";
+import type { ModelConfig } from "../contract/model-config.ts";
+import { printModelConfig } from "../contract/print-model-config.ts";
+import { modelInfo } from "./model-info.ts";
+import { ownSuffix } from "./publish-file.ts";
+
+/** Returns the identity of the weights of a model file: from its manifest, or its checksum. */
+export async function weightsIdentity(file: string): Promise<WeightsIdentity> {
+  const { sha256, precision, derivedFrom } = await modelInfo(file);
+  if (precision === undefined || derivedFrom === undefined) return { sha256, precision: "fp32" };
+  return {
+    sha256: derivedFrom,
+    precision: precision === "fp32-optimised" ? "fp32" : precision,
+  };
+}
+
+/**
+ * Writes the fingerprint of a version into the configurations of a model: `config.pbtxt` and `configs/*.pbtxt`.
+ *
+ * @param folder - Folder of the model in a repository.
+ * @param preprocessing - `preprocessingSha256` of the tower. @default - that of the previous fingerprint; without one, nothing is written
+ */
+export async function writeFingerprint(
+  folder: string,
+  version: string,
+  preprocessing?: string,
+): Promise<void> {
+  const identity = await weightsIdentity(join(folder, version, "model.onnx"));
+  const named = await readdir(join(folder, "configs")).catch(() => []);
+  const files = [
+    join(folder, "config.pbtxt"),
+    ...named.filter((name) => name.endsWith(".pbtxt")).map((name) => join(folder, "configs", name)),
+  ];
+  for (const file of files) {
+    const text = await readFile(file, "utf8").catch(() => undefined);
+    if (text === undefined) continue;
+    const config = readModelConfig(text, basename(file));
+    const facts =
+      preprocessing ?? config.parameters?.[fingerprintParameters.preprocessing]?.string_value;
+    if (facts === undefined) continue;
+    const precision = computesInFp16(config) ? "fp16" : identity.precision;
+    const fingerprint = fingerprintOf(facts, { ...identity, precision });
+    const changed = withParameters(text, parametersOf(facts, fingerprint, version));
+    if (changed === text) continue;
+    const part = `${file}.${ownSuffix()}.part`;
+    await writeFile(part, changed);
+    await rename(part, file);
+  }
+}
+
+/** Replaces parameters that {@link printModelConfig} has printed, or appends them. */
+function withParameters(text: string, parameters: ReturnType<typeof parametersOf>): string {
+  const names = Object.keys(parameters).join("|");
+  const printed = new RegExp(
+    `^parameters \\{\\n  key: "(${names})"\\n  value \\{\\n    string_value: "[^"\\n]*"\\n  \\}\\n\\}\\n`,
+    "gm",
+  );
+  return text.replace(printed, "") + printModelConfig({ parameters } as ModelConfig);
+}
