@@ -90,9 +90,9 @@ function specsOf(services: readonly ServiceEntry[]): ModelSpec[] {
 
 type Location = Pick<Environment, "where" | "kubeconfig" | "namespace" | "accelerator" | "gpu">;
 
-function hostLocation({ docker, accelerator, gpu, count }: GpuHost): Location {
+function hostLocation({ docker, accelerator, gpu, count, share }: GpuHost): Location {
   if (accelerator === "cpu") return { where: docker, accelerator };
-  return { where: docker, accelerator, gpu: gpusOf(gpu, count) };
+  return { where: docker, accelerator, gpu: gpusOf(gpu, count, share) };
 }
 
 function clusterLocation({ context, accelerator = "cpu", ...location }: ClusterLocation): Location {
@@ -103,11 +103,13 @@ function clusterLocation({ context, accelerator = "cpu", ...location }: ClusterL
 export function gpusOf(
   { name, vramMiB, price }: GpuHost["gpu"],
   count: number,
+  share?: string,
 ): Environment["gpu"] {
   return {
     name,
     count,
     vramMiB,
+    ...(share !== undefined && { share }),
     usdPerHour: price.usdPerHour * count,
     priceDate: price.date,
   };

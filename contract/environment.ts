@@ -107,6 +107,8 @@ const currentFields = z.strictObject({
       name: z.string(),
       count: z.int().min(1),
       vramMiB: z.int().min(1),
+      /** Part of a GPU that each service or pod has: a MIG profile or resource, or a time-sliced GPU; absent for whole GPUs. */
+      share: z.string().min(1).optional(),
       /** US dollars per hour for all GPUs of the environment, and the month of the price. */
       usdPerHour: z.number().min(0),
       priceDate: z.string(),

@@ -207,3 +207,12 @@ export const gpuCatalogue = Object.fromEntries(
 
 /** Maximum number of GPUs of a host, a node or a pod. */
 export const maxGpus = 16;
+
+/** Name under which NVIDIA's device plugin offers whole GPUs. */
+export const gpuResource = "nvidia.com/gpu";
+
+/** Memory of a MIG device in MiB, from its profile or resource name: `1g.10gb`, `nvidia.com/mig-1g.10gb`. */
+export function migMemoryMiB(profile: string): number | undefined {
+  const gigabytes = /(?:^|mig-)\d+g\.(\d+)gb/.exec(profile)?.[1];
+  return gigabytes === undefined ? undefined : Math.floor((Number(gigabytes) * 1e9) / 2 ** 20);
+}

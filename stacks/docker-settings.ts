@@ -21,15 +21,15 @@ const expose = z
   );
 
 const gpuUuid = text(
-  "an index or a UUID like 'GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46'",
-  /^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+  "an index or a UUID like 'GPU-8a56a4bc-184b-a047-2620-be16fdbd5b46' or 'MIG-…'",
+  /^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
 );
 export const gpus = z
   .array(z.union([integer(0, 63), gpuUuid]))
   .min(1, "must list at least one GPU")
   .max(maxGpus, `must list at most ${maxGpus} GPUs`)
   .describe(
-    "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them. All services of a host use the same form.",
+    "GPUs of the host: by index, as `nvidia-smi` lists them, or by UUID, as `nvidia-smi -L` prints them, also of MIG devices (one per Triton, with `host.migProfile`). All services of a host use the same form.",
   );
 
 /** Machine with Docker and `count` NVIDIA GPUs by default. */
@@ -44,6 +44,9 @@ export const host = (count: number) =>
         .describe("Docker endpoint of the GPU host."),
       gpu: z.enum(gpuNames).default("rtx-4080").describe("GPU model, a key of the GPU catalogue."),
       count: integer(1, maxGpus).default(count).describe("Number of GPUs in the host."),
+      migProfile: text("a MIG profile like '1g.10gb'", /^\d+g\.\d+gb(\+\w+)?$/)
+        .optional()
+        .describe("Profile of the MIG devices in `gpus`, whose memory the models must fit."),
     })
     .prefault({});
 

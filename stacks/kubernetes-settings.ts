@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { gpuNames, maxGpus } from "../contract/gpus.ts";
+import { gpuNames, gpuResource, maxGpus } from "../contract/gpus.ts";
 import {
   cpuScaling,
   disruptionBudget,
@@ -44,6 +44,19 @@ const nodePool = z
       .describe("GPU model of the nodes, a key of the GPU catalogue."),
     nodes: integer(1, 1_000).default(4).describe("Number of GPU nodes."),
     gpusPerNode: integer(1, maxGpus).default(1).describe("Number of GPUs per node."),
+    resourceName: text(
+      "a resource of NVIDIA's device plugin, like 'nvidia.com/gpu' or 'nvidia.com/mig-1g.10gb'",
+      /^nvidia\.com\/(gpu|mig-\d+g\.\d+gb(\.[a-z]+)*)(\.shared)?$/,
+    )
+      .default(gpuResource)
+      .describe(
+        "Resource that a pod requests: whole GPUs, MIG devices (`nvidia.com/mig-1g.10gb`) or time-sliced GPUs (`nvidia.com/gpu.shared`).",
+      ),
+    devicesPerGpu: integer(1, 48)
+      .default(1)
+      .describe(
+        "Number of these resources per GPU: its MIG devices or time slices. Each pod then has one of them.",
+      ),
     runtimeClass: objectName
       .default("nvidia")
       .describe("RuntimeClass of pods with a GPU; `none` if NVIDIA's is the nodes' default."),

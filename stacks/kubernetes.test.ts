@@ -26,6 +26,14 @@ function synthesized(yaml = "") {
 }
 /** Values with the chart's defaults. */
 const values = (yaml = "") => chartValues.parse(synthesized(yaml).values);
+/** Requirements of the cluster. */
+const requirements = (yaml: string) => {
+  const { resource } = synthesized(yaml).json;
+  const [check] = Object.entries(resource.terraform_data)
+    .filter(([name]) => name.startsWith("cluster_check"))
+    .map(([, it]) => it) as { triggers_replace: ClusterRequirements }[];
+  return check?.triggers_replace;
+};
 
 describe("k8s-gpu", () => {
   test("consists of an existing cluster, a namespace and the chart", () => {
@@ -223,13 +231,6 @@ describe("k8s-gpu", () => {
   });
 
   test("checks the volume of the weights and the labels that Prometheus selects", () => {
-    const requirements = (yaml: string) => {
-      const { resource } = synthesized(yaml).json;
-      const [check] = Object.entries(resource.terraform_data)
-        .filter(([name]) => name.startsWith("cluster_check"))
-        .map(([, it]) => it) as { triggers_replace: ClusterRequirements }[];
-      return check?.triggers_replace;
-    };
     const pvc = "createNamespace: false\nmodel: { weights: pvc, claim: weights }\n";
     const mounted = (yaml: string) => requirements(pvc + yaml)?.objects[0]?.mountedBy;
     // the gateway reads no weights
@@ -412,6 +413,53 @@ test("k8s-gpu serves all models of an environment", () => {
   const models = ["openclip-vit-b32", "dinov2-small", "efficientnet-lite0"];
   expect(output.models.map(({ name }) => name)).toEqual(models);
   expect(output.services).toMatchObject([{ models }, { models }]);
+});
+
+describe("MIG devices and time-sliced GPUs", () => {
+  const mig =
+    "nodePool: { gpu: h100, nodes: 1, gpusPerNode: 2, resourceName: nvidia.com/mig-1g.10gb, devicesPerGpu: 7 }\ntriton: { instancesPerGpu: 1 }";
+
+  test("are requested by the name of their resource, and paid for by the GPU", () => {
+    expect(values(mig)).toMatchObject({
+      gpuResourceName: "nvidia.com/mig-1g.10gb",
+      quota: { hard: { "requests.nvidia.com/mig-1g.10gb": "4" } },
+      triton: { gpus: 1 },
+    });
+    expect(requirements(mig)?.gpu).toMatchObject({
+      resourceName: "nvidia.com/mig-1g.10gb",
+      gpusPerNode: 14,
+      gpus: 4,
+    });
+    expect(synthesized(mig).environment.gpu).toMatchObject({
+      count: 2,
+      share: "nvidia.com/mig-1g.10gb",
+    });
+    expect(synthesized().values).not.toHaveProperty("gpuResourceName");
+  });
+
+  test("have the memory of their profile or of their part", () => {
+    const models = "\nmodels: [openclip-vit-l14, siglip2-base-224]";
+    const large = mig.replace("instancesPerGpu: 1", "instancesPerGpu: 3");
+    expect(findings(`${large}${models}`)).toEqual([
+      expect.stringContaining("GPU 0 has 9536 MiB, 8582 usable"),
+    ]);
+    const shared = large
+      .replace("mig-1g.10gb", "gpu.shared")
+      .replace("devicesPerGpu: 7", "devicesPerGpu: 8");
+    expect(findings(`${shared}${models}`)).toEqual([
+      expect.stringContaining("GPU 0 has 10194 MiB"),
+    ]);
+  });
+
+  test("are one per pod", () => {
+    expect(findings(mig.replace("triton: {", "triton: { gpusPerPod: 2,"))).toContain(
+      "triton.gpusPerPod must be 1 if nodePool.resourceName is a part of a GPU (nvidia.com/mig-1g.10gb, 7 per GPU), got 2",
+    );
+    const shared = "nodePool: { resourceName: nvidia.com/gpu.shared }";
+    expect(findings(shared)).toContain(
+      "nodePool.devicesPerGpu must be at least 2 with nodePool.resourceName nvidia.com/gpu.shared, got 1",
+    );
+  });
 });
 
 describe("k8s-gpu fails", () => {

@@ -375,6 +375,31 @@ describe("multi-gpu-4x", () => {
   });
 });
 
+describe("MIG devices", () => {
+  const mig = (digit: number) => `MIG-8a56a4bc-184b-a047-2620-be16fdbd5b4${digit}`;
+  const settings = (profile: string) =>
+    multi(
+      `topology: per-gpu\nhost: { gpu: h100, count: 1, migProfile: ${profile} }\nperGpu: { gpus: [${mig(0)}, ${mig(1)}] }`,
+    );
+
+  test("have a Triton each, and the cost of the whole GPU", () => {
+    const { containers, environment } = synthesized(settings("1g.10gb"));
+    expect(containers.flatMap(({ gpus }) => gpus ?? [])).toEqual([
+      `device=${mig(0)}`,
+      `device=${mig(1)}`,
+    ]);
+    expect(environment.gpu).toMatchObject({ count: 1, share: "1g.10gb" });
+    expect(findingsOf(settings("1g.10gb"))).toEqual([]);
+  });
+
+  test("must have the memory of the models", () => {
+    expect(findingsOf(settings("1g.1gb"))).toEqual([
+      expect.stringContaining(`GPU ${mig(0)} has 953 MiB`),
+      expect.stringContaining(`GPU ${mig(1)} has 953 MiB`),
+    ]);
+  });
+});
+
 describe("GPUs by UUID", () => {
   const uuid = (digit: number) => `GPU-8a56a4bc-184b-a047-2620-be16fdbd5b4${digit}`;
 

@@ -12,6 +12,7 @@ import type {
   Wire,
 } from "../../artefact/cluster-objects.ts";
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
+import { gpuResource } from "../../contract/gpus.ts";
 import {
   ApiRejection,
   type ClusterApi,
@@ -73,8 +74,6 @@ export interface ClusterNode {
     readonly effect: string;
   }[];
 }
-
-const gpuResource = "nvidia.com/gpu";
 
 interface Prometheus {
   readonly metadata: { readonly name: string; readonly namespace: string };
@@ -152,9 +151,9 @@ async function readGpuFacts(
     orUnknown(api.list<ClusterQuota>(namespacedPath(namespace, "v1", "resourcequotas"))),
   ]);
   return {
-    ...(nodes !== "unknown" && { nodes: nodesIn(nodes) }),
+    ...(nodes !== "unknown" && { nodes: nodesIn(nodes, gpu.resourceName) }),
     ...(runtimeClass !== "unknown" && { runtimeClass: runtimeClass !== undefined }),
-    gpuQuotas: quotas === "unknown" ? [] : gpuQuotasIn(quotas),
+    gpuQuotas: quotas === "unknown" ? [] : gpuQuotasIn(quotas, gpu.resourceName),
   };
 }
 
@@ -227,13 +226,13 @@ async function readPermissions(
   };
 }
 
-function nodesIn(nodes: readonly NodeObject[]): readonly ClusterNode[] {
+function nodesIn(nodes: readonly NodeObject[], resourceName = gpuResource): readonly ClusterNode[] {
   return nodes.map(({ metadata, spec, status }) => ({
     name: metadata.name,
     ready:
       !spec.unschedulable &&
       (status?.conditions ?? []).some((it) => it.type === "Ready" && it.status === "True"),
-    gpus: Number(status?.allocatable?.[gpuResource] ?? 0),
+    gpus: Number(status?.allocatable?.[resourceName] ?? 0),
     labels: metadata.labels ?? {},
     taints: spec.taints ?? [],
   }));
@@ -251,9 +250,12 @@ function prometheusOf({ metadata, spec }: Prometheus): PrometheusObject {
 }
 
 /** Quotas on GPUs, without that of the chart, which changes with the deployment. */
-function gpuQuotasIn(quotas: readonly ClusterQuota[]): ClusterFacts["gpuQuotas"] {
+function gpuQuotasIn(
+  quotas: readonly ClusterQuota[],
+  resourceName = gpuResource,
+): ClusterFacts["gpuQuotas"] {
   return quotas.flatMap(({ metadata, spec }) => {
-    const hard = spec.hard?.[`requests.${gpuResource}`];
+    const hard = spec.hard?.[`requests.${resourceName}`];
     const own = metadata.labels?.["app.kubernetes.io/name"] === "clipstack";
     return hard === undefined || own ? [] : [{ name: metadata.name, hard: Number(hard) }];
   });

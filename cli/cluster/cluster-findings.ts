@@ -1,4 +1,5 @@
 import type { ClusterRequirements } from "../../constructs/kubernetes/cluster-requirements.ts";
+import { gpuResource } from "../../contract/gpus.ts";
 import { podSecurity } from "../../contract/pods.ts";
 import { type HostVerdict, merged, noFindings, note, problem } from "../host/host-findings.ts";
 import type { Problem } from "../problem.ts";
@@ -247,7 +248,7 @@ function judgeNodes(needs: GpuNeeds, nodes: readonly ClusterNode[]): HostVerdict
   const gpuNodes = nodes
     .filter((node) => node.gpus > 0)
     .map((node) => `${node.name} has ${node.gpus}${unusableReason(node, needs)}`);
-  const declared = `nodePool must have ${needs.nodes} ready nodes with ${needs.gpusPerNode} GPUs, got ${ready.length} (${gpuNodes.join("; ") || "no node offers nvidia.com/gpu"})`;
+  const declared = `nodePool must have ${needs.nodes} ready nodes with ${needs.gpusPerNode} GPUs, got ${ready.length} (${gpuNodes.join("; ") || `no node offers ${needs.resourceName ?? gpuResource}`})`;
   if (gpus < needs.gpusAtLeast) {
     problems.push({
       code: "gpu-nodes",
@@ -260,7 +261,8 @@ function judgeNodes(needs: GpuNeeds, nodes: readonly ClusterNode[]): HostVerdict
   } else if (ready.length < needs.nodes) {
     notes.push(`${declared}; further pods stay pending`);
   }
-  for (const node of ready) {
+  // the label is that of the whole GPU or of its partition
+  for (const node of needs.resourceName === undefined ? ready : []) {
     const memory = Number(node.labels[memoryLabel]);
     if (Number.isFinite(memory) && memory < needs.vramMiB * 0.9) {
       problems.push({

@@ -68,6 +68,11 @@ export function hardwareOfEnvironment(name: string): RequestedHardware {
   }
   const tritons = services.filter(({ kind }) => kind === "triton");
   const backends = new Set(tritons.map(({ backend }) => backend));
+  if (gpu.share !== undefined) {
+    throw new UserError(
+      `${name} has parts of GPUs (${gpu.share}), whose throughput is not in the catalogue: calibrate with --record`,
+    );
+  }
   const gpuName = gpuNames.find((known) => known === gpu.name);
   if (gpuName === undefined) {
     throw new UserError(`${name}: gpu must be one of ${gpuNames.join(", ")}, got '${gpu.name}'`);

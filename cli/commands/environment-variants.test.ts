@@ -26,7 +26,9 @@ test("an environment is synthesized with a changed setting without changing its 
 });
 
 test("a list setting is returned as an array", () => {
-  expect(variants.settingOf(environment, ["perGpu", "gpus"])).toEqual([0, 1, 2, 3]);
+  expect(variants.settingOf("k8s-gpu", ["nodePool", "tolerations"])).toEqual([
+    { key: "nvidia.com/gpu", operator: "Exists", effect: "NoSchedule" },
+  ]);
 });
 
 test("invalid settings are rejected with their error", async () => {

@@ -27,7 +27,8 @@ export function environmentPredictor(): Predict {
   let facts: PublishedFacts | undefined;
   return ({ gpu, services, models }, gpusOf) => {
     const name = gpuNames.find((candidate) => candidate === gpu?.name);
-    if (gpu === undefined || name === undefined) return undefined;
+    // no figure describes a part of a GPU
+    if (gpu === undefined || name === undefined || gpu.share !== undefined) return undefined;
     const tritons = services.filter(({ kind }) => kind === "triton");
     if (tritons.length === 0) return undefined;
     const spec = models.find(({ towers }) => towers.image !== undefined);

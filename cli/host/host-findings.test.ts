@@ -161,6 +161,16 @@ describe("GPUs", () => {
     ).toEqual([]);
   });
 
+  test("note a MIG device, which the list of GPUs does not contain", () => {
+    const mig = withGpu({ uses: [{ service: "embed", gpus: ["MIG-8a56a4bc"], miB: 1_105 }] });
+    expect(judge(mig)).toEqual({
+      problems: [],
+      notes: [
+        "MIG-8a56a4bc of embed was not checked: 'nvidia-smi -L' on the host lists MIG devices",
+      ],
+    });
+  });
+
   test("fail with less memory than declared, apart from the share for ECC", () => {
     expect(messages({}, withGpus([{ ...gpu, memoryMiB: 12_282 }]))).toEqual([
       "gpu-memory: GPU 0 (NVIDIA GeForce RTX 4080) must have the memory of rtx-4080 (host.gpu), 16376 MiB, got 12282 MiB",

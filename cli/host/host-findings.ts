@@ -162,6 +162,7 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
           : `set host.count to ${gpus.length} and use only these GPUs, or use a host with ${needs.count}`,
     });
   }
+  const notes: string[] = [];
   const find = (id: GpuId) =>
     gpus.find(({ index, uuid }) => (typeof id === "number" ? index === id : uuid === id));
   const usesOf = new Map<GpuId, GpuUse[]>();
@@ -172,6 +173,12 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
     const users = uses.map(({ service }) => service);
     const gpu = find(id);
     const label = typeof id === "number" ? `GPU ${id}` : id;
+    if (typeof id === "string" && id.startsWith("MIG-")) {
+      notes.push(
+        `${id} of ${users.join(" and ")} was not checked: 'nvidia-smi -L' on the host lists MIG devices`,
+      );
+      continue;
+    }
     if (gpu === undefined) {
       // already reported as too few GPUs
       if (typeof id === "number" && id < needs.count && gpus.length < needs.count) continue;
@@ -205,7 +212,7 @@ function judgeGpus(needs: GpuNeeds, gpus: readonly Gpu[], deployed: boolean): Ho
       });
     }
   }
-  return merged({ problems, notes: [] }, judgeDriver(needs, gpus));
+  return merged({ problems, notes }, judgeDriver(needs, gpus));
 }
 
 function judgeDriver(needs: GpuNeeds, gpus: readonly Gpu[]): HostVerdict {

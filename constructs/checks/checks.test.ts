@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { gpuCatalogue } from "../../contract/gpus.ts";
+import { gpuCatalogue, migMemoryMiB } from "../../contract/gpus.ts";
 import { defaultModels, modelCatalogue } from "../../contract/models/index.ts";
 import {
   gpuIndexFindings as gpuIndexFindingsOf,
   gpuNamingFindings as gpuNamingFindingsOf,
+  migFindings as migFindingsOf,
 } from "./gpus.ts";
 import {
   imageFindings as imageFindingsOf,
@@ -29,6 +30,7 @@ import { weightsFindings as weightsFindingsOf } from "./weights.ts";
 
 const gpuIndexFindings = rendered(gpuIndexFindingsOf);
 const gpuNamingFindings = rendered(gpuNamingFindingsOf);
+const migFindings = rendered(migFindingsOf);
 const imageFindings = rendered(imageFindingsOf);
 const releaseFindings = rendered(releaseFindingsOf);
 const tritonOptionFindings = rendered(tritonOptionFindingsOf);
@@ -149,6 +151,30 @@ describe("GPUs", () => {
     expect(gpuNamingFindings([1, "GPU-a"], 2)).toEqual([
       "gpus must be named all by index or all by UUID, got 1 and GPU-a",
     ]);
+  });
+});
+
+describe("MIG devices", () => {
+  test("are not limited by the number of GPUs, and are not mixed with indices", () => {
+    expect(gpuNamingFindings(["MIG-a", "MIG-b"], 1)).toEqual([]);
+    expect(gpuNamingFindings([0, "MIG-a"], 2)).toEqual([
+      "gpus must be named all by index or all by UUID, got 0 and MIG-a",
+    ]);
+  });
+
+  test("are one per container, with their profile", () => {
+    expect(migFindings(["MIG-a"], "1g.10gb")).toEqual([]);
+    expect(migFindings([0, 1], undefined)).toEqual([]);
+    expect(migFindings(["MIG-a", "MIG-b"], undefined)).toEqual([
+      "gpus must list one MIG device, because a CUDA process uses only one: several need a Triton each (topology per-gpu), got MIG-a, MIG-b",
+      "host.migProfile must be set if gpus has MIG devices: the models must fit their memory, got nothing",
+    ]);
+  });
+
+  test("have the memory of their profile", () => {
+    expect(migMemoryMiB("1g.10gb")).toBe(9536);
+    expect(migMemoryMiB("nvidia.com/mig-3g.40gb")).toBe(38146);
+    expect(migMemoryMiB("nvidia.com/gpu.shared")).toBeUndefined();
   });
 });
 

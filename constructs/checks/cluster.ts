@@ -4,6 +4,7 @@ import type {
   ClusterPlan,
 } from "../kubernetes/cluster-plan.ts";
 import { towerFilesFindings, towerName } from "../kubernetes/cluster-weights.ts";
+import type { GpuCluster } from "../kubernetes/gpu-cluster.ts";
 import { namedObjects } from "../kubernetes/namespace-requirements.ts";
 import { type Finding, findingIf } from "./findings.ts";
 import { type GpuPods, gpuQuotaFindings, gpusPerPodFindings, poolFindings } from "./gpu-pool.ts";
@@ -22,7 +23,8 @@ export function clusterFindings(
   const { cluster, embed, triton, quota } = props;
   const { gpus } = plan.triton;
   const towers = plan.towers.map(({ tower }) => tower);
-  const { gpu, pool } = cluster;
+  const { gpu } = cluster;
+  const pool = { nodes: cluster.pool.nodes, gpusPerNode: cluster.devicesPerNode };
   const gpuWorkloads: readonly GpuPods[] = plan.workloads.filter(
     ({ gpusPerPod }) => gpusPerPod > 0,
   );
@@ -71,6 +73,7 @@ export function clusterFindings(
         ]
       : []),
     ...gpuWorkloads.flatMap((pods) => gpusPerPodFindings(pods, pool)),
+    ...shareFindings(cluster, gpus),
     ...poolFindings(gpuWorkloads, pool),
     ...gpuQuotaFindings(gpuWorkloads, quota.gpus),
     ...sharedQuotaFindings(plan.workloads, quota),
@@ -99,7 +102,7 @@ function podVramFindings(
 ): readonly Finding[] {
   const { gpus, instancesPerGpu: instances } = plan.triton;
   const { models } = plan;
-  const vram = cluster.gpu.vramMiB;
+  const vram = cluster.deviceMiB;
   return [
     ...(triton.enabled && gpus > 0
       ? vramFindings(
@@ -149,6 +152,27 @@ function weightsFindings({ model, triton }: ClusterInferenceProps): readonly Fin
   );
 }
 
+/** Rejects a pod with several MIG devices or time slices: a CUDA process uses one MIG device, and two slices may be of one GPU. */
+function shareFindings(
+  { sharesGpus, resourceName, pool }: GpuCluster,
+  gpus: number,
+): readonly Finding[] {
+  return [
+    ...findingIf(
+      sharesGpus && gpus > 1,
+      "triton.gpusPerPod",
+      `be 1 if nodePool.resourceName is a part of a GPU (${resourceName}, ${pool.devicesPerGpu ?? 1} per GPU)`,
+      gpus,
+    ),
+    ...findingIf(
+      resourceName.endsWith(".shared") && (pool.devicesPerGpu ?? 1) === 1,
+      "nodePool.devicesPerGpu",
+      `be at least 2 with nodePool.resourceName ${resourceName}`,
+      1,
+    ),
+  ];
+}
+
 /** Rejects an engine cache whose volume cannot be mounted on every node, or whose engines cannot be matched to their weights. */
 function engineCacheFindings(
   { cluster, triton, model }: ClusterInferenceProps,
@@ -156,7 +180,7 @@ function engineCacheFindings(
 ): readonly Finding[] {
   const { enabled, accessMode } = triton.engineCache;
   if (!compiles || !enabled) return [];
-  const podsPerNode = Math.floor(cluster.pool.gpusPerNode / gpus);
+  const podsPerNode = Math.floor(cluster.devicesPerNode / gpus);
   const { maxReplicas } = triton.autoscaler;
   return [
     ...(model.weights === "pvc"

@@ -21,11 +21,12 @@ export function gpuIndexFindings(gpus: readonly GpuId[], hostCount: number): rea
 
 /** Rejects a mix of indices and UUIDs on one host, which may name the same GPU twice, and more UUIDs than the host has GPUs. */
 export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): readonly Finding[] {
-  const uuids = gpus.filter((gpu) => typeof gpu === "string");
+  const uuids = gpus.filter((gpu) => typeof gpu === "string" && !isMig(gpu)) as string[];
+  const named = gpus.find((gpu) => typeof gpu === "string");
   const index = gpus.find((gpu) => typeof gpu === "number");
-  if (uuids.length > 0 && index !== undefined) {
+  if (named !== undefined && index !== undefined) {
     const must = "be named all by index or all by UUID";
-    return [{ path: "gpus", must, got: `${index} and ${uuids[0]}` }];
+    return [{ path: "gpus", must, got: `${index} and ${named}` }];
   }
   return findingIf(
     uuids.length > hostCount,
@@ -33,4 +34,31 @@ export function gpuNamingFindings(gpus: readonly GpuId[], hostCount: number): re
     `be at most ${hostCount} UUIDs (host.count is ${hostCount})`,
     `${uuids.length}: ${uuids.join(", ")}`,
   );
+}
+
+/** Returns whether a GPU is a MIG device: a partition of a GPU, with a UUID of its own. */
+export function isMig(gpu: GpuId): boolean {
+  return typeof gpu === "string" && gpu.startsWith("MIG-");
+}
+
+/** Rejects several MIG devices in one container, because a CUDA process uses only the first, and MIG devices without their profile. */
+export function migFindings(
+  gpus: readonly GpuId[],
+  profile: string | undefined,
+): readonly Finding[] {
+  if (!gpus.some(isMig)) return [];
+  return [
+    ...findingIf(
+      gpus.length > 1,
+      "gpus",
+      "list one MIG device, because a CUDA process uses only one: several need a Triton each (topology per-gpu)",
+      gpus.join(", "),
+    ),
+    ...findingIf(
+      profile === undefined,
+      "host.migProfile",
+      "be set if gpus has MIG devices: the models must fit their memory",
+      "nothing",
+    ),
+  ];
 }

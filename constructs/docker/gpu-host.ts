@@ -1,7 +1,7 @@
 import { Network } from "@cdktf/provider-docker/lib/network/index.js";
 import { DockerProvider } from "@cdktf/provider-docker/lib/provider/index.js";
 import { Construct } from "constructs";
-import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
+import { type GpuName, type GpuSpec, gpuCatalogue, migMemoryMiB } from "../../contract/gpus.ts";
 import { gpuLayout } from "../../contract/model-config.ts";
 import {
   addressOf,
@@ -13,7 +13,13 @@ import {
 } from "../cdktf.ts";
 import { requiredDriver } from "../checks/drivers.ts";
 import { check } from "../checks/findings.ts";
-import { type GpuId, gpuIndexFindings, gpuNamingFindings } from "../checks/gpus.ts";
+import {
+  type GpuId,
+  gpuIndexFindings,
+  gpuNamingFindings,
+  isMig,
+  migFindings,
+} from "../checks/gpus.ts";
 import { type PortClaim, portConflicts } from "../checks/ports.ts";
 import { type VramUse, vramFindings, vramMiB } from "../checks/vram.ts";
 import type { RunsClipstack } from "../clipstack-command.ts";
@@ -45,6 +51,12 @@ export interface GpuHostProps extends RunsClipstack {
   readonly gpu: GpuName;
   /** Number of GPUs in the host. */
   readonly count: number;
+  /**
+   * Profile of the MIG devices that services use, like `1g.10gb`.
+   *
+   * @default - no service uses a MIG device
+   */
+  readonly migProfile?: string;
   /**
    * Device that runs the models.
    *
@@ -79,6 +91,7 @@ export class GpuHost extends Construct {
   readonly services: DockerProvider;
 
   readonly #ports: PublishedPort[] = [];
+  readonly migProfile: string | undefined;
   /** Indices of all GPUs. */
   readonly gpus: readonly number[];
   readonly #uses: { readonly gpus: readonly GpuId[]; readonly use: VramUse }[] = [];
@@ -99,6 +112,7 @@ export class GpuHost extends Construct {
     this.gpu = { name: props.gpu, ...gpuCatalogue[props.gpu] };
     this.count = props.count;
     this.gpus = gpuLayout(props.count).gpus;
+    this.migProfile = props.migProfile;
     this.command = props.command;
 
     const hostCheck = new HostCheck(this, "check", {
@@ -141,7 +155,7 @@ export class GpuHost extends Construct {
         .filter((gpu) => typeof gpu === "string" || gpu < this.count)
         .flatMap((gpu) => {
           const uses = this.#uses.filter(({ gpus }) => gpus.includes(gpu)).map(({ use }) => use);
-          return vramFindings(gpu, uses, this.gpu.vramMiB);
+          return vramFindings(gpu, uses, this.#memoryMiB(gpu));
         }),
     );
   }
@@ -238,8 +252,20 @@ export class GpuHost extends Construct {
   /** Records the GPUs that `service` uses and its memory on each. No effect if the accelerator is `cpu`. */
   useGpus(service: Construct, gpus: readonly GpuId[], use: VramUse): void {
     if (this.accelerator === "cpu") return;
-    check(service, () => gpuIndexFindings(gpus, this.count));
+    check(service, () => [
+      ...gpuIndexFindings(gpus, this.count),
+      ...migFindings(gpus, this.migProfile),
+    ]);
     this.#uses.push({ gpus, use });
+  }
+
+  #memoryMiB(gpu: GpuId): number {
+    return (isMig(gpu) && migMemoryMiB(this.migProfile ?? "")) || this.gpu.vramMiB;
+  }
+
+  /** MIG profile of the services' devices; undefined for whole GPUs. */
+  get share(): string | undefined {
+    return this.#usedGpus().some(isMig) ? this.migProfile : undefined;
   }
 
   #usedGpus(): readonly GpuId[] {

@@ -1,3 +1,4 @@
+import { gpuResource } from "../../contract/gpus.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelSettings } from "../../contract/server-env.ts";
@@ -23,12 +24,12 @@ export function chartResources({ requests, limits }: Resources) {
   return { requests: kubernetesQuantities(requests), limits: kubernetesQuantities(limits) };
 }
 
-export function chartQuota(quota: Quota, gpus = 0) {
+export function chartQuota(quota: Quota, gpus = 0, resourceName = gpuResource) {
   return {
     enabled: true,
     hard: {
       ...quotaQuantities(quota),
-      ...(gpus > 0 && { "requests.nvidia.com/gpu": String(gpus) }),
+      ...(gpus > 0 && { [`requests.${resourceName}`]: String(gpus) }),
     },
   };
 }

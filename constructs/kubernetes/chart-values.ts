@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { gpuResource } from "../../contract/gpus.ts";
 import { serverEnv } from "../../contract/server-env.ts";
 import { embed } from "./chart-embed-values.ts";
 import { networkPolicy } from "./chart-network-values.ts";
@@ -133,6 +134,13 @@ export const chartValues = z.strictObject({
   model,
   embed,
   triton,
+  gpuResourceName: z
+    .string()
+    .regex(/^nvidia\.com\/[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/)
+    .default(gpuResource)
+    .describe(
+      "Resource that pods with a GPU request: `nvidia.com/gpu`, a MIG device such as `nvidia.com/mig-1g.10gb`, or time-sliced GPUs, `nvidia.com/gpu.shared`.",
+    ),
   quota: z
     .strictObject({
       enabled: flag(false, "Whether the chart creates a ResourceQuota."),

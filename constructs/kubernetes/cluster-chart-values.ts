@@ -1,3 +1,4 @@
+import { gpuResource } from "../../contract/gpus.ts";
 import { weightsMiB } from "../../contract/model-shapes.ts";
 import { embedPort, tritonPorts } from "../../contract/ports.ts";
 import type { CpuScaling } from "../checks/kubernetes.ts";
@@ -41,7 +42,8 @@ export function clusterChartValues(props: ClusterInferenceProps, plan: ClusterPl
       ...scrapeAnnotations(scraping, embedPort),
     },
     triton: triton.enabled ? tritonValues(props, plan) : { enabled: false },
-    quota: chartQuota(quota, cluster.accelerator === "gpu" ? quota.gpus : 0),
+    quota: chartQuota(quota, cluster.accelerator === "gpu" ? quota.gpus : 0, cluster.resourceName),
+    ...(cluster.resourceName !== gpuResource && { gpuResourceName: cluster.resourceName }),
     serviceMonitor: {
       enabled: scraping === "service-monitor",
       labels: { ...serviceMonitor.labels },

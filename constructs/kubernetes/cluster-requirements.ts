@@ -34,6 +34,8 @@ export const clusterRequirements = z.strictObject({
       vramMiB: z.int().min(1),
       nodes: z.int().min(1),
       gpusPerNode: z.int().min(1),
+      /** Resource that pods request if each has a part of a GPU; absent for whole GPUs. */
+      resourceName: z.string().min(1).optional(),
       /** GPUs of all pods at their maximum. */
       gpus: z.int().min(0),
       /** GPUs of all pods at their minimum. */

@@ -1,7 +1,13 @@
 import { HelmProvider } from "@cdktf/provider-helm/lib/provider/index.js";
 import { KubernetesProvider } from "@cdktf/provider-kubernetes/lib/provider/index.js";
 import { Construct } from "constructs";
-import { type GpuName, type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
+import {
+  type GpuName,
+  type GpuSpec,
+  gpuCatalogue,
+  gpuResource,
+  migMemoryMiB,
+} from "../../contract/gpus.ts";
 import { DataResource, movedFrom, TerraformStack } from "../cdktf.ts";
 import type { RunsClipstack } from "../clipstack-command.ts";
 import type { Accelerator } from "../docker/gpu-host.ts";
@@ -27,6 +33,10 @@ export interface NodePool {
   readonly gpu: GpuName;
   readonly nodes: number;
   readonly gpusPerNode: number;
+  /** Resource that a pod requests: whole GPUs, MIG devices or time-sliced GPUs. @default "nvidia.com/gpu" */
+  readonly resourceName?: string;
+  /** Number of these resources per GPU. @default 1 */
+  readonly devicesPerGpu?: number;
   /** RuntimeClass of pods that use a GPU; `none` is the default runtime of the nodes. */
   readonly runtimeClass: string;
   /** Labels of the nodes. */
@@ -75,6 +85,11 @@ export class GpuCluster extends Construct implements ClusterAccess {
   readonly gpu: GpuSpec & { readonly name: GpuName };
   /** Number of GPUs of all nodes. */
   readonly count: number;
+  readonly resourceName: string;
+  /** Number of resources with that name per node. */
+  readonly devicesPerNode: number;
+  /** Whether a pod has a part of a GPU. */
+  readonly sharesGpus: boolean;
   /** Context of the first deployment, kept in the state. */
   readonly resource: DataResource;
 
@@ -90,7 +105,11 @@ export class GpuCluster extends Construct implements ClusterAccess {
     this.accelerator = props.accelerator;
     this.pool = props.pool;
     this.gpu = { name: props.pool.gpu, ...gpuCatalogue[props.pool.gpu] };
-    this.count = props.pool.nodes * props.pool.gpusPerNode;
+    const { nodes, gpusPerNode, resourceName = gpuResource, devicesPerGpu = 1 } = props.pool;
+    this.count = nodes * gpusPerNode;
+    this.resourceName = resourceName;
+    this.devicesPerNode = gpusPerNode * devicesPerGpu;
+    this.sharesGpus = resourceName !== gpuResource || devicesPerGpu > 1;
 
     const check = new ClusterCheck(this, "check", {
       kubeconfig: props.kubeconfig,
@@ -117,6 +136,12 @@ export class GpuCluster extends Construct implements ClusterAccess {
     new HelmProvider(this, "helm", { kubernetes: access });
   }
 
+  /** Memory of one device; of a time-sliced GPU, an equal part. */
+  get deviceMiB(): number {
+    const part = Math.floor(this.gpu.vramMiB / (this.pool.devicesPerGpu ?? 1));
+    return Math.min(part, migMemoryMiB(this.resourceName) ?? part);
+  }
+
   /** Sets the requirements that the check verifies before objects are created. */
   setRequirements(requirements: NamespaceRequirements): void {
     this.#required = requirements;
@@ -125,7 +150,7 @@ export class GpuCluster extends Construct implements ClusterAccess {
   #requirements(): ClusterRequirements {
     if (this.#required === undefined) throw new Error("nothing is deployed to the cluster");
     const { gpus, gpusAtLeast, ...others } = this.#required;
-    const { nodes, gpusPerNode, runtimeClass, selector, tolerations } = this.pool;
+    const { nodes, runtimeClass, selector, tolerations } = this.pool;
     return {
       schema: 1,
       environment: TerraformStack.of(this).node.id,
@@ -137,7 +162,8 @@ export class GpuCluster extends Construct implements ClusterAccess {
           label: this.gpu.label,
           vramMiB: this.gpu.vramMiB,
           nodes,
-          gpusPerNode,
+          gpusPerNode: this.devicesPerNode,
+          ...(this.sharesGpus && { resourceName: this.resourceName }),
           gpus,
           gpusAtLeast,
           ...(runtimeClass !== "none" && { runtimeClass }),
@@ -151,12 +177,13 @@ export class GpuCluster extends Construct implements ClusterAccess {
   /** Location of the services of a namespace, for the environment output. The cost is that of the whole pool. */
   locationOf(namespace: string): ClusterLocation {
     const { context, kubeconfigFile: kubeconfig, accelerator, count } = this;
+    const share = this.sharesGpus ? this.resourceName : undefined;
     return {
       context,
       kubeconfig,
       namespace,
       accelerator,
-      ...(accelerator === "gpu" && { gpu: gpusOf(this.gpu, count) }),
+      ...(accelerator === "gpu" && { gpu: gpusOf(this.gpu, count, share) }),
     };
   }
 }

@@ -65,7 +65,7 @@ function weightsReaders(
   { embed, cluster }: ClusterInferenceProps,
   { workloads, towers }: ClusterPlan,
 ): { readonly pods: number; readonly nodes: number } {
-  const { gpusPerNode } = cluster.pool;
+  const { devicesPerNode: gpusPerNode } = cluster;
   const hasTokenizers = towers.some(({ files }) => files.tokenizer !== undefined);
   const readers = workloads.filter(
     ({ service }) => service !== "embed" || embed.backend === "onnxruntime" || hasTokenizers,

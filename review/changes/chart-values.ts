@@ -20,10 +20,10 @@ const plainChartPaths = [
   /^(embed|triton)\.budget\.unhealthyPodEvictionPolicy$/,
   /^(embed|triton)\.topologySpread\.(topologyKey|whenUnsatisfiable)$/,
   /^(embed|triton)\.tolerations\[\d+\]\.(operator|effect)$/,
-  /^triton\.modelConfig\.variant$/,
+  /^gpuResourceName$/,
   /^triton\.engineCache\.(existingClaim|storageClass|accessMode|size)$/,
   /^model\.(weights|pvc\.claimName|init\.sizeLimit)$/,
-  /^quota\.hard\.(pods|(requests|limits)\.(cpu|memory)|requests\.nvidia\.com\/gpu)$/,
+  /^quota\.hard\.(pods|(requests|limits)\.(cpu|memory)|requests\.nvidia\.com\/(gpu|mig)[\w.-]*)$/,
   /^limitRange\.(defaultRequest|default|max)\.(cpu|memory)$/,
   /^serviceMonitor\.interval$/,
 ];
@@ -37,7 +37,8 @@ const plainForm = /^[\w.:/-]+$/;
 /** Printable key of chart values; hides user-chosen keys, which may be secrets. */
 export function chartKey(name: string): string {
   const isWord = /^[a-z]{1,30}([A-Z][a-z]{1,30}){0,6}$/.test(name);
-  const isResource = /^((requests|limits)\.(cpu|memory)|(requests\.)?nvidia\.com\/gpu|sha256)$/;
+  const isResource =
+    /^((requests|limits)\.(cpu|memory)|(requests\.)?nvidia\.com\/(gpu|mig)[\w.-]*|sha256)$/;
   return isWord || isResource.test(name) ? name : hidden;
 }
 

@@ -149,7 +149,7 @@ function hasOtherGpus(resource: ResourceChange, base: string, stack: StackCompar
   const pod = blockOf(values, "spec", "template", "spec");
   return blocksOf(pod.container).some((container) => {
     const { limits } = blockOf(container, "resources");
-    return isObject(limits) && Number(limits["nvidia.com/gpu"] ?? 0) > 0;
+    return isObject(limits) && Object.keys(limits).some((name) => name.startsWith("nvidia.com/"));
   });
 }
 

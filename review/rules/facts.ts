@@ -1,5 +1,5 @@
 import { type Environment, environment } from "../../contract/environment.ts";
-import { type GpuSpec, gpuCatalogue } from "../../contract/gpus.ts";
+import { type GpuSpec, gpuCatalogue, gpuResource } from "../../contract/gpus.ts";
 import { chartDocuments } from "../changes/chart-values.ts";
 import type { ResourceChange, StackChange, Values } from "../input/change.ts";
 import { baseType } from "../input/resource-types.ts";
@@ -93,8 +93,6 @@ export interface Workload {
   /** GPUs per pod. */
   readonly gpus: number;
 }
-
-export const gpuResource = "nvidia.com/gpu";
 
 export function metadataOf(resource: ResourceChange): Values {
   return block(resource.after?.metadata) ?? {};

@@ -18,6 +18,8 @@ function gpusUsed(change: StackChange): ReadonlySet<string> | undefined {
     if (!isNamed && mayHaveGpus(container)) return undefined;
     for (const gpu of visibleGpus(change, container)) used.add(gpu);
   }
+  // it is unknown on which GPU a MIG device is
+  if ([...used].some((gpu) => gpu.startsWith("MIG-"))) return undefined;
   return used.size === 0 ? undefined : used;
 }
 
@@ -109,7 +111,7 @@ export const gpuRules: readonly ReviewRule[] = [
       const named = serviceContainers(change).flatMap(({ address, env }) =>
         (env.get("NVIDIA_VISIBLE_DEVICES") ?? "")
           .split(",")
-          .filter((device) => /^(\d+|GPU-.*)$/.test(device))
+          .filter((device) => /^(\d+|(GPU|MIG)-.*)$/.test(device))
           .map((device) => ({ address, device })),
       );
       const index = named.find(({ device }) => /^\d/.test(device));

@@ -5,6 +5,7 @@ import {
   type Pods,
   sharedQuotaFindings,
 } from "../../constructs/checks/scaling.ts";
+import { gpuResource } from "../../contract/gpus.ts";
 import type { StackChange } from "../input/change.ts";
 import { selects } from "../input/stack-facts.ts";
 import { chartValuesPath, deploymentPath, podContainerPath } from "./example-paths.ts";
@@ -12,7 +13,6 @@ import {
   autoscalersOf,
   deploymentsOf,
   environmentOf,
-  gpuResource,
   mayHaveOtherPods,
   namesDeployment,
   ofType,
@@ -197,10 +197,11 @@ export const kubernetesRules: readonly ReviewRule[] = [
     },
     find: each(quotasOf, ({ hard }, change) => {
       const needed = gpusAtMost(ownWorkloads(change));
-      const allowed = number(hard[`requests.${gpuResource}`]);
+      const name = Object.keys(hard).find((key) => key.startsWith("requests.nvidia.com/")) ?? "";
+      const allowed = number(hard[name]);
       return allowed === undefined || needed <= allowed
         ? undefined
-        : `requests.${gpuResource} of the quota must be at least ${needed}, got ${allowed}`;
+        : `${name} of the quota must be at least ${needed}, got ${allowed}`;
     }),
   }),
   rule({
@@ -227,7 +228,8 @@ export const kubernetesRules: readonly ReviewRule[] = [
     *find(change) {
       const gpu = environmentOf(change)?.gpu;
       const pods = ownWorkloads(change).filter(({ gpus }) => gpus > 0);
-      if (gpu === undefined || pods.length === 0) return;
+      // pods with parts of GPUs: the number of parts per GPU is unknown here and checked at synth
+      if (gpu === undefined || gpu.share !== undefined || pods.length === 0) return;
       const needed = gpusAtMost(pods);
       if (needed <= gpu.count) return;
       const parts = pods.map(

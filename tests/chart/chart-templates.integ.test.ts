@@ -356,6 +356,14 @@ describe.skipIf(noHelm !== "")(`Helm chart${noHelm && ` (skipped: ${noHelm})`}`,
       },
     );
 
+    test("requests another resource than whole GPUs", () => {
+      const gpuResourceName = "nvidia.com/mig-1g.10gb";
+      const { resources } = podOf({ gpuResourceName, triton: own }, "triton").containers[0];
+      expect(resources.requests[gpuResourceName]).toBe("1");
+      expect(resources.limits[gpuResourceName]).toBe("1");
+      expect(resources.limits).not.toHaveProperty("nvidia.com/gpu");
+    });
+
     test("serves pixels with the variant u8", () => {
       const name = "openclip_vit_b32_u8";
       const values: ChartValues = {

@@ -18,9 +18,15 @@ const quotaResources = {
   "requests.memory": { resource: "memory", field: "requests" },
   "limits.cpu": { resource: "cpu", field: "limits" },
   "limits.memory": { resource: "memory", field: "limits" },
-  "requests.nvidia.com/gpu": { resource: "nvidia.com/gpu", field: "requests" },
 } as const;
-type QuotaResource = keyof typeof quotaResources;
+
+/** Resource and field of a container that a quota counts; GPUs have the name of their device plugin's resource. */
+function countedBy(name: string) {
+  const gpu = /^requests\.(nvidia\.com\/.+)$/.exec(name)?.[1];
+  return gpu === undefined
+    ? quotaResources[name as keyof typeof quotaResources]
+    : { resource: gpu, field: "requests" as const };
+}
 
 /** Requests and limits of a minimal container, within any reasonable LimitRange. */
 const small = { cpu: 0.01, memory: 16 * 2 ** 20 } as const;
@@ -86,10 +92,8 @@ async function podIds(run: DrillRun): Promise<readonly string[]> {
   return pods.map(({ metadata }) => metadata.uid).sort();
 }
 
-function namesOf({ status }: ClusterQuota): readonly QuotaResource[] {
-  return (Object.keys(quotaResources) as QuotaResource[]).filter(
-    (name) => status?.hard?.[name] !== undefined,
-  );
+function namesOf({ status }: ClusterQuota): readonly string[] {
+  return Object.keys(status?.hard ?? {}).filter((name) => countedBy(name) !== undefined);
 }
 
 async function quotaOf(run: DrillRun): Promise<ClusterQuota | undefined> {
@@ -126,11 +130,11 @@ async function createFittingPod(run: DrillRun): Promise<void> {
 
 async function createExcessivePod(
   run: DrillRun,
-  name: QuotaResource,
+  name: string,
   available: number,
   max: Readonly<Record<string, number>>,
 ): Promise<void> {
-  const { resource, field } = quotaResources[name];
+  const { resource, field } = countedBy(name)!;
   const claim = `a pod over ${name} is rejected`;
   run.signal.throwIfAborted();
   try {

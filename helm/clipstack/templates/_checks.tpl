@@ -122,7 +122,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail (printf "%s.budget.minAvailable (%d) must be less than the minimum replicas (%d), otherwise no node can be drained" $component (int $budget.minAvailable) $min) -}}
 {{- end -}}
 {{- end -}}
-{{- range $name := list "nvidia.com/gpu" -}}
+{{- range $name := list $v.gpuResourceName -}}
 {{- if or (hasKey ($it.resources.requests | default dict) $name) (hasKey ($it.resources.limits | default dict) $name) -}}
 {{- fail (printf "%s.resources must not have %s: the chart adds it" $component $name) -}}
 {{- end -}}
@@ -135,7 +135,7 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail "quota.hard must list at least one resource with quota.enabled" -}}
 {{- end -}}
 {{- $gpus := include "clipstack.maxGpus" . | int -}}
-{{- $name := "requests.nvidia.com/gpu" -}}
+{{- $name := printf "requests.%s" $v.gpuResourceName -}}
 {{- if and (hasKey $v.quota.hard $name) (gt $gpus (index $v.quota.hard $name | int)) -}}
 {{- fail (printf "quota.hard.%s must be at least %d (GPUs per pod × maximum pods, plus one pod with spareGpu), got %v" $name $gpus (index $v.quota.hard $name)) -}}
 {{- end -}}

@@ -98,12 +98,12 @@ rollingUpdate:
   {{- end }}
 {{- end -}}
 
-{{/* Limits or requests of a container, including GPUs. Arguments: quantities, number of GPUs. */}}
+{{/* Limits or requests of a container, including GPUs. Arguments: quantities, number of GPUs, name of the resource. */}}
 {{- define "clipstack.quantities" -}}
 {{- $all := dict -}}
 {{- range $name, $value := index . 0 }}{{ $_ := set $all $name (toString $value) }}{{ end -}}
 {{- $gpus := index . 1 | int -}}
-{{- if gt $gpus 0 }}{{ $_ := set $all "nvidia.com/gpu" (toString $gpus) }}{{ end -}}
+{{- if gt $gpus 0 }}{{ $_ := set $all (index $ 2) (toString $gpus) }}{{ end -}}
 {{- toYaml $all -}}
 {{- end -}}
 
