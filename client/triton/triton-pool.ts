@@ -146,7 +146,7 @@ export class TritonPool implements CallUpstreams {
     this.#options.observer?.ejected?.(triton.target);
     this.#changed(
       triton.target,
-      `${triton.address} failed while others answered, next attempt in ${ejectionMs / 1000} s: ${reason.replaceAll(/\s+/g, " ").slice(0, 200)}`,
+      `${triton.address} failed while others answered, next attempt in ${ejectionMs / 1000} s: ${reason.replaceAll(/[\s\p{Cc}]+/gu, " ").slice(0, 200)}`,
     );
     if (isHang) triton.abandonCalls();
   }

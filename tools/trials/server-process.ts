@@ -71,7 +71,11 @@ export async function startEmbed(
  */
 export async function startTriton(program: readonly string[] = sources): Promise<ServerProcess> {
   const repository = await mkdtemp(join(tmpdir(), "clipstack-trial-"));
-  const files = { image: await ensureTinyModel(defaultModel) };
+  const [image, text] = await Promise.all([
+    ensureTinyModel(defaultModel),
+    ensureTinyModel(defaultModel, "text"),
+  ]);
+  const files = { image, text };
   await writeModelRepository([{ spec: defaultModel, files }], repository);
   const ports = await freePorts(3);
   const services = ["http", "grpc", "metrics"].flatMap((service, i) => [

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { fuzz } from "./fuzz.ts";
+import { drainedRequests, trialGateway } from "./gateway.ts";
 import { soak } from "./soak.ts";
 import { stops } from "./stops.ts";
 
@@ -31,4 +32,13 @@ test("servers that stop under load lose no request", async () => {
   expect(lost).toEqual([]);
   expect(failed).toEqual([]);
   expect(answered).toBeGreaterThan(12 * 8 - 1);
+});
+
+test("a gateway with a frozen, a faulty and a restarted server answers every request", async () => {
+  const { answered, failures, ejections, drained, stopped } = await trialGateway({ minutes: 0.1 });
+  expect(failures).toEqual({});
+  expect(answered).toBeGreaterThan(20);
+  expect(ejections).toBeGreaterThan(0);
+  expect(drained).toBe(drainedRequests);
+  expect(stopped).toBe("with code 0");
 });
