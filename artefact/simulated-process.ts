@@ -1,4 +1,10 @@
-import { baselineEnv, serverEnv } from "../contract/server-env.ts";
+import {
+  baselineEnv,
+  modelRepositoryMount,
+  type ServerEnvName,
+  serverEnv,
+  splitTarget,
+} from "../contract/server-env.ts";
 import { type ResolvedTritonFlags, renderTritonCommand } from "../contract/triton-flags.ts";
 import type { SimulatedVolumes } from "./simulated-volumes.ts";
 import { type Fault, type Listener, type ListenerProtocol, loopback } from "./simulation-types.ts";
@@ -73,11 +79,20 @@ export function embedEnv(
     }
     return env;
   }
+  // no Triton server of the simulation has TLS
+  for (const name of tlsVariables) delete env[name];
   env.TRITON_GRPC_URLS = parsed.TRITON_GRPC_URLS.flatMap((target) =>
     localUpstreams(workload, target, context),
   ).join(",");
   return env;
 }
+
+const tlsVariables = [
+  "TRITON_TLS_CA_FILE",
+  "TRITON_TLS_CERT_FILE",
+  "TRITON_TLS_KEY_FILE",
+  "TRITON_TLS_SERVER_NAME",
+] as const satisfies ServerEnvName[];
 
 /**
  * Environment variables of the PyTorch baseline, with local paths.
@@ -107,7 +122,7 @@ function localUpstreams(
   target: string,
   { workloads, localPorts, faults }: EmbedContext,
 ): readonly string[] {
-  const { host, port } = upstreamOf(target);
+  const { host, port } = upstreamOf(workload, target);
   const owner = workloads.find((candidate) => hasHostName(candidate, host));
   const locals = localPorts(host, port);
   const problem =
@@ -124,18 +139,44 @@ function localUpstreams(
   return locals.length === 0 ? [target] : locals.map((local) => `${loopback}:${local}`);
 }
 
-/** Host and port of one of `TRITON_GRPC_URLS`. */
-function upstreamOf(target: string): { readonly host: string; readonly port: number } {
-  const [host = "", port] = target
-    .trim()
-    .replace(/^dns:\/\/\/?/, "")
-    .split(":");
-  return { host, port: Number(port) };
+/** Host name and port of one of `TRITON_GRPC_URLS`; a Triton server on another host is named by its address. */
+function upstreamOf(
+  { service }: Workload,
+  target: string,
+): { readonly host: string; readonly port: number } {
+  const { host, port } = splitTarget(target.trim());
+  return { host: service.upstreams?.includes(target) ? target : host, port };
+}
+
+/** Triton servers on other hosts to which a gateway forwards, as workloads that run in their place. */
+export function remoteWorkloads(gateway: Workload, models: readonly string[]): readonly Workload[] {
+  const { service, networks } = gateway;
+  return (service.upstreams ?? []).map((target) => ({
+    ...gateway,
+    service: { ...service, kind: "triton", server: "tritonserver", endpoints: [] },
+    name: target,
+    command: renderTritonCommand({
+      "model-repository": modelRepositoryMount,
+      "model-config-name": "cpu",
+      "grpc-port": splitTarget(target).port,
+      "model-control-mode": "explicit",
+      "load-model": [...models],
+      "disable-auto-complete-config": true,
+    }),
+    env: {},
+    published: [],
+    volumes: [],
+    probes: [],
+    aliases: [],
+    networks,
+    faults: [],
+  }));
 }
 
 /** Tritons that a gateway forwards to; none for a service that runs the model itself. */
 export function workloadsBehind(gateway: Workload, all: readonly Workload[]): readonly Workload[] {
-  const hosts = (gateway.env.TRITON_GRPC_URLS ?? "").split(",").map((it) => upstreamOf(it).host);
+  const targets = (gateway.env.TRITON_GRPC_URLS ?? "").split(",");
+  const hosts = targets.map((target) => upstreamOf(gateway, target).host);
   return all.filter((workload) => hosts.some((host) => hasHostName(workload, host)));
 }
 

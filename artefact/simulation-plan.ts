@@ -9,6 +9,7 @@ import {
   type EmbedContext,
   embedEnv,
   modelRepositoryOf,
+  remoteWorkloads,
   tritonOverrides,
 } from "./simulated-process.ts";
 import {
@@ -37,9 +38,16 @@ interface Draft extends SimulatedServer {
 
 /** Plans the processes, ports, environment variables and command lines that simulate one environment. */
 export function planSimulation(artefact: Artefact, options: SimulationPlanOptions): SimulationPlan {
-  const { workloads } = artefact;
   const faults: Fault[] = [];
   const notes = new Set(containersNotRun(artefact));
+  const remote = artefact.workloads.flatMap((workload) => {
+    const models = towersOf(workload.service, artefact.environment).map(({ folder }) => folder);
+    return remoteWorkloads(workload, models);
+  });
+  for (const { name } of remote) {
+    notes.add(`${name} is on another host: a Triton emulator runs in its place`);
+  }
+  const workloads = [...artefact.workloads, ...remote];
   const shift = (port: number) => shiftPort(port, options.portOffset);
   const servers = workloads
     .filter((workload) => canRun(workload, options, notes))

@@ -12,7 +12,12 @@ export type {
   Resources,
 } from "./checks/kubernetes.ts";
 export type { ScalingMetric, Scraping } from "./checks/scaling.ts";
-export { type EmbedBackend, EmbedServer, type EmbedServerProps } from "./docker/embed-server.ts";
+export {
+  type EmbedBackend,
+  EmbedServer,
+  type EmbedServerProps,
+  type RemoteModels,
+} from "./docker/embed-server.ts";
 export {
   type Accelerator,
   type Exposure,
@@ -26,6 +31,7 @@ export {
   type WeightsSource,
 } from "./docker/model-weights.ts";
 export { PytorchBaseline, type PytorchBaselineProps } from "./docker/pytorch-baseline.ts";
+export type { RemoteUpstream, UpstreamTls } from "./docker/remote-upstreams.ts";
 export {
   type BuildArgs,
   type BuiltImageSource,

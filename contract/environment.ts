@@ -70,6 +70,8 @@ export const service = z.strictObject({
   variant: z.enum(servedVariants),
   /** Variant of a Triton that accepts JPEG files, which DALI decodes, also of a gateway that forwards them; absent without it. */
   jpegVariant: z.enum(["dali", "dali-trt"]).optional(),
+  /** Triton servers on other hosts to which a gateway forwards, `host:port`; absent without any. */
+  upstreams: z.array(z.string().min(1)).min(1).optional(),
   /** Authentication: `bearer` is `Authorization: Bearer …`. Absent without authentication. The key is never included. */
   authorization: z.enum(["bearer"]).optional(),
   /** Terraform addresses: the container, or the Deployment and the Service that leads to it. */

@@ -29,6 +29,16 @@ const webOrigin = z
     return z.NEVER;
   });
 
+/** `host:port`, with an IPv6 address in brackets. */
+export const grpcTarget = /^([^\s:/[\]]+|\[[0-9a-f:.]+\]):\d{1,5}$/i;
+
+/** Host, without brackets, and port of a {@link grpcTarget}. */
+export function splitTarget(target: string): { readonly host: string; readonly port: number } {
+  const colon = target.lastIndexOf(":");
+  const host = target.slice(0, colon).replace(/^\[(.*)\]$/, "$1");
+  return { host, port: Number(target.slice(colon + 1)) };
+}
+
 export const logLevels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
 
 /** Mount path of the model repository in containers. */
@@ -112,9 +122,9 @@ export const serverEnv = z
      * and replaced.
      */
     DECODE_TIMEOUT_MS: integer(100, 600_000).default(30_000),
-    /** Tritons of the backend `triton`: `host:port[,host:port…]`, gRPC. */
+    /** Triton servers of the backend `triton`: `host:port[,host:port…]`, gRPC; an IPv6 address in brackets. */
     TRITON_GRPC_URLS: list
-      .pipe(z.array(z.string().regex(/^[^\s:/]+:\d{1,5}$/, "must be host:port[,host:port…]")))
+      .pipe(z.array(z.string().regex(grpcTarget, "must be host:port[,host:port…]")))
       .default([]),
     /**
      * Variant of the models requested from Triton by the backend `triton`: normalised FP32 images, the same with TensorRT, uint8

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { maxModelVersions, optimumBatchSizes } from "../contract/deployed-model-config.ts";
 import { gpuNames, maxGpus } from "../contract/gpus.ts";
 import { baselinePort, hostPorts, type TritonPorts } from "../contract/ports.ts";
+import { grpcTarget } from "../contract/server-env.ts";
 import { queueDelayMicroseconds } from "../contract/triton-models.ts";
 import { embedImage, tritonImage } from "./image-settings.ts";
 import { integer, name, port, text } from "./setting-types.ts";
@@ -77,8 +78,36 @@ export const upstream = z
   .default("triton-onnx")
   .describe("Triton that the gateway forwards to.");
 
+const hostFile = text("an absolute path on the host without spaces", /^\/[\w@+=,./-]+$/);
+
+const upstreams = z
+  .array(
+    z.strictObject({
+      grpc: text("host:port, an IPv6 address in brackets", grpcTarget).describe(
+        "Its gRPC port, such as `gpu-2.internal:8011` or `[fd00::2]:8011`.",
+      ),
+      tls: z
+        .strictObject({
+          ca: hostFile.describe("PEM file of the gateway's host: authorities of its certificate."),
+          cert: hostFile.optional().describe("PEM file: the gateway's certificate chain."),
+          key: hostFile.optional().describe("PEM file: the gateway's private key."),
+          serverName: text("a host name", /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/)
+            .optional()
+            .describe("Name in its certificate. Default: the host in `grpc`."),
+        })
+        .optional()
+        .describe("TLS, equal for all upstreams. Default: clear text."),
+    }),
+  )
+  .min(1, "must list at least one Triton server")
+  .optional()
+  .describe(
+    "With a gateway: Triton servers on other hosts to which it also forwards, each with the same models (docs/guides/several-hosts.md).",
+  );
+
 /** Settings of every embed server on a GPU host. */
 export const embedService = {
+  upstreams,
   image: embedImage,
   port: port.default(hostPorts.embed).describe("Port of the host."),
   expose: expose.describe(

@@ -13,7 +13,7 @@ import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";
 import type { MultiGpuSettings } from "./multi-gpu-settings.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
-import { type SharedByTritons, tritonPerBackend, tritonProps } from "./tritons.ts";
+import { remoteModels, type SharedByTritons, tritonPerBackend, tritonProps } from "./tritons.ts";
 
 /** GPU host with several GPUs: one Triton across all of them or one per GPU, behind the embed server as gateway. */
 export class MultiGpuStack extends TerraformStack {
@@ -51,7 +51,7 @@ export class MultiGpuStack extends TerraformStack {
       ...settings.embed,
       host,
       image,
-      backend: { kind: "triton", upstreams },
+      backend: { kind: "triton", upstreams, remote: remoteModels(weights, settings) },
     });
 
     const { gpus } = settings.topology === "per-gpu" ? settings.perGpu : settings.tritonOnnx;

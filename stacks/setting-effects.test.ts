@@ -24,6 +24,7 @@ const blocks: readonly (readonly [StackName, string, Settings])[] = [
 /** Settings without which a key has no effect. */
 const prerequisites: Settings = {
   "single-gpu embed.upstream": { embed: { backend: "triton" } },
+  "single-gpu embed.upstreams": { embed: { backend: "triton" } },
   "single-gpu tritonTrt.allowUnauthenticated": { tritonTrt: { expose: "all-interfaces" } },
   "multi-gpu perGpu.allowUnauthenticated": { perGpu: { expose: "all-interfaces" } },
   "multi-gpu perGpu.backend": { perGpu: { backend: "onnxruntime" } },
@@ -46,7 +47,7 @@ function otherValue(key: string, schema: JsonSchema): unknown {
   if (type === "boolean") return current !== true;
   if (choices !== undefined) return choices.find((choice) => choice !== current);
   if (type === "integer") return current === minimum ? minimum + 1 : minimum;
-  if (type === "array") return [1];
+  if (type === "array") return key === "upstreams" ? [{ grpc: "gpu-2:8011" }] : [1];
   throw new Error(`texts must have a value for ${key}`);
 }
 

@@ -43,9 +43,11 @@ export function embedImageFindings(settings: {
 /** Findings about the Triton that a gateway forwards to. */
 export function upstreamFindings(
   settings: Pick<MultiGpuSettings, "tritonOnnx" | "tritonTrt"> & {
-    readonly embed: Pick<SingleGpuSettings["embed"], "upstream">;
+    readonly embed: Pick<SingleGpuSettings["embed"], "upstream" | "upstreams">;
   },
 ): readonly Finding[] {
+  // its setting is then that of the Triton servers on other hosts
+  if (settings.embed.upstreams !== undefined) return [];
   const key = settings.embed.upstream === "triton-onnx" ? "tritonOnnx" : "tritonTrt";
   return findingIf(
     !settings[key].enabled,

@@ -11,7 +11,7 @@ import { networkName } from "./docker-settings.ts";
 import { embedImage } from "./image-builds.ts";
 import { embedImageFindings, modelRepositoryFindings, upstreamFindings } from "./settings-rules.ts";
 import type { SingleGpuSettings } from "./single-gpu-settings.ts";
-import { tritonPerBackend } from "./tritons.ts";
+import { remoteModels, tritonPerBackend } from "./tritons.ts";
 
 /** GPU host with one GPU: embed server, Triton with ONNX Runtime and Triton with TensorRT, each on its own ports. */
 export class SingleGpuStack extends TerraformStack {
@@ -41,7 +41,11 @@ export class SingleGpuStack extends TerraformStack {
     const backend: EmbedBackend =
       embed.backend === "onnxruntime"
         ? { kind: "onnxruntime", weights, gpus: embed.gpus }
-        : { kind: "triton", upstreams: tritons.filter(({ node }) => node.id === embed.upstream) };
+        : {
+            kind: "triton",
+            upstreams: tritons.filter(({ node }) => node.id === embed.upstream),
+            remote: remoteModels(weights, settings),
+          };
     if (embed.enabled && embed.backend === "triton") check(this, () => upstreamFindings(settings));
     const own = embed.enabled
       ? [new EmbedServer(this, "embed", { ...embed, host, image, backend }), ...tritons]

@@ -175,6 +175,46 @@ describe("single-gpu", () => {
     expect(servicesOf(single("embed: { enabled: false }"))).toEqual(["triton-onnx", "triton-trt"]);
   });
 
+  const front = (upstreams: string) =>
+    `accelerator: cpu\nembed: { backend: triton, upstreams: [${upstreams}] }\ntritonOnnx: { enabled: false }\ntritonTrt: { enabled: false }`;
+
+  test("a gateway forwards to Triton servers on other hosts, beside its own or alone", () => {
+    const upstreams = "{ grpc: 'gpu-2:8011' }, { grpc: '[fd00::3]:8011' }";
+    const settings = (yaml: string) => JSON.stringify(synthesized(single(yaml)).json);
+    expect(settings(`embed: { backend: triton, upstreams: [${upstreams}] }`)).toContain(
+      '"TRITON_GRPC_URLS=single-gpu-triton-onnx:8001,gpu-2:8011,[fd00::3]:8011"',
+    );
+    const alone = synthesized(single(front(upstreams)));
+    expect(JSON.stringify(alone.json)).toContain(
+      '"TRITON_GRPC_URLS=gpu-2:8011,[fd00::3]:8011","TRITON_VARIANT=fp32"',
+    );
+    expect(alone.environment.services).toMatchObject([
+      { name: "embed", upstreams: ["gpu-2:8011", "[fd00::3]:8011"] },
+    ]);
+    expect(JSON.stringify(alone.json.resource.docker_network)).toContain('"ipv6":true');
+    expect(settings(front("{ grpc: 'gpu-2:8011' }"))).not.toContain('"ipv6"');
+  });
+
+  test("a gateway reaches Triton servers on other hosts over TLS", () => {
+    const tls = "tls: { ca: /etc/ca.pem, cert: /etc/c.pem, key: /etc/k.pem, serverName: triton }";
+    const { json } = synthesized(single(front(`{ grpc: 'gpu-2:8011', ${tls} }`)));
+    const text = JSON.stringify(json.resource.docker_container);
+    for (const line of [
+      "TRITON_TLS_CA_FILE=/tls/ca.pem",
+      "TRITON_TLS_CERT_FILE=/tls/cert.pem",
+      "TRITON_TLS_KEY_FILE=/tls/key.pem",
+      "TRITON_TLS_SERVER_NAME=triton",
+    ]) {
+      expect(text).toContain(`"${line}"`);
+    }
+    expect(text).toContain(
+      '{"container_path":"/tls/key.pem","host_path":"/etc/k.pem","read_only":true}',
+    );
+    expect(JSON.stringify(json.resource.terraform_data)).toContain(
+      '{"on":"host","path":"/etc/ca.pem","what":"certificate authorities of the upstreams"}',
+    );
+  });
+
   test("makes the embed server a gateway with the backend triton", () => {
     const [embed] = synthesized(single("embed: { backend: triton, upstream: triton-trt }"))
       .environment.services;
@@ -611,6 +651,38 @@ describe("rules between settings", () => {
     ]);
     expect(findingsOf(multi("topology: per-gpu\ntritonOnnx: { enabled: false }"))).toEqual([]);
     expect(findingsOf(single("tritonOnnx: { enabled: false }"))).toEqual([]);
+  });
+
+  test("fail if an upstream on another host is not one", () => {
+    const findings = (more: string, ...upstreams: readonly string[]) =>
+      findingsOf(single(`embed: { ${more}upstreams: [${upstreams.join(", ")}] }`));
+    const gateway = "backend: triton, ";
+    expect(findings("", "{ grpc: 'gpu-2:8011' }")).toEqual([
+      "single-gpu/embed: upstreams must not be set unless the backend is triton, got 'gpu-2:8011'",
+    ]);
+    const address = "must be host:port with a port of 1 to 65535, an IPv6 address in brackets";
+    expect(
+      findings(gateway, "{ grpc: 'a:0' }", "{ grpc: '10.0.0.256:1' }", "{ grpc: '[fd00:::1]:1' }"),
+    ).toEqual([
+      `single-gpu/embed: upstreams.0.grpc ${address}, got 'a:0'`,
+      `single-gpu/embed: upstreams.1.grpc ${address}, got '10.0.0.256:1'`,
+      `single-gpu/embed: upstreams.2.grpc ${address}, got '[fd00:::1]:1'`,
+    ]);
+    const local =
+      "must be an address of another host: in the container of the gateway, this is the container itself";
+    for (const host of ["localhost", "127.0.0.2", "[::1]"]) {
+      expect(findings(gateway, `{ grpc: '${host}:8011' }`)).toEqual([
+        `single-gpu/embed: upstreams.0.grpc ${local}, got '${host}:8011'`,
+      ]);
+    }
+    expect(findings(gateway, "{ grpc: 'a:1' }", "{ grpc: 'a:1' }")).toEqual([
+      "single-gpu/embed: upstreams.1.grpc must be listed once, got 'a:1'",
+    ]);
+    const one = "a gateway has one TLS setting for all upstreams";
+    expect(findings(gateway, "{ grpc: 'a:1', tls: { ca: /ca.pem, cert: /c.pem } }")).toEqual([
+      `single-gpu/embed: upstreams.0.tls must not be set beside a Triton server of this host, which has no TLS: ${one}, got '/ca.pem'`,
+      "single-gpu/embed: upstreams.0.tls must have both cert and key, or neither, got only cert",
+    ]);
   });
 
   test("fail if every service is disabled", () => {

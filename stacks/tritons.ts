@@ -1,4 +1,6 @@
 import type { Construct } from "constructs";
+import { jpegVariant } from "../constructs/docker/dali-models.ts";
+import type { RemoteModels } from "../constructs/docker/embed-server.ts";
 import type { GpuHost } from "../constructs/docker/gpu-host.ts";
 import type { ModelWeights } from "../constructs/docker/model-weights.ts";
 import type { ServerImage } from "../constructs/docker/server-image.ts";
@@ -26,6 +28,24 @@ export function tritonProps<
       : { kind: server };
   return { ...others, server: kind };
 }
+
+/** Models of the Triton servers on other hosts: as the settings of the Triton server of this host that `embed.upstream` names. */
+export function remoteModels(
+  weights: ModelWeights,
+  { embed, tritonOnnx, tritonTrt }: RemoteSettings,
+): RemoteModels {
+  return embed.upstream === "triton-trt"
+    ? { weights, variant: "trt", jpegVariant: jpegVariant("tensorrt", tritonTrt.jpegDecoder) }
+    : {
+        weights,
+        variant: weights.variant,
+        jpegVariant: jpegVariant("onnxruntime", tritonOnnx.jpegDecoder),
+      };
+}
+
+type RemoteSettings = Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt"> & {
+  readonly embed: Pick<SingleGpuSettings["embed"], "upstream">;
+};
 
 /** Triton of each enabled backend. */
 export function tritonPerBackend(

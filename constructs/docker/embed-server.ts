@@ -6,6 +6,7 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { embedPort } from "../../contract/ports.ts";
 import { minKeyLength, modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
+import type { daliModels } from "../../contract/triton-models.ts";
 import { addressOf, TerraformVariable } from "../cdktf.ts";
 import { check } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
@@ -29,6 +30,7 @@ import { bindAddress, type Exposure, type GpuHost } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import { HealthGate } from "./health-gate.ts";
 import type { ModelWeights } from "./model-weights.ts";
+import { type RemoteUpstream, remoteUpstreams } from "./remote-upstreams.ts";
 import type { ServerImage } from "./server-image.ts";
 import type { TritonServer } from "./triton-server.ts";
 
@@ -40,8 +42,26 @@ export type EmbedBackend =
       readonly weights: ModelWeights;
       readonly gpus: readonly GpuId[];
     }
-  /** Gateway: preprocessing in the embed server, inference on Tritons that all serve the same models. */
-  | { readonly kind: "triton"; readonly upstreams: readonly TritonServer[] };
+  /** Gateway: preprocessing in the embed server, inference on Triton servers that all serve the same models. */
+  | {
+      readonly kind: "triton";
+      /** Triton servers of the stack. */
+      readonly upstreams: readonly TritonServer[];
+      /**
+       * Models and their variant on the Triton servers of other hosts, with `upstreams` of the embed server.
+       *
+       * @default - those of the first Triton server of the stack
+       */
+      readonly remote?: RemoteModels;
+    };
+
+export interface RemoteModels {
+  /** Specs and tokenizers of the models. */
+  readonly weights: ModelWeights;
+  readonly variant: FileVariant;
+  /** @default - no decoder */
+  readonly jpegVariant?: keyof typeof daliModels;
+}
 
 export interface EmbedServerProps {
   readonly host: GpuHost;
@@ -60,6 +80,12 @@ export interface EmbedServerProps {
    * @default "loopback"
    */
   readonly expose?: Exposure;
+  /**
+   * Triton servers on other hosts to which a gateway also forwards.
+   *
+   * @default - none
+   */
+  readonly upstreams?: readonly RemoteUpstream[];
 }
 
 /** Time limit for accepted requests when the server stops. */
@@ -86,6 +112,7 @@ export class EmbedServer extends Construct {
     const gpus = backend.kind === "onnxruntime" && host.accelerator === "gpu" ? backend.gpus : [];
     const name = nameInStack(this);
     this.models = modelsOf(backend);
+    const remote = remoteUpstreams(this, props);
 
     if (backend.kind === "onnxruntime") {
       const { variant } = backend.weights;
@@ -118,13 +145,14 @@ export class EmbedServer extends Construct {
       runtime: request.runtime,
       env: environmentList({
         ...request.env,
-        ...serverSettings(backend, gpus),
+        ...serverSettings(backend, gpus, remote.targets),
+        ...remote.env,
         ...accessSettings(this.apiKey),
       }),
       tmpfs: tmpfs(64),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
-      volumes: [...weightsMounts(backend)],
+      volumes: [...weightsMounts(backend), ...remote.mounts],
       healthcheck: healthcheck(
         healthcheckOf(`http://127.0.0.1:${embedPort}${embedPaths.readyz}`),
         startSeconds,
@@ -140,10 +168,11 @@ export class EmbedServer extends Construct {
       timeoutSeconds: verdictSeconds(startSeconds),
     });
 
-    this.service = this.#environmentEntry(`http://${host.clientAddress(expose)}:${port}`, backend);
+    const url = `http://${host.clientAddress(expose)}:${port}`;
+    this.service = this.#environmentEntry(url, backend, remote.targets);
   }
 
-  #environmentEntry(url: string, backend: EmbedBackend): Service {
+  #environmentEntry(url: string, backend: EmbedBackend, remote: readonly string[]): Service {
     return {
       name: nameInStack(this),
       kind: "embed",
@@ -151,6 +180,7 @@ export class EmbedServer extends Construct {
       models: this.models.map((spec) => spec.name),
       variant: variantOf(backend),
       ...jpegVariantOf(backend),
+      ...(remote.length > 0 && { upstreams: [...remote] }),
       authorization: this.apiKey === undefined ? undefined : "bearer",
       resources: { container: addressOf(this.container) },
       endpoints: [
@@ -195,6 +225,7 @@ function accessSettings(
 function serverSettings(
   backend: EmbedBackend,
   gpus: readonly GpuId[],
+  remote: readonly string[],
 ): Partial<Record<ServerEnvName, string>> {
   const common = {
     EXECUTION_PROVIDER: gpus.length > 0 ? "cuda" : "cpu",
@@ -207,7 +238,10 @@ function serverSettings(
     : {
         ...common,
         BACKEND: "triton",
-        TRITON_GRPC_URLS: backend.upstreams.map(({ grpcTarget }) => grpcTarget).join(","),
+        TRITON_GRPC_URLS: [
+          ...backend.upstreams.map(({ grpcTarget }) => grpcTarget),
+          ...remote,
+        ].join(","),
         TRITON_VARIANT: jpegVariantOf(backend).jpegVariant ?? variantOf(backend),
       };
 }
@@ -215,21 +249,29 @@ function serverSettings(
 function weightsMounts(backend: EmbedBackend): readonly ContainerVolumes[] {
   return backend.kind === "onnxruntime"
     ? backend.weights.mounts()
-    : (backend.upstreams[0]?.weights.tokenizerMounts() ?? []);
+    : (servedBy(backend)?.weights.tokenizerMounts() ?? []);
+}
+
+/** Models of the upstreams and their variant. */
+function servedBy({
+  upstreams: [first],
+  remote,
+}: Extract<EmbedBackend, { kind: "triton" }>): RemoteModels | undefined {
+  return first ?? remote;
 }
 
 function modelsOf(backend: EmbedBackend): readonly ModelSpec[] {
   if (backend.kind === "onnxruntime") return backend.weights.models;
-  return backend.upstreams[0]?.models ?? defaultModels;
+  return servedBy(backend)?.weights.models ?? defaultModels;
 }
 
 /** Variant to which a gateway forwards JPEG files. */
 function jpegVariantOf(backend: EmbedBackend): Pick<Service, "jpegVariant"> {
-  const jpegVariant = backend.kind === "triton" ? backend.upstreams[0]?.jpegVariant : undefined;
+  const jpegVariant = backend.kind === "triton" ? servedBy(backend)?.jpegVariant : undefined;
   return jpegVariant === undefined ? {} : { jpegVariant };
 }
 
 function variantOf(backend: EmbedBackend): FileVariant {
   if (backend.kind === "onnxruntime") return backend.weights.variant;
-  return backend.upstreams[0]?.variant ?? "fp32";
+  return servedBy(backend)?.variant ?? "fp32";
 }

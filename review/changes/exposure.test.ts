@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Service } from "../../contract/environment.ts";
 import { type PlannedResource, plannedChange, savedChange } from "../test-plans.ts";
 import { exposuresOf } from "./exposure.ts";
 import { comparisonOf } from "./impact-kinds.ts";
@@ -223,6 +224,21 @@ test.each<readonly [string, Omit<PlannedResource, "actions">, readonly string[]]
   ],
 ])("reports the exposures of %s", (_, resource, expected) => {
   expect(exposed(resource)).toEqual(expected);
+});
+
+test("lists the servers on other hosts that receive images", () => {
+  const address = "docker_container.embed";
+  const service = { name: "embed", upstreams: ["gpu-2:8011"] } as unknown as Service;
+  const facts = (env: readonly string[]) => ({
+    values: new Map([[address, { type: "docker_container", values: { env } }]]),
+    services: new Map([[address, service]]),
+  });
+  const found = (env: readonly string[]) =>
+    exposuresOf({ ...comparisonOf(plannedChange([])), after: facts(env) }).map(
+      ({ description }) => description,
+    );
+  expect(found([])).toEqual(["sends images to gpu-2:8011 in clear text"]);
+  expect(found(["TRITON_TLS_CA_FILE=/tls/ca.pem"])[0]).toBe("sends images to gpu-2:8011 over TLS");
 });
 
 test("names the exposed component of a release", () => {

@@ -1,3 +1,4 @@
+import { grpcTarget } from "../../contract/server-env.ts";
 import type { Values } from "../input/change.ts";
 import { baseType, type ExaminedType } from "../input/resource-types.ts";
 import { hidden } from "../input/secrets.ts";
@@ -12,9 +13,9 @@ import { blockOf, blocksOf, isObject } from "../input/value-paths.ts";
 import { chartDocuments, chartKey } from "./chart-values.ts";
 import type { StackComparison } from "./impact-kinds.ts";
 
-export const exposureKinds = ["port", "authentication", "privilege"] as const;
+export const exposureKinds = ["port", "authentication", "upstream", "privilege"] as const;
 
-/** Port reachable from other hosts, missing authentication, or excess privilege. */
+/** Port reachable from other hosts, missing authentication, a server on another host that receives images, or excess privilege. */
 export interface Exposure {
   readonly kind: (typeof exposureKinds)[number];
   readonly address: string;
@@ -185,6 +186,12 @@ function ofContainer(values: Values, facts: StackFacts, address: string) {
           ),
         ]
       : []),
+    ...(service?.upstreams ?? []).map(
+      (target): ResourceExposure => ({
+        kind: "upstream",
+        description: `sends images to ${safe(target, grpcTarget)} ${setsVariable(values.env, "TRITON_TLS_CA_FILE") ? "over TLS" : "in clear text"}`,
+      }),
+    ),
     ...privilegesOf(values),
   ];
 }

@@ -135,7 +135,7 @@ export const tritonRules: readonly ReviewRule[] = [
     rationale:
       "A gateway runs no model itself: with a nonexistent upstream it starts but never becomes ready.",
     inputs:
-      "`TRITON_GRPC_URLS` of an embed server on a host, compared with the names and gRPC port of the stack's containers; `embed.backend` in the chart values.",
+      "`TRITON_GRPC_URLS` of an embed server on a host, compared with the names and gRPC port of the stack's containers and with the Triton servers on other hosts in the output `environment`; `embed.backend` in the chart values.",
     fix: "set embed.upstream to a Triton that is enabled",
     example: {
       stack: "single-gpu",
@@ -153,12 +153,13 @@ export const tritonRules: readonly ReviewRule[] = [
     *find(change) {
       const containers = serviceContainers(change);
       const names = containers.map(({ values }) => text(values.name));
-      for (const { address, env, values } of containers) {
+      for (const { address, env, values, service } of containers) {
         const urls = env.get("TRITON_GRPC_URLS")?.split(",") ?? [];
         // on the host network or the default network, the upstream may be outside the stack
         const networks = texts(blocks(values.networks_advanced).map(({ name }) => name));
         if (values.network_mode === "host" || networks.length === 0) continue;
         for (const url of urls) {
+          if (service?.upstreams?.includes(url)) continue;
           const [host, port] = url.split(":");
           if (names.includes(host) && Number(port) === tritonPorts.grpc) continue;
           yield {

@@ -18,6 +18,7 @@ import { countsIn } from "./batching.ts";
 import { checkEmbedding } from "./embedding.ts";
 import { checkEndpoints } from "./endpoints.ts";
 import { checkParity } from "./parity.ts";
+import { embedService as embedServiceAt } from "./test-embed-service.ts";
 
 const embeddingWidth = defaultModel.embedding.width;
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
@@ -234,3 +235,23 @@ test("embeddings of a TensorRT engine, rounded to FP16, pass by direction on a d
     expect.stringMatching(/^fail: .*; must be ≥ 0\.999$/),
   ]);
 });
+
+test("fails if an upstream of a gateway is out of rotation", async () => {
+  let healthy = 0;
+  const gateway = await embedServiceAt((_request, response) => {
+    response.end(`clipstack_embed_triton_healthy{target="gpu-2:8011",model="m"} ${healthy}\n`);
+  });
+  const metricsOf = async () => {
+    const { targets } = gateway;
+    const target = { ...targets[0]!, endpoint: { protocol: "metrics" as const, url: "" } };
+    return await checkEndpoints({ ...gateway, targets: [target] });
+  };
+  expect(await metricsOf()).toMatchObject([
+    {
+      status: "fail",
+      message: expect.stringContaining("every upstream must be in rotation, got gpu-2:8011 out"),
+    },
+  ]);
+  healthy = 1;
+  expect(await metricsOf()).toMatchObject([{ status: "pass" }]);
+}, 20_000);

@@ -1,7 +1,8 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Target } from "../../artefact/simulation-types.ts";
 import type { CheckResult } from "../../bench/record/record.ts";
 import { jsonOf, reason } from "../../bench/run/http-client.ts";
-import { metricSum, parseMetrics } from "../../bench/run/prometheus.ts";
+import { type Metrics, metricSum, parseMetrics } from "../../bench/run/prometheus.ts";
 import {
   resultOf,
   type ServedModel,
@@ -9,7 +10,12 @@ import {
   servedTowers,
 } from "../../bench/run/service-under-test.ts";
 import type { Transport } from "../../client/triton/transport.ts";
-import { embedPaths, healthResponse, readyResponse } from "../../contract/embed-api.ts";
+import {
+  embedMetrics,
+  embedPaths,
+  healthResponse,
+  readyResponse,
+} from "../../contract/embed-api.ts";
 import {
   embeddingTensor,
   imageTowerOf,
@@ -88,12 +94,7 @@ const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> 
   "oip-grpc": readTriton,
 
   async metrics(service, _target, url) {
-    const response = await service.http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
-    if (response.status !== 200)
-      throw new Error(`GET ${embedPaths.metrics} must respond with 200, got ${response.status}`);
-    const metrics = parseMetrics(response.body.toString("utf8"));
-    if (metrics.length === 0)
-      throw new Error(`GET ${embedPaths.metrics} must have metrics, got none`);
+    const metrics = await readMetrics(service, url);
     if (service.workload.service.kind === "triton") {
       const name = "nv_inference_count";
       for (const { model } of servedTowers(service)) {
@@ -101,9 +102,41 @@ const readers: Readonly<Record<Target["endpoint"]["protocol"], EndpointReader>> 
         throw new Error(`GET ${embedPaths.metrics} must have ${name} of ${model}`);
       }
     }
+    await requireUpstreams(service, url, metrics);
     return `${metrics.length} metrics`;
   },
 };
+
+async function readMetrics(service: ServiceUnderTest, url: string): Promise<Metrics> {
+  const response = await service.http.send(`${url}${embedPaths.metrics}`, { timeoutMs });
+  if (response.status !== 200)
+    throw new Error(`GET ${embedPaths.metrics} must respond with 200, got ${response.status}`);
+  const metrics = parseMetrics(response.body.toString("utf8"));
+  if (metrics.length === 0)
+    throw new Error(`GET ${embedPaths.metrics} must have metrics, got none`);
+  return metrics;
+}
+
+/** Throws unless every upstream of a gateway is in rotation, after at most five seconds: it is ready with the first one. */
+async function requireUpstreams(
+  service: ServiceUnderTest,
+  url: string,
+  first: Metrics,
+): Promise<void> {
+  let metrics = first;
+  for (let waitedMs = 0; ; waitedMs += 500) {
+    const out = metrics
+      .filter(({ name, value }) => name === embedMetrics.tritonHealthy && value < 1)
+      .map(({ labels }) => labels.target);
+    if (out.length === 0) return;
+    if (waitedMs >= 5_000) {
+      const targets = [...new Set(out)].join(", ");
+      throw new Error(`every upstream must be in rotation, got ${targets} out of rotation`);
+    }
+    await sleep(500);
+    metrics = await readMetrics(service, url);
+  }
+}
 
 function hasKey(body: unknown, key: string): boolean {
   return typeof body === "object" && body !== null && key in body;

@@ -1,0 +1,143 @@
+import { isIP, isIPv6 } from "node:net";
+import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Construct } from "constructs";
+import { grpcTarget, type ServerEnvName, splitTarget } from "../../contract/server-env.ts";
+import { check, type Finding, findingIf } from "../checks/findings.ts";
+import type { EmbedServerProps } from "./embed-server.ts";
+
+/** Files of the gateway's host with which it connects to a Triton server over TLS, and the expected name. */
+export interface UpstreamTls {
+  /** PEM file with the certificate authorities that sign the server's certificate. */
+  readonly ca: string;
+  /**
+   * PEM files with the gateway's certificate chain and private key.
+   *
+   * @default - the gateway has no certificate
+   */
+  readonly cert?: string;
+  readonly key?: string;
+  /**
+   * Name in the server's certificate.
+   *
+   * @default - the host in `grpc`
+   */
+  readonly serverName?: string;
+}
+
+/** Triton server on another host. */
+export interface RemoteUpstream {
+  /** `host:port` of its gRPC port; an IPv6 address in brackets. */
+  readonly grpc: string;
+  /** @default - no TLS: images are sent in clear text */
+  readonly tls?: UpstreamTls;
+}
+
+/** Addresses, environment variables and mounts of a gateway for Triton servers on other hosts. */
+export function remoteUpstreams(
+  server: Construct,
+  { host, backend, upstreams = [] }: Pick<EmbedServerProps, "host" | "backend" | "upstreams">,
+): {
+  readonly targets: readonly string[];
+  readonly env: Partial<Record<ServerEnvName, string>>;
+  readonly mounts: readonly ContainerVolumes[];
+} {
+  const own = backend.kind === "triton" ? backend.upstreams.length : 0;
+  check(server, () => upstreamFindings(upstreams, backend.kind, own));
+  const targets = upstreams.map(({ grpc }) => grpc);
+  // a Docker network has no IPv6 by default
+  if (targets.some((target) => isIPv6(splitTarget(target).host))) host.network.ipv6 = true;
+  const tls = upstreams[0]?.tls;
+  if (tls === undefined) return { targets, env: {}, mounts: [] };
+  const files = Object.entries(tlsFiles).flatMap(([file, { env, what }]) => {
+    const path = tls[file as keyof typeof tlsFiles];
+    if (path === undefined) return [];
+    host.requireFile({ path, on: "host", what: `${what} of the upstreams` });
+    return [{ env, hostPath: path, containerPath: `/tls/${file}.pem` }];
+  });
+  return {
+    targets,
+    env: {
+      ...Object.fromEntries(files.map(({ env, containerPath }) => [env, containerPath])),
+      ...(tls.serverName !== undefined && { TRITON_TLS_SERVER_NAME: tls.serverName }),
+    },
+    mounts: files.map(({ hostPath, containerPath }) => ({
+      hostPath,
+      containerPath,
+      readOnly: true,
+    })),
+  };
+}
+
+const tlsFiles = {
+  ca: { env: "TRITON_TLS_CA_FILE", what: "certificate authorities" },
+  cert: { env: "TRITON_TLS_CERT_FILE", what: "gateway certificate" },
+  key: { env: "TRITON_TLS_KEY_FILE", what: "gateway key" },
+} as const satisfies Record<string, { env: ServerEnvName; what: string }>;
+
+function upstreamFindings(
+  upstreams: readonly RemoteUpstream[],
+  backend: EmbedServerProps["backend"]["kind"],
+  own: number,
+): readonly Finding[] {
+  const [first] = upstreams;
+  return [
+    ...findingIf(
+      first !== undefined && backend !== "triton",
+      "upstreams",
+      "not be set unless the backend is triton",
+      `'${first?.grpc}'`,
+    ),
+    ...upstreams.flatMap(({ grpc, tls }, index) => [
+      ...targetFindings(grpc, upstreams.slice(0, index), `upstreams.${index}.grpc`),
+      ...findingIf(
+        own > 0 && tls !== undefined,
+        `upstreams.${index}.tls`,
+        "not be set beside a Triton server of this host, which has no TLS: a gateway has one TLS setting for all upstreams",
+        `'${tls?.ca}'`,
+      ),
+      ...findingIf(
+        JSON.stringify(tls) !== JSON.stringify(first?.tls),
+        `upstreams.${index}.tls`,
+        "be that of the first upstream: a gateway has one TLS setting for all upstreams",
+        tls === undefined ? "nothing" : `'${tls.ca}'`,
+      ),
+      ...findingIf(
+        tls !== undefined && (tls.cert === undefined) !== (tls.key === undefined),
+        `upstreams.${index}.tls`,
+        "have both cert and key, or neither",
+        tls?.cert === undefined ? "only key" : "only cert",
+      ),
+    ]),
+  ];
+}
+
+function targetFindings(
+  grpc: string,
+  earlier: readonly RemoteUpstream[],
+  path: string,
+): readonly Finding[] {
+  const { host, port } = splitTarget(grpc);
+  // a name in brackets, an IPv4 address out of range
+  const isInvalid = grpc.startsWith("[")
+    ? !isIPv6(host)
+    : /^[\d.]+$/.test(host) && isIP(host) !== 4;
+  if (!grpcTarget.test(grpc) || isInvalid || port < 1 || port > 65_535) {
+    const must = "be host:port with a port of 1 to 65535, an IPv6 address in brackets";
+    return [{ path, must, got: `'${grpc}'` }];
+  }
+  const isLocal = /^(localhost|127\.[\d.]+|0\.0\.0\.0|::1?)$/i.test(host);
+  return [
+    ...findingIf(
+      isLocal,
+      path,
+      "be an address of another host: in the container of the gateway, this is the container itself",
+      `'${grpc}'`,
+    ),
+    ...findingIf(
+      earlier.some((other) => other.grpc === grpc),
+      path,
+      "be listed once",
+      `'${grpc}'`,
+    ),
+  ];
+}
