@@ -43,8 +43,8 @@ export function remoteModels(
       };
 }
 
-type RemoteSettings = Pick<SingleGpuSettings, "tritonOnnx" | "tritonTrt"> & {
-  readonly embed: Pick<SingleGpuSettings["embed"], "upstream">;
+type RemoteSettings = Pick<MultiGpuSettings, "tritonOnnx" | "tritonTrt"> & {
+  readonly embed: Pick<MultiGpuSettings["embed"], "upstream">;
 };
 
 /** Triton of each enabled backend. */

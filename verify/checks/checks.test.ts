@@ -248,10 +248,10 @@ test("fails if an upstream of a gateway is out of rotation", async () => {
   };
   expect(await metricsOf()).toMatchObject([
     {
-      status: "fail",
+      outcome: "fail",
       message: expect.stringContaining("every upstream must be in rotation, got gpu-2:8011 out"),
     },
   ]);
   healthy = 1;
-  expect(await metricsOf()).toMatchObject([{ status: "pass" }]);
+  expect(await metricsOf()).toMatchObject([{ outcome: "pass" }]);
 }, 20_000);
