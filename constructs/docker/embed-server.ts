@@ -112,7 +112,8 @@ export class EmbedServer extends Construct {
     const gpus = backend.kind === "onnxruntime" && host.accelerator === "gpu" ? backend.gpus : [];
     const name = nameInStack(this);
     this.models = modelsOf(backend);
-    const remote = remoteUpstreams(this, props);
+    const own = backend.kind === "triton" ? backend.upstreams.length : undefined;
+    const remote = remoteUpstreams(this, host, props.upstreams ?? [], own);
 
     if (backend.kind === "onnxruntime") {
       const { variant } = backend.weights;

@@ -3,7 +3,7 @@ import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/inde
 import type { Construct } from "constructs";
 import { grpcTarget, type ServerEnvName, splitTarget } from "../../contract/server-env.ts";
 import { check, type Finding, findingIf } from "../checks/findings.ts";
-import type { EmbedServerProps } from "./embed-server.ts";
+import type { GpuHost } from "./gpu-host.ts";
 
 /** Files of the gateway's host with which it connects to a Triton server over TLS, and the expected name. */
 export interface UpstreamTls {
@@ -32,17 +32,22 @@ export interface RemoteUpstream {
   readonly tls?: UpstreamTls;
 }
 
-/** Addresses, environment variables and mounts of a gateway for Triton servers on other hosts. */
+/**
+ * Addresses, environment variables and mounts of an embed server for Triton servers on other hosts.
+ *
+ * @param ownUpstreams - Number of Triton servers of this host to which a gateway forwards; undefined for another backend.
+ */
 export function remoteUpstreams(
   server: Construct,
-  { host, backend, upstreams = [] }: Pick<EmbedServerProps, "host" | "backend" | "upstreams">,
+  host: GpuHost,
+  upstreams: readonly RemoteUpstream[],
+  ownUpstreams: number | undefined,
 ): {
   readonly targets: readonly string[];
   readonly env: Partial<Record<ServerEnvName, string>>;
   readonly mounts: readonly ContainerVolumes[];
 } {
-  const own = backend.kind === "triton" ? backend.upstreams.length : 0;
-  check(server, () => upstreamFindings(upstreams, backend.kind, own));
+  check(server, () => upstreamFindings(upstreams, ownUpstreams));
   const targets = upstreams.map(({ grpc }) => grpc);
   // a Docker network has no IPv6 by default
   if (targets.some((target) => isIPv6(splitTarget(target).host))) host.network.ipv6 = true;
@@ -76,13 +81,12 @@ const tlsFiles = {
 
 function upstreamFindings(
   upstreams: readonly RemoteUpstream[],
-  backend: EmbedServerProps["backend"]["kind"],
-  own: number,
+  ownUpstreams: number | undefined,
 ): readonly Finding[] {
   const [first] = upstreams;
   return [
     ...findingIf(
-      first !== undefined && backend !== "triton",
+      first !== undefined && ownUpstreams === undefined,
       "upstreams",
       "not be set unless the backend is triton",
       `'${first?.grpc}'`,
@@ -90,7 +94,7 @@ function upstreamFindings(
     ...upstreams.flatMap(({ grpc, tls }, index) => [
       ...targetFindings(grpc, upstreams.slice(0, index), `upstreams.${index}.grpc`),
       ...findingIf(
-        own > 0 && tls !== undefined,
+        (ownUpstreams ?? 0) > 0 && tls !== undefined,
         `upstreams.${index}.tls`,
         "not be set beside a Triton server of this host, which has no TLS: a gateway has one TLS setting for all upstreams",
         `'${tls?.ca}'`,
