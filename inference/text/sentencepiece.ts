@@ -24,33 +24,60 @@ export async function openSentencePiece(
   if (tokenizer.sha256 !== undefined && sha256 !== tokenizer.sha256) {
     throw new Error(`tokenizer ${path} must have SHA-256 ${tokenizer.sha256}, got ${sha256}`);
   }
-  const pieces = pieceCount(bytes);
+  const pieces = piecesOf(bytes);
   if (pieces === undefined) throw new Error(`tokenizer ${path} must be a SentencePiece model`);
-  if (pieces !== vocabularySize) {
+  if (pieces.length !== vocabularySize) {
     throw new Error(
-      `tokenizer ${path} must have ${vocabularySize} pieces (vocabularySize), got ${pieces}`,
+      `tokenizer ${path} must have ${vocabularySize} pieces (vocabularySize), got ${pieces.length}`,
     );
   }
   const processor = new SentencePieceProcessor();
   await processor.load(path);
-  return (text) => processor.encodeIds(text.replace(/\p{Surrogate}/gu, "\ufffd"));
+  const wordsAreApart = !pieces.some((piece) => spaceInPiece.test(piece));
+  return (text, limit) => {
+    const used = wordsAreApart ? firstWords(text, limit) : text;
+    return processor.encodeIds(used.replace(/\p{Surrogate}/gu, "\ufffd"));
+  };
 }
 
-/** Field of `ModelProto` with the pieces. */
-const piecesField = 1;
+/** Space after another character, within a piece; SentencePiece writes it as U+2581. */
+const spaceInPiece = /[^\u2581]\u2581/;
 
-/** Number of pieces in a serialized `ModelProto`, which the library does not return; undefined if it is not one. */
-function pieceCount(bytes: Uint8Array): number | undefined {
+/** Returns the first words of a text: no piece crosses their ends, and each has at least one. */
+function firstWords(text: string, count: number): string {
+  let words = 0;
+  for (const { index } of text.matchAll(/(?<=[^ \u2581])[ \u2581]/g)) {
+    words += 1;
+    if (words === count) return text.slice(0, index);
+  }
+  return text;
+}
+
+/** Field of `ModelProto` with the pieces, and field of a piece with its text. */
+const [piecesField, pieceField] = [1, 1];
+
+/** Pieces of a serialized `ModelProto`, which the library does not return; undefined if it is not one. */
+function piecesOf(bytes: Uint8Array): readonly string[] | undefined {
   try {
     const reader = protobuf.Reader.create(bytes);
-    let count = 0;
+    const pieces: string[] = [];
     while (reader.pos < reader.len) {
       const tag = reader.uint32();
-      if (tag >>> 3 === piecesField) count++;
-      reader.skipType(tag & 7);
+      if (tag >>> 3 === piecesField) pieces.push(pieceOf(protobuf.Reader.create(reader.bytes())));
+      else reader.skipType(tag & 7);
     }
-    return count > 0 ? count : undefined;
+    return pieces.length > 0 ? pieces : undefined;
   } catch {
     return undefined;
   }
+}
+
+function pieceOf(reader: protobuf.Reader): string {
+  let piece = "";
+  while (reader.pos < reader.len) {
+    const tag = reader.uint32();
+    if (tag >>> 3 === pieceField) piece = reader.string();
+    else reader.skipType(tag & 7);
+  }
+  return piece;
 }

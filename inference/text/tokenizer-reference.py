@@ -8,6 +8,7 @@ texts.json is a list of strings. open-clip prints the rows of open_clip's tokeni
 the ids of each text, and train-sentencepiece writes a model and an empty list.
 """
 
+import functools
 import importlib.util
 import json
 import sys
@@ -16,8 +17,14 @@ from pathlib import Path
 
 
 def open_clip_tokenizer():
-    """Loads open_clip's tokenizer.py. Its package would import PyTorch, of which the tokenizer only uses a matrix."""
+    """Loads open_clip's tokenizer.py, without ftfy's repair of broken encodings.
+
+    Its package would import PyTorch, of which the tokenizer only uses a matrix.
+    """
+    import ftfy
     import numpy
+
+    ftfy.fix_text = functools.partial(ftfy.fix_text, config=ftfy.TextFixerConfig(fix_encoding=False))
 
     torch = types.ModuleType("torch")
     torch.LongTensor = torch.Tensor = object

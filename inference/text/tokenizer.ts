@@ -27,7 +27,9 @@ export async function openTokenizer(input: TextInput, vocabulary?: string): Prom
   return {
     encode: (texts) =>
       batchOf(
-        texts.map((text) => withEnds(tokenIds(cleanText(text, input.cleaning)), input)),
+        texts.map((text) =>
+          withEnds(tokenIds(cleanText(text, input.cleaning), input.contextLength), input),
+        ),
         input,
       ),
   };

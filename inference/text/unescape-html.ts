@@ -1,5 +1,5 @@
 import { decodeHTML, decodeHTMLStrict } from "entities/decode";
-import { windows1252 } from "./one-byte-encodings.ts";
+import { windows1252 } from "./windows-1252.ts";
 
 /** Reference as Python's `html.unescape` finds it: the semicolon may be missing, and other characters may follow the name. */
 const reference = /&(#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)/gu;
@@ -15,10 +15,13 @@ export function unescapeHtml(text: string): string {
 /** Names that end with a semicolon, and numbers, as ftfy finds them. */
 const unambiguous = /&#?[0-9A-Za-z]{1,24};/g;
 
+/** An ampersand that was encoded several times. The callers decode until nothing changes, once per repetition without this. */
+const encodedAmpersands = /&(?:(?:amp|AMP|#0{0,20}38|#[xX]0{0,20}26);)+/g;
+
 /** Decodes HTML's unambiguous character references as ftfy's `unescape_html`. Also `&EACUTE;`, the upper-case form of a lower-case name. */
 export function unescapeUnambiguousHtml(text: string): string {
   if (!text.includes("&")) return text;
-  return text.replace(unambiguous, (found) => {
+  return text.replace(encodedAmpersands, "&amp;").replace(unambiguous, (found) => {
     if (found.startsWith("&#")) {
       const decoded = unescapeHtml(found);
       return decoded.includes(";") ? found : decoded;
