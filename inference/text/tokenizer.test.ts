@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { TextInput } from "../../contract/model-spec.ts";
 import { clipText } from "../../contract/models/open-clip.ts";
+import { openClipBpe } from "./clip-bpe.ts";
 import { goldenTextCount, testTexts } from "./test-texts.ts";
 import { openTokenizer } from "./tokenizer.ts";
 
@@ -53,6 +55,42 @@ test("returns int32 ids for a spec with int32", async () => {
 test("fails when the spec states another vocabulary size", async () => {
   await expect(openTokenizer({ ...clip, vocabularySize: 32_000 })).rejects.toThrow(
     "tokenizer clip-bpe: vocabularySize must be 49408, the size of CLIP's vocabulary, got 32000",
+  );
+});
+
+test.each([
+  ["one letter", "a"],
+  ["prose", "the quick brown fox "],
+  ["Chinese", "一只猫的照片"],
+  ["emoji", "😂"],
+  ["punctuation", "!?."],
+  ["encoded ampersands", "&amp;amp;"],
+  ["combining marks", "\u0301\u0316"],
+])("reads only the beginning of 200 long texts of %s", async (_name, part) => {
+  const tokenizer = await clipTokenizer;
+  const text = `&${part.repeat(32_768 / part.length)}`;
+  const startedAt = performance.now();
+  const { tokens } = tokenizer.encode(Array.from({ length: 200 }, () => text));
+  expect(Math.max(...tokens)).toBeLessThanOrEqual(77);
+  // whole texts take 20 to 40 s
+  expect(performance.now() - startedAt).toBeLessThan(15_000);
+});
+
+test("the beginning of a long word has the ids that it has in the whole word", async () => {
+  const tokenIds = openClipBpe(clip);
+  const letters = ["a", "b", "in", "the", "ing", "😂", "一", "é", "!", "...", "к"];
+  fc.assert(
+    fc.property(
+      fc.array(fc.constantFrom(...letters), { minLength: 5, maxLength: 60 }),
+      fc.integer({ min: 1, max: 12 }),
+      (word, limit) => {
+        const text = word.join("");
+        const all = tokenIds(text, Number.POSITIVE_INFINITY);
+        const first = tokenIds(text, limit);
+        expect(first.slice(0, limit)).toEqual(all.slice(0, limit));
+      },
+    ),
+    { numRuns: 3_000, seed: 1 },
   );
 });
 
