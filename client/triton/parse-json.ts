@@ -10,6 +10,9 @@ export const maxJsonBytes = 16 * 1024 * 1024;
  */
 const maxStructure = 100_000;
 
+/** Maximum nesting depth in a request, because schemas validate by recursion. Tensors have at most ten levels. */
+const maxDepth = 64;
+
 const longestMessage = 200;
 
 /**
@@ -28,7 +31,7 @@ export function parseJson(bytes: Buffer): unknown {
   }
 }
 
-/** @throws {WireError} like {@link parseJson}; `too_large` above {@link maxJsonBytes} or {@link maxStructure} */
+/** @throws {WireError} like {@link parseJson}, or beyond {@link maxDepth}; `too_large` above {@link maxJsonBytes} or {@link maxStructure} */
 export function parseRequestJson(bytes: Buffer): unknown {
   if (bytes.byteLength > maxJsonBytes) {
     throw new WireError(
@@ -53,5 +56,21 @@ function checkStructure(bytes: Buffer): void {
         "too_large",
       );
     }
+  }
+  if (count > maxDepth) checkDepth(bytes);
+}
+
+function checkDepth(bytes: Buffer): void {
+  let depth = 0;
+  let isString = false;
+  for (let at = 0; at < bytes.length; at++) {
+    const character = bytes[at];
+    if (isString && character === 0x5c) at += 1;
+    else if (character === 0x22) isString = !isString;
+    else if (isString) continue;
+    else if (character === 0x5b || character === 0x7b) depth += 1;
+    else if (character === 0x5d || character === 0x7d) depth -= 1;
+    if (depth <= maxDepth) continue;
+    throw new WireError(`JSON must be nested at most ${maxDepth} levels deep, got more`);
   }
 }

@@ -1,5 +1,6 @@
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { z } from "zod";
+import { parseRequestJson } from "../../client/triton/parse-json.ts";
 import { WireError } from "../../client/triton/wire.ts";
 import {
   encodeInferResponse,
@@ -269,13 +270,7 @@ const indexRequest = z.object({ ready: z.boolean().optional() });
 const loadRequest = z.object({ parameters: z.record(z.string(), z.string()).optional() });
 
 function parseControl<T>(schema: z.ZodType<T>, body: Buffer): T {
-  let value: unknown = {};
-  try {
-    if (body.byteLength > 0) value = JSON.parse(body.toString("utf8"));
-  } catch (error) {
-    throw invalidArgument(`failed to parse JSON: ${(error as Error).message}`, error);
-  }
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(body.byteLength > 0 ? parseRequestJson(body) : {});
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   throw invalidArgument(`Invalid value for '${issue?.path.join(".")}': ${issue?.message}`);

@@ -1,4 +1,5 @@
-import { maxScans, readImageHeader } from "./image-header.ts";
+import { readImageHeader } from "./image-header.ts";
+import { maxScans, scansOf } from "./jpeg-header.mjs";
 
 /** Bytes at the end of a file in which the end of a JPEG must be; cameras append data. */
 const maxTrailer = 65_536;
@@ -15,7 +16,7 @@ export function isForDali(bytes: Uint8Array, maxPixels: number): boolean {
     return (
       header?.isCommonJpeg === true &&
       header.colours !== "cmyk" &&
-      header.scans <= maxScans &&
+      (!header.hasScans || scansOf(bytes) <= maxScans) &&
       header.width * header.height <= maxPixels &&
       header.width * header.height > 0 &&
       hasEnd(bytes)

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import sharp from "sharp";
 import { describe, expect, test } from "vitest";
 import { imageTypeOf, readImageHeader } from "./image-header.ts";
+import { scansOf } from "./jpeg-header.mjs";
 import golden from "./preprocess-golden.json" with { type: "json" };
 import { picture } from "./test-images.ts";
 
@@ -110,14 +111,26 @@ describe("the first EXIF block counts", () => {
 test("counts the scans of a progressive JPEG", async () => {
   const image = sharp(await picture("png"));
   const progressive = await image.clone().jpeg({ progressive: true }).toBuffer();
-  expect(readImageHeader(progressive)?.scans).toBeGreaterThan(5);
+  expect(readImageHeader(progressive)?.hasScans).toBe(true);
+  expect(scansOf(progressive)).toBeGreaterThan(5);
   const sequential = await image.jpeg().toBuffer();
-  expect(readImageHeader(sequential)?.scans).toBe(1);
+  expect(readImageHeader(sequential)?.hasScans).toBe(false);
   // the first scan contains one component of three: more scans must follow
   const scan = sequential.indexOf("\xff\xda", 0, "latin1");
   sequential[scan + 4] = 1;
   const more = Array.from({ length: 8 }, () => sequential.subarray(scan, -2));
-  expect(readImageHeader(Buffer.concat([sequential, ...more]))?.scans).toBe(9);
+  const all = Buffer.concat([sequential, ...more]);
+  expect(readImageHeader(all)?.hasScans).toBe(true);
+  expect(scansOf(all)).toBe(9);
+});
+
+test("rejects a header of padding without reading all of it", () => {
+  for (const byte of [0xff, 0]) {
+    const bytes = Buffer.concat([Buffer.from("ffd8ff", "hex"), Buffer.alloc(64_000_000, byte)]);
+    const startedAt = performance.now();
+    expect(() => readImageHeader(bytes)).toThrow("no end of the header");
+    expect(performance.now() - startedAt).toBeLessThan(50);
+  }
 });
 
 test("rejects an endless header", async () => {

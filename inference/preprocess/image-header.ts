@@ -16,16 +16,13 @@ export interface ImageHeader {
   readonly colours: "grey" | "grey16" | "rgb" | "cmyk";
   /** Whether one colour is marked as transparent in a file without alpha; Pillow ignores it. */
   readonly hasColourKey: boolean;
-  /** Number of scans of a JPEG, each a pass over the whole image; 1 for other types. */
-  readonly scans: number;
+  /** Whether a JPEG may have several scans, each a pass over the whole image. */
+  readonly hasScans: boolean;
   /** Whether a JPEG has 8 bits per sample and Huffman-coded DCT blocks, as almost all do; false for other types. */
   readonly isCommonJpeg: boolean;
 }
 
-/** Maximum number of scans of a JPEG, the limit of libvips. Each scan is a pass over the whole image; encoders write about ten. */
-export const maxScans = 100;
-
-/** Maximum segments and padding bytes read, so that no file blocks the event loop. */
+/** Maximum segments, chunks and padding bytes read, so that no file blocks the event loop. */
 const maxSteps = 50_000;
 
 /** Returns the type indicated by the first bytes of a file. */
@@ -38,7 +35,7 @@ export function imageTypeOf(bytes: Uint8Array): ImageType | undefined {
 
 /**
  * @returns `undefined` if the file has another type.
- * @throws {RangeError} if the header is missing, truncated or endless
+ * @throws {RangeError} if the header is missing, truncated or too long
  */
 export function readImageHeader(bytes: Uint8Array): ImageHeader | undefined {
   switch (imageTypeOf(bytes)) {
@@ -58,7 +55,7 @@ const defaults = {
   orientation: 1,
   colours: "rgb",
   hasColourKey: false,
-  scans: 1,
+  hasScans: false,
   isCommonJpeg: false,
 } as const;
 
@@ -71,8 +68,8 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     | { width: number; height: number; components: number; progressive: boolean; common: boolean }
     | undefined;
   for (let at = 2, steps = 0; ; steps++) {
-    for (; view.getUint8(at) !== 0xff; at++) steps++;
-    for (; view.getUint8(at) === 0xff; at++) steps++;
+    for (; view.getUint8(at) !== 0xff && steps <= maxSteps; at++) steps++;
+    for (; view.getUint8(at) === 0xff && steps <= maxSteps; at++) steps++;
     if (steps > maxSteps) throw new RangeError("no end of the header");
     const marker = view.getUint8(at++);
     if (marker === 0xd9) break;
@@ -106,20 +103,9 @@ function jpegHeader(bytes: Uint8Array): ImageHeader {
     height,
     orientation: orientation ?? 1,
     colours: components === 1 ? "grey" : components === 4 ? "cmyk" : "rgb",
-    scans: progressive || !isInterleaved ? scansOf(bytes) : 1,
+    hasScans: progressive || !isInterleaved,
     isCommonJpeg: common,
   };
-}
-
-/** Counts the scans, up to 1000. In entropy-coded data a byte 0xff is followed by 0. */
-function scansOf(bytes: Uint8Array): number {
-  const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let scans = 0;
-  for (let at = 0; scans < 1_000; scans++) {
-    at = file.indexOf("\xff\xda", at, "latin1") + 2;
-    if (at < 2) break;
-  }
-  return scans;
 }
 
 function pngHeader(bytes: Uint8Array): ImageHeader {

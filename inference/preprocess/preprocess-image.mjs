@@ -5,6 +5,8 @@ import { fileURLToPath } from "node:url";
 import sharp from "sharp";
 import { ImageKernel } from "./image-kernel.mjs";
 import { JpegDecoder } from "./jpeg.mjs";
+import { maxScans, scansOf } from "./jpeg-header.mjs";
+import { pixelChunks } from "./pixel-chunks.mjs";
 import { Resampler, rowsOf } from "./resample.mjs";
 import { planOf, roundHalfToEven } from "./resample-plan.mjs";
 
@@ -47,13 +49,17 @@ export function createThreadResources(module) {
 export async function preprocessImage(bytes, task, { resampler, decoder }) {
   const { header, input, reserve } = task;
   const plan = planOf(header, input);
+  const scans = header.hasScans ? scansOf(bytes) : 1;
+  if (scans > maxScans) {
+    throw new Error(`it is stored in ${scans} scans, more than ${maxScans}`);
+  }
   if (header.type === "jpeg") {
     const rgb = decodeJpeg(bytes, task, plan, decoder);
     if (rgb !== undefined) return filled(rgb, plan, input);
   }
   const pixels = header.width * header.height;
   await reserve?.(pixels);
-  if (reserve && header.scans * pixels > maxScannedPixels) return await inProcess(bytes, task);
+  if (reserve && scans * pixels > maxScannedPixels) return await inProcess(bytes, task);
   return filled(await decodeWithLibvips(bytes, task, plan, resampler), plan, input);
 }
 
@@ -169,8 +175,9 @@ function inProcess(bytes, { header, mode, input, timeoutMs }) {
   });
 }
 
-function openWithLibvips(bytes, { header: { width, height, colours, hasColourKey }, timeoutMs }) {
-  const image = sharp(bytes, {
+function openWithLibvips(bytes, { header, timeoutMs }) {
+  const { type, width, height, colours, hasColourKey } = header;
+  const image = sharp(type === "jpeg" ? bytes : pixelChunks(bytes, type), {
     // a truncated file is an error, warnings are not
     failOn: "error",
     ignoreIcc: true,

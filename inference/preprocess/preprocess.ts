@@ -5,7 +5,7 @@ import type { ServerEnv } from "../../contract/server-env.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { Budget } from "../budget.ts";
 import { InferenceError } from "../session/types.ts";
-import { type ImageHeader, maxScans, readImageHeader } from "./image-header.ts";
+import { type ImageHeader, readImageHeader } from "./image-header.ts";
 import { PreprocessPool } from "./preprocess-pool.ts";
 
 export { imageTypeOf } from "./image-header.ts";
@@ -170,15 +170,12 @@ function headerOf(bytes: Uint8Array): ImageHeader {
   try {
     header = readImageHeader(bytes);
   } catch (error) {
-    throw undecodable("its header is incomplete", error);
+    throw undecodable("its header is incomplete or too long", error);
   }
   if (header === undefined) {
     throw new ImageError("unsupported_media_type", "is not a JPEG, PNG or WebP file");
   }
   if (header.width === 0 || header.height === 0) throw undecodable("it has no pixels");
-  if (header.scans > maxScans) {
-    throw undecodable(`it is stored in ${header.scans} scans, more than ${maxScans}`);
-  }
   return header;
 }
 
