@@ -24,6 +24,35 @@ export async function weightsIdentity(file: string): Promise<WeightsIdentity> {
 }
 
 /**
+ * Returns a configuration with the fingerprint of a model file.
+ *
+ * @param name - Name of the configuration for messages.
+ * @param preprocessing - `preprocessingSha256` of the tower. @default - that of the previous fingerprint; without one, the text is unchanged
+ */
+export async function withFingerprint(
+  text: string,
+  name: string,
+  { file, version, preprocessing }: FingerprintedFile,
+): Promise<string> {
+  const config = readModelConfig(text, name);
+  const facts =
+    preprocessing ?? config.parameters?.[fingerprintParameters.preprocessing]?.string_value;
+  if (facts === undefined) return text;
+  const identity = await weightsIdentity(file);
+  const precision = computesInFp16(config) ? "fp16" : identity.precision;
+  const fingerprint = fingerprintOf(facts, { ...identity, precision });
+  return withParameters(text, parametersOf(facts, fingerprint, version));
+}
+
+export interface FingerprintedFile {
+  /** ONNX file. */
+  readonly file: string;
+  /** Version of the model in Triton. */
+  readonly version: string;
+  readonly preprocessing?: string | undefined;
+}
+
+/**
  * Writes the fingerprint of a version into the configurations of a model: `config.pbtxt` and `configs/*.pbtxt`.
  *
  * @param folder - Folder of the model in a repository.
@@ -34,7 +63,7 @@ export async function writeFingerprint(
   version: string,
   preprocessing?: string,
 ): Promise<void> {
-  const identity = await weightsIdentity(join(folder, version, "model.onnx"));
+  const weights = join(folder, version, "model.onnx");
   const named = await readdir(join(folder, "configs")).catch(() => []);
   const files = [
     join(folder, "config.pbtxt"),
@@ -43,13 +72,11 @@ export async function writeFingerprint(
   for (const file of files) {
     const text = await readFile(file, "utf8").catch(() => undefined);
     if (text === undefined) continue;
-    const config = readModelConfig(text, basename(file));
-    const facts =
-      preprocessing ?? config.parameters?.[fingerprintParameters.preprocessing]?.string_value;
-    if (facts === undefined) continue;
-    const precision = computesInFp16(config) ? "fp16" : identity.precision;
-    const fingerprint = fingerprintOf(facts, { ...identity, precision });
-    const changed = withParameters(text, parametersOf(facts, fingerprint, version));
+    const changed = await withFingerprint(text, basename(file), {
+      file: weights,
+      version,
+      preprocessing,
+    });
     if (changed === text) continue;
     const part = `${file}.${ownSuffix()}.part`;
     await writeFile(part, changed);

@@ -14,7 +14,7 @@ import { ciScript } from "../client/triton/test-python.ts";
 import { readPage } from "../docs/markdown.ts";
 
 /**
- * OpenAI's and LangChain's clients, unmodified, and the samples of the documentation, against `clipstack serve` with random weights of
+ * OpenAI's, LangChain's, LiteLLM's and LlamaIndex's clients, unmodified, and the samples of the documentation, against `clipstack serve` with random weights of
  * the default model and trained weights of EfficientNet-Lite0.
  */
 
@@ -127,6 +127,12 @@ describe.skipIf(missing !== "")(
       const facts = await linesOf(python, join(root, "tests/openai-client.py"), "photo.jpg");
       console.log(facts.join("\n"));
       expect(facts).toHaveLength(14);
+    });
+
+    test("LiteLLM, LlamaIndex, LangChain, and the requests of Jina, infinity, NVIDIA NIM and vLLM", async () => {
+      const facts = await linesOf(python, join(root, "tests/other-clients.py"), "photo.jpg");
+      console.log(facts.join("\n"));
+      expect(facts).toHaveLength(15);
     });
 
     test("the sample for OpenAI's client prints the width", async () => {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import { deployedConfigName } from "../../contract/model-config.ts";
@@ -21,6 +21,19 @@ export interface ModelConfigurationProps {
   readonly model: string;
   /** Text of `config.pbtxt`. Terraform expressions in it are known at plan time. */
   readonly text: string;
+  /**
+   * Weights of version 1, whose fingerprint the configuration gets when it is applied.
+   *
+   * @default - no fingerprint, because the images contain the weights
+   */
+  readonly towerWeights?: {
+    /** Folder of version 1. */
+    readonly mount: Pick<ContainerVolumes, "hostPath" | "volumeName">;
+    /** Container that fills the folder. @default - the folder exists */
+    readonly filledBy?: Container | undefined;
+    /** `preprocessingSha256` of the tower. */
+    readonly preprocessing: string;
+  };
   /** Terraform expressions in `text`. */
   readonly versions: readonly string[];
   /**
@@ -44,6 +57,7 @@ export interface ModelConfigurationProps {
 }
 
 const mountInTools = "/configs";
+const weightsInTools = "/weights";
 const uploaded = "/model-config.pbtxt";
 
 /** Configuration of a model on a volume that Triton reads. */
@@ -56,7 +70,7 @@ export class ModelConfiguration extends Construct {
   constructor(scope: Construct, id: string, props: ModelConfigurationProps) {
     super(scope, id);
 
-    const { host, tools, service, model, text, versions, reload } = props;
+    const { host, tools, service, model, text, versions, reload, towerWeights: weights } = props;
     const hash = createHash("sha256").update(text).digest("hex").slice(0, 12);
     this.version =
       versions.length === 0
@@ -66,7 +80,7 @@ export class ModelConfiguration extends Construct {
       name: props.volume,
       provider: host.provider,
     });
-    new OneShot(this, "apply", {
+    const apply = new OneShot(this, "apply", {
       host,
       image: tools,
       service: `${service}-config`,
@@ -78,22 +92,38 @@ export class ModelConfiguration extends Construct {
           ...["--name", deployedConfigName],
           ...["--model", model],
           ...(reload === undefined ? [] : reloadArguments(reload)),
+          ...(weights === undefined ? [] : weightsArguments(weights)),
         ],
         ...(reload === undefined
           ? { networkMode: "none" }
           : { networksAdvanced: [{ name: host.network.name }] }),
         ...(reload?.key !== undefined && { env: [`${modelControlKeyVariable}=${reload.key}`] }),
-        volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
+        volumes: [
+          { volumeName: volume.name, containerPath: mountInTools },
+          ...(weights === undefined
+            ? []
+            : [{ ...weights.mount, containerPath: weightsInTools, readOnly: true }]),
+        ],
         upload: [{ file: uploaded, content: text }],
       },
       versions: [...versions, ...(reload?.startedWith ?? [])],
     });
+    if (weights?.filledBy !== undefined) {
+      const filled = `docker_container.${weights.filledBy.friendlyUniqueId}`;
+      apply.container.addOverride("depends_on", [filled]);
+    }
     this.mount = {
       volumeName: volume.name,
       containerPath: `${modelRepositoryMount}/${model}/configs`,
       readOnly: true,
     };
   }
+}
+
+function weightsArguments({
+  preprocessing,
+}: NonNullable<ModelConfigurationProps["towerWeights"]>): readonly string[] {
+  return ["--weights", `${weightsInTools}/model.onnx`, "--preprocessing", preprocessing];
 }
 
 function reloadArguments({

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { basename, dirname } from "node:path";
-import type { ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
+import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
 import type { ModelSpec } from "../../contract/model-spec.ts";
@@ -78,6 +78,8 @@ export interface TowerWeights {
    */
   readonly version: string;
   readonly mount?: Pick<ContainerVolumes, "hostPath" | "volumeName">;
+  /** Container that fills the volume. */
+  readonly filledBy?: Container;
 }
 
 /**
@@ -165,7 +167,8 @@ export class ModelWeights extends Construct {
         source_hash: expression(`filesha256("${folder}/${expression("upload.value")}")`),
       },
     });
-    return { tower, sha256, version, mount: { volumeName: volume.name } };
+    const mount = { volumeName: volume.name };
+    return { tower, sha256, version, mount, filledBy: check.container };
   }
 
   #fill(scope: Construct, { tower, props, volume, file, sha256 }: FillOptions): OneShot {

@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { preprocessingSha256 } from "../../contract/fingerprint.ts";
+import { defaultModel } from "../../contract/models/index.ts";
 import { parseTritonArgs, restrictControl, tritonCommandOf } from "../../contract/triton-flags.ts";
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
 import { tritonImage } from "../../stacks/image-builds.ts";
@@ -259,7 +261,12 @@ test("applies the configured model configuration before Triton starts", () => {
     ...["--file", "/model-config.pbtxt"],
     ...["--name", "deployed"],
     ...["--model", "openclip_vit_b32"],
+    ...["--weights", "/weights/model.onnx"],
+    ...["--preprocessing", preprocessingSha256(defaultModel, "image")],
   ]);
+  expect(apply.volumes).toContainEqual(
+    expect.objectContaining({ container_path: "/weights", read_only: true }),
+  );
   expect(apply.upload).toEqual([
     { file: "/model-config.pbtxt", content: expect.stringContaining("count: 2") },
   ]);
@@ -282,6 +289,27 @@ test("without model control, replaces only the container when its configuration 
   expect({ image, command }).toEqual({ image: started({}).image, command: started({}).command });
 });
 
+test("applies the configuration after the weights are on their volume, for their fingerprint", () => {
+  const { at, address } = synth((stack) => {
+    const host = hostIn(stack);
+    const dependencies = dependenciesIn(stack, host, "volume");
+    new TritonServer(stack, "triton", {
+      host,
+      ...dependencies,
+      server: nvidia("nvcr.io/nvidia/tritonserver:26.07-py3"),
+      backend: "onnxruntime",
+      ports: { http: 8010, grpc: 8011, metrics: 8012 },
+    });
+  });
+  const apply = at("test/triton/configuration/apply/container");
+  expect(apply.depends_on).toEqual([address("test/weights/check/container")]);
+  expect(apply.volumes[1]).toEqual({
+    volume_name: `\${${address("test/weights/volume")}.name}`,
+    container_path: "/weights",
+    read_only: true,
+  });
+});
+
 test("with model control, loads a changed configuration without replacing the container", () => {
   const explicit = (delay: number) => synthTriton({ maxQueueDelayMicroseconds: delay });
   expect(explicit(2_000).container).toEqual(explicit(5_000).container);
@@ -290,7 +318,7 @@ test("with model control, loads a changed configuration without replacing the co
     "load-model": ["openclip_vit_b32"],
   });
   const apply = explicit(2_000).at("test/triton/configuration/apply/container");
-  expect(apply.command.slice(-6)).toEqual([
+  expect(apply.command.slice(9, 15)).toEqual([
     ...["--server", "http://test-triton:8000"],
     ...["--generation", expect.stringContaining("tritonserver:26.07-py3")],
     ...["--timeout-seconds", "120"],

@@ -7,6 +7,7 @@ import {
   type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
 import type { Service } from "../../contract/environment.ts";
+import { preprocessingSha256 } from "../../contract/fingerprint.ts";
 import { deployedConfigName, executionInstances } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
@@ -161,8 +162,8 @@ export class TritonServer extends Construct {
           tools,
         })
       : undefined;
-    const configurations = served.map((model) =>
-      this.#addConfiguration(props, model, { image, gpus }),
+    const configurations = served.map((model, index) =>
+      this.#addConfiguration(props, model, weights.towers[index]!, { image, gpus }),
     );
     const dali = this.#addDali(props, { image, gpus });
     configurations.push(...(dali?.configurations ?? []));
@@ -210,6 +211,7 @@ export class TritonServer extends Construct {
   #addConfiguration(
     props: TritonServerProps,
     { tower, name, deployed, engineVersions }: ServedModel,
+    { mount, filledBy }: TowerWeights,
     layout: Layout,
   ): ModelConfiguration {
     const { host, tools } = props;
@@ -223,6 +225,13 @@ export class TritonServer extends Construct {
       model: name,
       text: deployed.text,
       versions: engineVersions,
+      ...(mount !== undefined && {
+        towerWeights: {
+          mount,
+          filledBy,
+          preprocessing: preprocessingSha256(tower.spec, tower.modality),
+        },
+      }),
       ...this.#reloadOf(props, layout),
     });
   }

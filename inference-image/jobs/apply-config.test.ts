@@ -11,10 +11,18 @@ import {
   deployedModelConfig,
   type ModelConfigSettings,
 } from "../../contract/deployed-model-config.ts";
+import {
+  configuredFingerprint,
+  fingerprintOf,
+  preprocessingSha256,
+} from "../../contract/fingerprint.ts";
+import type { ModelConfig } from "../../contract/model-config.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelControlFlags } from "../../contract/test-model-control.ts";
 import type { ResolvedTritonFlags } from "../../contract/triton-flags.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { weightsIdentity } from "../../model-tools/fingerprint.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
 import { type TestRepository, testRepository } from "../emulator/test-repository.ts";
 import { startTritonEmulator } from "../emulator/triton-emulator.ts";
 import {
@@ -103,6 +111,22 @@ test("a server with model control serves the new configuration without a restart
   expect(await servedDelay(server)).toBe(1_234);
   // no temporary files remain
   expect(await readdir(join(repository.path, model, "configs"))).toEqual(["deployed.pbtxt"]);
+});
+
+test("adds the fingerprint of the weights, which the server then has", async () => {
+  const server = await start();
+  const weights = {
+    file: await tinyModel(),
+    preprocessing: preprocessingSha256(defaultModel, "image"),
+  };
+  await apply(textOf(), { server, weights });
+  const fingerprint = fingerprintOf(weights.preprocessing, await weightsIdentity(weights.file));
+  const response = await fetch(`${server}/v2/models/${model}/config`);
+  const served = (await response.json()) as ModelConfig;
+  expect(configuredFingerprint(served, ["1"])).toBe(fingerprint);
+  expect(await published()).toContain(fingerprint);
+  const missing = apply(textOf(), { weights: { ...weights, file: "/no/model.onnx" } });
+  await expect(missing).rejects.toThrow("model file '/no/model.onnx' does not exist");
 });
 
 test("the same configuration can be applied again", async () => {

@@ -4,6 +4,7 @@ import { basename, join } from "node:path";
 import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
 import { type Loaded, ModelControl } from "../../client/triton/model-control.ts";
 import { modelControlKeyVariable } from "../../contract/triton-flags.ts";
+import { withFingerprint } from "../../model-tools/fingerprint.ts";
 import { ownSuffix } from "../../model-tools/publish-file.ts";
 import { readArguments, UsageError } from "./role-arguments.ts";
 
@@ -14,6 +15,12 @@ export interface ApplyConfigOptions {
   /** Name of the configuration: the server's `--model-config-name`. */
   readonly name: string;
   readonly model: string;
+  /**
+   * ONNX file of version 1, and the SHA-256 of the tower's preprocessing, for the fingerprint.
+   *
+   * @default - a configuration without fingerprint
+   */
+  readonly weights?: { readonly file: string; readonly preprocessing: string } | undefined;
   /** `http://host:port` of the Triton that serves the model. @default - no reload */
   readonly server?: string;
   /**
@@ -41,12 +48,12 @@ export function readApplyConfigArguments(
   args: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
 ): ApplyConfigOptions {
-  const { folder, file, name, model, server, generation, ...rest } = readArguments(
+  const { folder, file, name, model, server, generation, weights, ...rest } = readArguments(
     "apply-config",
     args,
     {
       required: ["folder", "file", "name", "model"],
-      optional: ["server", "generation", "timeout-seconds"],
+      optional: ["server", "generation", "timeout-seconds", "weights", "preprocessing"],
     },
   );
   for (const [option, value] of Object.entries({ name, model })) {
@@ -57,6 +64,12 @@ export function readApplyConfigArguments(
   if (server !== undefined && !/^https?:\/\/[^/\s]+\/?$/.test(server)) {
     throw new UsageError(`apply-config: --server must be http://host:port, got '${server}'`);
   }
+  const { preprocessing = "" } = rest;
+  if (weights !== undefined && !/^[0-9a-f]{64}$/.test(preprocessing)) {
+    throw new UsageError(
+      `apply-config: --preprocessing must be 64 hexadecimal digits, got '${preprocessing}'`,
+    );
+  }
   const seconds = rest["timeout-seconds"] ?? String(defaultTimeoutSeconds);
   if (!/^[1-9]\d{0,4}$/.test(seconds)) {
     throw new UsageError(`apply-config: --timeout-seconds must be 1 to 99999, got '${seconds}'`);
@@ -66,6 +79,7 @@ export function readApplyConfigArguments(
     file,
     name,
     model,
+    ...(weights !== undefined && { weights: { file: weights, preprocessing } }),
     server: server?.replace(/\/$/, ""),
     generation,
     key: env[modelControlKeyVariable],
@@ -91,9 +105,13 @@ const rollbackSeconds = 60;
  */
 export async function applyConfig(options: ApplyConfigOptions): Promise<string> {
   const { folder, file, name, model, server, generation, key, timeoutSeconds } = options;
-  const text = await readFile(file, "utf8").catch((error: Error) => {
+  const given = await readFile(file, "utf8").catch((error: Error) => {
     throw new Error(`${model}: the configuration cannot be read: ${error.message}`);
   });
+  const text =
+    options.weights === undefined
+      ? given
+      : await withFingerprint(given, basename(file), { ...options.weights, version: "1" });
   const config = readModelConfig(text, basename(file));
   if (config.name !== model) {
     throw new Error(`${model}: ${basename(file)}: name must be '${model}', got '${config.name}'`);
