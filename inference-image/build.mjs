@@ -34,7 +34,9 @@ const options = {
 /** @type {import("esbuild").BuildOptions} */
 const server = {
   ...options,
-  entryPoints: ["main.ts", "http/json-worker.ts"].map((file) => join(here, file)),
+  entryPoints: ["main.ts", "http/json-worker.ts", "embed/tokenizer-worker.ts"].map((file) =>
+    join(here, file),
+  ),
   entryNames: "[name]",
   chunkNames: "[name]-[hash]",
   splitting: true,
@@ -84,8 +86,8 @@ async function withModules(options) {
   const entries = Object.fromEntries(
     modules.map((path) => [path.slice(0, -".ts".length).replaceAll("/", "--"), join(root, path)]),
   );
-  const [main, worker] = options.entryPoints;
-  return { ...options, entryPoints: { main, "json-worker": worker, ...entries } };
+  const programs = options.entryPoints.map((path) => [basename(path, ".ts"), path]);
+  return { ...options, entryPoints: { ...Object.fromEntries(programs), ...entries } };
 }
 
 /**

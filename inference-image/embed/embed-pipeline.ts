@@ -104,7 +104,7 @@ export class EmbedPipeline {
     const embedPart = async (first: number): Promise<readonly Float32Array[]> => {
       signal.throwIfAborted();
       const startedAt = performance.now();
-      const encoded = tokenizer.encode(texts.slice(first, first + size));
+      const encoded = await tokenizer.encode(texts.slice(first, first + size), signal);
       times.decode += performance.now() - startedAt;
       for (const [index, count] of encoded.tokens.entries()) tokens[first + index] = count;
       const onTiming = longestStage(times);

@@ -10,11 +10,11 @@ import type { Modality, ModelSpec } from "../../contract/model-spec.ts";
 import { fp32Variants, modelPath } from "../../contract/repository-files.ts";
 import { type ModelPrecision, type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
 import { InferenceError } from "../../inference/session/types.ts";
-import { openTokenizer, type TextTokenizer } from "../../inference/text/tokenizer.ts";
 import type { EmbedMetrics } from "./metrics.ts";
 import { createOnnxEmbedder, createOnnxTextEmbedder } from "./onnx-embedder.ts";
 import type { ServedModel } from "./served-models.ts";
 import { openServerModel, type ServerModel, type ServerModelOptions } from "./server-model.ts";
+import { TokenizerThread } from "./tokenizer-thread.ts";
 
 /** Models of the backend `onnxruntime` that are being opened. */
 export interface OpeningModels {
@@ -32,7 +32,7 @@ export interface OpenedModel {
   readonly image?: ServerModel | undefined;
   readonly text?: ServerModel | undefined;
   /** Present if `text` is. */
-  readonly tokenizer?: TextTokenizer | undefined;
+  readonly tokenizer?: TokenizerThread | undefined;
 }
 
 /** Starts to open the files of all models. */
@@ -111,11 +111,11 @@ function precisionOf(modality: Modality, { precision }: CommonOptions): ModelPre
  * @param folder - Folder with the vocabulary, unless a package has it.
  * @throws {InferenceError} `model`
  */
-export async function tokenizerOf(spec: ModelSpec, folder: string): Promise<TextTokenizer> {
+export async function tokenizerOf(spec: ModelSpec, folder: string): Promise<TokenizerThread> {
   const { input } = textTowerOf(spec);
   const file = tokenizerFile(input);
   try {
-    return await openTokenizer(input, file && join(folder, file));
+    return await TokenizerThread.open(input, file && join(folder, file));
   } catch (error) {
     throw new InferenceError("model", `${spec.name}: ${(error as Error).message}`, {
       cause: error,
@@ -139,8 +139,8 @@ async function allOrNone<T>(
   }
 }
 
-async function closeModel({ image, text }: OpenedModel): Promise<void> {
-  await Promise.all([image?.session.close(), text?.session.close()]);
+async function closeModel({ image, text, tokenizer }: OpenedModel): Promise<void> {
+  await Promise.all([image?.session.close(), text?.session.close(), tokenizer?.close()]);
 }
 
 export async function closeModels(models: readonly OpenedModel[]): Promise<void> {

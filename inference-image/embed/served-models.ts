@@ -1,7 +1,7 @@
 import type { ImageTower, Modality, ModelSpec, TextTower } from "../../contract/model-spec.ts";
-import type { TextTokenizer } from "../../inference/text/tokenizer.ts";
 import { EmbedError } from "../http/embed-error.ts";
 import type { ImageEmbedder, TextEmbedder } from "./embedder.ts";
+import type { TokenizerThread } from "./tokenizer-thread.ts";
 
 /** Image tower of a served model. */
 export interface ImageModel {
@@ -14,7 +14,7 @@ export interface ImageModel {
 export interface TextModel {
   readonly spec: ModelSpec;
   readonly tower: TextTower;
-  readonly tokenizer: TextTokenizer;
+  readonly tokenizer: TokenizerThread;
   readonly embedder: TextEmbedder;
 }
 
@@ -119,7 +119,8 @@ export class ServedModels {
 
   /** Finishes accepted requests, then frees all resources. */
   async close(): Promise<void> {
-    await Promise.all(this.#embedders().map((embedder) => embedder.close()));
+    const tokenizers = this.all.flatMap(({ text }) => text?.tokenizer ?? []);
+    await Promise.all([...this.#embedders(), ...tokenizers].map((part) => part.close()));
   }
 
   #embedders(): readonly (ImageEmbedder | TextEmbedder)[] {
