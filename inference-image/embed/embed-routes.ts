@@ -109,7 +109,7 @@ async function embedImages(
   const tower = metrics.tower(model.spec.name, "image");
   tower.embedded(vectors.length);
   admission.recordCompleted(vectors.length);
-  return sendVectors(request, reply, vectors, { admitted, times, tower });
+  return await sendVectors(request, reply, vectors, { admitted, times, tower });
 }
 
 async function embedTexts(
@@ -134,7 +134,7 @@ async function embedTexts(
   const tower = metrics.tower(model.spec.name, "text");
   tower.embedded(vectors.length);
   admission.recordCompleted(vectors.length);
-  return sendVectors(request, reply, vectors, { admitted, times, tower });
+  return await sendVectors(request, reply, vectors, { admitted, times, tower });
 }
 
 interface SendOptions {
@@ -144,14 +144,14 @@ interface SendOptions {
 }
 
 /** Sends embeddings as JSON or, if the client accepts it, as float32. */
-function sendVectors(
+async function sendVectors(
   { headers }: FastifyRequest,
   reply: FastifyReply,
   vectors: readonly Float32Array[],
   { admitted, times, tower }: SendOptions,
-): FastifyReply {
+): Promise<FastifyReply> {
   const binary = headers.accept?.includes("application/octet-stream") ?? false;
-  const body = binary ? binaryBody(vectors) : jsonBody(vectors, admitted.model ?? "");
+  const body = binary ? binaryBody(vectors) : await jsonBody(vectors, admitted.model ?? "");
   recordTimes(reply, admitted, times, tower);
   if (binary) {
     reply

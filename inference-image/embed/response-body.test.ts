@@ -19,12 +19,12 @@ const vectors = fc.array(
   { maxLength: 3 },
 );
 
-test("a JSON response equals JSON.stringify of the rounded values", () => {
-  fc.assert(
-    fc.property(vectors, fc.string(), (rows, model) => {
+test("a JSON response equals JSON.stringify of the rounded values", async () => {
+  await fc.assert(
+    fc.asyncProperty(vectors, fc.string(), async (rows, model) => {
       const rounded = rows.map((row) => Array.from(row, (one) => Math.round(one * 1e8) / 1e8));
       const expected = JSON.parse(JSON.stringify({ embeddings: rounded, model }));
-      expect(JSON.parse(jsonBody(rows, model).toString())).toEqual(expected);
+      expect(JSON.parse((await jsonBody(rows, model)).toString())).toEqual(expected);
     }),
   );
 });

@@ -1,6 +1,6 @@
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { unitVector } from "../../inference/session/embeddings.ts";
-import { binaryBody, jsonArray } from "../embed/response-body.ts";
+import { binaryBody, jsonArray, yieldBefore } from "../embed/response-body.ts";
 import { EmbedError } from "../http/embed-error.ts";
 
 /** @throws {EmbedError} if the embeddings of the model cannot be truncated to a width */
@@ -33,9 +33,15 @@ export interface EmbeddingsResult {
 }
 
 /** JSON body of a response of `POST /v1/embeddings`. */
-export function embeddingsBody({ vectors, format, model, tokens }: EmbeddingsResult): Buffer {
+export async function embeddingsBody({
+  vectors,
+  format,
+  model,
+  tokens,
+}: EmbeddingsResult): Promise<Buffer> {
   const parts: Buffer[] = [Buffer.from('{"object":"list","data":[')];
   for (const [index, vector] of vectors.entries()) {
+    await yieldBefore(index);
     const separator = index === 0 ? "" : ",";
     parts.push(
       Buffer.from(`${separator}{"object":"embedding","index":${index},"embedding":`),

@@ -84,7 +84,7 @@ async function embeddings(
   ).finally(() => metrics.pending(-count));
   admission.recordCompleted(count);
   const width = body.dimensions ?? spec.embedding.width;
-  const json = embeddingsBody({
+  const json = await embeddingsBody({
     vectors: vectors.map((vector) => truncated(vector, width)),
     format: body.format,
     model: spec.name,
