@@ -142,13 +142,12 @@ async function withFiles<Result>(
   const urls = sources.filter((source) => source instanceof URL).length;
   if (urls === 0) return await work(sources as readonly Uint8Array[]);
   const startedAt = performance.now();
-  const release = await remoteImages.reserve(urls, signal);
   const stop = new AbortController();
   const stopped = AbortSignal.any([signal, stop.signal]);
   try {
     const files = sources.map((source, at) =>
       source instanceof URL
-        ? remoteImages.download(source, stopped).catch((error) => {
+        ? remoteImages.download(source, stopped, stop).catch((error) => {
             throw errorOfInput(error, images[at]!.index);
           })
         : source,
@@ -158,7 +157,7 @@ async function withFiles<Result>(
     return await work(downloaded);
   } finally {
     stop.abort();
-    release();
+    remoteImages.release(stop);
   }
 }
 

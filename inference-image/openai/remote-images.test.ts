@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { testCertificate } from "../http/test-certificate.ts";
+import { DownloadMemory } from "./download-memory.ts";
 import { isPublicAddress, RemoteImages, type RemoteImagesOptions } from "./remote-images.ts";
 
 const file = Buffer.from("an image file");
@@ -27,6 +28,7 @@ const routes: Readonly<Record<string, RequestListener>> = {
       await sleep(1);
     }
   },
+  "/silent": () => {},
   "/slow": (_request, response) => void response.write("a"),
   "/missing": (_request, response) => response.writeHead(404).end("none"),
   "/once": (_request, response) => response.writeHead(302, { location: "/image" }).end(),
@@ -68,7 +70,7 @@ function open(options: Partial<RemoteImagesOptions> = {}): RemoteImages {
 
 async function download(path: string, remote = open()): Promise<Uint8Array> {
   const url = path.startsWith("/") ? `http://127.0.0.1:${port}${path}` : path;
-  return await remote.download(remote.check(url), never);
+  return await remote.download(remote.check(url), never, {});
 }
 
 test("downloads from an allowed origin", async () => {
@@ -107,7 +109,7 @@ test("stops with the reason of the request's signal", async () => {
   const controller = new AbortController();
   const remote = open();
   const url = remote.check(`http://127.0.0.1:${port}/slow`);
-  const result = remote.download(url, controller.signal);
+  const result = remote.download(url, controller.signal, {});
   setTimeout(() => controller.abort(new Error("the client disconnected")), 20);
   await expect(result).rejects.toThrow("the client disconnected");
 });
@@ -209,16 +211,38 @@ test("fails on a certificate that is not trusted", async () => {
   }
 });
 
-test("requests wait for memory, and stop waiting when aborted", async () => {
-  const remote = open({ maxBytes: 4_000, maxBytesInFlight: 10_000 });
-  const release = await remote.reserve(2, never);
+test("requests wait for memory once the size of a file is known, and stop waiting when aborted", async () => {
+  const remote = open({ maxBytes: 4_000, maxBytesInFlight: 2 * file.length, timeoutMs: 100 });
+  const url = remote.check(`http://127.0.0.1:${port}/image`);
+  const [first, second, third] = [{}, {}, {}];
+  // servers that do not respond hold no memory
+  const slow = remote.check(`http://127.0.0.1:${port}/silent`);
+  const silent = Array.from({ length: 4 }, () => remote.download(slow, never, {}));
+  await Promise.all([remote.download(url, never, first), remote.download(url, never, first)]);
+  await Promise.all(silent.map((download) => expect(download).rejects.toThrow("longer than")));
   const controller = new AbortController();
-  const waiting = remote.reserve(1, controller.signal);
+  const aborted = remote.download(url, controller.signal, second);
+  const waiting = remote.download(url, never, third);
+  await sleep(300); // longer than the time limit, which does not include this
   controller.abort(new Error("the client disconnected"));
-  await expect(waiting).rejects.toThrow("the client disconnected");
-  const next = remote.reserve(1, never);
-  release();
-  (await next)();
+  await expect(aborted).rejects.toThrow("the client disconnected");
+  remote.release(first);
+  expect(Buffer.from(await waiting)).toEqual(file);
+});
+
+test("a request exceeds the memory if all that hold a part wait for more", async () => {
+  const memory = new DownloadMemory(10);
+  const [first, second] = [{}, {}];
+  await Promise.all([memory.claim(first, 5, never), memory.claim(second, 5, never)]);
+  const done: string[] = [];
+  const more = [
+    memory.claim(second, 5, never).then(() => done.push("second")),
+    memory.claim(first, 5, never).then(() => done.push("first")),
+  ];
+  await more[1];
+  expect(done).toEqual(["first"]);
+  memory.release(first);
+  await more[0];
 });
 
 test.each([

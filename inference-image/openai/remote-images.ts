@@ -2,8 +2,8 @@ import { lookup as resolveName } from "node:dns";
 import type { LookupFunction } from "node:net";
 import ipaddr from "ipaddr.js";
 import type { Agent, Dispatcher } from "undici";
-import { Budget } from "../../inference/budget.ts";
 import { EmbedError } from "../http/embed-error.ts";
+import { DownloadMemory } from "./download-memory.ts";
 
 export interface RemoteImagesOptions {
   /** Origins from which images are downloaded, such as `https://images.example.com`. */
@@ -28,36 +28,17 @@ const redirectStatuses: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 /** Downloads images that requests name by URL, from the origins of an allowlist. */
 export class RemoteImages {
   readonly #options: RemoteImagesOptions;
-  readonly #budget: Budget;
+  readonly #memory: DownloadMemory;
   #agent: Agent | undefined;
 
   constructor(options: RemoteImagesOptions) {
     this.#options = options;
-    this.#budget = new Budget(options.maxBytesInFlight);
+    this.#memory = new DownloadMemory(options.maxBytesInFlight);
   }
 
-  /**
-   * Reserves memory for a number of images.
-   *
-   * @returns Frees the memory. Call it once.
-   */
-  async reserve(images: number, signal: AbortSignal): Promise<() => void> {
-    let release = () => {};
-    let onAbort = () => {};
-    try {
-      await new Promise<void>((granted, reject) => {
-        onAbort = () => reject(signal.reason);
-        signal.addEventListener("abort", onAbort, { once: true });
-        release = this.#budget.acquire(images * this.#options.maxBytes, granted);
-        if (signal.aborted) onAbort();
-      });
-      return release;
-    } catch (error) {
-      release();
-      throw error;
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+  /** Frees the memory of the files that were downloaded for a request. */
+  release(request: object): void {
+    this.#memory.release(request);
   }
 
   /** @throws {EmbedError} if no request may name an image at this URL */
@@ -73,31 +54,47 @@ export class RemoteImages {
   }
 
   /**
-   * Downloads a file.
+   * Downloads a file. Its memory is reserved once its size is known, and held until {@link release}.
    *
    * @param url - As returned by {@link check}.
+   * @param request - The request that names the file.
    * @throws {EmbedError} `bad_request` if it is unavailable, `too_large`; or the signal's reason
    */
-  async download(url: URL, signal: AbortSignal): Promise<Uint8Array> {
+  async download(url: URL, signal: AbortSignal, request: object): Promise<Uint8Array> {
     const { timeoutMs } = this.#options;
-    const timeout = AbortSignal.timeout(timeoutMs);
+    const timeout = new DownloadTimeout(timeoutMs);
+    const stopped = AbortSignal.any([signal, timeout.signal]);
     try {
-      return await this.#follow(url, AbortSignal.any([signal, timeout]));
+      const { headers, body } = await this.#follow(url, stopped);
+      timeout.pause();
+      await this.#memory.claim(request, this.#sizeOf(headers), signal);
+      timeout.resume();
+      return new Uint8Array(await body.arrayBuffer());
     } catch (error) {
       signal.throwIfAborted();
-      if (timeout.aborted) {
+      if (timeout.signal.aborted) {
         const message = `cannot be downloaded: it takes longer than ${timeoutMs} ms`;
         throw new EmbedError("bad_request", message, undefined, { cause: error });
       }
       throw this.#errorOf(error);
+    } finally {
+      timeout.pause();
     }
+  }
+
+  /** Size of a file in bytes; the maximum if its server does not state it. */
+  #sizeOf({ "content-length": length }: Dispatcher.ResponseData["headers"]): number {
+    const { maxBytes } = this.#options;
+    return typeof length === "string" && /^\d+$/.test(length)
+      ? Math.min(Number(length), maxBytes)
+      : maxBytes;
   }
 
   async close(): Promise<void> {
     await this.#agent?.destroy();
   }
 
-  async #follow(start: URL, signal: AbortSignal): Promise<Uint8Array> {
+  async #follow(start: URL, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
     const { maxRedirects } = this.#options;
     const { Agent, request } = await import("./http-client.ts");
     this.#agent ??= this.#openAgent(Agent);
@@ -106,7 +103,7 @@ export class RemoteImages {
     for (let redirects = 0; redirects <= maxRedirects; redirects++) {
       const response = await request(url, { dispatcher, signal });
       const { statusCode, body } = response;
-      if (statusCode === 200) return new Uint8Array(await body.arrayBuffer());
+      if (statusCode === 200) return response;
       // a consumed body leaves the connection usable
       await body.dump({ limit: maxDiscardedBytes, signal });
       url = this.#checkAllowed(redirectOf(url, response));
@@ -145,6 +142,33 @@ export class RemoteImages {
     }
     const reason = code === undefined ? "the download failed" : code;
     return new EmbedError("bad_request", `cannot be downloaded: ${reason}`, undefined, cause);
+  }
+}
+
+/** Time limit that does not run while a download waits for memory. */
+class DownloadTimeout {
+  readonly #controller = new AbortController();
+  #remainingMs: number;
+  #startedAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(timeoutMs: number) {
+    this.#remainingMs = timeoutMs;
+    this.resume();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  resume(): void {
+    this.#startedAt = performance.now();
+    this.#timer = setTimeout(() => this.#controller.abort(), this.#remainingMs);
+  }
+
+  pause(): void {
+    clearTimeout(this.#timer);
+    this.#remainingMs = Math.max(1, this.#remainingMs - (performance.now() - this.#startedAt));
   }
 }
 
