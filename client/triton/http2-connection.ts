@@ -85,14 +85,15 @@ export class Http2Connection {
     return !this.#retired && !this.#session.closed && !this.#session.destroyed;
   }
 
+  /** Opens a stream; {@link closed} must be called when it closes. */
   open(headers: OutgoingHttpHeaders): ClientHttp2Stream {
-    const stream = this.#session.request(headers);
     this.#streams += 1;
-    stream.on("close", () => {
-      this.#streams -= 1;
-      this.#lingering.delete(stream);
-    });
-    return stream;
+    return this.#session.request(headers);
+  }
+
+  closed(stream: ClientHttp2Stream): void {
+    this.#streams -= 1;
+    this.#lingering.delete(stream);
   }
 
   /** The stream stays open until the server accepts it if the server's limit of concurrent streams is reached. */

@@ -82,8 +82,7 @@ export class PoolCall<T> {
     try {
       for (;;) {
         if (this.#running.size === 0) this.#start(await this.#next());
-        const attempts = [...this.#running].map(({ outcome }) => outcome);
-        const outcome = await Promise.race([...attempts, hedge.elapsed]);
+        const outcome = await this.#nextOutcome(hedge.elapsed);
         if (outcome === undefined) {
           if (this.#running.size === 1) this.#startOther();
           hedge.restart();
@@ -106,6 +105,13 @@ export class PoolCall<T> {
       for (const { abandon } of this.#running) abandon();
       this.#deadline.release();
     }
+  }
+
+  /** @param hedge - Resolves when the call is due to be hedged; absent if it is not. */
+  #nextOutcome(hedge: Promise<undefined> | undefined): Promise<Outcome<T> | undefined> {
+    const outcomes = [...this.#running].map(({ outcome }) => outcome);
+    if (hedge === undefined && outcomes.length === 1) return outcomes[0]!;
+    return Promise.race(hedge === undefined ? outcomes : [...outcomes, hedge]);
   }
 
   async #next(): Promise<PooledTriton> {
@@ -201,21 +207,18 @@ export class PoolCall<T> {
   }
 }
 
-/** Timer whose promise resolves each time it elapses; never if `ms` is infinite. */
+/** Timer that elapses once after each restart; never if `ms` is infinite. */
 function repeatedTimer(ms: number) {
   let timer: NodeJS.Timeout | undefined;
   const repeated = {
-    elapsed: new Promise<undefined>(() => {}),
+    elapsed: undefined as Promise<undefined> | undefined,
     restart() {
       if (ms === Number.POSITIVE_INFINITY) return;
       repeated.elapsed = new Promise((resolve) => {
         timer = setTimeout(resolve, ms, undefined);
       });
     },
-    stop() {
-      clearTimeout(timer);
-      repeated.elapsed = new Promise(() => {});
-    },
+    stop: () => clearTimeout(timer),
   };
   repeated.restart();
   return repeated;

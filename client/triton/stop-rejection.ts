@@ -6,9 +6,7 @@
  */
 export function isStopRejection(error: string): boolean {
   return (
-    /connection refused|ECONNREFUSED|No connection established|Stream refused by server/.test(
-      error,
-    ) ||
+    /connection refused|ECONNREFUSED|Stream refused by server/.test(error) ||
     (/\bstatus 503\b|\bHTTP 503\b|\bgRPC UNAVAILABLE\b/.test(error) &&
       /stopping|exiting/i.test(error))
   );

@@ -204,6 +204,7 @@ function receive(
     if (error.code === "ERR_HTTP2_OUT_OF_STREAMS") connection.retire();
   });
   stream.on("close", () => {
+    connection.closed(stream);
     // a response without a message has its status in the first headers
     const ended = trailers?.["grpc-status"] === undefined ? head : trailers;
     const code = ended?.["grpc-status"];
