@@ -86,6 +86,8 @@ export const embedErrorStatus = {
   /** The model has no tower for the modality: images or texts. */
   unsupported_modality: 400,
   unauthorized: 401,
+  /** A web page of another origin sent the request to a server without a key. */
+  forbidden: 403,
   not_found: 404,
   /** The server does not serve the model. */
   unknown_model: 404,

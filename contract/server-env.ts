@@ -171,7 +171,7 @@ export const serverEnv = z
      * three quarters of them.
      */
     MAX_QUEUE_BYTES: integer(1_024, 1_099_511_627_776).default(256 * 1024 * 1024),
-    /** Maximum open connections; further ones are closed immediately. */
+    /** Maximum open connections; a further one replaces the longest idle one, or is closed immediately if all have a request. */
     MAX_CONNECTIONS: integer(1, 1_000_000).default(4_096),
     /** Maximum size of a request body. */
     MAX_BODY_BYTES: integer(1_024, 2_147_483_647).default(64 * 1024 * 1024),

@@ -1,4 +1,4 @@
-import { readFile, rm } from "node:fs/promises";
+import { lstat, readFile, rm } from "node:fs/promises";
 import { z } from "zod";
 import { redactedUrl } from "./download-request.ts";
 import { sizeOf } from "./publish-file.ts";
@@ -45,6 +45,8 @@ export async function usableBytes(
   },
   state: PartState | undefined,
 ): Promise<number> {
+  const link = await lstat(part).catch(() => undefined);
+  if (link?.isSymbolicLink()) await discardPart(part);
   const existing = (await sizeOf(part)) ?? 0;
   if (bytes !== undefined && existing > bytes) return 0;
   // the checksum is verified afterwards

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { lstat, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -98,6 +98,17 @@ test("resumes the download of an earlier process and returns its size", async ()
   expect(resumed).toBe(200_000);
   // a part of another URL or an older file, distinguishable only by its checksum
   expect(server.requests[0]?.headers["if-range"]).toBeUndefined();
+});
+
+test.each(["longer", "complete"])("does not follow a symbolic link to a %s file", async (size) => {
+  const target = `${part}-target`;
+  const content = size === "complete" ? body : Buffer.alloc(body.length + 1, "x");
+  await writeFile(target, content);
+  await symlink(target, part);
+  const got = await get(await serve(file(body)));
+  expect(got.content.equals(body)).toBe(true);
+  expect((await lstat(part)).isSymbolicLink()).toBe(false);
+  expect((await readFile(target)).equals(content)).toBe(true);
 });
 
 test("sends no request if an earlier process downloaded the complete file", async () => {

@@ -1,3 +1,4 @@
+import { constants } from "node:fs";
 import { open, writeFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { InterruptedDownload, RejectedDownload } from "./download-errors.ts";
@@ -38,6 +39,11 @@ export interface DownloadProgress {
   readonly bytes: number;
   readonly total?: number;
 }
+
+const { O_CREAT, O_NOFOLLOW = 0, O_TRUNC, O_WRONLY } = constants;
+/** Flags to open a file: a symbolic link, which another user of the folder could have made, is not followed. */
+const resumedFile = O_WRONLY | O_NOFOLLOW;
+const newFile = resumedFile | O_CREAT | O_TRUNC;
 
 /** Maximum number of consecutive attempts without progress. */
 const maxFailures = 5;
@@ -204,10 +210,10 @@ async function writeResponse(
   }
 
   const state: PartState = { url: redactedUrl(url), validator: validatorOf(response), total };
-  const handle = await open(part, from > 0 ? "r+" : "w");
+  const handle = await open(part, from > 0 ? resumedFile : newFile);
   let offset = from;
   try {
-    await writeFile(partStatePath(part), `${JSON.stringify(state)}\n`);
+    await writeFile(partStatePath(part), `${JSON.stringify(state)}\n`, { flag: newFile });
     onProgress?.({ bytes: offset, total });
     for await (const data of response.body) {
       const chunk = data as Buffer;

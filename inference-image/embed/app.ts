@@ -17,7 +17,8 @@ import { drainHttp, trackRequests } from "../http/drain.ts";
 import { toEmbedError } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import { writeLog } from "../http/log-output.ts";
-import { limitUnreadResponses } from "../http/open-requests.ts";
+import { rejectOtherOrigins } from "../http/loopback-requests.ts";
+import { limitConnections, limitUnreadResponses } from "../http/open-requests.ts";
 import type { TlsFiles } from "../http/tls.ts";
 import { registerOpenAiRoutes } from "../openai/openai-routes.ts";
 import { RemoteImages, type RemoteImagesOptions } from "../openai/remote-images.ts";
@@ -44,6 +45,8 @@ export interface AppOptions {
    * @default - no authentication
    */
   readonly apiKey?: string;
+  /** Rejects requests from web pages of other origins. @default false */
+  readonly loopbackOnly?: boolean;
   /** @default - plain HTTP */
   readonly tls?: TlsFiles;
   /** Hosts of image URLs in `POST /v1/embeddings`. @default - none: URLs are rejected */
@@ -63,7 +66,7 @@ export interface Limits {
   /** Maximum number of pixels of one decoded image. */
   readonly maxImagePixels: number;
   /**
-   * Maximum number of open connections; further ones are closed at once.
+   * Maximum number of open connections; a further one replaces an idle one, or is closed at once.
    *
    * @default - no limit
    */
@@ -117,6 +120,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
 
   registerErrorResponses(app, admission);
+  if (options.loopbackOnly === true) rejectOtherOrigins(app);
   const addRoute = routeAdder(app, apiKey);
   registerOperationsRoutes(addRoute, options, () => state.draining);
   const requests = new RequestAdmission(app, {
@@ -172,7 +176,7 @@ function createServer({ limits, tls, logLevel = "silent" }: AppOptions): Fastify
       ? Fastify({ ...common, http: server })
       : (Fastify({ ...common, https: { ...server, ...tls } }) as unknown as FastifyInstance);
   limitUnreadResponses(app);
-  if (limits.maxConnections !== undefined) app.server.maxConnections = limits.maxConnections;
+  if (limits.maxConnections !== undefined) limitConnections(app, limits.maxConnections);
   return app;
 }
 

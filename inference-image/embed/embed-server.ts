@@ -3,6 +3,7 @@ import type { Server as TlsServer } from "node:tls";
 import type { FastifyInstance } from "fastify";
 import { type ServerEnv, servedSpecs } from "../../contract/server-env.ts";
 import { writeLog } from "../http/log-output.ts";
+import { isLoopback } from "../http/loopback-requests.ts";
 import { readSettings, SettingsError } from "../http/settings.ts";
 import { readTlsFiles, readTritonSecurity, type TlsFiles } from "../http/tls.ts";
 import { closeModels, type OpeningModels, openModels, serveModels } from "./load-models.ts";
@@ -99,6 +100,7 @@ function appOptions(settings: ServerEnv, tls: TlsFiles | undefined) {
       maxConnections: settings.MAX_CONNECTIONS,
     },
     apiKey: settings.API_KEY,
+    loopbackOnly: settings.API_KEY === undefined && isLoopback(settings.HOST),
     tls,
     preprocessing: {
       mode: settings.PREPROCESSING,

@@ -2,9 +2,9 @@ import { embedPaths } from "../../contract/embed-api.ts";
 import { pageScript } from "./page-script.ts";
 import type { ServedModel, ServedModels } from "./served-models.ts";
 
-/** Content security policy: the page connects to this server only. */
+/** Content security policy: the page connects to this server only, and no other page embeds it. */
 export const pageSecurityPolicy =
-  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src blob:; connect-src 'self'";
+  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src blob:; connect-src 'self'; frame-ancestors 'none'";
 
 const keyField = `<p><label>API key <input id="key" type="password" autocomplete="off" size="40"></label></p>
 `;

@@ -344,13 +344,26 @@ describe("on a connection", () => {
     expect(await fullResponse()).toMatch(/^HTTP\/1\.1 408 .*the request must arrive within/s);
   });
 
-  test("closes connections beyond the limit at once", async () => {
+  test("answers a health check although idle connections are at the limit", async () => {
+    await listen({ maxConnections: 3 });
+    const idle = [await connection(), await connection(), await connection()];
+    const { socket, answers } = await connection();
+    socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
+    expect(await answers()).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await idle[0]!.fullResponse()).toBe("");
+  });
+
+  test("closes connections beyond the limit at once if all others have requests", async () => {
     await listen({ maxConnections: 2 });
-    const kept = [await connection(), await connection()];
+    const busy = [await connection(), await connection()];
+    for (const { socket } of busy) socket.write(head({ "content-length": jpeg.length }));
+    await expect
+      .poll(() => metrics.text())
+      .toContain(`${embedMetrics.pendingBytes} ${2 * jpeg.length}`);
     const { fullResponse } = await connection();
     expect(await fullResponse()).toBe("");
-    kept[1]!.socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n");
-    expect(await kept[1]!.answers()).toMatch(/^HTTP\/1\.1 200 /);
+    busy[0]!.socket.write(jpeg);
+    expect(await busy[0]!.answers()).toMatch(/^HTTP\/1\.1 200 /);
   });
 
   test("answers Expect: 100-continue", async () => {

@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { Server as TlsServer } from "node:tls";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
 /** Maximum number of requests of a connection that are handled at a time. Further pipelined requests wait for the responses. */
@@ -89,4 +90,42 @@ export function limitUnreadResponses(app: FastifyInstance): void {
     const isIdle = (connections.get(socket)?.open ?? 0) === 0;
     if (isIdle || socket.writableLength > 0) socket.destroy();
   });
+}
+
+/** Minimum time between two warnings about the maximum number of connections, in milliseconds. */
+const warningMs = 60_000;
+
+/**
+ * Limits the open connections. A new connection at the limit takes the place of the one that has been idle for the longest time, so
+ * that health checks are answered; it is closed only if every other has a request.
+ */
+export function limitConnections(app: FastifyInstance, maximum: number): void {
+  /** In the order of their last request, or since they were opened. */
+  const sockets = new Set<Socket>();
+  let warnedAt = Number.NEGATIVE_INFINITY;
+  const warn = (what: string) => {
+    if (performance.now() - warnedAt < warningMs) return;
+    warnedAt = performance.now();
+    app.log.warn(`MAX_CONNECTIONS (${maximum}) connections are open: ${what}`);
+  };
+  app.server.on(app.server instanceof TlsServer ? "secureConnection" : "connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    if (sockets.size <= maximum) return;
+    const isIdle = (other: Socket) => (connections.get(other)?.open ?? 0) === 0;
+    // the new connection is the last one
+    const closed = [...sockets].find(isIdle) ?? socket;
+    warn(closed === socket ? "a new one was closed" : "idle ones are closed for new ones");
+    sockets.delete(closed);
+    closed.destroy();
+  });
+  app.addHook("onRequest", (request, reply, done) => {
+    const { socket } = request.raw;
+    onceEnded(request, reply, () => {
+      if (sockets.delete(socket)) sockets.add(socket);
+    });
+    done();
+  });
+  // of TLS connections, handshakes are limited too
+  app.server.maxConnections = 2 * maximum;
 }

@@ -3,6 +3,7 @@ import { servedVariants } from "../../contract/environment.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { isLoopback } from "./loopback-requests.ts";
 
 /** Invalid settings, one line per error. */
 export class SettingsError extends Error {
@@ -108,10 +109,6 @@ function conflictsIn(env: ServerEnv): readonly string[] {
     }
   }
   return conflicts;
-}
-
-function isLoopback(host: string): boolean {
-  return /^(localhost|127(\.\d{1,3}){3}|::1)$/i.test(host);
 }
 
 /** Rule of a setting, derived from its schema. */
