@@ -49,6 +49,7 @@ export const declaredContainer = z.object({
     }),
   ),
   memory: number.default(0),
+  cpus: number.default(0),
   shm_size: number.optional(),
   tmpfs: z.record(text, text).default({}),
   ulimit: blocks(z.object({ name: text, soft: number, hard: number })),

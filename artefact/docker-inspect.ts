@@ -73,6 +73,7 @@ export const inspectedContainer = z.object({
     PublishAllPorts: z.boolean().default(false),
     /** Bytes; 0 means no limit. */
     Memory: z.number().default(0),
+    NanoCpus: z.number().default(0),
     ShmSize: z.number().default(0),
     Tmpfs: mapOf(z.string()),
     Ulimits: orEmpty(z.object({ Name: z.string(), Soft: z.number(), Hard: z.number() })),

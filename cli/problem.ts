@@ -19,6 +19,8 @@ export const problemCodes = [
   "gpu-memory",
   "gpu-kind",
   "port",
+  "memory",
+  "cores",
   "disk",
   "file",
   "kind",

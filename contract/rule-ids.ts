@@ -26,6 +26,7 @@ export const ruleIds = [
   "container-privilege-escalation",
   "container-restart",
   "container-log-limit",
+  "container-limits",
   "pod-security-level",
   // Secrets
   "secret-plain-text",

@@ -48,6 +48,11 @@ export const host = (count: number) =>
       migProfile: text("a MIG profile like '1g.10gb'", /^\d+g\.\d+gb(\+\w+)?$/)
         .optional()
         .describe("Profile of the MIG devices in `gpus`, whose memory the models must fit."),
+      cores: integer(1, 1_024)
+        .optional()
+        .describe(
+          "CPU cores of the host. Each container may then use all but one, so that the host stays reachable. Default: unknown; containers are limited only by their shares while all cores are busy.",
+        ),
     })
     .prefault({});
 
@@ -105,8 +110,15 @@ const upstreams = z
     "With a gateway: Triton servers on other hosts to which it also forwards, each with the same models (docs/guides/several-hosts.md).",
   );
 
+const memoryMiB = integer(256, 4_194_304)
+  .optional()
+  .describe(
+    "Memory limit of the container in MiB. Default: from the models and the largest requests (docs/deploy.md).",
+  );
+
 /** Settings of every embed server on a GPU host. */
 export const embedService = {
+  memoryMiB,
   upstreams,
   image: embedImage,
   port: port.default(hostPorts.embed).describe("Port of the host."),
@@ -160,6 +172,13 @@ export const modelVersions = integer(1, maxModelVersions)
 export const tritonOnHost = {
   server: triton.server,
   image: tritonImage,
+  memoryMiB,
+  allocator: z
+    .enum(["glibc", "tcmalloc", "jemalloc"])
+    .default("glibc")
+    .describe(
+      "Memory allocator of `tritonserver`. With glibc, a server that loads models or receives requests of many sizes may keep growing, because freed memory stays in the arenas of its threads; NVIDIA then recommends `tcmalloc` or `jemalloc`, which its image contains.",
+    ),
   modelControl: z
     .enum(["explicit", "none", "open"])
     .default("explicit")

@@ -25,6 +25,7 @@ export function judgeHost(needs: Needs, facts: HostFacts): HostVerdict {
     needs.gpu === undefined ? noFindings : judgeNvidia(needs.gpu, facts, isDeployed(needs, facts)),
     needs.kind === undefined ? noFindings : judgeKind(needs.kind, facts),
     judgeCores(needs, facts),
+    judgeLimits(needs, facts),
     judgePorts(needs, facts),
     judgeDisk(needs, facts),
     judgeFiles(needs, facts),
@@ -77,6 +78,27 @@ function judgeCores({ gpu, ports }: Needs, { engine }: HostFacts): HostVerdict {
   const decodes = ports.some(({ service }) => service === "embed");
   const line = gpu && decodes ? coresNote(gpu, engine.cores) : undefined;
   return line === undefined ? noFindings : note(line);
+}
+
+/** Compares the memory limits of all services, and the stated CPU cores, with the host. */
+function judgeLimits({ memory = [], cores }: Needs, { engine }: HostFacts): HostVerdict {
+  const total = memory.reduce((sum, { miB }) => sum + miB, 0);
+  const problems: Problem[] = [];
+  if (engine.memoryMiB !== undefined && total > engine.memoryMiB) {
+    problems.push({
+      code: "memory",
+      message: `the host must have ${gibibytes(total)} GiB of memory for the limits of its containers, got ${gibibytes(engine.memoryMiB)} (limits: ${memory.map(({ service, miB }) => `${service} ${gibibytes(miB)}`).join(" + ")})`,
+      fix: "use a host with more memory, disable a service, or set memoryMiB of the services to what they need",
+    });
+  }
+  if (cores !== undefined && engine.cores !== undefined && cores > engine.cores) {
+    problems.push({
+      code: "cores",
+      message: `the host must have ${cores} CPU cores (host.cores), got ${engine.cores}`,
+      fix: `set host.cores to ${engine.cores}`,
+    });
+  }
+  return { problems, notes: [] };
 }
 
 const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64", "arm64"]);

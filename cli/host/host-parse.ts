@@ -130,6 +130,8 @@ export interface EngineInfo {
   readonly cdiDevices: readonly string[];
   /** Number of CPU cores; absent if the engine does not report it. */
   readonly cores?: number;
+  /** Memory in MiB; absent if the engine does not report it. */
+  readonly memoryMiB?: number;
 }
 
 /** Parses `docker info --format '{{json .}}'`; undefined if no engine responded. */
@@ -152,6 +154,8 @@ export function parseEngineInfo(text: string): EngineInfo | undefined {
     cdiDevices: devices
       .filter((it: { Source?: unknown }) => it?.Source === "cdi")
       .map((it: { ID?: unknown }) => String(it.ID)),
+    ...(typeof info.MemTotal === "number" &&
+      info.MemTotal > 0 && { memoryMiB: Math.floor(info.MemTotal / 2 ** 20) }),
     ...(typeof info.NCPU === "number" && info.NCPU > 0 && { cores: info.NCPU }),
   };
 }

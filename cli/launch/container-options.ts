@@ -48,6 +48,7 @@ export function runOptions(declared: readonly DeclaredContainer[]): readonly (re
     .flatMap(({ tmpfs }) => Object.values(tmpfs))
     .map((text) => Number(/size=(\d+)m/.exec(text)?.[1] ?? 0))
     .reduce((sum, size) => sum + size, 0);
+  const memoryMiB = declared.reduce((sum, { memory }) => sum + memory, 0);
   const sharedMiB = declared.reduce((sum, { shm_size }) => sum + (shm_size ?? 0), 0);
   const limits = new Map(declared.flatMap(({ ulimit }) => ulimit.map((it) => [it.name, it])));
   const drop = first.capabilities.flatMap((it) => it.drop);
@@ -58,6 +59,7 @@ export function runOptions(declared: readonly DeclaredContainer[]): readonly (re
     ...(tmpfsMiB > 0 ? [["--tmpfs", `/tmp:rw,nosuid,nodev,size=${tmpfsMiB}m`]] : []),
     ...drop.map((name) => ["--cap-drop", name]),
     ...first.security_opts.map((option) => ["--security-opt", option]),
+    ...(memoryMiB > 0 ? [["--memory", `${memoryMiB}m`]] : []),
     ...(sharedMiB > 0 ? [["--shm-size", `${sharedMiB}m`]] : []),
     ...[...limits.values()].map(({ name, soft, hard }) => ["--ulimit", `${name}=${soft}:${hard}`]),
     ["--stop-timeout", String(stopSeconds)],

@@ -5,9 +5,22 @@ import type { Service } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { embedPort } from "../../contract/ports.ts";
-import { minKeyLength, modelSettings, type ServerEnvName } from "../../contract/server-env.ts";
+import {
+  minKeyLength,
+  modelSettings,
+  type ServerEnvName,
+  serverEnv,
+} from "../../contract/server-env.ts";
 import type { daliModels } from "../../contract/triton-models.ts";
 import { addressOf, TerraformVariable } from "../cdktf.ts";
+import {
+  embedMemoryMiB,
+  heapMiB,
+  limitsOf,
+  memoryLimitFindings,
+  nodeOptions,
+  pixelsInFlight,
+} from "../checks/container-limits.ts";
 import { check } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import { u8FileFindings } from "../checks/weights.ts";
@@ -81,6 +94,12 @@ export interface EmbedServerProps {
    */
   readonly expose?: Exposure;
   /**
+   * Memory limit in MiB.
+   *
+   * @default - from the models and the largest requests
+   */
+  readonly memoryMiB?: number;
+  /**
    * Triton servers on other hosts to which a gateway also forwards.
    *
    * @default - none
@@ -90,6 +109,8 @@ export interface EmbedServerProps {
 
 /** Time limit for accepted requests when the server stops. */
 const graceSeconds = 30;
+
+const tmpMiB = 64;
 
 /** Time limit for loading the model into ONNX Runtime, or for connecting to a ready Triton. */
 const loadSeconds = 120;
@@ -135,9 +156,11 @@ export class EmbedServer extends Construct {
     const request = gpuRequest(gpus);
     if (expose !== "loopback") this.apiKey = apiKeyVariable(this, name);
     const startSeconds = startSecondsOf(backend);
+    const limits = this.#limits(props, gpus);
     this.container = new Container(this, "container", {
       ...hardened,
       ...containerInit,
+      ...limits,
       provider: host.services,
       name: objectName(this),
       image: image.imageId,
@@ -149,8 +172,10 @@ export class EmbedServer extends Construct {
         ...serverSettings(backend, gpus, remote.targets),
         ...remote.env,
         ...accessSettings(this.apiKey),
+        MAX_PIXELS_IN_FLIGHT: String(pixelsInFlight),
+        NODE_OPTIONS: nodeOptions,
       }),
-      tmpfs: tmpfs(64),
+      tmpfs: tmpfs(tmpMiB),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: embedPort, external: port, ip: bindAddress(expose) }],
       volumes: [...weightsMounts(backend), ...remote.mounts],
@@ -171,6 +196,16 @@ export class EmbedServer extends Construct {
 
     const url = `http://${host.clientAddress(expose)}:${port}`;
     this.service = this.#environmentEntry(url, backend, remote.targets);
+  }
+
+  #limits({ host, backend, memoryMiB }: EmbedServerProps, gpus: readonly GpuId[]) {
+    const models = backend.kind === "onnxruntime" ? this.models : [];
+    const queueBytes = serverEnv.shape.MAX_QUEUE_BYTES.parse(undefined);
+    const limit =
+      memoryMiB ?? embedMemoryMiB({ models, onGpu: gpus.length > 0, queueBytes, tmpMiB });
+    check(this, () => memoryLimitFindings(limit, models, heapMiB));
+    host.requireMemory({ service: nameInStack(this), miB: limit });
+    return limitsOf("embed", limit, host.cores);
   }
 
   #environmentEntry(url: string, backend: EmbedBackend, remote: readonly string[]): Service {

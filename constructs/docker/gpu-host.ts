@@ -27,7 +27,12 @@ import { expression, projectFolder } from "../expression.ts";
 import { nameInStack, objectName } from "../names.ts";
 import type { HealthGate } from "./health-gate.ts";
 import { HostCheck } from "./host-check.ts";
-import type { HostRequirements, RequiredDisk, RequiredFile } from "./host-requirements.ts";
+import type {
+  HostRequirements,
+  RequiredDisk,
+  RequiredFile,
+  RequiredMemory,
+} from "./host-requirements.ts";
 import { type ImageSource, ServerImage, weightsIn } from "./server-image.ts";
 
 /** Device that runs the models of a host or cluster. */
@@ -58,6 +63,12 @@ export interface GpuHostProps extends RunsClipstack {
    */
   readonly migProfile?: string;
   /**
+   * CPU cores of the host.
+   *
+   * @default - unknown: a container may use all of them
+   */
+  readonly cores?: number;
+  /**
    * Device that runs the models.
    *
    * @default "gpu"
@@ -83,6 +94,7 @@ export class GpuHost extends Construct {
   readonly accelerator: Accelerator;
   readonly gpu: GpuSpec & { readonly name: GpuName };
   readonly count: number;
+  readonly cores?: number;
   readonly command?: string;
   readonly network: Network;
   /** Provider of images, volumes and one-shot containers; absent if it is the default Docker provider of the stack. */
@@ -98,6 +110,7 @@ export class GpuHost extends Construct {
   readonly #tritonImages: string[] = [];
   readonly #disk: RequiredDisk[] = [];
   readonly #files: RequiredFile[] = [];
+  readonly #memory: RequiredMemory[] = [];
   readonly #images = new Map<string, { readonly kind: ImageKind; readonly image: ServerImage }>();
   readonly #prepared: DataResource;
   #modelControlKey: string | undefined;
@@ -113,6 +126,7 @@ export class GpuHost extends Construct {
     this.count = props.count;
     this.gpus = gpuLayout(props.count).gpus;
     this.migProfile = props.migProfile;
+    this.cores = props.cores;
     this.command = props.command;
 
     const hostCheck = new HostCheck(this, "check", {
@@ -232,6 +246,11 @@ export class GpuHost extends Construct {
     this.#disk.push(disk);
   }
 
+  /** Adds the memory limit of a service to the requirements of the host. */
+  requireMemory(memory: RequiredMemory): void {
+    this.#memory.push(memory);
+  }
+
   /** Adds a file to the requirements of the host or the deploying machine. */
   requireFile(file: RequiredFile): void {
     this.#files.push(file);
@@ -284,6 +303,8 @@ export class GpuHost extends Construct {
         port,
         address: bindAddress(expose),
       })),
+      memory: [...this.#memory],
+      ...(this.cores !== undefined && { cores: this.cores }),
       disk: [...this.#disk],
       files: [...this.#files],
     };

@@ -32,6 +32,10 @@ const disk = z.strictObject({
 });
 export type RequiredDisk = z.infer<typeof disk>;
 
+/** Memory limit of a service. */
+const memory = z.strictObject({ service: z.string().min(1), miB: z.int().min(1) });
+export type RequiredMemory = z.infer<typeof memory>;
+
 /** GPU driver that the CUDA version of an image requires. */
 const driver = z.strictObject({
   image: z.string().min(1),
@@ -96,6 +100,10 @@ export const hostRequirements = z.strictObject({
     })
     .optional(),
   ports: z.array(port),
+  /** Memory limits of the services; absent for a kind cluster. */
+  memory: z.array(memory).optional(),
+  /** CPU cores that the settings state. */
+  cores: z.int().min(1).optional(),
   disk: z.array(disk),
   files: z.array(file),
 });

@@ -9,6 +9,7 @@ import { modelPath } from "../../contract/repository-files.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
 import { openClipTransformers } from "../../contract/trained-weights.ts";
 import { addressOf } from "../cdktf.ts";
+import { limitsOf, pytorchMemoryMiB } from "../checks/container-limits.ts";
 import { check, type Finding, findingIf } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import { nameInStack, objectName } from "../names.ts";
@@ -47,6 +48,8 @@ export interface PytorchBaselineProps {
 /** Time limit for accepted requests when the service stops. */
 const graceSeconds = 30;
 
+const tmpMiB = 256;
+
 /** Time limit for importing PyTorch, loading the model and creating the CUDA context. */
 const loadSeconds = 120;
 
@@ -75,8 +78,14 @@ export class PytorchBaseline extends Construct {
     host.publish(this, [{ service: name, prop: "port", port, expose: "loopback" }]);
 
     const request = gpuRequest(gpus);
+    const memoryMiB = pytorchMemoryMiB(
+      this.models.map((model) => ({ ...model, towers: imageTowers(model) })),
+      tmpMiB,
+    );
+    host.requireMemory({ service: name, miB: memoryMiB });
     this.container = new Container(this, "container", {
       ...hardened,
+      ...limitsOf("baseline", memoryMiB, host.cores),
       provider: host.services,
       name: objectName(this),
       image: image.imageId,
@@ -96,7 +105,7 @@ export class PytorchBaseline extends Construct {
         SHUTDOWN_GRACE_SECONDS: String(graceSeconds),
       }),
       // forms with many images
-      tmpfs: tmpfs(256),
+      tmpfs: tmpfs(tmpMiB),
       networksAdvanced: [{ name: host.network.name }],
       ports: [{ internal: baselinePort, external: port, ip: bindAddress("loopback") }],
       volumes: [...weights.mounts()],

@@ -13,6 +13,7 @@ import {
   restrictControl,
 } from "../../contract/triton-flags.ts";
 import { tritonLauncher } from "../../contract/triton-launcher.ts";
+import { type limitsOf, nodeOptions } from "../checks/container-limits.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import type { FileVariant } from "../served-towers.ts";
 import { exitTimeoutSeconds } from "../triton-times.ts";
@@ -61,17 +62,30 @@ export interface TritonContainerOptions {
   readonly hasVersions: boolean;
   readonly cache: EngineCache | undefined;
   readonly sharedMemoryMiB: number;
+  readonly allocator: Allocator;
+  readonly limits: ReturnType<typeof limitsOf>;
   readonly startSeconds: number;
 }
+
+/** Memory allocator of tritonserver: that of the C library, or one of its image. */
+export type Allocator = keyof typeof preloads;
+
+/** Libraries by name, because the folder depends on the architecture. */
+const preloads = { glibc: "", tcmalloc: "libtcmalloc.so.4", jemalloc: "libjemalloc.so.2" } as const;
+
+export const tritonTmpMiB = 256;
 
 /** Configuration of a Triton container, without its name, image and network. */
 export function tritonContainer(options: TritonContainerOptions) {
   const { server, gpus, ports, expose, weights, configurations, cache } = options;
   const request = gpuRequest(gpus);
+  // the emulator does not have these libraries
+  const preload = server === "tritonserver" ? preloads[options.allocator] : "";
   const hasKey = options.modelControl === "explicit";
   return {
     ...hardened,
     ...containerInit,
+    ...options.limits,
     command: [
       // the emulator reads the key itself
       ...(hasKey && server === "tritonserver" ? ["python3", "-c", tritonLauncher] : []),
@@ -81,9 +95,11 @@ export function tritonContainer(options: TritonContainerOptions) {
     runtime: request.runtime,
     env: environmentList({
       ...request.env,
+      ...(server === "emulator" && { NODE_OPTIONS: nodeOptions }),
+      ...(preload !== "" && { LD_PRELOAD: preload }),
       ...(hasKey && { [modelControlKeyVariable]: options.modelControlKey() }),
     }),
-    tmpfs: tmpfs(256),
+    tmpfs: tmpfs(tritonTmpMiB),
     shmSize: options.sharedMemoryMiB,
     ulimit: [
       // NVIDIA's recommendation: 64 MiB of stack, and unlimited pinned memory for GPUs
@@ -112,7 +128,7 @@ export function tritonContainer(options: TritonContainerOptions) {
 }
 
 /** Maximum request body. A request of 32 images as JSON has about 95 MB; Triton's default of 64 MiB would reject it. */
-const maxRequestBytes = 128 * 1024 * 1024;
+export const maxRequestBytes = 128 * 1024 * 1024;
 
 const controlRestrictions = { explicit: "key", none: "closed", open: "open" } as const;
 

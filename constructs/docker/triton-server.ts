@@ -13,6 +13,13 @@ import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
 import { addressOf } from "../cdktf.ts";
+import {
+  heapMiB,
+  limitsOf,
+  memoryLimitFindings,
+  type TritonMemory,
+  tritonMemoryMiB,
+} from "../checks/container-limits.ts";
 import { check, type Finding } from "../checks/findings.ts";
 import type { GpuId } from "../checks/gpus.ts";
 import {
@@ -34,7 +41,13 @@ import { HealthGate } from "./health-gate.ts";
 import { ModelConfiguration, type ModelConfigurationProps } from "./model-configuration.ts";
 import type { ModelWeights, TowerWeights } from "./model-weights.ts";
 import type { ImageSource, ServerImage } from "./server-image.ts";
-import { type ModelControl, tritonContainer } from "./triton-container.ts";
+import {
+  type Allocator,
+  type ModelControl,
+  maxRequestBytes,
+  tritonContainer,
+  tritonTmpMiB,
+} from "./triton-container.ts";
 
 /** Backend that executes the models in Triton. */
 export type TritonBackend = keyof typeof backendVariants;
@@ -95,6 +108,14 @@ export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCach
    * @default 1024 - NVIDIA's recommendation
    */
   readonly sharedMemoryMiB?: number;
+  /**
+   * Memory limit in MiB.
+   *
+   * @default - from the models and the largest requests
+   */
+  readonly memoryMiB?: number;
+  /** @default "glibc" */
+  readonly allocator?: Allocator;
 }
 
 /** Model of the repository with its configuration. */
@@ -183,6 +204,8 @@ export class TritonServer extends Construct {
         hasVersions: props.modelVersions !== undefined && weights.source !== "image",
         cache,
         sharedMemoryMiB: props.sharedMemoryMiB ?? 1024,
+        allocator: props.allocator ?? "glibc",
+        limits: this.#limits(props, { gpus, instances: Math.max(...instances), compiles }),
         startSeconds: this.startSeconds,
       }),
       provider:
@@ -306,6 +329,25 @@ export class TritonServer extends Construct {
       ]),
     );
     check(this, () => exposureFindings(expose, props.allowUnauthenticated ?? false, modelControl));
+  }
+
+  #limits(
+    { host, server, sharedMemoryMiB = 1024, memoryMiB }: TritonServerProps,
+    use: Pick<TritonMemory, "instances" | "compiles"> & { readonly gpus: readonly GpuId[] },
+  ) {
+    const limit =
+      memoryMiB ??
+      tritonMemoryMiB({
+        ...use,
+        gpus: use.gpus.length,
+        models: this.models,
+        decodes: this.jpegVariant !== undefined,
+        requestBytes: maxRequestBytes,
+        sharedMiB: sharedMemoryMiB + tritonTmpMiB + (server.kind === "emulator" ? heapMiB : 0),
+      });
+    check(this, () => memoryLimitFindings(limit, this.models));
+    host.requireMemory({ service: nameInStack(this), miB: limit });
+    return limitsOf("triton", limit, host.cores);
   }
 
   /** Records the driver, GPUs and ports that this server requires of its host. */

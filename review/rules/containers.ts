@@ -160,6 +160,32 @@ export const containerRules: readonly ReviewRule[] = [
     }),
   }),
   rule({
+    id: "container-limits",
+    severity: "warning",
+    title: "Containers have memory and CPU limits.",
+    rationale:
+      "Without a memory limit, one service that grows makes the kernel kill another one, or the host unreachable. Without CPU limits or shares, decoding starves inference.",
+    inputs: "`memory`, and `cpus`, `cpu_quota` or `cpu_shares` of long-running containers.",
+    fix: "set memory, and cpus or cpu_shares",
+    example: {
+      stack: "single-gpu",
+      message: "memory should be set: the container may use all memory of the host",
+      edits: [{ path: containerPath("embed/container", "memory"), failing: undefined }],
+    },
+    find: each(serviceContainers, ({ resource, values }) => {
+      const isSet = (name: string) =>
+        isUnknown(resource, name) || !["", "0", "undefined", "null"].includes(String(values[name]));
+      return [
+        ...(isSet("memory")
+          ? []
+          : ["memory should be set: the container may use all memory of the host"]),
+        ...(["cpus", "cpu_quota", "cpu_shares"].some(isSet)
+          ? []
+          : ["cpus or cpu_shares should be set: the container may use all cores of the host"]),
+      ];
+    }),
+  }),
+  rule({
     id: "pod-security-level",
     severity: "warning",
     title: "Namespaces reject privileged pods.",

@@ -144,7 +144,7 @@ export const tritonRules: readonly ReviewRule[] = [
         "TRITON_GRPC_URLS must name Tritons of the stack at port 8001, got 'single-gpu-triton:8001'",
       edits: [
         {
-          path: containerPath("embed/container", "env", 6),
+          path: containerPath("embed/container", "env", 8),
           failingText: "single-gpu-triton:8001",
           passingText: "single-gpu-triton-onnx:8001",
         },

@@ -88,6 +88,7 @@ function resourceFacts(
 ): readonly Fact[] {
   return [
     ["memory", memoryText(declared.memory), memoryText(HostConfig.Memory / bytesPerMiB)],
+    ["CPU cores", cpuText(declared.cpus), cpuText(HostConfig.NanoCpus / 1e9)],
     [
       "shared memory",
       declared.shm_size === undefined ? undefined : memoryText(declared.shm_size),
@@ -172,6 +173,10 @@ function secondsText(count: number | null | undefined): string | undefined {
 
 function memoryText(mebibytes: number): string {
   return mebibytes === 0 ? "no limit" : `${mebibytes} MiB`;
+}
+
+function cpuText(cores: number): string {
+  return cores === 0 ? "no limit" : String(cores);
 }
 
 function capabilityText(add: readonly string[], drop: readonly string[]): string {

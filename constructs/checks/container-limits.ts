@@ -1,0 +1,150 @@
+import { type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
+import type { ModelSpec } from "../../contract/model-spec.ts";
+import { type Finding, findingIf } from "./findings.ts";
+import { memoryFindings } from "./memory.ts";
+import { activationsMiB, weightsOfMiB } from "./vram.ts";
+
+/**
+ * Memory and CPU limits of containers on a host. A limit is an upper bound, not a reservation: the kernel kills a process that exceeds
+ * it, and not another one of the host.
+ */
+
+/** Parts of the limits, in MiB. */
+const parts = {
+  /** Program, native libraries and thread stacks of a server. */
+  program: 512,
+  /** Pinned buffers and the context of CUDA on the host side. */
+  cuda: 1_024,
+  /** Builder and timing cache of TensorRT; one engine is built at a time. */
+  engineBuild: 2_048,
+  /** Threads and pinned buffers of DALI's pipelines. */
+  dali: 1_024,
+  /** PyTorch and its libraries. */
+  pytorch: 3_072,
+} as const;
+
+/** JavaScript heap of the embed server and of the Triton emulator. Bodies, images and tensors are outside the heap. */
+export const heapMiB = 1_024;
+export const nodeOptions = `--max-old-space-size=${heapMiB}`;
+
+/** Decoded pixels in memory, over all images: eight of the largest accepted image. */
+export const pixelsInFlight = 8 * 40_000_000;
+const bytesPerPixel = 4;
+
+/** Requests of the largest accepted size that a Triton server holds at a time. */
+const tritonRequests = 8;
+
+export interface EmbedMemory {
+  /** Models that the server runs itself; none for a gateway. */
+  readonly models: readonly ModelSpec[];
+  readonly onGpu: boolean;
+  /** Maximum bytes of queued bodies and of their responses. */
+  readonly queueBytes: number;
+  readonly tmpMiB: number;
+}
+
+/** Returns the memory limit of an embed server in MiB. */
+export function embedMemoryMiB({ models, onGpu, queueBytes, tmpMiB }: EmbedMemory): number {
+  return rounded(
+    parts.program +
+      heapMiB +
+      queueBytes / 2 ** 20 +
+      (pixelsInFlight * bytesPerPixel) / 2 ** 20 +
+      tmpMiB +
+      (onGpu ? parts.cuda : 0) +
+      modelsMiB(models, "fp32", 1),
+  );
+}
+
+export interface TritonMemory {
+  readonly models: readonly ModelSpec[];
+  /** Execution instances of each model in this process, over all GPUs; on a GPU their activations are in its memory. */
+  readonly instances: number;
+  readonly gpus: number;
+  /** Whether TensorRT compiles the models. */
+  readonly compiles: boolean;
+  readonly decodes: boolean;
+  /** Maximum size of a request. */
+  readonly requestBytes: number;
+  /** `/dev/shm` and `/tmp`, which count towards the limit, and the heap of an emulator. */
+  readonly sharedMiB: number;
+}
+
+/** Returns the memory limit of a Triton server in MiB. */
+export function tritonMemoryMiB(triton: TritonMemory): number {
+  const { models, instances, gpus, compiles, decodes, requestBytes, sharedMiB } = triton;
+  return rounded(
+    parts.program +
+      gpus * parts.cuda +
+      (compiles ? parts.engineBuild : 0) +
+      (decodes ? parts.dali : 0) +
+      (tritonRequests * requestBytes) / 2 ** 20 +
+      sharedMiB +
+      // a reload holds both configurations
+      2 * (gpus > 0 ? weightsOfMiB(models, "fp32") : modelsMiB(models, "fp32", instances)),
+  );
+}
+
+/** Returns the memory limit of the PyTorch baseline in MiB. */
+export function pytorchMemoryMiB(models: readonly ModelSpec[], tmpMiB: number): number {
+  return rounded(parts.pytorch + parts.cuda + tmpMiB + modelsMiB(models, "fp32", 1));
+}
+
+/** Weights, their copy while a session is created, and activations of a full batch on the CPU. */
+function modelsMiB(
+  models: readonly ModelSpec[],
+  precision: WeightsPrecision,
+  instances: number,
+): number {
+  return models
+    .flatMap(({ towers, batching }) =>
+      Object.values(towers).map(
+        (tower) =>
+          weightsMiB(tower, precision) +
+          instances * (weightsMiB(tower, precision) + activationsMiB(tower, batching.maximum)),
+      ),
+    )
+    .reduce((sum, miB) => sum + miB, 0);
+}
+
+function rounded(miB: number): number {
+  return Math.ceil(miB / 256) * 256;
+}
+
+/** Shares of the CPU while all cores are busy: inference before decoding, and both before the baseline. */
+const cpuShares = { triton: 2_048, embed: 1_024, baseline: 512 } as const;
+
+/**
+ * Arguments of `docker_container`. Without swap, a container that reaches its limit does not slow down the host.
+ *
+ * @param cores - CPU cores of the host; a container may use all but one. Undefined: only the shares limit it.
+ */
+export function limitsOf(
+  kind: keyof typeof cpuShares,
+  memoryMiB: number,
+  cores: number | undefined,
+) {
+  return {
+    memory: memoryMiB,
+    memorySwap: memoryMiB,
+    cpuShares: cpuShares[kind],
+    ...(cores !== undefined && { cpus: Math.max(1, cores - 1).toFixed(1) }),
+  };
+}
+
+/** Rejects a memory limit that the weights, or the JavaScript heap, alone exceed. */
+export function memoryLimitFindings(
+  limitMiB: number,
+  models: readonly ModelSpec[],
+  heap = 0,
+): readonly Finding[] {
+  return [
+    ...memoryFindings("memoryMiB", limitMiB, weightsOfMiB(models, "fp32")),
+    ...findingIf(
+      limitMiB < heap + parts.program,
+      "memoryMiB",
+      `be at least ${heap + parts.program}`,
+      `${limitMiB}`,
+    ),
+  ];
+}
