@@ -400,10 +400,10 @@ test("the memory limits of all services fit the host, and its cores are those of
     { service: "embed", miB: 3_328 },
     { service: "triton-onnx", miB: 4_608 },
   ];
-  const engine = { ...facts.engine, cores: 4, memoryMiB: 7_936 };
-  expect(messages({ memory, cores: 4 }, { engine })).toEqual([]);
-  expect(messages({ memory, cores: 8 }, { engine: { ...engine, memoryMiB: 7_900 } })).toEqual([
+  const engine = { ...facts.engine, cores: 16, memoryMiB: 7_936 };
+  expect(messages({ memory, cores: 16 }, { engine })).toEqual([]);
+  expect(messages({ memory, cores: 32 }, { engine: { ...engine, memoryMiB: 7_900 } })).toEqual([
     "memory: the host must have 7.8 GiB of memory for the limits of its containers, got 7.7 (limits: embed 3.3 + triton-onnx 4.5)",
-    "cores: the host must have 8 CPU cores (host.cores), got 4",
+    "cores: the host must have 32 CPU cores (host.cores), got 16",
   ]);
 });

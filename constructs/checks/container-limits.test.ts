@@ -29,9 +29,9 @@ test("the memory limit of an embed server grows with its queue and its models", 
 
 test("the memory limit of a Triton server grows with GPUs, payloads, engine builds and decoders", () => {
   const limit = tritonMemoryMiB(triton);
-  expect(limit).toBe(4_608);
+  expect(limit).toBe(4_096);
   expect(tritonMemoryMiB({ ...triton, gpus: 2 })).toBe(limit + 1_024);
-  expect(tritonMemoryMiB({ ...triton, requestBytes: 256 * 2 ** 20 })).toBe(limit + 1_024);
+  expect(tritonMemoryMiB({ ...triton, requestBytes: 256 * 2 ** 20 })).toBe(limit + 512);
   expect(tritonMemoryMiB({ ...triton, compiles: true, decodes: true })).toBe(limit + 3_072);
   const onCpu = { ...triton, gpus: 0 };
   expect(tritonMemoryMiB({ ...onCpu, instances: 4 })).toBeGreaterThan(tritonMemoryMiB(onCpu));

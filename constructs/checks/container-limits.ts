@@ -32,7 +32,7 @@ export const pixelsInFlight = 8 * 40_000_000;
 const bytesPerPixel = 4;
 
 /** Requests of the largest accepted size that a Triton server holds at a time. */
-const tritonRequests = 8;
+const tritonRequests = 4;
 
 export interface EmbedMemory {
   /** Models that the server runs itself; none for a gateway. */

@@ -303,7 +303,7 @@ export class GpuHost extends Construct {
         port,
         address: bindAddress(expose),
       })),
-      memory: [...this.#memory],
+      ...(this.#memory.length > 0 && { memory: [...this.#memory] }),
       ...(this.cores !== undefined && { cores: this.cores }),
       disk: [...this.#disk],
       files: [...this.#files],
