@@ -1,3 +1,4 @@
+import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { hasEmbedApi } from "../../contract/environment.ts";
 import { UserError } from "../../contract/user-error.ts";
 import { benchEndpointName } from "../record/bench-endpoint.ts";
@@ -209,18 +210,18 @@ function gridKey({
   return JSON.stringify([environment, service, id]);
 }
 
-/** Batch sizes that a target accepts: a Triton accepts at most the maximum of the model, the embed API splits larger ones. */
+/** Batch sizes that a target accepts: Triton at most the maximum of the model, the embed API that of a request, which it splits. */
 function acceptedBatches(
   { endpoint, spec }: BenchTarget,
   sizes: readonly number[],
   onNotice: (text: string) => void,
 ): readonly number[] {
-  const { maximum } = spec.batching;
-  const accepted = hasEmbedApi(endpoint) ? sizes : sizes.filter((size) => size <= maximum);
+  const isEmbed = hasEmbedApi(endpoint);
+  const maximum = isEmbed ? maxImagesPerRequest : spec.batching.maximum;
+  const accepted = sizes.filter((size) => size <= maximum);
   if (accepted.length < sizes.length) {
-    onNotice(
-      `${endpoint}: batch sizes above ${maximum}, the maximum of ${spec.name}, are left out`,
-    );
+    const owner = isEmbed ? "a request" : spec.name;
+    onNotice(`${endpoint}: batch sizes above ${maximum}, the maximum of ${owner}, are left out`);
   }
   return accepted;
 }

@@ -17,6 +17,8 @@ export interface BenchTarget extends ModelTower {
   readonly model: string;
   /** Variant of the ensemble with which a Triton decodes JPEG files; absent without DALI. */
   readonly jpegVariant?: "dali" | "dali-trt";
+  /** Precision that the server computes in; absent: that of its kind. Embeddings in FP16 are compared by their direction. */
+  readonly precision?: "fp16";
   /** Payload formats that the server accepts. */
   readonly payloads: readonly PayloadFormat[];
   /** Bearer token, sent to this address only. */

@@ -78,6 +78,7 @@ export async function gateParity(
     const { target: kind } = record.subject;
     const result = await checkBenchParity(target, endpoint, reference, {
       halfPrecision:
+        target.precision === "fp16" ||
         roundsToHalf(kind, target.endpoint) ||
         decodesWithDali(kind, endpoint.payload, target.jpegVariant),
       signal: context.signal,

@@ -1,7 +1,7 @@
 import type { Workload } from "../../artefact/workload.ts";
 import { type EndpointName, hasEmbedApi } from "../../contract/environment.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
-import type { OpenTargets } from "./bench-target.ts";
+import type { BenchTarget, OpenTargets } from "./bench-target.ts";
 import { useServices, type WithTargetsOptions } from "./open-services.ts";
 import { openService } from "./service-under-test.ts";
 
@@ -12,6 +12,12 @@ export interface AddressesSource {
   /** Metrics pages of the embed server, the ONNX Triton and the TensorRT Triton. */
   readonly metrics: readonly { readonly backend: "embed" | "onnx" | "trt"; readonly url: string }[];
   readonly apiKey?: string;
+  /** Precision that the servers compute in. */
+  readonly precision?: BenchTarget["precision"];
+  /** Runs `nvidia-smi`, if the servers run on this machine. */
+  readonly readGpus?: OpenTargets["readGpus"];
+  /** Version of this machine's NVIDIA driver. */
+  readonly readDriver?: () => Promise<string | undefined>;
 }
 
 /** Services that the addresses may belong to. */
@@ -51,7 +57,7 @@ const addressesName = "addresses";
 
 /** Opens the given addresses, calls `use`, and closes them. */
 export async function withEndpoints<Result>(
-  { endpoints, metrics, apiKey }: AddressesSource,
+  { endpoints, metrics, apiKey, precision, readGpus, readDriver }: AddressesSource,
   { tower, onPhase }: WithTargetsOptions,
   use: (open: OpenTargets) => Promise<Result>,
 ): Promise<Result> {
@@ -76,7 +82,10 @@ export async function withEndpoints<Result>(
         .map(({ url }) => ({ name: url, role: service.workload.service.kind, url })),
       apiKey: service.apiKey,
       pids: [],
+      precision,
     }),
+    driver: await readDriver?.(),
+    readGpus,
     environments: () => [],
     notes: [
       `The addresses were given on the command line (${endpoints.map(({ endpoint, url }) => `${endpoint} ${url}`).join(", ")}); names and versions are reported by the servers.`,

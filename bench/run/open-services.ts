@@ -31,7 +31,7 @@ interface ServicesSubject {
   readonly target: OpenTargets["target"];
   readonly reach: (
     service: ServiceUnderTest,
-  ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader">;
+  ) => Pick<BenchTarget, "metrics" | "pids" | "apiKey" | "controlHeader" | "precision">;
   readonly environments: () => OpenTargets["subject"]["environments"];
   /** Versions of a service's libraries. */
   readonly software?: (service: ServiceUnderTest) => Promise<Software | undefined>;

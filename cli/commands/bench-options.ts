@@ -7,7 +7,6 @@ import { defaultSettings } from "../../bench/run/bench-run.ts";
 import type { RequestedEndpoint } from "../../bench/run/choose-endpoints.ts";
 import type { AddressesSource } from "../../bench/run/endpoint-targets.ts";
 import type { SloGoal } from "../../bench/slo/search-slo.ts";
-import { maxImagesPerRequest } from "../../contract/embed-api.ts";
 import { type EndpointName, endpointNames, hasEmbedApi } from "../../contract/environment.ts";
 import type { Modality } from "../../contract/model-spec.ts";
 import { UserError } from "../../contract/user-error.ts";
@@ -22,11 +21,15 @@ import {
   wholeNumber,
 } from "../option-values.ts";
 
+/** Maximum of a model spec; endpoints that accept less leave larger batches out. */
+const maxBatchSize = 4_096;
+
 /** Options of both `bench` and `sweep`. */
 export interface BenchArguments {
   readonly target?: "simulation" | "deployed";
   readonly url?: AddressesSource["endpoints"];
   readonly metricsUrl?: AddressesSource["metrics"];
+  readonly precision?: "fp32" | "fp16";
   readonly window: number;
   readonly windows: number;
   readonly warmup: number;
@@ -79,6 +82,14 @@ function addTargetOptions(command: Command): void {
       "--metrics-url <server=address>",
       "with --url: metrics address of embed, onnx or trt: onnx=http://host:port; repeatable, once per process",
       repeated(metricsAddress),
+    )
+    .addOption(
+      new Option(
+        "--precision <name>",
+        "with --url: precision that the addresses compute in; the embeddings of fp16 are compared by their direction only",
+      )
+        .choices(["fp32", "fp16"])
+        .default("fp32"),
     )
     .option(
       "--port-offset <number>",
@@ -182,7 +193,7 @@ export function addGridOptions(command: Command): Command {
     )
     .addOption(
       new Option("--batch-sizes <numbers>", "images or texts per request")
-        .argParser(listOf(wholeNumber(1, maxImagesPerRequest)))
+        .argParser(listOf(wholeNumber(1, maxBatchSize)))
         .default(defaultBatchSizes, defaultBatchSizes.join(",")),
     )
     .option(

@@ -206,7 +206,18 @@ async function sourcesOf(
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
-    return [{ kind: "addresses", endpoints: args.url, metrics: args.metricsUrl ?? [], apiKey }];
+    const here = args.url.every(({ url }) => isLoopback(url)) ? thisHost : undefined;
+    return [
+      {
+        kind: "addresses",
+        endpoints: args.url,
+        metrics: args.metricsUrl ?? [],
+        apiKey,
+        ...(args.precision === "fp16" && { precision: args.precision }),
+        readGpus: here && gpuReader(here, [], signal),
+        readDriver: here && (() => driverVersion(here, [], signal)),
+      },
+    ];
   }
   const names = endpoints && [...new Set(endpoints.map(({ endpoint }) => endpoint))];
   if (targetOf(args) === "simulation") {
@@ -252,6 +263,14 @@ async function sourcesOf(
         filesInContainer(environment.deployed, container, folder, signal),
     };
   });
+}
+
+/** This machine as the host of services, for its GPUs. */
+const thisHost = { accelerator: "gpu", where: "unix:///var/run/docker.sock" } as const;
+
+function isLoopback(url: string): boolean {
+  const { hostname } = new URL(url.includes("://") ? url : `grpc://${url}`);
+  return hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
 }
 
 const isNamedBaseline = ({ endpoint, byName }: RequestedEndpoint) =>

@@ -8,6 +8,9 @@ import type { Environment } from "../../contract/environment.ts";
 import { Docker, DockerError } from "./docker-command.ts";
 import { isUnknown, runnerFor } from "./host-facts.ts";
 
+/** Facts of an environment that tell how its GPUs are read. */
+type GpuEnvironment = Pick<Environment, "accelerator" | "where" | "namespace">;
+
 /** Runs `nvidia-smi` and returns its output; undefined if it fails or is not installed. */
 type NvidiaSmi = (args: readonly string[]) => Promise<string | undefined>;
 
@@ -16,7 +19,7 @@ type NvidiaSmi = (args: readonly string[]) => Promise<string | undefined>;
  * through, and on the host itself. Empty without GPUs or on a cluster.
  */
 function nvidiaSmis(
-  { accelerator, where, namespace }: Environment,
+  { accelerator, where, namespace }: GpuEnvironment,
   containers: readonly string[],
   signal: AbortSignal,
 ): readonly NvidiaSmi[] {
@@ -44,7 +47,7 @@ function nvidiaSmis(
  * @param containers - Container names; the first with `nvidia-smi` is used from then on.
  */
 export function gpuReader(
-  environment: Environment,
+  environment: GpuEnvironment,
   containers: readonly string[],
   signal: AbortSignal,
 ): (() => Promise<readonly GpuReading[]>) | undefined {
@@ -76,7 +79,7 @@ export function gpuReader(
 
 /** Reads the version of the NVIDIA driver on a deployed environment's host; undefined if unknown. */
 export async function driverVersion(
-  environment: Environment,
+  environment: GpuEnvironment,
   containers: readonly string[],
   signal: AbortSignal,
 ): Promise<string | undefined> {
