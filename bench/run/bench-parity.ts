@@ -27,11 +27,8 @@ const nothingCompared = {
 } as const;
 
 export interface ParityOptions {
-  /**
-   * Compares directions only, because FP16 rounding exceeds the limit of the relative difference but preserves the
-   * direction of an embedding.
-   */
-  readonly halfPrecision: boolean;
+  /** Limit of the relative difference; undefined: only directions are compared, because FP16 preserves no more. */
+  readonly limit: number | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -43,7 +40,7 @@ export async function checkBenchParity(
   target: BenchTarget,
   endpoint: BenchEndpoint,
   items: readonly ReferenceItem[],
-  { halfPrecision, signal }: ParityOptions,
+  { limit, signal }: ParityOptions,
 ): Promise<ParityResult> {
   const { payload, serialization } = endpoint;
   const head = {
@@ -80,7 +77,7 @@ export async function checkBenchParity(
       const message = `${names}: returned zeros or non-finite values, which cannot be compared`;
       return { ...head, ...nothingCompared, message };
     }
-    const found = judgeParity(compared, halfPrecision);
+    const found = judgeParity(compared, limit);
     const hint = found.passed ? "" : "; the reference uses the weights of --weights";
     return { ...head, images: compared.length, ...found, message: `${found.message}${hint}` };
   } catch (error) {

@@ -4,7 +4,7 @@ import type { BenchRecord } from "../record/bench-record.ts";
 import type { BenchContext } from "./bench-events.ts";
 import { checkBenchParity } from "./bench-parity.ts";
 import { type BenchTarget, benchEndpointsOf, type OpenTargets } from "./bench-target.ts";
-import { decodesWithDali, roundsToHalf } from "./parity.ts";
+import { decodesWithDali, differenceLimit } from "./parity.ts";
 import type { ReferenceItem } from "./reference.ts";
 
 /** Endpoint and payload format of the command line or of a study. */
@@ -77,10 +77,11 @@ export async function gateParity(
     context.onEvent({ kind: "phase", environment, text: `parity: ${benchEndpointName(endpoint)}` });
     const { target: kind } = record.subject;
     const result = await checkBenchParity(target, endpoint, reference, {
-      halfPrecision:
-        target.precision === "fp16" ||
-        roundsToHalf(kind, target.endpoint) ||
-        decodesWithDali(kind, endpoint.payload, target.jpegVariant),
+      limit: differenceLimit(
+        kind,
+        target.endpoint,
+        target.precision === "fp16" || decodesWithDali(kind, endpoint.payload, target.jpegVariant),
+      ),
       signal: context.signal,
     });
     record.parity.push(result);

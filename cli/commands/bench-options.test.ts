@@ -111,13 +111,22 @@ const wrong: readonly (readonly [string, readonly string[], string])[] = [
   ["https", ["--url", "onnx-http=https://gpu:1"], "must be http://host:port"],
   ["an address with a path", ["--url", "onnx-http=http://gpu:1/x"], "without a path"],
   ["no client", ["--concurrency", "0"], "whole number from 1 to 4096"],
-  ["a batch above the model's", ["--batch-sizes", "1,33"], "whole number from 1 to 32"],
+  [
+    "a batch above the maximum of all models",
+    ["--batch-sizes", "1,4097"],
+    "whole number from 1 to 4096",
+  ],
   ["no rate", ["--rate", "0"], "more than 0"],
   ["no round", ["--rounds", "0"], "from 1 to 100"],
   ["no windows", ["--windows", "0"], "from 1 to 1000"],
   ["a negative price", ["--price", "-1"], "a number from 0 to 1000000"],
   ["a window of nothing", ["--window", ""], "more than 0"],
 ];
+test("accepts the precision of addresses", () => {
+  expect(parse("--precision", "fp16").precision).toBe("fp16");
+  expect(parse().precision).toBe("fp32");
+});
+
 test.each(wrong)("fails on %s", (_name, args, message) => {
   expect(() => parse(...args)).toThrow(message);
 });

@@ -19,9 +19,9 @@ export type Device = "cuda" | "cpu";
 
 /** Parts of the machine that the servers run on. */
 export interface Parts {
-  /** Folder with `bin/tritonserver`, whose Python backend has the packages of the engines. */
+  /** Folder with `bin/tritonserver`, whose Python backend has NumPy 1. */
   readonly triton: string;
-  /** Folders of Python packages that `python` lacks, separated by ':'. */
+  /** Folders of Python packages for `python` and Triton's Python backend, separated by ':'. */
   readonly packages: string;
   readonly python: string;
   readonly device: Device;
@@ -52,7 +52,7 @@ export async function writeEngineRepository(
   folder: string,
   engine: EngineName,
   weights: { readonly fp32: string; readonly u8: string },
-  { device }: Parts,
+  { packages, device }: Parts,
 ): Promise<void> {
   const specs = [openclipVitB32, largeBatchSpec];
   await writeModelRepository(
@@ -69,6 +69,7 @@ export async function writeEngineRepository(
         // PyTorch normalises pixels itself
         model_file: variant === "u8" && engine === "onnxruntime" ? weights.u8 : weights.fp32,
         folder: dirname(fileURLToPath(import.meta.url)),
+        packages,
       };
       const text = (await readFile(path, "utf8")).replace(
         'platform: "onnxruntime_onnx"',
@@ -141,6 +142,8 @@ export async function startGateway(triton: Server, signal: AbortSignal): Promise
     MODELS: `${openclipVitB32.name}:image`,
     TRITON_GRPC_URLS: `127.0.0.1:${triton.ports.grpc}`,
     TRITON_VARIANT: "u8",
+    // 128 clients with 32 images each
+    MAX_QUEUE_SIZE: "4096",
   };
   const command = [
     process.execPath,

@@ -1,7 +1,7 @@
 /** `npm run gpu:acceptance`: runs the servers on this machine's GPU, without Docker and a network, and measures them. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { runMain } from "../../bench/load/run-main.ts";
@@ -30,8 +30,8 @@ recorded, and the others are run. tests/gpu/README.md lists what it needs.
 
 Options:
   --cpu               run on the CPU with small loads, as the test does
-  --triton <folder>   folder with bin/tritonserver, whose Python backend has the packages of the engines (default: CLIPSTACK_REAL_TRITON)
-  --packages <paths>  folders of Python packages that --python lacks, separated by ':'
+  --triton <folder>   folder with bin/tritonserver, whose Python backend has NumPy 1 (default: CLIPSTACK_REAL_TRITON)
+  --packages <paths>  folders of Python packages for --python and Triton's Python backend, separated by ':'
   --python <program>  Python with PyTorch, onnx, onnxruntime and the packages of the baseline (default: python3)
   --engines <names>   onnxruntime, pytorch or both (default: onnxruntime,pytorch)
   --weights <name>    full or tiny (default: full)
@@ -51,8 +51,8 @@ const loadsOf = {
   cuda: {
     clients: "1,8,32,128",
     batches: "1,32",
-    largeClients: "1,8",
-    largeBatches: "64,128,256",
+    largeClients: "8",
+    largeBatches: "64,256",
     timing: ["--rounds", "2", "--window", "0.4", "--windows", "2", "--warmup", "0.5"],
     engineBatch: 256,
     engineSeconds: 0.3,
@@ -69,8 +69,10 @@ const loadsOf = {
 } as const;
 
 /** Python program that prints the versions of its packages as JSON. */
-const versions =
-  "import json,sys,torch,onnx;print(json.dumps({'python':sys.version,'torch':torch.__version__,'cuda':torch.version.cuda,'onnx':onnx.__version__}))";
+const versions = `import importlib.metadata as found, json, sys
+names = ["torch", "onnx", "onnxruntime", "onnxruntime-gpu", "numpy"]
+known = {it.metadata["Name"]: it.version for it in found.distributions()}
+print(json.dumps({"python": sys.version.split()[0], **{name: known[name] for name in names if name in known}}))`;
 
 /** Outcome of one step, in `acceptance.json`. */
 interface Step {
@@ -181,9 +183,9 @@ async function accept(options: Options): Promise<boolean> {
   const made = await step("weights", () => makeWeights(options, weights));
   if (made === undefined) return false;
   await step("engines", () => measureEngines(options, weights.fp32));
-  const baseline = await step("PyTorch baseline", () =>
-    open(startBaseline(weights.fp32, options, signal)),
-  );
+  const baseline = engines.includes("pytorch")
+    ? await step("PyTorch baseline", () => open(startBaseline(weights.fp32, options, signal)))
+    : undefined;
   for (const engine of engines) {
     const repository = join(folder, engine);
     await step(`${engine}: repository`, () =>
@@ -256,7 +258,8 @@ async function makeWeights(options: Options, { fp32, u8 }: { fp32: string; u8: s
 async function measureEngines(options: Options, weights: string) {
   const { engineBatch, engineSeconds } = loadsOf[options.device];
   const script = fileURLToPath(new URL("measure-engines.py", import.meta.url));
-  const args = [weights, options.device, String(engineBatch), String(engineSeconds)];
+  const limits = [String(engineBatch), String(engineSeconds)];
+  const args = [weights, options.device, ...limits, options.engines.join(",")];
   const found = JSON.parse(await outputOf(options.python, ["-B", script, ...args], options));
   const failed = found.filter(({ error }: { error?: string }) => error !== undefined);
   if (failed.length > 0) throw new UserError(JSON.stringify(found));
@@ -270,7 +273,11 @@ async function gpuProcesses(options: Options) {
     "--query-compute-apps=pid,process_name,used_memory",
     "--format=csv,noheader,nounits",
   ];
-  return (await outputOf("nvidia-smi", args, options)).trim().split("\n");
+  const lines = (await outputOf("nvidia-smi", args, options)).trim().split("\n");
+  return lines.map((line) => {
+    const [pid, path = "", mib] = line.split(", ");
+    return { pid: Number(pid), program: basename(path), memoryMiB: Number(mib) };
+  });
 }
 
 function bench(
@@ -286,7 +293,12 @@ function bench(
   const urls = Object.entries(services).flatMap(([name, server]) =>
     server === undefined ? [] : ["--url", `${name}=http://127.0.0.1:${server.ports.http}`],
   );
-  const names = ["onnx-http", "onnx-grpc", "onnx-grpc_uint8"];
+  // HTTP is measured once, because it differs from gRPC in Triton and not in the engine
+  const names = [
+    "onnx-grpc",
+    "onnx-grpc_uint8",
+    ...(engine === options.engines[0] ? ["onnx-http"] : []),
+  ];
   if (gateway !== undefined) names.unshift("embed-http");
   if (baseline !== undefined) names.push("pytorch-http");
   return runBench(options, weights, ports, `${engine}.json`, [
@@ -318,7 +330,7 @@ async function runBench(
     "bench",
     ...["--url", `onnx-http=http://127.0.0.1:${http}`, "--url", `onnx-grpc=127.0.0.1:${grpc}`],
     ...["--metrics-url", `onnx=http://127.0.0.1:${metrics}`, "--weights", weights],
-    ...(options.device === "cuda" ? ["--precision", "fp16"] : []),
+    ...(options.device === "cuda" && file.startsWith("pytorch") ? ["--precision", "fp16"] : []),
     ...args,
     ...["--report", options.folder, "--output", record, "--json"],
   );

@@ -1,6 +1,6 @@
 """Measures engines without a server and prints one JSON object.
 
-Usage: measure-engines.py MODEL DEVICE LARGEST_BATCH SECONDS. Each engine computes batches of 1, 2, 4, … images for SECONDS each:
+Usage: measure-engines.py MODEL DEVICE LARGEST_BATCH SECONDS ENGINES. Each engine computes batches of 1, 2, 4, … images for SECONDS each:
 median time in ms, images per second, GPU memory of this process, and the agreement with ONNX Runtime on the CPU.
 """
 
@@ -40,7 +40,9 @@ def measure(engine, batch):
     return {"batch": batch, "runs": len(times), "medianMs": 1000 * median, "imagesPerSecond": batch / median}
 
 
-names = ["onnxruntime", "onnxruntime-fp32", "pytorch"] if device == "cuda" else ["onnxruntime", "pytorch"]
+names = sys.argv[5].split(",")
+if device == "cuda" and "onnxruntime" in names:
+    names.append("onnxruntime-fp32")
 reference = OnnxRuntime(model, "cpu").run(images[:8])
 results = []
 for name in names:

@@ -1,6 +1,7 @@
 """Model of Triton's Python backend that computes an image tower with an engine of engines.py.
 
-Parameters of config.pbtxt: `engine`, `device`, `model_file` and `folder` (of engines.py).
+Parameters of config.pbtxt: `engine`, `device`, `model_file`, `folder` (of engines.py) and `packages`, folders of Python packages, separated
+by ':', because the backend's interpreter ignores PYTHONPATH.
 """
 
 import json
@@ -15,6 +16,7 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         parameters = {name: value["string_value"] for name, value in config["parameters"].items()}
         sys.path.insert(0, parameters["folder"])
+        sys.path.extend(filter(None, parameters["packages"].split(":")))
         from engines import open_engine
 
         self.engine = open_engine(parameters["engine"], parameters["model_file"], parameters["device"])
