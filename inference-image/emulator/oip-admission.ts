@@ -28,13 +28,14 @@ export class OipAdmission {
   /**
    * Reserves capacity for a request, before its body is read.
    *
+   * @param model - Undefined if it is not known yet.
    * @param announced - Bytes of the body; `undefined` for a chunked body.
    * @param onEvict - Called with the reason if the body is too slow and others need its capacity.
    * @param client - Address of the client. @default - the share of a client is not limited
    * @throws {OipError} `overloaded`
    */
   reserve(
-    model: ServedModel,
+    model: ServedModel | undefined,
     announced: number | undefined,
     onEvict: (reason: unknown) => void = () => {},
     client?: string,
@@ -58,11 +59,11 @@ export class OipAdmission {
   }
 }
 
-function recordingRejection<T>(model: ServedModel, reserve: () => T): T {
+function recordingRejection<T>(model: ServedModel | undefined, reserve: () => T): T {
   try {
     return reserve();
   } catch (error) {
-    model.recordRejection();
+    model?.recordRejection();
     throw oipErrorOf(error);
   }
 }

@@ -27,9 +27,10 @@ import {
 } from "../../client/triton/wire-grpc.ts";
 import { type ControlApi, controlApis, type RestrictedApis } from "../../contract/triton-flags.ts";
 import { CallCounter } from "../http/drain.ts";
+import { GrpcArrivals } from "./grpc-arrivals.ts";
 import { type InferHead, readHead } from "./infer-head.ts";
 import type { ModelRegistry } from "./model-registry.ts";
-import { OipAdmission } from "./oip-admission.ts";
+import { OipAdmission, oipErrorOf } from "./oip-admission.ts";
 import { errorWithLocation, invalidArgument, OipError, type OipErrorCode } from "./oip-error.ts";
 import { modelMetadata, modelStatistics, serverMetadata } from "./oip-metadata.ts";
 
@@ -67,14 +68,23 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
     restricted = {},
     admission = new OipAdmission(registry),
   } = options;
+  const fail = (error: unknown) => serviceError(oipErrorOf(error), log);
+  const arrivals = new GrpcArrivals({
+    reserve(model, bytes, onEvict) {
+      const served = registry.models.find(({ name }) => name === model);
+      return admission.reserve(served, bytes, onEvict);
+    },
+    fail,
+  });
   const server = new Server({
     ...channelOptions,
     "grpc.max_receive_message_length": maxInputBytes,
+    interceptors: [arrivals.interceptor],
   });
-  const unary = unaryHandlers(accepted, (error) => serviceError(error, log));
+  const unary = unaryHandlers(accepted, fail);
   const handlers = {
     ...metadataHandlers(registry, unary),
-    ...inferHandlers(registry, admission, accepted, log),
+    ...inferHandlers({ registry, admission, arrivals, accepted, fail }),
     ...controlHandlers(registry, unary),
   } satisfies Record<keyof InferenceMethods | "ModelStreamInfer", UntypedHandleCall>;
   const all = { ...unsupported(Object.keys(handlers)), ...handlers };
@@ -132,18 +142,22 @@ function metadataHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
   };
 }
 
-function inferHandlers(
-  registry: ModelRegistry,
-  admission: OipAdmission,
-  accepted: CallCounter,
-  log: (line: string) => void,
-) {
+interface InferOptions {
+  readonly registry: ModelRegistry;
+  readonly admission: OipAdmission;
+  readonly arrivals: GrpcArrivals;
+  readonly accepted: CallCounter;
+  readonly fail: (error: unknown) => ServiceError;
+}
+
+function inferHandlers({ registry, admission, arrivals, accepted, fail }: InferOptions) {
   /** @param message - Encoded: a request without capacity is rejected before it is decoded. */
   const infer = async (message: Buffer, signal: AbortSignal): Promise<ModelInferResponse> => {
-    const head = readHead(message);
-    const model = registry.model(head.model_name, head.model_version);
-    const reservation = admission.reserve(model, message.byteLength);
+    let reservation = arrivals.take(message);
     try {
+      const head = readHead(message);
+      const model = registry.model(head.model_name, head.model_version);
+      reservation ??= admission.reserve(model, message.byteLength);
       const request = decodeGrpcRequest(decodeMessage(message));
       const items = model.itemCount(request.inputs.map(({ shape }) => shape));
       admission.checkCapacity(model, reservation, items);
@@ -154,10 +168,9 @@ function inferHandlers(
         outputs.map(({ tensor }) => tensor),
       );
     } finally {
-      reservation.release();
+      reservation?.release();
     }
   };
-  const fail = (error: unknown) => serviceError(error, log);
   return {
     ModelInfer: async (
       call: ServerUnaryCall<Buffer, ModelInferResponse>,
