@@ -5,13 +5,15 @@ import {
   type Options,
   type ServiceDefinition,
 } from "@grpc/proto-loader";
-import type { Tensor } from "../../contract/tensor.ts";
+import { elementArrays, type Tensor } from "../../contract/tensor.ts";
 import {
   fromWire,
   type InferRequest,
   isDataType,
+  joinElements,
   type ParameterValue,
   rejectExtensions,
+  rejectReserved,
   type TensorParts,
   toWire,
   WireError,
@@ -34,7 +36,7 @@ interface TensorMessage {
   readonly datatype: string;
   readonly shape: readonly number[];
   readonly parameters?: Parameters;
-  /** Elements in the message itself, one list per type. Clients use `raw_input_contents` instead. */
+  /** Elements in the message itself, in the list of their type. */
   readonly contents?: Readonly<Record<string, readonly unknown[]>> | null;
 }
 
@@ -133,7 +135,11 @@ export interface InferenceMethods {
     object
   >;
   RepositoryModelUnload: Unary<
-    { readonly repository_name?: string; readonly model_name: string },
+    {
+      readonly repository_name?: string;
+      readonly model_name: string;
+      readonly parameters?: Parameters;
+    },
     object
   >;
 }
@@ -234,15 +240,16 @@ export function decodeGrpcResponse(message: ModelInferResponse): Tensor[] {
 /** @throws {WireError} with Triton's message if it has one */
 export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
   const { model_name: model, raw_input_contents: raw = [] } = message;
+  rejectReserved("grpc", parametersOf(message.parameters));
   const inputs = message.inputs.map((input, index) => {
     rejectExtensions(input.name, parametersOf(input.parameters));
-    if (Object.values(input.contents ?? {}).some((list) => list.length > 0)) {
+    const typed = typedContents(input, model);
+    if (typed !== undefined && raw.length > 0) {
       throw new WireError(
-        `contents are not supported: send '${input.name}' in raw_input_contents`,
-        "unsupported",
+        `contents field must not be specified when using raw_input_contents for '${input.name}' for model '${model}'`,
       );
     }
-    const bytes = raw[index];
+    const bytes = typed ?? raw[index];
     if (bytes === undefined) {
       throw new WireError(
         `unable to find data for input tensor '${input.name}' for model '${model}' in request.`,
@@ -265,6 +272,41 @@ export function decodeGrpcRequest(message: ModelInferRequest): InferRequest {
     }),
     binaryOutputs: true,
   };
+}
+
+/** Fields of `InferTensorContents` by the data types that they contain. */
+const contentFields = {
+  uint_contents: ["UINT8", "UINT16", "UINT32"],
+  int_contents: ["INT32", "INT8", "INT16"],
+  int64_contents: ["INT64"],
+  fp32_contents: ["FP32"],
+  bytes_contents: ["BYTES"],
+  bool_contents: ["BOOL"],
+  uint64_contents: ["UINT64"],
+  fp64_contents: ["FP64"],
+} as const;
+
+/** Serialises the elements in the message itself; undefined if it has none. @throws {WireError} */
+function typedContents(
+  { name, datatype, contents }: TensorMessage,
+  model: string,
+): Uint8Array | undefined {
+  const [field, elements] = Object.entries(contents ?? {}).find(([, all]) => all.length > 0) ?? [];
+  if (field === undefined || elements === undefined) return undefined;
+  const types: readonly string[] = contentFields[field as keyof typeof contentFields] ?? [];
+  if (!types.includes(datatype)) {
+    throw new WireError(
+      `unexpected explicit tensor data for input tensor '${name}' for model '${model}' of type '${types[0] ?? field}', expected datatype '${datatype}'`,
+    );
+  }
+  if (!isDataType(datatype)) throw new WireError(`invalid datatype '${datatype}' for '${name}'`);
+  if (datatype === "BYTES") return joinElements(elements as readonly Uint8Array[]);
+  const numbers = elements as readonly number[];
+  const values =
+    datatype === "INT64"
+      ? BigInt64Array.from(numbers, BigInt)
+      : elementArrays[datatype].from(numbers);
+  return new Uint8Array(values.buffer);
 }
 
 export function encodeGrpcResponse(

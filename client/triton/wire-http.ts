@@ -1,15 +1,17 @@
 import { z } from "zod";
-import type { Tensor } from "../../contract/tensor.ts";
+import { bytesPerElement, type Tensor, type TensorSpec } from "../../contract/tensor.ts";
 import { parseJson, parseRequestJson } from "./parse-json.ts";
 import {
   bytesOfElements,
   fromWire,
   type InferRequest,
   isDataType,
+  joinElements,
   jsonOfBytes,
   type ParameterValue,
   type RequestedOutput,
   rejectExtensions,
+  rejectReserved,
   toWire,
   WireError,
   type WireTensor,
@@ -119,6 +121,7 @@ export function jsonLength(body: Buffer, headerLength: string | undefined): numb
 
 function requestOf(value: unknown, binary: Buffer, model: string): InferRequest {
   const json = checkJson(requestJson, value);
+  rejectReserved("http", json.parameters ?? {});
   const binaryOutputs = flag(json.parameters, "binary_data_output") ?? false;
   return {
     id: json.id ?? "",
@@ -133,6 +136,40 @@ function requestOf(value: unknown, binary: Buffer, model: string): InferRequest 
     }),
     binaryOutputs,
   };
+}
+
+/**
+ * Reads a raw binary request, whose body is the content of the only input of the model.
+ *
+ * @param inputs - Inputs of the model; a dynamic dimension is -1.
+ * @throws {WireError}
+ */
+export function decodeRawRequest(
+  body: Buffer,
+  inputs: readonly TensorSpec[],
+  isBatching: boolean,
+  model: string,
+): InferRequest {
+  const [input] = inputs;
+  if (input === undefined || inputs.length > 1) {
+    throw new WireError(
+      `Raw request must only have 1 input to be deduced but got ${inputs.length} inputs in '${model}' model configuration`,
+    );
+  }
+  const { name, dataType } = input;
+  const dims = isBatching ? [1, ...input.dims.slice(1)] : input.dims;
+  const size = bytesPerElement[dataType];
+  // BYTES: one element per tensor
+  const fixed = dims.reduce((product, dim) => (dim < 0 ? product : product * dim), size ?? 1);
+  const shape = dims.map((dim) => (dim >= 0 ? dim : size === undefined ? 1 : body.length / fixed));
+  if (size !== undefined && dims.filter((dim) => dim < 0).length > 1) {
+    throw new WireError(
+      `The shape of the raw input '${name}' can not be deduced because there are more than one variable-sized dimension`,
+    );
+  }
+  const bytes = size === undefined ? joinElements([body]) : body;
+  const tensor = { name, dataType, shape, bytes };
+  return { id: "", parameters: {}, inputs: [tensor], outputs: [], binaryOutputs: true };
 }
 
 /** @throws {WireError} if a value of an output requested as JSON cannot be represented in JSON */

@@ -74,6 +74,29 @@ export function rejectExtensions(
   }
 }
 
+/** Prefix of parameters that clients may not set. */
+const reservedPrefix = "triton_";
+
+/** Parameter of a gRPC request, without effect on the models of this server. */
+const emptyFinalResponse = "triton_enable_empty_final_response";
+
+/** @throws {WireError} if a request has a parameter that is reserved for Triton */
+export function rejectReserved(
+  protocol: "http" | "grpc",
+  parameters: Readonly<Record<string, ParameterValue>>,
+): void {
+  const allowed = protocol === "http" ? undefined : emptyFinalResponse;
+  const isReserved = (name: string) => name.startsWith(reservedPrefix) && name !== allowed;
+  if (!Object.keys(parameters).some(isReserved)) return;
+  const rule =
+    allowed === undefined
+      ? " and should not be specified."
+      : `. Only the following keys starting with 'triton_' are allowed: ${allowed}`;
+  throw new WireError(
+    `parameter keys starting with 'triton_' are reserved for Triton usage${rule}`,
+  );
+}
+
 export function isDataType(value: unknown): value is DataType {
   return (dataTypes as readonly unknown[]).includes(value);
 }

@@ -48,6 +48,8 @@ interface Entry {
   readonly state: "READY" | "UNAVAILABLE" | "LOADING" | "UNLOADING";
   readonly reason: string;
   readonly modified?: bigint;
+  /** Whether it was loaded as a member of an ensemble, and not by its name. */
+  readonly isMember?: boolean;
 }
 
 /** Loaded models of a Triton model repository: lookup, load, unload and readiness. */
@@ -221,19 +223,29 @@ export class ModelRegistry {
     return modifiedAt({ repository: this.#flags["model-repository"], name });
   }
 
-  async unload(name: string): Promise<void> {
+  /** @param withMembers - Also unloads members of the ensemble that were loaded for it: `unload_dependents`. */
+  async unload(name: string, { withMembers = false } = {}): Promise<void> {
     this.#checkControl();
     await this.#serialise(async () => {
       const entry = this.#entries.get(name);
       if (entry === undefined) {
         throw invalidArgument("Model to be unloaded has not been served");
       }
-      this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
-      await Promise.all(entry.versions.map((model) => model.close()));
-      for (const { version } of entry.versions) {
-        this.#log(`successfully unloaded '${name}' version ${version}`);
+      const steps = entry.versions[0]?.config.ensemble_scheduling?.step ?? [];
+      await this.#unload(name);
+      for (const { model_name: member } of withMembers ? steps : []) {
+        if (this.#entries.get(member)?.isMember) await this.#unload(member);
       }
     });
+  }
+
+  async #unload(name: string): Promise<void> {
+    const entry = this.#entries.get(name)!;
+    this.#entries.set(name, { ...entry, versions: [], state: "UNAVAILABLE", reason: unloaded });
+    await Promise.all(entry.versions.map((model) => model.close()));
+    for (const { version } of entry.versions) {
+      this.#log(`successfully unloaded '${name}' version ${version}`);
+    }
   }
 
   /** Aborted by {@link beginExit}. */
@@ -277,7 +289,8 @@ export class ModelRegistry {
         log: this.#log,
       });
       const known = versions.map(({ version }) => version);
-      this.#entries.set(name, { versions, known, state: "READY", reason: "", modified });
+      const isMember = path.length > 0 || (previous?.versions.length ? previous.isMember : false);
+      this.#entries.set(name, { versions, known, state: "READY", reason: "", modified, isMember });
       await Promise.all((previous?.versions ?? []).map((model) => model.close()));
     } catch (error) {
       if (previous === undefined || previous.versions.length === 0) {

@@ -168,14 +168,27 @@ async function decompressed(body: Buffer, encoding: Encoding, maxBytes: number):
   }
 }
 
+/**
+ * Returns the compression with the highest quality value in `Accept-Encoding`, as Triton selects it: the first of equal values, no
+ * wildcard.
+ */
+function acceptedEncoding(header: string): Encoding | undefined {
+  let [best, bestQuality] = ["identity", 0];
+  for (const item of header.split(",")) {
+    const [name = "", , quality = "1"] =
+      item.match(/^\s*(gzip|deflate|identity)\s*(;\s*q=([\d.]+))?\s*$/)?.slice(1) ?? [];
+    if (name !== "" && Number(quality) > bestQuality) [best, bestQuality] = [name, Number(quality)];
+  }
+  return best === "identity" ? undefined : (best as Encoding);
+}
+
 /** Sends a body, compressed if the client accepts it. */
 export async function sendBody(
   request: FastifyRequest,
   reply: FastifyReply,
   body: HttpBody,
 ): Promise<FastifyReply> {
-  const accepted = (singleHeader(request, "accept-encoding") ?? "").split(/[\s,;]+/);
-  const encoding = (["gzip", "deflate"] as const).find((name) => accepted.includes(name));
+  const encoding = acceptedEncoding(singleHeader(request, "accept-encoding") ?? "");
   if (encoding === undefined) {
     return reply.headers(body.headers).send(Buffer.concat(body.chunks, body.byteLength));
   }

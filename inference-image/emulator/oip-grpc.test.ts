@@ -163,11 +163,6 @@ describe("infer", () => {
   });
 
   test("rejects unsupported features of Triton", async () => {
-    const typed = inferRequest({ inputs: [{ ...input, contents: { fp32_contents: [1] } }] });
-    expect(await failure(call("ModelInfer", typed))).toEqual({
-      code: status.UNIMPLEMENTED,
-      details: "contents are not supported: send 'image' in raw_input_contents",
-    });
     const classification = { classification: { int64_param: 3 } };
     const outputs = [{ name: "embedding", parameters: classification }];
     expect(await failure(call("ModelInfer", inferRequest({ outputs })))).toMatchObject({

@@ -241,8 +241,9 @@ function controlHandlers(registry: ModelRegistry, unary: UnaryHandlers) {
       await registry.load(model_name, parameters?.config?.string_param);
       return {};
     }),
-    RepositoryModelUnload: unary<"RepositoryModelUnload">(async ({ model_name }) => {
-      await registry.unload(model_name);
+    RepositoryModelUnload: unary<"RepositoryModelUnload">(async ({ model_name, parameters }) => {
+      const withMembers = parameters?.unload_dependents?.bool_param ?? false;
+      await registry.unload(model_name, { withMembers });
       return {};
     }),
   };
@@ -288,6 +289,9 @@ interface StreamResponse {
   readonly infer_response?: ModelInferResponse;
 }
 
+/** Every request has exactly one response. */
+const finalResponse = { triton_final_response: { bool_param: true } };
+
 /** Runs each request of a stream as an inference; responses are sent in the order of the requests. */
 function streamInfer(
   infer: (message: Buffer, signal: AbortSignal) => Promise<ModelInferResponse>,
@@ -299,7 +303,10 @@ function streamInfer(
     let last: Promise<unknown> = Promise.resolve();
     call.on("data", (message: Buffer) => {
       const pending = infer(message, signal).then(
-        (response): StreamResponse => ({ error_message: "", infer_response: response }),
+        (response): StreamResponse => ({
+          error_message: "",
+          infer_response: { ...response, parameters: finalResponse },
+        }),
         (error): StreamResponse => ({
           error_message: fail(error).details,
           infer_response: { ...headOf(message), outputs: [], raw_output_contents: [] },

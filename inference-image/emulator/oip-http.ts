@@ -3,6 +3,7 @@ import { z } from "zod";
 import { parseRequestJson } from "../../client/triton/parse-json.ts";
 import { WireError } from "../../client/triton/wire.ts";
 import {
+  decodeRawRequest,
   encodeInferResponse,
   type HttpBody,
   headerLengthField,
@@ -160,9 +161,13 @@ function registerInferRoutes(
     const { body, admitted } = await bodies.infer(request, reply);
     const { model, version } = modelOf(request);
     const headerLength = singleHeader(request, headerLengthField);
-    const inferRequest = await json.inferRequest(body, headerLength, model);
     // looked up again, because it may have been reloaded while the body arrived
-    const served = registry.model(model, version);
+    const current = () => registry.model(model, version);
+    const inferRequest =
+      headerLength === "0"
+        ? decodeRawRequest(body, current().inputs, current().config.max_batch_size > 0, model)
+        : await json.inferRequest(body, headerLength, model);
+    const served = current();
     const items = served.itemCount(inferRequest.inputs.map(({ shape }) => shape));
     admission.checkCapacity(served, admitted.reservation, items);
     const { id, outputs } = await served.infer(inferRequest, admitted.signal);
@@ -210,7 +215,9 @@ function registerControlRoutes(app: FastifyInstance, registry: ModelRegistry): v
     return reply.code(200).send();
   });
   app.post("/v2/repository/models/:model/unload", async (request, reply) => {
-    await registry.unload(modelOf(request).model);
+    const { parameters } = parseControl(unloadRequest, bodyOf(request));
+    const withMembers = parameters?.unload_dependents ?? false;
+    await registry.unload(modelOf(request).model, { withMembers });
     return reply.code(200).send();
   });
 }
@@ -267,6 +274,9 @@ function encodeResponse(encode: () => HttpBody): HttpBody {
 }
 
 const indexRequest = z.object({ ready: z.boolean().optional() });
+const unloadRequest = z.object({
+  parameters: z.object({ unload_dependents: z.boolean().optional() }).optional(),
+});
 const loadRequest = z.object({ parameters: z.record(z.string(), z.string()).optional() });
 
 function parseControl<T>(schema: z.ZodType<T>, body: Buffer): T {

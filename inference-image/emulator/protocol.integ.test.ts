@@ -1,0 +1,23 @@
+import { describe } from "vitest";
+import { realTritonMissing, startRealTriton } from "../../client/triton/test-real-triton.ts";
+import { protocolModels, testProtocol } from "./protocol.suite.ts";
+import { fullTestRepository } from "./test-repository.ts";
+
+const loaded = protocolModels.map((name) => `--load-model=${name}`);
+
+describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
+  testProtocol(async () => {
+    const repository = await fullTestRepository();
+    const triton = await startRealTriton(repository.path, {
+      flags: ["--model-config-name=cpu", "--model-control-mode=explicit", ...loaded],
+    });
+    return {
+      url: triton.url,
+      grpcTarget: triton.grpcTarget,
+      stop: async () => {
+        await triton.stop();
+        await repository.remove();
+      },
+    };
+  });
+});
