@@ -9,12 +9,14 @@ export interface GrpcArrivalsOptions {
    * @param model - Name of the model; empty if the message is not an inference request or starts with another field.
    * @param bytes - Its announced length.
    * @param onEvict - Called if the message is too slow and others need its capacity.
+   * @param client - Address of the client.
    * @throws {OipError}
    */
   readonly reserve: (
     model: string,
     bytes: number,
     onEvict: (reason: unknown) => void,
+    client: string | undefined,
   ) => Reservation;
   readonly fail: (error: unknown) => ServiceError;
 }
@@ -47,6 +49,7 @@ export class GrpcArrivals {
   readonly interceptor: ServerInterceptor = ({ path }, call) => {
     // grpc-js has no public access to the bytes of an incomplete message
     const { stream } = call as unknown as { readonly stream: ServerHttp2Stream };
+    const { remoteAddress } = call.getConnectionInfo();
     const isInference = /Model(Stream)?Infer$/.test(path);
     const open = new Set<Reservation>();
     const waiting: Arrival[] = [];
@@ -57,7 +60,8 @@ export class GrpcArrivals {
     };
     const messages = new MessageReader((start, length) => {
       if (!isInference && length <= smallBytes) return undefined;
-      const reservation = this.#options.reserve(isInference ? modelIn(start) : "", length, reject);
+      const model = isInference ? modelIn(start) : "";
+      const reservation = this.#options.reserve(model, length, reject, remoteAddress);
       open.add(reservation);
       return reservation;
     });

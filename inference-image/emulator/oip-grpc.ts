@@ -70,9 +70,9 @@ export function buildOipGrpcServer(registry: ModelRegistry, options: OipGrpcOpti
   } = options;
   const fail = (error: unknown) => serviceError(oipErrorOf(error), log);
   const arrivals = new GrpcArrivals({
-    reserve(model, bytes, onEvict) {
+    reserve(model, bytes, onEvict, client) {
       const served = registry.models.find(({ name }) => name === model);
-      return admission.reserve(served, bytes, onEvict);
+      return admission.reserve(served, bytes, onEvict, client);
     },
     fail,
   });

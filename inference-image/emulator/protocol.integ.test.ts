@@ -9,7 +9,7 @@ describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, (
   testProtocol(async () => {
     const repository = await fullTestRepository();
     const triton = await startRealTriton(repository.path, {
-      flags: ["--model-config-name=cpu", "--model-control-mode=explicit", ...loaded],
+      flags: ["--model-control-mode=explicit", ...loaded],
     });
     return {
       url: triton.url,

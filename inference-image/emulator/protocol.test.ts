@@ -7,7 +7,6 @@ describe("the Triton emulator", () => {
   testProtocol(async () => {
     const repository = await fullTestRepository();
     const flags = repository.flags({
-      "model-config-name": "cpu",
       "model-control-mode": "explicit",
       "load-model": protocolModels,
       "allow-metrics": false,
