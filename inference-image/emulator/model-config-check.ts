@@ -2,8 +2,7 @@ import type { ModelConfigJson } from "../../client/triton/model-config.ts";
 import { shapeText } from "../../client/triton/wire.ts";
 import type { ModelConfig, ModelConfigTensor } from "../../contract/model-config.ts";
 import { loadProblems } from "../../contract/model-config-check.ts";
-import type { TensorSpec } from "../../contract/tensor.ts";
-import type { ModelSession } from "../../inference/session/types.ts";
+import type { ModelSession, SessionTensor } from "../../inference/session/types.ts";
 import { invalidArgument } from "./oip-error.ts";
 import { dataTypeOf } from "./served-model.ts";
 
@@ -74,7 +73,7 @@ function checkTensorFits(
   what: "input" | "output",
   config: ModelConfigJson,
   tensor: ModelConfigTensor,
-  specs: readonly TensorSpec[],
+  specs: readonly SessionTensor[],
 ): void {
   const subject = `model '${config.name}': ${what} '${tensor.name}'`;
   const spec = specs.find(({ name }) => name === tensor.name);
@@ -85,7 +84,7 @@ function checkTensorFits(
   if (dataTypeOf(tensor) !== spec.dataType) {
     throw invalidArgument(`${subject} must be TYPE_${spec.dataType}, got ${tensor.data_type}`);
   }
-  const model = [-1, ...spec.dims];
+  const model = [spec.batch ?? -1, ...spec.dims];
   const configured = config.max_batch_size > 0 ? [-1, ...tensor.dims] : tensor.dims;
   const fits =
     model.length === configured.length &&

@@ -10,6 +10,7 @@ import {
 import { namedOutputs, openSession } from "../../inference/session/onnx-session.ts";
 import { InferenceError, type ModelSession } from "../../inference/session/types.ts";
 import { isFolder } from "../../model-tools/publish-file.ts";
+import { completeConfig } from "./complete-config.ts";
 import { ensembleRunner, type ModelLookup, stepVersion } from "./ensemble-runner.ts";
 import { checkModelConfig, checkModelFits } from "./model-config-check.ts";
 import { onnxRunner } from "./model-runner.ts";
@@ -30,6 +31,8 @@ export interface LoadModelOptions {
   readonly configName?: string;
   /** Text of a `config.pbtxt` that overrides the model's own. */
   readonly override?: string;
+  /** Whether Triton completes the configuration: without `--disable-auto-complete-config`. */
+  readonly completes: boolean;
   /** Looks up the members of an ensemble, which are loaded before it. Throws {@link OipError} for a missing one. */
   readonly modelOf: ModelLookup;
   /** Previously loaded versions, whose counters continue. */
@@ -37,7 +40,10 @@ export interface LoadModelOptions {
   readonly log: (line: string) => void;
 }
 
-type ConfigSource = Pick<LoadModelOptions, "repository" | "name" | "configName" | "override">;
+type ConfigSource = Pick<
+  LoadModelOptions,
+  "repository" | "name" | "configName" | "override" | "completes"
+>;
 
 /**
  * Loads the versions of one model that its version policy selects.
@@ -48,7 +54,7 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   const { name, repository, log } = options;
   const folder = join(repository, name);
   const read = await readConfig(options, folder, log);
-  const config = { ...read, name: read.name || name };
+  const config = await completed({ ...read, name: read.name || name }, folder, options);
   checkModelConfig(config, name, memberConfigs(config, options.modelOf));
   const versions = await versionsToServe(folder, config);
   logDifferences(config, log);
@@ -65,6 +71,17 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
     throw error;
   }
   return models;
+}
+
+/** Completes a configuration from the latest version. */
+async function completed(
+  config: ModelConfigJson,
+  folder: string,
+  { completes }: LoadModelOptions,
+): Promise<ModelConfigJson> {
+  if (!completes) return config;
+  const versions = await versionsToServe(folder, config);
+  return await asOipError(config, completeConfig(config, join(folder, versions.at(-1)!)));
 }
 
 function memberConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {
@@ -113,7 +130,7 @@ export async function modelFolders(repository: string): Promise<readonly string[
 }
 
 async function readConfig(
-  { configName, override }: ConfigSource,
+  { configName, override, completes }: ConfigSource,
   folder: string,
   log: (line: string) => void,
 ): Promise<ModelConfigJson> {
@@ -124,6 +141,7 @@ async function readConfig(
     log(`${namedConfigFile(folder, configName)}: no such file, using ${file}`);
   }
   const text = await readFile(file, "utf8").catch((error: NodeJS.ErrnoException) => {
+    if (completes && error.code === "ENOENT") return "";
     const reason = error.code === "ENOENT" ? "No such file or directory" : error.message;
     throw invalidArgument(`failed to open text file for read ${file}: ${reason}`, error);
   });
@@ -302,14 +320,17 @@ async function openModel(
   modelPath: string,
   onDeath: (error: InferenceError) => void,
 ): Promise<ModelSession> {
+  const selectOutputs = namedOutputs(config.output.map(({ name }) => name));
+  const batch = config.max_batch_size > 0 ? "dynamic" : "any";
+  return await asOipError(config, openSession({ modelPath, onDeath, selectOutputs, batch }));
+}
+
+async function asOipError<T>({ name }: ModelConfigJson, opening: Promise<T>): Promise<T> {
   try {
-    const selectOutputs = namedOutputs(config.output.map(({ name }) => name));
-    return await openSession({ modelPath, onDeath, selectOutputs });
+    return await opening;
   } catch (error) {
     if (!(error instanceof InferenceError)) throw error;
-    throw new OipError("internal", `failed to load '${config.name}': ${error.problem}`, {
-      cause: error,
-    });
+    throw new OipError("internal", `failed to load '${name}': ${error.problem}`, { cause: error });
   }
 }
 

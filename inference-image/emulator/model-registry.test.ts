@@ -255,7 +255,9 @@ describe("loading", () => {
   test("fails on a model without configuration, version folder or file", async () => {
     const files = { [`${model}/config.pbtxt`]: tinyConfig() };
     const without = (...path: string[]) =>
-      open(files, {}, (folder) => rm(join(folder, model, ...path), { recursive: true }));
+      open(files, { "disable-auto-complete-config": true }, (folder) =>
+        rm(join(folder, model, ...path), { recursive: true }),
+      );
     await expect(without("config.pbtxt")).rejects.toThrow(
       /failed to open text file for read .*config\.pbtxt: No such file or directory$/,
     );

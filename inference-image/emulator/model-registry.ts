@@ -23,6 +23,7 @@ export type RegistryFlags = Pick<
   | "load-model"
   | "strict-readiness"
   | "exit-on-error"
+  | "disable-auto-complete-config"
 >;
 
 /**
@@ -284,6 +285,7 @@ export class ModelRegistry {
         name,
         configName: this.#flags["model-config-name"],
         override,
+        completes: this.#completes,
         modelOf: (other, version) => this.model(other, version),
         previous: previous?.versions ?? [],
         log: this.#log,
@@ -311,7 +313,14 @@ export class ModelRegistry {
     const { "model-repository": repository, "model-config-name": configName } = this.#flags;
     const folders = await modelFolders(repository);
     const ancestors = [...path, name];
-    for (const member of await ensembleMembers({ repository, name, configName, override })) {
+    const completes = this.#completes;
+    for (const member of await ensembleMembers({
+      repository,
+      name,
+      configName,
+      override,
+      completes,
+    })) {
       if (ancestors.includes(member)) {
         throw invalidArgument(
           `circular dependency between ensembles: ${[...ancestors, member].join(" -> ")}`,
@@ -325,6 +334,10 @@ export class ModelRegistry {
         this.#log(`failed to load '${member}': ${error.message}`);
       }
     }
+  }
+
+  get #completes(): boolean {
+    return !this.#flags["disable-auto-complete-config"];
   }
 
   #checkControl(): void {

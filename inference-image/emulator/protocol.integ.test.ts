@@ -1,13 +1,12 @@
 import { describe } from "vitest";
 import { realTritonMissing, startRealTriton } from "../../client/triton/test-real-triton.ts";
-import { protocolModels, testProtocol } from "./protocol.suite.ts";
-import { fullTestRepository } from "./test-repository.ts";
+import { protocolModels, protocolRepository, testProtocol } from "./protocol.suite.ts";
 
 const loaded = protocolModels.map((name) => `--load-model=${name}`);
 
 describe.skipIf(realTritonMissing !== "")(`a real Triton${realTritonMissing}`, () => {
   testProtocol(async () => {
-    const repository = await fullTestRepository();
+    const repository = await protocolRepository();
     const triton = await startRealTriton(repository.path, {
       flags: ["--model-control-mode=explicit", ...loaded],
     });

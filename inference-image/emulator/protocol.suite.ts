@@ -1,4 +1,6 @@
 import { readFileSync } from "node:fs";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { Client, credentials, type ServiceError, status } from "@grpc/grpc-js";
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -11,6 +13,8 @@ import {
 } from "../../client/triton/wire-grpc.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
+import { fullTestRepository, type TestRepository, tinyConfig } from "./test-repository.ts";
 
 export interface ProtocolServer {
   /** `http://host:port`. */
@@ -28,8 +32,25 @@ const [fp32, u8, jpeg, preprocess] = (["fp32", "u8", "jpeg", "preprocess"] as co
   (variant) => tritonModelName(defaultModel, variant),
 ) as [string, string, string, string];
 
+/** Model without a batch dimension of its own. */
+const fixedBatch = "fixed_batch";
+
 /** Models that the server loads by name. */
-export const protocolModels = [jpeg, fp32];
+export const protocolModels = [jpeg, fp32, fixedBatch];
+
+/** Model repository for {@link testProtocol}. */
+export async function protocolRepository(): Promise<TestRepository> {
+  const repository = await fullTestRepository();
+  const version = join(repository.path, fixedBatch, "1");
+  await mkdir(version, { recursive: true });
+  await symlink(await tinyModel(), join(version, "model.onnx"));
+  const config = tinyConfig({ name: fixedBatch, extra: "" })
+    .replace("max_batch_size: 32", "max_batch_size: 0")
+    .replace("[ 3, 224, 224 ]", "[ 1, 3, 224, 224 ]")
+    .replace("[ 512 ]", "[ 1, 512 ]");
+  await writeFile(join(version, "../config.pbtxt"), config);
+  return repository;
+}
 
 const count = 3 * 224 * 224;
 const pixels = Uint8Array.from({ length: count }, (_, index) => index % 251);
@@ -226,6 +247,17 @@ export function testProtocol(start: () => Promise<ProtocolServer>) {
     expect(response.headers["content-encoding"]).toBe(encoding);
   });
 
+  test("a model with max_batch_size 0 accepts its fixed batch", async () => {
+    const message = { ...rawFp32, model_name: fixedBatch };
+    expect((await infer(message)).outputs[0]?.shape).toEqual([1, 512]);
+    const [bytes] = rawFp32.raw_input_contents!;
+    const two = {
+      ...image(fixedBatch, "FP32", [2, 3, 224, 224]),
+      raw_input_contents: [Buffer.concat([bytes!, bytes!])],
+    };
+    expect(await failure(two)).toMatchObject({ code: status.INVALID_ARGUMENT });
+  });
+
   test.each([
     ["with the parameter", { triton_enable_empty_final_response: { bool_param: true } }],
     ["without the parameter", {}],
@@ -279,7 +311,7 @@ export function testProtocol(start: () => Promise<ProtocolServer>) {
 
     test("with unload_dependents also unloads the members that were loaded for it", async () => {
       expect((await unload(jpeg, { unload_dependents: true })).status).toBe(200);
-      expect(await without([jpeg, preprocess, u8])).toEqual([fp32]);
+      expect(await without([jpeg, preprocess, u8])).toEqual([fixedBatch, fp32]);
       await load(jpeg);
     });
 
@@ -291,7 +323,7 @@ export function testProtocol(start: () => Promise<ProtocolServer>) {
           error === null ? resolve() : reject(error),
         );
       });
-      expect(await without([jpeg, preprocess, u8])).toEqual([fp32]);
+      expect(await without([jpeg, preprocess, u8])).toEqual([fixedBatch, fp32]);
     });
   });
 }

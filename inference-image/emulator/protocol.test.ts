@@ -1,11 +1,10 @@
 import { describe } from "vitest";
-import { protocolModels, testProtocol } from "./protocol.suite.ts";
-import { fullTestRepository } from "./test-repository.ts";
+import { protocolModels, protocolRepository, testProtocol } from "./protocol.suite.ts";
 import { startTritonEmulator } from "./triton-emulator.ts";
 
 describe("the Triton emulator", () => {
   testProtocol(async () => {
-    const repository = await fullTestRepository();
+    const repository = await protocolRepository();
     const flags = repository.flags({
       "model-control-mode": "explicit",
       "load-model": protocolModels,

@@ -4,10 +4,10 @@ import { stat } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
 import type { ServerEnv } from "../../contract/server-env.ts";
-import type { NumericTensor, Tensor, TensorSpec } from "../../contract/tensor.ts";
+import type { NumericTensor, Tensor } from "../../contract/tensor.ts";
 import { messageOf } from "../../contract/user-error.ts";
 import { acquireThread } from "./onnx-thread.ts";
-import { InferenceError, type ModelSession, type RunResult } from "./types.ts";
+import { InferenceError, type ModelSession, type RunResult, type SessionTensor } from "./types.ts";
 
 export interface OpenSessionOptions {
   readonly modelPath: string;
@@ -189,8 +189,8 @@ interface PendingRun {
 }
 
 class OnnxSession implements ModelSession {
-  readonly inputs: readonly TensorSpec[];
-  readonly outputs: readonly TensorSpec[];
+  readonly inputs: readonly SessionTensor[];
+  readonly outputs: readonly SessionTensor[];
   readonly #worker: Worker;
   readonly #ended: Promise<void>;
   readonly #pending = new Map<number, PendingRun>();
@@ -284,7 +284,7 @@ function specOf(
   what: string,
   { name, type, shape }: ValueMetadata,
   requiredBatch: OpenSessionOptions["batch"],
-): TensorSpec {
+): SessionTensor {
   const dataType = elementTypes.get(type);
   if (dataType === undefined) {
     throw new InferenceError(
@@ -292,7 +292,8 @@ function specOf(
       `${modelPath}: ${what} '${name}' has type ${type}: unsupported`,
     );
   }
-  const [batch, ...dims] = shape;
+  // a scalar has one element
+  const [batch = 1, ...dims] = shape;
   if (requiredBatch !== "any" && typeof batch !== "string") {
     throw new InferenceError(
       "model",
@@ -303,6 +304,7 @@ function specOf(
     name,
     dataType,
     dims: dims.map((dim) => (typeof dim === "number" ? dim : -1)),
+    ...(typeof batch === "number" && { batch }),
   };
 }
 

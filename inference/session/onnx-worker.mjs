@@ -107,7 +107,8 @@ async function inRuntime(work) {
  * @param {number} batchSize
  */
 function outputTensor({ type, shape }, batchSize) {
-  const dims = [batchSize, ...shape.slice(1)];
+  const [first] = shape;
+  const dims = [typeof first === "number" ? first : batchSize, ...shape.slice(1)];
   if (type !== "float32" || dims.some((dim) => typeof dim !== "number")) return null;
   const length = dims.reduce((product, dim) => product * dim, 1);
   return new Tensor(type, new Float32Array(length), dims);

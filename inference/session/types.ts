@@ -8,10 +8,16 @@ export interface RequestTiming {
   readonly computeOutputUs: number;
 }
 
+/** Input or output of a model file. */
+export interface SessionTensor extends TensorSpec {
+  /** Size of the first dimension; undefined if it is dynamic. */
+  readonly batch?: number | undefined;
+}
+
 /** Loaded model. `run` does not block the event loop, because the runtime has its own thread. */
 export interface ModelSession {
-  readonly inputs: readonly TensorSpec[];
-  readonly outputs: readonly TensorSpec[];
+  readonly inputs: readonly SessionTensor[];
+  readonly outputs: readonly SessionTensor[];
   /**
    * Number of concurrent runs; further runs are queued.
    *
