@@ -14,7 +14,7 @@ import {
 import { Admission } from "../http/admission.ts";
 import { headersTimeoutMs, requestTimeoutMs, respondToClientError } from "../http/client-errors.ts";
 import { drainHttp, trackRequests } from "../http/drain.ts";
-import { toEmbedError } from "../http/errors.ts";
+import { toEmbedError, withoutAddresses } from "../http/errors.ts";
 import { JsonThread } from "../http/json-thread.ts";
 import { writeLog } from "../http/log-output.ts";
 import { rejectOtherOrigins } from "../http/loopback-requests.ts";
@@ -192,6 +192,10 @@ function registerOperationsRoutes(
   addRoute(embedRoutes.readyz, async (_request, reply) => {
     const ready = !draining() && (await models.ready());
     const reason = ready || draining() ? undefined : models.unavailableReason;
+    // the route needs no key
+    if (reason !== undefined && apiKey !== undefined) {
+      return reply.code(503).send({ ready, reason: withoutAddresses(reason) });
+    }
     return reply.code(ready ? 200 : 503).send({ ready, reason });
   });
   addRoute(embedRoutes.metrics, async (_request, reply) =>

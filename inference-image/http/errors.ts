@@ -24,6 +24,14 @@ const tritonCodes: Readonly<Record<TritonErrorCode, EmbedErrorCode>> = {
 const invalidMediaType = "FST_ERR_CTP_INVALID_MEDIA_TYPE";
 const mediaTypes = `the body must be ${imageContentTypes.join(", ")} or multipart/form-data, or base64 or texts in application/json`;
 
+/** Replaces the addresses of upstreams, which clients must not learn. */
+export function withoutAddresses(text: string): string {
+  return text.replace(
+    /(?:\b[a-z]{1,8}:\/\/)?(?:\[[0-9a-f:.]{2,45}\]|\b[\w.-]{1,255}):\d{1,5}\b|(?<=ENOTFOUND |EAI_AGAIN )\S{1,255}/gi,
+    "upstream",
+  );
+}
+
 /** Converts any error to a response. An unexpected error becomes `internal`, without its text. */
 export function toEmbedError(error: unknown): EmbedError {
   if (error instanceof EmbedError) return error;
@@ -41,7 +49,12 @@ export function toEmbedError(error: unknown): EmbedError {
     return new EmbedError(inferenceCodes[error.code], error.problem, undefined, options);
   }
   if (error instanceof TritonError) {
-    return new EmbedError(tritonCodes[error.code], error.problem, undefined, options);
+    return new EmbedError(
+      tritonCodes[error.code],
+      withoutAddresses(error.problem),
+      undefined,
+      options,
+    );
   }
   const {
     code = "",
