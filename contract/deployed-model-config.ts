@@ -11,6 +11,7 @@ import { checkModelConfig } from "./model-config-check.ts";
 import type { Modality } from "./model-spec.ts";
 import { printModelConfig } from "./print-model-config.ts";
 import type { TritonSpec, TritonVariant } from "./triton-models.ts";
+import type { PrecisionSource } from "./triton-releases.ts";
 
 /** Variants with a configuration that a deployment may change. */
 export const tunableVariants = ["fp32", "trt", "u8", "text", "text-trt"] as const;
@@ -81,6 +82,12 @@ export interface ModelConfigSettings {
    * @default - no prefix
    */
   readonly engineCachePrefix?: string;
+  /**
+   * What determines the precision of the TensorRT engine.
+   *
+   * @default - that of the default image
+   */
+  readonly precision?: PrecisionSource;
 }
 
 /** Configuration of a model in a deployment. */
@@ -103,13 +110,14 @@ export function deployedModelConfig(
   gpus: number,
   settings: ModelConfigSettings = {},
 ): DeployedModelConfig {
-  const base = modelConfig(spec, variant, gpuLayout(gpus));
+  const { precision } = settings;
+  const base = modelConfig(spec, variant, gpuLayout(gpus), precision);
   const problems = settingsProblems(base, variant, gpus > 0, settings);
   const config =
     problems.length > 0
       ? base
       : withSettings(
-          modelConfig(spec, variant, gpuLayout(gpus, settings.instancesPerGpu)),
+          modelConfig(spec, variant, gpuLayout(gpus, settings.instancesPerGpu), precision),
           settings,
         );
   return {

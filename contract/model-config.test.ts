@@ -12,6 +12,7 @@ import { openclipVitB32 as spec } from "./models/openclip-vit-b32.ts";
 import { siglip2Base224 } from "./models/siglip2-base-224.ts";
 import { printModelConfig } from "./print-model-config.ts";
 import { allVariantsOf, tritonModelName } from "./triton-models.ts";
+import { precisionSourceOf } from "./triton-releases.ts";
 
 const gpuCounts = [1, 2, 3, 4, 8, 16];
 
@@ -68,9 +69,25 @@ describe("TensorRT", () => {
   const parametersOf = (config: ModelConfig) =>
     config.optimization?.execution_accelerators?.gpu_execution_accelerator?.[0]?.parameters;
 
+  test.each([
+    ["26.05-py3", "FP16", undefined],
+    ["26.06-py3", undefined, "model.trt-fp16.onnx"],
+    ["26.07-py3", undefined, "model.trt-fp16.onnx"],
+    // an unknown release: right for both
+    ["my-build", "FP16", "model.trt-fp16.onnx"],
+  ])("%s takes the precision %s from precision_mode and serves the file %s", (tag, mode, file) => {
+    const precision = precisionSourceOf(`tritonserver:${tag}`);
+    for (const variant of ["trt", "text-trt"] as const) {
+      const onGpu = modelConfig(spec, variant, gpuLayout(1), precision);
+      expect(parametersOf(onGpu)?.precision_mode).toBe(mode);
+      expect(onGpu.default_model_filename).toBe(file);
+      const onCpu = modelConfig(spec, variant, gpuLayout(0), precision);
+      expect(onCpu.default_model_filename).toBeUndefined();
+    }
+  });
+
   test("keeps engines and timings on the cache volume", () => {
     expect(parametersOf(trt)).toMatchObject({
-      precision_mode: "FP16",
       trt_engine_cache_enable: "true",
       trt_engine_cache_path: "/engine-cache/openclip_vit_b32_trt",
       trt_timing_cache_enable: "true",

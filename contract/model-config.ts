@@ -12,6 +12,7 @@ import {
   type TritonVariant,
   tritonModel,
 } from "./triton-models.ts";
+import { type PrecisionSource, precisionSourceOf } from "./triton-releases.ts";
 
 /**
  * Fields of Triton's model configuration that clipstack uses, with the names of `model_config.proto`. The same type describes rendered
@@ -200,6 +201,7 @@ function onnxConfig(
   spec: TritonSpec,
   variant: OnnxVariant,
   layout: GpuLayout | undefined,
+  precision: PrecisionSource,
 ): ModelConfig {
   const model = tritonModel(spec, variant);
   const onGpu = layout?.gpus.length !== 0;
@@ -213,8 +215,9 @@ function onnxConfig(
     },
     ...instanceGroups(layout),
     ...(withTensorrt && {
+      ...(precision !== "precision-mode" && { default_model_filename: tensorrtFile }),
       optimization: {
-        execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(model)] },
+        execution_accelerators: { gpu_execution_accelerator: [tensorrtOf(model, precision)] },
       },
     }),
     // kernels are compiled and tuned at the first request of each batch size: done before the model is ready
@@ -236,12 +239,18 @@ export function tensorrtShapes(
   return inputs.map(({ name, dims }) => `${name}:${[batch, ...dims].join("x")}`).join(",");
 }
 
-function tensorrtOf(model: TritonModel): Accelerator {
+/**
+ * File of a tower in half precision with FP32 inputs and outputs, beside its `model.onnx`, for TensorRT that takes the precision from the
+ * graph. `clipstack model convert --precision fp16 --keep-graph` writes it.
+ */
+export const tensorrtFile = "model.trt-fp16.onnx";
+
+function tensorrtOf(model: TritonModel, precision: PrecisionSource): Accelerator {
   const { name, inputs, maxBatchSize } = model;
   return {
     name: "tensorrt",
     parameters: {
-      precision_mode: "FP16",
+      ...(precision !== "graph" && { precision_mode: "FP16" }),
       max_workspace_size_bytes: String(tensorrtWorkspaceBytes),
       trt_engine_cache_enable: "true",
       trt_engine_cache_path: `${engineCacheMount}/${name}`,
@@ -365,18 +374,20 @@ function ensembleConfig(spec: TritonSpec, variant: keyof typeof ensembleSteps): 
  * Returns the configuration of a model of the repository.
  *
  * @param layout - Devices of its instances. Defaults to `config.pbtxt`, which names no device.
+ * @param precision - Precision source of the TensorRT that runs it.
  * @throws {Error} if the spec lacks the variant's tower
  */
 export function modelConfig(
   spec: TritonSpec,
   variant: TritonVariant,
   layout?: GpuLayout,
+  precision: PrecisionSource = precisionSourceOf(),
 ): ModelConfig {
   const { image } = spec.towers;
   if (variant === "preprocess" && image !== undefined) return preprocessConfig(spec, image);
   if (variant === "dali-preprocess" && image !== undefined) return daliConfig(spec, image, layout);
   if (isEnsembleVariant(variant)) return ensembleConfig(spec, variant);
-  return onnxConfig(spec, variant as OnnxVariant, layout);
+  return onnxConfig(spec, variant as OnnxVariant, layout, precision);
 }
 
 /** Default number of instances of the ONNX Runtime backend. */

@@ -1,5 +1,5 @@
 import { instancesText } from "./deployed-model-config.ts";
-import { daliFiles, type ModelConfig, modelConfig } from "./model-config.ts";
+import { daliFiles, type ModelConfig, modelConfig, tensorrtFile } from "./model-config.ts";
 import { printModelConfig } from "./print-model-config.ts";
 import {
   isEnsembleVariant,
@@ -48,12 +48,6 @@ const sharedFiles: Partial<Record<TritonVariant, readonly [TritonVariant, string
   "text-trt": ["text", "model.onnx"],
 };
 
-/**
- * File of a tower that is half precision inside, with FP32 inputs and outputs, beside its `model.onnx`: the precision of a TensorRT 11
- * engine is that of the graph. `clipstack model convert --precision fp16 --keep-graph` writes it.
- */
-export const tensorrtFile = "model.trt-fp16.onnx";
-
 /** Path of the ONNX file of a variant in a model repository: `openclip_vit_b32/1/model.onnx`. */
 export function modelPath(spec: Pick<TritonSpec, "name">, variant: TritonVariant): string {
   return `${tritonModelName(spec, variant)}/1/model.onnx`;
@@ -62,16 +56,26 @@ export function modelPath(spec: Pick<TritonSpec, "name">, variant: TritonVariant
 /** Variant whose file is that of a tower in FP32. */
 export const fp32Variants = { image: "fp32", text: "text" } as const;
 
-/** Model file of version 1 of a variant; undefined for an ensemble, whose version folder is empty. */
-export function versionFile(spec: TritonSpec, variant: TritonVariant): VersionFile | undefined {
-  if (isEnsembleVariant(variant)) return undefined;
-  if (variant === "preprocess") return { path: `${tritonModelName(spec, variant)}/1/model.py` };
-  if (variant === "dali-preprocess") return { path: daliPipelinePath(spec, "gpu") };
+/** Model files of version 1 of a variant, that of FP32 first; none for an ensemble, whose version folder is empty. */
+export function versionFiles(spec: TritonSpec, variant: TritonVariant): readonly VersionFile[] {
+  if (isEnsembleVariant(variant)) return [];
+  if (variant === "preprocess") return [{ path: `${tritonModelName(spec, variant)}/1/model.py` }];
+  if (variant === "dali-preprocess") return [{ path: daliPipelinePath(spec, "gpu") }];
+  const path = modelPath(spec, variant);
   const [owner, file] = sharedFiles[variant] ?? [];
-  return {
-    path: modelPath(spec, variant),
-    ...(owner !== undefined && { target: `../../${tritonModelName(spec, owner)}/1/${file}` }),
-  };
+  if (owner === undefined) return [{ path }];
+  const folder = `../../${tritonModelName(spec, owner)}/1`;
+  return [
+    { path, target: `${folder}/${file}` },
+    ...(variant === "u8"
+      ? []
+      : [
+          {
+            path: path.replace(/[^/]+$/, tensorrtFile),
+            target: `${folder}/${tensorrtFile}`,
+          },
+        ]),
+  ];
 }
 
 /** Path of the serialized DALI pipeline for a device in a model repository: `openclip_vit_b32_dali_preprocess/1/model.dali`. */

@@ -137,3 +137,16 @@ export function versionsOf(image: string): TritonRelease | undefined {
 export const firstStronglyTyped = tritonReleases.find(
   ({ tensorrt = "" }) => Number.parseInt(tensorrt, 10) >= 11,
 )!.release;
+
+/**
+ * What determines the precision of a TensorRT engine. `precision-mode`: the parameter `precision_mode`, with the FP32 file.
+ * `graph`: the graph, which must be in half precision. `both`: the release is unknown, so that the parameter and the graph are FP16.
+ */
+export type PrecisionSource = "precision-mode" | "graph" | "both";
+
+/** Precision source of the TensorRT in an image. @param image - Undefined for an image built from the default one. */
+export function precisionSourceOf(image: string = defaultTritonImage): PrecisionSource {
+  const release = tritonReleaseOf(image);
+  if (release === undefined) return "both";
+  return release < firstStronglyTyped ? "precision-mode" : "graph";
+}

@@ -1,10 +1,11 @@
 import { cp, lstat, mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { preprocessingSha256 } from "../contract/fingerprint.ts";
+import { tensorrtFile } from "../contract/model-config.ts";
 import { tokenizerFile } from "../contract/model-shapes.ts";
 import type { Modality, ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel } from "../contract/models/index.ts";
-import { configurationFile, fp32Variants, versionFile } from "../contract/repository-files.ts";
+import { configurationFile, fp32Variants, versionFiles } from "../contract/repository-files.ts";
 import {
   daliVariants,
   type TritonVariant,
@@ -110,7 +111,7 @@ async function writeVersion(
   variant: TritonVariant,
   folder: string,
 ): Promise<void> {
-  const version = versionFile(spec, variant);
+  const [version, forTensorrt] = versionFiles(spec, variant);
   if (version === undefined) return;
   const path = join(folder, version.path);
   if (variant === "preprocess") {
@@ -126,9 +127,17 @@ async function writeVersion(
   const target = tower === undefined ? version.target : resolve(tower);
   if (target !== undefined) await link(target, path);
   if (tower !== undefined) await linkNeighbours(spec, variantModality(variant), tower, path);
+  if (forTensorrt !== undefined) {
+    // 'model convert' may write it later
+    const file = tower === undefined ? undefined : join(dirname(resolve(tower)), tensorrtFile);
+    await link(file ?? forTensorrt.target ?? "", join(folder, forTensorrt.path));
+  }
 }
 
-const preprocessScript = join(checkoutRepository, versionFile(defaultModel, "preprocess")!.path);
+const preprocessScript = join(
+  checkoutRepository,
+  versionFiles(defaultModel, "preprocess")[0]!.path,
+);
 
 /**
  * Links the files of towers into a folder, as the embed server reads them: a model repository without Triton's configurations and

@@ -66,10 +66,17 @@ describe("single-gpu", () => {
               └── image (Image)
           └── model-control-key (DataResource)
       ├── weights (ModelWeights)
+          ├── data (TerraformLocal)
           ├── sha256 (TerraformLocal)
           ├── volume (Volume)
-          └── check (OneShot)
+          ├── check (OneShot)
               └── container (Container)
+          └── fp16 (Construct)
+              ├── data (TerraformLocal)
+              ├── sha256 (TerraformLocal)
+              ├── volume (Volume)
+              └── check (OneShot)
+                  └── container (Container)
       ├── triton-onnx (TritonServer)
           ├── configuration (ModelConfiguration)
               ├── volume (Volume)
@@ -110,12 +117,14 @@ describe("single-gpu", () => {
         "docker_container.triton-trt_container_4D787DD7",
         "docker_container.triton-trt_engine-cache_owner_container_8E18BE64",
         "docker_container.weights_check_container_1D9A6BA1",
+        "docker_container.weights_fp16_check_container_522F9A69",
         "docker_image.host_embed-gpu-image_5425F95F",
         "docker_image.host_triton-image_E5FEAF46",
         "docker_network.host_network_CDA70515",
         "docker_volume.triton-onnx_configuration_volume_7C66A47E",
         "docker_volume.triton-trt_configuration_volume_F5718DAA",
         "docker_volume.triton-trt_engine-cache_volume_0F167511",
+        "docker_volume.weights_fp16_volume_24E386C8",
         "docker_volume.weights_volume_BB448297",
         "terraform_data.embed_ready_healthy_BA7364D8",
         "terraform_data.host_check_doctor_C4FF9152",
@@ -260,10 +269,17 @@ describe("multi-gpu-4x", () => {
               └── image (Image)
           └── model-control-key (DataResource)
       ├── weights (ModelWeights)
+          ├── data (TerraformLocal)
           ├── sha256 (TerraformLocal)
           ├── volume (Volume)
-          └── check (OneShot)
+          ├── check (OneShot)
               └── container (Container)
+          └── fp16 (Construct)
+              ├── data (TerraformLocal)
+              ├── sha256 (TerraformLocal)
+              ├── volume (Volume)
+              └── check (OneShot)
+                  └── container (Container)
       ├── triton-onnx (TritonServer)
           ├── configuration (ModelConfiguration)
               ├── volume (Volume)
@@ -304,12 +320,14 @@ describe("multi-gpu-4x", () => {
         "docker_container.triton-trt_container_4D787DD7",
         "docker_container.triton-trt_engine-cache_owner_container_8E18BE64",
         "docker_container.weights_check_container_1D9A6BA1",
+        "docker_container.weights_fp16_check_container_522F9A69",
         "docker_image.host_embed-cpu-image_595462CD",
         "docker_image.host_triton-image_E5FEAF46",
         "docker_network.host_network_CDA70515",
         "docker_volume.triton-onnx_configuration_volume_7C66A47E",
         "docker_volume.triton-trt_configuration_volume_F5718DAA",
         "docker_volume.triton-trt_engine-cache_volume_0F167511",
+        "docker_volume.weights_fp16_volume_24E386C8",
         "docker_volume.weights_volume_BB448297",
         "terraform_data.embed_ready_healthy_BA7364D8",
         "terraform_data.host_check_doctor_C4FF9152",

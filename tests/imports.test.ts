@@ -284,7 +284,7 @@ const exceptions: Readonly<Record<string, readonly (number | string)[]>> = {
   "constructs/checks/container-limits.ts": [512], // MiB
   "constructs/checks/vram.ts": ["../../contract/models/openclip-vit-b32.ts", 512],
   // an example for users
-  "tools/render-chart-values.ts": ["https://models.example/openclip_vit_b32/model.onnx"],
+  "tools/render-chart-values.ts": ["https://models.example/openclip_vit_b32/model.trt-fp16.onnx"],
 };
 
 test("no code but the catalogue states facts of one model", async () => {

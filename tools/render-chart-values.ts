@@ -121,7 +121,7 @@ const fourGpusFile: ValuesFile = {
     model: {
       weights: "init",
       sha256: "0".repeat(64),
-      init: { url: "https://models.example/openclip_vit_b32/model.onnx" },
+      init: { url: "https://models.example/openclip_vit_b32/model.trt-fp16.onnx" },
     },
     embed: {
       ...gateway,

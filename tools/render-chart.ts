@@ -9,7 +9,7 @@ import {
   tunableVariants,
 } from "../contract/deployed-model-config.ts";
 import { embedPaths } from "../contract/embed-api.ts";
-import { deployedConfigName, engineCacheMount } from "../contract/model-config.ts";
+import { deployedConfigName, engineCacheMount, tensorrtFile } from "../contract/model-config.ts";
 import type { ModelSpec } from "../contract/model-spec.ts";
 import { defaultModel, modelCatalogue } from "../contract/models/index.ts";
 import { oipPaths } from "../contract/oip-paths.ts";
@@ -33,6 +33,7 @@ import { printFields } from "../contract/print-model-config.ts";
 import { modelRepositoryMount, type ServerEnvName } from "../contract/server-env.ts";
 import { renderTritonCommand, restrictControl } from "../contract/triton-flags.ts";
 import { type TritonVariant, tritonModelName, variantsOf } from "../contract/triton-models.ts";
+import { firstStronglyTyped } from "../contract/triton-releases.ts";
 import { schemaYaml } from "../stacks/schema-yaml.ts";
 import { type JsonSchema, schemaTable } from "../stacks/settings-docs.ts";
 import { valuesFiles } from "./render-chart-values.ts";
@@ -211,6 +212,8 @@ function contractText(): string {
     instancesMark,
     enginesMark,
     modelConfigName: deployedConfigName,
+    tensorrtFile,
+    stronglyTyped: firstStronglyTyped,
     catalogue: Object.fromEntries([...modelCatalogue.values()].map(catalogueEntry)),
     defaultModel: defaultModel.name,
     suffixes: Object.fromEntries(tunableVariants.map((variant) => [variant, suffixOf(variant)])),
@@ -284,14 +287,14 @@ function modelConfigFile(spec: ModelSpec, variant: TunableVariant): RenderedFile
     ...(compiles && { engineCachePrefix: enginesMark }),
   });
   if (problems.length > 0) throw new Error(problems.join("; "));
-  const { instance_group, optimization, model_warmup, ...common } = config;
+  const { instance_group, default_model_filename, optimization, model_warmup, ...common } = config;
   return {
     path: `${chart}/model-configs/${config.name}.pbtxt`,
     text: [
       "# Rendered by 'npm run render' from contract. Do not edit.",
       "",
       `${printFields(common)}${instancesMark}`,
-      printFields({ optimization, model_warmup }),
+      printFields({ default_model_filename, optimization, model_warmup }),
     ].join("\n"),
   };
 }

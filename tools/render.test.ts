@@ -9,7 +9,7 @@ import { readModelConfig } from "../client/triton/model-config.ts";
 import { modelConfig } from "../contract/model-config.ts";
 import { checkModelConfig } from "../contract/model-config-check.ts";
 import { defaultModel } from "../contract/models/index.ts";
-import { versionFile } from "../contract/repository-files.ts";
+import { versionFiles } from "../contract/repository-files.ts";
 import { tritonModel } from "../contract/triton-models.ts";
 import { producers, render, staleFiles } from "./render.ts";
 import { modelConfigFiles, renderedVariants } from "./render-model-configs.ts";
@@ -59,10 +59,13 @@ test.each(configFiles)(
 );
 
 test("models that execute the file of another one are relative links to it", () => {
-  const files = renderedVariants.map((variant) => versionFile(defaultModel, variant));
-  const links = files.flatMap((file) => (file?.target === undefined ? [] : [file]));
+  const files = renderedVariants.flatMap((variant) => versionFiles(defaultModel, variant));
+  const links = files.flatMap(({ path, target }) =>
+    target === undefined ? [] : [{ path, target }],
+  );
   expect(links.map(({ path }) => path)).toEqual([
     "openclip_vit_b32_trt/1/model.onnx",
+    "openclip_vit_b32_trt/1/model.trt-fp16.onnx",
     "openclip_vit_b32_u8/1/model.onnx",
   ]);
   for (const { path, target } of links) {

@@ -3,6 +3,7 @@ import { basename, dirname } from "node:path";
 import type { Container, ContainerVolumes } from "@cdktf/provider-docker/lib/container/index.js";
 import { Volume } from "@cdktf/provider-docker/lib/volume/index.js";
 import { Construct } from "constructs";
+import { tensorrtFile } from "../../contract/model-config.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { defaultModels } from "../../contract/models/index.ts";
 import { modelRepositoryMount } from "../../contract/server-env.ts";
@@ -22,6 +23,8 @@ import { OneShot } from "./one-shot.ts";
 import type { ServerImage } from "./server-image.ts";
 import {
   ofModel,
+  tensorrtCondition,
+  tensorrtPath,
   towerFiles,
   weightsCondition,
   weightsDiskMiB,
@@ -94,14 +97,15 @@ export class ModelWeights extends Construct {
   readonly variant: Exclude<FileVariant, "trt">;
   /** Weights of each tower of the models. */
   readonly towers: readonly TowerWeights[];
-  readonly #host: GpuHost;
+  readonly #props: ModelWeightsProps;
+  #tensorrtTowers: readonly TowerWeights[] | undefined;
   readonly #versions = new Map<string, Volume>();
 
   constructor(scope: Construct, id: string, props: ModelWeightsProps) {
     super(scope, id);
 
     const { source, models = defaultModels, variant = "fp32" } = props;
-    this.#host = props.host;
+    this.#props = props;
     this.source = source;
     this.modelRepository = props.modelRepository;
     this.models = models;
@@ -116,26 +120,59 @@ export class ModelWeights extends Construct {
     for (const { path, what } of towerFiles(tower, modelRepository, this.variant)) {
       host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
     }
-    if (source === "host-path") {
-      const folder = dirname(file);
-      const version = createHash("sha256").update(folder).digest("hex").slice(0, 12);
-      return { tower, version, mount: { hostPath: host.path(folder) } };
-    }
+    if (source === "host-path") return { tower, ...onHost(host, file) };
     host.requireDisk({ what: `weights${ofModel(tower)}`, miB: weightsDiskMiB(tower) });
-    return this.#addVolume(tower, props, file);
-  }
-
-  #addVolume(tower: ServedTower, props: ModelWeightsProps, path: string): TowerWeights {
-    const { host } = props;
     const suffix = towerSuffix(tower);
     const scope = suffix === "" ? this : new Construct(this, suffix.slice(1));
+    return this.#addVolume(scope, {
+      tower,
+      props,
+      path: file,
+      suffix,
+      condition: weightsCondition,
+    });
+  }
+
+  /**
+   * Files of the towers in half precision, beside their weights, for TensorRT that takes the precision from the graph. Created on first
+   * use.
+   */
+  get tensorrtTowers(): readonly TowerWeights[] {
+    this.#tensorrtTowers ??= this.towers.map(({ tower }) => this.#tensorrtFileOf(tower));
+    return this.#tensorrtTowers;
+  }
+
+  #tensorrtFileOf(tower: ServedTower): TowerWeights {
+    const { host, source, modelRepository } = this.#props;
+    if (source === "image") return { tower, version: "" };
+    const path = tensorrtPath(weightsPath(modelRepository, tower, "fp32"));
+    const what = `the FP16 file${ofModel(tower)} for TensorRT`;
+    host.requireFile({ path, on: source === "host-path" ? "host" : "here", what });
+    if (source === "host-path") return { tower, ...onHost(host, path) };
+    host.requireDisk({ what, miB: weightsDiskMiB(tower, "fp16") });
+    const suffix = `${towerSuffix(tower)}-fp16`;
+    return this.#addVolume(new Construct(this, suffix.slice(1)), {
+      tower,
+      props: this.#props,
+      path,
+      suffix,
+      condition: tensorrtCondition,
+      data: `${tensorrtFile}.data`,
+    });
+  }
+
+  #addVolume(
+    scope: Construct,
+    { tower, props, path, suffix, condition, data: pattern = externalData }: VolumeOptions,
+  ): TowerWeights {
+    const { host } = props;
     const file = host.sourcePath(path);
     const folder = dirname(file);
     // locals, because Terraform evaluates them once per plan and the files are large
     const data = new TerraformLocal(
       scope,
       "data",
-      expression(`sort(fileset("${folder}", "${externalData}"))`),
+      expression(`sort(fileset("${folder}", "${pattern}"))`),
     );
     const names = `local.${data.friendlyUniqueId}`;
     const all = `concat(["${basename(file)}"], ${names})`;
@@ -155,10 +192,10 @@ export class ModelWeights extends Construct {
       name: `${objectName(this)}${suffix}-${version}`,
       lifecycle: {
         createBeforeDestroy: true,
-        precondition: [weightsCondition(path, `${checksum} != "missing"`, tower)],
+        precondition: [condition(path, `${checksum} != "missing"`, tower)],
       },
     });
-    const check = this.#fill(scope, { tower, props, volume, file, sha256 });
+    const check = this.#fill(scope, { tower, props, volume, file, sha256, suffix });
     check.container.addOverride("dynamic.upload", {
       for_each: expression(names),
       content: {
@@ -171,26 +208,30 @@ export class ModelWeights extends Construct {
     return { tower, sha256, version, mount, filledBy: check.container };
   }
 
-  #fill(scope: Construct, { tower, props, volume, file, sha256 }: FillOptions): OneShot {
+  #fill(scope: Construct, { tower, props, volume, file, sha256, suffix }: FillOptions): OneShot {
     const { host, tools } = props;
+    const name = basename(file);
     const tokenizer = tokenizerFile(tower);
     const tokenizerSource = file.replace(/[^/]+$/, tokenizer ?? "");
     return new OneShot(scope, "check", {
       host,
       image: tools,
-      service: `${nameInStack(this)}${towerSuffix(tower)}`,
+      service: `${nameInStack(this)}${suffix}`,
       run: {
-        command: ["check-weights", ...["--folder", mountInTools], ...["--sha256", sha256]],
+        command: [
+          ...["check-weights", "--folder", mountInTools, "--sha256", sha256],
+          ...(name === "model.onnx" ? [] : ["--file", name]),
+        ],
         networkMode: "none",
         volumes: [{ volumeName: volume.name, containerPath: mountInTools }],
         upload: [
-          { file: `${mountInTools}/model.onnx`, source: file, sourceHash: sha256 },
+          { file: `${mountInTools}/${name}`, source: file, sourceHash: sha256 },
           // manifest of the weights, if there is one
           {
-            file: `${mountInTools}/model.onnx.json`,
+            file: `${mountInTools}/${name}.json`,
             content: expression(`try(file("${file}.json"), "{}")`),
           },
-          ...(tokenizer === undefined
+          ...(tokenizer === undefined || name !== "model.onnx"
             ? []
             : [
                 {
@@ -206,8 +247,11 @@ export class ModelWeights extends Construct {
   }
 
   /** Mounts of the weights in a container that serves the image towers in `variant`. */
-  mounts(variant: FileVariant = this.variant): readonly ContainerVolumes[] {
-    return this.#mountsOf(this.towers, variant);
+  mounts(
+    variant: FileVariant = this.variant,
+    towers: readonly TowerWeights[] = this.towers,
+  ): readonly ContainerVolumes[] {
+    return this.#mountsOf(towers, variant);
   }
 
   /**
@@ -228,7 +272,7 @@ export class ModelWeights extends Construct {
     const existing = this.#versions.get(suffix);
     if (existing !== undefined) return existing;
     const volume = new Volume(this, `versions${suffix}`, {
-      provider: this.#host.provider,
+      provider: this.#props.host.provider,
       name: `${objectName(this)}${suffix}-versions-${version}`,
       lifecycle: { createBeforeDestroy: true },
     });
@@ -251,9 +295,27 @@ export class ModelWeights extends Construct {
   }
 }
 
-interface FillOptions {
+/** Version and mount of the folder of a file of the host. */
+function onHost(host: GpuHost, file: string): Pick<TowerWeights, "version" | "mount"> {
+  const folder = dirname(file);
+  const version = createHash("sha256").update(folder).digest("hex").slice(0, 12);
+  return { version, mount: { hostPath: host.path(folder) } };
+}
+
+interface VolumeOptions {
   readonly tower: ServedTower;
   readonly props: ModelWeightsProps;
+  /** File that fills the volume. */
+  readonly path: string;
+  /** End of the names of its objects. */
+  readonly suffix: string;
+  /** Precondition that the file exists. */
+  readonly condition: typeof weightsCondition;
+  /** Pattern of the files with its external data. @default {@link externalData} */
+  readonly data?: string;
+}
+
+interface FillOptions extends Pick<VolumeOptions, "tower" | "props" | "suffix"> {
   readonly volume: Volume;
   readonly file: string;
   readonly sha256: string;

@@ -30,7 +30,7 @@ import type { EngineCache } from "./engine-cache.ts";
 import { bindAddress, type Exposure } from "./gpu-host.ts";
 import { gpuRequest } from "./gpu-request.ts";
 import type { ModelConfiguration } from "./model-configuration.ts";
-import type { ModelWeights } from "./model-weights.ts";
+import type { ModelWeights, TowerWeights } from "./model-weights.ts";
 
 /** Access to the model control API, which loads and unloads models. */
 export type ModelControl =
@@ -55,6 +55,8 @@ export interface TritonContainerOptions {
   readonly ports: TritonPorts;
   readonly expose: Exposure;
   readonly weights: ModelWeights;
+  /** Files of the towers. */
+  readonly towers: readonly TowerWeights[];
   readonly configurations: readonly ModelConfiguration[];
   /** Mounts of version folders beside those of the weights. */
   readonly pipelines: readonly ContainerVolumes[];
@@ -115,7 +117,7 @@ export function tritonContainer(options: TritonContainerOptions) {
     ],
     volumes: [
       ...(options.hasVersions ? weights.versionMounts(options.served) : []),
-      ...weights.mounts(options.served),
+      ...weights.mounts(options.served, options.towers),
       ...options.pipelines,
       ...configurations.map(({ mount }) => mount),
       ...(cache === undefined

@@ -365,6 +365,34 @@ test("a Triton that is replaced does not reload its configuration", () => {
   expect(generation({ server: nvidia("tritonserver:26.08-py3") })).not.toBe(generation({}));
 });
 
+test.each([
+  ["26.05-py3", "weights-fp16", false],
+  ["26.07-py3", "weights-fp16", true],
+])("with TensorRT of %s, %s is the volume of the served file: %s", (tag, volume, isServed) => {
+  const { at, all } = synth((stack) => {
+    const host = hostIn(stack);
+    new TritonServer(stack, "triton", {
+      host,
+      ...dependenciesIn(stack, host, "volume"),
+      server: nvidia(`tritonserver:${tag}`),
+      backend: "tensorrt",
+      ports: { http: 8010, grpc: 8011, metrics: 8012 },
+      gpus: [0],
+      expose: "loopback",
+    });
+  });
+  const { content } = at("test/triton/configuration/apply/container").upload[0];
+  expect(content.includes('default_model_filename: "model.trt-fp16.onnx"')).toBe(isServed);
+  expect(content.includes('key: "precision_mode", value: "FP16"')).toBe(!isServed);
+  const mount = at("test/triton/container").volumes.find(
+    ({ container_path: path }: { container_path: string }) =>
+      path === "/models/openclip_vit_b32_trt/1",
+  );
+  expect(/fp16/.test(mount.volume_name)).toBe(isServed);
+  const volumes = all("docker_volume").map(({ name }) => name);
+  expect(volumes.some((name) => String(name).includes(volume))).toBe(isServed);
+});
+
 test("names TensorRT engines by the weights and the image", () => {
   const prefix = (props: Partial<TritonServerProps>) =>
     synthTriton({ backend: "tensorrt", ...props })
@@ -387,7 +415,7 @@ test("names TensorRT engines by the weights and the image", () => {
     });
   });
   expect(at("test/triton/configuration/apply/container").upload[0].content).toMatch(
-    /trt_engine_cache_prefix", value: "\$\{substr\(local\.weights_sha256_\w+, 0, 12\)\}_26\.07-py3_openclip/,
+    /trt_engine_cache_prefix", value: "\$\{substr\(local\.weights_fp16_sha256_\w+, 0, 12\)\}_26\.07-py3_openclip/,
   );
 });
 

@@ -12,6 +12,7 @@ import { deployedConfigName, executionInstances } from "../../contract/model-con
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { type TritonPorts, tritonPorts } from "../../contract/ports.ts";
 import { type daliModels, tritonModelName } from "../../contract/triton-models.ts";
+import { type PrecisionSource, precisionSourceOf } from "../../contract/triton-releases.ts";
 import { addressOf } from "../cdktf.ts";
 import {
   heapMiB,
@@ -59,7 +60,8 @@ export type TritonServerKind =
   /** Triton emulator of the embed image, with the same options. It always runs on the CPU. */
   | { readonly kind: "emulator" };
 
-export interface TritonServerProps extends Omit<ModelConfigSettings, "engineCachePrefix"> {
+export interface TritonServerProps
+  extends Omit<ModelConfigSettings, "engineCachePrefix" | "precision"> {
   readonly host: GpuHost;
   readonly server: TritonServerKind;
   /** Embed image, which fills the volumes and contains the emulator. */
@@ -147,6 +149,7 @@ export class TritonServer extends Construct {
   /** Specs of the served models; the first is the default. */
   readonly models: readonly ModelSpec[];
   readonly weights: ModelWeights;
+  readonly #towers: readonly TowerWeights[];
   /** Underlying container. For anything the props do not cover, use `container.addOverride()`. */
   readonly container: Container;
 
@@ -160,7 +163,13 @@ export class TritonServer extends Construct {
     const gpus = host.accelerator === "gpu" ? (props.gpus ?? host.gpus) : [];
     const image = server.kind === "emulator" ? tools : host.image("triton", server.image);
     const compiles = props.backend === "tensorrt" && host.accelerator === "gpu";
-    const served = weights.towers.map((tower) => servedModel(tower, { props, gpus, image }));
+    const precision = precisionSourceOf(
+      server.kind === "tritonserver" ? baseImageOf(server.image) : undefined,
+    );
+    const towers =
+      compiles && precision !== "precision-mode" ? weights.tensorrtTowers : weights.towers;
+    const served = towers.map((tower) => servedModel(tower, { props, gpus, image, precision }));
+    this.#towers = towers;
     this.weights = weights;
     this.models = weights.models;
     this.variant = imageVariant(props);
@@ -200,6 +209,7 @@ export class TritonServer extends Construct {
         ports,
         expose,
         weights,
+        towers,
         configurations,
         hasVersions: props.modelVersions !== undefined && weights.source !== "image",
         cache,
@@ -264,7 +274,7 @@ export class TritonServer extends Construct {
     { image, gpus }: Layout,
   ): Pick<ModelConfigurationProps, "reload"> {
     if (modelControl === "none") return {};
-    const versions = weights.towers.map(({ version }) => version);
+    const versions = this.#towers.map(({ version }) => version);
     return {
       reload: {
         url: `http://${objectName(this)}:${tritonPorts.http}`,
@@ -386,6 +396,7 @@ interface Context {
   readonly props: TritonServerProps;
   readonly gpus: readonly GpuId[];
   readonly image: ServerImage;
+  readonly precision: PrecisionSource;
 }
 
 function imageVariant({ backend, weights }: TritonServerProps): FileVariant {
@@ -394,7 +405,7 @@ function imageVariant({ backend, weights }: TritonServerProps): FileVariant {
 
 function servedModel(
   { tower, version }: TowerWeights,
-  { props, gpus, image }: Context,
+  { props, gpus, image, precision }: Context,
 ): ServedModel {
   const { host, backend } = props;
   const tensorrt = backend === "tensorrt";
@@ -407,6 +418,7 @@ function servedModel(
     instancesPerGpu: props.instancesPerGpu,
     cudaGraphs: props.cudaGraphs,
     modelVersions: props.modelVersions,
+    precision,
     ...(tensorrt && { optimumBatchSize: props.optimumBatchSize }),
     ...(engineVersions.length > 0 && { engineCachePrefix: engineVersions.join("_") }),
   });

@@ -1,8 +1,10 @@
 import { dirname } from "node:path";
-import { weightsMiB } from "../../contract/model-shapes.ts";
+import { tensorrtFile } from "../../contract/model-config.ts";
+import { type WeightsPrecision, weightsMiB } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { modelPath } from "../../contract/repository-files.ts";
 import { trainedWeightsCommand } from "../../contract/trained-weights.ts";
+import { firstStronglyTyped } from "../../contract/triton-releases.ts";
 import { expression } from "../expression.ts";
 import {
   type FileVariant,
@@ -56,6 +58,11 @@ export function towerFiles(
   ];
 }
 
+/** Path of the file that TensorRT serves if it takes the precision from the graph: beside the weights. */
+export function tensorrtPath(weights: string): string {
+  return `${dirname(weights)}/${tensorrtFile}`;
+}
+
 /** ` of dinov2-small`; empty for the model whose objects have no suffix. */
 export function ofModel(tower: ServedTower): string {
   const suffix = towerSuffix(tower);
@@ -66,8 +73,11 @@ export function ofModel(tower: ServedTower): string {
 const diskUnitMiB = 256;
 
 /** Disk space of the weights of a tower, in MiB. */
-export function weightsDiskMiB({ tower }: ServedTower): number {
-  return Math.ceil(weightsMiB(tower, "fp32") / diskUnitMiB) * diskUnitMiB;
+export function weightsDiskMiB(
+  { tower }: ServedTower,
+  precision: WeightsPrecision = "fp32",
+): number {
+  return Math.ceil(weightsMiB(tower, precision) / diskUnitMiB) * diskUnitMiB;
 }
 
 /**
@@ -87,6 +97,16 @@ export function weightsCondition(path: string, exists: string, { spec, modality 
   return {
     condition: expression(exists),
     errorMessage: `There are no weights at ${path}: ${trained}, 'npx clipstack model generate${model}' generates random ones.`,
+  };
+}
+
+/** The same for {@link tensorrtPath}. */
+export function tensorrtCondition(path: string, exists: string, { spec, modality }: ServedTower) {
+  const texts = modality === "text" ? " --modality text" : "";
+  const command = `npx clipstack model convert ${spec.name}${texts} --precision fp16 --keep-graph`;
+  return {
+    condition: expression(exists),
+    errorMessage: `There is no file at ${path}, which TensorRT 11 (Triton ${firstStronglyTyped} and newer) requires for FP16: '${command}' writes it.`,
   };
 }
 

@@ -76,7 +76,7 @@ const model = z
         // validated in a template, because Helm prints values that the schema rejects, including secrets in a URL
         url: text(
           "",
-          "URL of `model.onnx`: `http://…` or `https://…`, without user, password or query. For a single tower.",
+          "URL of `model.onnx`, or of `model.trt-fp16.onnx` for Tritons with TensorRT 11: `http://…` or `https://…`, without user, password or query. For a single tower.",
         ),
         existingSecret: text(
           "",

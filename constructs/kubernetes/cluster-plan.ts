@@ -13,6 +13,7 @@ import {
   surge as rolloutSurge,
   terminationSeconds,
 } from "../../contract/pods.ts";
+import { precisionSourceOf } from "../../contract/triton-releases.ts";
 import type { Budget, CpuScaling, Quota, Resources } from "../checks/kubernetes.ts";
 import type { Pods, ScalingMetric, Scraping } from "../checks/scaling.ts";
 import {
@@ -62,7 +63,10 @@ export interface ClusterEmbed {
 
 export interface ClusterTriton
   extends Required<
-      Omit<ModelConfigSettings, "engineCachePrefix" | "modelVersions" | "preferredBatchSizes">
+      Omit<
+        ModelConfigSettings,
+        "engineCachePrefix" | "modelVersions" | "preferredBatchSizes" | "precision"
+      >
     >,
     Pick<ModelConfigSettings, "preferredBatchSizes"> {
   readonly enabled: boolean;
@@ -221,6 +225,7 @@ function plannedTower(
     preferredBatchSizes: triton.preferredBatchSizes,
     instancesPerGpu: triton.instancesPerGpu,
     cudaGraphs: triton.cudaGraphs,
+    precision: precisionSourceOf(triton.image),
     ...(tensorrt && { optimumBatchSize: triton.optimumBatchSize }),
     ...(tensorrt && gpus > 0 && { engineCachePrefix: enginePrefix(files.sha256, triton.image) }),
   });

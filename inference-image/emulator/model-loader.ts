@@ -1,7 +1,8 @@
+import { existsSync } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { type ModelConfigJson, readModelConfig } from "../../client/triton/model-config.ts";
-import { executionInstances } from "../../contract/model-config.ts";
+import { executionInstances, tensorrtFile } from "../../contract/model-config.ts";
 import {
   maxImagePixelsParameter,
   parseDaliParameters,
@@ -62,7 +63,7 @@ export async function loadModel(options: LoadModelOptions): Promise<readonly Ser
   const models: ServedModel[] = [];
   try {
     for (const version of versions) {
-      const path = join(folder, version, config.default_model_filename);
+      const path = join(folder, version, fileOf(config, join(folder, version)));
       models.push(await loadVersion(config, version, path, options));
       log(`successfully loaded '${name}' version ${version}`);
     }
@@ -82,6 +83,11 @@ async function completed(
   if (!completes) return config;
   const versions = await versionsToServe(folder, config);
   return await asOipError(config, completeConfig(config, join(folder, versions.at(-1)!)));
+}
+
+/** Model file of a version. ONNX Runtime executes the FP32 file in place of the one that TensorRT requires for FP16. */
+function fileOf({ default_model_filename: file }: ModelConfigJson, folder: string): string {
+  return file === tensorrtFile && existsSync(join(folder, "model.onnx")) ? "model.onnx" : file;
 }
 
 function memberConfigs(config: ModelConfigJson, modelOf: ModelLookup): readonly ModelConfigJson[] {

@@ -56,6 +56,15 @@ test("fails on another file", async () => {
   );
 });
 
+test("fails on a file for TensorRT that is not in half precision", async () => {
+  const other = join(folder, "model.trt-fp16.onnx");
+  await copyFile(await tinyModel(), other);
+  const found = checkWeights({ ...options(await sha256Of(other)), file: "model.trt-fp16.onnx" });
+  await expect(found).rejects.toThrow(
+    `${other}: every matrix multiplication must be in half precision for TensorRT, got FP32 in conv1`,
+  );
+});
+
 test("checks another file of the folder", async () => {
   const other = join(folder, "tokenizer.model");
   await copyFile(await tinyModel(), other);

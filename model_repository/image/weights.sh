@@ -40,6 +40,7 @@ for tower in $towers; do
     for data in "$folder"/*.data "$folder"/*_data "$folder"/*_data_*; do
       [ ! -e "$data" ] || ln -sf "../../$tower/1/${data##*/}" "/models/${tower}_trt/1/"
     done
+    ln -sf "../../$tower/1/model.trt-fp16.onnx" "/models/${tower}_trt/1/model.trt-fp16.onnx"
   }
   # an image for one precision contains no other files
   if [ -n "${MODEL_PRECISION:-}" ]; then

@@ -78,6 +78,15 @@ Checks of combinations that the schema cannot express. Fails with one line for t
 {{- fail (printf "triton.service.type must be ClusterIP with model.weights image: clients could load and unload models, got %s" $triton.service.type) -}}
 {{- end -}}
 {{- $compiles := include "clipstack.compiles" . -}}
+{{- if $compiles -}}
+{{- range $tower := $towers -}}
+{{- $onGraph := contains $contract.tensorrtFile (include "clipstack.modelConfig" (list $ $tower)) -}}
+{{- $release := regexFind "^[0-9]{2}[.][0-9]{2}-" (toString $triton.image.tag) -}}
+{{- if and $onGraph $release (lt (replace "." "" $release) (replace "." "" $contract.stronglyTyped)) -}}
+{{- fail (printf "triton.image.tag must be %s or newer with triton.backend tensorrt: the configuration of %s is for TensorRT 11 (triton.modelConfig.texts replaces it), got %s" $contract.stronglyTyped $tower.triton $triton.image.tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and $triton.engineCache.enabled (not $compiles) -}}
 {{- fail "triton.engineCache.enabled requires triton.backend tensorrt and GPUs" -}}
 {{- end -}}

@@ -83,6 +83,8 @@
   "instancesMark": "# CHART-INSTANCES",
   "enginesMark": "CHART-ENGINES",
   "modelConfigName": "deployed",
+  "tensorrtFile": "model.trt-fp16.onnx",
+  "stronglyTyped": "26.06",
   "catalogue": {
     "openclip-vit-b32": {
       "width": 512,

@@ -9,12 +9,17 @@ Arguments: root, component.
 {{- $model := $root.Values.model -}}
 {{- $isInit := eq $model.weights "init" -}}
 {{- $isGateway := include "clipstack.isGateway" . -}}
+{{- $contract := include "clipstack.contract" nil | fromJson -}}
 {{- $isOnly := eq (len (include "clipstack.towers" $root | fromJson).towers) 1 -}}
 {{- $containers := list -}}
 {{- range $tower := (include "clipstack.mountedTowers" . | fromJson).towers -}}
 {{- if and (not $isGateway) (or $isInit $tower.sha256) -}}
 {{- $key := $isOnly | ternary $model.init.existingSecretKey $tower.file -}}
-{{- $file := dict "name" "" "file" "" "url" $tower.url "sha256" $tower.sha256 "key" $key -}}
+{{- $name := "" -}}
+{{- if and $isInit (eq $component "triton") (contains $contract.tensorrtFile (include "clipstack.modelConfig" (list $root $tower))) -}}
+{{- $name = $contract.tensorrtFile -}}
+{{- end -}}
+{{- $file := dict "name" "" "file" $name "url" $tower.url "sha256" $tower.sha256 "key" $key -}}
 {{- $containers = append $containers (include "clipstack.fileInit" (list $root $component $tower $file)) -}}
 {{- end -}}
 {{- if and $isInit $tower.tokenizer (eq $component "embed") -}}
