@@ -49,3 +49,20 @@ test("reports a changed number of instances", () => {
   const trt = stacks[0]?.serving.find(({ service }) => service === "triton-trt");
   expect([trt?.before?.instances, trt?.after?.instances]).toEqual(["1 on GPU 0", "3 on GPU 0"]);
 });
+
+test("reports that the precision comes from the graph after a change to TensorRT 11", () => {
+  const file = (release: string) =>
+    parseDocument(
+      synthesizedText(
+        "single-gpu",
+        `tritonTrt: { image: 'nvcr.io/nvidia/tritonserver:${release}-py3' }`,
+      ),
+      "cdk.tf.json",
+    );
+  const { stacks } = reviewOf([changeOfDocuments("single-gpu", file("26.05"), file("26.07"))]);
+  const trt = stacks[0]?.serving.find(({ service }) => service === "triton-trt");
+  expect([trt?.before?.tensorrt, trt?.after?.tensorrt]).toEqual([
+    "FP16, 1024 MiB of workspace",
+    "FP16 by model.trt-fp16.onnx, 1024 MiB of workspace",
+  ]);
+});

@@ -1,4 +1,5 @@
 import type { ModelConfigJson } from "../../client/triton/model-config.ts";
+import { tensorrtFile } from "../../contract/model-config.ts";
 import { type StackChange, stateBefore } from "../input/change.ts";
 import { hasSecretPattern } from "../input/secrets.ts";
 import { blockOf, isObject } from "../input/value-paths.ts";
@@ -14,7 +15,7 @@ export interface Serving {
   /** `1 on GPU 0` */
   readonly instances: string;
   readonly maxBatch?: number;
-  /** `FP16, 1024 MiB of workspace`; absent without TensorRT. */
+  /** `FP16, 1024 MiB of workspace`, with the file if TensorRT takes the precision from its graph; absent without TensorRT. */
   readonly tensorrt?: string;
 }
 
@@ -77,8 +78,10 @@ function configured(config: ModelConfigJson | undefined): Omit<Serving, "image">
     return gpus.length === 0 ? String(count || 1) : `${count || 1} on GPU ${gpus.join(", ")}`;
   });
   const parameters = tensorrtOf(config);
-  const [precision = "FP32"] =
-    /\b(FP32|FP16|BF16|INT8)\b/.exec(parameters?.precision_mode ?? "") ?? [];
+  const [mode = "FP32"] = /\b(FP32|FP16|BF16|INT8)\b/.exec(parameters?.precision_mode ?? "") ?? [];
+  // TensorRT 11 ignores `precision_mode`
+  const precision =
+    config.default_model_filename === tensorrtFile ? `FP16 by ${tensorrtFile}` : mode;
   const workspace = Number(parameters?.max_workspace_size_bytes ?? Number.NaN);
   const memory = Number.isNaN(workspace)
     ? ""
