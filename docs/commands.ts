@@ -244,6 +244,11 @@ export const commandsTested: readonly TestedCommand[] = [
   { command: "helm test", tests: chartTests, words: ['"test"'] },
   { command: "kubectl apply --server-side", tests: kindTests, words: ["apply --server-side"] },
   // test commands
+  {
+    command: "npm run gpu:acceptance",
+    tests: ["tests/gpu/acceptance.integ.test.ts"],
+    words: ["acceptance.ts"],
+  },
   { command: "npx vitest run", tests: [".ci/run"], words: ["npx vitest run --project"] },
   { command: ".ci/run", tests: [".ci/run"], words: ["suite unit"] },
 ];
