@@ -104,7 +104,12 @@ test.concurrent("a connection that the network has dropped silently is replaced"
 test.concurrent("a server that is slow but answers pings is not disconnected, and receives at most three", async () => {
   let pings = 0;
   const { port, sessions } = await serverOf((stream, text) => {
-    setTimeout(() => respond(stream, text), 17_000);
+    void vi
+      .waitFor(() => expect(pings).toBe(3), { timeout: 60_000 })
+      .finally(async () => {
+        await sleep(5_000);
+        respond(stream, text);
+      });
   });
   const { call } = channelTo(port);
   const slow = call("slow");
@@ -115,7 +120,7 @@ test.concurrent("a server that is slow but answers pings is not disconnected, an
   expect(await slow).toBe("slow");
   expect(pings).toBe(3);
   expect(sessions).toHaveLength(1);
-}, 30_000);
+}, 90_000);
 
 /** Port of a server that accepts connections and sends nothing. */
 async function silentPort(): Promise<number> {

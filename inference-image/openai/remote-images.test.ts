@@ -212,18 +212,21 @@ test("fails on a certificate that is not trusted", async () => {
 });
 
 test("requests wait for memory once the size of a file is known, and stop waiting when aborted", async () => {
-  const remote = open({ maxBytes: 4_000, maxBytesInFlight: 2 * file.length, timeoutMs: 100 });
+  const remote = open({ maxBytes: 4_000, maxBytesInFlight: 2 * file.length, timeoutMs: 2_000 });
   const url = remote.check(`http://127.0.0.1:${port}/image`);
   const [first, second, third] = [{}, {}, {}];
   // servers that do not respond hold no memory
   const slow = remote.check(`http://127.0.0.1:${port}/silent`);
   const silent = Array.from({ length: 4 }, () => remote.download(slow, never, {}));
+  const timedOut = Promise.all(
+    silent.map((download) => expect(download).rejects.toThrow("longer than")),
+  );
   await Promise.all([remote.download(url, never, first), remote.download(url, never, first)]);
-  await Promise.all(silent.map((download) => expect(download).rejects.toThrow("longer than")));
+  await timedOut;
   const controller = new AbortController();
   const aborted = remote.download(url, controller.signal, second);
   const waiting = remote.download(url, never, third);
-  await sleep(300); // longer than the time limit, which does not include this
+  await sleep(2_500); // longer than the time limit, which does not include this
   controller.abort(new Error("the client disconnected"));
   await expect(aborted).rejects.toThrow("the client disconnected");
   remote.release(first);

@@ -150,7 +150,7 @@ describe("geometry", () => {
 });
 
 /** Longest delay of timers during `work`, as a fraction of its duration. */
-async function stall(work: () => Promise<unknown>): Promise<number> {
+async function stallOnce(work: () => Promise<unknown>): Promise<number> {
   let [last, longest] = [performance.now(), 0];
   const startedAt = last;
   const timer = setInterval(() => {
@@ -162,6 +162,13 @@ async function stall(work: () => Promise<unknown>): Promise<number> {
   clearInterval(timer);
   const now = performance.now();
   return Math.max(longest, now - last) / (now - startedAt);
+}
+
+/** Smallest of three measurements: work that blocks the event loop does so each time, other processes do not. */
+async function stall(work: () => Promise<unknown>): Promise<number> {
+  const stalls: number[] = [];
+  for (let round = 0; round < 3; round++) stalls.push(await stallOnce(work));
+  return Math.min(...stalls);
 }
 
 test("decoding a large image does not block the event loop", async () => {
