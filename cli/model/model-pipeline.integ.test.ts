@@ -46,21 +46,37 @@ const withInput = (input: Partial<ImageInput>): ModelSpec => {
   return { ...vitB32, towers: { image: { ...image, input: { ...image.input, ...input } } } };
 };
 
-/** Stated differences from the exact preprocessing, for JPEG files that the gateway forwards. */
-interface Stated {
-  readonly spec: ModelSpec;
-  /** Maximum difference of a value, and of the mean over an image, in 8-bit levels. */
+/** Difference from the exact preprocessing. */
+interface Closeness {
+  /** Largest difference of a value, and of the mean over an image, in 8-bit levels. */
   readonly max: number;
   readonly mean: number;
-  /** Minimum cosine of the model inputs. */
+  /** Cosine of the model inputs. */
   readonly cosine: number;
 }
 
-/** Every resize mode, filter, layout and channel order. The figures of the catalogue are in docs/dali.md. */
+/** Stated differences from the exact preprocessing, for JPEG files that the gateway forwards. */
+interface Stated extends Closeness {
+  readonly spec: ModelSpec;
+  /** Of a line of 20,000 × 1 pixels, if its ends are resized; otherwise as of other files. */
+  readonly line?: Closeness;
+}
+
+/**
+ * Every resize mode, filter, layout and channel order. The limits also held with other random contents of the images; the
+ * figures of the catalogue are in docs/dali.md.
+ *
+ * Beyond an edge DALI repeats the last pixel, while Pillow leaves the weights out. When a line shrinks much, these weights are 1/8
+ * (bilinear) or 0.081 (bicubic) of the sum, so its ends may differ by that part of 255 levels.
+ */
 const inputs: Readonly<Record<string, Stated>> = {
-  "openclip-vit-b32": { spec: vitB32, max: 4, mean: 0.2, cosine: 0.99996 },
-  "siglip2-base-224": { spec: named("siglip2-base-224"), max: 16, mean: 0.2, cosine: 0.9997 },
-  "dinov2-small": { spec: named("dinov2-small"), max: 3, mean: 0.21, cosine: 0.99996 },
+  "openclip-vit-b32": { spec: vitB32, max: 5, mean: 0.2, cosine: 0.99996 },
+  "siglip2-base-224": {
+    spec: named("siglip2-base-224"),
+    ...{ max: 14, mean: 0.2, cosine: 0.99996 },
+    line: { max: 255 / 8, mean: 0.1, cosine: 0.9996 },
+  },
+  "dinov2-small": { spec: named("dinov2-small"), max: 5, mean: 0.21, cosine: 0.99996 },
   "mobileclip2-s0": { spec: named("mobileclip2-s0"), max: 6, mean: 0.2, cosine: 0.99996 },
   "efficientnet-lite0": { spec: named("efficientnet-lite0"), max: 1, mean: 0.25, cosine: 0.99996 },
   letterbox: {
@@ -70,7 +86,8 @@ const inputs: Readonly<Record<string, Stated>> = {
       channelOrder: "bgr",
       layout: "nhwc",
     }),
-    ...{ max: 10, mean: 0.21, cosine: 0.9999 },
+    ...{ max: 8, mean: 0.21, cosine: 0.99996 },
+    line: { max: 22, mean: 0.001, cosine: 0.99999 },
   },
   "shortest edge with TensorFlow's filter": {
     spec: withInput({
@@ -85,16 +102,9 @@ const inputs: Readonly<Record<string, Stated>> = {
       size: { width: 100, height: 61 },
       resize: { mode: "centre-crop", fraction: 0.7 },
     }),
-    ...{ max: 12, mean: 0.25, cosine: 0.9999 },
+    ...{ max: 12, mean: 0.25, cosine: 0.9998 },
   },
 };
-
-/** Difference from the exact preprocessing. */
-interface Closeness {
-  readonly max: number;
-  readonly mean: number;
-  readonly cosine: number;
-}
 
 function compare(a: Float32Array, b: Float32Array, { valueRange, std }: ImageInput): Closeness {
   // levels per unit, of the channel with the largest standard deviation
@@ -157,15 +167,21 @@ describe.skipIf(missing !== "")(`DALI pipelines${missing}`, () => {
         expect(result.length, name).toBe(exact.length);
         found.set(name, compare(result, normalised(exact, input), input));
       }
-      const values = [...found.values()];
-      console.log(
-        `${found.size} JPEG files: at most ${Math.max(...values.map(({ max }) => max)).toFixed(2)} levels, mean ${Math.max(...values.map(({ mean }) => mean)).toFixed(3)}, cosine ${Math.min(...values.map(({ cosine }) => cosine)).toFixed(6)}`,
-      );
+      const isLine = (name: string) => name === "wide-line.jpg";
+      const others = [...found].filter(([name]) => !isLine(name)).map(([, value]) => value);
+      for (const [kind, values] of [
+        [`${others.length} JPEG files`, others],
+        ["line", [found.get("wide-line.jpg")!]],
+      ] as const) {
+        console.log(
+          `${kind}: at most ${Math.max(...values.map(({ max }) => max)).toFixed(2)} levels, mean ${Math.max(...values.map(({ mean }) => mean)).toFixed(3)}, cosine ${Math.min(...values.map(({ cosine }) => cosine)).toFixed(6)}`,
+        );
+      }
       expect(found.size).toBeGreaterThanOrEqual(40);
-      const differs = [...found].filter(
-        ([, { max, mean, cosine }]) =>
-          !(max <= stated.max + 0.01 && mean <= stated.mean && cosine >= stated.cosine),
-      );
+      const differs = [...found].filter(([name, { max, mean, cosine }]) => {
+        const limit = (isLine(name) ? stated.line : undefined) ?? stated;
+        return !(max <= limit.max + 0.01 && mean <= limit.mean && cosine >= limit.cosine);
+      });
       expect(differs).toEqual([]);
     },
     120_000,

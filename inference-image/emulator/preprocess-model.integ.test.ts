@@ -13,7 +13,7 @@ import { preprocessParameters } from "../../contract/preprocess-parameters.ts";
 import { preprocess } from "../../inference/preprocess/preprocess.ts";
 
 const run = promisify(execFile);
-/** Python with Pillow and NumPy, for example in a virtual environment. */
+/** Python with Pillow 13 and NumPy, for example in a virtual environment. */
 const python = process.env.CLIPSTACK_PYTHON ?? "python3";
 const program = fileURLToPath(new URL("./preprocess-model-run.py", import.meta.url));
 const model = fileURLToPath(
@@ -50,9 +50,12 @@ const inputs: Readonly<Record<string, PixelInput>> = {
   },
 };
 
-const missing = await run(python, ["-c", "import PIL, numpy"]).then(
+// older versions resize tall images in another order
+const required = "import PIL, numpy; assert int(PIL.__version__.split('.')[0]) >= 13";
+const missing = await run(python, ["-c", required]).then(
   () => "",
-  () => ` (skipped: '${python}' has no Pillow and NumPy; name one that has with CLIPSTACK_PYTHON)`,
+  () =>
+    ` (skipped: '${python}' has no Pillow 13 and NumPy; name one that has with CLIPSTACK_PYTHON)`,
 );
 
 describe.skipIf(missing !== "")(`openclip_vit_b32_preprocess in Python${missing}`, () => {
