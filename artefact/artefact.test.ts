@@ -36,7 +36,6 @@ test("reads the command, environment, ports and volumes of a container", () => {
     command: [
       "tritonserver",
       "--model-repository=/models",
-      "--model-config-name=deployed",
       "--exit-timeout-secs=20",
     ],
     published: [

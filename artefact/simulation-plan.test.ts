@@ -141,7 +141,6 @@ test("a Triton has the synthesized command, followed by this machine's addresses
   expect(instance(planOf(dockerDocument()), "two-services-triton-onnx").args).toEqual([
     "tritonserver",
     "--model-repository=/models",
-    "--model-config-name=deployed",
     "--exit-timeout-secs=20",
     "--model-repository=/tmp/run/two-services-triton-onnx",
     "--http-address=127.0.0.1",

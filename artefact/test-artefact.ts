@@ -19,6 +19,7 @@ export interface TestOptions {
   readonly repository?: string;
   /** Model repository of the Triton, if it differs. */
   readonly tritonRepository?: string;
+  /** @default - `config.pbtxt` of the repository */
   readonly modelConfigName?: string;
 }
 
@@ -54,7 +55,9 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
           command: [
             "tritonserver",
             "--model-repository=/models",
-            `--model-config-name=${options.modelConfigName ?? "deployed"}`,
+            ...(options.modelConfigName === undefined
+              ? []
+              : [`--model-config-name=${options.modelConfigName}`]),
             "--exit-timeout-secs=20",
           ],
           ports: [
@@ -132,7 +135,7 @@ export function dockerDocument(options: TestOptions = {}): TestDocument {
  * @param text - Model configuration.
  */
 export function volumesDocument(text: string, options: TestOptions = {}): TestDocument {
-  const document = dockerDocument(options);
+  const document = dockerDocument({ modelConfigName: "deployed", ...options });
   const { docker_container: containers = {} } = document.resource;
   const oneShot = { must_run: false, attach: true, logs: true };
   const [weights, config] = [`\${docker_volume.weights.name}`, `\${docker_volume.config.name}`];
