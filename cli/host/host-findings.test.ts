@@ -395,6 +395,18 @@ describe("a kind cluster", () => {
   });
 });
 
+test("a sum of memory limits above the memory of the host is a note, because limits are upper bounds", () => {
+  const memory = [
+    { service: "embed", miB: 3_328 },
+    { service: "triton-onnx", miB: 4_608 },
+  ];
+  const { problems, notes } = judge({ memory }, { engine: { ...facts.engine, memoryMiB: 7_900 } });
+  expect(problems).toEqual([]);
+  expect(notes).toContainEqual(
+    "the host should have 7.8 GiB of memory for the limits of its containers, got 7.7 (limits: embed 3.3 + triton-onnx 4.5): use a host with more memory, disable a service, or set memoryMiB of the services to what they need",
+  );
+});
+
 test("the memory limits of all services fit the host, and its cores are those of the settings", () => {
   const memory = [
     { service: "embed", miB: 3_328 },
@@ -402,8 +414,8 @@ test("the memory limits of all services fit the host, and its cores are those of
   ];
   const engine = { ...facts.engine, cores: 16, memoryMiB: 7_936 };
   expect(messages({ memory, cores: 16 }, { engine })).toEqual([]);
-  expect(messages({ memory, cores: 32 }, { engine: { ...engine, memoryMiB: 7_900 } })).toEqual([
-    "memory: the host must have 7.8 GiB of memory for the limits of its containers, got 7.7 (limits: embed 3.3 + triton-onnx 4.5)",
+  expect(messages({ memory, cores: 32 }, { engine: { ...engine, memoryMiB: 4_096 } })).toEqual([
+    "memory: the host must have 4.5 GiB of memory for the limits of its containers, got 4.0 (limits: embed 3.3 + triton-onnx 4.5)",
     "cores: the host must have 32 CPU cores (host.cores), got 16",
   ]);
 });

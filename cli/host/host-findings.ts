@@ -80,16 +80,22 @@ function judgeCores({ gpu, ports }: Needs, { engine }: HostFacts): HostVerdict {
   return line === undefined ? noFindings : note(line);
 }
 
-/** Compares the memory limits of all services, and the stated CPU cores, with the host. */
+/**
+ * Compares the memory limits of the services, and the stated CPU cores, with the host. Limits are upper bounds, so a sum above the
+ * memory of the host is a note; a single limit above it is a problem.
+ */
 function judgeLimits({ memory = [], cores }: Needs, { engine }: HostFacts): HostVerdict {
   const total = memory.reduce((sum, { miB }) => sum + miB, 0);
   const problems: Problem[] = [];
-  if (engine.memoryMiB !== undefined && total > engine.memoryMiB) {
-    problems.push({
-      code: "memory",
-      message: `the host must have ${gibibytes(total)} GiB of memory for the limits of its containers, got ${gibibytes(engine.memoryMiB)} (limits: ${memory.map(({ service, miB }) => `${service} ${gibibytes(miB)}`).join(" + ")})`,
-      fix: "use a host with more memory, disable a service, or set memoryMiB of the services to what they need",
-    });
+  const notes: string[] = [];
+  const { memoryMiB } = engine;
+  const largest = memory.reduce((most, { miB }) => Math.max(most, miB), 0);
+  if (memoryMiB !== undefined && total > memoryMiB) {
+    const message = `the host must have ${gibibytes(largest > memoryMiB ? largest : total)} GiB of memory for the limits of its containers, got ${gibibytes(memoryMiB)} (limits: ${memory.map(({ service, miB }) => `${service} ${gibibytes(miB)}`).join(" + ")})`;
+    const fix =
+      "use a host with more memory, disable a service, or set memoryMiB of the services to what they need";
+    if (largest > memoryMiB) problems.push({ code: "memory", message, fix });
+    else notes.push(`${message.replace("must", "should")}: ${fix}`);
   }
   if (cores !== undefined && engine.cores !== undefined && cores > engine.cores) {
     problems.push({
@@ -98,7 +104,7 @@ function judgeLimits({ memory = [], cores }: Needs, { engine }: HostFacts): Host
       fix: `set host.cores to ${engine.cores}`,
     });
   }
-  return { problems, notes: [] };
+  return { problems, notes };
 }
 
 const architectures: ReadonlySet<string> = new Set(["x86_64", "amd64", "aarch64", "arm64"]);

@@ -37,8 +37,8 @@ const missing =
 
 /** Image names in the settings, which the engine has during the test. */
 const tritonImages = [
-  "nvcr.io/nvidia/tritonserver:26.07-py3",
-  "nvcr.io/nvidia/tritonserver:26.06-py3",
+  "nvcr.io/nvidia/tritonserver:26.05-py3",
+  "nvcr.io/nvidia/tritonserver:26.04-py3",
 ] as const;
 const embedImage = "registry.example/clipstack/embed:0.1.0-gpu";
 
