@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ModelConfig } from "./model-config.ts";
+import { type ModelConfig, tensorrtFile } from "./model-config.ts";
 import type { Modality, ModelSpec } from "./model-spec.ts";
 import type { ServerEnv } from "./server-env.ts";
 
@@ -109,8 +109,14 @@ export function configuredFingerprint(
     : undefined;
 }
 
-/** Returns whether a configuration makes TensorRT compute in FP16, whatever the precision of its file. */
-export function computesInFp16({ optimization }: Pick<ModelConfig, "optimization">): boolean {
+/** Returns whether TensorRT computes in FP16: by its precision flag, or from release 11 on by a graph in half precision. */
+export function computesInFp16({
+  default_model_filename: file,
+  optimization,
+}: Pick<ModelConfig, "default_model_filename" | "optimization">): boolean {
   const accelerators = optimization?.execution_accelerators?.gpu_execution_accelerator ?? [];
-  return accelerators.some(({ parameters }) => parameters?.precision_mode === "FP16");
+  return (
+    file === tensorrtFile ||
+    accelerators.some(({ parameters }) => parameters?.precision_mode === "FP16")
+  );
 }

@@ -101,7 +101,7 @@ test("prints the tag of an image instead of its id", () => {
   const { stacks } = reviewOf([savedChange("image-changed")]);
   const trt = stacks[0]?.changes.find(({ title }) => title === "triton-trt/container");
   expect(trt?.forcedBy.at(-1)).toBe(
-    "image (nvcr.io/nvidia/tritonserver:26.07-py3 → nvcr.io/nvidia/tritonserver:26.06-py3)",
+    "image (nvcr.io/nvidia/tritonserver:26.05-py3 → nvcr.io/nvidia/tritonserver:26.04-py3)",
   );
 });
 

@@ -11,8 +11,8 @@ test("reports image, instances and TensorRT settings of a Triton, before and aft
   const trt = { instances: "1 on GPU 0", maxBatch: 32, tensorrt: "FP16, 1024 MiB of workspace" };
   expect(serving("image-changed")?.find(({ service }) => service === "triton-trt")).toEqual({
     service: "triton-trt",
-    before: { image: "nvcr.io/nvidia/tritonserver:26.07-py3", ...trt },
-    after: { image: "nvcr.io/nvidia/tritonserver:26.06-py3", ...trt },
+    before: { image: "nvcr.io/nvidia/tritonserver:26.05-py3", ...trt },
+    after: { image: "nvcr.io/nvidia/tritonserver:26.04-py3", ...trt },
   });
 });
 
