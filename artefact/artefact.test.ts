@@ -33,11 +33,7 @@ test("reads the command, environment, ports and volumes of a container", () => {
     address: "docker_container.triton",
     kind: "container",
     name: "two-services-triton-onnx",
-    command: [
-      "tritonserver",
-      "--model-repository=/models",
-      "--exit-timeout-secs=20",
-    ],
+    command: ["tritonserver", "--model-repository=/models", "--exit-timeout-secs=20"],
     published: [
       { internal: 8000, external: 8010 },
       { internal: 8001, external: 8011 },

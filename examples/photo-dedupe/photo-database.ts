@@ -162,7 +162,7 @@ function open(file: string): Database.Database {
     database.pragma("journal_mode = WAL");
     database.pragma("synchronous = NORMAL");
     const found = (name: string) => database?.prepare(`PRAGMA ${name}`).pluck().all()[0];
-    if (found("schema_version") === 0) database.exec(schema + version4);
+    if (found("schema_version") === 0) database.exec(`BEGIN; ${schema} ${version4} COMMIT;`);
     else if (found("application_id") === version3) database.exec(`BEGIN; ${migration} COMMIT;`);
     if (found("application_id") === applicationId) return database;
     throw new Error("it is not a file of this version of clipstack-dedupe; scan into a new one");
