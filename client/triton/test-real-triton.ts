@@ -120,7 +120,10 @@ async function usePythonBackend(repository: string): Promise<void> {
     for (const file of ["config.pbtxt", ...named.map((name) => join("configs", name))]) {
       const path = join(folder, file);
       const text = await readFile(path, "utf8");
-      const changed = text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');
+      const changed = text
+        .replace('platform: "onnxruntime_onnx"', 'backend: "python"')
+        // of the Python backend it would be the program
+        .replace(/^default_model_filename: .*\n/m, "");
       if (changed === text) continue;
       await writeFile(path, changed);
       await copyFile(backend, join(folder, "1", "model.py"));
