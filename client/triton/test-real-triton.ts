@@ -90,7 +90,7 @@ export async function startRealTriton(
   const transport = openHttpTransport({ url });
   try {
     for (let waited = 0; !(await transport.ready(undefined, { timeoutMs: 1_000 })); waited += 1) {
-      if (child.exitCode !== null || waited > 600) {
+      if (child.exitCode !== null || child.signalCode !== null || waited > 600) {
         await stop();
         throw new Error(`tritonserver is not ready:\n${output.slice(-12_000)}`);
       }

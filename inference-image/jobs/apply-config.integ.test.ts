@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -10,12 +10,19 @@ import {
 } from "../../client/triton/test-real-triton.ts";
 import type { Transport } from "../../client/triton/transport.ts";
 import { deployedModelConfig } from "../../contract/deployed-model-config.ts";
+import {
+  configuredFingerprint,
+  fingerprintOf,
+  preprocessingSha256,
+} from "../../contract/fingerprint.ts";
 import { imageTowerOf, normalisedImage } from "../../contract/model-shapes.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { elementCount, type Fp32Tensor } from "../../contract/tensor.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
+import { weightsIdentity } from "../../model-tools/fingerprint.ts";
+import { tinyModel } from "../../model-tools/test-model.ts";
 import { fullTestRepository, type TestRepository } from "../emulator/test-repository.ts";
-import { applyConfig } from "./apply-config.ts";
+import { type ApplyConfigOptions, applyConfig } from "./apply-config.ts";
 
 const imageElements = elementCount(normalisedImage(imageTowerOf(defaultModel)).dims);
 
@@ -38,6 +45,9 @@ describe.skipIf(realTritonMissing !== "")(
     beforeAll(async () => {
       uploads = await mkdtemp(join(tmpdir(), "clipstack-upload-"));
       repository = await fullTestRepository();
+      // as in a deployment, whose first configuration is written before the start
+      await mkdir(folder(), { recursive: true });
+      await writeFile(join(folder(), "deployed.pbtxt"), textOf(5_000));
       triton = await startRealTriton(repository.path, {
         flags: [
           "--model-config-name=deployed",
@@ -61,14 +71,15 @@ describe.skipIf(realTritonMissing !== "")(
         maxQueueDelayMicroseconds,
       }).text.replace('platform: "onnxruntime_onnx"', 'backend: "python"');
     const folder = () => join(repository.path, model, "configs");
-    const apply = async (text: string) => {
+    const apply = async (text: string, weights?: ApplyConfigOptions["weights"]) => {
       const file = join(uploads, "config.pbtxt");
       await writeFile(file, text);
       return await applyConfig({
         folder: folder(),
         file,
-        name: "cpu",
+        name: "deployed",
         model,
+        weights,
         server: triton.url,
         timeoutSeconds: 60,
       });
@@ -94,6 +105,19 @@ describe.skipIf(realTritonMissing !== "")(
       changing = false;
       await Promise.all(clients);
       expect(failures).toEqual([]);
+    });
+
+    test("serves the fingerprint of the weights", async () => {
+      const weights = {
+        file: await tinyModel(),
+        preprocessing: preprocessingSha256(defaultModel, "image"),
+      };
+      expect(await apply(textOf(2_500), weights)).toContain("serves it");
+      const config = await transport.modelConfig(model, call);
+      const { versions } = await transport.modelMetadata(model, call);
+      const identity = await weightsIdentity(weights.file);
+      const fingerprint = fingerprintOf(weights.preprocessing, identity);
+      expect(configuredFingerprint(config, versions)).toBe(fingerprint);
     });
 
     test("restores the previous configuration if the new one is rejected", async () => {
