@@ -54,7 +54,8 @@ describe.skipIf(missing !== "")(`GPUs of containers${missing && ` (skipped: ${mi
     });
     expect(standIn.outcome.code, standIn.outcome.output).toBe(0);
     await keepLockedMemoryLimit(docker, project, standIn.image);
-    image = `${standIn.image}:1`;
+    // a release whose TensorRT takes its precision from the configuration
+    image = `${standIn.image}:26.05-py3`;
     await docker.run("tag", standIn.image, image);
     images.push(standIn.image, image);
   });

@@ -68,6 +68,8 @@ describe.skipIf(missing !== "")(`a deploy${missing && ` (skipped: ${missing})`}`
     const gpu = {
       accelerator: "gpu",
       host: { docker: docker.endpoint, gpu: "rtx-4080", count: 4 },
+      // its file in half precision is missing
+      tritonTrt: { enabled: false },
     };
     programs.put("nvidia-smi", nvidiaSmi([{ uuid: "GPU-0" }, { uuid: "GPU-1", memoryMiB: 8_188 }]));
     const output = await failedDeploy(gpu);
@@ -88,7 +90,7 @@ case "$*" in *" info "*) "$real" "$@" | sed 's/"nvidia":{/"other":{/' ;; *) exec
     );
     programs.put("nvidia-smi", nvidiaSmi([0, 1, 2, 3].map((index) => ({ uuid: `GPU-${index}` }))));
     const host = { docker: docker.endpoint, gpu: "rtx-4080", count: 4 };
-    const output = await failedDeploy({ accelerator: "gpu", host });
+    const output = await failedDeploy({ accelerator: "gpu", host, tritonTrt: { enabled: false } });
     expect(output).toContain("Docker must have the runtime 'nvidia' for the 4 GPUs of triton-onnx");
     expect(output).toContain("install NVIDIA Container Toolkit");
   });
