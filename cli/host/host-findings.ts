@@ -89,13 +89,15 @@ function judgeLimits({ memory = [], cores }: Needs, { engine }: HostFacts): Host
   const problems: Problem[] = [];
   const notes: string[] = [];
   const { memoryMiB } = engine;
-  const largest = memory.reduce((most, { miB }) => Math.max(most, miB), 0);
+  const largest = Math.max(0, ...memory.map(({ miB }) => miB));
   if (memoryMiB !== undefined && total > memoryMiB) {
-    const message = `the host must have ${gibibytes(largest > memoryMiB ? largest : total)} GiB of memory for the limits of its containers, got ${gibibytes(memoryMiB)} (limits: ${memory.map(({ service, miB }) => `${service} ${gibibytes(miB)}`).join(" + ")})`;
+    const isProblem = largest > memoryMiB;
+    const limits = memory.map(({ service, miB }) => `${service} ${gibibytes(miB)}`).join(" + ");
+    const message = `the host ${isProblem ? "must" : "should"} have ${gibibytes(isProblem ? largest : total)} GiB of memory for the limits of its containers, got ${gibibytes(memoryMiB)} (limits: ${limits})`;
     const fix =
       "use a host with more memory, disable a service, or set memoryMiB of the services to what they need";
-    if (largest > memoryMiB) problems.push({ code: "memory", message, fix });
-    else notes.push(`${message.replace("must", "should")}: ${fix}`);
+    if (isProblem) problems.push({ code: "memory", message, fix });
+    else notes.push(`${message}: ${fix}`);
   }
   if (cores !== undefined && engine.cores !== undefined && cores > engine.cores) {
     problems.push({

@@ -151,6 +151,7 @@ function minutes(text: string): number {
 async function accept(options: Options): Promise<boolean> {
   const { output, engines, folder, signal, device, endMs } = options;
   mkdirSync(output, { recursive: true });
+  writeLargeBatchModel(folder);
   const steps: Step[] = [];
   const step = async <Result>(name: string, work: () => Promise<Result>) => {
     const startedMs = performance.now();
@@ -337,11 +338,15 @@ async function runBench(
   return { record: file };
 }
 
-async function clipstack(options: Options, ...args: readonly string[]) {
-  const models = join(options.folder, "environments", "models");
-  mkdirSync(models, { recursive: true });
-  const { name, ...spec } = largeBatchSpec;
-  writeFileSync(join(models, `${name}.yaml`), JSON.stringify(spec));
-  process.env.CLIPSTACK_ENVIRONMENTS_DIR = join(options.folder, "environments");
+function clipstack(options: Options, ...args: readonly string[]) {
   return outputOf(process.execPath, [join(project, "cli/clipstack.mjs"), ...args], options);
+}
+
+/** Writes the model with larger batches where the commands look for models of the user. */
+function writeLargeBatchModel(folder: string): void {
+  const environments = join(folder, "environments");
+  const { name, ...spec } = largeBatchSpec;
+  mkdirSync(join(environments, "models"), { recursive: true });
+  writeFileSync(join(environments, "models", `${name}.yaml`), JSON.stringify(spec));
+  process.env.CLIPSTACK_ENVIRONMENTS_DIR = environments;
 }
