@@ -29,6 +29,7 @@ import type { ReferenceItem } from "../../bench/run/reference.ts";
 import type { Device } from "../../bench/stats/roofline.ts";
 import { type Environment, hasEmbedApi, type ServiceKind } from "../../contract/environment.ts";
 import { gpuCatalogue, gpuNames } from "../../contract/gpus.ts";
+import { isLoopback } from "../../contract/loopback.ts";
 import { towerOf } from "../../contract/model-shapes.ts";
 import type { ModelSpec } from "../../contract/model-spec.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
@@ -206,7 +207,7 @@ async function sourcesOf(
   const onNotice = (text: string) => onEvent({ kind: "notice", text });
   if (args.url !== undefined) {
     const apiKey = process.env.INFERENCE_API_KEY?.trim() || undefined;
-    const here = args.url.every(({ url }) => isLoopback(url)) ? thisHost : undefined;
+    const here = args.url.every(({ url }) => isLoopback(hostOf(url))) ? thisHost : undefined;
     return [
       {
         kind: "addresses",
@@ -268,9 +269,9 @@ async function sourcesOf(
 /** This machine as the host of services, for its GPUs. */
 const thisHost = { accelerator: "gpu", where: "unix:///var/run/docker.sock" } as const;
 
-function isLoopback(url: string): boolean {
-  const { hostname } = new URL(url.includes("://") ? url : `grpc://${url}`);
-  return hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
+/** @param url - Also `host:port`. */
+function hostOf(url: string): string {
+  return new URL(url.includes("://") ? url : `grpc://${url}`).hostname;
 }
 
 const isNamedBaseline = ({ endpoint, byName }: RequestedEndpoint) =>

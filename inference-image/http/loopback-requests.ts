@@ -1,10 +1,6 @@
 import type { FastifyInstance } from "fastify";
+import { isLoopback } from "../../contract/loopback.ts";
 import { EmbedError } from "./embed-error.ts";
-
-/** Returns whether a host name or address reaches this machine only. */
-export function isLoopback(host: string): boolean {
-  return /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/i.test(host);
-}
 
 /**
  * Rejects requests that a web page of another origin sends to a server on the loopback interface. Such a server has no key, and DNS

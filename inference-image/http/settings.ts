@@ -1,9 +1,9 @@
 import { z } from "zod";
 import { servedVariants } from "../../contract/environment.ts";
+import { isLoopback } from "../../contract/loopback.ts";
 import { defaultModel } from "../../contract/models/index.ts";
 import { type ServerEnv, type ServerEnvName, serverEnv } from "../../contract/server-env.ts";
 import { tritonModelName } from "../../contract/triton-models.ts";
-import { isLoopback } from "./loopback-requests.ts";
 
 /** Invalid settings, one line per error. */
 export class SettingsError extends Error {

@@ -1,0 +1,4 @@
+/** Returns whether a host name or address reaches this machine only. */
+export function isLoopback(host: string): boolean {
+  return /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/i.test(host);
+}
